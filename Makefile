@@ -1,0 +1,50 @@
+# Everything that one does with Ebb on this machine. `make` alone prints this list.
+# Each target does its own set-up, may be run again at any time, and may be interrupted at any time.
+.DEFAULT_GOAL := help
+.PHONY: help install demo up down test e2e check manifests clean
+export PYTHONDONTWRITEBYTECODE = 1
+PYTHON ?= python3.11
+BIN := .venv/bin
+
+help:  ## print this list
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: .venv/installed  ## the virtual environment of the CLI, the Pulumi program and the tests
+
+.venv/installed: requirements.txt requirements-dev.txt pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "Ebb needs Python 3.11 as $(PYTHON): the training image is Debian 12, and what pods mount is built for its Python. Install it, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@echo "installing the Python packages into .venv (about a minute)"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: started := $(shell date +%s)
+demo: install  ## the main job on the local stack: trains, loses two machines, grows, finishes; the last line is JSON
+	@$(BIN)/python -m local.demo --started $(started)
+
+up: install  ## the local stack: a Kubernetes on this machine, and the platform on it by `pulumi up`
+	@$(BIN)/python -m local up
+	@$(BIN)/python -m local stack up
+
+down: install  ## remove the local stack and the Kubernetes, with everything that they left on this machine
+	@$(BIN)/python -m local down
+
+test: install  ## all tests: pure code first, then the whole platform on a box of its own (about 10 minutes)
+	@$(BIN)/python -m local prepare
+	@$(BIN)/pytest -q
+	@$(BIN)/pytest -q -m e2e tests/e2e tests/trainer
+
+check: install  ## lint, format, types, import contracts, and that generated files are up to date
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/python -m local environment
+	@$(BIN)/mypy .
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m workloads.spec --check
+
+manifests: install  ## write the generated files again
+	@$(BIN)/python -m workloads.spec
+
+clean: down  ## down, and forget what was built and installed
+	@rm -rf .ebb .venv *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,0 +1,390 @@
+"""The one place that speaks to a Kubernetes API server: raw JSON objects in, raw JSON objects out.
+
+    async with Kube.connect() as kube:                       # in a pod: its service account; elsewhere: a kubeconfig
+        pods = await kube.list(PODS, "elastic-job", labels="job-name=digits")
+
+Used by the controller, the CLI, the cloud in a box and its Pulumi provider. Authentication (certificates, tokens, exec plugins of
+the clouds, service accounts) is kubernetes_asyncio's; its typed models are left out because they parse every object twice.
+It holds no cache and retries nothing: that is the reflector's work and the caller's.
+
+    KubeError                   the API server refused, or answered nonsense
+    ├── NotFound      404       the object, its namespace or its kind is not there
+    ├── Conflict      409       somebody else wrote first, or it exists already: read again
+    ├── Gone          410       the resource version is too old: list again
+    ├── Invalid       400, 422  the object itself is wrong: the message names the field
+    ├── Denied        401, 403  the credentials do not allow this, or a quota is used up
+    └── Unreachable             no answer: wrong address, server down, network
+    ConfigError                 no usable kubeconfig
+"""
+
+import asyncio
+import json
+import os
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import aiohttp
+
+Object = dict[str, Any]
+"""A Kubernetes object as its JSON says it."""
+Objects = list[Object]
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+REQUEST_SECONDS = 60.0  # no single answer of an API server takes longer; the server's own limit is 60 s
+CONNECT_SECONDS = 10.0
+
+
+class KubeError(Exception):
+    """The API server refused. `status` is the HTTP status (0: none), `reason` the server's word for it, e.g. AlreadyExists."""
+
+    def __init__(self, message: str, status: int = 0, reason: str = "") -> None:
+        super().__init__(message)
+        self.status, self.reason = status, reason
+
+
+class NotFound(KubeError):
+    """404."""
+
+
+class Conflict(KubeError):
+    """409. `reason` tells a lost race (Conflict) from an object that exists already (AlreadyExists)."""
+
+
+class Gone(KubeError):
+    """410, also as an ERROR event inside a watch."""
+
+
+class Invalid(KubeError):
+    """400 or 422."""
+
+
+class Denied(KubeError):
+    """401 or 403."""
+
+
+class Unreachable(KubeError):
+    """No answer at all; worth trying again."""
+
+
+class ConfigError(KubeError):
+    """The kubeconfig is missing or unusable; the message says how to get one."""
+
+
+BY_STATUS: Mapping[int, type[KubeError]] = {
+    400: Invalid,
+    401: Denied,
+    403: Denied,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    422: Invalid,
+}
+
+
+@dataclass(frozen=True)
+class Resource:
+    """Where a kind lives in the API: `Resource("apps", "v1", "deployments", "Deployment")`; group "" is the core group."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
+        """The URL path of the collection (all namespaces if none is given), of one object, or of its subresource."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        scope = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
+        return root + scope + "".join(f"/{part}" for part in (self.plural, name, subresource) if part)
+
+
+PODS = Resource("", "v1", "pods", "Pod")
+SERVICES = Resource("", "v1", "services", "Service")
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+EVENTS = Resource("", "v1", "events", "Event")
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+ELASTIC_JOBS = Resource("elastic.pytorch.org", "v1alpha1", "elasticjobs", "ElasticJob")
+NODE_GROUPS = Resource("box.ebb.dev", "v1alpha1", "nodegroups", "NodeGroup", namespaced=False)
+
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+
+class _Credentials(Protocol):
+    """The part of kubernetes_asyncio's Configuration that is used here."""
+
+    host: str
+    ssl_ca_cert: str | None
+    cert_file: str | None
+    key_file: str | None
+    verify_ssl: bool
+    tls_server_name: str | None
+    proxy: str | None
+
+    async def auth_settings(self) -> dict[str, dict[str, str]]: ...
+
+
+async def _credentials(kubeconfig: str | None, context: str | None) -> _Credentials:
+    """Load credentials: the named kubeconfig, else a pod's service account, else $KUBECONFIG or ~/.kube/config."""
+    from kubernetes_asyncio import client, config  # noqa: PLC0415 - 0.3 s to import; `ebb --help` need not pay it
+
+    loaded = client.Configuration()
+    try:
+        if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ and SERVICE_ACCOUNT.exists():
+            config.load_incluster_config(client_configuration=loaded)  # type: ignore[no-untyped-call]
+        else:
+            await config.load_kube_config(config_file=kubeconfig, context=context, client_configuration=loaded)
+    except (config.ConfigException, OSError, TypeError) as error:
+        where = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+        fix = "Set KUBECONFIG or EBB_KUBECONFIG to a file that works with kubectl."
+        raise ConfigError(f"no usable kubeconfig at {where}: {error}. {fix}") from error
+    return cast(_Credentials, loaded)
+
+
+def _tls(credentials: _Credentials) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=credentials.ssl_ca_cert)
+    if credentials.cert_file:
+        context.load_cert_chain(credentials.cert_file, keyfile=credentials.key_file)
+    if not credentials.verify_ssl:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+class Kube:
+    """A connection to one API server. Make it by `connect`; methods raise the errors drawn above, and only those."""
+
+    def __init__(self, session: aiohttp.ClientSession, credentials: _Credentials) -> None:
+        self._session, self._credentials = session, credentials
+        self.server = credentials.host
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(cls, kubeconfig: str | None = None, context: str | None = None) -> AsyncIterator["Kube"]:
+        """Open a connection; nothing is sent yet. Raises ConfigError."""
+        credentials = await _credentials(kubeconfig, context)
+        connector = aiohttp.TCPConnector(limit=100, ssl=_tls(credentials))
+        # 2 MiB: an object may be as large as etcd's request limit of 1.5 MiB, and a watch sends it as one line.
+        async with aiohttp.ClientSession(connector=connector, read_bufsize=2**21, trust_env=False) as session:
+            yield cls(session, credentials)
+
+    async def get(self, resource: Resource, namespace: str | None, name: str, subresource: str | None = None) -> Object:
+        """Read one object."""
+        return await self.request("GET", resource.path(namespace, name, subresource))
+
+    async def list(
+        self, resource: Resource, namespace: str | None = None, *, labels: str | None = None, fields: str | None = None
+    ) -> Objects:
+        """Read all objects that match the selectors; apiVersion and kind are filled in, as lists leave them out."""
+        return (await self.list_with_version(resource, namespace, labels=labels, fields=fields))[0]
+
+    async def list_with_version(
+        self, resource: Resource, namespace: str | None = None, *, labels: str | None = None, fields: str | None = None
+    ) -> tuple[Objects, str]:
+        """As `list`, with the resource version to start a watch from."""
+        answer = await self.request("GET", resource.path(namespace), query=_selectors(labels, fields))
+        items = [{"apiVersion": resource.api_version, "kind": resource.kind, **item} for item in answer.get("items") or []]
+        return items, answer["metadata"]["resourceVersion"]
+
+    async def create(self, resource: Resource, namespace: str | None, body: Object, *, dry_run: bool = False) -> Object:
+        """Create an object. Conflict (AlreadyExists) if the name is taken."""
+        return await self.request("POST", resource.path(namespace), body=body, query={"dryRun": "All"} if dry_run else {})
+
+    async def replace(
+        self, resource: Resource, namespace: str | None, name: str, body: Object, subresource: str | None = None
+    ) -> Object:
+        """Write a whole object; Conflict if metadata.resourceVersion is given and no longer the newest."""
+        return await self.request("PUT", resource.path(namespace, name, subresource), body=body)
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        body: Object,
+        *,
+        subresource: str | None = None,
+        kind: str = MERGE,
+    ) -> Object:
+        """Patch an object by a JSON merge patch (or STRATEGIC)."""
+        return await self.request("PATCH", resource.path(namespace, name, subresource), body=body, content_type=kind)
+
+    async def apply(
+        self, resource: Resource, namespace: str | None, body: Object, *, manager: str, force: bool = True, dry_run: bool = False
+    ) -> Object:
+        """Server-side apply: create or change only the fields in `body`, as field manager `manager`."""
+        query = {"fieldManager": manager, "force": str(force).lower(), **({"dryRun": "All"} if dry_run else {})}
+        path = resource.path(namespace, body["metadata"]["name"])
+        return await self.request("PATCH", path, body=body, content_type=APPLY, query=query)
+
+    async def delete(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        *,
+        grace_seconds: int | None = None,
+        uid: str | None = None,
+        propagation: str = "Background",
+    ) -> None:
+        """Ask for deletion; NotFound if it is gone, Conflict if the object of that name has another uid."""
+        body: Object = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
+        if grace_seconds is not None:
+            body["gracePeriodSeconds"] = grace_seconds
+        if uid is not None:
+            body["preconditions"] = {"uid": uid}
+        await self.request("DELETE", resource.path(namespace, name), body=body)
+
+    async def evict(self, namespace: str, name: str, grace_seconds: int | None = None) -> None:
+        """Evict a pod as a drain does: respects PodDisruptionBudgets (429 as KubeError) and marks it DisruptionTarget."""
+        options = {} if grace_seconds is None else {"deleteOptions": {"gracePeriodSeconds": grace_seconds}}
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}, **options}
+        await self.request("POST", PODS.path(namespace, name, "eviction"), body=body)
+
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        version: str,
+        labels: str | None = None,
+        fields: str | None = None,
+        server_seconds: int = 300,
+        read_seconds: float = 70,
+    ) -> AsyncIterator[tuple[str, Object]]:
+        """Yield (ADDED | MODIFIED | DELETED | BOOKMARK, object) after `version` until the server ends the watch.
+
+        Raises Gone when `version` is too old, Unreachable when nothing (not even a bookmark, sent about every minute) came for
+        `read_seconds`: a connection that died silently must not look like a quiet cluster.
+        """
+        query = {
+            "watch": "true",
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(server_seconds),
+        }
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=read_seconds)
+        async with self._open("GET", resource.path(namespace), query | _selectors(labels, fields), limits=limits) as answer:
+            async for line in _lines(answer):
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    raise _refusal(event["object"], int(event["object"].get("code", 500)))
+                yield event["type"], {"apiVersion": resource.api_version, "kind": resource.kind, **event["object"]}
+
+    async def logs(
+        self,
+        namespace: str,
+        pod: str,
+        *,
+        container: str | None = None,
+        follow: bool = False,
+        timestamps: bool = False,
+        since_time: str | None = None,
+        tail_lines: int | None = None,
+        previous: bool = False,
+    ) -> AsyncIterator[str]:
+        """Yield the lines of a pod's log; with `follow` until the container ends or the connection breaks (Unreachable)."""
+        asked = {
+            "container": container,
+            "sinceTime": since_time,
+            "tailLines": None if tail_lines is None else str(tail_lines),
+            "follow": "true" if follow else None,
+            "timestamps": "true" if timestamps else None,
+            "previous": "true" if previous else None,
+        }
+        query = {key: value for key, value in asked.items() if value is not None}
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=None if follow else REQUEST_SECONDS)
+        async with self._open("GET", PODS.path(namespace, pod, "log"), query, limits=limits) as answer:
+            async for line in _lines(answer):
+                yield line.decode(errors="replace")
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Object | None = None,
+        query: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+    ) -> Object:
+        """Send one request and return the JSON of the answer (text under "text" if it is none)."""
+        limits = aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS)
+        async with self._open(method, path, query or {}, body=body, content_type=content_type, limits=limits) as answer:
+            raw = await answer.read()
+        if "json" not in answer.headers.get("Content-Type", ""):
+            return {"text": raw.decode(errors="replace")}
+        parsed: Object = json.loads(raw)
+        return parsed
+
+    @asynccontextmanager
+    async def _open(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        *,
+        limits: aiohttp.ClientTimeout,
+        body: Object | None = None,
+        content_type: str = "application/json",
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """One exchange; every way in which it can fail becomes one of our errors, also while the caller reads the answer."""
+        headers = {"Content-Type": content_type, "Accept": "application/json, */*"}
+        for setting in (await self._credentials.auth_settings()).values():
+            headers[setting["key"]] = setting["value"]
+        try:
+            async with self._session.request(
+                method,
+                self.server + path,
+                params=query,
+                headers=headers,
+                timeout=limits,
+                proxy=self._credentials.proxy,
+                data=None if body is None else json.dumps(body),
+                server_hostname=self._credentials.tls_server_name,
+            ) as answer:
+                if answer.status >= 400:
+                    raise _refusal(_status_of(await answer.text()), answer.status)
+                yield answer
+        except (aiohttp.ClientError, TimeoutError, asyncio.IncompleteReadError, OSError) as error:
+            detail = str(error) or type(error).__name__
+            raise Unreachable(f"no answer from the Kubernetes API server at {self.server}: {detail}") from error
+
+
+def _selectors(labels: str | None, fields: str | None) -> dict[str, str]:
+    return {key: value for key, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
+
+
+async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Lines of any length: the reader's own line iterator refuses those longer than its buffer."""
+    rest = b""
+    async for chunk in answer.content.iter_any():
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            yield line
+    if rest:
+        yield rest
+
+
+def _status_of(text: str) -> Object:
+    try:
+        parsed = json.loads(text)
+    except ValueError:
+        parsed = None
+    return parsed if isinstance(parsed, dict) else {"message": text.strip()[:300]}
+
+
+def _refusal(status: Object, code: int) -> KubeError:
+    message = status.get("message") or f"the API server answered {code}"
+    return BY_STATUS.get(code, KubeError)(message, status=code, reason=status.get("reason") or "")
