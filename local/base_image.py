@@ -1,0 +1,61 @@
+"""The root file system of the base image: Debian bookworm with Python 3.11, pip, tini and certificates, by debootstrap.
+
+bookworm because its Python is 3.11, for which the training environment that pods mount is built. Where registries can be reached
+`docker build` takes python:3.11-slim-bookworm instead, which is the same system.
+"""
+
+import hashlib
+import shutil
+import tempfile
+from pathlib import Path
+
+from local.commands import run, watch
+
+SUITE = "bookworm"
+PACKAGES = ("python3", "python3-pip", "tini", "ca-certificates")
+UNWANTED = (
+    "var/cache/apt", "var/lib/apt/lists", "var/log", "usr/share/doc", "usr/share/man", "usr/share/info", "usr/share/locale", "debootstrap",
+)  # fmt: skip
+
+
+def base_key(dockerfile: str) -> str:
+    recipe = Path(__file__).read_text() + dockerfile
+    return hashlib.sha256(recipe.encode()).hexdigest()[:12]
+
+
+async def make_base_archive(archive: Path, log: Path) -> None:
+    """Some 45 s, mostly downloads."""
+    with tempfile.TemporaryDirectory(prefix=".root-", dir=archive.parent) as work:
+        root = Path(work) / "root"
+        mirror = await _mirror()
+        args = [
+            "debootstrap",
+            "--variant=minbase",
+            f"--include={','.join(PACKAGES)}",
+            SUITE,
+            str(root),
+            *([mirror] if mirror else []),
+        ]
+        await watch(f"installing Debian {SUITE} for the base image", args, log=log)
+        _tidy(root)
+        await watch("packing the base image", ["tar", "-C", str(root), "-cf", str(archive), "."], log=log.with_name("tar.log"))
+
+
+def _tidy(root: Path) -> None:
+    for path in UNWANTED:
+        shutil.rmtree(root / path, ignore_errors=True)
+    (root / "var/log").mkdir()
+    # As in python:3.11-slim: `python` is there, and pip installs for the system.
+    (root / "usr/bin/python").symlink_to("python3")
+    (root / "usr/lib/python3.11/EXTERNALLY-MANAGED").unlink(missing_ok=True)
+    (root / "etc/pip.conf").touch()
+
+
+async def _mirror() -> str:
+    """Where this host gets its own packages from, if it runs the same Debian; "" is debootstrap's choice."""
+    lines = await run("apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages")
+    for line in lines.splitlines():
+        address, _, rest = line.partition(" ")
+        if rest == f"{SUITE} main":
+            return address
+    return ""

@@ -1,0 +1,185 @@
+"""The images of the box, built without a Docker daemon (buildah, debootstrap) and named by the hash of what is in them.
+
+    images = await ensure(home, programs)      # {"controller": Image(reference, archive), ...}
+
+An image is built only when its archive `<EBB_HOME>/images/<name>-<tag>.tar` is missing. How machines get them: prepared.py.
+controller and trainer come from the same Dockerfiles that `docker build` uses, with other build arguments.
+"""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from local.base_image import base_key, make_base_archive
+from local.commands import CommandError, locked, run, say, watch
+from local.settings import CHECKOUT, BoxError
+
+BUSYBOX = Path("/bin/busybox")
+PAUSE = 'FROM scratch\nCOPY busybox /bin/busybox\nENTRYPOINT ["/bin/busybox", "sleep", "2147483647"]\n'
+PROGRAM = 'FROM scratch\nCOPY {name} /usr/local/bin/{name}\nENV PATH=/usr/local/bin\nUSER 1000:1000\nENTRYPOINT ["/usr/local/bin/{name}"]\n'
+BASE = 'FROM scratch\nADD base.tar /\nENV PATH=/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 PYTHONUNBUFFERED=1\nCMD ["python3"]\n'
+
+
+class ImageError(BoxError):
+    """An image could not be built."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Image:
+    """`archive` is a docker archive that holds the image under `reference`."""
+
+    name: str
+    tag: str
+    archive: Path
+
+    @property
+    def reference(self) -> str:
+        return f"localhost/ebb/{self.name}:{self.tag}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What an image is made of: a Dockerfile, the files that it may copy (target in the context -> source), build arguments."""
+
+    name: str
+    dockerfile: str
+    sources: dict[str, Path]
+    arguments: dict[str, str]
+
+    @property
+    def tag(self) -> str:
+        digest = hashlib.sha256(repr((self.dockerfile, sorted(self.arguments.items()))).encode())
+        for target, source in sorted(self.sources.items()):
+            for path in [source] if source.is_file() else sorted(path for path in source.rglob("*") if is_content(path)):
+                digest.update(f"{target}|{path.relative_to(source)}|{path.stat().st_mode & 0o111}|".encode())
+                digest.update(hashlib.sha256(path.read_bytes()).digest())
+        return digest.hexdigest()[:12]
+
+
+def is_content(path: Path) -> bool:
+    """Files that belong into an image, of those in a source folder."""
+    return path.is_file() and "__pycache__" not in path.parts and path.suffix != ".pyc"
+
+
+def recipes(programs: dict[str, Path], base: str) -> list[Recipe]:
+    """All images but the base. Those of the repository may copy what is named here, by its path in the repository."""
+    found = [Recipe(name="pause", dockerfile=PAUSE, sources={"busybox": BUSYBOX}, arguments={})]
+    for name in ("coredns", "etcd"):
+        found.append(Recipe(name=name, dockerfile=PROGRAM.format(name=name), sources={name: programs[name]}, arguments={}))
+    arguments = {"BASE": base, "ENVIRONMENT": "volume"}
+    for name, dockerfile, sources in (
+        ("controller", "workloads/Dockerfile", ("workloads",)),
+        ("trainer", "trainer/Dockerfile", ("trainer",)),
+    ):
+        if not (CHECKOUT / dockerfile).exists():
+            say(f"{dockerfile} is not there yet: no image {name}")
+            continue
+        paths = {source: CHECKOUT / source for source in sources}
+        found.append(Recipe(name=name, dockerfile=(CHECKOUT / dockerfile).read_text(), sources=paths, arguments=arguments))
+    return found
+
+
+async def ensure(home: Path, programs: dict[str, Path]) -> dict[str, Image]:
+    """Builds what is missing; seconds when only code changed, nothing when nothing did. Raises ImageError."""
+    folder = home / "images"
+    folder.mkdir(parents=True, exist_ok=True)
+    async with locked(folder / "lock", "the build of the images"):
+        try:
+            base = await _ensure_base(folder)
+            images = {recipe.name: await _ensure(folder, recipe) for recipe in recipes(programs, base.reference)}
+        except CommandError as error:
+            raise ImageError(str(error)) from error
+        _forget_old(folder, [base, *images.values()])
+    return images
+
+
+def image_of(folder: Path, name: str, tag: str) -> Image:
+    return Image(name=name, tag=tag, archive=folder / f"{name}-{tag}.tar")
+
+
+async def _ensure_base(folder: Path) -> Image:
+    image = image_of(folder, "base", base_key(BASE))
+    if image.archive.exists() and await _in_storage(folder, image):
+        return image
+    if image.archive.exists():
+        await _buildah(folder, "loading image base", "pull", f"docker-archive:{image.archive}")
+        return image
+    with tempfile.TemporaryDirectory(prefix=".base-", dir=folder) as work:
+        await make_base_archive(Path(work) / "base.tar", folder / "debootstrap.log")
+        (Path(work) / "Dockerfile").write_text(BASE)
+        await _build(folder, image, Path(work), {})
+    return image
+
+
+async def _ensure(folder: Path, recipe: Recipe) -> Image:
+    image = image_of(folder, recipe.name, recipe.tag)
+    if image.archive.exists():
+        return image
+    # The context holds exactly what the tag was computed from.
+    with tempfile.TemporaryDirectory(prefix=f".{recipe.name}-", dir=folder) as work:
+        for target, source in recipe.sources.items():
+            if source.is_file():
+                shutil.copy(source, Path(work) / target)
+            else:
+                shutil.copytree(source, Path(work) / target, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+        (Path(work) / "Dockerfile").write_text(recipe.dockerfile)
+        await _build(folder, image, Path(work), recipe.arguments)
+    return image
+
+
+async def _build(folder: Path, image: Image, context: Path, arguments: dict[str, str]) -> None:
+    settings = context.with_name(context.name + ".pip")
+    volumes = []
+    if "\nRUN " in (context / "Dockerfile").read_text():
+        # pip in the build reaches the network as pip on the host does: same settings, same certificate authorities.
+        settings.write_text(await _pip_settings())
+        volumes = [f"--volume={settings}:/etc/pip.conf:ro", "--volume=/etc/ssl/certs:/etc/ssl/certs:ro"]
+    try:
+        await _buildah(
+            folder, f"building image {image.name}", "bud", "--isolation=chroot", "--layers", "--pull-never", f"--tag={image.reference}",
+            *volumes, *(f"--build-arg={key}={value}" for key, value in arguments.items()), str(context),
+        )  # fmt: skip
+    finally:
+        settings.unlink(missing_ok=True)
+    part = image.archive.with_suffix(".part")
+    part.unlink(missing_ok=True)
+    await _buildah(folder, f"saving image {image.name}", "push", image.reference, f"docker-archive:{part}:{image.reference}")
+    part.replace(image.archive)
+
+
+async def _buildah(folder: Path, what: str, *args: str) -> None:
+    await watch(what, [*_buildah_command(folder), *args], log=folder / "buildah.log")
+
+
+async def _in_storage(folder: Path, image: Image) -> bool:
+    listed = await run("unshare", "--mount", *_buildah_command(folder), "images", "--format", "{{.Name}}:{{.Tag}}")
+    return image.reference in listed.split()
+
+
+def _buildah_command(folder: Path) -> list[str]:
+    # Its store is below EBB_HOME too: `rm -rf .ebb` is a clean machine.
+    return ["buildah", f"--root={folder / 'storage'}", f"--runroot={folder / 'storage-run'}", "--storage-driver=overlay"]
+
+
+async def _pip_settings() -> str:
+    """The host's pip configuration, from files and environment, as one file; without what names folders of the host."""
+    settings = {}
+    for line in (await run("python3", "-m", "pip", "config", "list")).splitlines():
+        key, _, value = line.partition("=")
+        name = key.rpartition(".")[2]
+        if name not in ("find-links", "cert", "cache-dir", "target", "user"):
+            settings[name] = value.strip("'\"")
+    return "[global]\n" + "".join(f"{name} = {value}\n" for name, value in settings.items())
+
+
+def _forget_old(folder: Path, current: list[Image]) -> None:
+    keep = {image.archive for image in current}
+    for archive in folder.glob("*.tar"):
+        if archive not in keep:
+            say(f"image {archive.stem}: replaced, its archive is removed")
+            archive.unlink()
+    for stale in [*folder.glob(".*-*"), *folder.glob("*.part")]:
+        shutil.rmtree(stale) if stale.is_dir() else os.unlink(stale)
