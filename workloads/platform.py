@@ -3,8 +3,9 @@
     platform = parse(config_map["data"])            # the CLI and the controller read the ConfigMap; nothing here does I/O
     groups = platform.gpu_groups(gpu_type="T4", capacity_type="spot")
 
-Unknown keys are ignored, so that a newer Pulumi program can add some within one schema; a missing or mistyped one is a PlatformError
-that names its path. It holds no decisions: which group a job gets is the controller's, what a pod asks for is submit.py's.
+Unknown keys are ignored, so that a newer Pulumi program can add some within one schema; a missing or mistyped one is a
+PlatformError that names its path. It holds no decisions: which group a job gets is the controller's, what a pod asks for is
+submit.py's.
 """
 
 import json
@@ -133,7 +134,7 @@ class _Reader:
         path = f"{self._path}.{key}" if self._path else key
         value = self._value.get(key, default)
         if value is None:
-            raise PlatformError(f"{WHERE}: {path} is missing: the stack was made by another version of Ebb; run `pulumi up` with this one.")
+            raise PlatformError(f"{WHERE}: {path} is missing: run `pulumi up` with this version of Ebb.")
         return path, value
 
     def text(self, key: str, default: str | None = None) -> str:
@@ -153,6 +154,12 @@ class _Reader:
         if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
             raise _wrong(path, "a number of at least 0", value)
         return float(value)
+
+    def fraction(self, key: str, default: float) -> float:
+        value = self.number(key, default)
+        if value > 1:
+            raise _wrong(self._get(key, default)[0], "a fraction from 0 to 1", value)
+        return value
 
     def count(self, key: str, default: int | None = None) -> int:
         path, value = self._get(key, default)
@@ -198,7 +205,10 @@ def _platform(root: _Reader) -> Platform:
 
 def _volume(item: _Reader) -> Volume:
     return Volume(
-        name=item.text("name"), claim=item.text("claim"), mount_path=item.text("mountPath"), read_only=item.flag("readOnly", False)
+        name=item.text("name"),
+        claim=item.text("claim"),
+        mount_path=item.text("mountPath"),
+        read_only=item.flag("readOnly", False),
     )
 
 
@@ -217,7 +227,7 @@ def _node_group(item: _Reader) -> NodeGroup:
         taints=tuple(_taint(taint) for taint in item.objects("taints", [])),
         labels=item.texts("labels"),
         on_demand_usd_per_hour=item.number("pricePerHourOnDemand"),
-        spot_discount=item.number("spotDiscount", 0.0),
+        spot_discount=item.fraction("spotDiscount", 0.0),
         notice_seconds=item.count("noticeSeconds", 0),
     )
 

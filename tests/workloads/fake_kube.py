@@ -1,0 +1,246 @@
+"""A working API server in memory, as far as the controller can tell: versions, watches, selectors, preconditions, grace, owners.
+
+No kubelet: tests say what becomes of pods by `pod_runs`, `pod_ends`, `lose_node`. `fail` makes the next calls fail.
+"""
+
+import asyncio
+import copy
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from workloads.clock import stamp
+from workloads.kube import ELASTIC_JOBS, NODES, PODS, SERVICES, Conflict, Gone, KubeError, NotFound, Resource
+
+Object = dict[str, Any]
+Key = tuple[str, str]
+
+
+class FakeKube:
+    """Implements workloads.controller.Api and workloads.election.Store. `clock` is wall time."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.calls: list[tuple[str, str, str]] = []  # (verb, plural, name) of all writes
+        self.max_pods = 0  # the most pods that existed at once, those on their way out included
+        self._objects: dict[str, dict[Key, Object]] = {}
+        self._log: dict[str, list[tuple[str, Object]]] = {}
+        self._version = 100
+        self._news = asyncio.Event()
+        self._failures: list[tuple[str, str, KubeError]] = []
+        self._oldest = 0
+
+    # --- What the controller calls ---
+
+    async def get(self, resource: Resource, namespace: str | None, name: str, subresource: str | None = None) -> Object:
+        self._trip("get", resource)
+        return copy.deepcopy(self._held(resource, namespace, name))
+
+    async def list_with_version(
+        self, resource: Resource, namespace: str | None = None, *, labels: str | None = None, fields: str | None = None
+    ) -> tuple[list[Object], str]:
+        self._trip("list", resource)
+        await asyncio.sleep(0)
+        found = [copy.deepcopy(item) for item in self.all(resource) if _matches(item, namespace, labels, fields)]
+        return found, str(self._version)
+
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        version: str,
+        labels: str | None = None,
+        fields: str | None = None,
+        server_seconds: int = 300,
+        read_seconds: float = 70,
+    ) -> AsyncIterator[tuple[str, Object]]:
+        self._trip("watch", resource)
+        if int(version) < self._oldest:
+            raise Gone("too old resource version", status=410)
+        seen = int(version)
+        while True:
+            for kind, value in list(self._log.get(resource.plural, [])):
+                number = int(value["metadata"]["resourceVersion"])
+                if number <= seen:
+                    continue
+                seen = number
+                if _matches(value, namespace, labels, fields):
+                    yield kind, copy.deepcopy(value)
+            if not any(int(value["metadata"]["resourceVersion"]) > seen for _, value in self._log.get(resource.plural, [])):
+                await self._news.wait()
+
+    async def create(self, resource: Resource, namespace: str | None, body: Object, *, dry_run: bool = False) -> Object:
+        self._trip("create", resource)
+        await asyncio.sleep(0)
+        name = body["metadata"]["name"]
+        if (namespace or "", name) in self._kind(resource):
+            raise Conflict(f"{resource.plural} {name!r} already exists", status=409, reason="AlreadyExists")
+        self.calls.append(("create", resource.plural, name))
+        self._version += 1
+        value = copy.deepcopy(body)
+        value["metadata"] |= {"uid": f"{resource.plural}-{self._version}", "creationTimestamp": stamp(self.clock())}
+        if namespace:
+            value["metadata"]["namespace"] = namespace
+        if resource == PODS:
+            value["spec"].setdefault("terminationGracePeriodSeconds", 30)
+            value["status"] = {"phase": "Pending"}
+        self._store(resource, value, "ADDED")
+        self.max_pods = max(self.max_pods, len(self._kind(PODS)))
+        return copy.deepcopy(value)
+
+    async def replace(
+        self, resource: Resource, namespace: str | None, name: str, body: Object, subresource: str | None = None
+    ) -> Object:
+        self._trip("replace", resource)
+        await asyncio.sleep(0)
+        held = self._held(resource, namespace, name)
+        if body["metadata"].get("resourceVersion", "") != held["metadata"]["resourceVersion"]:
+            raise Conflict("the object has been modified", status=409, reason="Conflict")
+        self.calls.append(("status" if subresource else "replace", resource.plural, name))
+        changed = copy.deepcopy(held)
+        changed |= {"status": copy.deepcopy(body["status"])} if subresource else copy.deepcopy(body)
+        self._store(resource, changed, "MODIFIED")
+        return copy.deepcopy(changed)
+
+    async def delete(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        *,
+        grace_seconds: int | None = None,
+        uid: str | None = None,
+        propagation: str = "Background",
+    ) -> None:
+        self._trip("delete", resource)
+        await asyncio.sleep(0)
+        held = self._held(resource, namespace, name)
+        if uid is not None and held["metadata"]["uid"] != uid:
+            raise Conflict("the UID in the precondition does not match", status=409, reason="Conflict")
+        self.calls.append(("delete", resource.plural, name))
+        if resource == PODS and self._lingers(held, grace_seconds):
+            grace = held["spec"]["terminationGracePeriodSeconds"] if grace_seconds is None else grace_seconds
+            self.change(PODS, name, lambda pod: _mark_deleted(pod, self.clock() + grace, grace))
+        else:
+            self.remove(resource, name, namespace or "")
+
+    # --- What tests call ---
+
+    def all(self, resource: Resource) -> list[Object]:
+        """The objects themselves, sorted by name."""
+        return [value for _, value in sorted(self._kind(resource).items())]
+
+    def names(self, resource: Resource) -> list[str]:
+        return [value["metadata"]["name"] for value in self.all(resource)]
+
+    def put(self, resource: Resource, value: Object) -> None:
+        """Create or replace an object as somebody else would."""
+        value = copy.deepcopy(value)
+        kind = "MODIFIED" if _key(value) in self._kind(resource) else "ADDED"
+        self._store(resource, value, kind)
+
+    def change(self, resource: Resource, name: str, edit: Callable[[Object], Any]) -> None:
+        """Edit an object in place as somebody else would."""
+        value = copy.deepcopy(next(item for item in self.all(resource) if item["metadata"]["name"] == name))
+        edit(value)
+        self._store(resource, value, "MODIFIED")
+
+    def remove(self, resource: Resource, name: str, namespace: str = "elastic-job") -> None:
+        """Make an object vanish, and what it owns with it."""
+        value = self._kind(resource).pop((namespace if resource.namespaced else "", name), None)
+        if value is None:
+            return
+        self._version += 1
+        value["metadata"]["resourceVersion"] = str(self._version)
+        self._tell(resource, "DELETED", value)
+        if resource == ELASTIC_JOBS:
+            for kind in (PODS, SERVICES):
+                for child in self.all(kind):
+                    if child["metadata"]["ownerReferences"][0]["uid"] == value["metadata"]["uid"]:
+                        self.remove(kind, child["metadata"]["name"])
+
+    def pod_runs(self, name: str, node: str) -> None:
+        """Schedule and start a pod."""
+
+        def edit(pod: Object) -> None:
+            container = pod["spec"]["containers"][0]["name"]
+            pod["spec"]["nodeName"] = node
+            states = [{"name": container, "state": {"running": {}}}]
+            pod["status"] = {"phase": "Running", "podIP": "10.0.0.1", "containerStatuses": states}
+
+        self.change(PODS, name, edit)
+
+    def pod_ends(self, name: str, exit_code: int) -> None:
+        """The training container exits; if the pod was being deleted, that is done."""
+        pod = next(item for item in self.all(PODS) if item["metadata"]["name"] == name)
+        if "deletionTimestamp" in pod["metadata"]:
+            self.remove(PODS, name)
+            return
+
+        def edit(pod: Object) -> None:
+            ended = {"exitCode": exit_code, "reason": "Error" if exit_code else "Completed", "finishedAt": stamp(self.clock())}
+            pod["status"]["containerStatuses"][0]["state"] = {"terminated": ended}
+            pod["status"]["phase"] = "Failed" if exit_code else "Succeeded"
+
+        self.change(PODS, name, edit)
+
+    def lose_node(self, name: str) -> None:
+        """The machine is killed and its Node deleted: its pods stay as they are, nobody is there to end them."""
+        self.remove(NODES, name)
+
+    def fail(self, verb: str, resource: Resource, error: KubeError, times: int = 1) -> None:
+        """Make the next calls of that verb fail."""
+        self._failures += [(verb, resource.plural, error)] * times
+
+    def forget_history(self) -> None:
+        """Compaction: watches from older versions get 410."""
+        self._oldest = self._version
+        self._log.clear()
+
+    def _lingers(self, pod: Object, grace_seconds: int | None) -> bool:
+        """A pod with processes stays until they are gone, except when it is deleted with force."""
+        return bool(pod["spec"].get("nodeName")) and pod["status"]["phase"] == "Running" and grace_seconds != 0
+
+    def _kind(self, resource: Resource) -> dict[Key, Object]:
+        return self._objects.setdefault(resource.plural, {})
+
+    def _held(self, resource: Resource, namespace: str | None, name: str) -> Object:
+        value = self._kind(resource).get((namespace or "", name))
+        if value is None:
+            raise NotFound(f"{resource.plural} {name!r} not found", status=404, reason="NotFound")
+        return value
+
+    def _store(self, resource: Resource, value: Object, kind: str) -> None:
+        self._version += 1
+        value["metadata"]["resourceVersion"] = str(self._version)
+        self._kind(resource)[_key(value)] = value
+        self._tell(resource, kind, value)
+
+    def _tell(self, resource: Resource, kind: str, value: Object) -> None:
+        self._log.setdefault(resource.plural, []).append((kind, copy.deepcopy(value)))
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    def _trip(self, verb: str, resource: Resource) -> None:
+        for failure in self._failures:
+            if failure[:2] == (verb, resource.plural):
+                self._failures.remove(failure)
+                raise failure[2]
+
+
+def _mark_deleted(pod: Object, until: float, grace: int) -> None:
+    pod["metadata"] |= {"deletionTimestamp": stamp(until), "deletionGracePeriodSeconds": grace}
+
+
+def _key(value: Object) -> Key:
+    return value["metadata"].get("namespace", ""), value["metadata"]["name"]
+
+
+def _matches(value: Object, namespace: str | None, labels: str | None, fields: str | None) -> bool:
+    metadata = value["metadata"]
+    if namespace and metadata.get("namespace") != namespace:
+        return False
+    if fields and f"metadata.name={metadata['name']}" != fields:
+        return False
+    held = metadata.get("labels") or {}
+    return all(held.get(term.partition("=")[0]) == term.partition("=")[2] for term in (labels or "").split(",") if term)

@@ -1,0 +1,77 @@
+"""The controller and jobs that pause or end: suspended, over their deadline, finished, cleaned up."""
+
+from tests.workloads.builders import make_job
+from tests.workloads.fake_time import run
+from tests.workloads.world import started
+from workloads.kube import ELASTIC_JOBS, PODS
+
+
+def test_a_suspended_job_gives_its_machines_back_and_goes_on_later() -> None:
+    async def story() -> None:
+        async with started() as world:
+            await world.start_all(make_job())
+            world.edit_spec(suspend=True)
+            await world.settle()
+            assert world.state() == "Suspended"
+            world.edit_spec(suspend=False)
+            await world.settle()
+            assert all("deletionTimestamp" in pod["metadata"] for pod in world.api.all(PODS))
+            for name in world.pods():
+                world.api.pod_ends(name, 1)
+            await world.settle()
+            assert len(world.pods()) == 2
+            assert world.state() == "Waiting"
+            assert (world.status()["reclaims"], world.status()["failures"]) == (0, 0)
+            assert "startTime" in world.status()
+
+    run(story())
+
+
+def test_a_job_that_starts_suspended_makes_no_pods() -> None:
+    async def story() -> None:
+        async with started() as world:
+            world.api.put(ELASTIC_JOBS, make_job(suspend=True))
+            await world.settle(60)
+            assert (world.pods(), world.state()) == ([], "Suspended")
+
+    run(story())
+
+
+def test_a_finished_job_is_deleted_when_its_time_is_over() -> None:
+    async def story() -> None:
+        async with started() as world:
+            await world.start_all(make_job(replicas=1, ttlSecondsAfterFinished=100))
+            world.api.pod_ends("digits-worker-0", 0)
+            await world.settle(98)
+            assert world.state() == "Succeeded"
+            await world.settle(4)
+            assert world.api.names(ELASTIC_JOBS) == []
+            assert world.pods() == []
+
+    run(story())
+
+
+def test_a_finished_job_never_runs_again_when_its_pods_are_deleted() -> None:
+    async def story() -> None:
+        async with started() as world:
+            await world.start_all(make_job(replicas=1))
+            world.api.pod_ends("digits-worker-0", 0)
+            await world.settle()
+            world.api.remove(PODS, "digits-worker-0")
+            await world.settle(60)
+            assert (world.pods(), world.state()) == ([], "Succeeded")
+
+    run(story())
+
+
+def test_a_job_over_its_deadline_fails() -> None:
+    async def story() -> None:
+        async with started() as world:
+            await world.start_all(make_job(activeDeadlineSeconds=100))
+            await world.settle(98)
+            assert world.state() == "Running"
+            await world.settle(2)
+            assert world.state() == "Failed"
+            assert world.status()["conditions"][-1]["reason"] == "DeadlineExceeded"
+
+    run(story())

@@ -1,0 +1,143 @@
+"""Runs the controller: `python -m workloads`, in a pod by its service account, elsewhere by a kubeconfig.
+
+    python -m workloads --kubeconfig ~/.kube/config --listen 127.0.0.1:8080
+
+It waits until it holds the Lease, then acts until it is told to stop or loses it. Exit codes: 0 told to stop (SIGTERM, SIGINT),
+1 leadership lost or an error: whoever started it starts it again. /metrics and /healthz are served from the beginning.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from workloads.controller import Controller
+from workloads.election import Election, LeadershipLost
+from workloads.kube import ConfigError, Kube
+from workloads.metrics import Metrics
+from workloads.platform import NAMESPACE
+from workloads.scraper import http_fetch
+
+LEASE = "ebb-controller"
+SILENT_SECONDS = 180.0  # every watch ends within 72 s and is begun anew: this long is one that nothing noticed to be broken
+log = logging.getLogger("workloads")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the command line and the environment said."""
+
+    kubeconfig: str | None
+    namespace: str
+    host: str
+    port: int
+    identity: str
+    verbose: bool
+
+
+def read_settings(arguments: Sequence[str]) -> Settings:
+    """The only reader of argv and the environment."""
+    parser = argparse.ArgumentParser(prog="python -m workloads", description="The ElasticJob controller of Ebb.")
+    parser.add_argument("--kubeconfig", help="default: the pod's service account, else $KUBECONFIG or ~/.kube/config")
+    parser.add_argument("--namespace", default=NAMESPACE, help="where the Lease is (default: %(default)s)")
+    parser.add_argument("--listen", default=":8080", metavar="HOST:PORT", help="for /metrics and /healthz (default: %(default)s)")
+    parser.add_argument("--verbose", action="store_true", help="log every retry")
+    given = parser.parse_args(arguments)
+    host, _, port = given.listen.rpartition(":")
+    if not port.isdecimal():
+        parser.error(f"--listen {given.listen!r} is not HOST:PORT: use for example 127.0.0.1:8080")
+    # A container that is started again in its pod takes its own lease over at once; elsewhere two processes must differ.
+    identity = os.environ.get("POD_NAME") or f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
+    return Settings(
+        kubeconfig=given.kubeconfig,
+        namespace=given.namespace,
+        host=host or "0.0.0.0",  # noqa: S104 - probes and Prometheus come from outside the pod
+        port=int(port),
+        identity=identity,
+        verbose=given.verbose,
+    )
+
+
+async def run(settings: Settings) -> None:
+    """Lead, and act while leading. Raises LeadershipLost, ConfigError."""
+    async with Kube.connect(settings.kubeconfig) as api, http_fetch() as fetch:
+        election = Election(api, settings.namespace, LEASE, identity=settings.identity, clock=time.time)
+        metrics = Metrics()
+        controller = Controller(api, fence=election.check, fetch=fetch, clock=time.time, metrics=metrics)
+        metrics.gauge("ebb_leads", "1 on the controller that acts.", lambda: {"": float(election.leads)})
+        async with _serve(settings, controller, election):
+            try:
+                await _lead(election, controller)
+            finally:
+                await election.release()
+
+
+async def _lead(election: Election, controller: Controller) -> None:
+    await election.acquire()
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(election.hold())
+            tasks.create_task(controller.run())
+    except* LeadershipLost as lost:
+        raise LeadershipLost(str(lost.exceptions[0])) from lost
+
+
+@asynccontextmanager
+async def _serve(settings: Settings, controller: Controller, election: Election) -> AsyncIterator[None]:
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(text=controller.metrics.text())
+
+    async def healthz(_: web.Request) -> web.Response:
+        silent = {kind: age for kind, age in controller.ages().items() if election.leads and age > SILENT_SECONDS}
+        if silent:
+            return web.Response(status=503, text=f"nothing heard from the API server: {silent}\n")
+        return web.Response(text="ok\n")
+
+    app = web.Application()
+    app.add_routes([web.get("/metrics", metrics), web.get("/healthz", healthz)])
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, settings.host, settings.port).start()
+        yield
+    finally:
+        await runner.cleanup()
+
+
+async def _until_told(settings: Settings) -> int:
+    """Run until SIGTERM or SIGINT; returns the exit code."""
+    work = asyncio.create_task(run(settings))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, work.cancel)
+    try:
+        await work
+    except asyncio.CancelledError:
+        log.info("told to stop")
+        return 0
+    except (LeadershipLost, ConfigError) as error:
+        log.error("%s", error)
+    except OSError as error:
+        log.error("cannot serve /metrics on %s:%d: %s; choose another --listen", settings.host, settings.port, error.strerror)
+    return 1
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Returns the exit code."""
+    settings = read_settings(arguments)
+    level = logging.DEBUG if settings.verbose else logging.INFO
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stdout)
+    return asyncio.run(_until_told(settings))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,111 @@
+"""The names that join the controller, the trainer, the box and the CLI: constants only, each with what it means.
+
+Used as `from workloads.contract import EXIT_RECLAIMED`. trainer/contract.py holds the trainer's half, and a test pins the two
+equal; nothing here computes, reads or imports anything.
+"""
+
+from typing import Final
+
+# --- The API object -------------------------------------------------------------------------------------------------------------
+GROUP: Final = "elastic.pytorch.org"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+KIND: Final = "ElasticJob"
+PLURAL: Final = "elasticjobs"
+MANAGER: Final = "ebb.dev/elasticjob-controller"  # spec.managedBy: any other value makes this controller leave the job alone
+
+# --- Worker pods ----------------------------------------------------------------------------------------------------------------
+WORKER_CONTAINER: Final = "elasticjob-worker"  # the container that trains; where no container has this name, the first one
+LABEL_GROUP: Final = "group-name"  # the four unprefixed labels are upstream's; its value for this one is GROUP
+LABEL_JOB: Final = "job-name"
+LABEL_REPLICA_TYPE: Final = "replica-type"
+LABEL_INDEX: Final = "replica-index"
+LABEL_EBB_JOB: Final = "ebb.dev/job"
+REPLICA_TYPE: Final = "worker"
+ANNOTATION_ATTEMPT: Final = "ebb.dev/attempt"  # how many program failures came before this pod: one rendezvous per attempt
+ANNOTATION_SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+SELECTOR_ALL: Final = f"{LABEL_GROUP}={GROUP}"  # every pod and service of every ElasticJob
+GPU_RESOURCE: Final = "nvidia.com/gpu"
+
+# --- Environment of workers (set only where the job's author did not) -----------------------------------------------------------
+ENV_JOB: Final = "EBB_JOB"  # the job's name
+ENV_JOB_UID: Final = "EBB_JOB_UID"
+ENV_NAMESPACE: Final = "EBB_NAMESPACE"
+ENV_WORKER_INDEX: Final = "EBB_WORKER_INDEX"
+ENV_OUTPUT_DIR: Final = "EBB_OUTPUT_DIR"  # this job's own folder on the shared output volume
+ENV_METRICS_PORT: Final = "EBB_METRICS_PORT"
+ENV_RDZV_BACKEND: Final = "PET_RDZV_BACKEND"
+ENV_RDZV_ENDPOINT: Final = "PET_RDZV_ENDPOINT"
+ENV_RDZV_ID: Final = "PET_RDZV_ID"
+ENV_NNODES: Final = "PET_NNODES"
+ENV_LOCAL_ADDR: Final = "PET_LOCAL_ADDR"  # the pod's IP: peers need no DNS name to reach rank 0
+OUTPUT_ROOT: Final = "/mnt/output"
+METRICS_PORT: Final = 9400  # Prometheus text on /metrics of every worker
+
+# --- Exit codes of a worker's launcher ------------------------------------------------------------------------------------------
+EXIT_FINISHED: Final = 0  # the training is done
+EXIT_PROGRAM_FAILED: Final = 1  # the program failed; spends one of spec.backoffLimit
+EXIT_RECLAIMED: Final = 138  # stopped by SIGTERM: the machine goes away; replaced, and nothing is spent
+RETRYABLE_EXIT_CODES: Final = frozenset({130, 137, 138, 143})  # restartPolicy ExitCode: upstream's list
+
+# --- Metrics of a worker --------------------------------------------------------------------------------------------------------
+METRIC_STEP: Final = "ebb_step"
+METRIC_TOTAL_STEPS: Final = "ebb_total_steps"
+METRIC_EPOCH: Final = "ebb_epoch"
+METRIC_LOSS: Final = "ebb_loss"
+METRIC_SAMPLES_PER_SECOND: Final = "ebb_samples_per_second"
+METRIC_WORLD_SIZE: Final = "ebb_world_size"
+METRIC_GENERATION: Final = "ebb_generation"
+
+# --- Nodes ----------------------------------------------------------------------------------------------------------------------
+LABEL_ZONE: Final = "topology.kubernetes.io/zone"
+LABEL_NODE_GROUP: Final = "ebb.dev/node-group"
+LABEL_CAPACITY: Final = "ebb.dev/capacity-type"
+LABEL_GPU_TYPE: Final = "ebb.dev/gpu-type"
+TAINT_RECLAIM: Final = "ebb.dev/reclaim"  # on a machine that the cloud is about to take back
+CONDITION_RECLAIM: Final = "ReclaimNotice"  # node condition; its message carries the deadline in RFC 3339
+CONDITION_DISRUPTION: Final = "DisruptionTarget"  # pod condition of Kubernetes: evicted, preempted, tainted, node shut down
+
+# --- Conditions of a job. Created stays True. Running and Restarting exclude each other. Succeeded and Failed are final. ---
+CREATED: Final = "Created"
+RUNNING: Final = "Running"  # at least minReplicas workers run
+RESTARTING: Final = "Restarting"  # fewer than minReplicas run, after enough had
+SUSPENDED: Final = "Suspended"
+SUCCEEDED: Final = "Succeeded"
+FAILED: Final = "Failed"
+WAITING: Final = "Waiting"  # status.state only: enough workers never ran yet; condition Running says why not
+
+# --- Reasons of conditions and events; ElasticJob* and Successful* are upstream's names ---
+REASON_CREATED: Final = "ElasticJobCreated"
+REASON_RUNNING: Final = "ElasticJobRunning"
+REASON_RESTARTING: Final = "ElasticJobRestarting"
+REASON_SUCCEEDED: Final = "ElasticJobSucceeded"
+REASON_FAILED: Final = "ElasticJobFailed"  # the program failed more often than backoffLimit allows, or in a way not to be retried
+REASON_DEADLINE: Final = "DeadlineExceeded"  # activeDeadlineSeconds is over
+REASON_SUSPENDED: Final = "ElasticJobSuspended"
+REASON_RESUMED: Final = "ElasticJobResumed"
+REASON_PLACED: Final = "Placed"  # a zone was chosen
+REASON_SCALED: Final = "Scaled"
+REASON_RECLAIMED: Final = "WorkerReclaimed"
+REASON_PROGRAM_FAILED: Final = "ProgramFailed"
+REASON_POD_CREATED: Final = "SuccessfulCreatePod"
+REASON_POD_DELETED: Final = "SuccessfulDeletePod"
+REASON_CREATE_REFUSED: Final = "FailedCreate"  # the API server refused a pod or service; its words are in the message
+REASON_SPEC_INVALID: Final = "InvalidSpec"  # written before the current CRD validated it
+WAITING_FOR_MACHINES: Final = "WaitingForMachines"  # pods exist, no machine has room yet
+WAITING_FOR_START: Final = "WaitingForStart"  # placed on machines, containers not running yet
+WAITING_FOR_WORKERS: Final = "WaitingForWorkers"  # some run, fewer than minReplicas
+WAITING_FOR_NAMES: Final = "NamesTaken"  # pods of an earlier job of that name are still on their way out
+WAITING_FOR_ZONE: Final = "NoZoneFits"  # no zone of the stack can hold minReplicas of these pods
+WAITING_FOR_PLATFORM: Final = "PlatformUnreadable"  # ConfigMap ebb-platform is there but cannot be understood
+
+# --- Why a worker was lost: label `cause` of ebb_reclaims_total, status.history[].cause ---
+CAUSE_NODE_GONE: Final = "NodeGone"  # the Node object was deleted
+CAUSE_NODE_SILENT: Final = "NodeSilent"  # its kubelet stopped reporting
+CAUSE_NODE_NOT_READY: Final = "NodeNotReady"
+CAUSE_NOTICE: Final = "ReclaimNotice"
+CAUSE_DISRUPTED: Final = "Disrupted"  # evicted, preempted or shut down; the pod's condition says by whom
+CAUSE_DELETED: Final = "PodDeleted"  # somebody deleted the pod
+CAUSE_VANISHED: Final = "PodVanished"
+CAUSE_LEFT: Final = "LeftOnReclaim"  # the launcher exited with EXIT_RECLAIMED
+CAUSE_PROGRAM: Final = "ProgramFailed"
