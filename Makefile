@@ -16,7 +16,7 @@ install: .venv/installed  ## the virtual environment of the CLI, the Pulumi prog
 	@echo "installing the Python packages into .venv (about a minute)"
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
 demo: started := $(shell date +%s)
@@ -41,10 +41,10 @@ check: install  ## lint, format, types, import contracts, and that generated fil
 	@$(BIN)/python -m local environment
 	@$(BIN)/mypy .
 	@$(BIN)/lint-imports
-	@$(BIN)/python -m workloads.spec --check
+	@$(BIN)/python -m workloads.crd --check
 
 manifests: install  ## write the generated files again
-	@$(BIN)/python -m workloads.spec
+	@$(BIN)/python -m workloads.crd
 
 clean: down  ## down, and forget what was built and installed
 	@rm -rf .ebb .venv *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,7 +1,7 @@
 """`python -m local VERB [--box NAME]`: the cloud in a box from the command line.
 
-up and down are for people and for `make`; `run` is the daemon that `up` starts. Errors that a user can cause are one message on stderr
-and exit code 1; wrong arguments are 2; Ctrl-C is 130.
+up and down are for people and for `make`; `run` is the daemon that `up` starts. Errors that a user can cause are one message
+on stderr and exit code 1; wrong arguments are 2; Ctrl-C is 130.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import os
 import sys
 
 from local import control_plane, machines, processes
-from local.settings import DEFAULT_BOX, ZONES, Box, BoxError
+from local.settings import DEFAULT_BOX, EBB_HOME, ZONES, Box, BoxError
 
 EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
 
@@ -67,6 +67,14 @@ def parser() -> argparse.ArgumentParser:
     ):
         verb(name, what, function).add_argument("zone", choices=ZONES, metavar="ZONE", help=", ".join(ZONES))
     verb("run", "the box's cloud itself; `up` starts it", _run)
+    verb("environment", "install torch and the rest of trainer/requirements.txt once, for pods, tests and types", _environment)
+    stack = verbs.add_parser(
+        "stack",
+        help="the local stack on the box, by Pulumi",
+        description="the local stack on the box, by Pulumi; like typing `pulumi` after `source ./env`",
+    )
+    stack.add_argument("what", choices=["up", "down", "forget"], metavar="up|down|forget")
+    stack.set_defaults(verb=_stack)
     return top
 
 
@@ -133,6 +141,18 @@ def _run(arguments: argparse.Namespace) -> int:
     from local.cloud.daemon import run  # noqa: PLC0415
 
     return run(Box.load(arguments.box))
+
+
+def _environment(_: argparse.Namespace) -> None:
+    from local import environment  # noqa: PLC0415
+
+    asyncio.run(environment.ensure(EBB_HOME))
+
+
+def _stack(arguments: argparse.Namespace) -> None:
+    from local.pulumi import stack  # noqa: PLC0415
+
+    {"up": stack.up, "down": stack.down, "forget": stack.forget}[arguments.what]()
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:

@@ -13,14 +13,14 @@ from local.commands import run, watch
 
 SUITE = "bookworm"
 PACKAGES = ("python3", "python3-pip", "tini", "ca-certificates")
-UNWANTED = (
-    "var/cache/apt", "var/lib/apt/lists", "var/log", "usr/share/doc", "usr/share/man", "usr/share/info", "usr/share/locale", "debootstrap",
-)  # fmt: skip
+UNWANTED = ("var/cache/apt", "var/lib/apt/lists", "var/log", "debootstrap")
+UNWANTED_SHARED = ("doc", "man", "info", "locale")
+TIDYING = 1  # to be raised when _tidy() changes what is in the image
 
 
 def base_key(dockerfile: str) -> str:
-    recipe = Path(__file__).read_text() + dockerfile
-    return hashlib.sha256(recipe.encode()).hexdigest()[:12]
+    recipe = (SUITE, PACKAGES, UNWANTED, UNWANTED_SHARED, TIDYING, dockerfile)
+    return hashlib.sha256(repr(recipe).encode()).hexdigest()[:12]
 
 
 async def make_base_archive(archive: Path, log: Path) -> None:
@@ -42,7 +42,7 @@ async def make_base_archive(archive: Path, log: Path) -> None:
 
 
 def _tidy(root: Path) -> None:
-    for path in UNWANTED:
+    for path in (*UNWANTED, *(f"usr/share/{name}" for name in UNWANTED_SHARED)):
         shutil.rmtree(root / path, ignore_errors=True)
     (root / "var/log").mkdir()
     # As in python:3.11-slim: `python` is there, and pip installs for the system.

@@ -1,7 +1,8 @@
 """Control groups of a box, on cgroup v1, v2 and the hybrid of both: make, look who is in, kill at once, remove.
 
-Every process of a box is in a group below `ebb/<box>`. Membership is how a box knows its processes: unlike a pid file it cannot be
-missing after a kill -9, nor name a stranger that got an old pid. Limits are not set here; the kubelet does that for containers.
+Every process of a box is in a group below `ebb/<box>`. Membership is how a box knows its processes: unlike a pid file it
+cannot be missing after a kill -9, nor name a stranger that got an old pid. Limits are not set here; the kubelet does that for
+containers.
 """
 
 import asyncio
@@ -54,6 +55,18 @@ def create(path: str) -> list[Path]:
     return joins
 
 
+def delegate(path: str) -> None:
+    """Makes the group such that a kubelet can limit groups below it: on v2 every group above must pass its controllers on."""
+    create(path)
+    for tree in hierarchies():
+        if tree.version == 2:
+            above = [tree.root / parent for parent in reversed(Path(path).parents)]
+            for controller in _read(tree.root / "cgroup.controllers").split():
+                for folder in above:
+                    with suppress(OSError):  # one that the host keeps for itself; the kubelet says which it lacks
+                        (folder / "cgroup.subtree_control").write_text(f"+{controller}")
+
+
 def members(path: str) -> set[int]:
     """Pids of all processes in the group and below it, in any tree."""
     pids: set[int] = set()
@@ -101,6 +114,10 @@ def exists(path: str) -> list[Path]:
 def _tree(folder: Path) -> list[Path]:
     """The folder and all below it, parents first."""
     return [Path(path) for path, _, _ in os.walk(folder)]
+
+
+def _read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
 
 
 def _freeze(path: str, state: str) -> None:

@@ -1,7 +1,8 @@
 """Running the programs of the host: short ones (`run`) and long ones that show progress (`watch`).
 
-Both die with us, even on kill -9: a half-done build must not go on beside the next `up`. As root, a watched program and all its children
-have a process and a mount namespace of their own, so nothing that they start or mount outlives them. Daemons: processes.py.
+Both die with us, even on kill -9: a half-done build must not go on beside the next `up`. As root, a watched program and all
+its children have a process and a mount namespace of their own, so nothing that they start or mount outlives them. Daemons:
+processes.py.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
 from local.settings import BoxError
 
@@ -42,9 +44,8 @@ async def run(*args: str | Path, stdin: str | None = None, env: Mapping[str, str
         process.kill()
         raise
     if process.returncode != 0:
-        raise CommandError(
-            f"`{' '.join(map(str, args))}` failed with {process.returncode}: {(err or out).decode(errors='replace').strip()[-1500:]}"
-        )
+        said = (err or out).decode(errors="replace").strip()[-1500:]
+        raise CommandError(f"`{' '.join(map(str, args))}` failed with {process.returncode}: {said}")
     return out.decode(errors="replace")
 
 
@@ -97,16 +98,26 @@ def last_lines(log: Path, count: int) -> str:
 async def locked(path: Path, what: str) -> AsyncIterator[None]:
     """Holds the lock file `path`; freed by the kernel if we are killed. Says so when it has to wait for another run."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    while True:
+        with path.open("a+") as file:
+            await _lock(file, what)
+            # `down` removes a box's lock: who waited for that one holds a lock that others do not see.
+            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                file.truncate(0)
+                file.write(f"{os.getpid()}\n")
+                file.flush()
+                yield
+                return
+
+
+async def _lock(file: TextIO, what: str) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        waiting = asyncio.create_task(asyncio.to_thread(fcntl.flock, file, fcntl.LOCK_EX))
+        while not waiting.done():
             say(f"waiting for another run of ours that holds {what}")
-            await asyncio.to_thread(fcntl.flock, file, fcntl.LOCK_EX)
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
-        yield
+            await asyncio.wait([waiting], timeout=HEARTBEAT_SECONDS)
 
 
 def holder(path: Path) -> int | None:

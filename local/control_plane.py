@@ -1,7 +1,8 @@
 """The control plane of a box: etcd, kube-apiserver, kube-controller-manager and kube-scheduler as daemons in the box's namespace.
 
-`ensure(box, tools)` starts what does not run, leaves the rest alone, and returns when all are healthy. The API is at box.api_url, for
-the host, the machines and their pods alike; box.kubeconfig is the administrator's. What runs in the cluster: cluster.py.
+`ensure(box, tools)` starts what does not run, leaves the rest alone, and returns when all are healthy. The API is at
+box.api_url, for the host, the machines and their pods alike; box.kubeconfig is the administrator's. What runs in the cluster:
+cluster.py.
 """
 
 import asyncio
@@ -56,7 +57,8 @@ async def health(box: Box) -> dict[str, bool]:
 
 
 async def answers_ok(session: aiohttp.ClientSession, url: str) -> bool:
-    # Only whether it lives is asked, and some of these certificates are made by the daemon itself: nothing to verify them against.
+    # Only whether it lives is asked, and some of these certificates are made by the daemon itself: nothing to verify them
+    # against.
     unverified = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
     try:
@@ -118,7 +120,8 @@ def _etcd(box: Box) -> dict[str, object]:
         "advertise-client-urls": "http://127.0.0.1:2379",
         "listen-peer-urls": "http://127.0.0.1:2380",
         "listen-metrics-urls": f"http://{box.address}:{ETCD_HEALTH_PORT}",
-        # A box survives the death of its processes, not that of the host: what the page cache holds is safe enough, and much faster.
+        # A box survives the death of its processes, not that of the host: what the page cache holds is safe enough, and much
+        # faster.
         "unsafe-no-fsync": "true",
         "auto-compaction-retention": "1h",
         "log-level": "warn",

@@ -1,4 +1,5 @@
-"""Taking a box down: everything of it goes, also of a half-made, half-killed or half-deleted one, and then it looks whether that is so.
+"""Taking a box down: everything of it goes, also of a half-made, half-killed or half-deleted one, and then it looks whether
+that is so.
 
     await down("ebb")        # raises BoxError that lists what is left, when something is
 
@@ -25,13 +26,15 @@ async def down(name: str) -> None:
     """Idempotent. Raises BoxError."""
     if not is_root():
         raise BoxError("a box belongs to root: repeat it as root (sudo make down)")
-    box = registry.find(name)
-    if box is None:
-        say(f"there is no box {name!r}")
-        return
     # Not inside the box's folder: that goes, and a lock with it.
     lock = EBB_HOME / "boxes" / f".{name}.lock"
     _stop_up(lock)
+    box = registry.find(name)
+    if box is None:
+        shutil.rmtree(EBB_HOME / "boxes" / name, ignore_errors=True)  # without its record it has nothing that runs
+        lock.unlink(missing_ok=True)
+        say(f"there is no box {name!r}")
+        return
     async with locked(lock, f"box {name!r}"):
         # First the cloud, or it would boot machines again.
         await processes.stop(box, CLOUD, GRACE_SECONDS)

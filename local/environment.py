@@ -54,8 +54,8 @@ def join_virtual_environment(folder: Path) -> None:
 async def _install(folder: Path) -> None:
     if sys.version_info[:2] != PYTHON:
         raise EnvironmentProblem(
-            f"Python {platform.python_version()} runs this, but the pods' Python is {PYTHON[0]}.{PYTHON[1]}: make the virtual environment with that "
-            f"version (python{PYTHON[0]}.{PYTHON[1]} -m venv .venv) and repeat"
+            f"Python {platform.python_version()} runs this, but the pods' Python is {PYTHON[0]}.{PYTHON[1]}: "
+            f"make the virtual environment with that version (python{PYTHON[0]}.{PYTHON[1]} -m venv .venv) and repeat"
         )
     for stale in folder.parent.glob(".*-partial"):
         shutil.rmtree(stale)

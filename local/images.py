@@ -7,9 +7,9 @@ controller and trainer come from the same Dockerfiles that `docker build` uses, 
 """
 
 import hashlib
-import os
 import shutil
 import tempfile
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +17,16 @@ from local.base_image import base_key, make_base_archive
 from local.commands import CommandError, locked, run, say, watch
 from local.settings import CHECKOUT, BoxError
 
+BUILDING = "building"  # folder for work, empty when no build runs
 BUSYBOX = Path("/bin/busybox")
 PAUSE = 'FROM scratch\nCOPY busybox /bin/busybox\nENTRYPOINT ["/bin/busybox", "sleep", "2147483647"]\n'
-PROGRAM = 'FROM scratch\nCOPY {name} /usr/local/bin/{name}\nENV PATH=/usr/local/bin\nUSER 1000:1000\nENTRYPOINT ["/usr/local/bin/{name}"]\n'
+PROGRAM = """
+FROM scratch
+COPY {name} /usr/local/bin/{name}
+ENV PATH=/usr/local/bin
+USER 1000:1000
+ENTRYPOINT ["/usr/local/bin/{name}"]
+"""
 BASE = 'FROM scratch\nADD base.tar /\nENV PATH=/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 PYTHONUNBUFFERED=1\nCMD ["python3"]\n'
 
 
@@ -74,26 +81,30 @@ def recipes(programs: dict[str, Path], base: str) -> list[Recipe]:
         ("controller", "workloads/Dockerfile", ("workloads",)),
         ("trainer", "trainer/Dockerfile", ("trainer",)),
     ):
-        if not (CHECKOUT / dockerfile).exists():
-            say(f"{dockerfile} is not there yet: no image {name}")
-            continue
         paths = {source: CHECKOUT / source for source in sources}
         found.append(Recipe(name=name, dockerfile=(CHECKOUT / dockerfile).read_text(), sources=paths, arguments=arguments))
     return found
 
 
 async def ensure(home: Path, programs: dict[str, Path]) -> dict[str, Image]:
-    """Builds what is missing; seconds when only code changed, nothing when nothing did. Raises ImageError."""
+    """Builds what is missing; seconds when only code changed, nothing when nothing did. One run at a time: the caller holds
+    lock(home). Raises ImageError."""
     folder = home / "images"
-    folder.mkdir(parents=True, exist_ok=True)
-    async with locked(folder / "lock", "the build of the images"):
-        try:
-            base = await _ensure_base(folder)
-            images = {recipe.name: await _ensure(folder, recipe) for recipe in recipes(programs, base.reference)}
-        except CommandError as error:
-            raise ImageError(str(error)) from error
-        _forget_old(folder, [base, *images.values()])
+    # What a killed build left.
+    shutil.rmtree(folder / BUILDING, ignore_errors=True)
+    (folder / BUILDING).mkdir(parents=True)
+    try:
+        base = await _ensure_base(folder)
+        images = {recipe.name: await _ensure(folder, recipe) for recipe in recipes(programs, base.reference)}
+    except CommandError as error:
+        raise ImageError(str(error)) from error
+    await _forget_old(folder, [base, *images.values()])
     return images
+
+
+def lock(home: Path) -> AbstractAsyncContextManager[None]:
+    """Held until new archives have been used: the next run of newer code removes them."""
+    return locked(home / "images" / "lock", "the build of the images")
 
 
 def image_of(folder: Path, name: str, tag: str) -> Image:
@@ -107,7 +118,7 @@ async def _ensure_base(folder: Path) -> Image:
     if image.archive.exists():
         await _buildah(folder, "loading image base", "pull", f"docker-archive:{image.archive}")
         return image
-    with tempfile.TemporaryDirectory(prefix=".base-", dir=folder) as work:
+    with tempfile.TemporaryDirectory(prefix="base-", dir=folder / BUILDING) as work:
         await make_base_archive(Path(work) / "base.tar", folder / "debootstrap.log")
         (Path(work) / "Dockerfile").write_text(BASE)
         await _build(folder, image, Path(work), {})
@@ -119,7 +130,7 @@ async def _ensure(folder: Path, recipe: Recipe) -> Image:
     if image.archive.exists():
         return image
     # The context holds exactly what the tag was computed from.
-    with tempfile.TemporaryDirectory(prefix=f".{recipe.name}-", dir=folder) as work:
+    with tempfile.TemporaryDirectory(prefix=f"{recipe.name}-", dir=folder / BUILDING) as work:
         for target, source in recipe.sources.items():
             if source.is_file():
                 shutil.copy(source, Path(work) / target)
@@ -138,14 +149,12 @@ async def _build(folder: Path, image: Image, context: Path, arguments: dict[str,
         settings.write_text(await _pip_settings())
         volumes = [f"--volume={settings}:/etc/pip.conf:ro", "--volume=/etc/ssl/certs:/etc/ssl/certs:ro"]
     try:
-        await _buildah(
-            folder, f"building image {image.name}", "bud", "--isolation=chroot", "--layers", "--pull-never", f"--tag={image.reference}",
-            *volumes, *(f"--build-arg={key}={value}" for key, value in arguments.items()), str(context),
-        )  # fmt: skip
+        options = ["--isolation=chroot", "--layers", "--pull-never", f"--tag={image.reference}", *volumes]
+        options += [f"--build-arg={key}={value}" for key, value in arguments.items()]
+        await _buildah(folder, f"building image {image.name}", "bud", *options, str(context))
     finally:
         settings.unlink(missing_ok=True)
-    part = image.archive.with_suffix(".part")
-    part.unlink(missing_ok=True)
+    part = folder / BUILDING / image.archive.name
     await _buildah(folder, f"saving image {image.name}", "push", image.reference, f"docker-archive:{part}:{image.reference}")
     part.replace(image.archive)
 
@@ -175,11 +184,14 @@ async def _pip_settings() -> str:
     return "[global]\n" + "".join(f"{name} = {value}\n" for name, value in settings.items())
 
 
-def _forget_old(folder: Path, current: list[Image]) -> None:
-    keep = {image.archive for image in current}
+async def _forget_old(folder: Path, current: list[Image]) -> None:
+    keep = {image.archive: image for image in current}
     for archive in folder.glob("*.tar"):
         if archive not in keep:
             say(f"image {archive.stem}: replaced, its archive is removed")
             archive.unlink()
-    for stale in [*folder.glob(".*-*"), *folder.glob("*.part")]:
-        shutil.rmtree(stale) if stale.is_dir() else os.unlink(stale)
+            name, _, tag = archive.stem.rpartition("-")
+            with suppress(CommandError):  # somebody has emptied the store
+                await run(
+                    "unshare", "--mount", *_buildah_command(folder), "rmi", "--force", image_of(folder, name, tag).reference
+                )

@@ -1,6 +1,8 @@
-"""The files of one machine, as pure functions of its record: containerd, CNI, kubelet and kube-proxy configuration, its init program.
+"""The files of one machine, as pure functions of its record: containerd, CNI, kubelet and kube-proxy configuration, its init
+program.
 
-Inside a machine the usual paths hold (/run/containerd/containerd.sock), because /run is its own: see init(). Nothing is written here.
+Inside a machine the usual paths hold (/run/containerd/containerd.sock), because /run is its own: see init(). Nothing is
+written here.
 """
 
 import json
@@ -57,8 +59,8 @@ version = 2
 root = {json.dumps(str(plan.folder / "containerd"))}
 state = "/run/containerd"
 # opt would make /opt/containerd on the host; the snapshotters are not ours and complain.
-disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.devmapper",
-  "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.aufs"]
+disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.v1.btrfs",
+"io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.aufs"]
 
 [grpc]
   address = "{SOCKET}"
@@ -82,7 +84,8 @@ disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.
 
 
 def cni(plan: Plan) -> dict[str, Any]:
-    """Every pod has a link of its own to the machine, which routes: unlike a bridge that needs no br_netfilter for Services to work."""
+    """Every pod has a link of its own to the machine, which routes: unlike a bridge that needs no br_netfilter for Services to
+    work."""
     return {
         "cniVersion": "0.4.0",
         "name": "box",
@@ -184,31 +187,57 @@ def node_labels(plan: Plan) -> dict[str, str]:
 
 
 def init(plan: Plan, programs: dict[str, Path]) -> str:
-    """The machine's first program. It runs with namespaces of its own for processes, mounts and network: its end is the machine's end."""
-    folder, quote = plan.folder, shlex.quote
-    labels = ",".join(f"{key}={value}" for key, value in sorted(node_labels(plan).items()))
+    """The machine's first program. It has namespaces of its own for processes, mounts and network: its end is the machine's."""
+
+    def daemon(program: str | Path, *args: str) -> str:
+        name = Path(program).name
+        return f"{shlex.join([str(program), *args])} >> {shlex.quote(str(plan.folder / 'logs' / f'{name}.log'))} 2>&1"
+
     kubelet_args = {
-        "config": folder / "kubelet.yaml",
-        "kubeconfig": folder / "kubelet.kubeconfig",
+        "config": plan.folder / "kubelet.yaml",
+        "kubeconfig": plan.folder / "kubelet.kubeconfig",
         "root-dir": KUBELET_ROOT,
         "hostname-override": plan.name,
         "node-ip": plan.address,
-        "node-labels": labels,
+        "node-labels": ",".join(f"{key}={value}" for key, value in sorted(node_labels(plan).items())),
     }
-    private = " ".join(map(str, PRIVATE_FOLDERS))
-    return f"""#!/bin/bash
+    return INIT.format(
+        record=shlex.quote(str(plan.folder / "machine.json")),
+        private=" ".join(["/run", *map(str, PRIVATE_FOLDERS)]),
+        socket=SOCKET,
+        kubelet_folder=shlex.quote(str(plan.folder / "kubelet")),
+        kubelet_root=KUBELET_ROOT,
+        containerd=daemon("containerd", "--config", str(plan.folder / "containerd.toml")),
+        kubelet=daemon(programs["kubelet"], *(f"--{key}={value}" for key, value in kubelet_args.items())),
+        kube_proxy=daemon(programs["kube-proxy"], f"--config={plan.folder / 'kube-proxy.yaml'}"),
+    )
+
+
+INIT = """#!/bin/bash
 set -eu
 # Killed while it was being booted: the record went first.
-[ -e {quote(str(folder / "machine.json"))} ] || exit 0
+[ -e {record} ] || exit 0
 ulimit -n 65536 2>/dev/null || true
-for private in /run {private}; do mount -t tmpfs -o mode=755 tmpfs "$private"; done
-mkdir -p /run/containerd /run/netns /run/lock {KUBELET_ROOT}
-mount --bind {quote(str(folder / "kubelet"))} {KUBELET_ROOT}
-containerd --config {quote(str(folder / "containerd.toml"))} >> {quote(str(folder / "logs/containerd.log"))} 2>&1 &
-until [ -S {SOCKET} ]; do sleep 0.02; kill -0 $!; done
-{quote(str(programs["kubelet"]))} {" ".join(quote(f"--{key}={value}") for key, value in kubelet_args.items())} \\
-  >> {quote(str(folder / "logs/kubelet.log"))} 2>&1 &
-{quote(str(programs["kube-proxy"]))} {quote(f"--config={folder / 'kube-proxy.yaml'}")} >> {quote(str(folder / "logs/kube-proxy.log"))} 2>&1 &
+for folder in {private}; do mount -t tmpfs -o mode=755 tmpfs "$folder"; done
+mkdir -p /run/containerd /run/netns /run/lock {kubelet_root}
+mount --bind {kubelet_folder} {kubelet_root}
+
+{containerd} &
+until [ -S {socket} ]; do sleep 0.02; kill -0 $!; done
+
+run_kubelet() {{
+  # containerd listens before its part for Kubernetes is ready; a kubelet that comes too early ends with 1.
+  for attempt in $(seq 50); do
+    status=0
+    {kubelet} || status=$?
+    [ "$status" = 1 ] || return "$status"
+    sleep 0.1
+  done
+}}
+run_kubelet &
+
+{kube_proxy} &
+
 # A machine that has lost one of its daemons is broken: it ends, and the cloud replaces it.
 wait -n || true
 """

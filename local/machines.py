@@ -1,10 +1,12 @@
-"""Machines of a box: boot, kill, list. A machine is its own network, processes and mounts, with containerd, kubelet and kube-proxy.
+"""Machines of a box: boot, kill, list. A machine is its own network, processes and mounts, with containerd, kubelet and
+kube-proxy.
 
     await boot(box, spec)     # returns when its kubelet has started; the Node registers by itself
     await kill(box, name)     # like power loss
 
-Its whole state is `<box folder>/machines/<name>/`; machine.json is written before anything is started, so whoever comes after a kill -9
-finds what to clean up. When to boot and to kill is decided by cloud/. A machine that broke is not mended: kill and boot another.
+Its whole state is `<box folder>/machines/<name>/`; machine.json is written before anything is started, so whoever comes after
+a kill -9 finds what to clean up. When to boot and to kill is decided by cloud/. A machine that broke is not mended: kill and
+boot another.
 """
 
 import asyncio
@@ -20,7 +22,7 @@ from pathlib import Path
 
 import yaml
 
-from local import certificates, cgroups, machine_files, network, processes, prepared
+from local import certificates, cgroups, machine_files, network, prepared, processes
 from local.commands import last_lines
 from local.machine_files import KUBELET_PORT, PRIVATE_FOLDERS, Host, Plan
 from local.settings import MAX_MACHINES, Box, BoxError
@@ -58,8 +60,8 @@ class MachineRecord:
 
 
 async def boot(box: Box, spec: MachineSpec) -> None:
-    """Returns when the kubelet serves. Idempotent: a machine of that name that is alive is left alone, a dead one is booted afresh.
-    Raises MachineError, after which nothing of the machine is left."""
+    """Returns when the kubelet serves. Idempotent: a machine of that name that is alive is left alone, a dead one is booted
+    afresh. Raises MachineError, after which nothing of the machine is left."""
     async with _locked(box, spec.name):
         if is_alive(box, spec.name):
             return
@@ -132,10 +134,8 @@ async def _record(box: Box, spec: MachineSpec) -> int:
         used = {record.index for record in list_machines(box)}
         free = [index for index in range(1, MAX_MACHINES + 1) if index not in used]
         if not free:
-            raise MachineError(
-                f"box {box.name!r} has {len(used)} machines and no address for another; take some away, or use a second box (--box)"
-            )
-        # Any of them, not the lowest: an address that was just in use would reach a machine whose peers do not know yet that it is gone.
+            raise MachineError(f"box {box.name!r} has {len(used)} machines and no address for another: use a second box (--box)")
+        # Any of them, not the lowest: some may still talk to the machine that just had the lowest.
         index = secrets.choice(free)
         folder = box.machines / spec.name
         folder.mkdir(parents=True, exist_ok=True)
@@ -153,12 +153,13 @@ async def _start(box: Box, spec: MachineSpec, index: int) -> None:
         await asyncio.to_thread(prepared.clone, image_set.folder, plan.folder / "containerd")
     for folder in PRIVATE_FOLDERS:
         folder.mkdir(parents=True, exist_ok=True)
-    cgroups.create(f"{plan.cgroup}/pods")
-    processes.launch(
+    cgroups.delegate(f"{plan.cgroup}/pods")
+    await asyncio.to_thread(
+        processes.launch,
         [
             "nsenter", f"--net=/run/netns/{box.machine_netns(spec.name)}", "--",
             "unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--propagation", "slave", "--",
-            "tini", "-s", "--", "bash", str(plan.folder / "init"),
+            "tini", "--", "bash", str(plan.folder / "init"),
         ],
         cgroup=f"{plan.cgroup}/daemons",
         log=plan.folder / "logs" / "init.log",
@@ -177,7 +178,7 @@ async def _kubelet_serves(box: Box, plan: Plan) -> None:
         waited = loop.time() - started
         if waited > BOOT_TIMEOUT_SECONDS:
             raise MachineError(f"its kubelet does not answer after {waited:.0f} s")
-        if waited > 2 and not is_alive(box, plan.name):
+        if not is_alive(box, plan.name):
             raise MachineError("its daemons died")
         await asyncio.sleep(0.05)
 

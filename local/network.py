@@ -2,8 +2,9 @@
 
     host --- <link> === uplink -- bridge (ebb.<box>: control plane, router) -- m<index> === eth0 (ebb.<box>.<machine>) -- pods
 
-The control plane lives in the namespace too, so no port of the host is used and boxes cannot clash. The host forwards nothing and its
-firewall sees only its own connections. All functions can be repeated; machines reach each other and the host, nothing else.
+The control plane lives in the namespace too, so no port of the host is used and boxes cannot clash. The host forwards nothing
+and its firewall sees only its own connections. All functions can be repeated; machines reach each other and the host, nothing
+else.
 """
 
 import json

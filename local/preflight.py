@@ -1,4 +1,5 @@
-"""Whether this machine can hold a box: looks before anything is made, installs Debian packages that are missing, and says what else is.
+"""Whether this machine can hold a box: looks before anything is made, installs Debian packages that are missing, and says what
+else is.
 
 await check(home)        # raises PreflightError with one sentence per problem and what to do
 """
@@ -17,18 +18,27 @@ from local.commands import CommandError, is_root, run, watch
 from local.settings import BoxError
 
 ELSEWHERE = (
-    "Or use any other Kubernetes (kind, minikube, a cluster of yours): set `ebb:kubeconfig` in Pulumi.local.yaml to its kubeconfig; "
-    "its own nodes then take the place of the box's machines."
+    "Or use any other Kubernetes (kind, minikube, a cluster of yours): name its kubeconfig in Pulumi.local.yaml "
+    "(ebb:local: kubeconfig) and give `facts` there; its own nodes then take the place of the box's machines."
 )
 GB = 10**9
-# Program -> Debian package. /usr/lib/cni/ptp and the like are files, not programs on PATH.
+# Debian package -> what of it is used: a program on PATH, or a file.
 PACKAGES = {
-    "containerd": "containerd", "ctr": "containerd", "runc": "runc", "/usr/lib/cni/ptp": "containernetworking-plugins",
-    "/usr/lib/cni/host-local": "containernetworking-plugins", "/usr/lib/cni/loopback": "containernetworking-plugins",
-    "nft": "nftables", "iptables": "iptables", "conntrack": "conntrack", "buildah": "buildah", "debootstrap": "debootstrap",
-    "/usr/share/keyrings/debian-archive-keyring.gpg": "debian-archive-keyring", str(images.BUSYBOX): "busybox-static", "tini": "tini",
-    "ip": "iproute2", "openssl": "openssl", "unshare": "util-linux", "nsenter": "util-linux", "setpriv": "util-linux", "tar": "tar",
-}  # fmt: skip
+    "buildah": ("buildah",),
+    "busybox-static": (str(images.BUSYBOX),),
+    "conntrack": ("conntrack",),
+    "containerd": ("containerd", "ctr"),
+    "containernetworking-plugins": ("/usr/lib/cni/ptp", "/usr/lib/cni/host-local", "/usr/lib/cni/loopback"),
+    "debian-archive-keyring": ("/usr/share/keyrings/debian-archive-keyring.gpg",),
+    "debootstrap": ("debootstrap",),
+    "iproute2": ("ip",),
+    "iptables": ("iptables",),
+    "nftables": ("nft",),
+    "openssl": ("openssl",),
+    "runc": ("runc",),
+    "tini": ("tini",),
+    "util-linux": ("unshare", "nsenter", "setpriv"),
+}
 CONTROLLERS = frozenset({"cpu", "memory", "pids"})
 
 
@@ -47,10 +57,10 @@ class Disk:
 
 async def check(home: Path) -> None:
     """Nothing is made when this raises, but for Debian packages."""
-    problems = [problem for problem in (root_problem(sys.platform, is_root()), cgroup_problem()) if problem]
+    problems = [problem for problem in (root_problem(sys.platform, is_root()) or cgroup_problem(),) if problem]
     if not problems:
         problems += await _install_packages()
-    if not all(tools.is_ready(name, home) for name in tools.BOX_TOOLS) and (problem := await tools.go_problem()):
+    if not await tools.are_available(home) and (problem := await tools.go_problem()):
         problems.append(f"{problem}; it builds Kubernetes {tools.TOOLS['kubernetes'].version}")
     if problem := disk_problem(disk(home)):
         problems.append(problem)
@@ -86,13 +96,14 @@ def cgroup_problem(
     else:
         there = {name for tree in trees for name in tree.controllers}
     if missing := CONTROLLERS - there:
-        return f"the kernel offers no control group for {', '.join(sorted(missing))}: boot it with cgroup_enable={','.join(sorted(missing))}"
+        names = ",".join(sorted(missing))
+        return f"the kernel offers no control group for {names}: boot it with cgroup_enable={names}"
     return ""
 
 
 def missing_packages(has: Callable[[str], bool] | None = None) -> list[str]:
-    has = has or (lambda program: Path(program).exists() if program.startswith("/") else shutil.which(program) is not None)
-    return sorted({package for program, package in PACKAGES.items() if not has(program)})
+    has = has or (lambda used: Path(used).exists() if used.startswith("/") else shutil.which(used) is not None)
+    return [package for package, used in PACKAGES.items() if not all(map(has, used))]
 
 
 def disk(home: Path) -> Disk:
@@ -125,7 +136,8 @@ async def _install_packages() -> list[str]:
         return [f"programs are missing that Debian has in {', '.join(missing)}: install your distribution's packages for them"]
     log = Path("/tmp/ebb-apt.log")  # noqa: S108 - there is no box and no folder yet
     apt = ["apt-get", "-o", "DPkg::Lock::Timeout=300", "-y", "--no-install-recommends"]
-    # A killed dpkg leaves the machine's package database half-done: it runs to its end without us, and a former one is finished first.
+    # A killed dpkg leaves the machine's package database half-done: it runs to its end without us, and a former one is
+    # finished first.
     script = 'dpkg --configure -a && "$@" update && "$@" install $PACKAGES'
     try:
         await watch(

@@ -14,7 +14,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from local.commands import locked, run, watch
+from local.commands import run, watch
 from local.images import Image
 
 CONTENT = Path("io.containerd.content.v1.content")
@@ -22,14 +22,17 @@ SNAPSHOTS = Path("io.containerd.snapshotter.v1.overlayfs")
 METADATA = Path("io.containerd.metadata.v1.bolt")
 DATABASES = (SNAPSHOTS / "metadata.db", METADATA / "meta.db")
 USED = "prepared"  # file in a machine's root that names the folder which it links to
+KEPT_VERSIONS = 3  # of an image: a running job's replacement pods need the version that it was submitted with
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageSet:
-    """`folder` is the containerd root; `references` maps an image's name to its full reference."""
+    """`folder` is the containerd root; `references` maps an image's name to its full reference; `older` are earlier versions that
+    are still in it, the newest first."""
 
     folder: Path
     references: dict[str, str]
+    older: tuple[str, ...] = ()
 
     @property
     def pause(self) -> str:
@@ -42,21 +45,37 @@ def current(home: Path) -> ImageSet | None:
         record = json.loads((home / "images" / "current.json").read_text())
     except FileNotFoundError:
         return None
-    return ImageSet(folder=home / "images" / record["folder"], references=record["references"])
+    return ImageSet(
+        folder=home / "images" / record["folder"], references=record["references"], older=tuple(record.get("older", ()))
+    )
 
 
 async def ensure(home: Path, images: dict[str, Image]) -> ImageSet:
-    """Makes the root for this set of images, from the last one if there is one. Raises CommandError."""
+    """Makes the root for this set of images, from the last one if there is one. The caller holds images.lock.
+    Raises CommandError."""
     references = {name: image.reference for name, image in sorted(images.items())}
-    folder = home / "images" / f"prepared-{hashlib.sha256(repr(references).encode()).hexdigest()[:12]}"
-    async with locked(home / "images" / "prepared.lock", "the preparation of the images"):
-        if not folder.exists():
-            await _prepare(folder, current(home), images)
-        part = home / "images" / "current.part"
-        part.write_text(json.dumps({"folder": folder.name, "references": references}))
-        part.replace(home / "images" / "current.json")
-        _forget_unused(home, folder)
-    return ImageSet(folder=folder, references=references)
+    last = current(home)
+    older = older_versions(references, last) if last is not None and last.folder.exists() else ()
+    folder = home / "images" / f"prepared-{hashlib.sha256(repr((references, older)).encode()).hexdigest()[:12]}"
+    if not folder.exists():
+        await _prepare(folder, last, images, older)
+    part = home / "images" / "current.part"
+    part.write_text(json.dumps({"folder": folder.name, "references": references, "older": older}))
+    part.replace(home / "images" / "current.json")
+    _forget_unused(home, folder)
+    return ImageSet(folder=folder, references=references, older=older)
+
+
+def older_versions(references: dict[str, str], last: ImageSet) -> tuple[str, ...]:
+    """Of the images in the last set, those to keep beside the new ones: KEPT_VERSIONS of each name in all."""
+    there = [*(last.references[name] for name in sorted(last.references)), *last.older]
+    kept: list[str] = []
+    for reference in there:
+        name = reference.rpartition(":")[0]
+        versions = sum(other.rpartition(":")[0] == name for other in kept)
+        if reference not in references.values() and versions < KEPT_VERSIONS - 1:
+            kept.append(reference)
+    return tuple(kept)
 
 
 def clone(prepared: Path, root: Path) -> None:
@@ -73,7 +92,7 @@ def clone(prepared: Path, root: Path) -> None:
     (root / USED).write_text(prepared.name)
 
 
-async def _prepare(folder: Path, last: ImageSet | None, images: dict[str, Image]) -> None:
+async def _prepare(folder: Path, last: ImageSet | None, images: dict[str, Image], older: tuple[str, ...]) -> None:
     partial = folder.with_name(f".{folder.name}-partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
@@ -81,8 +100,9 @@ async def _prepare(folder: Path, last: ImageSet | None, images: dict[str, Image]
     there: set[str] = set()
     if last is not None and last.folder.exists():
         await _copy(last.folder, partial)
-        there = set(last.references.values())
-    script = _script(partial, [wanted[name] for name in sorted(wanted.keys() - there)], sorted(there - wanted.keys()))
+        there = {*last.references.values(), *last.older}
+    missing, unwanted = sorted(wanted.keys() - there), sorted(there - wanted.keys() - set(older))
+    script = _script(partial, [wanted[name] for name in missing], unwanted)
     await watch("preparing images for machines", ["bash", "-c", script], log=folder.with_name("prepare.log"))
     partial.rename(folder)
 
@@ -100,7 +120,8 @@ def _script(root: Path, archives: list[Path], unwanted: list[str]) -> str:
     ctr = "ctr --namespace k8s.io images"
     steps = [f"{ctr} import {shlex.quote(str(archive))}" for archive in archives]
     steps += [f"{ctr} rm --sync {shlex.quote(reference)}" for reference in unwanted]
-    config = f'version = 2\nroot = "{root}"\nstate = "/run/containerd"\ndisabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.grpc.v1.cri"]\n'
+    disabled = '["io.containerd.internal.v1.opt", "io.containerd.grpc.v1.cri"]'
+    config = f'version = 2\nroot = "{root}"\nstate = "/run/containerd"\ndisabled_plugins = {disabled}\n'
     return "\n".join([
         "set -eu",
         "mount -t tmpfs tmpfs /run; mkdir -p /run/containerd",

@@ -1,7 +1,8 @@
 """Daemons that outlive us: start detached with a log file, know again, wait for, stop.
 
-A daemon's identity is its control group `ebb/<box>/daemons/<name>` (see cgroups.py) and, so that a change of its command line is seen,
-a digest of it in `<box folder>/daemons/<name>`. `ensure` is safe at any time and after any kill. What runs on machines: machines.py.
+A daemon's identity is its control group `ebb/<box>/daemons/<name>` (see cgroups.py) and, so that a change of its command line
+is seen, a digest of it in `<box folder>/daemons/<name>`. `ensure` is safe at any time and after any kill. What runs on
+machines: machines.py.
 """
 
 import asyncio
@@ -16,16 +17,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from local import cgroups
-from local.commands import last_lines
+from local.commands import HEARTBEAT_SECONDS, last_lines, say
 from local.settings import Box, BoxError
 
 HEALTHY_TIMEOUT_SECONDS = 90.0
 # A daemon that was running before and does not answer for this long hangs: it is started afresh.
-HUNG_SECONDS = 15.0
+HUNG_SECONDS = 8.0
 LOG_BYTES = 20_000_000
 
-# Joins the control groups before it becomes the daemon, so that there is no moment in which the daemon is nobody's.
-JOIN = 'n=$1; shift; while [ "$n" -gt 0 ]; do echo $$ > "$1" || exit 125; shift; n=$((n-1)); done; exec "$@"'
+# Joins the control groups, then forks the daemon and ends: when it has ended the daemon is in its groups, however loaded the
+# host is. As a child of init the daemon is reaped whether we live or not.
+LAUNCH = 'n=$1; shift; while [ "$n" -gt 0 ]; do echo $$ > "$1" || exit 125; shift; n=$((n-1)); done; exec setsid --fork "$@"'
 
 
 class ProcessError(BoxError):
@@ -47,15 +49,14 @@ class Daemon:
 
 
 def launch(args: list[str], *, cgroup: str, log: Path, env: Mapping[str, str] | None = None) -> None:
-    """Starts a program detached from us in a control group. Returns when it is forked."""
+    """Starts a program detached from us in a control group. Returns when it is forked and in its group."""
     joins = cgroups.create(cgroup)
     log.parent.mkdir(parents=True, exist_ok=True)
     if log.exists() and log.stat().st_size > LOG_BYTES:
         log.replace(log.with_suffix(".old"))
     with log.open("ab") as output:
-        # setsid --fork: the daemon becomes a child of init, which reaps it whether we live or not.
         subprocess.run(
-            ["setsid", "--fork", "sh", "-c", JOIN, "launch", str(len(joins)), *map(str, joins), *args],
+            ["sh", "-c", LAUNCH, "launch", str(len(joins)), *map(str, joins), *args],
             stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**os.environ, **(env or {})}, check=True,
         )  # fmt: skip
 
@@ -76,7 +77,7 @@ async def ensure(box: Box, daemon: Daemon, healthy: Callable[[], Awaitable[bool]
         and _digest_file(box, daemon.name).read_text() == daemon.digest
     ):
         with suppress(ProcessError):
-            await await_healthy(box, daemon.name, healthy, timeout=HUNG_SECONDS)
+            await await_healthy(box, daemon.name, healthy, patience_seconds=HUNG_SECONDS)
             return False
     await stop(box, daemon.name)
     _digest_file(box, daemon.name).parent.mkdir(parents=True, exist_ok=True)
@@ -89,21 +90,19 @@ async def ensure(box: Box, daemon: Daemon, healthy: Callable[[], Awaitable[bool]
 
 
 async def await_healthy(
-    box: Box, name: str, healthy: Callable[[], Awaitable[bool]], *, timeout: float = HEALTHY_TIMEOUT_SECONDS
-) -> None:  # noqa: ASYNC109
-    """Raises ProcessError when the daemon dies, or stays unhealthy for `timeout` seconds."""
-    started = time.monotonic()
+    box: Box, name: str, healthy: Callable[[], Awaitable[bool]], *, patience_seconds: float = HEALTHY_TIMEOUT_SECONDS
+) -> None:
+    """Raises ProcessError when the daemon dies, or stays unhealthy for `patience_seconds`."""
+    started = told = time.monotonic()
     while not await healthy():
         waited = time.monotonic() - started
-        # The first moments belong to the fork: it has not joined its group yet.
-        if waited > 2 and not is_alive(box, name):
-            raise ProcessError(
-                f"{name} of box {box.name!r} died; the end of {log_of(box, name)}:\n{last_lines(log_of(box, name), 12)}"
-            )
-        if waited > timeout:
-            raise ProcessError(
-                f"{name} of box {box.name!r} is not healthy after {waited:.0f} s; the end of {log_of(box, name)}:\n{last_lines(log_of(box, name), 12)}"
-            )
+        if time.monotonic() - told > HEARTBEAT_SECONDS:
+            told = time.monotonic()
+            say(f"waiting for {name} to be healthy ... {waited:.0f} s: {last_lines(log_of(box, name), 1)[-80:]}")
+        if not is_alive(box, name):
+            raise _problem(box, name, "died")
+        if waited > patience_seconds:
+            raise _problem(box, name, f"is not healthy after {waited:.0f} s")
         await asyncio.sleep(0.05)
 
 
@@ -115,11 +114,16 @@ async def stop(box: Box, name: str, grace_seconds: float = 0.0) -> None:
         for pid in cgroups.members(group):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
-    while time.monotonic() < deadline and cgroups.members(group):
+    while time.monotonic() < deadline and cgroups.members(group):  # noqa: ASYNC110 - the kernel tells no event when a group is empty
         await asyncio.sleep(0.05)
     await cgroups.kill(group)
     await cgroups.remove(group)
     _digest_file(box, name).unlink(missing_ok=True)
+
+
+def _problem(box: Box, name: str, what: str) -> ProcessError:
+    log = log_of(box, name)
+    return ProcessError(f"{name} of box {box.name!r} {what}; the end of {log}:\n{last_lines(log, 12)}")
 
 
 def log_of(box: Box, name: str) -> Path:

@@ -37,9 +37,9 @@ class Entry:
     home: Path
 
 
-def entries(folder: Path = REGISTRY) -> list[Entry]:
+def entries() -> list[Entry]:
     found = []
-    for file in sorted(folder.glob("*.json")):
+    for file in sorted(REGISTRY.glob("*.json")):
         record = json.loads(file.read_text())
         found.append(Entry(record["name"], int(record["slot"]), Path(record["home"])))
     return found
@@ -95,8 +95,8 @@ def check_slot(box: Box, others: list[Entry]) -> None:
     for entry in others:
         if entry.slot == box.slot:
             raise BoxError(
-                f"the addresses {box.network} of box {box.name!r} are now used by box {entry.name!r} of {entry.home}; take one of them down: "
-                f"EBB_HOME={entry.home} python -m local down --box {entry.name}"
+                f"the addresses {box.network} of box {box.name!r} are now used by box {entry.name!r} of {entry.home}; "
+                f"take one of them down: EBB_HOME={entry.home} python -m local down --box {entry.name}"
             )
 
 
@@ -107,13 +107,13 @@ def free_slot(others: list[Entry], taken: list[IPv4Network]) -> int:
         if slot not in used and not any(network.overlaps(slot_network(slot)) for network in taken):
             return slot
     raise BoxError(
-        f"no free addresses for a box: all of {slot_network(0)} to {slot_network(SLOTS - 1)} are in use on this machine by other boxes "
-        "(`ls /run/ebb`) or by routes (`ip route`); take a box down or remove a route"
+        f"no free addresses for a box: all of {slot_network(0)} to {slot_network(SLOTS - 1)} are in use on this machine "
+        "by other boxes (`ls /run/ebb`) or by routes (`ip route`); take a box down or remove a route"
     )
 
 
 def taken_networks(routes: str) -> list[IPv4Network]:
-    """Destinations in `ip -o route` output, without the default and such wide ones (a VPN's 10.0.0.0/8) as a box may shadow a piece of."""
+    """Destinations in `ip -o route` output; not the default, nor one so wide (a VPN's 10.0.0.0/8) that a box may take a piece."""
     networks = []
     for line in routes.splitlines():
         words = [

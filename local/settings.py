@@ -28,7 +28,8 @@ class BoxError(Exception):
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 EBB_HOME = Path(os.environ.get("EBB_HOME") or CHECKOUT / ".ebb").resolve()
-# Boxes of every checkout on this machine announce themselves here, so that names and addresses never clash; gone after a reboot, as boxes are.
+# Boxes of every checkout on this machine announce themselves here, so that names and addresses never clash; gone after a
+# reboot, as boxes are.
 REGISTRY = Path("/run/ebb")
 
 REGION = "local"
@@ -103,7 +104,8 @@ class Box:
         return f"ebb.{self.name}"
 
     def machine_netns(self, machine: str) -> str:
-        # A dot cannot occur in a box's or a machine's name, so boxes `a` and `a-b` never take each other's namespaces for their own.
+        # A dot cannot occur in a box's or a machine's name, so boxes `a` and `a-b` never take each other's namespaces for
+        # their own.
         return f"ebb.{self.name}.{machine}"
 
     @property

@@ -2,8 +2,8 @@
 
     folder = await tools.ensure("kubernetes")     # .../tools/kubernetes-v1.35.4-<hash>/ with kube-apiserver, kubelet, kubectl ...
 
-A program of the right version on PATH is used instead (the folder then links to it). Safe to run at once from several places and to kill.
-What Debian has comes from Debian: preflight.py.
+A program of the right version on PATH is used instead (the folder then links to it). Safe to run at once from several places
+and to kill. What Debian has comes from Debian: preflight.py.
 """
 
 import asyncio
@@ -62,7 +62,6 @@ class Tool:
 
 
 _KUBERNETES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl")
-_KUBERNETES_VERSION = "k8s.io/component-base/version"
 
 TOOLS = {
     tool.name: tool
@@ -73,10 +72,18 @@ TOOLS = {
             packages=tuple(f"k8s.io/kubernetes/cmd/{name}" for name in _KUBERNETES),
             programs=_KUBERNETES,
             # Without these the server calls itself v0.0.0 and clients warn about the skew.
-            ldflags=f"-X {_KUBERNETES_VERSION}.gitVersion={{version}} -X {_KUBERNETES_VERSION}.gitMajor={{major}} -X {_KUBERNETES_VERSION}.gitMinor={{minor}}",
+            ldflags="-X {0}.gitVersion={{version}} -X {0}.gitMajor={{major}} -X {0}.gitMinor={{minor}}".format(
+                "k8s.io/component-base/version"
+            ),
         ),
         Tool(name="etcd", module="go.etcd.io/etcd/server/v3", packages=("go.etcd.io/etcd/server/v3",), programs=("etcd",)),
-        Tool(name="coredns", module="github.com/coredns/coredns", packages=("github.com/coredns/coredns",), programs=("coredns",), version_args=("-version",)),
+        Tool(
+            name="coredns",
+            module="github.com/coredns/coredns",
+            packages=("github.com/coredns/coredns",),
+            programs=("coredns",),
+            version_args=("-version",),
+        ),
         Tool(
             name="pulumi",
             module="github.com/pulumi/pulumi/pkg/v3",
@@ -105,6 +112,11 @@ def folder_of(name: str, home: Path = EBB_HOME) -> Path:
 def is_ready(name: str, home: Path = EBB_HOME) -> bool:
     folder = folder_of(name, home)
     return all(os.access(folder / program, os.X_OK) for program in TOOLS[name].programs)
+
+
+async def are_available(home: Path = EBB_HOME, names: tuple[str, ...] = BOX_TOOLS) -> bool:
+    """Whether nothing has to be built."""
+    return all([is_ready(name, home) or bool(await _on_path(TOOLS[name])) for name in names])
 
 
 async def ensure(name: str, home: Path = EBB_HOME) -> Path:
@@ -145,7 +157,7 @@ async def go_problem() -> str:
     """What is wrong with the Go that we need, or ""."""
     need = ".".join(map(str, GO_VERSION))
     if shutil.which("go") is None:
-        return f"Go is not on PATH: install Go {need} or newer (its own installer, or a package of that version) and put its bin folder on PATH"
+        return f"Go is not on PATH: install Go {need} or newer and put its bin folder on PATH"
     printed = await run("go", "env", "GOVERSION")
     version = re.match(r"go(\d+)\.(\d+)", printed)
     # From 1.21 on an older Go fetches the newer one that a go.mod asks for.
@@ -164,7 +176,9 @@ def module_version(go_mod: str, module: str) -> str:
 
 async def _on_path(tool: Tool) -> dict[str, Path]:
     """The tool's programs on PATH, if all are there in the right version; a tool with scripts of its own is always built."""
-    paths = {program: shutil.which(program) for program in tool.programs}
+    # Without the launcher of `source ./env`: it would ask us for the very program that we look for.
+    others = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if folder != str(CHECKOUT / "local/pulumi/bin")]
+    paths = {program: shutil.which(program, path=os.pathsep.join(others)) for program in tool.programs}
     if tool.scripts or not all(paths.values()):
         return {}
     for path in paths.values():
@@ -192,7 +206,7 @@ async def _build(tool: Tool, folder: Path, home: Path) -> None:
             (folder / Path(script).name).chmod(0o755)
     except CommandError as error:
         raise ToolError(
-            f"{error}\nIf modules cannot be downloaded, see GOPROXY (`go env GOPROXY`); the next run goes on where this one stopped"
+            f"{error}\nIf modules cannot be downloaded, see `go env GOPROXY`; the next run goes on where this one stopped"
         ) from error
 
 

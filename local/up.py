@@ -2,7 +2,8 @@
 
     box = await up("ebb")
 
-Machines are not booted here: the box's cloud (`python -m local run`, started last) boots them for node groups and mends what died.
+Machines are not booted here: the box's cloud (`python -m local run`, started last) boots them for node groups and mends what
+died.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ import hashlib
 import sys
 from pathlib import Path
 
-from local import cluster, control_plane, environment, images, machines, preflight, prepared, processes, registry, tools
+from local import cgroups, cluster, control_plane, environment, images, machines, preflight, prepared, processes, registry, tools
 from local.commands import locked, run, say
 from local.processes import Daemon
 from local.settings import CHECKOUT, EBB_HOME, Box, check_name
@@ -19,7 +20,8 @@ CLOUD = "cloud"
 
 
 async def up(name: str) -> Box:
-    """Returns when the API server answers and the cloud runs. Raises BoxError; what was done stays, and `up` goes on from there."""
+    """Returns when the API server answers and the cloud runs. Raises BoxError; what was done stays, and `up` goes on from
+    there."""
     check_name(name)
     registry.check_owner(name, EBB_HOME)
     await preflight.check(EBB_HOME)
@@ -54,7 +56,8 @@ async def _control_plane(box: Box, programs: dict[str, Path]) -> None:
 
 
 async def _images(programs: dict[str, Path]) -> prepared.ImageSet:
-    return await prepared.ensure(EBB_HOME, await images.ensure(EBB_HOME, programs))
+    async with images.lock(EBB_HOME):
+        return await prepared.ensure(EBB_HOME, await images.ensure(EBB_HOME, programs))
 
 
 async def build_images() -> dict[str, str]:
@@ -88,7 +91,9 @@ async def start_cloud(box: Box) -> None:
     )
 
     async def runs() -> bool:
-        return processes.is_alive(box, CLOUD)
+        # Its lock file names it once it has the box to itself.
+        lock = box.folder / "cloud.lock"
+        return lock.exists() and lock.read_text().strip() in map(str, cgroups.members(processes.cgroup_of(box, CLOUD)))
 
     if await processes.ensure(box, daemon, runs):
         say("the box's cloud runs: it boots machines for node groups that need them")

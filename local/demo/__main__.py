@@ -21,8 +21,9 @@ from local.settings import Box
 from workloads.kube import ELASTIC_JOBS, NODE_GROUPS, NODES, PODS, Kube, KubeError, NotFound, Object
 
 JOB, NAMESPACE = "digits", "elastic-job"
+EBB = Path(sys.executable).with_name("ebb")
 NOTICE_SECONDS = 30
-EPOCHS = 14  # 328 steps: enough that four membership changes fit in, each of which costs steps that one worker makes alone
+EPOCHS = 9  # 211 steps: enough that four membership changes fit in, each of which costs steps that fewer workers make
 PACE_SECONDS = 0.2  # on a fast machine a step takes a hundredth of this, and the job would end before anything happened to it
 STEPS_BETWEEN = 12  # full-strength steps to watch before the next thing happens; more than one checkpoint apart
 TARGET_ACCURACY = 0.95
@@ -30,7 +31,7 @@ BOOT_LIMIT_SECONDS = 180.0
 STEP_LIMIT_SECONDS = 240.0
 
 SUBMIT = [
-    *["submit", "--name", JOB, "--gpus", "2", "--gpu", "T4", "--min", "1", "--max", "4", "--yes", "--"],
+    *["submit", "--name", JOB, "--gpus", "2", "--gpu", "T4", "--min", "1", "--max", "4", "--"],
     *["-m", "trainer", "--data", "/mnt/data/digits", "--arch", "resnet18", "--image-size", "32", "--epochs", str(EPOCHS)],
     *["--global-batch", "64", "--min-step-seconds", str(PACE_SECONDS), "--log-every", "1", "--ledger"],
 ]
@@ -47,7 +48,7 @@ class Play:
         self.told_step = 0
 
     async def ebb(self, what: str, *arguments: str) -> None:
-        await self.story.run(what, [sys.executable, "-m", "workloads.cli", *arguments])
+        await self.story.run(what, [str(EBB), *arguments])
 
     async def clear_the_stage(self) -> None:
         """An interrupted demo may have left its job."""

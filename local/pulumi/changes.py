@@ -16,7 +16,7 @@ from workloads.kube import Object
 Change = Literal["add", "delete", "update"]
 IDENTITY = ("kind", "metadata.name", "metadata.namespace")
 
-# Fields that the API server refuses to change. Source: the validation of Kubernetes 1.35 (pkg/apis/*/validation), "field is immutable".
+# Fields that the API server refuses to change. Source: pkg/apis/*/validation of Kubernetes 1.35, "field is immutable".
 IMMUTABLE: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("apps", "Deployment"): ("spec.selector",),
     ("apps", "DaemonSet"): ("spec.selector",),

@@ -21,10 +21,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from local.pulumi import readiness
-from local.pulumi.objects import MANAGER, PROPAGATION, Kind, annotation, identity, metadata
+from local.pulumi.objects import PROPAGATION, Kind, annotation, identity, metadata
 from workloads.kube import PODS, Gone, Kube, KubeError, NotFound, Object, Resource, Unreachable
 
 Say = Callable[[str], None]
+STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
 
 LOOK_SECONDS = 2.0  # a workload's pods are read this often while we wait for it; the object itself is watched
 SERVED_SECONDS = 15.0  # a CRD is served about a second after it is established; discovery may lag behind on a busy server
@@ -97,8 +98,8 @@ class Cluster:
             }
         return self._kinds[kind.api_version]
 
-    async def create(self, resource: Resource, namespace: str | None, body: Object, say: Say) -> Object:
-        """Write a new object. One that an interrupted update of ours left is taken over; somebody else's is not. Raises Taken."""
+    async def create(self, resource: Resource, namespace: str | None, body: Object, say: Say, *, manager: str) -> Object:
+        """Write a new object. One that an interrupted update left (same manager) is taken over, others are not. Raises Taken."""
         name = metadata(body).get("name")
         if not name:
             return await self.kube.create(resource, namespace, body)  # generateName
@@ -106,19 +107,22 @@ class Cluster:
             there = await self.kube.get(resource, namespace, name)
             if metadata(there).get("deletionTimestamp"):
                 await self.until_gone(resource, there, say, seconds=300.0)
-            elif not any(entry.get("manager") == MANAGER for entry in metadata(there).get("managedFields") or []):
+            elif not any(entry.get("manager") == manager for entry in metadata(there).get("managedFields") or []):
                 raise Taken(
-                    f"{resource.kind} {identity(there)} exists already and is not this stack's: delete it, give yours another "
-                    f"name, or take it over with the resource option import_={identity(there)!r} for one update."
+                    f"{resource.kind} {identity(there)} exists already and is not this resource's: delete it, give yours another "
+                    f"name, or take it over with the resource option import_={identity(there)!r} for one update. If it is this "
+                    "stack's own and was only renamed in the program, give it the option aliases."
                 )
-        return await self.write(resource, namespace, body)
+        return await self.write(resource, namespace, body, manager=manager)
 
-    async def write(self, resource: Resource, namespace: str | None, body: Object) -> Object:
+    async def write(self, resource: Resource, namespace: str | None, body: Object, *, manager: str) -> Object:
         """Server-side apply: the fields in `body` become ours, those that were ours and are not in it go."""
-        return await self.kube.apply(resource, namespace, body, manager=MANAGER)
+        return await self.kube.apply(resource, namespace, body, manager=manager)
 
     async def until_ready(self, resource: Resource, live: Object, say: Say, *, seconds: float) -> Object:
         """Wait until the object is ready and return it as it is then. Raises NotReady with the reason of its pods."""
+        if await self._waits_for_pod(live):
+            return live
         deadline, stuck_since, verdict = time.monotonic() + seconds, None, readiness.judge(live)
         async with self._looks(resource, live) as looks:
             async for now in looks:
@@ -133,6 +137,15 @@ class Cluster:
                     break
                 say(verdict.message)
         raise NotReady(f"{resource.kind} {identity(live)} is not ready: {verdict.message}", live)
+
+    async def _waits_for_pod(self, live: Object) -> bool:
+        """A claim whose storage class makes volumes only when a pod asks: to wait for it before the pod would be for ever."""
+        name = (live.get("spec") or {}).get("storageClassName")
+        if live["kind"] != "PersistentVolumeClaim" or not name:
+            return False
+        with contextlib.suppress(NotFound):
+            return bool((await self.kube.get(STORAGE_CLASSES, None, name)).get("volumeBindingMode") == "WaitForFirstConsumer")
+        return False
 
     async def _pods(self, live: Object) -> list[Object]:
         selector = readiness.pod_selector(live)
@@ -202,7 +215,7 @@ class Cluster:
                 wait.cancel()
 
     async def _watch(self, resource: Resource, live: Object, changed: asyncio.Event) -> None:
-        """Set `changed` on every event of the object. A watch that ends early costs nothing: there is a look every LOOK_SECONDS."""
+        """Set `changed` on every event. A watch that ends early costs nothing: there is a look every LOOK_SECONDS."""
         meta = metadata(live)
         with contextlib.suppress(Gone, Unreachable, KubeError):
             events = self.kube.watch(

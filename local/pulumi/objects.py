@@ -5,6 +5,7 @@ after they were written (it rewrites "1000m" to "1", and drops empty lists) is k
 when it no longer looks as it did then; so no knowledge of the server's spellings and defaults is needed.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +20,6 @@ MARK = "__ebbStandIn"
 """Key in a resource's state that says which plugin wrote it; keys that start with __ are hidden from programs."""
 SCHEMA = "1"
 
-MANAGER = "ebb-pulumi"
 AUTONAMED = "pulumi.com/autonamed"
 SKIP_AWAIT = "pulumi.com/skipAwait"
 TIMEOUT_SECONDS = "pulumi.com/timeoutSeconds"
@@ -27,15 +27,20 @@ PROPAGATION = "pulumi.com/deletionPropagationPolicy"
 
 # Of Kubernetes' own kinds that we may meet, those without a namespace; kinds of other groups are looked up in the cluster.
 CLUSTER_SCOPED = frozenset(
-    "Namespace Node PersistentVolume ClusterRole ClusterRoleBinding CustomResourceDefinition StorageClass CSIDriver PriorityClass "
-    "RuntimeClass IngressClass APIService MutatingWebhookConfiguration ValidatingWebhookConfiguration ValidatingAdmissionPolicy "
-    "ValidatingAdmissionPolicyBinding VolumeAttachment FlowSchema PriorityLevelConfiguration".split()
+    (
+        *("Namespace", "Node", "PersistentVolume", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"),
+        *("StorageClass", "CSIDriver", "PriorityClass", "RuntimeClass", "IngressClass", "APIService", "VolumeAttachment"),
+        *("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ValidatingAdmissionPolicy"),
+        *("ValidatingAdmissionPolicyBinding", "FlowSchema", "PriorityLevelConfiguration"),
+    )
 )
 # A list of objects that all have one of these keys is a map by it, as server-side apply sees it; others are compared as a whole.
 LIST_KEYS = ("name", "mountPath", "topologyKey")
 SERVERS_METADATA = frozenset(
-    ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "deletionTimestamp")
-    + ("deletionGracePeriodSeconds", "ownerReferences", "finalizers")
+    (
+        *("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "deletionTimestamp"),
+        *("deletionGracePeriodSeconds", "ownerReferences", "finalizers"),
+    )
 )
 
 
@@ -78,15 +83,6 @@ def kind_of(token: str) -> Kind:
     return Kind("" if group == "core" else group, version, name)
 
 
-def unknown(value: object) -> bool:
-    """A preview does not know this value, or a part of it."""
-    if isinstance(value, Mapping):
-        return any(unknown(item) for item in value.values())
-    if isinstance(value, list):
-        return any(unknown(item) for item in value)
-    return value == UNKNOWN
-
-
 def metadata(value: Mapping[str, Any]) -> Object:
     """The metadata of inputs, outputs or a live object; {} while a preview does not know them."""
     found = value.get("metadata")
@@ -115,6 +111,11 @@ def checked(kind: Kind, inputs: Object, old: Object, *, urn_name: str, seed: byt
     if namespace and not meta.get("namespace"):
         meta["namespace"] = namespace
     return {**result, "metadata": meta}
+
+
+def manager(urn: str) -> str:
+    """The field manager of a resource. One each: what was renamed in the program must not pass for an interrupted update's."""
+    return f"ebb-pulumi-{hashlib.sha256(urn.encode()).hexdigest()[:12]}"
 
 
 def identity(live: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """The stand-in for pulumi-resource-kubernetes: Pulumi's verbs, put on what cluster.py does and objects.py decides.
 
-A preview touches nothing, and asks the cluster only where a kind of another group may have a namespace. Every state that is written
-here carries MARK; a state without it was written by the official plugin, whose bookkeeping differs, and is refused.
+A preview touches nothing, and asks the cluster only where a kind of another group may have a namespace. Every state that is
+written here carries MARK; a state without it was written by the official plugin, whose bookkeeping differs, and is refused.
 """
 
 import asyncio
@@ -31,6 +31,7 @@ from local.pulumi.objects import (
     identity,
     imported,
     kind_of,
+    manager,
     metadata,
     projection,
     split_identity,
@@ -112,8 +113,8 @@ class Kubernetes(rpc.Provider):
         say, namespace = self._tell(request.urn), metadata(inputs).get("namespace")
         async with self._connected() as cluster:
             resource = await cluster.resource(kind_of(request.type), say, patient=True)
-            live = await cluster.create(resource, namespace, inputs, say)
-            live = await self._ready(cluster, resource, inputs, live, say, request.timeout)
+            live = await cluster.create(resource, namespace, inputs, say, manager=manager(request.urn))
+            live = await self._ready(cluster, resource, live, inputs, say=say, timeout_seconds=request.timeout)
         return rpc.CreateResponse(identity(live), values.wrapped(state(inputs, live)))
 
     async def update(self, request: rpc.UpdateRequest) -> rpc.UpdateResponse:
@@ -121,11 +122,11 @@ class Kubernetes(rpc.Provider):
         _refuse_foreign(old)
         if request.preview:
             return rpc.UpdateResponse(values.wrapped({**old, **inputs, "metadata": {**metadata(old), **metadata(inputs)}}))
-        say = self._tell(request.urn)
+        say, (namespace, _) = self._tell(request.urn), split_identity(request.resource_id)
         async with self._connected() as cluster:
             resource = await cluster.resource(kind_of(request.type), say, patient=True)
-            live = await cluster.write(resource, split_identity(request.resource_id)[0], inputs)
-            live = await self._ready(cluster, resource, inputs, live, say, request.timeout)
+            live = await cluster.write(resource, namespace, inputs, manager=manager(request.urn))
+            live = await self._ready(cluster, resource, live, inputs, say=say, timeout_seconds=request.timeout)
         return rpc.UpdateResponse(values.wrapped(state(inputs, live)))
 
     async def read(self, request: rpc.ReadRequest) -> rpc.ReadResponse:
@@ -194,7 +195,7 @@ class Kubernetes(rpc.Provider):
             raise Unreachable(str(error) if OFFLINE in str(error) else f"{error}. {OFFLINE}") from error
 
     async def _ready(
-        self, cluster: Cluster, resource: Resource, inputs: Object, live: Object, say: Say, timeout_seconds: float
+        self, cluster: Cluster, resource: Resource, live: Object, inputs: Object, *, say: Say, timeout_seconds: float
     ) -> Object:
         if annotation(inputs, SKIP_AWAIT).lower() == "true":
             return live

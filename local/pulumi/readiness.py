@@ -15,8 +15,10 @@ from workloads.kube import Object
 State = Literal["ready", "waiting", "failed"]
 
 STUCK_REASONS = frozenset(
-    ("ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
-    + ("CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError", "RunContainerError")
+    (
+        *("ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"),
+        *("CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
+    )
 )
 
 

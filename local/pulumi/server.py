@@ -68,16 +68,16 @@ class Servicer(ProviderServicer):
         return await _refusing(context, super().Check(request, context))
 
     async def Create(self, request: Any, context: Any) -> Any:
-        return await _refusing(context, super().Create(request, context))
+        return await _refusing(context, super().Create(request, context))  # type: ignore[no-untyped-call]
 
     async def Update(self, request: Any, context: Any) -> Any:
-        return await _refusing(context, super().Update(request, context))
+        return await _refusing(context, super().Update(request, context))  # type: ignore[no-untyped-call]
 
     async def Read(self, request: Any, context: Any) -> Any:
-        return await _refusing(context, super().Read(request, context))
+        return await _refusing(context, super().Read(request, context))  # type: ignore[no-untyped-call]
 
     async def Delete(self, request: Any, context: Any) -> Any:
-        return await _refusing(context, super().Delete(request, context))
+        return await _refusing(context, super().Delete(request, context))  # type: ignore[no-untyped-call]
 
     async def Invoke(self, request: Any, context: Any) -> Any:
         return await _refusing(context, super().Invoke(request, context))
@@ -170,7 +170,7 @@ def main(arguments: list[str], version: str) -> int:
     """Run as the plugin. Without the opt-in of the launcher it refuses: nobody shall take it for the official one."""
     if os.environ.get(OPT_IN) != "1":
         print(
-            "error: this is the stand-in for the Kubernetes plugin that comes with Ebb's cloud in a box, not the official plugin. "
+            "error: this is the stand-in for the Kubernetes plugin that comes with Ebb's cloud in a box, not the official one. "
             "Run Pulumi through its launcher (source ./env), or install the official plugin: pulumi plugin install resource "
             f"kubernetes. ({OPT_IN}=1 is how the launcher asks for the stand-in.)",
             file=sys.stderr,

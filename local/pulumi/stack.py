@@ -43,8 +43,7 @@ def forget() -> None:
 
 
 def _clear_interrupted_run() -> None:
-    """A killed Pulumi leaves its lock, and maybe operations of which it does not know how they ended."""
-    _pulumi("cancel", STACK, "--yes", quiet=True)
+    """A killed Pulumi leaves operations of which it does not know how they ended; its lock is the launcher's to remove."""
     state = json.loads(_pulumi("stack", "export", "--stack", STACK, quiet=True))
     if state["deployment"].get("pending_operations"):
         _pulumi("refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--stack", STACK)

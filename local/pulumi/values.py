@@ -1,7 +1,7 @@
 """Between the engine's property values and plain JSON. Pure.
 
-Numbers come as floats: whole ones become ints again, since the API server takes no 2.0 for an integer. The engine's placeholder for
-unknown values is a string and passes through. Secrets and dependencies do not come here: the stand-in tells the engine to keep them.
+Numbers come as floats: whole ones become ints again, since the API server takes no 2.0 for an integer. The engine's placeholder
+for unknown values is a string and passes through. Secrets and dependencies do not come here: the engine is told to keep them.
 """
 
 from collections.abc import Mapping
