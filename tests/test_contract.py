@@ -1,0 +1,46 @@
+"""The words that join the packages, pinned: the trainer's and the controller's copies never drift apart."""
+
+import pytest
+
+from trainer import contract as trainer
+from workloads import contract as workloads
+
+SHARED = sorted(
+    name
+    for name in vars(trainer)
+    if name.startswith(("EXIT_", "ENV_", "METRIC_")) and name != "EXIT_PEER_LOST" and hasattr(workloads, name)
+)
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_both_packages_use_the_same_word(name: str) -> None:
+    assert getattr(trainer, name) == getattr(workloads, name)
+
+
+def test_what_the_controller_must_know_is_shared() -> None:
+    assert {"EXIT_FINISHED", "EXIT_PROGRAM_FAILED", "EXIT_RECLAIMED"} <= set(SHARED)
+    assert {name for name in vars(trainer) if name.startswith("ENV_")} <= set(SHARED)
+
+
+def test_exit_codes_are_these() -> None:
+    assert (trainer.EXIT_FINISHED, trainer.EXIT_PROGRAM_FAILED, trainer.EXIT_RECLAIMED) == (0, 1, 138)
+
+
+def test_a_lost_peer_is_no_code_that_a_pod_may_end_with() -> None:
+    assert trainer.EXIT_PEER_LOST not in workloads.RETRYABLE_EXIT_CODES | {0, 1}
+
+
+def test_metric_names_are_these() -> None:
+    assert {value for name, value in vars(trainer).items() if name.startswith("METRIC_")} == {
+        "ebb_step",
+        "ebb_total_steps",
+        "ebb_epoch",
+        "ebb_loss",
+        "ebb_samples_per_second",
+        "ebb_world_size",
+        "ebb_generation",
+        "ebb_useful_seconds_total",
+        "ebb_lost_seconds_total",
+        "ebb_steps_redone_total",
+        "ebb_checkpoint_seconds_total",
+    }

@@ -1,0 +1,19 @@
+"""A tiny image folder for tests: noise whose mean depends on the class."""
+
+from pathlib import Path
+
+import torch
+from torchvision.io import write_png
+
+
+def make(root: Path, *, classes: int = 3, train: int = 9, val: int = 3, side: int = 32) -> Path:
+    """`train` and `val` are the numbers of images per class."""
+    generator = torch.Generator().manual_seed(0)
+    for part, count in (("train", train), ("val", val)):
+        for label in range(classes):
+            folder = root / part / f"class{label}"
+            folder.mkdir(parents=True)
+            for number in range(count):
+                noise = torch.randint(0, 60, (3, side, side), generator=generator, dtype=torch.uint8)
+                write_png(noise + 60 * label, str(folder / f"{number}.png"))
+    return root
