@@ -1,0 +1,201 @@
+"""The whole platform on a box: each test is something that a user does, in the order in which a day goes.
+
+They share one box (see conftest.py), so each leaves the platform as it found it. The last ones destroy the stack and the box.
+"""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from local import ledger
+from local.settings import Box
+from tests.e2e.conftest import BOX, Object, Platform
+
+pytestmark = pytest.mark.e2e
+NAMESPACE = "elastic-job"
+TRAINER = ["-m", "trainer", "--data", "/mnt/data/digits", "--arch", "resnet18", "--image-size", "32", "--global-batch", "64"]
+
+
+def job(platform: Platform, name: str) -> Object:
+    return platform.get("elasticjob", name, "-n", NAMESPACE)
+
+
+def state(platform: Platform, name: str) -> str:
+    return str(job(platform, name).get("status", {}).get("state", ""))
+
+
+def output_of(platform: Platform, name: str) -> Path:
+    uid = job(platform, name)["metadata"]["uid"]
+    return Box.load(BOX).volumes / f"{NAMESPACE}-ebb-output" / NAMESPACE / f"{name}-{uid[:8]}"
+
+
+def steps_of(folder: Path) -> list[Object]:
+    path = folder / "metrics.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def test_nothing_changes_after_up(platform: Platform) -> None:
+    said = platform.pulumi("preview", "--expect-no-changes")
+    assert "unchanged" in said
+
+
+def test_one_groups_max_is_two_updates(platform: Platform) -> None:
+    settings = platform.settings()
+    groups = settings["config"]["ebb:nodeGroups"]
+    changed = yaml.safe_load(yaml.safe_dump(settings))
+    spot = next(i for i, group in enumerate(groups) if group.get("gpu"))
+    changed["config"]["ebb:nodeGroups"][spot]["max"] += 1
+    platform.configure(changed)
+    preview = json.loads(platform.pulumi("preview", "--json"))
+    platform.configure(settings)
+    steps = [step for step in preview["steps"] if step["op"] != "same"]
+    assert sorted((step["op"], step["urn"].rsplit("::", 1)[1]) for step in steps)[:1]
+    assert preview["changeSummary"].get("update") == 2
+    assert any("ebb-platform" in step["urn"] for step in steps)
+    assert any("NodeGroup" in step["urn"] for step in steps)
+
+
+def test_refresh_finds_drift_and_up_mends_it(platform: Platform) -> None:
+    label = "pod-security.kubernetes.io/enforce"
+    platform.kubectl("label", "namespace", NAMESPACE, f"{label}-")
+    said = platform.pulumi("refresh", "--yes", "--skip-preview")
+    assert "1 updated" in said
+    platform.pulumi("up", "--yes", "--skip-preview")
+    assert platform.get("namespace", NAMESPACE)["metadata"]["labels"][label] == "baseline"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "sentence"),
+    [
+        pytest.param("ebb:nodegroups", [], "nodeGroups", id="misspelt key"),
+        pytest.param("ebb:nodeGroups", [{"name": "x", "gpu": "T5", "zone": "local-a", "max": 1}], "T4", id="unknown GPU type"),
+    ],
+)
+def test_a_wrong_stack_file_is_refused_before_anything_changes(
+    platform: Platform, key: str, value: object, sentence: str
+) -> None:
+    settings = platform.settings()
+    changed = yaml.safe_load(yaml.safe_dump(settings))
+    changed["config"][key] = value
+    platform.configure(changed)
+    said = platform.pulumi("up", "--yes", "--skip-preview", ok=False)
+    platform.configure(settings)
+    assert sentence in said
+    assert "Traceback" not in said
+    platform.pulumi("preview", "--expect-no-changes")
+
+
+def test_a_killed_machine_costs_no_sample_and_a_second_job_has_machines_of_its_own(platform: Platform) -> None:
+    platform.ebb("submit", "--name", "first", "--gpus", "2", "--gpu", "T4", "--min", "1", "--",
+                 *TRAINER, "--epochs", "8", "--ledger", "--log-every", "1", "--min-step-seconds", "0.2")  # fmt: skip
+    output = output_of(platform, "first")
+    platform.until("two workers train", lambda: [s for s in steps_of(output) if s["world_size"] == 2][5:])
+
+    before = {node["metadata"]["name"] for node in platform.nodes()}
+    platform.ebb("submit", "--name", "second", "--gpus", "1", "--gpu", "T4", "--", *TRAINER, "--epochs", "50")
+    more = platform.until("a machine for the second job", lambda: {n["metadata"]["name"] for n in platform.nodes()} - before)
+    platform.ebb("delete", "second")
+    platform.until("its machine leaves", lambda: not more & {n["metadata"]["name"] for n in platform.nodes()})
+
+    pod = platform.get("pod", "first-worker-1", "-n", NAMESPACE)
+    generation = steps_of(output)[-1]["generation"]
+    platform.box("reclaim", pod["spec"]["nodeName"], "--no-notice")
+    platform.until("training goes on", lambda: steps_of(output)[-1]["generation"] > generation)
+    platform.until("the first job succeeds", lambda: state(platform, "first") == "Succeeded", seconds=400)
+    books = ledger.check(output)
+    assert (books.samples_lost, books.samples_repeated) == (0, 0)
+    assert job(platform, "first")["status"]["reclaims"] >= 1
+    listed = platform.ebb("list")
+    assert "first" in listed
+    assert max(map(len, listed.splitlines())) <= 80
+    platform.ebb("delete", "first")
+    platform.until("all spot machines leave", lambda: not platform.nodes())
+
+
+def test_an_upstream_job_file_runs(platform: Platform) -> None:
+    image = json.loads(platform.get("configmap", "ebb-platform", "-n", "ebb-system")["data"]["platform.json"])["trainerImage"]
+    folder = (
+        {"name": "output", "mountPath": "/mnt/output"},
+        {"name": "torch", "mountPath": "/opt/ebb/environment", "readOnly": True},
+    )
+    program = "import os; print('hello from', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'])"
+    manifest = {
+        "apiVersion": "elastic.pytorch.org/v1alpha1",
+        "kind": "ElasticJob",
+        "metadata": {"name": "imagenet", "namespace": NAMESPACE},
+        "spec": {
+            "rdzvEndpoint": "etcd-service:2379",
+            "minReplicas": 1,
+            "maxReplicas": 2,
+            "replicaSpecs": {
+                "Worker": {
+                    "replicas": 2,
+                    "restartPolicy": "ExitCode",
+                    "template": {
+                        "apiVersion": "v1",
+                        "kind": "Pod",
+                        "spec": {
+                            "containers": [
+                                {
+                                    "name": "elasticjob-worker",
+                                    "image": image,
+                                    "imagePullPolicy": "IfNotPresent",
+                                    "args": ["--nproc_per_node=1", "--no-python", "python3", "-c", program],
+                                    "volumeMounts": list(folder),
+                                }
+                            ],
+                            "volumes": [
+                                {"name": "output", "persistentVolumeClaim": {"claimName": "ebb-output"}},
+                                {"name": "torch", "persistentVolumeClaim": {"claimName": "ebb-environment"}},
+                            ],
+                        },
+                    },
+                }
+            },
+        },
+    }
+    path = platform.folder / "imagenet.yaml"
+    path.write_text(yaml.safe_dump(manifest))
+    platform.kubectl("apply", "-f", str(path))
+    platform.until("the upstream job succeeds", lambda: state(platform, "imagenet") == "Succeeded")
+    platform.kubectl("delete", "-f", str(path))
+
+
+def test_four_loader_workers_fit_the_shared_memory_that_submit_gives(platform: Platform) -> None:
+    platform.ebb("submit", "--name", "loaders", "--gpus", "1", "--gpu", "T4", "--",
+                 *TRAINER, "--workers", "4", "--epochs", "1")  # fmt: skip
+    platform.until("the job succeeds", lambda: state(platform, "loaders") == "Succeeded", seconds=300)
+    assert "/dev/shm" in json.dumps(job(platform, "loaders")["spec"])
+    platform.ebb("delete", "loaders")
+
+
+def test_a_missing_data_folder_is_said_in_the_log(platform: Platform) -> None:
+    platform.ebb(
+        "submit", "--name", "nodata", "--gpus", "1", "--gpu", "T4", "--", "-m", "trainer", "--data", "/mnt/data/nothing"
+    )
+    platform.until("the job fails", lambda: state(platform, "nodata") == "Failed", seconds=300)
+    assert "/mnt/data/nothing" in platform.ebb("logs", "nodata")
+    platform.ebb("delete", "nodata")
+
+
+def test_destroy_leaves_an_empty_stack_and_no_namespace(platform: Platform) -> None:
+    platform.pulumi("destroy", "--yes", "--skip-preview")
+    names = {item["metadata"]["name"] for item in platform.get("namespaces")["items"]}
+    assert not names & {"ebb-system", NAMESPACE}
+    exported = json.loads(platform.run("bash", "-c", "source ./env && exec pulumi stack export --stack e2e"))
+    assert exported["deployment"].get("resources") in (None, [])
+
+
+def test_down_leaves_nothing(platform: Platform) -> None:
+    link, cgroup = Box.load(BOX).link, Box.load(BOX).cgroup
+    platform.box("down")
+    looks = {"ps": ["ps", "-eo", "args"], "namespaces": ["ip", "netns"], "links": ["ip", "-o", "link"], "mounts": ["mount"]}
+    for what, command in looks.items():
+        seen = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        left = [line for line in seen.splitlines() if f"boxes/{BOX}" in line or f"ebb.{BOX}" in line or f" {link}:" in line]
+        assert not left, f"{what}: {left}"
+    assert not list(Path("/sys/fs/cgroup").glob(f"*/{cgroup}"))
+    assert not platform.kubeconfig.parent.exists()
