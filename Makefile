@@ -1,13 +1,13 @@
 # Everything that one does with Ebb on this machine. `make` alone prints this list.
 # Each target does its own set-up, may be run again at any time, and may be interrupted at any time.
 .DEFAULT_GOAL := help
-.PHONY: help install demo up down test e2e check manifests clean
+.PHONY: help install demo up down test check manifests prove-interruptions clean
 export PYTHONDONTWRITEBYTECODE = 1
 PYTHON ?= python3.11
 BIN := .venv/bin
 
 help:  ## print this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: .venv/installed  ## the virtual environment of the CLI, the Pulumi program and the tests
 
@@ -29,11 +29,12 @@ up: install  ## the local stack: a Kubernetes on this machine, and the platform 
 
 down: install  ## remove the local stack and the Kubernetes, with everything that they left on this machine
 	@$(BIN)/python -m local down
+	@$(BIN)/python -m local stack forget
 
 test: install  ## all tests: pure code first, then the whole platform on a box of its own (about 10 minutes)
-	@$(BIN)/python -m local prepare
+	@$(BIN)/python -m local environment
 	@$(BIN)/pytest -q
-	@$(BIN)/pytest -q -m e2e tests/e2e tests/trainer
+	@$(BIN)/pytest -v -m e2e
 
 check: install  ## lint, format, types, import contracts, and that generated files are up to date
 	@$(BIN)/ruff check .
@@ -45,6 +46,9 @@ check: install  ## lint, format, types, import contracts, and that generated fil
 
 manifests: install  ## write the generated files again
 	@$(BIN)/python -m workloads.crd
+
+prove-interruptions: install  ## interrupt the demo at ten points, kill -9 included, and look what is left (about 15 minutes)
+	@$(BIN)/python -m local.demo.interrupted
 
 clean: down  ## down, and forget what was built and installed
 	@rm -rf .ebb .venv *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -34,7 +34,7 @@ def say(text: str) -> None:
 async def run(*args: str | Path, stdin: str | None = None, env: Mapping[str, str] | None = None) -> str:
     """Runs a short program to its end and returns what it printed. Raises CommandError."""
     process = await asyncio.create_subprocess_exec(
-        *_dies_with_us(), *map(str, args), env={**os.environ, **(env or {})},
+        *dies_with_us(), *map(str, args), env={**os.environ, **(env or {})},
         stdin=asyncio.subprocess.PIPE if stdin is not None else asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
@@ -65,7 +65,7 @@ async def watch(
     say(f"{what} ...")
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
-            *([] if outlives_us else [*_dies_with_us(), *_sealed()]), *map(str, args), cwd=cwd, env={**os.environ, **(env or {})},
+            *([] if outlives_us else [*dies_with_us(), *_sealed()]), *map(str, args), cwd=cwd, env={**os.environ, **(env or {})},
             stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=outlives_us,
         )  # fmt: skip
     ended = asyncio.ensure_future(process.wait())
@@ -134,7 +134,8 @@ def is_root() -> bool:
     return sys.platform == "linux" and os.geteuid() == 0
 
 
-def _dies_with_us() -> list[str]:
+def dies_with_us() -> list[str]:
+    """Put before a command: the kernel kills it when we end, even by kill -9, so that a repeated run does not meet it."""
     return ["setpriv", "--pdeathsig", "KILL", "--"] if sys.platform == "linux" and shutil.which("setpriv") else []
 
 

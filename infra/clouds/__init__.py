@@ -1,0 +1,18 @@
+"""One cloud a module, found by its name and imported when it is used: a missing SDK hurts only the stacks of its cloud.
+
+A cloud's module has `Settings`, a pydantic model of the stack's section of that name, and `make(stack, settings) -> Cloud`.
+"""
+
+import importlib
+import pkgutil
+from types import ModuleType
+
+
+def names() -> tuple[str, ...]:
+    """The clouds that there are."""
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+
+
+def module(name: str) -> ModuleType:
+    """The module of a cloud; `name` is one of names()."""
+    return importlib.import_module(f"{__name__}.{name}")

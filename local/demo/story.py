@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from local.commands import dies_with_us
+
 QUIET_SECONDS = 8.0  # the promise is 10 s
 T = TypeVar("T")
 
@@ -43,7 +45,11 @@ class Story:
         """Run a command and show its output line by line. Raises CommandFailed."""
         self.say(what)
         process = await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+            *dies_with_us(),
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
         )
         assert process.stdout is not None
         try:

@@ -98,8 +98,10 @@ class Cluster:
             }
         return self._kinds[kind.api_version]
 
-    async def create(self, resource: Resource, namespace: str | None, body: Object, say: Say, *, manager: str) -> Object:
-        """Write a new object. One that an interrupted update left (same manager) is taken over, others are not. Raises Taken."""
+    async def create(
+        self, resource: Resource, namespace: str | None, body: Object, say: Say, *, manager: str, take_over: bool
+    ) -> Object:
+        """Write a new object. What an interrupted update left (same manager) is taken over; others if wanted. Raises Taken."""
         name = metadata(body).get("name")
         if not name:
             return await self.kube.create(resource, namespace, body)  # generateName
@@ -107,7 +109,7 @@ class Cluster:
             there = await self.kube.get(resource, namespace, name)
             if metadata(there).get("deletionTimestamp"):
                 await self.until_gone(resource, there, say, seconds=300.0)
-            elif not any(entry.get("manager") == manager for entry in metadata(there).get("managedFields") or []):
+            elif not take_over and not _is_managed(there, manager):
                 raise Taken(
                     f"{resource.kind} {identity(there)} exists already and is not this resource's: delete it, give yours another "
                     f"name, or take it over with the resource option import_={identity(there)!r} for one update. If it is this "
@@ -156,9 +158,11 @@ class Cluster:
     async def delete(self, resource: Resource, live: Object, say: Say, *, seconds: float) -> None:
         """Delete an object, with what belongs to it, and wait until it is gone. Raises NotGone."""
         meta = metadata(live)
-        policy = (annotation(live, PROPAGATION) or "foreground").capitalize()
+        policy = annotation(live, PROPAGATION) or ("foreground" if _has_dependents(resource) else "background")
         with contextlib.suppress(NotFound):
-            await self.kube.delete(resource, meta.get("namespace"), meta["name"], uid=meta["uid"], propagation=policy)
+            await self.kube.delete(
+                resource, meta.get("namespace"), meta["name"], uid=meta["uid"], propagation=policy.capitalize()
+            )
             await self.until_gone(resource, live, say, seconds=seconds)
 
     async def until_gone(self, resource: Resource, live: Object, say: Say, *, seconds: float) -> None:
@@ -227,3 +231,13 @@ class Cluster:
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.cancelled.wait(), seconds)
+
+
+def _is_managed(live: Object, manager: str) -> bool:
+    return any(entry.get("manager") == manager for entry in metadata(live).get("managedFields") or [])
+
+
+def _has_dependents(resource: Resource) -> bool:
+    """Others belong to objects of such kinds, and shall be gone when we say so; the rest needs no garbage collector."""
+    custom = "." in resource.group and not resource.group.endswith(".k8s.io")
+    return custom or resource.group in ("apps", "batch")

@@ -38,7 +38,7 @@ from local.pulumi.objects import (
     state,
     visible,
 )
-from workloads.kube import Kube, KubeError, NotFound, Object, Resource, Unreachable
+from workloads.kube import ConfigError, Kube, KubeError, NotFound, Object, Resource, Unreachable
 
 WAIT_SECONDS = 600.0  # as the official plugin: what is not ready by then needs a person
 DELETE_UNREACHABLE = "PULUMI_K8S_DELETE_UNREACHABLE"
@@ -113,7 +113,8 @@ class Kubernetes(rpc.Provider):
         say, namespace = self._tell(request.urn), metadata(inputs).get("namespace")
         async with self._connected() as cluster:
             resource = await cluster.resource(kind_of(request.type), say, patient=True)
-            live = await cluster.create(resource, namespace, inputs, say, manager=manager(request.urn))
+            take_over = self._wants("upsertExistingObjects")
+            live = await cluster.create(resource, namespace, inputs, say, manager=manager(request.urn), take_over=take_over)
             live = await self._ready(cluster, resource, live, inputs, say=say, timeout_seconds=request.timeout)
         return rpc.CreateResponse(identity(live), values.wrapped(state(inputs, live)))
 
@@ -145,7 +146,7 @@ class Kubernetes(rpc.Provider):
             inputs = imported(live)
             return rpc.ReadResponse(identity(live), values.wrapped(state(inputs, live)), values.wrapped(inputs))
         applied, now = old[MARK]["applied"], projection(live, old_inputs)
-        kept = {**visible(live), MARK: old[MARK] | {"applied": applied if applied == now else now}}
+        kept = {**visible(live), MARK: old[MARK] | {"applied": now}}
         return rpc.ReadResponse(identity(live), values.wrapped(kept), values.wrapped(drifted(old_inputs, applied, now)))
 
     async def delete(self, request: rpc.DeleteRequest) -> None:
@@ -162,10 +163,10 @@ class Kubernetes(rpc.Provider):
                 await cluster.delete(resource, live, say, seconds=seconds)
         except (NotFound, UnknownKind):
             return  # gone, or its kind is, which takes all objects of it along
-        except Unreachable as error:
+        except (Unreachable, ConfigError) as error:
             if not self._may_forget():
                 raise ProviderError(
-                    f"{error}. {OFFLINE} If the cluster is gone for good, its objects are too: run the command again with "
+                    f"{error} If the cluster is gone for good, its objects are too: run the command again with "
                     f"{DELETE_UNREACHABLE}=true, and the stack forgets them."
                 ) from error
             self._warn(
@@ -224,8 +225,11 @@ class Kubernetes(rpc.Provider):
         return str(self._config.get("namespace") or "default") if resource.namespaced else None
 
     def _may_forget(self) -> bool:
-        wishes = (os.environ.get(DELETE_UNREACHABLE, ""), str(self._config.get("deleteUnreachable", "")))
-        return any(wish.lower() == "true" for wish in wishes)
+        return os.environ.get(DELETE_UNREACHABLE, "").lower() == "true" or self._wants("deleteUnreachable")
+
+    def _wants(self, key: str) -> bool:
+        """A switch of the provider; the SDK sends it as text."""
+        return str(self._config.get(key, "")).lower() == "true"
 
 
 def _connect(config: Object) -> contextlib.AbstractAsyncContextManager[Kube]:

@@ -103,7 +103,8 @@ def _deployment(live: Object, pods: Sequence[Object]) -> Verdict:
     only_new = status.get("replicas", 0) <= updated
     if _observed(live) and updated >= wanted and available >= wanted and only_new:
         return READY
-    return _and(f"{min(updated, available)} of {wanted} pods available", pods)
+    old = max(0, status.get("replicas", 0) - updated)  # a rolling update keeps old pods until new ones are available
+    return _and(f"{max(0, min(updated, available - old))} of {wanted} pods available", pods)
 
 
 def _stateful_set(live: Object, pods: Sequence[Object]) -> Verdict:

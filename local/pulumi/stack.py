@@ -11,7 +11,8 @@ import json
 import shlex
 import subprocess
 
-from local.settings import CHECKOUT, BoxError
+from local.commands import dies_with_us
+from local.settings import CHECKOUT, EBB_HOME, BoxError
 
 STACK = "local"
 
@@ -38,7 +39,7 @@ def down() -> None:
 
 def forget() -> None:
     """Idempotent. Raises StackError."""
-    if STACK in _stacks():
+    if (EBB_HOME / "pulumi" / "state").exists() and STACK in _stacks():  # without one, no Pulumi need be built to find none
         _pulumi("stack", "rm", STACK, "--force", "--yes", "--preserve-config", quiet=True)
 
 
@@ -57,7 +58,7 @@ def _pulumi(*arguments: str, quiet: bool = False) -> str:
     """Run pulumi as at the shell; its output is shown as it comes, or returned when quiet."""
     typed = shlex.join(["pulumi", *arguments, "--non-interactive", "--color", "never"])
     done = subprocess.run(
-        ["bash", "-c", f"source ./env && exec {typed}"],
+        [*dies_with_us(), "bash", "-c", f"source ./env && exec {typed}"],
         cwd=CHECKOUT,
         stdin=subprocess.DEVNULL,
         capture_output=quiet,

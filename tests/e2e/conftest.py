@@ -51,7 +51,8 @@ class Platform:
 
     def pulumi(self, *arguments: str, ok: bool = True) -> str:
         """As at the shell of a user: after `source ./env`."""
-        typed = " ".join(arguments) + f" --stack {STACK} --config-file {self.config} --non-interactive --color never"
+        file = [] if arguments[0] == "stack" else ["--config-file", str(self.config)]
+        typed = " ".join([*arguments, "--stack", STACK, *file, "--non-interactive", "--color", "never"])
         return self.run("bash", "-c", f"source ./env && exec pulumi {typed}", ok=ok)
 
     def kubectl(self, *arguments: str, ok: bool = True) -> str:

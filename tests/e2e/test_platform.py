@@ -173,9 +173,7 @@ def test_four_loader_workers_fit_the_shared_memory_that_submit_gives(platform: P
 
 
 def test_a_missing_data_folder_is_said_in_the_log(platform: Platform) -> None:
-    platform.ebb(
-        "submit", "--name", "nodata", "--gpus", "1", "--gpu", "T4", "--", "-m", "trainer", "--data", "/mnt/data/nothing"
-    )
+    platform.ebb("submit", "--name", "nodata", "--gpus", "1", "--gpu", "T4", "--", "-m", "trainer", "--data", "/mnt/data/nothing")
     platform.until("the job fails", lambda: state(platform, "nodata") == "Failed", seconds=300)
     assert "/mnt/data/nothing" in platform.ebb("logs", "nodata")
     platform.ebb("delete", "nodata")

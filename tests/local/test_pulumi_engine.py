@@ -163,6 +163,22 @@ def test_somebody_elses_object_is_not_taken_and_can_be_imported(plane: ControlPl
     engine.destroy()
 
 
+def test_a_lost_state_is_made_anew_from_what_is_there(plane: ControlPlane, engine: Engine) -> None:
+    """The way between the plugins, and the way back after a lost state folder: docs/pulumi-stand-in.md."""
+    theirs = config_map("moving", a="1")
+    plane.ask(lambda kube: kube.create(CONFIG_MAPS, "default", theirs))
+    before = plane.ask(lambda kube: kube.get(CONFIG_MAPS, "default", "moving"))["metadata"]["uid"]
+    engine.provider["upsert_existing_objects"] = True
+    engine.declare({"data": theirs})
+    engine.up()
+    assert plane.ask(lambda kube: kube.get(CONFIG_MAPS, "default", "moving"))["metadata"]["uid"] == before
+    del engine.provider["upsert_existing_objects"]
+    engine.declare({"data": theirs})
+    engine.up()
+    assert engine.preview() == {}
+    engine.destroy()
+
+
 def test_get_reads_what_the_stack_does_not_own(plane: ControlPlane, engine: Engine) -> None:
     plane.ask(lambda kube: kube.create(CONFIG_MAPS, "default", config_map("facts", answer="42")))
     engine.declare({}, gets={"facts": "default/facts"})

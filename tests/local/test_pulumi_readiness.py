@@ -41,7 +41,7 @@ SET: Object = {"observedGeneration": 1, "readyReplicas": 1, "currentRevision": "
         pytest.param(live("apps/v1", "Deployment", {"replicas": 2}, 2, **DEPLOYED), Verdict("waiting", "2 of 2 pods available"),
                      id="deployment not seen yet"),
         pytest.param(live("apps/v1", "Deployment", {"replicas": 2}, **DEPLOYED | {"replicas": 3}),
-                     Verdict("waiting", "2 of 2 pods available"), id="an old pod still runs"),
+                     Verdict("waiting", "1 of 2 pods available"), id="an old pod still runs"),
         pytest.param(live("apps/v1", "Deployment", {"replicas": 2}, **DEPLOYED | {"availableReplicas": 1}),
                      Verdict("waiting", "1 of 2 pods available"), id="deployment half"),
         pytest.param(live("apps/v1", "Deployment", observedGeneration=1,

@@ -1,0 +1,5 @@
+"""The Pulumi program: see infra/program.py."""
+
+from infra import program
+
+program.run()

@@ -1,0 +1,142 @@
+"""What a cloud gives to the rest of the program: the interface `Cloud` and the records that pass through it.
+
+A node group's labels, taints, resources and prices come from one record, NodeGroup, and from nowhere else: what the machines
+carry, what pods tolerate and what `ebb-platform` tells the CLI cannot disagree. No cloud's name occurs here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+
+from infra.catalog import InstanceType
+
+LABEL_NODE_GROUP = "ebb.dev/node-group"
+LABEL_CAPACITY = "ebb.dev/capacity-type"
+LABEL_GPU_TYPE = "ebb.dev/gpu-type"
+TAINT_GPU = "nvidia.com/gpu"
+SPOT, ON_DEMAND = "spot", "on-demand"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeGroup:
+    """Machines of one instance type in one zone, from `min` to `max` of them."""
+
+    name: str
+    zone: str
+    instance: InstanceType
+    capacity_type: str
+    min: int
+    max: int
+    notice_seconds: int  # how long before a reclaim the cloud warns; 0 for machines that are never reclaimed
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of its nodes, beside those that every cloud sets (zone, region, instance type)."""
+        gpu = {LABEL_GPU_TYPE: self.instance.gpu_type} if self.instance.gpus else {}
+        return {LABEL_NODE_GROUP: self.name, LABEL_CAPACITY: self.capacity_type, **gpu}
+
+    @property
+    def taints(self) -> list[dict[str, str]]:
+        """Only jobs shall be on machines with GPUs, and only what can bear a reclaim on spot machines."""
+        gpu = [{"key": TAINT_GPU, "value": "present", "effect": "NoSchedule"}] if self.instance.gpus else []
+        spot = [{"key": LABEL_CAPACITY, "value": SPOT, "effect": "NoSchedule"}] if self.capacity_type == SPOT else []
+        return gpu + spot
+
+    @property
+    def usd_per_hour(self) -> float:
+        """What one machine costs."""
+        discount = self.instance.spot_discount if self.capacity_type == SPOT else 0.0
+        return round(self.instance.usd_per_hour * (1 - discount), 4)
+
+    def facts(self) -> dict[str, Any]:
+        """Its entry in `ebb-platform` (workloads/platform.py reads it)."""
+        return {
+            "name": self.name,
+            "zone": self.zone,
+            "instanceType": self.instance.name,
+            "gpuType": self.instance.gpu_type,
+            "gpusPerNode": self.instance.gpus,
+            "cpu": self.instance.cpu,
+            "memoryGiB": self.instance.memory_gib,
+            "capacityType": self.capacity_type,
+            "min": self.min,
+            "max": self.max,
+            "taints": self.taints,
+            "labels": self.labels,
+            "pricePerHourOnDemand": self.instance.usd_per_hour,
+            "spotDiscount": self.instance.spot_discount,
+            "noticeSeconds": self.notice_seconds,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """A Kubernetes cluster and how to speak to it."""
+
+    name: str
+    region: str
+    provider: kubernetes.Provider
+
+    def options(
+        self, *, depends_on: Sequence[pulumi.Resource] = (), parent: pulumi.Resource | None = None
+    ) -> pulumi.ResourceOptions:
+        """Options of a resource in this cluster."""
+        return pulumi.ResourceOptions(provider=self.provider, depends_on=list(depends_on), parent=parent)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Images:
+    """The images that the platform's pods run."""
+
+    controller: pulumi.Output[str]
+    trainer: pulumi.Output[str]
+    etcd: pulumi.Output[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Volume:
+    """A claim to be made. With `volume_name` it binds to that volume, without it the storage class makes one."""
+
+    name: str
+    claim: str
+    mount_path: str
+    size_gib: int
+    access_mode: str
+    read_only: bool = False
+    storage_class: pulumi.Output[str]
+    volume_name: pulumi.Output[str] | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """Its entry in `ebb-platform`."""
+        return {"name": self.name, "claim": self.claim, "mountPath": self.mount_path, "readOnly": self.read_only}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Storage:
+    """`jobs` are mounted by every worker, `etcd` by etcd alone."""
+
+    jobs: tuple[Volume, ...]
+    etcd: Volume
+
+
+class Cloud(Protocol):
+    """One cloud. Each method declares resources and returns at once; none speaks to a cloud by itself."""
+
+    @property
+    def notice_seconds(self) -> int:
+        """How long before a reclaim of a spot machine the cloud warns."""
+
+    def cluster(self) -> Cluster:
+        """The cluster, or the connection to one that exists."""
+
+    def node_group(self, cluster: Cluster, group: NodeGroup) -> pulumi.Resource:
+        """Machines for the cluster. What is returned exists once machines can boot; deleting it removes them all."""
+
+    def images(self, cluster: Cluster) -> Images:
+        """Where the images are."""
+
+    def storage(self, cluster: Cluster) -> Storage:
+        """What the claims shall ask for."""

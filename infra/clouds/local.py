@@ -1,0 +1,196 @@
+"""The cloud in a box, or any Kubernetes that a kubeconfig names: node groups are objects that the box (local/) acts on.
+
+What the box built (images, storage class, the volume with the Python environment) it writes into ConfigMap kube-system/ebb-box;
+on another Kubernetes, or to try an image, the stack's `local.facts` says the same by hand. No machine is made here.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+import yaml
+from pulumi_kubernetes.apiextensions import CustomResource
+from pydantic import Field
+
+from infra.cloud import Cluster, Images, NodeGroup, Storage, Volume
+from infra.config import ROOT, ConfigError, Section, Stack
+
+REGION = "local"
+FACTS = "kube-system/ebb-box"
+SCHEMA = "1"
+
+
+class Facts(Section):
+    """What a box would say of itself, for clusters that are not a box."""
+
+    controller_image: str
+    trainer_image: str
+    etcd_image: str
+    storage_class: str
+    environment_volume: str = ""
+
+
+class Settings(Section):
+    """Section `local` of the stack."""
+
+    kubeconfig: str
+    context: str | None = None
+    boot_seconds: float = Field(default=3.0, ge=0, strict=False)
+    notice_seconds: int = Field(default=30, ge=0)
+    take_over: bool = False
+    facts: Facts | None = None
+
+
+def make(stack: Stack, settings: Settings) -> "Local":
+    """The cloud of a stack. Raises ConfigError when the kubeconfig is not there."""
+    return Local(stack, settings)
+
+
+class Local:
+    """See infra.cloud.Cloud."""
+
+    def __init__(self, stack: Stack, settings: Settings) -> None:
+        self._stack, self._settings = stack, settings
+        self._read: pulumi.Output[Mapping[str, str]] | None = None
+
+    @property
+    def notice_seconds(self) -> int:
+        return self._settings.notice_seconds
+
+    def cluster(self) -> Cluster:
+        path = _kubeconfig(self._settings.kubeconfig)
+        provider = kubernetes.Provider(
+            "cluster",
+            kubeconfig=str(path),
+            context=self._settings.context,
+            cluster_identifier=_identifier(path),
+            enable_config_map_mutable=True,  # ebb-platform is read by name, so it changes in place
+            enable_patch_force=True,  # the stack's file wins over hands
+            upsert_existing_objects=self._settings.take_over or None,
+        )
+        return Cluster(name=self._stack.cloud, region=REGION, provider=provider)
+
+    def node_group(self, cluster: Cluster, group: NodeGroup) -> pulumi.Resource:
+        spec = {
+            "zone": group.zone,
+            "instanceType": group.instance.name,
+            "gpuType": group.instance.gpu_type,
+            "gpus": group.instance.gpus,
+            "cpu": group.instance.cpu,
+            "memoryGiB": group.instance.memory_gib,
+            "capacityType": group.capacity_type,
+            "labels": group.labels,
+            "taints": group.taints,
+            "min": group.min,
+            "max": group.max,
+            "bootSeconds": self._settings.boot_seconds,
+            "pricePerHour": group.usd_per_hour,
+            "noticeSeconds": group.notice_seconds,
+        }
+        return CustomResource(
+            f"node-group-{group.name}",
+            api_version="box.ebb.dev/v1alpha1",
+            kind="NodeGroup",
+            metadata={"name": group.name},
+            spec=spec,
+            opts=cluster.options(),
+        )
+
+    def images(self, cluster: Cluster) -> Images:
+        return Images(
+            controller=self._fact(cluster, "image.controller"),
+            trainer=self._fact(cluster, "image.trainer"),
+            etcd=self._fact(cluster, "image.etcd"),
+        )
+
+    def storage(self, cluster: Cluster) -> Storage:
+        made = self._fact(cluster, "storageClass")
+        data, output = self._stack.storage.data_gib, self._stack.storage.output_gib
+        volumes = [_shared("data", data, made), _shared("output", output, made)]
+        if self._settings.facts is None or self._settings.facts.environment_volume:
+            volumes.append(_environment(self._fact(cluster, "environmentVolume")))
+        etcd = Volume(
+            name="etcd-data",
+            claim="etcd-data",
+            mount_path="/var/lib/etcd",
+            size_gib=2,
+            access_mode="ReadWriteOnce",
+            storage_class=made,
+        )
+        return Storage(jobs=tuple(volumes), etcd=etcd)
+
+    def _fact(self, cluster: Cluster, key: str) -> pulumi.Output[str]:
+        facts = self._settings.facts
+        if facts is not None:
+            by_hand = {
+                "image.controller": facts.controller_image,
+                "image.trainer": facts.trainer_image,
+                "image.etcd": facts.etcd_image,
+                "storageClass": facts.storage_class,
+                "environmentVolume": facts.environment_volume,
+            }
+            return pulumi.Output.from_input(by_hand[key])
+        if self._read is None:
+            found = kubernetes.core.v1.ConfigMap.get("box", FACTS, opts=cluster.options())
+            self._read = found.data.apply(_checked)
+        return self._read.apply(lambda data: data[key])
+
+
+def _shared(name: str, size_gib: int, storage_class: pulumi.Output[str]) -> Volume:
+    return Volume(
+        name=name,
+        claim=f"ebb-{name}",
+        mount_path=f"/mnt/{name}",
+        size_gib=size_gib,
+        access_mode="ReadWriteMany",
+        storage_class=storage_class,
+    )
+
+
+def _environment(volume: pulumi.Output[str]) -> Volume:
+    """torch and its kin, built once on the host: an image with them would be 5 GB on every machine."""
+    return Volume(
+        name="environment",
+        claim="ebb-environment",
+        mount_path="/opt/ebb/environment",
+        size_gib=1,
+        access_mode="ReadOnlyMany",
+        read_only=True,
+        storage_class=pulumi.Output.from_input(""),
+        volume_name=volume,
+    )
+
+
+def _kubeconfig(written: str) -> Path:
+    path = ROOT / os.path.expandvars(str(Path(written).expanduser()))
+    if not path.is_file():
+        raise ConfigError(
+            f"local.kubeconfig: there is no file {path}: start the cloud in a box (python -m local up), or name the kubeconfig "
+            "of another Kubernetes"
+        )
+    return path
+
+
+def _identifier(path: Path) -> str:
+    """Tells a cluster from another at the same address, e.g. a box made anew: each has a certificate authority of its own."""
+    document = yaml.safe_load(path.read_text())
+    cluster = document["clusters"][0]["cluster"]
+    authority = str(cluster.get("certificate-authority-data") or "")
+    if not authority and cluster.get("certificate-authority"):
+        authority = (path.parent / cluster["certificate-authority"]).read_text()
+    return hashlib.sha256(f"{cluster['server']}\n{authority}".encode()).hexdigest()[:16]
+
+
+def _checked(data: Mapping[str, str] | None) -> Mapping[str, str]:
+    """The box's facts. In a preview of the SDK's mocks there may be none."""
+    found = (data or {}).get("schema")
+    if found != SCHEMA:
+        raise ConfigError(
+            f"ConfigMap {FACTS}: schema is {found!r}, this version of Ebb reads {SCHEMA!r}: run `python -m local up`, or give "
+            "local.facts in the stack's file"
+        )
+    assert data is not None
+    return data

@@ -1,0 +1,252 @@
+"""What the program declares, by Pulumi's mocks: the objects, their order, and that labels and selectors agree."""
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+import yaml
+from pulumi.runtime import mocks
+from pulumi.runtime.stack import run_pulumi_func
+
+from infra import config, program, services
+from infra.clouds.local import Local
+from tests.infra.test_config import JOB
+from tests.infra.test_config import settings as local_settings
+
+FACTS = {
+    "schema": "1", "storageClass": "ebb-shared", "environmentVolume": "ebb-environment",
+    "image.controller": "ebb/controller:1", "image.trainer": "ebb/trainer:1", "image.etcd": "ebb/etcd:1",
+}  # fmt: skip
+ROOT = Path(__file__).parent.parent.parent
+
+
+class Registered:
+    """One resource as it was sent to the engine."""
+
+    def __init__(self, request: Any) -> None:
+        self.name, self.type = request.name, request.type
+        self.needs = {urn.rsplit("::", 1)[1] for urn in request.dependencies}
+        self.provider = request.provider
+        self.inputs: dict[str, Any] = pulumi.runtime.rpc.deserialize_properties(request.object)
+
+    @property
+    def kind(self) -> str:
+        return str(self.type).rsplit(":", 1)[1]
+
+
+class Monitor(mocks.MockMonitor):
+    """Keeps every request whole; MockMonitor alone shows only names and inputs."""
+
+    def __init__(self, own: mocks.Mocks) -> None:
+        super().__init__(own)
+        self.seen: list[Registered] = []
+
+    def RegisterResource(self, request: Any) -> Any:
+        self.seen.append(Registered(request))
+        return super().RegisterResource(request)  # type: ignore[no-untyped-call]
+
+
+class Answers(mocks.Mocks):
+    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
+        read = {"data": FACTS} if args.typ == "kubernetes:core/v1:ConfigMap" and args.name == "box" else {}
+        return args.name, {**args.inputs, **read}
+
+    def call(self, args: mocks.MockCallArgs) -> tuple[dict[Any, Any], list[tuple[str, str]] | None]:
+        raise AssertionError(args.token)
+
+
+Graph = dict[str, Registered]
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    return declared(tmp_path_factory.mktemp("program"), jobs=[JOB])
+
+
+def declared(folder: Path, **changes: Any) -> Graph:
+    """All resources of the local stack by name, with changes to its settings."""
+    kubeconfig = folder / "kubeconfig"
+    cluster = {"server": "https://x", "certificate-authority-data": "eA=="}
+    kubeconfig.write_text(yaml.safe_dump({"clusters": [{"name": "x", "cluster": cluster}]}))
+    values = local_settings() | {"local": {"kubeconfig": str(kubeconfig)}} | changes
+    stack = config.parse(values, ROOT)
+    monitor = Monitor(Answers())
+    asyncio.run(_run(stack, monitor))
+    return {one.name: one for one in monitor.seen}
+
+
+async def _run(stack: config.Stack, monitor: Monitor) -> None:
+    """In a loop and a context of its own, which take Pulumi's global state along when they end."""
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    def own_loop() -> None:  # or the mocks make one in each thread, and never close it
+        loops.append(asyncio.new_event_loop())
+        asyncio.set_event_loop(loops[-1])
+
+    threads = ThreadPoolExecutor(max_workers=4, initializer=own_loop)
+    asyncio.get_running_loop().set_default_executor(threads)
+    mocks.set_mocks(Answers(), project="ebb", stack="local", preview=False, monitor=monitor)
+    await run_pulumi_func(lambda: program.declare(stack, Local(stack, stack.settings)))
+    threads.shutdown()
+    for loop in loops:
+        loop.close()
+
+
+def before(graph: Graph, name: str) -> set[str]:
+    """Everything that must be there before the resource, and goes after it on the way down."""
+    found: set[str] = set()
+    todo = [name]
+    while todo:
+        for other in graph[todo.pop()].needs & set(graph) - found:  # what is only read (the box's facts) needs nothing
+            found.add(other)
+            todo.append(other)
+    return found
+
+
+CONTROLLER = "deployment-ebb-controller"
+CRD = "custom-resource-definition-elasticjobs.elastic.pytorch.org"
+
+
+@pytest.mark.parametrize(
+    ("later", "earlier"),
+    [
+        pytest.param("job-one", {CONTROLLER, CRD, "etcd", "prepare-digits"}, id="jobs go while the controller runs"),
+        pytest.param("job-one", {f"node-group-spot-t4-local-{zone}" for zone in "abc"}, id="jobs go before their machines"),
+        pytest.param(CONTROLLER, {"node-group-manager", CRD, "ebb-platform"}, id="controller"),
+        pytest.param(CRD, {"claim-ebb-data", "claim-ebb-output", "claim-ebb-environment"}, id="all jobs go before the claims"),
+        pytest.param("prepare-digits", {"node-group-manager", "claim-ebb-data"}, id="data"),
+        pytest.param("etcd", {"node-group-manager", "namespace-ebb-system"}, id="etcd"),
+        pytest.param("namespace-elastic-job", {f"node-group-spot-t4-local-{zone}" for zone in "abc"}, id="pods end first"),
+        pytest.param("claim-ebb-data", {"namespace-elastic-job"}, id="claims"),
+    ],
+)
+def test_order(graph: Graph, later: str, earlier: set[str]) -> None:
+    assert earlier <= before(graph, later)
+
+
+def test_everything_in_the_cluster_goes_through_its_provider(graph: Graph) -> None:
+    plain = {name for name, one in graph.items() if one.type.startswith("kubernetes:") and not one.provider}
+    assert plain == set()
+
+
+def node_groups(graph: Graph) -> dict[str, Any]:
+    return {one.inputs["metadata"]["name"]: one.inputs["spec"] for one in graph.values() if one.kind == "NodeGroup"}
+
+
+def platform(graph: Graph) -> dict[str, Any]:
+    data = graph["ebb-platform"].inputs["data"]
+    assert data["schema"] == "1"
+    parsed: dict[str, Any] = json.loads(data["platform.json"])
+    return parsed
+
+
+def test_node_groups_and_platform_agree(graph: Graph) -> None:
+    objects = node_groups(graph)
+    told = {group["name"]: group for group in platform(graph)["nodeGroups"]}
+    assert set(objects) == set(told) == {"manager", "spot-t4-local-a", "spot-t4-local-b", "spot-t4-local-c"}
+    for name, spec in objects.items():
+        for key in ("zone", "instanceType", "gpuType", "cpu", "memoryGiB", "capacityType", "min", "max", "labels", "taints"):
+            assert spec[key] == told[name][key], (name, key)
+        assert spec["gpus"] == told[name]["gpusPerNode"]
+
+
+def test_a_spot_group_is_labelled_and_tainted(graph: Graph) -> None:
+    spec = node_groups(graph)["spot-t4-local-b"]
+    assert spec["labels"] == {"ebb.dev/node-group": "spot-t4-local-b", "ebb.dev/capacity-type": "spot", "ebb.dev/gpu-type": "T4"}
+    assert spec["taints"] == [
+        {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},
+        {"key": "ebb.dev/capacity-type", "value": "spot", "effect": "NoSchedule"},
+    ]
+    assert (spec["pricePerHour"], spec["noticeSeconds"], spec["gpus"]) == (0.2104, 30, 1)
+    assert node_groups(graph)["manager"]["taints"] == []
+
+
+def workloads(graph: Graph) -> dict[str, dict[str, Any]]:
+    return {name: one.inputs["spec"] for name, one in graph.items() if one.kind in ("Deployment", "StatefulSet", "Job")}
+
+
+def test_platform_pods_land_on_the_manager_machine(graph: Graph) -> None:
+    manager = node_groups(graph)["manager"]["labels"]
+    assert set(workloads(graph)) == {CONTROLLER, "etcd", "prepare-digits"}
+    for name, spec in workloads(graph).items():
+        selector = spec["template"]["spec"]["nodeSelector"]
+        assert selector.items() <= manager.items(), name
+        assert spec["template"]["spec"]["priorityClassName"] == "ebb-system"
+
+
+def test_labels_match_selectors(graph: Graph) -> None:
+    for name, spec in workloads(graph).items():
+        if "selector" in spec:
+            assert spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items(), name
+    etcd = workloads(graph)["etcd"]["template"]["metadata"]["labels"]
+    services_of = [one for one in graph.values() if one.kind == "Service" and "selector" in one.inputs["spec"]]
+    assert [one.inputs["spec"]["selector"].items() <= etcd.items() for one in services_of] == [True]
+
+
+def test_every_pod_passes_restricted_and_has_a_read_only_root(graph: Graph) -> None:
+    for name, spec in workloads(graph).items():
+        pod = spec["template"]["spec"]
+        assert pod["securityContext"]["runAsNonRoot"] is True, name
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        for container in pod["containers"]:
+            security = container["securityContext"]
+            assert security["readOnlyRootFilesystem"] is True, name
+            assert security["allowPrivilegeEscalation"] is False, name
+            assert security["capabilities"] == {"drop": ["ALL"]}, name
+        kinds = {key for volume in pod.get("volumes", []) for key in volume} - {"name"}
+        assert kinds <= {"persistentVolumeClaim", "emptyDir"}, name
+
+
+def test_images_are_those_of_the_box(graph: Graph) -> None:
+    images = {name: spec["template"]["spec"]["containers"][0]["image"] for name, spec in workloads(graph).items()}
+    assert images == {CONTROLLER: "ebb/controller:1", "etcd": "ebb/etcd:1", "prepare-digits": "ebb/trainer:1"}
+    assert platform(graph)["trainerImage"] == "ebb/trainer:1"
+
+
+def test_claims_exist_for_all_that_the_platform_tells(graph: Graph) -> None:
+    claims = {one.inputs["metadata"]["name"]: one.inputs for one in graph.values() if one.kind == "PersistentVolumeClaim"}
+    told = {volume["claim"]: volume for volume in platform(graph)["volumes"]}
+    assert set(claims) == {*told, "etcd-data"}
+    assert {volume["mountPath"] for volume in told.values()} == {"/mnt/data", "/mnt/output", "/opt/ebb/environment"}
+    assert claims["ebb-environment"]["spec"]["volumeName"] == "ebb-environment"
+    assert {claims[name]["metadata"]["namespace"] for name in told} == {services.JOBS}
+
+
+def test_the_digits_job_stays_when_it_has_finished(graph: Graph) -> None:
+    assert "ttlSecondsAfterFinished" not in workloads(graph)["prepare-digits"]
+
+
+def test_pod_security_of_the_namespaces(graph: Graph) -> None:
+    levels = {
+        one.inputs["metadata"]["name"]: one.inputs["metadata"]["labels"]["pod-security.kubernetes.io/enforce"]
+        for one in graph.values()
+        if one.kind == "Namespace"
+    }
+    assert levels == {"ebb-system": "restricted", "elastic-job": "baseline"}
+
+
+def test_etcd_is_reached_by_its_old_name(graph: Graph) -> None:
+    alias = graph["service-etcd-service"].inputs
+    assert alias["metadata"] == {"name": "etcd-service", "namespace": "elastic-job"}
+    assert alias["spec"]["externalName"] == "etcd.ebb-system.svc.cluster.local"
+    assert platform(graph)["etcdEndpoint"] == "etcd-service:2379"
+    assert "--enable-v2=true" in workloads(graph)["etcd"]["template"]["spec"]["containers"][0]["command"]
+
+
+def test_a_cluster_that_is_not_a_box_says_its_facts_by_hand(tmp_path: Path) -> None:
+    facts = {"controllerImage": "c", "trainerImage": "t", "etcdImage": "e", "storageClass": "nfs"}
+    there = declared(tmp_path, local={"kubeconfig": str(tmp_path / "kubeconfig"), "facts": facts}, digits=False)
+    assert "box" not in there
+    assert "claim-ebb-environment" not in there
+    assert "prepare-digits" not in there
+    assert platform(there)["trainerImage"] == "t"
+
+
+def test_a_missing_kubeconfig_is_said(tmp_path: Path) -> None:
+    stack = config.parse(local_settings() | {"local": {"kubeconfig": str(tmp_path / "none")}}, ROOT)
+    with pytest.raises(config.ConfigError, match="python -m local up"):
+        Local(stack, stack.settings).cluster()
