@@ -219,9 +219,10 @@ def remove_stale_locks(state: Path) -> None:
 
 def _is_pulumi(pid: int) -> bool:
     """Whether the process lives and is Pulumi; where there is no /proc, any living process counts."""
-    if Path("/proc/self/comm").exists():
+    if Path("/proc/self/stat").exists():
         with contextlib.suppress(OSError):
-            return Path(f"/proc/{pid}/comm").read_text().strip() == "pulumi"
+            name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(")")
+            return name == "pulumi" and rest.split()[0] != "Z"  # a killed one whose parent has not noticed yet holds nothing
         return False
     try:
         os.kill(pid, 0)
