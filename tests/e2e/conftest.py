@@ -1,9 +1,10 @@
 """A box and a stack of its own for the whole session: the platform as users get it, driven by the commands that users type.
 
-The box is named `e2e`, the Pulumi stack too, with a state backend of its own: a running demo is never touched. Needs root.
+Box and Pulumi stack are named `e2e`, with a state backend of their own: a running demo is never touched. Needs root.
 EBB_E2E_KEEP=1 leaves the box up after the tests, for looking at it; the next run removes it.
 """
 
+import hashlib
 import json
 import os
 import subprocess
@@ -18,7 +19,8 @@ import yaml
 
 from local.settings import CHECKOUT, EBB_HOME
 
-BOX = STACK = "e2e"
+STACK = "e2e"
+BOX = f"e2e-{hashlib.sha256(str(CHECKOUT).encode()).hexdigest()[:6]}"  # two checkouts may run their tests on one machine
 Object = dict[str, Any]
 
 
