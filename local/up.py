@@ -102,7 +102,11 @@ async def start_cloud(box: Box) -> None:
 def _code_digest() -> str:
     digest = hashlib.sha256()
     for path in sorted(
-        [*(CHECKOUT / "local").rglob("*.py"), CHECKOUT / "workloads" / "kube.py", CHECKOUT / "workloads" / "reflector.py"]
+        [
+            *(CHECKOUT / "local").rglob("*.py"),
+            *(CHECKOUT / "workloads" / "kube").glob("*.py"),
+            CHECKOUT / "workloads" / "reflector.py",
+        ]
     ):
         digest.update(path.read_bytes() if path.exists() else b"")
     return digest.hexdigest()

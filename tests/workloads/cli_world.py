@@ -1,4 +1,4 @@
-"""A working stand-in for an API server behind workloads/kube.py, and builders of what the CLI meets there.
+"""A working stand-in for an API server behind workloads/kube, and builders of what the CLI meets there.
 
 FakeKube overrides the three ways in which `Kube` speaks to a server; paths, selectors and errors are the real class's own. It
 has logs and broken connections; fake_kube.py has what the controller needs (versions, preconditions, grace).

@@ -1,184 +1,42 @@
-"""The one place that speaks to a Kubernetes API server: raw JSON objects in, raw JSON objects out.
-
-    async with Kube.connect() as kube:                       # in a pod: its service account; elsewhere: a kubeconfig
-        pods = await kube.list(PODS, "elastic-job", labels="job-name=digits")
-
-Used by the controller, the CLI, the cloud in a box and its Pulumi provider. Authentication (certificates, tokens, exec plugins of
-the clouds, service accounts) is kubernetes_asyncio's; its typed models are left out because they parse every object twice.
-It holds no cache and retries nothing: that is the reflector's work and the caller's.
-
-    KubeError                   the API server refused, or answered nonsense
-    ├── NotFound      404       the object, its namespace or its kind is not there
-    ├── Conflict      409       somebody else wrote first, or it exists already: read again
-    ├── Gone          410       the resource version is too old: list again
-    ├── Invalid       400, 422  the object itself is wrong: the message names the field
-    ├── Denied        401, 403  the credentials do not allow this, or a quota is used up
-    └── Unreachable             no answer: wrong address, server down, network
-    ConfigError                 no usable kubeconfig
-"""
+"""The connection to an API server: see the package's docstring."""
 
 import asyncio
 import json
-import os
-import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol, cast
 
 import aiohttp
 
-Object = dict[str, Any]
-"""A Kubernetes object as its JSON says it."""
-Objects = list[Object]
+from workloads.kube import credentials
+from workloads.kube.credentials import Credentials
+from workloads.kube.errors import BY_STATUS, KubeError, Unreachable
+from workloads.kube.kinds import PODS, Object, Objects, Resource
 
-SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 REQUEST_SECONDS = 60.0  # no single answer of an API server takes longer; the server's own limit is 60 s
 CONNECT_SECONDS = 10.0
 
-
-class KubeError(Exception):
-    """The API server refused. `status` is the HTTP status (0: none), `reason` the server's word for it, e.g. AlreadyExists."""
-
-    def __init__(self, message: str, status: int = 0, reason: str = "") -> None:
-        super().__init__(message)
-        self.status, self.reason = status, reason
-
-
-class NotFound(KubeError):
-    """404."""
-
-
-class Conflict(KubeError):
-    """409. `reason` tells a lost race (Conflict) from an object that exists already (AlreadyExists)."""
-
-
-class Gone(KubeError):
-    """410, also as an ERROR event inside a watch."""
-
-
-class Invalid(KubeError):
-    """400 or 422."""
-
-
-class Denied(KubeError):
-    """401 or 403."""
-
-
-class Unreachable(KubeError):
-    """No answer at all; worth trying again."""
-
-
-class ConfigError(KubeError):
-    """The kubeconfig is missing or unusable; the message says how to get one."""
-
-
-BY_STATUS: Mapping[int, type[KubeError]] = {
-    400: Invalid,
-    401: Denied,
-    403: Denied,
-    404: NotFound,
-    409: Conflict,
-    410: Gone,
-    422: Invalid,
-}
-
-
-@dataclass(frozen=True)
-class Resource:
-    """Where a kind lives in the API: `Resource("apps", "v1", "deployments", "Deployment")`; group "" is the core group."""
-
-    group: str
-    version: str
-    plural: str
-    kind: str
-    namespaced: bool = True
-
-    @property
-    def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
-
-    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
-        """The URL path of the collection (all namespaces if none is given), of one object, or of its subresource."""
-        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-        scope = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
-        return root + scope + "".join(f"/{part}" for part in (self.plural, name, subresource) if part)
-
-
-PODS = Resource("", "v1", "pods", "Pod")
-SERVICES = Resource("", "v1", "services", "Service")
-CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
-CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
-VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
-NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-EVENTS = Resource("", "v1", "events", "Event")
-LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
-ELASTIC_JOBS = Resource("elastic.pytorch.org", "v1alpha1", "elasticjobs", "ElasticJob")
-NODE_GROUPS = Resource("box.ebb.dev", "v1alpha1", "nodegroups", "NodeGroup", namespaced=False)
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
 
-class _Credentials(Protocol):
-    """The part of kubernetes_asyncio's Configuration that is used here."""
-
-    host: str
-    ssl_ca_cert: str | None
-    cert_file: str | None
-    key_file: str | None
-    verify_ssl: bool
-    tls_server_name: str | None
-    proxy: str | None
-
-    async def auth_settings(self) -> dict[str, dict[str, str]]: ...
-
-
-async def _credentials(kubeconfig: str | None, context: str | None) -> _Credentials:
-    """Load credentials: the named kubeconfig, else a pod's service account, else $KUBECONFIG or ~/.kube/config."""
-    from kubernetes_asyncio import client, config  # noqa: PLC0415 - 0.3 s to import; `ebb --help` need not pay it
-
-    loaded = client.Configuration()
-    try:
-        if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ and SERVICE_ACCOUNT.exists():
-            config.load_incluster_config(client_configuration=loaded)  # type: ignore[no-untyped-call]
-        else:
-            await config.load_kube_config(config_file=kubeconfig, context=context, client_configuration=loaded)
-    except (config.ConfigException, OSError, TypeError) as error:
-        where = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
-        fix = "Set KUBECONFIG or EBB_KUBECONFIG to a file that works with kubectl."
-        raise ConfigError(f"no usable kubeconfig at {where}: {error}. {fix}") from error
-    return cast(_Credentials, loaded)
-
-
-def _tls(credentials: _Credentials) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=credentials.ssl_ca_cert)
-    if credentials.cert_file:
-        context.load_cert_chain(credentials.cert_file, keyfile=credentials.key_file)
-    if not credentials.verify_ssl:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
-
-
 class Kube:
     """A connection to one API server. Make it by `connect`; methods raise the errors drawn above, and only those."""
 
-    def __init__(self, session: aiohttp.ClientSession, credentials: _Credentials) -> None:
-        self._session, self._credentials = session, credentials
-        self.server = credentials.host
+    def __init__(self, session: aiohttp.ClientSession, entry: Credentials) -> None:
+        self._session, self._credentials = session, entry
+        self.server = entry.host
 
     @classmethod
     @asynccontextmanager
     async def connect(cls, kubeconfig: str | None = None, context: str | None = None) -> AsyncIterator["Kube"]:
         """Open a connection; nothing is sent yet. Raises ConfigError."""
-        credentials = await _credentials(kubeconfig, context)
-        connector = aiohttp.TCPConnector(limit=100, ssl=_tls(credentials))
+        entry = await credentials.load(kubeconfig, context)
+        connector = aiohttp.TCPConnector(limit=100, ssl=credentials.tls(entry))
         # 2 MiB: an object may be as large as etcd's request limit of 1.5 MiB, and a watch sends it as one line.
         async with aiohttp.ClientSession(connector=connector, read_bufsize=2**21, trust_env=False) as session:
-            yield cls(session, credentials)
+            yield cls(session, entry)
 
     async def get(self, resource: Resource, namespace: str | None, name: str, subresource: str | None = None) -> Object:
         """Read one object."""

@@ -1,0 +1,60 @@
+"""What can go wrong between us and an API server; callers decide by the class whether to try again.
+
+KubeError                   the API server refused, or answered nonsense
+├── NotFound      404       the object, its namespace or its kind is not there
+├── Conflict      409       somebody else wrote first, or it exists already: read again
+├── Gone          410       the resource version is too old: list again
+├── Invalid       400, 422  the object itself is wrong: the message names the field
+├── Denied        401, 403  the credentials do not allow this, or a quota is used up
+└── Unreachable             no answer: wrong address, server down, network
+ConfigError                 no usable kubeconfig
+"""
+
+from collections.abc import Mapping
+
+
+class KubeError(Exception):
+    """The API server refused. `status` is the HTTP status (0: none), `reason` the server's word for it, e.g. AlreadyExists."""
+
+    def __init__(self, message: str, status: int = 0, reason: str = "") -> None:
+        super().__init__(message)
+        self.status, self.reason = status, reason
+
+
+class NotFound(KubeError):
+    """404."""
+
+
+class Conflict(KubeError):
+    """409. `reason` tells a lost race (Conflict) from an object that exists already (AlreadyExists)."""
+
+
+class Gone(KubeError):
+    """410, also as an ERROR event inside a watch."""
+
+
+class Invalid(KubeError):
+    """400 or 422."""
+
+
+class Denied(KubeError):
+    """401 or 403."""
+
+
+class Unreachable(KubeError):
+    """No answer at all; worth trying again."""
+
+
+class ConfigError(KubeError):
+    """The kubeconfig is missing or unusable; the message says how to get one."""
+
+
+BY_STATUS: Mapping[int, type[KubeError]] = {
+    400: Invalid,
+    401: Denied,
+    403: Denied,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    422: Invalid,
+}
