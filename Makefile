@@ -13,10 +13,11 @@ install: .venv/installed  ## the virtual environment of the CLI, the Pulumi prog
 
 .venv/installed: requirements.txt requirements-dev.txt pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "Ebb needs Python 3.11 as $(PYTHON): the training image is Debian 12, and what pods mount is built for its Python. Install it, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
-	@echo "installing the Python packages into .venv (about a minute)"
+	@echo "installing the Python packages into .venv (about half a minute)"
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@while sleep 5; do echo "  ... still installing"; done & trap "kill $$!" EXIT; \
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt && \
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
 demo: started := $(shell date +%s)
