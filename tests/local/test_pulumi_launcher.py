@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,21 @@ def test_locks_of_killed_runs_go(tmp_path: Path, content: dict[str, Any], stays:
     lock.write_text(json.dumps(content))
     launcher.remove_stale_locks(tmp_path)
     assert lock.exists() is stays
+
+
+def test_the_lock_of_a_killed_pulumi_goes_before_its_parent_has_noticed(tmp_path: Path) -> None:
+    pulumi = tmp_path / "pulumi"
+    pulumi.symlink_to("/bin/sleep")
+    lock = tmp_path / ".pulumi" / "locks" / "x.json"
+    lock.parent.mkdir(parents=True)
+    with subprocess.Popen([pulumi, "60"]) as process:
+        lock.write_text(json.dumps({"pid": process.pid, "hostname": socket.gethostname()}))
+        launcher.remove_stale_locks(tmp_path)
+        assert lock.exists(), "it works"
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # dead, and not reaped
+        launcher.remove_stale_locks(tmp_path)
+        assert not lock.exists()
 
 
 def test_a_file_backend_is_a_folder() -> None:
