@@ -4,6 +4,7 @@ import json
 import resource
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -157,19 +158,22 @@ def test_a_replaced_generation_cannot_commit(tmp_path: Path) -> None:
     assert files(tmp_path) == ["g00001-s00000010-r0.json", "g00001-s00000010-r0.pt"]
 
 
-@pytest.fixture
+@contextmanager
 def full_disk() -> Iterator[None]:
-    """No file may grow past 2 kB: the kernel fails the write in the middle, as a full disk does."""
+    """No file may grow past 2 kB: the kernel fails the write in the middle, as a full disk does. That goes for the test runner's
+    own log too, so it is for one call only."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2048, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_full_disk_costs_the_checkpoint_and_says_so(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_a_full_disk_costs_the_checkpoint_and_says_so(tmp_path: Path) -> None:
     place = save(tmp_path, 10)
-    request.getfixturevalue("full_disk")
-    with pytest.raises(CheckpointError, match=r"could not be written to .*checkpoints.*The older checkpoint stays"):
+    words = r"could not be written to .*checkpoints.*The older checkpoint stays"
+    with full_disk(), pytest.raises(CheckpointError, match=words):
         place.save(state(20), generation=1, step=20)
     assert files(tmp_path) == ["g00001-s00000010-r0.json", "g00001-s00000010-r0.pt"]
     assert found_step(place) == 10
