@@ -80,13 +80,14 @@ def engine_folder() -> Path:
     if (cli.parent / HOST).exists():
         return cli.parent
     host = tools.main_ensure(HOST)
-    folder = EBB_HOME / "pulumi" / f"engine-{cli.parent.name.rpartition('-')[2]}-{host.name.rpartition('-')[2]}"
+    folder = EBB_HOME / "pulumi" / f"engine2-{cli.parent.name.rpartition('-')[2]}-{host.name.rpartition('-')[2]}"
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=".engine-", dir=folder.parent))
         partial.chmod(0o755)
         _link(cli, partial / "pulumi")
-        shutil.copy(host / f"{HOST}-exec", partial)
+        (partial / f"{HOST}-exec").write_text(_quiet_script((host / f"{HOST}-exec").read_text()))
+        (partial / f"{HOST}-exec").chmod(0o755)
         (partial / HOST).write_text(_host_script(host / HOST))
         (partial / HOST).chmod(0o755)
         with contextlib.suppress(OSError):  # somebody else was faster
@@ -101,6 +102,12 @@ def _link(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:
         shutil.copy(source, target)
+
+
+def _quiet_script(script: str) -> str:
+    """The engine ends the program of a failed update by an interrupt: without Python's traceback, which would bury the error."""
+    first, _, rest = script.partition("\n")
+    return f"{first}\nimport signal\n\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\n{rest}"
 
 
 def _host_script(host: Path) -> str:

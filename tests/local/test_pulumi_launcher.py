@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -172,6 +174,17 @@ def test_the_lock_of_a_killed_pulumi_goes_before_its_parent_has_noticed(tmp_path
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # dead, and not reaped
         launcher.remove_stale_locks(tmp_path)
         assert not lock.exists()
+
+
+def test_an_interrupted_program_says_nothing(tmp_path: Path) -> None:
+    script = tmp_path / "exec"
+    script.write_text(launcher._quiet_script("#!/usr/bin/env python\nimport time\nprint('runs', flush=True)\ntime.sleep(60)\n"))
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "runs\n"
+        program.send_signal(signal.SIGINT)
+        assert program.communicate()[1] == ""
+    assert program.returncode == -signal.SIGINT
 
 
 def test_a_file_backend_is_a_folder() -> None:
