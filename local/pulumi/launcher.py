@@ -4,6 +4,7 @@ An official CLI of our version on PATH is used, else the one that local/tools.py
 PULUMI_HOME, in ~/.pulumi or on PATH) is used, else the stand-in: this file alone puts it on PATH and sets its opt-in. A stack
 that one of the two made is refused to the other: their books differ (docs/pulumi-stand-in.md). What is set here beside that is
 the default of our own state folder: a passphrase (a local stack has no secrets), no update check, no unasked downloads.
+None of this is for stacks of a real cloud: those are cloud_stack.py's.
 """
 
 import contextlib
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from local import tools
+from local.pulumi import cloud_stack
 from local.pulumi.objects import MARK
 from local.pulumi.server import OPT_IN
 from local.settings import CHECKOUT, EBB_HOME, BoxError
@@ -54,6 +56,10 @@ def main(program: str, arguments: list[str]) -> int:
             if program == "kubectl":
                 os.execv(tools.main_ensure("kubernetes") / "kubectl", ["kubectl", *arguments])  # noqa: S606
             engine = engine_folder()
+        stack = cloud_stack.said(arguments, os.environ)
+        if stack and cloud_stack.cloud_of(stack) != cloud_stack.LOCAL:
+            environment = cloud_stack.environment_for(os.environ, own_path(os.environ, engine), stack)
+            os.execve(engine / "pulumi", ["pulumi", *arguments], environment)  # noqa: S606
         environment = environment_for(os.environ, engine)
         folders = folders_of(environment)
         if folders.state is not None:
@@ -119,7 +125,7 @@ def _host_script(host: Path) -> str:
 
 def environment_for(given: Mapping[str, str], engine: Path) -> dict[str, str]:
     """The environment of the real pulumi. What the user has set stays, but for the passphrase of our own state folder."""
-    path = [str(engine), str(CHECKOUT / ".venv" / "bin"), *_others_path(given.get("PATH", ""))]
+    path = own_path(given, engine).split(os.pathsep)
     home = Path(given.get("PULUMI_HOME") or EBB_HOME / "pulumi")
     usual = Path(given.get("HOME") or "/") / ".pulumi"
     official = official_plugin([home, usual], path)
@@ -138,6 +144,11 @@ def environment_for(given: Mapping[str, str], engine: Path) -> dict[str, str]:
     kept = {key: value for key, value in given.items() if key != OPT_IN}
     plugin = [] if official else [str(HERE / "plugin")]
     return {**defaults, **kept, **ours, **stand_in, "PULUMI_HOME": str(home), "PATH": os.pathsep.join(plugin + path)}
+
+
+def own_path(given: Mapping[str, str], engine: Path) -> str:
+    """The engine and our Python first; ourselves nowhere."""
+    return os.pathsep.join([str(engine), str(CHECKOUT / ".venv" / "bin"), *_others_path(given.get("PATH", ""))])
 
 
 def official_plugin(homes: Sequence[Path], path: Sequence[str]) -> Path | None:
