@@ -179,8 +179,34 @@ def test_a_missing_data_folder_is_said_in_the_log(platform: Platform) -> None:
     platform.ebb("delete", "nodata")
 
 
-def test_destroy_leaves_an_empty_stack_and_no_namespace(platform: Platform) -> None:
+def checkpointed_step(folder: Path) -> int:
+    """The step of the newest checkpoint, 0 without one. A checkpoint is there when its manifest is."""
+    return max((int(json.loads(path.read_text())["step"]) for path in (folder / "checkpoints").glob("*.json")), default=0)
+
+
+def test_destroy_ends_a_running_and_a_pending_job_with_their_checkpoints(platform: Platform) -> None:
+    slow = [*TRAINER, "--epochs", "50", "--log-every", "1", "--min-step-seconds", "0.2", "--checkpoint-seconds", "3600",
+            "--checkpoint-min-seconds", "3600"]  # fmt: skip
+    facts = json.loads(platform.get("configmap", "ebb-platform", "-n", "ebb-system")["data"]["platform.json"])
+    zones = {str(group["zone"]) for group in facts["nodeGroups"]}
+    outputs = {}
+    for name in ("pending", "running"):
+        platform.ebb("submit", "--name", name, "--gpus", "1", "--gpu", "T4", "--", *slow)
+        outputs[name] = output_of(platform, name)
+        platform.until(f"{name} trains", lambda name=name: len(steps_of(outputs[name])) > 5)
+    for zone in sorted(zones):
+        platform.box("dry", zone)
+    node = platform.get("pod", "pending-worker-0", "-n", NAMESPACE)["spec"]["nodeName"]
+    platform.box("reclaim", node, "--wait")
+    assert checkpointed_step(outputs["pending"]) == steps_of(outputs["pending"])[-1]["step"], "the notice was not used"
+    platform.until("it waits for a machine", lambda: state(platform, "pending") in ("Restarting", "Pending", "Created"))
+    before = len(steps_of(outputs["running"]))
+
     platform.pulumi("destroy", "--yes", "--skip-preview")
+
+    trained = steps_of(outputs["running"])
+    assert len(trained) >= before
+    assert checkpointed_step(outputs["running"]) == trained[-1]["step"], "destroy did not let the job write its checkpoint"
     names = {item["metadata"]["name"] for item in platform.get("namespaces")["items"]}
     assert not names & {"ebb-system", NAMESPACE}
     exported = json.loads(platform.run("bash", "-c", "source ./env && exec pulumi stack export --stack e2e"))
