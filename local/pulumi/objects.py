@@ -5,9 +5,10 @@ after they were written (it rewrites "1000m" to "1", and drops empty lists) is k
 when it no longer looks as it did then; so no knowledge of the server's spellings and defaults is needed.
 """
 
+import copy
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,6 +112,20 @@ def checked(kind: Kind, inputs: Object, old: Object, *, urn_name: str, seed: byt
     if namespace and not meta.get("namespace"):
         meta["namespace"] = namespace
     return {**result, "metadata": meta}
+
+
+def keeping(inputs: Object, live: Object, ignored: Iterable[str]) -> Object:
+    """Inputs with what `live` has at the paths that ignore_changes names, where both have something there: an update of other
+    fields must not bring old values back. (The official plugin does the same.)"""
+    result = copy.deepcopy(inputs)
+    for path in ignored:
+        *steps, last = path.split(".")
+        ours, theirs = result, live
+        for step in steps:
+            ours, theirs = ours.get(step, {}), theirs.get(step, {})
+        if last in ours and last in theirs:
+            ours[last] = theirs[last]
+    return result
 
 
 def manager(urn: str) -> str:

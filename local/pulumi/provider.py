@@ -30,6 +30,7 @@ from local.pulumi.objects import (
     drifted,
     identity,
     imported,
+    keeping,
     kind_of,
     manager,
     metadata,
@@ -123,9 +124,13 @@ class Kubernetes(rpc.Provider):
         _refuse_foreign(old)
         if request.preview:
             return rpc.UpdateResponse(values.wrapped({**old, **inputs, "metadata": {**metadata(old), **metadata(inputs)}}))
-        say, (namespace, _) = self._tell(request.urn), split_identity(request.resource_id)
+        say, (namespace, name) = self._tell(request.urn), split_identity(request.resource_id)
         async with self._connected() as cluster:
             resource = await cluster.resource(kind_of(request.type), say, patient=True)
+            if request.ignore_changes:
+                with contextlib.suppress(NotFound):
+                    there = await cluster.kube.get(resource, namespace, name)
+                    inputs = keeping(inputs, there, request.ignore_changes)
             live = await cluster.write(resource, namespace, inputs, manager=manager(request.urn))
             live = await self._ready(cluster, resource, live, inputs, say=say, timeout_seconds=request.timeout)
         return rpc.UpdateResponse(values.wrapped(state(inputs, live)))

@@ -161,6 +161,12 @@ def _claim(live: Object, _: Sequence[Object]) -> Verdict:
     return Verdict("waiting", "no volume bound yet")
 
 
+def _quota(live: Object, _: Sequence[Object]) -> Verdict:
+    """Until Kubernetes has counted what is there, a quota lets nothing in that it counts."""
+    counted = (live.get("status") or {}).get("hard") == (live.get("spec") or {}).get("hard")
+    return READY if counted else Verdict("waiting", "what is there is being counted")
+
+
 def _namespace(live: Object, _: Sequence[Object]) -> Verdict:
     return READY if (live.get("status") or {}).get("phase") == "Active" else Verdict("waiting", "being deleted")
 
@@ -181,6 +187,7 @@ JUDGES: Mapping[tuple[str, str], Callable[[Object, Sequence[Object]], Verdict]] 
     ("v1", "Pod"): _pod,
     ("v1", "PersistentVolumeClaim"): _claim,
     ("v1", "Namespace"): _namespace,
+    ("v1", "ResourceQuota"): _quota,
     ("v1", "Service"): _service,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): _crd,
 }

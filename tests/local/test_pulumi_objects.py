@@ -157,3 +157,11 @@ def test_ids(metadata: dict[str, str], resource_id: str) -> None:
 def test_two_resources_have_two_field_managers() -> None:
     assert objects.manager("urn:a") == objects.manager("urn:a") != objects.manager("urn:b")
     assert len(objects.manager("urn:a")) <= 128  # the API server's limit
+
+
+def test_an_update_brings_no_ignored_field_back() -> None:
+    inputs = {"spec": {"replicas": 2, "limit": 7, "worker": {"replicas": 2}}}
+    live = {"spec": {"replicas": 3, "limit": 3, "worker": {"replicas": 4}, "suspend": True}}
+    ignored = ["spec.replicas", "spec.worker.replicas", "spec.suspend", "spec.nothing.here"]
+    assert objects.keeping(inputs, live, ignored) == {"spec": {"replicas": 3, "limit": 7, "worker": {"replicas": 4}}}
+    assert inputs["spec"]["replicas"] == 2

@@ -38,6 +38,9 @@ SET: Object = {"observedGeneration": 1, "readyReplicas": 1, "currentRevision": "
     [
         pytest.param(live("apps/v1", "Deployment", {"replicas": 2}, **DEPLOYED), READY, id="deployment"),
         pytest.param(live("apps/v1", "Deployment", {"replicas": 0}, observedGeneration=1), READY, id="deployment of none"),
+        pytest.param(live("v1", "ResourceQuota", {"hard": {"pods": "5k"}}, hard={"pods": "5k"}), READY, id="quota"),
+        pytest.param(live("v1", "ResourceQuota", {"hard": {"pods": "5k"}}), Verdict("waiting", "what is there is being counted"),
+                     id="quota that has counted nothing yet"),
         pytest.param(live("apps/v1", "Deployment", {"replicas": 2}, 2, **DEPLOYED), Verdict("waiting", "2 of 2 pods available"),
                      id="deployment not seen yet"),
         pytest.param(live("apps/v1", "Deployment", {"replicas": 2}, **DEPLOYED | {"replicas": 3}),
