@@ -1,0 +1,227 @@
+"""Fetches a data set: downloads the archive, checks it, unpacks it, and puts it where the trainer reads image folders.
+
+    python -m trainer.datasets DIR --url URL --sha256 SUM             ->  DIR/train/<class>/* and DIR/val/<class>/*
+    python -m trainer.datasets DIR --url URL --md5 SUM --kind tiny-imagenet
+
+The folder appears under its name when it is complete, with a note of the checksum in it; a run that sees that note does nothing.
+Until then everything is in a work folder beside it. A run that was killed is taken up again: the download where it stood, the
+unpacking from its beginning. It never removes a folder that it did not make, and it fetches by https and http only.
+"""
+
+import argparse
+import fcntl
+import json
+import os
+import shutil
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TypeVar
+
+from trainer.download import DownloadError, Progress, download, say, verify
+
+NOTE = ".ebb-dataset.json"
+_WRITERS = 16  # a network file system answers one small file in milliseconds, and many at once in the same time
+_Item = TypeVar("_Item")
+
+
+class DatasetError(Exception):
+    """The data set cannot be made; the message says why and what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """What to fetch. `checksum` is the archive's, in hexadecimal, by `algorithm`."""
+
+    target: Path
+    url: str
+    algorithm: str
+    checksum: str
+    kind: str
+
+    @property
+    def work(self) -> Path:
+        """Beside the target, so that a rename moves the result there."""
+        return self.target.with_name(f".preparing-{self.target.name}")
+
+    @property
+    def archive(self) -> Path:
+        """Named after the checksum: what is there of another archive is not taken up."""
+        return self.work / f"archive-{self.checksum[:16].lower()}"
+
+    @property
+    def note(self) -> dict[str, str]:
+        """What the finished folder says of itself."""
+        return {"schema": "1", self.algorithm: self.checksum, "kind": self.kind}
+
+
+def fetch(dataset: Dataset) -> bool:
+    """Make the folder; False when it was there already. Safe to repeat and to kill at any point. Raises DatasetError."""
+    dataset.target.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(dataset):
+        if _complete(dataset):
+            shutil.rmtree(dataset.work, ignore_errors=True)
+            return False
+        download(dataset.url, dataset.archive)
+        verify(dataset.archive, dataset.algorithm, dataset.checksum)
+        unpacked = dataset.work / "unpacked"
+        shutil.rmtree(unpacked, ignore_errors=True)  # of a killed run: nobody knows what is missing in it
+        unpacked.mkdir()
+        _unpack(dataset.archive, unpacked)
+        root = _root(unpacked)
+        if dataset.kind == "tiny-imagenet":
+            arrange_validation(root)
+        _check(root)
+        (root / NOTE).write_text(json.dumps(dataset.note))
+        os.sync()  # or a machine that dies now could leave a complete folder of empty files
+        root.rename(dataset.target)
+        shutil.rmtree(dataset.work, ignore_errors=True)
+    return True
+
+
+@contextmanager
+def _alone(dataset: Dataset) -> Iterator[None]:
+    """Only one run at a time: a second one waits and then finds the work done."""
+    dataset.work.mkdir(exist_ok=True)
+    with (dataset.work / "lock").open("w") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"another run prepares {dataset.target}; waiting for it")
+            fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
+def _complete(dataset: Dataset) -> bool:
+    if not dataset.target.exists():
+        return False
+    try:
+        found = json.loads((dataset.target / NOTE).read_text())
+    except (FileNotFoundError, ValueError):
+        found = None
+    if found == dataset.note:
+        return True
+    what = f"was made from {found}" if found else f"was not made by this program (it has no {NOTE})"
+    raise DatasetError(
+        f"{dataset.target} exists and {what}, but {dataset.note} is wanted: give the data set another name, or remove the folder"
+    )
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as opened:
+            _unpack_zip(opened, folder)
+    elif tarfile.is_tarfile(archive):
+        if not hasattr(tarfile, "data_filter"):
+            raise DatasetError("this Python cannot unpack a tar archive safely: use 3.11.4 or later, or pack a zip")
+        with tarfile.open(archive) as tar:
+            tar.extractall(folder, filter="data")  # nothing outside the folder, no devices, no owners
+    else:
+        raise DatasetError(f"{archive} is neither a zip nor a tar archive; these two are unpacked")
+
+
+def _unpack_zip(opened: zipfile.ZipFile, folder: Path) -> None:
+    """By many writers at once. The folders first: two writers must not make the same one."""
+    files = [entry for entry in opened.infolist() if not entry.is_dir()]
+    for name in sorted({str(_inside(entry.filename).parent) for entry in files}):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+
+    def write(entry: zipfile.ZipInfo) -> None:
+        with opened.open(entry) as source, (folder / _inside(entry.filename)).open("wb") as sink:
+            shutil.copyfileobj(source, sink)
+
+    _all(write, files, "unpacked")
+
+
+def _inside(name: str) -> PurePosixPath:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise DatasetError(f"the archive holds {name!r}, which is outside of its folder: it is not to be trusted")
+    return path
+
+
+def _root(unpacked: Path) -> Path:
+    """Archives hold the data set, or one folder with it."""
+    entries = list(unpacked.iterdir())
+    return entries[0] if len(entries) == 1 and entries[0].is_dir() and entries[0].name != "train" else unpacked
+
+
+def arrange_validation(root: Path) -> None:
+    """Tiny ImageNet: val/images/<file>, with the classes in val_annotations.txt, becomes val/<class>/<file>."""
+    annotations, images = root / "val" / "val_annotations.txt", root / "val" / "images"
+    if not annotations.is_file() or not images.is_dir():
+        raise DatasetError(f"{root.name} has no {annotations.relative_to(root)} and val/images: it is not Tiny ImageNet")
+    labels = dict(line.split("\t")[:2] for line in annotations.read_text().splitlines() if line)
+    for name in set(labels.values()):
+        (root / "val" / name).mkdir()
+    left = {path.name for path in images.iterdir()} ^ set(labels)
+    if left:
+        raise DatasetError(f"{len(left)} files are in only one of val/images and val_annotations.txt, e.g. {min(left)}")
+
+    def move(item: tuple[str, str]) -> None:
+        file, name = item
+        (images / file).rename(root / "val" / name / file)
+
+    _all(move, labels.items(), "arranged")
+    images.rmdir()
+
+
+def _check(root: Path) -> None:
+    """What the trainer will look for."""
+    classes = {part: _folders(root / part) for part in ("train", "val")}
+    if not classes["train"] or classes["train"] != classes["val"]:
+        found = ", ".join(f"{part}: {len(names)} folders" for part, names in classes.items())
+        raise DatasetError(
+            f"the archive does not hold train/<class>/ and val/<class>/ with the same classes (found {found}; at its top: "
+            f"{', '.join(sorted(path.name for path in root.iterdir())[:5])}): pack it so, or choose its kind with --kind"
+        )
+
+
+def _folders(path: Path) -> set[str]:
+    return {entry.name for entry in path.iterdir() if entry.is_dir()} if path.is_dir() else set()
+
+
+def _all(act: Callable[[_Item], object], items: Iterable[_Item], done: str) -> None:
+    """Do it to all, by many threads, saying how far it is."""
+    listed, progress = list(items), Progress()
+    with ThreadPoolExecutor(_WRITERS) as threads:
+        for count, _ in enumerate(threads.map(act, listed), start=1):
+            progress.say(f"{done} {count} of {len(listed)} files")
+
+
+def main(arguments: list[str]) -> int:
+    """The process's edge: errors become sentences."""
+    parser = argparse.ArgumentParser(
+        prog="python -m trainer.datasets", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, help="where the data set shall be")
+    parser.add_argument("--url", required=True, help="its archive, a zip or tar")
+    parser.add_argument("--kind", choices=("image-folder", "tiny-imagenet"), default="image-folder")
+    checksum = parser.add_mutually_exclusive_group(required=True)
+    checksum.add_argument("--sha256", help="the archive's checksum")
+    checksum.add_argument("--md5", help="the archive's checksum, where no other is published")
+    given = parser.parse_args(arguments)
+    if not given.url.startswith(("https://", "http://")):
+        parser.error(
+            f"--url {given.url!r}: only https:// and http:// can be fetched; give a file of a bucket as a signed address"
+        )
+    algorithm = "sha256" if given.sha256 else "md5"
+    dataset = Dataset(
+        target=given.folder, url=given.url, algorithm=algorithm, checksum=given.sha256 or given.md5, kind=given.kind
+    )
+    try:
+        fresh = fetch(dataset)
+    except (DatasetError, DownloadError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return 1
+    say(f"{given.folder} is complete" + ("" if fresh else ", and was before"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
