@@ -16,13 +16,14 @@ import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from aiohttp import web
 
 from workloads.controller import Controller
 from workloads.election import Election, LeadershipLost
+from workloads.etcd_alarm import EtcdAlarm, http_ask
 from workloads.kube import ConfigError, Kube
 from workloads.metrics import Metrics
 from workloads.platform import NAMESPACE
@@ -41,6 +42,7 @@ class Settings:
     namespace: str
     host: str
     port: int
+    etcd: str  # "": nobody watches its alarms
     identity: str
     verbose: bool
 
@@ -51,11 +53,14 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     parser.add_argument("--kubeconfig", help="default: the pod's service account, else $KUBECONFIG or ~/.kube/config")
     parser.add_argument("--namespace", default=NAMESPACE, help="where the Lease is (default: %(default)s)")
     parser.add_argument("--listen", default=":8080", metavar="HOST:PORT", help="for /metrics and /healthz (default: %(default)s)")
+    parser.add_argument("--etcd", default="", metavar="http://HOST:PORT", help="watch this etcd's alarms (default: none)")
     parser.add_argument("--verbose", action="store_true", help="log every retry")
     given = parser.parse_args(arguments)
     host, _, port = given.listen.rpartition(":")
     if not port.isdecimal():
         parser.error(f"--listen {given.listen!r} is not HOST:PORT: use for example 127.0.0.1:8080")
+    if given.etcd and not given.etcd.startswith(("http://", "https://")):
+        parser.error(f"--etcd {given.etcd!r} is not an address: use for example http://etcd:2379")
     # A container that is started again in its pod takes its own lease over at once; elsewhere two processes must differ.
     identity = os.environ.get("POD_NAME") or f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
     return Settings(
@@ -63,6 +68,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         namespace=given.namespace,
         host=host or "0.0.0.0",  # noqa: S104 - probes and Prometheus come from outside the pod
         port=int(port),
+        etcd=given.etcd.rstrip("/"),
         identity=identity,
         verbose=given.verbose,
     )
@@ -70,24 +76,31 @@ def read_settings(arguments: Sequence[str]) -> Settings:
 
 async def run(settings: Settings) -> None:
     """Lead, and act while leading. Raises LeadershipLost, ConfigError."""
-    async with Kube.connect(settings.kubeconfig) as api, http_fetch() as fetch:
+    async with Kube.connect(settings.kubeconfig) as api, http_fetch() as fetch, AsyncExitStack() as opened:
         election = Election(api, settings.namespace, LEASE, identity=settings.identity, clock=time.time)
         metrics = Metrics()
         controller = Controller(api, fence=election.check, fetch=fetch, clock=time.time, metrics=metrics)
         metrics.gauge("ebb_leads", "1 on the controller that acts.", lambda: {"": float(election.leads)})
+        alarm = None
+        if settings.etcd:
+            ask = await opened.enter_async_context(http_ask(settings.etcd))
+            alarm = EtcdAlarm(ask, jobs=controller.unfinished, tell=controller.tell)
+            alarm.show(metrics)
         async with _serve(settings, controller, election):
             try:
-                await _lead(election, controller)
+                await _lead(election, controller, alarm)
             finally:
                 await election.release()
 
 
-async def _lead(election: Election, controller: Controller) -> None:
+async def _lead(election: Election, controller: Controller, alarm: EtcdAlarm | None) -> None:
     await election.acquire()
     try:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(election.hold())
             tasks.create_task(controller.run())
+            if alarm is not None:
+                tasks.create_task(alarm.run())
     except* LeadershipLost as lost:
         raise LeadershipLost(str(lost.exceptions[0])) from lost
 

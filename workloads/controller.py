@@ -83,6 +83,11 @@ class Controller:
         """Seconds since the last word from the API server, by kind, as Prometheus labels."""
         return {f'kind="{item.resource.plural}"': item.age_seconds for item in self.world.reflectors}
 
+    def unfinished(self) -> list[Object]:
+        """The jobs that run or mean to: not at their end, not suspended."""
+        idle = (names.SUSPENDED, names.SUCCEEDED, names.FAILED)
+        return [job for job in self.world.jobs.objects.values() if (job.get("status") or {}).get("state") not in idle]
+
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
@@ -127,7 +132,7 @@ class Controller:
         if decided.status != job.status:
             await self._write(value, encode(decided.status), decided.events)
         else:
-            await self._tell(value, decided.events)
+            await self.tell(value, decided.events)
         self._count(decided)
         if problems:
             return REFUSED_RETRY_SECONDS
@@ -178,9 +183,9 @@ class Controller:
             ELASTIC_JOBS, metadata["namespace"], metadata["name"], {**value, "status": status}, subresource="status"
         )
         self.world.jobs.observe(written)
-        await self._tell(value, events)
+        await self.tell(value, events)
 
-    async def _tell(self, value: Object, events: tuple[Event, ...]) -> None:
+    async def tell(self, value: Object, events: tuple[Event, ...]) -> None:
         """Send events, best effort: they are for people, and lost ones are not worth a retry."""
         for event in events:
             self._fence()

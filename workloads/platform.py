@@ -18,7 +18,7 @@ NAME = "ebb-platform"
 SCHEMA = "1"
 WHERE = f"ConfigMap {NAMESPACE}/{NAME}"
 
-SPOT, ON_DEMAND = "spot", "on-demand"
+SPOT, ON_DEMAND, CAPACITY_BLOCK = "spot", "on-demand", "capacity-block"
 
 
 class PlatformError(ValueError):
@@ -63,6 +63,7 @@ class NodeGroup:
     on_demand_usd_per_hour: float
     spot_discount: float  # assumed, a fraction of the on-demand price: 0.7 means that spot costs 30 % of it
     notice_seconds: int  # how long before a reclaim the cloud warns; 0: it does not
+    trainer_image: str = ""  # where jobs on it need another one than the platform's: its GPU is too old for that one's torch
 
     @property
     def spot_usd_per_hour(self) -> float:
@@ -221,7 +222,7 @@ def _node_group(item: _Reader) -> NodeGroup:
         gpus_per_node=item.count("gpusPerNode", 0),
         cpu=item.number("cpu"),
         memory_gib=item.number("memoryGiB"),
-        capacity_type=item.one_of("capacityType", SPOT, ON_DEMAND),
+        capacity_type=item.one_of("capacityType", SPOT, ON_DEMAND, CAPACITY_BLOCK),
         min=item.count("min"),
         max=item.count("max"),
         taints=tuple(_taint(taint) for taint in item.objects("taints", [])),
@@ -229,6 +230,7 @@ def _node_group(item: _Reader) -> NodeGroup:
         on_demand_usd_per_hour=item.number("pricePerHourOnDemand"),
         spot_discount=item.fraction("spotDiscount", 0.0),
         notice_seconds=item.count("noticeSeconds", 0),
+        trainer_image=item.text("trainerImage", ""),
     )
 
 

@@ -24,7 +24,7 @@ BACKOFF_LIMIT = 3  # Kubernetes' Job has 6, for pods that cost little; three sta
 ALWAYS, ON_FAILURE, NEVER, EXIT_CODE = "Always", "OnFailure", "Never", "ExitCode"
 CLEAN_ALL, CLEAN_RUNNING, CLEAN_NONE = "All", "Running", "None"
 SINGLE, ANY = "single", "any"
-SPOT, ON_DEMAND = "spot", "on-demand"
+SPOT, ON_DEMAND, CAPACITY_BLOCK = "spot", "on-demand", "capacity-block"
 
 _SUSPENDED = "(has(self.suspend) && self.suspend) || (has(oldSelf.suspend) && oldSelf.suspend)"
 
@@ -94,7 +94,9 @@ class Placement:
         default=SINGLE,
     )
     capacity: str | None = described(
-        "Only spot or only on-demand machines; the cheapest that fit where this is absent.", one_of(SPOT, ON_DEMAND), default=None
+        "Only machines that are bought like this; the cheapest that fit where this is absent.",
+        one_of(SPOT, ON_DEMAND, CAPACITY_BLOCK),
+        default=None,
     )
 
 

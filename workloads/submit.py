@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from workloads.platform import ON_DEMAND, SPOT, NodeGroup, Platform
+from workloads.platform import CAPACITY_BLOCK, ON_DEMAND, SPOT, NodeGroup, Platform
 
 CPU_RESERVE = 0.1
 """The share of a machine's CPUs that jobs leave alone: of 4 cores GKE and EKS keep 0.08, pods on every machine need the rest."""
@@ -94,6 +94,7 @@ def find_fit(request: Request, platform: Platform) -> Fit:
     groups = _groups(request, platform)
     size = _gpus_per_worker(request, groups)
     groups = tuple(group for group in groups if group.gpus_per_node >= size)
+    groups = groups if request.image else _of_one_image(groups)
     _check_room(request, groups, size)
     max_workers = (request.max_gpus or request.gpus) // size
     _check_worker_name(request.name, max_workers)
@@ -198,11 +199,11 @@ def _groups(request: Request, platform: Platform) -> tuple[NodeGroup, ...]:
     of_type = platform.gpu_groups(gpu_type=_gpu_type(request, platform))
     gpu_type = of_type[0].gpu_type
     kinds = _unique(group.capacity_type for group in of_type)
-    capacity = request.capacity or (SPOT if SPOT in kinds else ON_DEMAND)
+    capacity = request.capacity or next(kind for kind in (CAPACITY_BLOCK, SPOT, ON_DEMAND) if kind in kinds)
     if capacity not in kinds:
         raise BadRequest(
             f"capacity {capacity!r}: this platform has {gpu_type} as {_listed(kinds)} only. "
-            f"Use --{kinds[0]}, or add a node group to the stack and run `pulumi up`."
+            "Leave the capacity out, or add a node group to the stack and run `pulumi up`."
         )
     of_kind = tuple(group for group in of_type if group.capacity_type == capacity)
     groups = tuple(group for group in of_kind if request.zone in (None, group.zone))
@@ -213,6 +214,12 @@ def _groups(request: Request, platform: Platform) -> tuple[NodeGroup, ...]:
             "Choose one of these, or leave --zone out and the platform picks one."
         )
     return groups
+
+
+def _of_one_image(groups: tuple[NodeGroup, ...]) -> tuple[NodeGroup, ...]:
+    """A job has one image. Where groups of one GPU type name different ones, those of the first group's count; a worker that
+    lands on another of them runs as well, for an image goes with a GPU type."""
+    return tuple(group for group in groups if group.trainer_image == groups[0].trainer_image)
 
 
 def _gpu_type(request: Request, platform: Platform) -> str:

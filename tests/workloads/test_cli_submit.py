@@ -91,6 +91,29 @@ def test_share_is_the_smallest_of_all_groups_that_may_carry_the_worker() -> None
     assert fit.notice_seconds == 30
 
 
+OLD = node_group("v100", "local-a", gpuType="V100", trainerImage="ebb/trainer:cuda12")
+NEW = node_group("v100-new", "local-b", gpuType="V100")
+
+
+@pytest.mark.parametrize(
+    ("groups", "own", "image", "kept"),
+    [
+        pytest.param((OLD,), None, "ebb/trainer:cuda12", ["v100"], id="the group's"),
+        pytest.param((OLD, NEW), None, "ebb/trainer:cuda12", ["v100"], id="two images: the first group's"),
+        pytest.param((NEW, OLD), None, "localhost/ebb/trainer:abc", ["v100-new"], id="two images: the stack's comes first"),
+        pytest.param((OLD, NEW), "mine:1", "mine:1", ["v100", "v100-new"], id="the user's own runs everywhere"),
+    ],
+)
+def test_a_gpu_that_needs_another_torch_gets_its_image(
+    groups: tuple[dict[str, Any], ...], own: str | None, image: str, kept: list[str]
+) -> None:
+    wanted, found = request(gpu="V100", image=own), platform(*groups)
+    fit = find_fit(wanted, found)
+    assert [group.name for group in fit.groups] == kept
+    body = manifest(wanted, fit, found, NS)
+    assert body["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["image"] == image
+
+
 def test_large_machines_keep_most_of_their_memory() -> None:
     fit = find_fit(request(gpu="A100", gpus=8), platform(EIGHT))
     assert fit.cpu_millis == 86400

@@ -67,6 +67,49 @@ def test_the_bindings_name_the_account_of_the_deployment() -> None:
     assert ("ServiceAccount", account) in documents("rbac.yaml")
 
 
+def test_two_controllers_leave_one_after_the_other_and_never_hold_a_drain_up() -> None:
+    found = documents("controller.yaml")
+    deployment, budget = found["Deployment", "ebb-controller"], found["PodDisruptionBudget", "ebb-controller"]
+    assert deployment["spec"]["replicas"] == 2
+    assert budget["spec"]["selector"] == deployment["spec"]["selector"]
+    assert (budget["spec"]["maxUnavailable"], budget["spec"]["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
+
+
+def test_a_researchers_rights_are_these() -> None:
+    """Every rule with its names; tests/infra/services holds a real API server to them."""
+    full = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+    look = ("get", "list", "watch")
+    assert {key: _rights(item) for key, item in documents("researcher.yaml").items() if "rules" in item} == {
+        ("Role", "ebb-researcher"): {
+            ("elasticjobs", "", full),
+            ("elasticjobs/scale", "", ("get", "patch", "update")),
+            ("configmaps", "", full),
+            *((kind, "", look) for kind in ("pods", "pods/log", "events")),
+            *((kind, "", ("create", "get")) for kind in ("pods/exec", "pods/portforward")),
+        },
+        ("Role", "ebb-researcher-platform"): {
+            ("configmaps", NAME, ("get",)),
+            ("pods", "gateway-0", ("get",)),
+            ("pods/portforward", "gateway-0", ("create", "get")),
+        },
+        ("ClusterRole", "ebb-researcher"): {("nodes", "", look)},
+    }
+
+
+def _rights(role: Object) -> set[tuple[str, str, tuple[str, ...]]]:
+    return {
+        (resource, ",".join(rule.get("resourceNames", [])), tuple(sorted(rule["verbs"])))
+        for rule in role["rules"]
+        for resource in rule["resources"]
+    }
+
+
+def test_researchers_are_a_group_and_nobody_else() -> None:
+    bindings = [item for (kind, _), item in documents("researcher.yaml").items() if kind.endswith("Binding")]
+    group = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "ebb:researchers"}
+    assert [item["subjects"] for item in bindings] == [[group]] * 3
+
+
 def test_the_image_installs_the_versions_that_were_tested() -> None:
     assert "-r workloads/requirements.txt" in (ROOT / "requirements.txt").read_text().splitlines()
     image = [line for line in (ROOT / "workloads" / "requirements.txt").read_text().splitlines() if not line.startswith("#")]

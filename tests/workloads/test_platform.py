@@ -28,6 +28,11 @@ def test_reads_everything() -> None:
     )  # fmt: skip
 
 
+def test_a_group_may_name_a_trainer_image_of_its_own() -> None:
+    groups = platform(node_group("old", "local-a", trainerImage="ebb/trainer:cuda12")).node_groups
+    assert {group.name: group.trainer_image for group in groups if group.trainer_image} == {"old": "ebb/trainer:cuda12"}
+
+
 def test_prices_follow_the_capacity_type() -> None:
     group = platform().node_groups[1]
     assert group.usd_per_hour == pytest.approx(0.1578)
@@ -85,7 +90,8 @@ DAMAGE = {
     ),
     "unknown capacity": (
         changed(lambda value: value["nodeGroups"][1].update(capacityType="reserved")),
-        "nodeGroups[1].capacityType must be 'spot' or 'on-demand', found 'reserved': run `pulumi up` with this version of Ebb.",
+        "nodeGroups[1].capacityType must be 'spot' or 'on-demand' or 'capacity-block', found 'reserved': run `pulumi up` "
+        "with this version of Ebb.",
     ),
     "discount in per cent": (
         changed(lambda value: value["nodeGroups"][1].update(spotDiscount=70)),

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from workloads.contract import API_VERSION, KIND
-from workloads.platform import ON_DEMAND, SPOT
+from workloads.platform import CAPACITY_BLOCK, ON_DEMAND, SPOT
 from workloads.submit import BadRequest, Request, launcher_arguments
 
 TEXTS = ("name", "gpu", "zone", "capacity", "image", "shm", "data")
@@ -62,8 +62,8 @@ def request_of(file: Mapping[str, Any], flags: Mapping[str, Any], command: Itera
     arguments = launcher_arguments(tuple(command) or _command(merged.get("command")))
     texts = {key: _text(key, merged[key]) for key in TEXTS if key in merged}
     counts = {key: _count(key, merged[key]) for key in COUNTS if key in merged}
-    if texts.get("capacity") not in (None, SPOT, ON_DEMAND):
-        raise BadRequest(f"capacity {texts['capacity']!r} is unknown: use {SPOT} or {ON_DEMAND}.")
+    if texts.get("capacity") not in (None, SPOT, ON_DEMAND, CAPACITY_BLOCK):
+        raise BadRequest(f"capacity {texts['capacity']!r} is unknown: use {SPOT}, {ON_DEMAND} or {CAPACITY_BLOCK}.")
     return Request(
         name=texts.pop("name", "") or generated_name(arguments, suffix),
         arguments=arguments,

@@ -66,7 +66,7 @@ def _container(request: Request, fit: Fit, platform: Platform) -> Object:
     memory, gpus = f"{fit.memory_mib}Mi", str(fit.gpus_per_worker)
     return {
         "name": WORKER_CONTAINER,
-        "image": request.image or platform.trainer_image,
+        "image": request.image or fit.groups[0].trainer_image or platform.trainer_image,
         "imagePullPolicy": "IfNotPresent",
         "args": _arguments(request, platform),
         "env": [{"name": key, "value": value} for key, value in _environment(request, fit).items()],
