@@ -1,13 +1,17 @@
-"""Instance types that node groups are made of, per cloud: what one machine has and what it costs. Data, sourced and dated.
+"""What is known of machines, GPUs and torch before anything runs. Data, sourced and dated.
 
-    t4 = catalog.by_gpu("local", "T4")          # the smallest machine with that GPU
+    catalog.by_gpu("local", "T4")               # the smallest machine with that GPU
     catalog.gpu_types("local")                  # ("T4",)
+    catalog.torch_build("2.13.0", "13.0")       # for which GPUs that wheel has code
 
+Instance types live with their cloud (infra/clouds/<cloud>, TYPES); GPUs and builds of torch are the same everywhere.
 Prices are assumptions for estimates, in USD per hour; the bill is the cloud's.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from infra import clouds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,36 +25,105 @@ class InstanceType:
     gpu_type: str = ""
     gpus: int = 0
     spot_discount: float = 0.0
+    refused: str = ""  # why no node group may be made of it
+
+    @property
+    def shape(self) -> dict[str, object]:
+        """What must be equal in a node group: the autoscaler judges a group that has no machine yet by its first type."""
+        return {"vCPU": self.cpu, "GiB of memory": self.memory_gib, "GPU type": self.gpu_type or "none", "GPUs": self.gpus}
 
 
-# The cloud in a box makes machines of any size, but no larger than the computer that it runs on: 2 cores and 8 GiB are what
-# the smallest computers have that we care for. Prices are those of AWS on-demand in us-east-1, so that estimates look real:
-# g4dn.xlarge (1 T4) 0.526 USD/h, m7i.large 0.1008 USD/h, spot about 60 % off (https://aws.amazon.com/ec2/pricing/on-demand/,
-# read 2026-07-20).
-_LOCAL = (
-    InstanceType(name="ebb.cpu", cpu=2, memory_gib=8, usd_per_hour=0.1008, spot_discount=0.6),
-    InstanceType(name="ebb.t4", cpu=2, memory_gib=8, usd_per_hour=0.526, gpu_type="T4", gpus=1, spot_discount=0.6),
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """One kind of GPU."""
+
+    capability: str  # compute capability, "7.5" is sm_75 (https://developer.nvidia.com/cuda-gpus, read 2026-11-21)
+    memory_gib: int  # as clouds advertise it, rounded down
+
+
+GPUS: Mapping[str, Gpu] = {
+    "K80": Gpu(capability="3.7", memory_gib=11),
+    "P100": Gpu(capability="6.0", memory_gib=16),
+    "V100": Gpu(capability="7.0", memory_gib=16),
+    "V100-32GB": Gpu(capability="7.0", memory_gib=32),
+    "T4": Gpu(capability="7.5", memory_gib=16),
+    "A100": Gpu(capability="8.0", memory_gib=40),
+    "A100-80GB": Gpu(capability="8.0", memory_gib=80),
+    "A10G": Gpu(capability="8.6", memory_gib=22),
+    "L4": Gpu(capability="8.9", memory_gib=22),
+    "L40S": Gpu(capability="8.9", memory_gib=44),
+    "H100": Gpu(capability="9.0", memory_gib=80),
+    "H200": Gpu(capability="9.0", memory_gib=141),
+    "B200": Gpu(capability="10.0", memory_gib=179),
+    "B300": Gpu(capability="10.3", memory_gib=268),
+    "RTX-PRO-6000": Gpu(capability="12.0", memory_gib=96),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchBuild:
+    """One published build of torch: the GPUs that its wheel has code for, and the oldest driver that its CUDA runs on."""
+
+    torch: str  # major.minor
+    cuda: str
+    architectures: tuple[str, ...]
+    driver: int
+
+    def runs_on(self, gpu: Gpu) -> bool:
+        """Code for 8.0 also runs on 8.6 and 8.9 (same major, minor not above the GPU's); never on another major."""
+        major, minor = _version(gpu.capability)
+        return any(_version(one)[0] == major and _version(one)[1] <= minor for one in self.architectures)
+
+
+# For which GPUs: 2.13 with CUDA 13.0 is what its wheel from PyPI says of itself (torch._C._cuda_getArchFlags, 2026-11-21; a test
+# asks it again); the others, "PyTorch CUDA Support Matrix" in RELEASE.md of https://github.com/pytorch/pytorch as changed in
+# pull requests 175253 (2.11) and issues 172352 and 178665 (2.12), Linux x86. 2.14 is the last release with CUDA 12.6, and so for
+# V100 and P100 (issue 190385). Drivers: https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html.
+_CUDA_12 = ("5.0", "6.0", "7.0", "7.5", "8.0", "8.6", "9.0")
+_CUDA_13 = ("7.5", "8.0", "8.6", "9.0", "10.0", "12.0")
+BUILDS: tuple[TorchBuild, ...] = tuple(
+    TorchBuild(torch=torch, cuda=cuda, architectures=architectures, driver=driver)
+    for torch in ("2.13", "2.12", "2.11")
+    for cuda, architectures, driver in (("13.0", _CUDA_13, 580), ("12.6", _CUDA_12, 525))
 )
+TORCHVISION_OFFSET = 15  # torchvision 0.28 was built for torch 2.13, 0.27 for 2.12 (https://github.com/pytorch/vision, README)
 
-TYPES: Mapping[str, tuple[InstanceType, ...]] = {"local": _LOCAL}
+
+def torch_build(torch: str, cuda: str) -> TorchBuild | None:
+    """The build of that version (of which the third number does not matter) for that CUDA."""
+    minor = ".".join(torch.split(".")[:2])
+    return next((one for one in BUILDS if (one.torch, one.cuda) == (minor, cuda)), None)
+
+
+def types(cloud: str | None, *, refused: bool = False) -> tuple[InstanceType, ...]:
+    """A cloud's instance types; with refused=True also those of which no node group may be."""
+    if cloud not in clouds.names():
+        return ()
+    known: tuple[InstanceType, ...] = clouds.module(str(cloud)).TYPES
+    return tuple(one for one in known if refused or not one.refused)
 
 
 def names(cloud: str | None, *, gpus: bool = True) -> tuple[str, ...]:
     """The names of a cloud's instance types; with gpus=False only of those without GPUs."""
-    return tuple(one.name for one in TYPES.get(cloud or "", ()) if gpus or not one.gpus)
+    return tuple(one.name for one in types(cloud) if gpus or not one.gpus)
 
 
 def gpu_types(cloud: str | None) -> tuple[str, ...]:
     """The GPU types that a cloud has, each once."""
-    return tuple(dict.fromkeys(one.gpu_type for one in TYPES.get(cloud or "", ()) if one.gpu_type))
+    return tuple(dict.fromkeys(one.gpu_type for one in types(cloud) if one.gpu_type))
 
 
 def by_name(cloud: str | None, name: str) -> InstanceType | None:
     """The instance type of that name."""
-    return next((one for one in TYPES.get(cloud or "", ()) if one.name == name), None)
+    return next((one for one in types(cloud, refused=True) if one.name == name), None)
 
 
 def by_gpu(cloud: str | None, gpu_type: str) -> InstanceType | None:
     """The smallest machine with that GPU, spelt in any case: fewest GPUs, then the lowest price."""
-    fitting = [one for one in TYPES.get(cloud or "", ()) if one.gpu_type.lower() == gpu_type.lower()]
+    fitting = [one for one in types(cloud, refused=True) if one.gpu_type.lower() == gpu_type.lower()]
     return min(fitting, key=lambda one: (one.gpus, one.usd_per_hour), default=None)
+
+
+def _version(text: str) -> tuple[int, int]:
+    major, _, minor = text.partition(".")
+    return int(major), int(minor)

@@ -1,32 +1,55 @@
-"""Instance types: every one makes sense, and GPUs are found."""
+"""Instance types: every one makes sense, and GPUs are found; builds of torch know their GPUs."""
+
+import re
+from pathlib import Path
 
 import pytest
 
 from infra import catalog, clouds
 from infra.catalog import InstanceType
+from infra.clouds.aws.catalog import AMI_CPU, AMI_GPU, AwsInstance
+from infra.config.model import Trainer
+
+EVERY = [(cloud, one) for cloud in clouds.names() for one in catalog.types(cloud, refused=True)]
+AWS = [one for _, one in EVERY if isinstance(one, AwsInstance)]
 
 
-@pytest.mark.parametrize("one", [one for types in catalog.TYPES.values() for one in types], ids=lambda one: one.name)
+@pytest.mark.parametrize("one", [one for _, one in EVERY], ids=[f"{cloud}-{one.name}" for cloud, one in EVERY])
 def test_every_type_is_whole(one: InstanceType) -> None:
     assert one.cpu > 0
     assert one.memory_gib > 0
     assert one.usd_per_hour > 0
     assert 0 <= one.spot_discount < 1
     assert (one.gpus > 0) == bool(one.gpu_type)
+    assert not one.gpu_type or one.gpu_type in catalog.GPUS
 
 
-def test_names_are_unique_and_clouds_exist() -> None:
-    assert set(catalog.TYPES) <= set(clouds.names())
-    for cloud in catalog.TYPES:
-        assert len(set(catalog.names(cloud))) == len(catalog.names(cloud))
+@pytest.mark.parametrize("cloud", clouds.names())
+def test_names_are_unique_and_gpu_types_differ_in_every_spelling(cloud: str) -> None:
+    assert len(set(catalog.names(cloud))) == len(catalog.names(cloud)) > 0
+    assert len({gpu.lower() for gpu in catalog.gpu_types(cloud)}) == len(catalog.gpu_types(cloud)) > 0
+
+
+@pytest.mark.parametrize("one", AWS, ids=lambda one: one.name)
+def test_aws_types_have_the_ami_of_their_gpus_and_a_card_for_each_efa_interface(one: AwsInstance) -> None:
+    assert one.ami_type == (AMI_GPU if one.gpus else AMI_CPU)
+    assert one.network_cards >= max(1, one.efa)
 
 
 @pytest.mark.parametrize(
-    ("gpu", "name"),
-    [pytest.param("T4", "ebb.t4", id="exact"), pytest.param("t4", "ebb.t4", id="case"), pytest.param("H100", None, id="none")],
+    ("cloud", "gpu", "name"),
+    [
+        pytest.param("local", "T4", "ebb.t4", id="exact"),
+        pytest.param("local", "t4", "ebb.t4", id="case"),
+        pytest.param("local", "H100", None, id="none"),
+        pytest.param("aws", "T4", "g4dn.xlarge", id="T4"),
+        pytest.param("aws", "V100", "p3.2xlarge", id="V100"),
+        pytest.param("aws", "a100", "p4d.24xlarge", id="A100"),
+        pytest.param("aws", "H100", "p5.4xlarge", id="H100"),
+    ],
 )
-def test_the_smallest_machine_with_a_gpu_is_found(gpu: str, name: str | None) -> None:
-    found = catalog.by_gpu("local", gpu)
+def test_the_smallest_machine_with_a_gpu_is_found(cloud: str, gpu: str, name: str | None) -> None:
+    found = catalog.by_gpu(cloud, gpu)
     assert (found.name if found else None) == name
 
 
@@ -34,9 +57,48 @@ def test_the_smallest_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     big = InstanceType(name="big", cpu=8, memory_gib=8, usd_per_hour=1, gpu_type="X", gpus=8)
     dear = InstanceType(name="dear", cpu=8, memory_gib=8, usd_per_hour=9, gpu_type="X", gpus=1)
     cheap = InstanceType(name="cheap", cpu=8, memory_gib=8, usd_per_hour=2, gpu_type="X", gpus=1)
-    monkeypatch.setattr(catalog, "TYPES", {"local": (big, dear, cheap)})
+    monkeypatch.setattr(clouds.module("local"), "TYPES", (big, dear, cheap))
     assert catalog.by_gpu("local", "X") == cheap
+
+
+def test_a_refused_type_is_known_but_not_offered() -> None:
+    assert catalog.by_gpu("aws", "K80") == catalog.by_name("aws", "p2.xlarge")
+    assert "K80" not in catalog.gpu_types("aws")
+    assert "p2.xlarge" not in catalog.names("aws")
 
 
 def test_a_cloud_without_types_has_none() -> None:
     assert (catalog.names("mars"), catalog.gpu_types("mars"), catalog.by_name("mars", "x")) == ((), (), None)
+
+
+@pytest.mark.parametrize(
+    ("torch", "cuda", "gpus"),
+    [
+        pytest.param("2.13.0", "13.0", {"T4", "A100", "A100-80GB", "A10G", "L4", "L40S", "H100", "H200", "B200", "B300",
+                                        "RTX-PRO-6000"}, id="PyPI"),
+        pytest.param("2.13.0", "12.6", {"P100", "V100", "V100-32GB", "T4", "A100", "A100-80GB", "A10G", "L4", "L40S", "H100",
+                                        "H200"}, id="CUDA 12"),
+    ],
+)  # fmt: skip
+def test_a_build_of_torch_runs_on_the_gpus_that_it_has_code_for(torch: str, cuda: str, gpus: set[str]) -> None:
+    build = catalog.torch_build(torch, cuda)
+    assert build is not None
+    assert {name for name, gpu in catalog.GPUS.items() if build.runs_on(gpu)} == gpus
+
+
+def test_the_default_trainer_is_the_one_that_the_image_is_built_with() -> None:
+    written = (Path(__file__).parent.parent.parent / "trainer" / "requirements.txt").read_text()
+    pinned = dict(re.findall(r"^(torch|torchvision)==(.+)$", written, re.MULTILINE))
+    usual = Trainer()
+    assert pinned == {"torch": usual.torch, "torchvision": usual.torchvision}
+    assert catalog.torch_build(usual.torch, usual.cuda) is not None
+
+
+def test_the_table_says_of_this_torch_what_its_wheel_says() -> None:
+    torch = pytest.importorskip("torch")
+    flags = torch._C._cuda_getArchFlags() if torch.version.cuda else None
+    if not flags:
+        pytest.skip("this torch was built without CUDA")
+    build = catalog.torch_build(torch.__version__.split("+")[0], torch.version.cuda)
+    assert build is not None
+    assert [f"sm_{one.replace('.', '')}" for one in build.architectures] == flags.split()

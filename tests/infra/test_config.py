@@ -1,117 +1,119 @@
-"""Settings of a stack: what is wrong is said in sentences, all at once, before anything is declared."""
+"""Settings of a stack: read from files and from the engine; what is wrong is said all at once, before anything is declared."""
 
 import copy
+import json
+import random
 from pathlib import Path
 from typing import Any
 
 import pulumi
 import pytest
 import yaml
+from pydantic import BaseModel
 
 from infra import clouds, config
+from infra.clouds.aws.checks import network as network_checks
+from infra.config.words import models
+from tests.infra.stacks import GONE, JOB, ROOT, changed, problems, settings
 
-ROOT = Path(__file__).parent.parent.parent
-JOB = {"apiVersion": "elastic.pytorch.org/v1alpha1", "kind": "ElasticJob", "metadata": {"name": "one"}, "spec": {"a": 1}}
-
-
-def settings() -> dict[str, Any]:
-    """The local stack as it is in the repository."""
-    written = yaml.safe_load((ROOT / "Pulumi.local.yaml").read_text())["config"]
-    return {key.removeprefix("ebb:"): value for key, value in written.items()}
+STACKS = ("dev", "imagenet", "local")
+FOLDER = Path(__file__).parent / "malformed"
+TABLE = [(path.stem, one) for path in sorted(FOLDER.glob("*.yaml")) for one in yaml.safe_load(path.read_text())]
 
 
-def problems(values: dict[str, Any], root: Path = ROOT) -> list[str]:
-    with pytest.raises(config.ConfigError) as caught:
-        config.parse(values, root)
-    return [line.strip() for line in str(caught.value).splitlines()[1:]]
+@pytest.mark.parametrize("stack", STACKS)
+def test_the_stacks_of_the_repository_are_right(stack: str) -> None:
+    assert config.read(stack).cloud in clouds.names()
 
 
-def changed(path: str, value: Any) -> dict[str, Any]:
-    """The settings with one value set; the path is that of the messages."""
-    values: Any = settings()
-    here = values
-    *steps, last = path.replace("[", ".[").split(".")
-    for step in steps:
-        here = here[int(step[1:-1])] if step.startswith("[") else here[step]
-    here[last] = value
-    return dict(values)
-
-
-def test_the_local_stack_is_right() -> None:
-    stack = config.parse(settings(), ROOT)
-    assert [(group.name, group.zone, group.gpu, group.min, group.max) for group in stack.node_groups] == [
-        (f"spot-t4-local-{zone}", f"local-{zone}", "T4", 0, 4) for zone in "abc"
+def test_the_local_stack() -> None:
+    stack = config.read("local")
+    assert [dict(line.names(stack.zones)) for line in stack.node_groups] == [
+        {f"local-{zone}": f"spot-t4-local-{zone}" for zone in "abc"}
     ]
-    assert (stack.cloud, stack.manager.instance_type, stack.digits, stack.jobs) == ("local", "ebb.cpu", True, ())
+    assert (stack.manager.instance_type, stack.digits, stack.jobs, stack.datasets) == ("ebb.cpu", True, (), ())
     assert stack.settings.kubeconfig == ".ebb/boxes/ebb/kubeconfig"
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "sentence"),
-    [
-        pytest.param("cloud", "locall", "cloud: found 'locall'; allowed is local; did you mean 'local'?", id="cloud"),
-        pytest.param("nodegroups", [], "nodegroups: unknown key; did you mean 'nodeGroups'?", id="misspelt key"),
-        pytest.param("colour", 1, "colour: unknown key; allowed are cloud, digits, jobs, manager, nodeGroups, storage, zones",
-                     id="unknown key"),
-        pytest.param("zones", [], "zones: found []; tuple should have at least 1 item after validation, not 0", id="no zones"),
-        pytest.param("nodeGroups[0].maxx", 2, "nodeGroups[0].maxx: unknown key; did you mean 'max'?", id="misspelt key inside"),
-        pytest.param("nodeGroups[1].gpu", "T5", "nodeGroups[1].gpu: found 'T5'; allowed is T4", id="unknown GPU"),
-        pytest.param("nodeGroups[1].min", 9, "nodeGroups[1].max: found 4, which is less than min (9): raise max or lower min",
-                     id="min over max"),
-        pytest.param("nodeGroups[1].min", -1, "nodeGroups[1].min: found -1; input should be greater than or equal to 0",
-                     id="negative"),
-        pytest.param("nodeGroups[1].max", "4", "nodeGroups[1].max: found '4'; input should be a valid integer", id="text"),
-        pytest.param("nodeGroups[2].zone", "local-d",
-                     "nodeGroups[2].zone: found 'local-d'; allowed are local-a, local-b, local-c; did you mean 'local-c'?",
-                     id="unknown zone"),
-        pytest.param("nodeGroups[2].capacityType", "cheap",
-                     "nodeGroups[2].capacityType: found 'cheap'; input should be 'spot' or 'on-demand'", id="capacity"),
-        pytest.param("nodeGroups[2].name", "Spot",
-                     "nodeGroups[2].name: found 'Spot'; allowed are a-z, 0-9 and -, first a letter: machines are called after it",
-                     id="name"),
-        pytest.param("nodeGroups[2].name", "manager",
-                     "nodeGroups[2].name: 'manager' is taken: names differ, and 'manager' is the platform's own", id="taken"),
-        pytest.param("nodeGroups[2].gpu", None, "nodeGroups[2]: neither gpu nor instanceType is there: name one of them",
-                     id="no machine"),
-        pytest.param("nodeGroups[2].instanceType", "ebb.cpu",
-                     "nodeGroups[2]: instanceType 'ebb.cpu' has no GPU, but gpu is 'T4': leave one of the two out",
-                     id="contradiction"),
-        pytest.param("manager.instanceType", "ebb.t4", "manager.instanceType: found 'ebb.t4'; allowed is ebb.cpu", id="manager"),
-        pytest.param("storage.dataGiB", 0, "storage.dataGiB: found 0; input should be greater than or equal to 1", id="size"),
-        pytest.param("local.kubeconfigg", "x", "local.kubeconfigg: unknown key; did you mean 'kubeconfig'?", id="in section"),
-        pytest.param("local", {}, "local.kubeconfig: missing: add it to the stack's file", id="missing in cloud's section"),
-        pytest.param("jobs", "x", "jobs: found 'x'; allowed is a list of job files and jobs", id="jobs no list"),
-        pytest.param("jobs", ["no.yaml"],
-                     "jobs[0]: cannot read 'no.yaml' (No such file or directory): give a path relative to the checkout",
-                     id="no job file"),
-        pytest.param("jobs", [{"kind": "Job"}],
-                     "jobs[0]: found 'None Job'; allowed is elastic.pytorch.org/v1alpha1 ElasticJob with a spec "
-                     "(see: ebb submit --dry-run)", id="not a job"),
-        pytest.param("jobs", [{**JOB, "metadata": {}}],
-                     "jobs[0].metadata.name: missing: a job of a stack needs a name, or every update would start it again",
-                     id="no name"),
-        pytest.param("jobs", [JOB, JOB], "jobs[1].metadata.name: 'one' is there twice: rename one", id="twice"),
-    ],
-)  # fmt: skip
-def test_one_mistake_is_one_sentence(path: str, value: Any, sentence: str) -> None:
-    assert problems(changed(path, value)) == [sentence]
+@pytest.mark.parametrize(("part", "case"), TABLE, ids=[f"{part}: {case['id']}" for part, case in TABLE])
+def test_a_malformed_stack_is_told_what_is_wrong(part: str, case: dict[str, Any]) -> None:
+    values = settings(case["stack"])
+    for path, value in case["change"].items():
+        changed(values, path, GONE if value == "<gone>" else value)
+    assert problems(values) == case["says"], part
 
 
-def test_all_mistakes_are_reported_at_once() -> None:
-    values = changed("nodeGroups[0].gpu", "H1000")
-    values["nodeGroups"][1]["min"] = 7
-    values["nodegroup"] = []
-    values["local"]["noticeSecond"] = 3
-    values["jobs"] = ["no.yaml"]
-    assert [line.partition(":")[0] for line in problems(values)] == [
-        *("nodeGroups[0].gpu", "nodeGroups[1].max", "nodegroup", "local.noticeSecond", "jobs[0]")
-    ]
+def test_the_table_has_no_case_twice() -> None:
+    cases = [json.dumps([one["stack"], one["change"]]) for _, one in TABLE]
+    assert len(cases) == len(set(cases)) >= 40
 
 
-def test_a_missing_section_is_named() -> None:
-    values = settings()
-    del values["manager"]
-    assert problems(values) == ["manager: missing: add it to the stack's file"]
+def test_all_problems_of_a_file_come_at_once() -> None:
+    """Wrong keys hide no other, neither in their own section nor in another; what only follows from them is not said."""
+    values = settings("dev")
+    for path, value in {
+        "zones[2]": "us-east-1a",
+        "nodeGroups[0].gpu": "H1000",
+        "nodeGroups[1].min": 7,
+        "nodeGroups[1].aws": {"efa": 1},
+        "nodegroup": [],
+        "datasets[0].md5": GONE,
+        "jobs": ["no.yaml"],
+        "aws.region": GONE,
+        "aws.cluster.endpoint": "both",
+        "aws.cluster.kubernetesVerson": "1.34",
+        "aws.cluster.addOns.coredns": GONE,
+        "aws.autoscaler.version": "v1.34.0",
+        "aws.network.cidr": "8.8.0.0/16",
+        "aws.storage.clients": ["0.0.0.0/0", 7],
+    }.items():
+        changed(values, path, value)
+    assert [line.split(": ")[0] for line in problems(values)] == [
+        "nodegroup", "aws.region", "aws.cluster.endpoint", "aws.cluster.kubernetesVerson", "aws.storage.clients[1]",
+        "nodeGroups[1].aws.efa", "jobs[0]", "nodeGroups[0].gpu", "nodeGroups[1].max", "datasets[0]", "aws.network.cidr",
+        "aws.cluster.addOns.coredns", "aws.autoscaler.version", "aws.storage.clients",
+    ]  # fmt: skip
+
+
+def test_whatever_is_in_a_file_it_is_told_and_nothing_breaks() -> None:
+    """Three places of a stack at a time are replaced by something else, or taken out."""
+    chance = random.Random(4)
+    junk: tuple[Any, ...] = (None, 7, -1, 2.5, True, "", "x", "é/ü", [], [None], {}, {"x": 1}, GONE)
+    told = []
+    for turn in range(300):
+        values = settings(STACKS[turn % 3])
+        for _ in range(3):
+            _break(values, chance, junk)
+        try:
+            config.parse(values, ROOT)
+        except config.ConfigError as error:
+            told.append(str(error).splitlines()[1:])
+    assert len(told) > 250
+    assert all(told)
+
+
+def _break(node: Any, chance: random.Random, junk: tuple[Any, ...]) -> None:
+    """Walk down to some place, and put something else there."""
+    while True:
+        keys = list(node) if isinstance(node, dict) else list(range(len(node)))
+        if not keys:
+            return
+        key = chance.choice(keys)
+        if not isinstance(node[key], dict | list) or not node[key] or chance.random() < 0.2:
+            break
+        node = node[key]
+    thing = chance.choice(junk)
+    if thing is GONE:
+        del node[key]
+    else:
+        node[key] = copy.deepcopy(thing)
+
+
+def test_an_alias_of_yaml_is_mended_in_one_place_only() -> None:
+    values = settings() | yaml.safe_load("{manager: &same {x: 1}, storage: *same}")
+    assert [line.partition(": ")[0] for line in problems(values)] == [
+        "manager.zone", "manager.instanceType", "manager.x", "storage.x"
+    ]  # fmt: skip
 
 
 def test_jobs_come_from_files_and_from_the_stack(tmp_path: Path) -> None:
@@ -121,25 +123,49 @@ def test_jobs_come_from_files_and_from_the_stack(tmp_path: Path) -> None:
     assert [job["metadata"]["name"] for job in stack.jobs] == ["one", "two", "three"]
 
 
-def test_a_gpu_may_be_spelt_in_any_case() -> None:
-    assert config.parse(changed("nodeGroups[0].gpu", "t4"), ROOT).node_groups[0].gpu == "T4"
+def test_a_job_file_that_is_not_yaml_is_named(tmp_path: Path) -> None:
+    (tmp_path / "jobs.yaml").write_text("{")
+    assert [line.partition(": ")[0] for line in problems(settings() | {"jobs": ["jobs.yaml"]}, tmp_path)] == ["jobs[0]"]
 
 
 def test_settings_are_frozen() -> None:
-    stack = config.parse(settings(), ROOT)
+    stack = config.read("local")
     with pytest.raises(ValueError, match="frozen"):
         stack.cloud = "other"
 
 
 def test_load_reads_what_pulumi_hands_out() -> None:
-    import json
-
-    written = {f"ebb:{key}": value if isinstance(value, str) else json.dumps(value) for key, value in settings().items()}
-    pulumi.runtime.set_all_config({**written, "aws:region": "nowhere"})
+    written = {f"ebb:{key}": value if isinstance(value, str) else json.dumps(value) for key, value in settings("dev").items()}
+    pulumi.runtime.set_all_config({**written, "aws:region": "nowhere", "pulumi:disable-default-providers": '["aws"]'})
     try:
-        assert config.load() == config.parse(settings(), ROOT)
+        assert config.load() == config.read("dev")
     finally:
         pulumi.runtime.set_all_config({})
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        pytest.param(None, "No such file or directory: stacks with a file are other", id="none"),
+        pytest.param("{", " is not YAML: ", id="no YAML"),
+        pytest.param("a: 1", ": there is no section `config`", id="no section"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, text: str | None, says: str) -> None:
+    (tmp_path / "Pulumi.other.yaml").touch()
+    path = tmp_path / "Pulumi.one.yaml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(config.ConfigError) as caught:
+        config.read("one", tmp_path)
+    assert str(caught.value).startswith(str(path))
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["Dev", "my_stack", "a-name-that-is-much-too-long"])
+def test_a_stacks_name_is_part_of_other_names(name: str) -> None:
+    with pytest.raises(config.ConfigError, match="the stack's name: found"):
+        config.parse(settings(), ROOT, stack=name)
 
 
 def test_a_config_error_is_shown_without_a_traceback() -> None:
@@ -147,5 +173,35 @@ def test_a_config_error_is_shown_without_a_traceback() -> None:
 
 
 def test_clouds_are_found_by_name() -> None:
-    assert clouds.names() == ("local",)
-    assert hasattr(clouds.module("local"), "make")
+    assert clouds.names() == ("aws", "local")
+    assert all(hasattr(clouds.module(name), part) for name in clouds.names() for part in ("make", "Settings", "TYPES"))
+
+
+def _sections(model: type[BaseModel]) -> set[type[BaseModel]]:
+    """The model and those in it."""
+    inner = {one for field in model.model_fields.values() for one in models(field.annotation)}
+    return {model}.union(*map(_sections, inner))
+
+
+SECTIONS = sorted(
+    _sections(config.Stack).union(
+        *(_sections(clouds.module(cloud).Settings) for cloud in clouds.names()), _sections(clouds.module("aws").GroupSettings)
+    ),
+    key=str,
+)
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda one: f"{one.__module__.split('.')[-2]}.{one.__name__}")
+def test_every_key_is_described_and_every_needed_one_has_an_example(section: type[BaseModel]) -> None:
+    """Editors show the sentences; the examples stand in for what is missing, so that the rest is still checked."""
+    for name, field in section.model_fields.items():
+        if not str(field.alias).startswith("<"):
+            assert (field.description or "").endswith("."), name
+            assert not field.is_required() or field.examples or any(models(field.annotation)), name
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:pulumi_aws")
+def test_the_checks_know_the_places_of_the_own_network() -> None:
+    from infra.clouds.aws import network
+
+    assert (network_checks.LETTERS, network_checks.PRIVATE_BITS) == (network.LETTERS, network.PRIVATE_BITS)

@@ -1,0 +1,215 @@
+"""What must agree in the settings that every cloud has. Each check yields Problems and raises nothing."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from infra import catalog
+from infra.config.model import DEFAULT_IMAGE, NodeGroup, Stack
+from infra.config.section import Problem, choice
+
+NAME_LENGTH = 40  # machines are called <name>-<5 characters>, and pods carry that in a label of 63
+MANAGER = "manager"
+STACK_LENGTH = 24
+TRAINER = "ebb-trainer"  # in job files, in place of the stack's image; ebb-trainer:<name> is that of ebb:trainers
+
+
+def problems(stack: Stack) -> Iterator[Problem]:
+    """Everything that disagrees."""
+    yield from _zones(stack)
+    yield from _manager(stack)
+    taken: dict[str, str] = {}
+    for index, group in enumerate(stack.node_groups):
+        where = f"nodeGroups[{index}]"
+        yield from _places(where, group, stack)
+        yield from _machines(where, group, stack)
+        yield from _image(where, group, stack)
+        yield from _names(where, group, stack, taken)
+        if group.min > group.max:
+            text = f"found {group.max}, which is less than min ({group.min}): raise max or lower min"
+            yield Problem(f"{where}.max", text, (f"{where}.min",))
+    yield from _trainers(stack)
+    yield from _datasets(stack)
+    yield from _jobs(stack)
+
+
+def name(stack: str) -> Iterator[Problem]:
+    """Names of clouds' resources are made of the stack's: ebb-<stack>-<what it is>-<random>, at most 63 or 64 characters."""
+    if len(stack) > STACK_LENGTH or not re.fullmatch("[a-z]([a-z0-9-]*[a-z0-9])?", stack):
+        text = f"found {stack!r}; allowed are {STACK_LENGTH} of a-z, 0-9 and -, first a letter: `pulumi stack init` another"
+        yield Problem("the stack's name", text)
+
+
+def _zones(stack: Stack) -> Iterator[Problem]:
+    for zone in _twice(stack.zones):
+        yield Problem("zones", f"{zone!r} is there twice: remove one")
+
+
+def _twice(values: Sequence[str]) -> list[str]:
+    return sorted({one for one in values if values.count(one) > 1})
+
+
+def _manager(stack: Stack) -> Iterator[Problem]:
+    if stack.manager.zone not in stack.zones:
+        yield Problem("manager.zone", choice(stack.manager.zone, stack.zones), ("zones",))
+    known = catalog.names(stack.cloud, gpus=False)
+    if stack.manager.instance_type not in known:
+        yield Problem("manager.instanceType", choice(stack.manager.instance_type, known), ("cloud",))
+
+
+def _places(where: str, group: NodeGroup, stack: Stack) -> Iterator[Problem]:
+    for zone in dict.fromkeys(group.zones or ()):
+        if zone not in stack.zones:
+            yield Problem(f"{where}.zones", choice(zone, stack.zones), ("zones",))
+    for zone in _twice(group.zones or ()):
+        yield Problem(f"{where}.zones", f"{zone!r} is there twice: remove one")
+
+
+def _machines(where: str, group: NodeGroup, stack: Stack) -> Iterator[Problem]:
+    """The line names machines that exist, that may be used, and that are alike."""
+    uses = ("cloud", f"{where}.gpu", f"{where}.instanceTypes")
+    gpus, names = catalog.gpu_types(stack.cloud), catalog.names(stack.cloud)
+    if not group.gpu and not group.instance_types:
+        yield Problem(where, "neither gpu nor instanceTypes is there: name one of them", uses)
+    if group.gpu and group.gpu.lower() not in {one.lower() for one in gpus}:
+        yield Problem(
+            f"{where}.gpu", _refused(group.gpu, catalog.by_gpu(stack.cloud, group.gpu)) or choice(group.gpu, gpus), uses
+        )
+    for name in dict.fromkeys(group.instance_types):
+        if name not in names:
+            yield Problem(
+                f"{where}.instanceTypes", _refused(name, catalog.by_name(stack.cloud, name)) or choice(name, names), uses
+            )
+    yield from _shape(where, group, stack)
+
+
+def _refused(name: str, machine: catalog.InstanceType | None) -> str:
+    return f"found {name!r}, which cannot be used: {machine.refused}" if machine and machine.refused else ""
+
+
+def _shape(where: str, group: NodeGroup, stack: Stack) -> Iterator[Problem]:
+    if not group.instance_types:
+        return
+    machines = group.machines(stack.cloud)
+    for machine in machines:
+        if group.gpu and machine.gpu_type.lower() != group.gpu.lower():
+            has = f"has {machine.gpu_type}" if machine.gpu_type else "has no GPU"
+            yield Problem(where, f"instance type {machine.name!r} {has}, but gpu is {group.gpu!r}: leave one of the two out",
+                          ("cloud", f"{where}.gpu", f"{where}.instanceTypes"))  # fmt: skip
+        for what, value in machine.shape.items():
+            first = machines[0].shape.get(what)
+            if value != first:
+                yield Problem(
+                    f"{where}.instanceTypes",
+                    f"{machine.name} has {value} {what}, {machines[0].name} has {first}: machines of a group are of one shape, "
+                    "or the autoscaler counts wrong; make it a line of its own",
+                    ("cloud",),
+                )
+
+
+def _image(where: str, group: NodeGroup, stack: Stack) -> Iterator[Problem]:
+    """The torch of the group's image has code for the group's GPU."""
+    if group.image not in {DEFAULT_IMAGE, *stack.trainers}:
+        text = f"{choice(group.image, [DEFAULT_IMAGE, *stack.trainers])}: add it to ebb:trainers, or take one that is there"
+        yield Problem(f"{where}.image", text, ("trainers",))
+        return
+    trainer, uses = stack.trainer(group.image), ("cloud", "trainers", f"{where}.gpu", f"{where}.instanceTypes", f"{where}.image")
+    build = catalog.torch_build(trainer.torch, trainer.cuda)
+    for gpu_type in dict.fromkeys(one.gpu_type for one in group.machines(stack.cloud) if one.gpus and not one.refused):
+        gpu = catalog.GPUS[gpu_type]
+        if build is None or build.runs_on(gpu):
+            continue
+        yield Problem(
+            f"{where}.image",
+            f"{gpu_type} has compute capability {gpu.capability}, and torch {trainer.torch} for CUDA {trainer.cuda} "
+            f"(image {group.image!r}) has code for {', '.join(build.architectures)} only: {_cure(gpu)}",
+            uses,
+        )
+
+
+def _cure(gpu: catalog.Gpu) -> str:
+    build = next((one for one in catalog.BUILDS if one.runs_on(gpu)), None)
+    if build is None:
+        return "no build of torch that Ebb knows has; take another GPU"
+    major = build.cuda.split(".", maxsplit=1)[0]
+    vision = f"0.{int(build.torch.split('.')[1]) + catalog.TORCHVISION_OFFSET}.0"
+    entry = f"cuda{major}: {{torch: {build.torch}.0, torchvision: {vision}, cuda: '{build.cuda}'}}"
+    return f"add `{entry}` to ebb:trainers and set image: cuda{major} here"
+
+
+def _names(where: str, group: NodeGroup, stack: Stack, taken: dict[str, str]) -> Iterator[Problem]:
+    uses = ("zones", f"{where}.gpu", f"{where}.instanceTypes", f"{where}.capacity", f"{where}.zones")
+    for name in group.names(stack.zones).values():
+        if name in taken:
+            yield Problem(
+                f"{where}.name", f"{name!r} is taken by {taken[name]}: names differ, set `name` to tell them apart", uses
+            )
+            return
+        if len(name) > NAME_LENGTH:
+            yield Problem(
+                f"{where}.name", f"{name!r} has {len(name)} characters; allowed are {NAME_LENGTH}: set a shorter `name`", uses
+            )
+            return
+        taken[name] = where
+
+
+def _trainers(stack: Stack) -> Iterator[Problem]:
+    known = [f"{one.torch} with CUDA {one.cuda}" for one in catalog.BUILDS]
+    for name, trainer in stack.trainers.items():
+        if catalog.torch_build(trainer.torch, trainer.cuda) is None:
+            yield Problem(
+                f"trainers.{name}",
+                f"found torch {trainer.torch} with CUDA {trainer.cuda}; known are {', '.join(known)}: take one of them, or add "
+                "the build to infra/catalog.py with the GPUs that it has code for",
+            )
+            continue
+        minor = int(trainer.torch.split(".")[1]) + catalog.TORCHVISION_OFFSET
+        if trainer.torchvision.split(".")[:2] != ["0", str(minor)]:
+            yield Problem(
+                f"trainers.{name}.torchvision",
+                f"found {trainer.torchvision!r}, which was built for another torch: with torch {trainer.torch} it is 0.{minor}.x",
+                (f"trainers.{name}.torch",),
+            )
+
+
+def _datasets(stack: Stack) -> Iterator[Problem]:
+    names = {"digits"} if stack.digits else set[str]()
+    for index, one in enumerate(stack.datasets):
+        where = f"datasets[{index}]"
+        if one.name in names:
+            yield Problem(f"{where}.name", f"{one.name!r} is taken: rename it, the folder is called so")
+        names.add(one.name)
+        sums = {"sha256": (one.sha256, 64), "md5": (one.md5, 32)}
+        if not one.sha256 and not one.md5:
+            text = (
+                "sha256 or md5 is missing: without a checksum a broken download would be trained on; take it from the publisher"
+            )
+            yield Problem(where, text, (f"{where}.sha256", f"{where}.md5"))
+        for key, (value, length) in sums.items():
+            if value is not None and len(value) != length:
+                yield Problem(f"{where}.{key}", f"found {len(value)} digits; allowed are {length}: copy the whole checksum")
+
+
+def _jobs(stack: Stack) -> Iterator[Problem]:
+    """A job of the stack finds its image and machines with its GPU; if not, its workers would wait for ever."""
+    gpus = sorted({one.gpu_type for line in stack.node_groups for one in line.machines(stack.cloud) if one.gpus})
+    for job in stack.jobs:
+        where = f"jobs ({_inside(job, 'metadata', 'name')})"
+        for container in _inside(job, "spec", "replicaSpecs", "Worker", "template", "spec", "containers") or ():
+            name, _, tag = str(_inside(container, "image")).partition(":")
+            if name == TRAINER and tag and tag not in stack.trainers:
+                yield Problem(
+                    where, f"its image is {name}:{tag}, and {tag!r} is not in ebb:trainers: add it there", ("trainers",)
+                )
+        wanted = _inside(job, "spec", "placement", "gpuType")
+        if wanted and str(wanted).lower() not in {gpu.lower() for gpu in gpus}:
+            have = f"have {', '.join(gpus)}" if gpus else "have no GPUs"
+            text = f"it asks for GPU {wanted!r}, and the node groups {have}: add one with it, or change placement.gpuType"
+            yield Problem(where, text, ("cloud", "nodeGroups"))
+
+
+def _inside(node: Any, *keys: str) -> Any:
+    """What is there, or None where the job is not as it should be: the API server says that better."""
+    for key in keys:
+        node = node.get(key) if isinstance(node, dict) else None
+    return node

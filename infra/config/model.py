@@ -1,0 +1,120 @@
+"""The settings that every cloud has, typed and frozen. Checks that read several keys are in infra/config/checks.py."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from infra import catalog
+from infra.catalog import InstanceType
+from infra.config.section import Form, Section
+
+CLOUD_KEY: Final = "<cloud>"  # stands for the cloud's name, which a file has as a key; parse puts the checked section there
+DEFAULT_IMAGE = "default"
+Name = Annotated[str, Form("[a-z]([a-z0-9-]*[a-z0-9])?", "a-z, 0-9 and -, first a letter, last no -")]
+Version = Annotated[str, Form(r"\d+\.\d+\.\d+", "a whole version, three numbers")]
+Hexadecimal = Annotated[str, Form("[0-9a-f]+", "the digits 0-9 and a-f, as sha256sum and md5sum print them")]
+
+
+class Manager(Section):
+    """The one machine, on-demand and without GPUs, that carries etcd, the controller and data preparation."""
+
+    zone: str = Field(description="Where it is: one of ebb:zones.", examples=["us-west-2a"])
+    instance_type: str = Field(description="Its instance type, one without GPUs.", examples=["m7i.large"])
+
+
+class NodeGroup(Section):
+    """Machines for jobs: one line becomes one node group in each of its zones. Either gpu or instanceTypes is needed."""
+
+    gpu: str | None = Field(default=None, description="The GPU type, in any case; the cloud's smallest machine with it is taken.")
+    instance_types: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
+        description="Instance types by name, the first preferred. All of one shape: vCPU, memory, GPU type and number.",
+    )
+    capacity: Literal["spot", "on-demand", "capacity-block"] = Field(
+        default="spot",
+        description="spot is cheap and may be reclaimed; on-demand is not; capacity-block was reserved for some days.",
+    )
+    zones: tuple[str, ...] | None = Field(
+        default=None, min_length=1, strict=False, description="Where: some of ebb:zones. Default: all of them."
+    )
+    min: int = Field(default=0, ge=0, description="Machines that are always there, per zone.")
+    max: int = Field(ge=0, description="Machines at most, per zone.", examples=[8])
+    image: str = Field(default=DEFAULT_IMAGE, description="The trainer image of jobs on it: a key of ebb:trainers.")
+    name: Name | None = Field(
+        default=None,
+        description="What the groups' names begin with; the zone follows. Default: <capacity>-<gpu or instance type>.",
+    )
+    settings: Any = Field(default=None, alias=CLOUD_KEY)
+
+    def names(self, zones: Sequence[str]) -> Mapping[str, str]:
+        """Zone -> name of the node group there. `zones`: those of the stack."""
+        what = self.gpu or next(iter(self.instance_types), "")
+        prefix = self.name or f"{self.capacity}-{what}".lower().replace(".", "-")
+        return {zone: f"{prefix}-{zone}" for zone in self.zones or zones}
+
+    def machines(self, cloud: str) -> tuple[InstanceType, ...]:
+        """The line's instance types, those that the cloud's catalog knows."""
+        if self.instance_types:
+            found = [catalog.by_name(cloud, name) for name in self.instance_types]
+        else:
+            found = [catalog.by_gpu(cloud, self.gpu)] if self.gpu else []
+        return tuple(one for one in found if one)
+
+
+class Trainer(Section):
+    """One build of the trainer image. Another CUDA than the default's gives old GPUs a torch that still has code for them."""
+
+    torch: Version = Field(default="2.13.0", description="Version of torch.")
+    torchvision: Version = Field(default="0.28.0", description="Version of torchvision; it belongs to torch's.")
+    cuda: str = Field(default="13.0", description="The CUDA that this torch was built with. 13.0 is PyPI's build.")
+
+
+class Dataset(Section):
+    """A data set that a re-runnable Job fetches, checks and unpacks onto the data volume."""
+
+    name: Name = Field(description="Its folder in the data volume: /mnt/data/<name>.", examples=["tiny-imagenet-200"])
+    url: Annotated[str, Form(r"https://\S+", "an address that begins with https://")] = Field(
+        description="The archive.", examples=["https://example.org/data.zip"]
+    )
+    sha256: Hexadecimal | None = Field(default=None, description="The archive's SHA-256. It, or md5, is needed.")
+    md5: Hexadecimal | None = Field(default=None, description="The archive's MD5, where no SHA-256 is published.")
+    kind: Literal["tiny-imagenet", "image-folder"] = Field(
+        default="image-folder",
+        description="tiny-imagenet: its validation images are moved into folders by class; image-folder: as in the archive.",
+    )
+
+
+class Storage(Section):
+    """Sizes of the shared volumes in GiB. Where the storage does not enforce sizes they are labels."""
+
+    data_gib: int = Field(default=10, ge=1, description="The volume /mnt/data.")
+    output_gib: int = Field(default=10, ge=1, description="The volume /mnt/output.")
+
+
+class Stack(Section):
+    """All settings of a stack. `settings` is the cloud's own section, checked by the cloud's module."""
+
+    cloud: str = Field(description="Which cloud makes the machines.", examples=["local"])
+    zones: tuple[str, ...] = Field(
+        min_length=1, strict=False, description="Where machines may be. One job stays in one zone.", examples=[["us-west-2a"]]
+    )
+    manager: Manager = Field(description="The one machine that is always there.")
+    node_groups: tuple[NodeGroup, ...] = Field(default=(), strict=False, description="Machines for jobs.")
+    trainers: dict[str, Trainer] = Field(
+        default_factory=dict, description="Builds of the trainer image by name; `default` is there in any case."
+    )
+    storage: Storage = Field(default=Storage(), description="Sizes of the shared volumes.")
+    digits: bool = Field(default=False, description="Write scikit-learn's digits to /mnt/data/digits, to try things with.")
+    datasets: tuple[Dataset, ...] = Field(
+        default=(), strict=False, description="Data sets to fetch; the stack's jobs wait for them."
+    )
+    jobs: tuple[dict[str, Any], ...] = Field(
+        default=(), strict=False, description="Jobs of the stack: files with ElasticJobs, or ElasticJobs in place."
+    )
+    settings: Any = Field(default=None, alias=CLOUD_KEY)
+
+    def trainer(self, image: str = DEFAULT_IMAGE) -> Trainer:
+        """The build of that name."""
+        return self.trainers[image] if image in self.trainers else Trainer()

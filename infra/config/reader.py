@@ -1,0 +1,101 @@
+"""From a file, or from the engine, to a Stack; or to a ConfigError that tells every problem."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import yaml
+from pulumi.runtime import config as runtime
+
+from infra import clouds
+from infra.config import checks
+from infra.config import jobs as job_files
+from infra.config.model import CLOUD_KEY, Stack
+from infra.config.salvage import salvage, told
+from infra.config.section import NAMESPACE, ROOT, ConfigError, Problem, Section, choice, report
+
+
+def load() -> Stack:
+    """The settings of the stack that runs. Raises ConfigError."""
+    everything = {**runtime.get_config_env(), **runtime.CONFIG.get()}
+    return parse({key: _structured(value) for key, value in _own(everything)}, ROOT, stack=pulumi.get_stack())
+
+
+def read(stack: str, root: Path = ROOT) -> Stack:
+    """The settings of a stack by name, from Pulumi.<stack>.yaml in `root`, without the engine. Raises ConfigError."""
+    path = root / f"Pulumi.{stack}.yaml"
+    try:
+        document = yaml.safe_load(path.read_text())
+    except OSError as error:
+        there = sorted(one.name.split(".")[1] for one in root.glob("Pulumi.*.yaml"))
+        raise ConfigError(f"{path}: {error.strerror}: stacks with a file are {', '.join(there)}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not YAML: {error}") from error
+    values = document.get("config") if isinstance(document, dict) else None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: there is no section `config`")
+    return parse(dict(_own(values)), root, stack=stack)
+
+
+def _own(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if key.startswith(f"{NAMESPACE}:"):
+            yield key.split(":", 1)[1], value
+
+
+def _structured(value: Any) -> Any:
+    """Pulumi hands out everything as text: structures and numbers as JSON, strings as they are."""
+    try:
+        return json.loads(value)
+    except (TypeError, ValueError):
+        return value
+
+
+def parse(values: Mapping[str, Any], root: Path, *, stack: str = "stack") -> Stack:
+    """Check settings; files that they name are relative to `root`, `stack` is the name. Raises ConfigError with all problems."""
+    cloud = values.get("cloud")
+    known = isinstance(cloud, str) and cloud in clouds.names()
+    jobs, unread = job_files.read(values.get("jobs"), root)
+    own = {**values, "cloud": str(cloud), "jobs": [job for _, job in jobs if isinstance(job, dict)]}
+    sections = _CloudSections(str(cloud) if known else None)
+    settings, problems, wrong = salvage(Stack, sections.replaced(own))
+    if not known:
+        problems, wrong = [Problem("cloud", choice(cloud, clouds.names())), *problems], wrong | {"cloud"}
+    problems += [*sections.problems, *unread, *job_files.problems(jobs)]
+    crossed = [*checks.name(stack), *checks.problems(settings), *(settings.settings.problems(settings) if known else ())]
+    problems += told(crossed, wrong | sections.wrong)
+    if problems:
+        raise ConfigError(report(problems))
+    return settings
+
+
+class _CloudSections:
+    """The cloud's own sections, of the stack and of each node group, checked and put where the models have them."""
+
+    def __init__(self, cloud: str | None) -> None:
+        self._cloud, self._module = cloud, clouds.module(cloud) if cloud else None
+        self.problems: list[Problem] = []
+        self.wrong: set[str] = set()
+
+    def replaced(self, own: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings, with models in place of the sections."""
+        lines = own.get("nodeGroups")
+        stack = self._one(own, getattr(self._module, "Settings", Section), "")
+        if isinstance(lines, list):
+            group = getattr(self._module, "GroupSettings", Section)
+            stack["nodeGroups"] = [
+                self._one(line, group, f"nodeGroups[{index}].") if isinstance(line, dict) else line
+                for index, line in enumerate(lines)
+            ]
+        return stack
+
+    def _one(self, data: Mapping[str, Any], model: type[Section], where: str) -> dict[str, Any]:
+        """Without a known cloud, the sections of all are left out: nobody can say what is right in them."""
+        if self._cloud is None:
+            return {key: value for key, value in data.items() if key not in clouds.names()}
+        section, problems, wrong = salvage(model, data.get(self._cloud, {}), f"{where}{self._cloud}")
+        self.problems += problems
+        self.wrong |= wrong
+        return {key: value for key, value in data.items() if key != self._cloud} | {CLOUD_KEY: section}

@@ -1,0 +1,49 @@
+"""From the lines of the settings to node groups: one for each zone of a line, with what the catalog and the cloud know of it."""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from infra import catalog, config
+from infra.cloud import ON_DEMAND, SPOT, NodeGroup
+from infra.config import Stack
+from infra.config.checks import MANAGER
+
+
+class Notice(Protocol):
+    """A cloud, as far as it is asked here."""
+
+    @property
+    def notice_seconds(self) -> int:
+        """How long before a reclaim of a spot machine the cloud warns."""
+
+
+def manager_group(stack: Stack) -> NodeGroup:
+    """The one machine that is always there."""
+    instance = catalog.by_name(stack.cloud, stack.manager.instance_type)
+    assert instance is not None, stack.manager  # config has checked it
+    return NodeGroup(
+        name=MANAGER, zone=stack.manager.zone, instance=instance, capacity_type=ON_DEMAND, min=1, max=1, notice_seconds=0
+    )
+
+
+def job_groups(stack: Stack, cloud: Notice) -> list[NodeGroup]:
+    """The machines for jobs, in the order of the settings, then of the zones."""
+    return [group for line in stack.node_groups for group in _expanded(line, stack, cloud)]
+
+
+def _expanded(line: config.NodeGroup, stack: Stack, cloud: Notice) -> Iterator[NodeGroup]:
+    machines = line.machines(stack.cloud)
+    assert machines, line  # config has checked it
+    for zone, name in line.names(stack.zones).items():
+        yield NodeGroup(
+            name=name,
+            zone=zone,
+            instance=machines[0],
+            others=machines[1:],
+            capacity_type=line.capacity,
+            min=line.min,
+            max=line.max,
+            notice_seconds=cloud.notice_seconds if line.capacity == SPOT else 0,
+            image=line.image,
+            settings=line.settings,
+        )
