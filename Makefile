@@ -1,19 +1,20 @@
 # Everything that one does with Ebb on this machine. `make` alone prints this list.
 # Each target does its own set-up, may be run again at any time, and may be interrupted at any time.
 .DEFAULT_GOAL := help
-.PHONY: help install demo up down test check manifests prove-interruptions clean
+.PHONY: help install demo up down preview graph preflight costs leftovers test check manifests prove-interruptions clean
 export PYTHONDONTWRITEBYTECODE = 1
 PYTHON ?= python3.11
 BIN := .venv/bin
+STACK ?= dev
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: .venv/installed  ## the virtual environment of the CLI, the Pulumi program and the tests
 
-.venv/installed: requirements.txt requirements-dev.txt pyproject.toml
+.venv/installed: requirements.txt requirements-dev.txt workloads/requirements.txt workloads/cli/requirements.txt pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "Ebb needs Python 3.11 as $(PYTHON): the training image is Debian 12, and what pods mount is built for its Python. Install it, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
-	@echo "installing the Python packages into .venv (about half a minute)"
+	@echo "installing the Python packages into .venv (about a minute)"
 	@$(PYTHON) -m venv .venv
 	@while sleep 5; do echo "  ... still installing"; done & trap "kill $$!" EXIT; \
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt && \
@@ -32,6 +33,21 @@ down: install  ## remove the local stack and the Kubernetes, with everything tha
 	@$(BIN)/python -m local down
 	@$(BIN)/python -m local stack forget
 
+preview: install  ## what `pulumi up` would make of a cloud's stack, without its account: make preview STACK=dev
+	@$(BIN)/python -m local.echo preview --stack $(STACK)
+
+graph: install  ## the same as a list and a picture: build/graph-dev.json and beside it
+	@$(BIN)/python -m local.echo graph --stack $(STACK)
+
+preflight: install  ## would the account let this stack come up? credentials, quotas, offerings, names
+	@$(BIN)/python -m infra.preflight --stack $(STACK)
+
+costs: install  ## what the stack costs, idle and at full scale
+	@$(BIN)/python -m infra.costs --stack $(STACK)
+
+leftovers: install  ## after `pulumi destroy`: what is still in the account
+	@$(BIN)/python -m infra.leftovers --stack $(STACK)
+
 test: install  ## all tests: pure code first, then the whole platform on a box of its own (about 10 minutes)
 	@$(BIN)/python -m local environment
 	@$(BIN)/pytest -q
@@ -44,12 +60,14 @@ check: install  ## lint, format, types, import contracts, and that generated fil
 	@$(BIN)/mypy .
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m workloads.crd --check
+	@$(BIN)/python -m infra.config.schema --check
 
 manifests: install  ## write the generated files again
 	@$(BIN)/python -m workloads.crd
+	@$(BIN)/python -m infra.config.schema
 
 prove-interruptions: install  ## interrupt the demo at ten points, kill -9 included, and look what is left (about 15 minutes)
 	@$(BIN)/python -m local.demo.interrupted
 
 clean: down  ## down, and forget what was built and installed
-	@rm -rf .ebb .venv *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	@rm -rf .ebb .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

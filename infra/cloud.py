@@ -4,33 +4,37 @@ A node group's labels, taints, resources and prices come from one record, NodeGr
 carry, what pods tolerate and what `ebb-platform` tells the CLI cannot disagree. No cloud's name occurs here.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pulumi
 import pulumi_kubernetes as kubernetes
 
 from infra.catalog import InstanceType
+from infra.config.model import DEFAULT_IMAGE
 
 LABEL_NODE_GROUP = "ebb.dev/node-group"
 LABEL_CAPACITY = "ebb.dev/capacity-type"
 LABEL_GPU_TYPE = "ebb.dev/gpu-type"
 TAINT_GPU = "nvidia.com/gpu"
-SPOT, ON_DEMAND = "spot", "on-demand"
+SPOT, ON_DEMAND, CAPACITY_BLOCK = "spot", "on-demand", "capacity-block"
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeGroup:
-    """Machines of one instance type in one zone, from `min` to `max` of them."""
+    """Machines of one shape in one zone, from `min` to `max` of them. `others`: further instance types of the same shape."""
 
     name: str
     zone: str
     instance: InstanceType
+    others: tuple[InstanceType, ...] = ()
     capacity_type: str
     min: int
     max: int
     notice_seconds: int  # how long before a reclaim the cloud warns; 0 for machines that are never reclaimed
+    image: str = DEFAULT_IMAGE  # which trainer image jobs on it get: a key of Images.trainers
+    settings: Any = None  # the cloud's own section of the group
 
     @property
     def labels(self) -> dict[str, str]:
@@ -89,11 +93,15 @@ class Cluster:
 
 @dataclass(frozen=True, kw_only=True)
 class Images:
-    """The images that the platform's pods run."""
+    """The images that the platform's pods run. `trainers` has DEFAULT_IMAGE, and what the stack builds beside it."""
 
     controller: pulumi.Output[str]
-    trainer: pulumi.Output[str]
+    trainers: Mapping[str, pulumi.Output[str]]
     etcd: pulumi.Output[str]
+
+    @property
+    def trainer(self) -> pulumi.Output[str]:
+        return self.trainers[DEFAULT_IMAGE]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +116,9 @@ class Volume:
     read_only: bool = False
     storage_class: pulumi.Output[str]
     volume_name: pulumi.Output[str] | None = None
+    annotations: Mapping[str, pulumi.Input[str]] = field(
+        default_factory=dict
+    )  # of the claim: what the cloud wants to know or tell
 
     def facts(self) -> dict[str, Any]:
         """Its entry in `ebb-platform`."""
@@ -116,10 +127,47 @@ class Volume:
 
 @dataclass(frozen=True, kw_only=True)
 class Storage:
-    """`jobs` are mounted by every worker, `etcd` by etcd alone."""
+    """`jobs` are mounted by every worker, `etcd` by etcd alone. `root` shows the file system of data and output with both in it,
+    for job files that mount it whole."""
 
     jobs: tuple[Volume, ...]
+    root: Volume
     etcd: Volume
+
+
+@dataclass(frozen=True, kw_only=True)
+class Autoscaler:
+    """Cluster-autoscaler for a cloud that does not bring one.
+
+    `priorities`: a number -> regular expressions of node group names; groups of the highest number are tried first.
+    """
+
+    image: str
+    arguments: Sequence[pulumi.Input[str]]
+    environment: Mapping[str, pulumi.Input[str]]
+    priorities: Mapping[int, Sequence[str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DevicePlugin:
+    """A DaemonSet that tells the kubelets of some machines of their devices. `labels`: a machine needs one of these keys with
+    one of these values."""
+
+    name: str
+    image: str
+    arguments: Sequence[str] = ()
+    label: str
+    values: Sequence[str]
+    privileged: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Helpers:
+    """What the cloud needs to have run in the cluster, beside what Ebb runs everywhere."""
+
+    autoscaler: Autoscaler | None = None
+    device_plugins: tuple[DevicePlugin, ...] = ()
 
 
 class Cloud(Protocol):
@@ -130,13 +178,22 @@ class Cloud(Protocol):
         """How long before a reclaim of a spot machine the cloud warns."""
 
     def cluster(self) -> Cluster:
-        """The cluster, or the connection to one that exists."""
+        """The cluster with its network, or the connection to one that exists."""
 
     def node_group(self, cluster: Cluster, group: NodeGroup) -> pulumi.Resource:
         """Machines for the cluster. What is returned exists once machines can boot; deleting it removes them all."""
 
+    def add_ons(self, cluster: Cluster, manager: pulumi.Resource) -> Sequence[pulumi.Resource]:
+        """What pods need of the cloud beside machines (DNS, storage drivers), running on the manager machine."""
+
     def images(self, cluster: Cluster) -> Images:
         """Where the images are."""
 
-    def storage(self, cluster: Cluster) -> Storage:
+    def storage(self, cluster: Cluster, add_ons: Sequence[pulumi.Resource]) -> Storage:
         """What the claims shall ask for."""
+
+    def helpers(self, cluster: Cluster, groups: Sequence[NodeGroup]) -> Helpers:
+        """What must run in the cluster for this cloud. `groups`: those for jobs."""
+
+    def outputs(self, cluster: Cluster) -> Mapping[str, pulumi.Input[Any]]:
+        """What a person wants to read after `up`: how to connect, to mount, where to look."""

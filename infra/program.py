@@ -1,13 +1,13 @@
-"""The whole stack on one screen: settings -> cluster -> machines -> namespaces -> storage -> services -> jobs -> exports.
+"""The whole stack on one screen: settings -> cluster -> machines -> storage -> services -> jobs -> exports.
 
-`pulumi up` runs it through __main__.py. On the way down the engine walks the same dependencies backwards: jobs go while the
-controller still runs, claims when no pod holds them, machines last.
+`pulumi up` runs it through __main__.py. On the way down the engine walks the same dependencies backwards: jobs go first, with
+their grace for a checkpoint; then claims, when no pod holds them; volumes and file systems; machines; the cluster; the network.
 """
 
 import pulumi
 
-from infra import catalog, clouds, config, services
-from infra.cloud import ON_DEMAND, SPOT, Cloud, NodeGroup
+from infra import clouds, config, groups, services
+from infra.cloud import Cloud
 from infra.config import Stack
 
 
@@ -20,55 +20,32 @@ def run() -> None:
 
 def declare(stack: Stack, cloud: Cloud) -> None:
     """The stack on a cloud."""
-    manager, groups = manager_group(stack), job_groups(stack, cloud)
+    manager, workers = groups.manager_group(stack), groups.job_groups(stack, cloud)
     cluster = cloud.cluster()
-    machines = {group.name: cloud.node_group(cluster, group) for group in (manager, *groups)}
-    spaces = services.namespaces(cluster, list(machines.values()))
-    priorities = services.priorities(cluster)
-    images, storage = cloud.images(cluster), cloud.storage(cluster)
+    machines = {group.name: cloud.node_group(cluster, group) for group in (manager, *workers)}
+    add_ons = cloud.add_ons(cluster, machines[manager.name])
+    images, storage = cloud.images(cluster), cloud.storage(cluster, add_ons)
 
-    base = [spaces[services.SYSTEM], spaces[services.JOBS], machines[manager.name], *priorities.values()]
-    claims = services.claims(cluster, storage, spaces)
+    spaces = services.namespaces(cluster, [*machines.values(), *add_ons])
+    limits = services.limits(cluster, spaces)
+    priorities = services.priorities(cluster)
+    base = [*spaces.values(), machines[manager.name], *add_ons, *limits, *priorities.values()]
+    helpers = services.helpers(cluster, cloud.helpers(cluster, workers), manager, base)
+    claims = services.claims(cluster, storage, spaces, limits)
+    prepared = services.prepare(cluster, storage, images.controller, manager, [*base, *claims])
     etcd = services.etcd(cluster, storage, images.etcd, manager, base)
-    facts = services.platform(cluster, storage, images, [manager, *groups], spaces)
-    controller = services.controller(cluster, images.controller, manager, [*base, *claims, facts])
-    data = [services.digits(cluster, storage, images.trainer, manager, [*base, *claims])] if stack.digits else []
-    services.jobs(cluster, stack.jobs, [*controller, *etcd, *data, *machines.values()])
+    services.etcd_maintenance(cluster, images.controller, manager, [*base, *etcd])
+    facts = services.platform(cluster, storage, images, [manager, *workers], spaces)
+    controller = services.controller(cluster, images.controller, manager, [*base, *claims, *prepared, facts])
+    access = services.access(cluster, [*spaces.values()])
+    data = services.datasets(cluster, storage, images.trainer, manager, stack, [*base, *claims, *prepared])
+    services.jobs(cluster, stack.jobs, images, [*controller, *etcd, *data, *helpers, *access, *machines.values()])
 
     pulumi.export("cloud", stack.cloud)
     pulumi.export("jobsNamespace", services.JOBS)
     pulumi.export("etcdEndpoint", services.ETCD_ENDPOINT)
     pulumi.export("trainerImage", images.trainer)
-    pulumi.export("nodeGroups", {group.name: f"{group.min} to {group.max} {group.instance.name}" for group in (manager, *groups)})
+    pulumi.export("nodeGroups", {one.name: f"{one.min} to {one.max} {one.instance.name}" for one in (manager, *workers)})
     pulumi.export("next", "ebb submit --help")
-
-
-def manager_group(stack: Stack) -> NodeGroup:
-    """The one machine that is always there."""
-    instance = catalog.by_name(stack.cloud, stack.manager.instance_type)
-    assert instance is not None, stack.manager  # config has checked it
-    return NodeGroup(
-        name="manager", zone=stack.manager.zone, instance=instance, capacity_type=ON_DEMAND, min=1, max=1, notice_seconds=0
-    )
-
-
-def job_groups(stack: Stack, cloud: Cloud) -> list[NodeGroup]:
-    """The machines for jobs, with what the catalog knows of them."""
-    return [_job_group(stack, cloud, group) for group in stack.node_groups]
-
-
-def _job_group(stack: Stack, cloud: Cloud, group: config.NodeGroup) -> NodeGroup:
-    if group.instance_type:
-        instance = catalog.by_name(stack.cloud, group.instance_type)
-    else:
-        instance = catalog.by_gpu(stack.cloud, group.gpu or "")
-    assert instance is not None, group  # config has checked it
-    return NodeGroup(
-        name=group.name,
-        zone=group.zone,
-        instance=instance,
-        capacity_type=group.capacity_type,
-        min=group.min,
-        max=group.max,
-        notice_seconds=cloud.notice_seconds if group.capacity_type == SPOT else 0,
-    )
+    for name, value in cloud.outputs(cluster).items():
+        pulumi.export(name, value)

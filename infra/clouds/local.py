@@ -6,8 +6,9 @@ on another Kubernetes, or to try an image, the stack's `local.facts` says the sa
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pulumi
 import pulumi_kubernetes as kubernetes
@@ -15,33 +16,59 @@ import yaml
 from pulumi_kubernetes.apiextensions import CustomResource
 from pydantic import Field
 
-from infra.cloud import Cluster, Images, NodeGroup, Storage, Volume
-from infra.config import ROOT, ConfigError, Section, Stack
+from infra.catalog import InstanceType
+from infra.cloud import CAPACITY_BLOCK, Cluster, Helpers, Images, NodeGroup, Storage, Volume
+from infra.config import ROOT, CloudSettings, ConfigError, Problem, Section, Stack
+from infra.config.model import DEFAULT_IMAGE
 
 REGION = "local"
 FACTS = "kube-system/ebb-box"
 SCHEMA = "1"
+FOLDER, ROOT_FOLDER = "box.ebb.dev/folder", "shared"  # the annotation by which a claim names its folder (local/cloud/volumes.py)
+# The cloud in a box makes machines of any size, but no larger than the computer that it runs on: 2 cores and 8 GiB are what
+# the smallest computers have that we care for. Prices are those of AWS on-demand in us-east-1, so that estimates look real:
+# g4dn.xlarge (1 T4) 0.526 USD/h, m7i.large 0.1008 USD/h, spot about 60 % off (https://aws.amazon.com/ec2/pricing/on-demand/,
+# read 2026-07-20).
+TYPES = (
+    InstanceType(name="ebb.cpu", cpu=2, memory_gib=8, usd_per_hour=0.1008, spot_discount=0.6),
+    InstanceType(name="ebb.t4", cpu=2, memory_gib=8, usd_per_hour=0.526, gpu_type="T4", gpus=1, spot_discount=0.6),
+)
 
 
 class Facts(Section):
     """What a box would say of itself, for clusters that are not a box."""
 
-    controller_image: str
-    trainer_image: str
-    etcd_image: str
-    storage_class: str
-    environment_volume: str = ""
+    controller_image: str = Field(description="The controller's image.", examples=["example.org/ebb/controller:1"])
+    trainer_image: str = Field(description="The trainer's image.", examples=["example.org/ebb/trainer:1"])
+    etcd_image: str = Field(description="etcd's image.", examples=["example.org/ebb/etcd:3.5.21"])
+    storage_class: str = Field(description="It gives ReadWriteMany volumes, writable by uid 1000.", examples=["nfs"])
+    environment_volume: str = Field(
+        default="", description="A PersistentVolume with torch for the trainer image; empty when the image carries it."
+    )
 
 
-class Settings(Section):
+class Settings(CloudSettings):
     """Section `local` of the stack."""
 
-    kubeconfig: str
-    context: str | None = None
-    boot_seconds: float = Field(default=3.0, ge=0, strict=False)
-    notice_seconds: int = Field(default=30, ge=0)
-    take_over: bool = False
-    facts: Facts | None = None
+    kubeconfig: str = Field(description="A path relative to the checkout, or absolute.", examples=[".ebb/boxes/ebb/kubeconfig"])
+    context: str | None = Field(default=None, description="The kubeconfig's context. Default: its current one.")
+    boot_seconds: float = Field(
+        default=3.0, ge=0, strict=False, description="How long a machine takes from being wanted to starting its kubelet."
+    )
+    notice_seconds: int = Field(default=30, ge=0, description="How long before a reclaim a spot machine is warned.")
+    take_over: bool = Field(default=False, description="For one `pulumi up`: objects that exist already become the stack's.")
+    facts: Facts | None = Field(default=None, description="For a cluster that is not a box: what a box would say of itself.")
+
+    def problems(self, stack: Stack) -> Iterator[Problem]:
+        """What the cloud in a box does not have."""
+        for index, line in enumerate(stack.node_groups):
+            if line.capacity == CAPACITY_BLOCK:
+                text = "found 'capacity-block'; allowed are spot, on-demand: there is nothing to reserve here"
+                yield Problem(f"nodeGroups[{index}].capacity", text)
+        for name in stack.trainers:
+            if name != DEFAULT_IMAGE:
+                text = "there is one trainer image here, the box's or that of `facts`: remove this one"
+                yield Problem(f"trainers.{name}", text)
 
 
 def make(stack: Stack, settings: Settings) -> "Local":
@@ -99,14 +126,17 @@ class Local:
             opts=cluster.options(),
         )
 
+    def add_ons(self, cluster: Cluster, manager: pulumi.Resource) -> Sequence[pulumi.Resource]:
+        return []  # the box's Kubernetes has its DNS, and its daemon makes the volumes
+
     def images(self, cluster: Cluster) -> Images:
         return Images(
             controller=self._fact(cluster, "image.controller"),
-            trainer=self._fact(cluster, "image.trainer"),
+            trainers={DEFAULT_IMAGE: self._fact(cluster, "image.trainer")},
             etcd=self._fact(cluster, "image.etcd"),
         )
 
-    def storage(self, cluster: Cluster) -> Storage:
+    def storage(self, cluster: Cluster, add_ons: Sequence[pulumi.Resource]) -> Storage:
         made = self._fact(cluster, "storageClass")
         data, output = self._stack.storage.data_gib, self._stack.storage.output_gib
         volumes = [_shared("data", data, made), _shared("output", output, made)]
@@ -120,7 +150,13 @@ class Local:
             access_mode="ReadWriteOnce",
             storage_class=made,
         )
-        return Storage(jobs=tuple(volumes), etcd=etcd)
+        return Storage(jobs=tuple(volumes), root=_root(data + output, made), etcd=etcd)
+
+    def helpers(self, cluster: Cluster, groups: Sequence[NodeGroup]) -> Helpers:
+        return Helpers()  # the box's daemon scales, and its kubelets advertise GPUs
+
+    def outputs(self, cluster: Cluster) -> Mapping[str, pulumi.Input[Any]]:
+        return {"kubeconfig": str(_kubeconfig(self._settings.kubeconfig))}
 
     def _fact(self, cluster: Cluster, key: str) -> pulumi.Output[str]:
         facts = self._settings.facts
@@ -140,6 +176,7 @@ class Local:
 
 
 def _shared(name: str, size_gib: int, storage_class: pulumi.Output[str]) -> Volume:
+    """A folder of the box's file share, beside the others in ROOT_FOLDER; another Kubernetes makes a volume of its own for it."""
     return Volume(
         name=name,
         claim=f"ebb-{name}",
@@ -147,6 +184,20 @@ def _shared(name: str, size_gib: int, storage_class: pulumi.Output[str]) -> Volu
         size_gib=size_gib,
         access_mode="ReadWriteMany",
         storage_class=storage_class,
+        annotations={FOLDER: f"{ROOT_FOLDER}/{name}"},
+    )
+
+
+def _root(size_gib: int, storage_class: pulumi.Output[str]) -> Volume:
+    """The folder that data and output are in, under the claim's name of the step-by-step articles."""
+    return Volume(
+        name="efs",
+        claim="efs-claim",
+        mount_path="/mnt/efs",
+        size_gib=size_gib,
+        access_mode="ReadWriteMany",
+        storage_class=storage_class,
+        annotations={FOLDER: ROOT_FOLDER},
     )
 
 

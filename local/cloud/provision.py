@@ -41,9 +41,11 @@ class Provisioner:
 
     async def _provision(self, new: NewVolume, now: float) -> None:
         try:
-            await asyncio.to_thread(make_folder, new.folder)
+            await asyncio.to_thread(make_folder, self._root, new.folder)
         except OSError as error:
-            await self._fail(new.claim, f"cannot make folder {new.folder}: {error}: make room or fix its owner", now)
+            await self._fail(
+                new.claim, f"cannot make folder {new.folder}: {error}: make room, fix its owner or remove the link", now
+            )
             return
         await self._cluster.create(VOLUMES, new.body)
         log.info("claim %s: volume on %s", _name(new.claim), new.folder)

@@ -3,11 +3,13 @@
     plan = plan_volumes(claims, volumes, folder, environment)    # pure; API objects in, what to create, free and delete out
 
 What a file share does in a cloud, a folder does here: every machine sees it, and it outlives its claim. The folder is named after
-namespace and claim, so a claim that comes back finds its data (`python -m local down` removes them all).
+namespace and claim, so a claim that comes back finds its data (`python -m local down` removes them all). A claim may name another
+one by annotation box.ebb.dev/folder, e.g. `shared/data`; a claim on `shared` then sees it in there, as the root of a share would.
 The daemon makes the folders and writes the objects. It does not limit sizes: the capacity of a claim is only echoed.
 """
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,8 @@ STORAGE_CLASS = "ebb-shared"
 PROVISIONER = "box.ebb.dev/shared"
 PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 ENVIRONMENT = "ebb-environment"
+FOLDER = "box.ebb.dev/folder"
+FOLDER_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}(/[a-z0-9][a-z0-9.-]{0,62}){0,3}")  # so never absolute, never with ..
 TRAINER_UID = 1000  # the images' user
 FOLDER_MODE = 0o775
 
@@ -63,10 +67,11 @@ def plan_volumes(claims: Iterable[Object], volumes: Iterable[Object], root: Path
     for claim in claims:
         if not _wants_volume(claim) or claim["metadata"]["uid"] in served:
             continue
-        folder = root / _folder_name(claim)
-        other = folders.get(str(folder))
-        if other is not None:
-            refuse.append(Refusal(claim, _same_folder(folder, other)))
+        name = _folder_name(claim)
+        folder = root / name
+        problem = _bad_name(claim) or _taken(name, folders.get(str(folder)))
+        if problem:
+            refuse.append(Refusal(claim, problem))
             continue
         body = _volume(claim, folder)
         folders[str(folder)] = body["spec"]["claimRef"]
@@ -81,8 +86,11 @@ def plan_volumes(claims: Iterable[Object], volumes: Iterable[Object], root: Path
     )
 
 
-def make_folder(folder: Path) -> None:
-    """Make the folder of a volume for the images' user; what is in it already stays as it is. Raises OSError."""
+def make_folder(root: Path, folder: Path) -> None:
+    """Make the folder of a volume for the images' user; what is in it already stays as it is. Raises OSError, also where a link
+    would lead out of `root`: pods write into folders that others are made in."""
+    if folder.resolve() != root.resolve() / folder.relative_to(root):
+        raise OSError(f"a link on the way leads to {folder.resolve()}")
     folder.mkdir(parents=True, exist_ok=True)
     os.chown(folder, TRAINER_UID, TRAINER_UID)
     folder.chmod(FOLDER_MODE)
@@ -140,13 +148,26 @@ def _wants_volume(claim: Object) -> bool:
 
 
 def _folder_name(claim: Object) -> str:
-    return f"{claim['metadata']['namespace']}-{claim['metadata']['name']}"
+    named = _annotation(claim, FOLDER)
+    return f"{claim['metadata']['namespace']}-{claim['metadata']['name']}" if named is None else named
 
 
-def _same_folder(folder: Path, other: Object) -> str:
+def _bad_name(claim: Object) -> str:
+    named = _annotation(claim, FOLDER)
+    if named is None or FOLDER_NAME.fullmatch(named):
+        return ""
     return (
-        f"folder {folder.name} belongs to claim {other['namespace']}/{other['name']} already (folders are named "
-        "<namespace>-<claim>): give this claim another name."
+        f"annotation {FOLDER} is {named!r}: it names a folder within the box's volumes by 1 to 4 names of a-z, 0-9, '.' and '-' "
+        "with '/' between them, for example shared/data: create the claim anew with such a one."
+    )
+
+
+def _taken(name: str, other: Object | None) -> str:
+    if other is None:
+        return ""
+    return (
+        f"folder {name} belongs to claim {other['namespace']}/{other['name']} already (folders are named "
+        f"<namespace>-<claim>, or by annotation {FOLDER}): give this claim another name or folder."
     )
 
 

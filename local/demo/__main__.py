@@ -63,7 +63,7 @@ class Play:
         self.story.tell(f"submit a job of 2 workers (1 to 4) while {len(machines)} spot machines run")
         await self.ebb("submitting", *SUBMIT)
         uid = (await self.job())["metadata"]["uid"]
-        self.output = self.box.volumes / f"{NAMESPACE}-ebb-output" / NAMESPACE / f"{JOB}-{uid[:8]}"
+        self.output = self.box.volumes / "shared" / "output" / NAMESPACE / f"{JOB}-{uid[:8]}"
 
     async def job(self) -> Object:
         return await self.kube.get(ELASTIC_JOBS, NAMESPACE, JOB)

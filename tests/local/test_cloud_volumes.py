@@ -3,7 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from local.cloud.volumes import ENVIRONMENT, NewVolume, VolumePlan, make_folder, plan_volumes, storage_class
+import pytest
+
+import infra.clouds.local
+from local.cloud.volumes import ENVIRONMENT, FOLDER, NewVolume, VolumePlan, make_folder, plan_volumes, storage_class
 
 ROOT, CODE = Path("/box/volumes"), Path("/box/environment")
 
@@ -113,8 +116,62 @@ def test_a_folder_is_the_trainers_and_keeps_what_is_in_it(tmp_path: Path, monkey
     owners = []
     monkeypatch.setattr("local.cloud.volumes.os.chown", lambda *owner: owners.append(owner))
     folder = tmp_path / "volumes" / "jobs-data"
-    make_folder(folder)
+    make_folder(tmp_path / "volumes", folder)
     (folder / "kept").write_text("x")
-    make_folder(folder)
+    make_folder(tmp_path / "volumes", folder)
     assert (folder / "kept").read_text() == "x"
     assert owners == [(folder, 1000, 1000)] * 2
+
+
+def named(name: str, folder: str) -> dict[str, Any]:
+    """A claim that names its folder."""
+    plain = claim(name)
+    return {**plain, "metadata": {**plain["metadata"], "annotations": {FOLDER: folder}}}
+
+
+def test_a_claim_names_its_folder_and_another_sees_it_in_its_own() -> None:
+    decided = plan([named("data", "shared/data"), named("whole", "shared"), named("output", "shared/output")], [])
+    assert [new.body["spec"]["hostPath"]["path"] for new in decided.create] == [
+        "/box/volumes/shared/data", "/box/volumes/shared", "/box/volumes/shared/output",
+    ]  # fmt: skip
+    assert decided.refuse == ()
+
+
+def test_two_claims_cannot_name_one_folder() -> None:
+    decided = plan([named("data", "shared/data"), named("other", "shared/data")], [])
+    assert [new.claim["metadata"]["name"] for new in decided.create] == ["data"]
+    assert "folder shared/data belongs to claim jobs/data already" in decided.refuse[0].message
+
+
+@pytest.mark.parametrize(
+    "folder",
+    ["", "/etc", "..", "shared/..", "shared/../../etc", "shared//data", "shared/", "./shared", "a/b/c/d/e", "Shared", "a b"],
+)
+def test_a_folder_outside_the_boxs_volumes_is_refused(folder: str) -> None:
+    decided = plan([named("data", folder)], [])
+    assert decided.create == ()
+    assert f"{FOLDER} is {folder!r}" in decided.refuse[0].message
+    assert "for example shared/data" in decided.refuse[0].message
+
+
+def test_folders_are_made_inside_each_other_in_any_order(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("local.cloud.volumes.os.chown", lambda *_: None)
+    for name in ("shared/data", "shared", "shared/output"):
+        make_folder(tmp_path, tmp_path / name)
+    assert sorted(path.name for path in (tmp_path / "shared").iterdir()) == ["data", "output"]
+
+
+def test_a_link_that_a_pod_made_leads_nowhere(tmp_path: Path, monkeypatch: Any) -> None:
+    owners: list[Any] = []
+    monkeypatch.setattr("local.cloud.volumes.os.chown", lambda *owner: owners.append(owner))
+    outside, root = tmp_path / "outside", tmp_path / "volumes"
+    outside.mkdir()
+    root.mkdir()
+    (root / "shared").symlink_to(outside)
+    with pytest.raises(OSError, match="a link on the way leads to"):
+        make_folder(root, root / "shared" / "data")
+    assert (owners, list(outside.iterdir())) == ([], [])
+
+
+def test_the_program_and_the_box_mean_the_same_annotation() -> None:
+    assert FOLDER == infra.clouds.local.FOLDER

@@ -1,0 +1,127 @@
+"""The EKS add-ons of a cluster: one table, every version pinned in the stack's file, everything else here.
+
+    first = addons.before_machines(part, "ebb-dev", cluster, settings)             # machines become ready with these
+    then = addons.after_manager(part, "ebb-dev", cluster, settings, manager)       # these need a machine to become ready
+
+Controllers are on the manager machine, as other machines come and go. What runs on every machine tolerates every taint: the CSI
+drivers, or no job could mount its data, and the monitoring agent with its DCGM server, or EKS would take GPUs that nobody looks
+at for broken ones, and replace their machines.
+
+EKS checks the values against the schema of the version (`aws eks describe-addon-configuration`), and refuses the add-on for one
+unknown key. So only keys are used that a published schema shows, and defaults that are right already are not repeated.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.cloud import LABEL_NODE_GROUP
+from infra.clouds.aws import identity
+from infra.clouds.aws.part import Part
+from infra.clouds.aws.settings import Settings
+from infra.config.checks import MANAGER
+
+ON_MANAGER = {LABEL_NODE_GROUP: MANAGER}
+EVERYWHERE = [{"operator": "Exists"}]
+EFS, FSX = "aws-efs-csi-driver", "aws-fsx-csi-driver"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddOn:
+    """`values`: its configuration. `role`: which rights (rights.py) its service account has."""
+
+    name: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    role: str = ""
+    account: str = ""
+
+
+# The network plugin takes its rights from the agent, so the agent is first. Both are in the host's network, and so reach the
+# machine's metadata, which pods do not. All three tolerate every taint by themselves.
+FIRST = (
+    AddOn(name="eks-pod-identity-agent"),
+    AddOn(name="vpc-cni", values={"enableNetworkPolicy": "true"}, role="vpc-cni", account="aws-node"),
+    AddOn(name="kube-proxy"),
+)
+THEN = (
+    # The schema has nodeSelector from v1.8.7 on (https://github.com/aws-ia/terraform-aws-eks-blueprints-addons/issues/157).
+    AddOn(name="coredns", values={"nodeSelector": ON_MANAGER}),
+    # Etcd's is the only EBS volume, so the driver is on the manager machine alone, and jobs' machines have one pod less to start
+    # (charts/aws-ebs-csi-driver/values.schema.json, https://github.com/kubernetes-sigs/aws-ebs-csi-driver at 2026-08-19).
+    AddOn(
+        name="aws-ebs-csi-driver",
+        values={"controller": {"nodeSelector": ON_MANAGER}, "node": {"nodeSelector": ON_MANAGER}},
+        role="ebs-csi",
+        account="ebs-csi-controller-sa",
+    ),
+    # With its defaults the node's driver asks for no CPU, is probed every 2 s and killed after 5 late answers: busy machines
+    # restart it 345 times a day, and each restart fails mounts
+    # (https://github.com/mitodl/ol-infrastructure/pull/5164; the schema there is v3.4.1-eksbuild.1's).
+    AddOn(
+        name=EFS,
+        values={
+            "controller": {"nodeSelector": ON_MANAGER},
+            "node": {
+                "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}},
+                "livenessProbe": {
+                    "httpGet": {"path": "/healthz", "port": "healthz"},
+                    "initialDelaySeconds": 10,
+                    "periodSeconds": 10,
+                    "timeoutSeconds": 10,
+                    "failureThreshold": 5,
+                },
+            },
+        },
+    ),
+    # No schema of it is published. By default its node pods tolerate every taint, and its controller none of ours
+    # (charts/aws-fsx-csi-driver/values.yaml, https://github.com/kubernetes-sigs/aws-fsx-csi-driver v1.9.0).
+    AddOn(name=FSX),
+    # Nor of this one. It tolerates no taint: it is on the manager machine, or on an on-demand one without GPUs.
+    AddOn(name="metrics-server"),
+    # The agent tolerates all by itself, its DCGM server nothing (charts/configuration.schema.json,
+    # https://github.com/aws/eks-node-monitoring-agent at 2026-08-18).
+    AddOn(name="eks-node-monitoring-agent", values={"dcgmAgent": {"tolerations": EVERYWHERE}}),
+)
+
+
+def used(settings: Settings) -> list[AddOn]:
+    """The add-ons of a stack: a file system's driver only where there is such a file system."""
+    absent = {EFS: settings.storage.efs is None, FSX: settings.storage.fsx is None}
+    return [one for one in (*FIRST, *THEN) if not absent.get(one.name)]
+
+
+def before_machines(part: Part, name: str, cluster: pulumi.Input[str], settings: Settings) -> list[aws.eks.Addon]:
+    """They are ready at once, as there is no machine for them, and go when no machine needs them any more."""
+    made: list[aws.eks.Addon] = []
+    for one in FIRST:
+        made.append(_add_on(part, name, cluster, settings, one, needs=made[:1]))
+    return made
+
+
+def after_manager(
+    part: Part, name: str, cluster: pulumi.Input[str], settings: Settings, manager: pulumi.Resource
+) -> Sequence[pulumi.Resource]:
+    """They are ready when they run on the manager machine, and go before it."""
+    return [_add_on(part, name, cluster, settings, one, needs=[manager]) for one in used(settings) if one in THEN]
+
+
+def _add_on(  # noqa: PLR0917 - all of them say the same five
+    part: Part, name: str, cluster: pulumi.Input[str], settings: Settings, one: AddOn, needs: Iterable[pulumi.Resource]
+) -> aws.eks.Addon:
+    role = identity.role(part, name, one.role) if one.role else None
+    return aws.eks.Addon(
+        f"{name}-{one.name}",
+        cluster_name=cluster,
+        addon_name=one.name,
+        addon_version=settings.cluster.add_ons[one.name],
+        configuration_values=json.dumps(one.values, sort_keys=True) if one.values else None,
+        pod_identity_associations=[{"role_arn": role.arn, "service_account": one.account}] if role else None,
+        resolve_conflicts_on_create="OVERWRITE",
+        resolve_conflicts_on_update="OVERWRITE",
+        preserve=False,  # or its pods would stay when it goes, and hold network interfaces of machines
+        opts=part.child(depends_on=list(needs)),
+    )

@@ -1,0 +1,106 @@
+"""Amazon Web Services as infra.cloud.Cloud: calls the modules beside it, and keeps what later ones need of earlier."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.cloud import Cluster, Helpers, Images, NodeGroup, Storage
+from infra.clouds.aws import addons, cluster, drill, identity, images, in_cluster, network, nodes, storage, tags
+from infra.clouds.aws.part import Part
+from infra.clouds.aws.settings import Settings
+from infra.config import Stack
+
+# https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html, read 2026-11-21
+NOTICE_SECONDS = 120
+
+
+class Aws:
+    """See infra.cloud.Cloud. Every AWS resource uses one provider: its region, its tags, and no other account."""
+
+    def __init__(self, stack: Stack, settings: Settings) -> None:
+        self._stack, self._settings = stack, settings
+        self._name = f"ebb-{pulumi.get_stack()}"
+        self._outputs: dict[str, pulumi.Input[Any] | None] = {}
+
+    @property
+    def notice_seconds(self) -> int:
+        return NOTICE_SECONDS
+
+    @cached_property
+    def _provider(self) -> aws.Provider:
+        account = self._settings.account_id
+        return aws.Provider(
+            "aws",
+            region=self._settings.region,
+            allowed_account_ids=[account] if account else None,
+            default_tags={"tags": tags.stack_tags(pulumi.get_stack(), self._settings)},
+        )
+
+    @cached_property
+    def _network(self) -> network.Network:
+        return network.declare(self._name, self._stack, self._settings, self._provider)
+
+    @cached_property
+    def _control(self) -> cluster.ControlPlane:
+        return cluster.declare(self._name, self._settings, self._network, self._provider)
+
+    @cached_property
+    def _machines(self) -> tuple[Part, aws.iam.Role]:
+        part = self._part("machines")
+        return part, identity.role(part, self._name, "machine")
+
+    def cluster(self) -> Cluster:
+        control, region = self._control, self._settings.region
+        self._outputs |= {
+            "kubeconfig": control.kubeconfig,
+            "researcherKubeconfig": control.researcher_kubeconfig,
+            "researcherCommand": control.researcher_command,
+            "dashboards": {
+                "cluster": f"https://{region}.console.aws.amazon.com/eks/clusters/{self._name}?region={region}",
+                "controlPlaneLogs": f"https://{region}.console.aws.amazon.com/cloudwatch/home?region={region}#logsV2:log-groups",
+            },
+        }
+        return Cluster(name=self._stack.cloud, region=region, provider=control.kubernetes)
+
+    def node_group(self, cluster: Cluster, group: NodeGroup) -> pulumi.Resource:
+        part, role = self._machines
+        return nodes.declare(part, self._name, group, self._control, self._network, self._settings, role)
+
+    def add_ons(self, cluster: Cluster, manager: pulumi.Resource) -> Sequence[pulumi.Resource]:
+        part = self._part("add-ons")
+        return addons.after_manager(part, self._name, self._control.name, self._settings, manager)
+
+    def images(self, cluster: Cluster) -> Images:
+        part = self._part("images")
+        builder = identity.role(part, self._name, "codebuild") if self._settings.images.build == "codebuild" else None
+        made = images.declare(part, self._name, self._stack, self._settings, builder)
+        self._outputs |= {"images": {"controller": made.controller, **made.trainers}, "imagesCompressedMB": made.compressed_mb}
+        return made
+
+    def storage(self, cluster: Cluster, add_ons: Sequence[pulumi.Resource]) -> Storage:
+        made = storage.declare(
+            self._part("storage"),
+            self._name,
+            self._stack,
+            self._settings,
+            network=self._network,
+            control=self._control,
+            kubernetes_provider=cluster.provider,
+            add_ons=add_ons,
+        )
+        self._outputs |= made.commands
+        return made
+
+    def helpers(self, cluster: Cluster, groups: Sequence[NodeGroup]) -> Helpers:
+        part = self._part("helpers")
+        self._outputs["drill"] = drill.declare(part, self._name, self._settings)
+        return in_cluster.helpers(part, self._name, self._control, self._settings, groups)
+
+    def outputs(self, cluster: Cluster) -> Mapping[str, pulumi.Input[Any]]:
+        return {name: value for name, value in self._outputs.items() if value is not None}
+
+    def _part(self, name: str) -> Part:
+        return Part(name, providers=[self._provider])

@@ -1,0 +1,99 @@
+"""Makes the roles of rights.py.
+
+    role = identity.role(part, "ebb-dev", "autoscaler")
+    role = identity.role(part, "ebb-dev", "researcher", researchers=[...], cluster=control.arn)
+
+Whoever uses the `arn` of a role waits for all that the role may do, and goes before it: a control plane without its rights leaves
+network interfaces behind when it is deleted.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from string import Formatter
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.clouds.aws import rights
+from infra.clouds.aws.part import Part
+from infra.clouds.aws.rights import ROLES, Conditions, table
+
+__all__ = ["ROLES", "Role", "role", "table"]
+
+VERSION = "2012-10-17"  # of the policy language
+Given = Mapping[str, Any]
+
+
+class Role(aws.iam.Role):
+    """A role whose `arn` is there once its policies are attached. `policies`: what to depend on where the role is given whole."""
+
+    policies: Sequence[pulumi.Resource] = ()
+
+    @property
+    def arn(self) -> pulumi.Output[str]:
+        # Their URNs, and not their ids: a preview knows those, or it would take a new policy for a new role.
+        return pulumi.Output.all(super().arn, *[policy.urn for policy in self.policies]).apply(lambda got: str(got[0]))
+
+
+def role(part: Part, name: str, key: str, **given: pulumi.Input[str] | Sequence[pulumi.Input[str]]) -> Role:
+    """A role of the table, with its policies. `given`: the words in braces that the table asks for beside name and stack."""
+    spec = ROLES[key]
+    words = {"name": name, "stack": name.removeprefix("ebb-"), **given}
+    assert _asked(spec) <= set(words), f"role {key!r} wants {sorted(_asked(spec) - set(words))}: give them as keyword arguments"
+    made = Role(
+        f"{name}-{key}",
+        description=f"Ebb: {spec.who}",
+        assume_role_policy=_text(lambda filled: [trust(spec, filled)], words),
+        tags={"Name": f"{name}-{key}"},
+        opts=part.child(),
+    )
+    opts = pulumi.ResourceOptions(parent=made)
+    attached: list[pulumi.Resource] = [
+        aws.iam.RolePolicyAttachment(
+            f"{name}-{key}-{policy.name}", role=made.name, policy_arn=f"arn:aws:iam::aws:policy/{policy.name}", opts=opts
+        )
+        for policy in spec.managed
+    ]
+    if spec.statements:
+        own = _text(lambda filled: [statement(one, filled) for one in spec.statements], words)
+        attached.append(aws.iam.RolePolicy(f"{name}-{key}", role=made.name, policy=own, opts=opts))
+    made.policies = attached
+    return made
+
+
+def _asked(spec: rights.Role) -> set[str]:
+    """The words in braces."""
+    conditions = (spec.conditions, *(one.conditions for one in spec.statements))
+    texts = [text for found in conditions for pairs in found.values() for pair in pairs.items() for text in pair]
+    texts += [spec.principals, *(resource for one in spec.statements for resource in one.resources)]
+    return {word for text in texts for _, word, _, _ in Formatter().parse(text) if word}
+
+
+def _text(statements: Any, words: Given) -> pulumi.Output[str]:
+    return pulumi.Output.all(**words).apply(lambda filled: json.dumps({"Version": VERSION, "Statement": statements(filled)}))
+
+
+def trust(spec: rights.Role, words: Given) -> dict[str, Any]:
+    """Who may take a role, in the language of policies."""
+    who = {"Service": spec.service} if spec.service else {"AWS": _fill(spec.principals, words)}
+    return {"Effect": "Allow", "Principal": who, "Action": list(spec.actions), **_if(spec.conditions, words)}
+
+
+def statement(spec: rights.Statement, words: Given) -> dict[str, Any]:
+    """A statement of the table, in the language of policies."""
+    resources = [_fill(one, words) for one in spec.resources]
+    return {"Effect": "Allow", "Action": list(spec.actions), "Resource": resources, **_if(spec.conditions, words)}
+
+
+def _if(conditions: Conditions, words: Given) -> dict[str, Any]:
+    filled = {
+        test: {_fill(key, words): _fill(value, words) for key, value in pairs.items()} for test, pairs in conditions.items()
+    }
+    return {"Condition": filled} if filled else {}
+
+
+def _fill(text: str, words: Given) -> Any:
+    """The words in braces; one that stands alone may be a list."""
+    alone = words.get(text.strip("{}")) if text.startswith("{") else None
+    return list(alone) if isinstance(alone, list | tuple) else text.format(**words)

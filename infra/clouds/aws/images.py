@@ -1,0 +1,145 @@
+"""The images that pods run: two ECR repositories, and the builds of what is in them, inside `up`.
+
+    made = declare(part, "ebb-dev", stack, settings, identity.role(part, "ebb-dev", "codebuild"))
+    made.controller          # ACCOUNT.dkr.ecr.REGION.amazonaws.com/ebb-dev/controller@sha256:...
+    made.compressed_mb       # what a machine fetches of each
+
+An image is tagged with a hash of its sources (sources.py); a build (image_builds.py) runs only when that hash is new. Pods name
+images by digest. etcd's image is a public one. With `build: none` nothing is made: the stack's file names images that exist.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pulumi
+import pulumi_aws as aws
+
+from infra import cloud
+from infra.clouds.aws import image_builds, sources
+from infra.clouds.aws.part import Part
+from infra.clouds.aws.settings import Settings
+from infra.clouds.aws.sources import Recipe
+from infra.config import Stack, Trainer
+from infra.config.model import DEFAULT_IMAGE
+
+# The last series with the v2 API, which torch's `etcd` rendezvous speaks; the version that the cloud in a box runs. Its binaries
+# are in /usr/local/bin (https://github.com/kubernetes/kubernetes/blob/master/cluster/images/etcd/Dockerfile). Digest:
+# https://github.com/kubernetes/k8s.io/blob/main/registry.k8s.io/images/k8s-staging-etcd/images.yaml, read 2026-11-21.
+ETCD = "registry.k8s.io/etcd:3.5.21-0@sha256:d58c035df557080a27387d687092e3fc2b64c6d0e3162dc51453a115f847d121"
+# Docker's official image from AWS's mirror: Docker Hub refuses anonymous pulls from the addresses that CodeBuild shares.
+BASE = "public.ecr.aws/docker/library/python:3.11-slim-bookworm"
+TORCH_INDEX = "https://download.pytorch.org/whl/cu{}"  # https://pytorch.org/get-started/locally/, read 2026-11-21
+KEPT, UNTAGGED_DAYS = 10, 7  # ten builds back is further than any job runs; what has lost its tag is nobody's
+CONTROLLER, TRAINER = "controller", "trainer"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Images(cloud.Images):
+    """`compressed_mb`: image -> what a machine fetches of it, in MB; empty for images that were not built here."""
+
+    compressed_mb: Mapping[str, pulumi.Output[float]] = field(default_factory=dict)
+
+
+def recipes(stack: Stack) -> list[Recipe]:
+    """What the stack builds: the controller, the default trainer, and those that it names."""
+    efa = {line.image for line in stack.node_groups if getattr(line.settings, "efa", False)}
+    made = [Recipe(repository=CONTROLLER, name=CONTROLLER, folder="workloads", arguments={"BASE": BASE})]
+    for name in dict.fromkeys((DEFAULT_IMAGE, *stack.trainers)):
+        arguments = {"BASE": BASE, **_torch(stack.trainer(name)), **({"EFA": "1"} if name in efa else {})}
+        made.append(Recipe(repository=TRAINER, name=name, folder="trainer", arguments=arguments))
+    return made
+
+
+def _torch(trainer: Trainer) -> dict[str, str]:
+    """Build arguments for another torch than that of trainer/requirements.txt. PyPI has the builds of one CUDA only."""
+    usual = Trainer()
+    if trainer == usual:
+        return {}
+    if trainer.cuda == usual.cuda:
+        return {"TORCH": trainer.torch, "TORCHVISION": trainer.torchvision}
+    cuda = "".join(trainer.cuda.split(".")[:2])
+    return {
+        "TORCH": f"{trainer.torch}+cu{cuda}",
+        "TORCHVISION": f"{trainer.torchvision}+cu{cuda}",
+        "TORCH_INDEX": TORCH_INDEX.format(cuda),
+    }
+
+
+def declare(part: Part, name: str, stack: Stack, settings: Settings, builder: aws.iam.Role | None = None) -> Images:
+    """`builder`: the role of CodeBuild, needed with `build: codebuild` alone."""
+    if settings.images.build == "none":
+        return _named(settings)
+    wanted = recipes(stack)
+    repositories = {one: _repository(part, name, one, wanted) for one in (CONTROLLER, TRAINER)}
+    pairs = [(one, repositories[one.repository]) for one in wanted]
+    if settings.images.build == "docker":
+        built = {one.name: image_builds.by_docker(part, one, repository) for one, repository in pairs}
+    else:
+        assert builder is not None, "build: codebuild needs its role"
+        built = image_builds.by_codebuild(part, name, settings.region, builder, pairs)
+    return Images(
+        controller=built[CONTROLLER].reference,
+        trainers={one.name: built[one.name].reference for one in wanted if one.repository == TRAINER},
+        etcd=pulumi.Output.from_input(ETCD),
+        compressed_mb={one.name: built[one.name].compressed_mb for one in wanted},
+    )
+
+
+def _named(settings: Settings) -> Images:
+    """Images that somebody else has built; the settings' checks have seen that all are named."""
+    return Images(
+        controller=pulumi.Output.from_input(settings.images.controller or ""),
+        trainers={name: pulumi.Output.from_input(reference) for name, reference in settings.images.trainers.items()},
+        etcd=pulumi.Output.from_input(ETCD),
+    )
+
+
+def _repository(part: Part, name: str, kind: str, wanted: list[Recipe]) -> aws.ecr.Repository:
+    """A tag means one image for ever, but for the cache's: that is whatever was built last."""
+    repository = aws.ecr.Repository(
+        f"repository-{kind}",
+        name=f"{name}/{kind}",
+        image_tag_mutability="IMMUTABLE_WITH_EXCLUSION",
+        image_tag_mutability_exclusion_filters=[{"filter": f"*.{sources.CACHE}", "filter_type": "WILDCARD"}],
+        image_scanning_configuration={"scan_on_push": True},
+        force_delete=True,  # images are rebuilt from the checkout at any time: destroy need not stop for them
+        opts=part.child(),
+    )
+    aws.ecr.LifecyclePolicy(
+        f"expiry-{kind}",
+        repository=repository.name,
+        policy=json.dumps(_expiry([one.name for one in wanted if one.repository == kind])),
+        opts=part.child(),
+    )
+    return repository
+
+
+def _expiry(names: list[str]) -> dict[str, object]:
+    """Each name has its own allowance: builds of one trainer shall not push out the images of another, which changes seldom."""
+    rules = [
+        {
+            "rulePriority": number,
+            "description": f"the newest {KEPT} of {name}",
+            "selection": {
+                "tagStatus": "tagged",
+                "tagPrefixList": [f"{name}."],
+                "countType": "imageCountMoreThan",
+                "countNumber": KEPT,
+            },
+            "action": {"type": "expire"},
+        }
+        for number, name in enumerate(names, 1)
+    ]
+    untagged = {
+        "rulePriority": len(names) + 1,
+        "description": f"untagged for {UNTAGGED_DAYS} days",
+        "selection": {
+            "tagStatus": "untagged",
+            "countType": "sinceImagePushed",
+            "countUnit": "days",
+            "countNumber": UNTAGGED_DAYS,
+        },
+        "action": {"type": "expire"},
+    }
+    return {"rules": [*rules, untagged]}

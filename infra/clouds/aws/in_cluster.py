@@ -1,0 +1,148 @@
+"""What must run in an EKS cluster: cluster-autoscaler with its identity, and the device plugins that the AMIs lack.
+
+    helpers = in_cluster.helpers(part, "ebb-dev", control, settings, groups)
+
+The records say which program runs with which arguments; infra/services makes Deployments and DaemonSets of them. Every flag is
+from the autoscaler's source at tag cluster-autoscaler-1.35.2 (config/flags/flags.go). What the autoscaler may do in AWS is in
+identity.py.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import pulumi_aws as aws
+
+from infra.cloud import (
+    CAPACITY_BLOCK,
+    LABEL_GPU_TYPE,
+    LABEL_NODE_GROUP,
+    ON_DEMAND,
+    SPOT,
+    Autoscaler,
+    DevicePlugin,
+    Helpers,
+    NodeGroup,
+)
+from infra.clouds.aws import identity, machine
+from infra.clouds.aws.cluster import ControlPlane
+from infra.clouds.aws.part import Part
+from infra.clouds.aws.settings import Settings
+from infra.services.autoscaler import NAME as AUTOSCALER
+from infra.services.names import SYSTEM
+
+AUTOSCALER_IMAGE = "registry.k8s.io/autoscaling/cluster-autoscaler"
+# The newest of https://github.com/NVIDIA/k8s-device-plugin (versions.mk, 2026-08-19).
+NVIDIA_IMAGE = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
+# AWS publishes it in EKS's own registries alone (https://github.com/aws/eks-charts at 5239609242, 2026-08-03, appVersion of
+# aws-efa-k8s-device-plugin); machines may pull from there with their role.
+EFA_IMAGE = "602401143452.dkr.ecr.{region}.amazonaws.com/eks/aws-efa-k8s-device-plugin:v0.5.20"
+# Where that account is the registry's; the newer regions have accounts of their own and pull from Oregon, as the chart does
+# (https://docs.aws.amazon.com/eks/latest/userguide/add-ons-images.html, read 2026-11-21).
+EFA_REGIONS = (
+    *("ap-northeast-1", "ap-northeast-2", "ap-northeast-3", "ap-south-1", "ap-southeast-1", "ap-southeast-2"),
+    *("ca-central-1", "eu-central-1", "eu-north-1", "eu-west-1", "eu-west-2", "eu-west-3"),
+    *("sa-east-1", "us-east-1", "us-east-2", "us-west-1", "us-west-2"),
+)
+# What is paid for anyway, then what is cheap, then what is always there.
+PRIORITIES = {CAPACITY_BLOCK: 60, SPOT: 50, ON_DEMAND: 10}
+SECOND_TRY_MINUTES, LAST_TRY_MINUTES, FORGET_MINUTES = 2, 10, 30
+
+
+def helpers(part: Part, name: str, control: ControlPlane, settings: Settings, groups: Sequence[NodeGroup]) -> Helpers:
+    """`groups`: those for jobs."""
+    return Helpers(
+        autoscaler=_autoscaler(part, name, control, settings, groups), device_plugins=tuple(_plugins(settings, groups))
+    )
+
+
+def _autoscaler(part: Part, name: str, control: ControlPlane, settings: Settings, groups: Sequence[NodeGroup]) -> Autoscaler:
+    """A pod gets its credentials when it is created, so its record waits for the association: a pod that came before would have
+    none, however often it restarts."""
+    link = aws.eks.PodIdentityAssociation(
+        AUTOSCALER,
+        cluster_name=control.name,
+        namespace=SYSTEM,
+        service_account=AUTOSCALER,
+        role_arn=identity.role(part, name, "autoscaler").arn,
+        opts=part.child(depends_on=control.ready),
+    )
+    region = settings.region
+    return Autoscaler(
+        image=f"{AUTOSCALER_IMAGE}:{settings.autoscaler.version}",
+        arguments=arguments(name, settings),
+        environment={"AWS_REGION": link.association_id.apply(lambda _: region)},
+        priorities=priorities(groups),
+    )
+
+
+def arguments(name: str, settings: Settings) -> list[str]:
+    """How the autoscaler finds groups and how soon it acts."""
+    own = settings.autoscaler
+    return [
+        "--cloud-provider=aws",
+        # Both tags are EKS's own work on the Auto Scaling groups of this cluster's node groups.
+        f"--node-group-auto-discovery=asg:tag=k8s.io/cluster-autoscaler/enabled,k8s.io/cluster-autoscaler/{name}",
+        "--expander=priority,least-waste",
+        # Similar groups differ by zone. Balancing would spread a job over zones, which it must not be.
+        "--balance-similar-node-groups=false",
+        # Spot that is not served shows as a machine that does not come; then the next group gets its turn.
+        f"--max-node-provision-time={own.provision_minutes}m",
+        # The first group is the cheapest, so it is tried again soon: the default, half an hour, is long at twice the price.
+        f"--initial-node-group-backoff-duration={SECOND_TRY_MINUTES}m",
+        f"--max-node-group-backoff-duration={LAST_TRY_MINUTES}m",
+        f"--node-group-backoff-reset-timeout={FORGET_MINUTES}m",
+        f"--scale-down-unneeded-time={own.scale_down_minutes}m",
+        f"--scale-down-delay-after-add={own.scale_down_minutes}m",
+        # A machine that comes in one group is no reason to keep idle ones in another.
+        "--scale-down-delay-type-local=true",
+        # A reclaim may take most machines at once; the autoscaler shall make new ones then, and not halt.
+        "--max-total-unready-percentage=100",
+        # Workers that must not move say so (safe-to-evict: false). Of the rest none shall keep a GPU machine running: not a pod
+        # of kube-system, and not one with an emptyDir, which every worker has for its shared memory.
+        "--skip-nodes-with-system-pods=false",
+        "--skip-nodes-with-local-storage=false",
+        "--emit-per-nodegroup-metrics=true",
+        *(["--aws-use-static-instance-list=true"] if _cut_off(settings) else []),
+        "--v=2",
+    ]
+
+
+def _cut_off(settings: Settings) -> bool:
+    """Whether EC2's API is out of reach, so that the list of instance types must be the one built into the autoscaler. An own
+    VPC has NAT; an existing one without public subnets may have no way out but its endpoints."""
+    network = settings.network
+    return network.vpc_id is not None and not network.public_subnets and "ec2" not in network.interface_endpoints
+
+
+def priorities(groups: Sequence[NodeGroup]) -> dict[int, list[str]]:
+    """A higher number is tried first. The expander knows groups by the names of their Auto Scaling groups, which EKS calls
+    eks-<node group>-<UUID>; behind a node group's name here Pulumi puts seven hexadecimal digits."""
+    found: dict[int, list[str]] = {}
+    for group in groups:
+        found.setdefault(PRIORITIES[group.capacity_type], []).append(f"^eks-{group.name}-[0-9a-f]{{7}}-[0-9a-f]{{8}}-")
+    return dict(sorted(found.items(), reverse=True))
+
+
+def _plugins(settings: Settings, groups: Sequence[NodeGroup]) -> Iterable[DevicePlugin]:
+    """EKS's NVIDIA AMI has driver, container toolkit and the kernel's part of EFA, but neither plugin
+    (https://docs.aws.amazon.com/eks/latest/userguide/ml-eks-optimized-ami.html, read 2026-11-21)."""
+    gpu_types = sorted({group.instance.gpu_type for group in groups if group.instance.gpus})
+    if gpu_types:
+        yield DevicePlugin(
+            name="nvidia-device-plugin",
+            image=NVIDIA_IMAGE,
+            # It runs on machines with GPUs alone: one that finds none has a broken driver, and a pod that fails shows that.
+            arguments=["--fail-on-init-error=true"],
+            label=LABEL_GPU_TYPE,
+            values=gpu_types,
+            environment={"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"},
+        )
+    with_efa = sorted(group.name for group in groups if machine.efa_interfaces(group))
+    if with_efa:
+        region = settings.region if settings.region in EFA_REGIONS else "us-west-2"
+        yield DevicePlugin(
+            name="efa-device-plugin",
+            image=EFA_IMAGE.format(region=region),
+            label=LABEL_NODE_GROUP,
+            values=with_efa,
+            privileged=True,  # it opens /dev/infiniband and asks the metadata address for the instance type, as its chart does
+        )

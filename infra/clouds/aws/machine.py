@@ -1,0 +1,144 @@
+"""What one machine of a node group boots with: its disks, its network interfaces and its user data. Plain data, no SDK.
+
+    disk = machine.disk(group, settings)
+    machine.user_data(group, settings)       # base64, or None where the AMI's defaults do
+
+The launch template is made of it (nodes.py), the autoscaler's tags (tags.py) and the cost table. The AMI, the instance profile
+and the node's registration are no business of ours: EKS adds them, as the launch template names no image.
+"""
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import yaml
+
+from infra.cloud import NodeGroup
+from infra.clouds.aws.catalog import AwsInstance
+from infra.clouds.aws.settings import GroupSettings, Settings
+from infra.config.checks import MANAGER
+
+# Everything of size is on a machine's own NVMe disks where it has any. The NVIDIA AMI's snapshot takes 20 GiB
+# (https://docs.aws.amazon.com/eks/latest/userguide/ml-eks-optimized-ami.html, read 2026-11-21); logs and caches grow.
+SYSTEM_DISK_GIB = 50
+# gp3: 3000 IOPS and 125 MiB/s are in the price; each 0.25 MiB/s wants one IOPS
+# (https://docs.aws.amazon.com/ebs/latest/userguide/general-purpose.html, read 2026-11-21).
+BASE_IOPS, BASE_THROUGHPUT_MIB, IOPS_PER_MIB = 3000, 125, 4
+# The kubelet keeps 10 % of the disk (evictionHard nodefs.available) and nodeadm 1 GiB; file systems take 1 to 2 %. A tag that
+# promises more than the machine has would make the autoscaler boot machines for a pod that fits none of them.
+USABLE = 0.85
+GIB_PER_GB = 1e9 / 2**30  # instance stores are sold in GB
+# Pulling in parallel wants a 2xlarge, and a disk of 600 MiB/s or its own NVMe, or it is slower than without
+# (https://github.com/awslabs/amazon-eks-ami at 81fec2e895, nodeadm/doc/examples.md, "Enabling fast image pull").
+FAST_PULL_CPU, FAST_PULL_THROUGHPUT_MIB = 8, 600
+_BOUNDARY = "ebb"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Disk:
+    """The root disk, gp3. `local_gib`: NVMe disks of the machine, joined into one, that hold images and pods instead; 0: none."""
+
+    gib: int
+    throughput_mib: int
+    iops: int
+    local_gib: int = 0
+
+    @property
+    def ephemeral_gib(self) -> int:
+        """What pods may use: never more than the kubelet will report."""
+        return int((self.local_gib or self.gib) * USABLE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interface:
+    """A network interface by its place, and what it speaks: IP alone, EFA alone, or both ("efa")."""
+
+    card: int
+    device: int
+    kind: str
+
+
+def types(group: NodeGroup) -> tuple[AwsInstance, ...]:
+    """The group's instance types; the first is the one that the autoscaler judges it by."""
+    found = tuple(one for one in (group.instance, *group.others) if isinstance(one, AwsInstance))
+    assert len(found) == 1 + len(group.others), f"{group.name}: types of another cloud's catalog"
+    return found
+
+
+def own_settings(group: NodeGroup) -> GroupSettings:
+    """Section `aws` of the group, or its defaults."""
+    settings = group.settings if group.settings is not None else GroupSettings()
+    assert isinstance(settings, GroupSettings), f"{group.name}: settings of another cloud"
+    return settings
+
+
+def efa_interfaces(group: NodeGroup) -> int:
+    """How many EFA interfaces each machine gets."""
+    return types(group)[0].efa if own_settings(group).efa else 0
+
+
+def disk(group: NodeGroup, settings: Settings) -> Disk:
+    """The machine's disks. Big and fast EBS volumes cost as much as a fifth of a small spot machine, so they are small and slow
+    where the machine brings NVMe disks."""
+    nodes, asked = settings.nodes, own_settings(group).disk_gib
+    if group.name == MANAGER:
+        return Disk(gib=asked or nodes.manager_disk_gib, throughput_mib=BASE_THROUGHPUT_MIB, iops=BASE_IOPS)
+    local = min(int(one.local_disk_gib * GIB_PER_GB) for one in types(group))
+    if local:
+        return Disk(gib=asked or SYSTEM_DISK_GIB, throughput_mib=BASE_THROUGHPUT_MIB, iops=BASE_IOPS, local_gib=local)
+    throughput = nodes.disk_throughput_mib
+    return Disk(gib=asked or nodes.disk_gib, throughput_mib=throughput, iops=max(BASE_IOPS, IOPS_PER_MIB * throughput))
+
+
+def interfaces(group: NodeGroup) -> tuple[Interface, ...]:
+    """Empty without EFA: then EKS makes the one interface. With EFA each network card gets one, the first with IP as well.
+
+    Placed as eksctl, terraform-aws-eks and pulumi-eks place them in managed node groups. A machine with one card more than EFA
+    interfaces has IP alone on card 0, and its other cards count from device 0: AWS's own words for P6-B300
+    (https://github.com/aws/aws-parallelcluster/issues/7143, read 2026-11-21).
+    """
+    count, cards = efa_interfaces(group), types(group)[0].network_cards
+    if not count:
+        return ()
+    if cards > count:
+        others = tuple(Interface(card=card, device=0, kind="efa-only") for card in range(1, count + 1))
+        return (Interface(card=0, device=0, kind="interface"), *others)
+    others = tuple(Interface(card=card, device=1, kind="efa-only") for card in range(1, count))
+    return (Interface(card=0, device=0, kind="efa"), *others)
+
+
+def fast_pulls(group: NodeGroup, settings: Settings) -> bool:
+    """Whether images are pulled and unpacked in parallel, which pays on machines with the cores and the disk for it alone."""
+    found = disk(group, settings)
+    quick = found.local_gib > 0 or found.throughput_mib >= FAST_PULL_THROUGHPUT_MIB
+    return group.name != MANAGER and quick and all(one.cpu >= FAST_PULL_CPU for one in types(group))
+
+
+def user_data(group: NodeGroup, settings: Settings) -> str | None:
+    """What nodeadm, the AMI's boot program, shall do differently; it merges this with the part that EKS adds. Base64 of MIME."""
+    spec: dict[str, object] = {}
+    if disk(group, settings).local_gib:
+        spec["instance"] = {"localStorage": {"strategy": "RAID0"}}
+    if fast_pulls(group, settings):
+        spec["featureGates"] = {"FastImagePull": True}
+    if not spec:
+        return None
+    config = yaml.safe_dump({"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": spec}, sort_keys=False)
+    return base64.b64encode(_mime(config).encode()).decode()
+
+
+def _mime(config: str) -> str:
+    """The form that EKS asks for where there is a launch template
+    (https://docs.aws.amazon.com/eks/latest/userguide/launch-templates.html#launch-template-user-data, read 2026-11-21)."""
+    lines: Sequence[str] = (
+        "MIME-Version: 1.0",
+        f'Content-Type: multipart/mixed; boundary="{_BOUNDARY}"',
+        "",
+        f"--{_BOUNDARY}",
+        "Content-Type: application/node.eks.aws",
+        "",
+        config,
+        f"--{_BOUNDARY}--",
+        "",
+    )
+    return "\n".join(lines)

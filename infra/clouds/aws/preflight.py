@@ -1,0 +1,182 @@
+"""The checks of `python -m infra.preflight` for a stack on AWS: who asks, from where, and whether names are free.
+
+Quotas are in quotas.py, machines and versions in offers.py, things that must exist in existing.py. Everything is read only.
+"""
+
+import shutil
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
+
+from infra.cloud import SPOT
+from infra.clouds.aws import existing, offers, quotas
+from infra.clouds.aws.calls import Account, Refused
+from infra.clouds.aws.look import Look, absent, check, fail, ok, warn
+from infra.config import Stack
+from infra.costs import groups_of
+from infra.preflight import Check, Finding
+
+WHAT_IS_MY_ADDRESS = "https://checkip.amazonaws.com"
+SPOT_ROLE = "AWSServiceRoleForEC2Spot"
+# Program -> what needs it.
+TOOLS = {"pulumi": "it runs the stack", "aws": "pulumi_eks and kubeconfigs get tokens of the cluster by `aws eks get-token`"}
+
+
+def checks(stack_name: str, stack: Stack) -> list[Check]:
+    """All checks, those first without which the others cannot be made."""
+    look = Look(
+        stack_name=stack_name,
+        stack=stack,
+        groups=groups_of(stack),
+        calls=Account(stack.settings.region),
+        which=shutil.which,
+        address=_address,
+    )
+    return listed(look)
+
+
+def listed(look: Look) -> list[Check]:
+    return [
+        Check(what="credentials and account", look=lambda: identity(look)),
+        check("region", region, look),
+        check("zones", offers.zones, look),
+        check("programs on this machine", tools, look),
+        check("quotas of machines (vCPUs)", quotas.machines, look),
+        check("quotas of the network", quotas.network, look),
+        check("machines in their zones", offers.offerings, look),
+        check("the catalog's facts", offers.facts, look),
+        check("Kubernetes", offers.kubernetes, look),
+        check("add-ons", offers.add_ons, look),
+        check("AMI releases", offers.releases, look),
+        check("spot's service-linked role", spot_role, look),
+        check("names", names, look),
+        check("network", existing.network, look),
+        check("file systems", existing.file_systems, look),
+        check("keys, reservations, alarms", existing.others, look),
+        check("the way to the cluster", reach, look),
+    ]
+
+
+def identity(look: Look) -> Iterator[Finding]:
+    """Not guarded: without credentials nothing else can be asked."""
+    caller = look.calls("sts", "get_caller_identity")
+    wanted = look.settings.account_id
+    said = f"{caller['Arn']} in account {caller['Account']}"
+    if wanted is not None and caller["Account"] != wanted:
+        yield fail(f"{said}, but aws.accountId is {wanted}: `up` would refuse", "take other credentials (AWS_PROFILE)")
+    elif wanted is None:
+        yield warn(said, f"set aws.accountId: {caller['Account']}, so that `up` never runs in another account")
+    else:
+        yield ok(said)
+
+
+def region(look: Look) -> Iterator[Finding]:
+    name = look.settings.region
+    found = look.calls("ec2", "describe_regions", AllRegions=True)["Regions"]
+    status = {one["RegionName"]: one["OptInStatus"] for one in found}.get(name)
+    if status is None:
+        yield fail(f"AWS has no region {name!r}", "change aws.region")
+    elif status == "not-opted-in":
+        yield fail(f"region {name} is off in this account", f"aws account enable-region --region-name {name}")
+    else:
+        yield ok(f"region {name} is on")
+
+
+def tools(look: Look) -> Iterator[Finding]:
+    needed = dict(TOOLS)
+    if look.settings.images.build == "docker":
+        needed["docker"] = "images.build: docker builds here; `codebuild` needs no Docker"
+    for program, why in needed.items():
+        path = look.which(program)
+        yield ok(f"{program}: {path}") if path else fail(f"{program} is not on PATH: {why}", f"install {program}")
+    if not look.which("kubectl"):
+        yield warn("kubectl is not on PATH: neither `up` nor `ebb` needs it, but looking into the cluster does")
+
+
+def spot_role(look: Look) -> Iterator[Finding]:
+    """One in an account: EC2 makes no spot machine without it, and a second one cannot be made."""
+    if not any(group.capacity_type == SPOT for group in look.groups):
+        yield ok("no group asks for spot machines")
+        return
+    make = look.settings.spot_service_role
+    try:
+        role = look.calls("iam", "get_role", RoleName=SPOT_ROLE)["Role"]
+    except Refused as error:
+        if not absent(error):
+            raise
+        fix = "set aws.spotServiceRole: true, or: aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
+        yield ok(f"{SPOT_ROLE} is not there; `up` makes it") if make else fail(f"{SPOT_ROLE} is not there: no spot machines", fix)
+        return
+    if make and not look.is_ours(role.get("Tags")):
+        yield fail(f"{SPOT_ROLE} is there: `up` cannot make it again", "set aws.spotServiceRole: false")
+    else:
+        yield ok(f"{SPOT_ROLE} is there")
+
+
+def names(look: Look) -> Iterator[Finding]:
+    """What the stack would make under a fixed name, and somebody has made already."""
+    clashes = [*_cluster(look), *_log_groups(look), *_repositories(look)]
+    yield from clashes or [
+        ok(f"cluster {look.name}, its log groups and its repositories: the names are free, or the stack's own")
+    ]
+
+
+def _cluster(look: Look) -> Iterator[Finding]:
+    try:
+        found = look.calls("eks", "describe_cluster", name=look.name)["cluster"]
+    except Refused as error:
+        if absent(error):
+            return
+        raise
+    if not look.is_ours(found.get("tags", {})):
+        yield fail(f"there is a cluster {look.name} that no stack of Ebb has made", "choose another name: pulumi stack init NAME")
+
+
+def _log_groups(look: Look) -> Iterator[Finding]:
+    wanted = {f"/aws/eks/{look.name}/cluster", f"/aws/codebuild/{look.name}-images"}
+    for name in sorted(wanted):
+        for one in look.calls.all("logs", "describe_log_groups", "logGroups", logGroupNamePrefix=name):
+            if one["logGroupName"] == name:  # not one that only begins so
+                tags = look.calls("logs", "list_tags_for_resource", resourceArn=one["logGroupArn"]).get("tags", {})
+                if not look.is_ours(tags):
+                    yield fail(f"there is a log group {name} already", f"aws logs delete-log-group --log-group-name {name}")
+
+
+def _repositories(look: Look) -> Iterator[Finding]:
+    if look.settings.images.build == "none":
+        return
+    for one in look.calls.all("ecr", "describe_repositories", "repositories"):
+        if one["repositoryName"] in {f"{look.name}/controller", f"{look.name}/trainer"}:
+            tags = look.calls("ecr", "list_tags_for_resource", resourceArn=one["repositoryArn"])["tags"]
+            if not look.is_ours(tags):
+                name = one["repositoryName"]
+                remove = f"aws ecr delete-repository --force --repository-name {name}"
+                yield fail(f"there is a repository {name} already", remove)
+
+
+def reach(look: Look) -> Iterator[Finding]:
+    """`up` makes objects in the cluster: this machine has to reach its API server."""
+    cluster = look.settings.cluster
+    if cluster.endpoint == "private":
+        yield warn("the endpoint is private and aws.cluster.upReachesVpc says that this machine is in the VPC: not checked")
+        return
+    try:
+        address = ip_address(look.address())
+    except (OSError, ValueError) as error:
+        yield warn(f"this machine's address on the internet is not known ({error}): is it in publicAccessCidrs?")
+        return
+    if any(address in ip_network(cidr) for cidr in cluster.public_access_cidrs):
+        yield ok(f"this machine ({address}) is in aws.cluster.publicAccessCidrs")
+    else:
+        listed_ones = ", ".join(cluster.public_access_cidrs)
+        yield fail(f"this machine ({address}) is not in aws.cluster.publicAccessCidrs ({listed_ones})", f"add {address}/32")
+
+
+def _address() -> str:
+    """Raises OSError."""
+    try:
+        with urllib.request.urlopen(WHAT_IS_MY_ADDRESS, timeout=5) as answer:
+            return str(answer.read(64).decode("ascii", "replace").strip())
+    except urllib.error.URLError as error:
+        raise OSError(f"{WHAT_IS_MY_ADDRESS}: {error.reason}") from error

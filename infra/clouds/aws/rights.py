@@ -1,0 +1,300 @@
+"""The rights of the platform in the account: every role, what it may do, on what, and why. Nothing is declared here.
+
+    python -m infra.clouds.aws.rights          # the table, as docs/aws.md has it
+
+identity.py makes roles of it, and a test refuses any policy that is not in it. Words in braces are filled in when a role is made:
+{name} is the cluster's name (ebb-<stack>), {stack} the stack's, the others are what the role's maker gives.
+
+Not here, as AWS makes them itself, once per account: the service-linked roles of EKS, its node groups, Auto Scaling, Spot, FSx
+(which reads and writes the data repository's bucket) and FIS. No role is for kube-proxy, CoreDNS, metrics-server, the node
+monitoring agent and the device plugins, which ask AWS for nothing; nor for the EFS and FSx drivers: all volumes are static, so
+drivers create, resize and delete nothing, and a mount asks for none.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+EVERYTHING = "*"
+# As documented in the service authorization reference: the action knows no resources, so a policy cannot name any.
+_NO_RESOURCES = "The API knows no narrower resource."
+
+Conditions = Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """Actions on resources, under conditions. `everything`: why the resource is `*`, if it is."""
+
+    actions: tuple[str, ...]
+    resources: tuple[str, ...]
+    conditions: Conditions = field(default_factory=dict)
+    reason: str
+    everything: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Managed:
+    """A policy that AWS writes, and may widen. `reason` says why a list of our own would not do."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Role:
+    """`service` or `principals` may take it, under conditions. `who`: whose hands it is in, in words."""
+
+    who: str
+    service: str = ""
+    principals: str = ""
+    actions: tuple[str, ...] = ("sts:AssumeRole",)
+    conditions: Conditions = field(default_factory=dict)
+    managed: tuple[Managed, ...] = ()
+    statements: tuple[Statement, ...] = ()
+
+
+def _tagged(**tags: str) -> Conditions:
+    """Only what carries the tags. Words in keys: volume -> ebb.dev/volume, node_group -> ebb.dev/node-group."""
+    return {"StringEquals": {f"aws:ResourceTag/ebb.dev/{key.replace('_', '-')}": value for key, value in tags.items()}}
+
+
+def _of_pods(
+    who: str, namespace: str, account: str, *, managed: tuple[Managed, ...] = (), statements: tuple[Statement, ...] = ()
+) -> Role:
+    """For one service account of this cluster: EKS says who asks, in session tags that nobody else can set
+    (https://docs.aws.amazon.com/eks/latest/userguide/pod-id-role.html and pod-id-abac.html, read 2026-11-21)."""
+    tags = {"eks-cluster-name": "{name}", "kubernetes-namespace": namespace, "kubernetes-service-account": account}
+    return Role(
+        who=who,
+        service="pods.eks.amazonaws.com",
+        actions=("sts:AssumeRole", "sts:TagSession"),
+        conditions={"StringEquals": {f"aws:RequestTag/{key}": value for key, value in tags.items()}},
+        managed=managed,
+        statements=statements,
+    )
+
+
+ROLES: Mapping[str, Role] = {
+    "cluster": Role(
+        who="the EKS control plane",
+        service="eks.amazonaws.com",
+        managed=(
+            Managed(
+                name="AmazonEKSClusterPolicy",
+                reason="EKS asks for this very policy: it keeps the cluster's network interfaces, its security group and what it "
+                "knows of machines. It names each action; only the EKS service can take the role.",
+            ),
+        ),
+    ),
+    "machine": Role(
+        who="every machine: kubelet, and the program that joins it to the cluster",
+        service="ec2.amazonaws.com",
+        managed=(
+            Managed(
+                name="AmazonEKSWorkerNodePolicy",
+                reason="What joining takes: look at itself and at the cluster (no change of anything), and credentials for its "
+                "own pods. EKS extends it when a release of the AMI needs more, and machines of an old list would then not join.",
+            ),
+            Managed(
+                name="AmazonEC2ContainerRegistryPullOnly",
+                reason="Pull images, from the stack's repositories and from those of the EKS add-ons, whose account differs by "
+                "region. It cannot push, list or delete. There is no shell by SSM: its policy is left out.",
+            ),
+        ),
+    ),
+    "vpc-cni": _of_pods(
+        "the network plugin (pods aws-node)",
+        "kube-system",
+        "aws-node",
+        managed=(
+            Managed(
+                name="AmazonEKS_CNI_Policy",
+                reason="Addresses for pods: makes, attaches and deletes network interfaces of machines that do not exist yet, so "
+                "they cannot be named. AWS keeps it with the plugin. Held by the plugin's pods and not by machines, so no other "
+                "process on a machine has it.",
+            ),
+        ),
+    ),
+    "ebs-csi": _of_pods(
+        "the EBS driver's controller, on the manager machine",
+        "kube-system",
+        "ebs-csi-controller-sa",
+        statements=(
+            Statement(
+                actions=("ec2:AttachVolume", "ec2:DetachVolume"),
+                resources=("arn:aws:ec2:*:*:volume/*",),
+                conditions=_tagged(stack="{stack}", volume="etcd"),
+                reason="Attach the one volume that there is, etcd's; AWS's own policy would let it delete and make any.",
+            ),
+            Statement(
+                actions=("ec2:AttachVolume", "ec2:DetachVolume"),
+                resources=("arn:aws:ec2:*:*:instance/*",),
+                conditions=_tagged(stack="{stack}", node_group="manager"),
+                reason="To the manager machine alone.",
+            ),
+            Statement(
+                actions=("ec2:DescribeVolumes", "ec2:DescribeInstances", "ec2:DescribeAvailabilityZones"),
+                resources=(EVERYTHING,),
+                reason="See whether the volume is attached and to what; the driver's health check asks for the zones.",
+                everything=_NO_RESOURCES,
+            ),
+        ),
+    ),
+    "autoscaler": _of_pods(
+        "cluster-autoscaler",
+        "ebb-system",
+        "cluster-autoscaler",
+        statements=(
+            Statement(
+                actions=("autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup"),
+                resources=("arn:aws:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/eks-*",),
+                conditions={"StringEquals": {"aws:ResourceTag/k8s.io/cluster-autoscaler/{name}": "owned"}},
+                reason="Add and remove machines, in this cluster's node groups alone: EKS puts the tag on their groups.",
+            ),
+            Statement(
+                actions=("eks:DescribeNodegroup",),
+                resources=("arn:aws:eks:*:*:nodegroup/{name}/*/*",),
+                reason="Labels and taints of machines that do not exist yet.",
+            ),
+            Statement(
+                actions=(
+                    "autoscaling:DescribeAutoScalingGroups",
+                    "autoscaling:DescribeAutoScalingInstances",
+                    "autoscaling:DescribeLaunchConfigurations",
+                    "autoscaling:DescribeScalingActivities",
+                    "ec2:DescribeImages",
+                    "ec2:DescribeInstanceTypes",
+                    "ec2:DescribeLaunchTemplateVersions",
+                    "ec2:GetInstanceTypesFromInstanceRequirements",
+                ),
+                resources=(EVERYTHING,),
+                reason="Find the groups by tag, see why a request for spot machines failed, and know what a machine would have.",
+                everything=_NO_RESOURCES,
+            ),
+        ),
+    ),
+    "codebuild": Role(
+        who="CodeBuild, while it builds an image (images.build: codebuild)",
+        service="codebuild.amazonaws.com",
+        statements=(
+            Statement(
+                actions=("logs:CreateLogStream", "logs:PutLogEvents"),
+                resources=("arn:aws:logs:*:*:log-group:/aws/codebuild/{name}-images:*",),
+                reason="The log of a build; Pulumi owns the group.",
+            ),
+            Statement(
+                actions=("s3:GetObject", "s3:GetObjectVersion"),
+                resources=("arn:aws:s3:::{name}-sources-*/*",),
+                reason="Read the sources that `pulumi up` has packed.",
+            ),
+            Statement(
+                actions=("s3:GetBucketAcl", "s3:GetBucketLocation"),
+                resources=("arn:aws:s3:::{name}-sources-*",),
+                reason="CodeBuild looks at the bucket before it reads from it.",
+            ),
+            Statement(
+                actions=(
+                    "ecr:BatchCheckLayerAvailability",
+                    "ecr:BatchGetImage",
+                    "ecr:CompleteLayerUpload",
+                    "ecr:GetDownloadUrlForLayer",
+                    "ecr:InitiateLayerUpload",
+                    "ecr:PutImage",
+                    "ecr:UploadLayerPart",
+                ),
+                resources=("arn:aws:ecr:*:*:repository/{name}/*",),
+                reason="Push to the stack's repositories, and pull from there what a build has cached.",
+            ),
+            Statement(
+                actions=("ecr:GetAuthorizationToken",),
+                resources=(EVERYTHING,),
+                reason="Log in to the registry; what a login may do, the statement before says.",
+                everything=_NO_RESOURCES,
+            ),
+        ),
+    ),
+    "snapshots": Role(
+        who="Data Lifecycle Manager, which takes a snapshot of etcd's volume every night",
+        service="dlm.amazonaws.com",
+        statements=(
+            Statement(
+                actions=("ec2:CreateSnapshot",),
+                resources=("arn:aws:ec2:*:*:volume/*",),
+                conditions=_tagged(backup="{name}"),
+                reason="Of the stack's volume alone. AWS's own policy may snapshot, share and delete anything.",
+            ),
+            Statement(
+                actions=("ec2:CreateSnapshot", "ec2:CreateTags"),
+                resources=("arn:aws:ec2:*::snapshot/*",),
+                reason="The snapshot to be, which has no tag yet, and the volume's tags on it, in whichever call DLM sets them.",
+            ),
+            Statement(
+                actions=("ec2:DeleteSnapshot",),
+                resources=("arn:aws:ec2:*::snapshot/*",),
+                conditions=_tagged(backup="{name}"),
+                reason="The oldest, once there are enough: snapshots carry the volume's tags.",
+            ),
+            Statement(
+                actions=("ec2:DescribeInstances", "ec2:DescribeSnapshots", "ec2:DescribeVolumes"),
+                resources=(EVERYTHING,),
+                reason="Find the volume by its tag, and the snapshots that it has.",
+                everything=_NO_RESOURCES,
+            ),
+        ),
+    ),
+    "drill": Role(
+        who="Fault Injection Service, while a drill runs (aws.drill)",
+        service="fis.amazonaws.com",
+        statements=(
+            Statement(
+                actions=("ec2:SendSpotInstanceInterruptions",),
+                resources=("arn:aws:ec2:*:*:instance/*",),
+                conditions=_tagged(stack="{stack}", node_group="{group}"),
+                reason="Reclaim spot machines of the drill's node group, and no others.",
+            ),
+            Statement(
+                actions=("ec2:DescribeInstances",),
+                resources=(EVERYTHING,),
+                reason="Find them by their tags.",
+                everything=_NO_RESOURCES,
+            ),
+        ),
+    ),
+    "researcher": Role(
+        who="whom aws.cluster.researchers names",
+        principals="{researchers}",
+        statements=(
+            Statement(
+                actions=("eks:DescribeCluster",),
+                resources=("{cluster}",),
+                reason="Address and certificate of the cluster, for `aws eks update-kubeconfig`. What they may do in the "
+                "cluster, Kubernetes says (group ebb:researchers).",
+            ),
+        ),
+    ),
+}
+
+
+def table() -> str:
+    """All of it as Markdown, one row for each statement and managed policy."""
+    lines = ["| role | taken by | may | on | if | why |", "|---|---|---|---|---|---|"]
+    for key, role in ROLES.items():
+        lines += [_row(key, role, f"managed policy `{policy.name}`", "", "", policy.reason) for policy in role.managed]
+        for one in role.statements:
+            actions = ", ".join(f"`{action}`" for action in one.actions)
+            resources = ", ".join(f"`{resource}`" for resource in one.resources)
+            lines.append(_row(key, role, actions, resources, _words(one.conditions), f"{one.reason} {one.everything}".strip()))
+    return "\n".join(lines) + "\n"
+
+
+def _row(key: str, role: Role, *cells: str) -> str:
+    taken = f"{role.who}; {_words(role.conditions)}" if role.conditions else role.who
+    return f"| {' | '.join((key, taken, *cells))} |"
+
+
+def _words(conditions: Conditions) -> str:
+    return ", ".join(f"`{key}` is `{value}`" for tests in conditions.values() for key, value in tests.items())
+
+
+if __name__ == "__main__":
+    print(table(), end="")

@@ -1,0 +1,212 @@
+"""Section `aws` of a stack, and of its node groups: what only Amazon Web Services has. Checked before any resource exists.
+
+What one key may be is here; what must agree with other keys is in infra/clouds/aws/checks.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from infra.clouds.aws import forms
+from infra.config import CloudSettings, Problem, Section
+
+
+def _supported(version: str) -> str:
+    if version not in forms.KUBERNETES:
+        allowed = " and ".join(f"{one} (standard support until {until})" for one, until in forms.KUBERNETES.items())
+        raise ValueError(f"found {version!r}; allowed are {allowed}: older ones cost extra, newer ones have not been tried")
+    return version
+
+
+KubernetesVersion = Annotated[str, AfterValidator(_supported), Field(json_schema_extra={"enum": list(forms.KUBERNETES)})]
+
+
+class Network(Section):
+    """An own VPC (`cidr`), or an existing one by ids (`vpcId`, `privateSubnets`, `publicSubnets`: zone -> subnet)."""
+
+    cidr: forms.Cidr = Field(
+        default="10.64.0.0/16",
+        description="Addresses of the own VPC: a private range from /16 to /20 that no network that shall reach it has.",
+    )
+    nat: Literal["one", "per-zone"] = Field(
+        default="one", description="NAT gateways of the own VPC: one, or one per zone, which costs more and outlives a zone."
+    )
+    interface_endpoints: tuple[forms.ServiceName, ...] = Field(
+        default=(),
+        strict=False,
+        description="Services that the own VPC reaches without the NAT gateway, paid by the hour: ecr.api, ecr.dkr, sts, ec2...",
+    )
+    vpc_id: forms.VpcId | None = Field(default=None, description="An existing VPC, in place of an own one.")
+    private_subnets: dict[str, forms.SubnetId] = Field(
+        default={}, description="Existing VPC: zone -> private subnet, where machines are. Every zone of ebb:zones needs one."
+    )
+    public_subnets: dict[str, forms.SubnetId] = Field(
+        default={}, description="Existing VPC: zone -> public subnet; may be left out."
+    )
+
+
+class Cluster(Section):
+    """The control plane, who may reach it, and who may do what."""
+
+    kubernetes_version: KubernetesVersion = Field(default="1.35", description="The minor version of Kubernetes, in quotes.")
+    endpoint: Literal["public", "private"] = Field(
+        default="public", description="public: from publicAccessCidrs and from the VPC; private: from the VPC alone."
+    )
+    public_access_cidrs: tuple[forms.Cidr, ...] = Field(
+        default=(),
+        strict=False,
+        description="Public addresses that may reach a public endpoint: those of the office, of CI. Required.",
+    )
+    up_reaches_vpc: bool = Field(
+        default=False, description="With a private endpoint: the machine that runs `pulumi up` is inside the VPC (VPN, bastion)."
+    )
+    logs: tuple[forms.LogType, ...] = Field(
+        default=("api", "audit", "authenticator"), strict=False, description="Logs of the control plane that go to CloudWatch."
+    )
+    log_retention_days: forms.LogDays = Field(default=30, description="How long CloudWatch keeps them.")
+    encryption_key_arn: forms.KeyArn | None = Field(
+        default=None, description="A KMS key of yours for Kubernetes' secrets. Default: a key of AWS."
+    )
+    administrators: tuple[forms.Principal, ...] = Field(
+        default=(), strict=False, description="IAM roles and users with all rights in the cluster, beside who creates it."
+    )
+    researchers: tuple[forms.Principal, ...] = Field(
+        default=(),
+        strict=False,
+        description="IAM roles and users that may take the researcher role: jobs, their logs and shells.",
+    )
+    add_ons: dict[forms.AddOn, forms.AddOnVersion] = Field(
+        default={}, description="Versions of the EKS add-ons, every one: an add-on without a pin would change under running jobs."
+    )
+
+
+class Nodes(Section):
+    """What all machines share."""
+
+    releases: dict[forms.AmiType, forms.Release] = Field(
+        default={}, description="AMI type -> release version, pinned so that no `pulumi up` replaces machines by itself."
+    )
+    disk_gib: int = Field(
+        default=200, ge=50, le=16384, description="System disk of machines for jobs. An image with torch takes 10 GB unpacked."
+    )
+    disk_throughput_mib: int = Field(
+        default=500, ge=125, le=2000, description="Its MiB/s: it limits how fast an image is unpacked."
+    )
+    manager_disk_gib: int = Field(default=50, ge=20, le=16384, description="System disk of the manager machine.")
+    repair: bool = Field(default=True, description="Let EKS replace machines with a failed GPU, disk or kubelet.")
+
+
+class Efs(Section):
+    """An EFS file system in all zones."""
+
+    file_system_id: forms.FileSystemId | None = Field(
+        default=None, description="An existing file system, e.g. one that an earlier destroy has kept. Default: a new one."
+    )
+    throughput_mode: Literal["elastic", "bursting"] = Field(
+        default="elastic", description="elastic is fast and paid per GB; bursting is free and grows with what is stored."
+    )
+
+
+class Fsx(Section):
+    """An FSx for Lustre file system in one zone, filled from and exported to an S3 bucket."""
+
+    zone: str = Field(description="Its zone: one in which machines with GPUs may be.", examples=["us-west-2a"])
+    size_gib: int = Field(default=1200, ge=1200, description="1200, 2400, or a multiple of 2400.")
+    deployment: Literal["PERSISTENT_2", "SCRATCH_2"] = Field(
+        default="PERSISTENT_2", description="PERSISTENT_2 survives failed servers; SCRATCH_2 is cheaper and does not."
+    )
+    throughput: forms.LustreThroughput = Field(default=250, description="MB/s per TiB of PERSISTENT_2.")
+    version: Literal["2.12", "2.15"] = Field(default="2.15", description="Version of Lustre.")
+    bucket: forms.Bucket | None = Field(
+        default=None,
+        description="The S3 bucket, which exists, that it is filled from and exports to. Without it `data: delete` is needed.",
+    )
+
+
+class Storage(Section):
+    """Where data and output live. With both, EFS carries /mnt/data and /mnt/output, and FSx is a third volume at /mnt/fsx."""
+
+    efs: Efs | None = Field(default=None, description="EFS, in all zones. `efs: {}` takes its defaults.")
+    fsx: Fsx | None = Field(default=None, description="FSx for Lustre, in one zone.")
+    data: Literal["keep", "protect", "delete"] = Field(
+        default="keep",
+        description="What `pulumi destroy` does to EFS: keep leaves it in the account, protect stops at once, delete deletes. "
+        "FSx always goes, its bucket stays.",
+    )
+    clients: tuple[forms.Client, ...] = Field(
+        default=(),
+        strict=False,
+        description="Ranges of addresses and security groups that may mount the data from outside the cluster.",
+    )
+    etcd_gib: int = Field(default=10, ge=1, le=16384, description="The volume of etcd, which holds the jobs' rendezvous.")
+
+
+class Images(Section):
+    """docker and codebuild build the images within `up`; with none, `controller` and `trainers` name images that exist."""
+
+    build: Literal["docker", "codebuild", "none"] = Field(
+        default="codebuild", description="docker: on this machine; codebuild: in AWS; none: they are there already."
+    )
+    controller: forms.ImageReference | None = Field(default=None, description="build: none: the controller's image.")
+    trainers: dict[str, forms.ImageReference] = Field(
+        default={}, description="build: none: for `default` and each key of ebb:trainers its image."
+    )
+
+
+class Autoscaler(Section):
+    """Cluster-autoscaler."""
+
+    version: forms.AutoscalerVersion = Field(default="v1.35.0", description="Its version; the minor is the cluster's.")
+    scale_down_minutes: int = Field(default=10, ge=1, description="How long a machine may be idle.")
+    provision_minutes: int = Field(
+        default=7,
+        ge=2,
+        description="A request for a machine that is not served by then counts as failed, and another zone is tried.",
+    )
+
+
+class Drill(Section):
+    """A FIS experiment that takes spot machines: started by hand, stopped by an alarm if one is named."""
+
+    group: str = Field(description="The name of a spot node group.", examples=["spot-t4-us-west-2a"])
+    machines: int = Field(default=1, ge=1, description="How many machines it takes.")
+    stop_alarm_arn: forms.AlarmArn | None = Field(default=None, description="A CloudWatch alarm that ends it.")
+
+
+class Settings(CloudSettings):
+    """Section `aws` of the stack."""
+
+    region: forms.Region = Field(description="The region; ebb:zones are in it.", examples=["us-west-2"])
+    account_id: forms.AccountId | None = Field(default=None, description="`up` refuses to run in any other account.")
+    tags: dict[str, str] = Field(default={}, description="Further tags of everything that the stack makes.")
+    network: Network = Field(default=Network(), description="An own VPC, or an existing one.")
+    cluster: Cluster = Field(description="The control plane and its rights.")
+    nodes: Nodes = Field(default=Nodes(), description="Releases of their AMIs, disks, repair.")
+    storage: Storage = Field(description="File systems.")
+    images: Images = Field(default=Images(), description="How the images come to be.")
+    autoscaler: Autoscaler = Field(default=Autoscaler(), description="What makes and removes machines.")
+    spot_service_role: bool = Field(
+        default=False,
+        description="Create the service-linked role of spot.amazonaws.com: an account needs one, and may have only one.",
+    )
+    drill: Drill | None = Field(default=None, description="An experiment that takes spot machines away.")
+
+    def problems(self, stack: Any) -> Iterator[Problem]:
+        """What does not agree."""
+        from infra.clouds.aws import checks  # noqa: PLC0415 - they read these models
+
+        yield from checks.problems(stack, self)
+
+
+class GroupSettings(Section):
+    """Section `aws` of a node group."""
+
+    efa: bool = Field(default=False, description="As many EFA interfaces as the instance type has.")
+    placement_group: bool = Field(
+        default=False, description="Machines close to each other: faster between them, and scarcer. Goes well with efa."
+    )
+    disk_gib: int | None = Field(default=None, ge=50, le=16384, description="Another system disk than aws.nodes.diskGiB.")
+    capacity_reservation_id: forms.ReservationId | None = Field(
+        default=None, description="The reservation of a capacity-block, which needs it."
+    )

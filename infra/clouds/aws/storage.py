@@ -1,0 +1,115 @@
+"""Where the stack's data lives on AWS: EFS and FSx for Lustre for the jobs, a disk for etcd.
+
+    declared = storage.declare(part, name, stack, settings, network=.., control=.., kubernetes_provider=.., add_ons=..)
+    declared.commands                                  # what a researcher types to mount the data: for the stack's outputs
+
+With EFS, data and output are on it, and FSx is a third volume at /mnt/fsx. With FSx alone, data and output are folders of its
+root. Claims (infra/services/storage.py) bind to the volumes that are made here. On the way down: claims, volumes, then access
+points and mount targets, then the file system, then the network.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+import pulumi_kubernetes as kubernetes
+
+from infra import cloud
+from infra.cloud import Volume
+from infra.clouds.aws import efs, fsx, identity
+from infra.clouds.aws.clients import clients
+from infra.clouds.aws.cluster import ControlPlane
+from infra.clouds.aws.network import Network
+from infra.clouds.aws.part import Part
+from infra.clouds.aws.settings import Settings
+from infra.clouds.aws.settings import Storage as StorageSettings
+from infra.clouds.aws.volumes import Source, Volumes, efs_source, etcd_disk, lustre_source
+from infra.config import Stack
+
+ROOT_CLAIM, ROOT_PATH = "efs-claim", "/mnt/efs"  # as the step-by-step articles have them
+NFS_OPTIONS = "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport"
+SNAPSHOTS = "snapshots"  # its role in identity.py
+
+Command = pulumi.Output[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Storage(cloud.Storage):
+    """`commands`: what to type on a machine of `storage.clients`, by what it does."""
+
+    commands: Mapping[str, Command]
+
+
+def declare(
+    part: Part,
+    name: str,
+    stack: Stack,
+    settings: Settings,
+    *,
+    network: Network,
+    control: ControlPlane,
+    kubernetes_provider: kubernetes.Provider,
+    add_ons: Sequence[pulumi.Resource],
+) -> Storage:
+    """File systems, the disk of etcd, and their volumes. `add_ons`: the storage drivers."""
+    wanted, machines = settings.storage, control.security_group_id
+    allowed = clients(wanted.clients, machines)
+    shared = efs.declare(part, name, wanted, network, allowed) if wanted.efs else None
+    fast = fsx.declare(part, name, wanted, network, machines=machines, allowed=allowed) if wanted.fsx else None
+    disk = etcd_disk(part, name, stack.manager.zone, wanted.etcd_gib, identity.role(part, name, SNAPSHOTS).arn)
+
+    ready = [resource for made in (shared, fast) if made for resource in made.ready]
+    volumes = Volumes(part, name, kubernetes_provider, [*ready, *add_ons])
+    data, output, root = _places(shared, fast)
+    sizes = stack.storage
+    jobs = [
+        volumes.shared("data", data, claim="ebb-data", mount_path="/mnt/data", size_gib=sizes.data_gib),
+        volumes.shared("output", output, claim="ebb-output", mount_path="/mnt/output", size_gib=sizes.output_gib),
+    ]
+    if shared and fast and wanted.fsx:
+        whole = lustre_source(fast.id, fast.dns_name, fast.mount_name)
+        jobs.append(volumes.shared("fsx", whole, claim="ebb-fsx", mount_path="/mnt/fsx", size_gib=wanted.fsx.size_gib))
+    return Storage(
+        jobs=tuple(jobs),
+        root=volumes.shared("efs", root, claim=ROOT_CLAIM, mount_path=ROOT_PATH, size_gib=sizes.data_gib + sizes.output_gib),
+        etcd=_etcd(volumes, disk, stack.manager.zone, wanted.etcd_gib),
+        commands=_commands(shared, fast, wanted),
+    )
+
+
+def _places(shared: efs.FileSystem | None, fast: fsx.FileSystem | None) -> tuple[Source, Source, Source]:
+    """Where data, output and the root of both are."""
+    if shared:
+        return efs_source(shared.id, shared.data), efs_source(shared.id, shared.output), efs_source(shared.id)
+    assert fast is not None, "settings.py asks for one of efs and fsx"
+    lustre = (fast.id, fast.dns_name, fast.mount_name)
+    return lustre_source(*lustre, "data"), lustre_source(*lustre, "output"), lustre_source(*lustre)
+
+
+def _etcd(volumes: Volumes, disk: aws.ebs.Volume, zone: str, size_gib: int) -> Volume:
+    return volumes.disk("etcd", disk, claim="etcd-data", mount_path="/var/lib/etcd", zone=zone, size_gib=size_gib)
+
+
+def _commands(shared: efs.FileSystem | None, fast: fsx.FileSystem | None, wanted: StorageSettings) -> dict[str, Command]:
+    """EFS by amazon-efs-utils (https://docs.aws.amazon.com/efs/latest/ug/mounting-fs-mount-helper-ec2-linux.html), or by any NFS
+    client with the options that EFS recommends (mounting-fs-nfs-mount-settings.html); Lustre by lustre-client
+    (https://docs.aws.amazon.com/fsx/latest/LustreGuide/mounting-ec2-instance.html); all read 2026-11-21."""
+    found: dict[str, Command] = {}
+    if shared:
+        for key, folder, point in (("mountData", "/mnt/data", shared.data), ("mountOutput", "/mnt/output", shared.output)):
+            found[key] = _mount(folder, "-t efs -o tls,accesspoint=", point, " ", shared.id, ":/")
+        found["mountAllByNfs"] = _mount(ROOT_PATH, f"-t nfs4 -o {NFS_OPTIONS} ", shared.dns_name, ":/")
+    if fast:
+        server = pulumi.Output.concat("-t lustre -o relatime,flock ", fast.dns_name, "@tcp:/", fast.mount_name)
+        folders = {"mountFsx": ""} if shared else {"mountData": "/data", "mountOutput": "/output"}
+        for key, folder in folders.items():
+            found[key] = _mount(f"/mnt{folder or '/fsx'}", server, folder)
+    if fast and wanted.fsx and wanted.fsx.bucket:
+        task = "aws fsx create-data-repository-task --type EXPORT_TO_REPOSITORY --report Enabled=false --file-system-id "
+        found["exportFsxBeforeDestroy"] = pulumi.Output.concat(task, fast.id)
+    return found
+
+
+def _mount(folder: str, *what: pulumi.Input[str]) -> Command:
+    return pulumi.Output.concat(f"sudo mkdir -p {folder} && sudo mount ", *what, f" {folder}")

@@ -1,0 +1,42 @@
+"""ConfigMap `ebb-platform`: all that the CLI and the controller know about the stack (workloads/platform.py reads it)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pulumi
+from pulumi_kubernetes import core
+
+from infra.cloud import Cluster, Images, NodeGroup, Storage
+from infra.config.model import DEFAULT_IMAGE
+from infra.services.names import ETCD_ENDPOINT, JOBS, SYSTEM
+
+PLATFORM, PLATFORM_SCHEMA = "ebb-platform", "1"
+
+
+def platform(
+    cluster: Cluster, storage: Storage, images: Images, groups: Sequence[NodeGroup], spaces: dict[str, pulumi.Resource]
+) -> pulumi.Resource:
+    """ConfigMap `ebb-platform`: all that the CLI and the controller know about the stack (workloads/platform.py reads it)."""
+    facts = {
+        "cloud": cluster.name,
+        "region": cluster.region,
+        "stack": pulumi.get_stack(),
+        "trainerImage": images.trainer,
+        "jobsNamespace": JOBS,
+        "etcdEndpoint": ETCD_ENDPOINT,
+        "volumes": [volume.facts() for volume in storage.jobs],
+        "nodeGroups": [_group(group, images) for group in groups],
+        "dashboards": {},
+    }
+    return core.v1.ConfigMap(
+        PLATFORM,
+        metadata={"name": PLATFORM, "namespace": SYSTEM},
+        data={"schema": PLATFORM_SCHEMA, "platform.json": pulumi.Output.json_dumps(facts, indent=1)},
+        opts=cluster.options(depends_on=[spaces[SYSTEM]]),
+    )
+
+
+def _group(group: NodeGroup, images: Images) -> Mapping[str, Any]:
+    """A group's facts, with its trainer image where that is not the default: GPUs that the default's torch has no code for."""
+    own = {} if group.image == DEFAULT_IMAGE else {"trainerImage": images.trainers[group.image]}
+    return {**group.facts(), **own}

@@ -1,0 +1,115 @@
+"""The add-ons: pinned, placed, tolerant, and in order."""
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from infra.clouds.aws import addons
+from infra.clouds.aws.checks.cluster import needed_add_ons
+from infra.clouds.aws.forms import AddOn
+from infra.clouds.aws.settings import Efs, Fsx, Settings, Storage
+from tests.infra.aws.control import stack, usual
+from tests.infra.aws.declared import ACCOUNT
+
+MANAGER = {"ebb.dev/node-group": "manager"}
+
+
+def values(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(usual().one("Addon", f"ebb-dev-{name}").inputs["configurationValues"])
+    return found
+
+
+def test_every_one_is_pinned_to_the_files_version() -> None:
+    pins = {one.inputs["addonName"]: one.inputs["addonVersion"] for one in usual().all("Addon")}
+    assert pins == dict(stack().settings.cluster.add_ons)
+
+
+@pytest.mark.parametrize(
+    "storage",
+    [
+        Storage(efs=Efs()),
+        Storage(fsx=Fsx(zone="us-west-2a"), data="delete"),
+        Storage(efs=Efs(), fsx=Fsx(zone="us-west-2a"), data="delete"),
+    ],
+    ids=["efs", "fsx", "both"],
+)
+def test_those_that_are_made_are_those_that_the_file_must_pin(storage: Storage) -> None:
+    settings: Settings = stack().settings.model_copy(update={"storage": storage})
+    assert {one.name for one in addons.used(settings)} == set(needed_add_ons(settings))
+
+
+def test_the_table_and_the_allowed_keys_are_the_same() -> None:
+    allowed = TypeAdapter(AddOn).json_schema()["enum"]
+    assert {one.name for one in (*addons.FIRST, *addons.THEN)} == set(allowed)
+
+
+def test_all_are_taken_over_and_taken_away() -> None:
+    for one in usual().all("Addon"):
+        conflicts = (one.inputs["resolveConflictsOnCreate"], one.inputs["resolveConflictsOnUpdate"])
+        assert (*conflicts, one.inputs["preserve"]) == ("OVERWRITE", "OVERWRITE", False), one.name
+
+
+@pytest.mark.parametrize(
+    ("name", "placed"),
+    [
+        ("coredns", {"nodeSelector": MANAGER}),
+        ("aws-ebs-csi-driver", {"controller": {"nodeSelector": MANAGER}, "node": {"nodeSelector": MANAGER}}),
+        ("aws-efs-csi-driver", {"controller": {"nodeSelector": MANAGER}}),
+    ],
+)
+def test_controllers_are_on_the_manager_machine(name: str, placed: dict[str, Any]) -> None:
+    found = values(name)
+    assert {key: found[key] for key in placed} == placed
+
+
+def test_network_policies_are_on() -> None:
+    assert values("vpc-cni") == {"enableNetworkPolicy": "true"}
+
+
+def test_gpus_on_tainted_machines_are_looked_at() -> None:
+    assert values("eks-node-monitoring-agent") == {"dcgmAgent": {"tolerations": [{"operator": "Exists"}]}}
+
+
+def test_the_efs_driver_is_not_killed_by_a_busy_machine() -> None:
+    node = values("aws-efs-csi-driver")["node"]
+    assert node["resources"]["requests"]["cpu"] == "50m"
+    probe = node["livenessProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] >= 50
+    assert probe["timeoutSeconds"] <= probe["periodSeconds"]
+
+
+def test_rights_are_given_by_pod_identity() -> None:
+    given = {
+        one.inputs["addonName"]: one.inputs["podIdentityAssociations"]
+        for one in usual().all("Addon")
+        if "podIdentityAssociations" in one.inputs
+    }
+    arn = f"arn:aws:iam::{ACCOUNT}:role/ebb-dev"
+    assert given == {
+        "vpc-cni": [{"serviceAccount": "aws-node", "roleArn": f"{arn}-vpc-cni"}],
+        "aws-ebs-csi-driver": [{"serviceAccount": "ebs-csi-controller-sa", "roleArn": f"{arn}-ebs-csi"}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("later", "earlier"),
+    [
+        pytest.param("vpc-cni", "eks-pod-identity-agent", id="the plugin takes its rights from the agent"),
+        pytest.param("vpc-cni", "vpc-cni-AmazonEKS_CNI_Policy", id="and has them as long as it runs"),
+        pytest.param("aws-ebs-csi-driver", "ebs-csi", id="the driver has its rights as long as it runs"),
+        pytest.param("coredns", "vpc-cni", id="pods have addresses first"),
+    ],
+)
+def test_order(later: str, earlier: str) -> None:
+    found = usual()
+    names = {key.split("::")[1] for key in found.before(found.one("Addon", f"ebb-dev-{later}"))}
+    assert f"ebb-dev-{earlier}" in names
+
+
+def test_what_needs_a_machine_goes_before_the_manager() -> None:
+    found = usual()
+    manager = found.one("LaunchTemplate", "manager")
+    after = {one.inputs["addonName"] for one in found.all("Addon") if manager.key in found.before(one)}
+    assert after == {one.name for one in addons.THEN} - {"aws-fsx-csi-driver"}

@@ -1,0 +1,288 @@
+"""Images of the AWS stack: what is declared to build and keep them, and that a build runs again only when its sources change."""
+
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pulumi_aws as aws
+import pytest
+from pulumi.runtime import mocks
+
+from infra import config
+from infra.clouds.aws import image_builds, images, sources
+from infra.clouds.aws.part import Part
+from infra.clouds.aws.sources import Recipe
+from infra.config import ROOT
+from tests.infra.aws import declared as seam
+from tests.infra.aws.declared import ACCOUNT, Declared, declared
+
+DIGEST = "sha256:" + "a" * 64
+REGISTRY = f"{ACCOUNT}.dkr.ecr.us-west-2.amazonaws.com"
+TRAINERS = {"cuda12": {"cuda": "12.6"}}
+ANSWERS = {
+    "command:local:Command": lambda name, inputs: {"stdout": json.dumps({"digest": DIGEST, "compressed_mb": 3456.8})},
+    "docker-build:index:Image": lambda name, inputs: {"digest": DIGEST},
+}
+
+
+def stack(build: str = "codebuild", **changes: Any) -> config.Stack:
+    """A small stack, of the form that a file has."""
+    values: dict[str, Any] = {
+        "cloud": "aws",
+        "zones": ["us-west-2a", "us-west-2b"],
+        "manager": {"zone": "us-west-2a", "instanceType": "m7i.large"},
+        "trainers": TRAINERS,
+        "nodeGroups": [
+            {"gpu": "T4", "max": 8},
+            {"instanceTypes": ["p4d.24xlarge"], "capacity": "on-demand", "max": 2, "image": "default", "aws": {"efa": True}},
+        ],
+        "aws": {
+            **_dev()["aws"],
+            "network": {},
+            "storage": {"efs": {}},
+            "images": {"build": build},
+        },
+        **changes,
+    }
+    values["aws"].pop("drill", None)
+    return config.parse(values, ROOT)
+
+
+def _dev() -> dict[str, Any]:
+    """What the stack in the repository pins: versions of add-ons and machines."""
+    import yaml
+
+    written = yaml.safe_load((ROOT / "Pulumi.dev.yaml").read_text())["config"]
+    return {key.removeprefix("ebb:"): value for key, value in written.items()}
+
+
+def world(settings: config.Stack, monkeypatch: pytest.MonkeyPatch) -> Declared:
+    """The images of a stack, declared. In this one place resources ask AWS: for the registry's password, and the image's size."""
+    monkeypatch.setattr(seam._Answers, "call", _call)
+
+    def declare() -> Any:
+        part = Part("images", providers=[aws.Provider("aws", region="us-west-2")])
+        role = aws.iam.Role("codebuild", assume_role_policy="{}", opts=part.child())
+        made = images.declare(part, "ebb-dev", settings, settings.settings, role)
+        return {
+            "controller": made.controller,
+            "trainers": dict(made.trainers),
+            "etcd": made.etcd,
+            "compressed_mb": dict(made.compressed_mb),
+        }
+
+    return declared(declare, answers=ANSWERS)
+
+
+def _call(self: Any, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    answers: dict[str, dict[str, Any]] = {
+        "aws:ecr/getAuthorizationToken:getAuthorizationToken": {
+            "proxyEndpoint": f"https://{REGISTRY}", "userName": "AWS", "password": "secret",
+        },
+        "aws:ecr/getImage:getImage": {"imageSizeInBytes": 3_456_789_012},
+    }  # fmt: skip
+    return answers[args.token], []
+
+
+@pytest.mark.parametrize("build", ["codebuild", "docker"])
+def test_pods_name_images_by_digest(build: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert world(stack(build), monkeypatch).returned == {
+        "controller": f"{REGISTRY}/ebb-dev/controller@{DIGEST}",
+        "trainers": {name: f"{REGISTRY}/ebb-dev/trainer@{DIGEST}" for name in ("default", "cuda12")},
+        "etcd": images.ETCD,
+        "compressed_mb": {"controller": 3456.8, "default": 3456.8, "cuda12": 3456.8},
+    }
+
+
+@pytest.mark.parametrize("build", ["codebuild", "docker"])
+def test_repositories_scan_and_forget(build: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = world(stack(build), monkeypatch)
+    repositories = made.named("Repository")
+    assert {one.inputs["name"] for one in repositories.values()} == {"ebb-dev/controller", "ebb-dev/trainer"}
+    for one in repositories.values():
+        assert one.inputs["imageTagMutability"] == "IMMUTABLE_WITH_EXCLUSION"
+        assert one.inputs["imageTagMutabilityExclusionFilters"] == [{"filter": "*.cache", "filterType": "WILDCARD"}]
+        assert one.inputs["imageScanningConfiguration"] == {"scanOnPush": True}
+        assert one.inputs["forceDelete"] is True
+    rules = json.loads(made.one("LifecyclePolicy", "expiry-trainer").inputs["policy"])["rules"]
+    assert [rule["selection"].get("tagPrefixList") for rule in rules] == [["default."], ["cuda12."], None]
+    assert [rule["selection"]["countNumber"] for rule in rules] == [10, 10, 7]
+
+
+def test_with_codebuild_up_runs_a_build_of_each_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = world(stack("codebuild"), monkeypatch)
+    commands = made.named("Command")
+    assert set(commands) == {"image-controller", "image-default", "image-cuda12"}
+    recipe = next(one for one in images.recipes(stack()) if one.name == "cuda12")
+    wanted = commands["image-cuda12"]
+    assert wanted.inputs["triggers"] == [recipe.tag]
+    words = wanted.inputs["create"].split()
+    assert words[:4] == ["exec", image_builds._python(), "-m", "infra.clouds.aws.codebuild"]
+    assert words[words.index("--source") + 1].startswith("image-sources/trainer-")
+    assert words[words.index("--url") + 1] == f"{REGISTRY}/ebb-dev/trainer"
+    assert [word for word in words if "=" in word] == [
+        f"BASE={images.BASE}",
+        "TORCH=2.13.0+cu126",
+        "TORCHVISION=0.28.0+cu126",
+        "TORCH_INDEX=https://download.pytorch.org/whl/cu126",
+    ]
+    assert {"Project", "BucketObjectv2"} <= {key.split("::")[0].rsplit(":", 1)[1] for key in made.before(wanted)}
+
+
+def test_the_project_is_privileged_and_has_a_log_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = world(stack("codebuild"), monkeypatch)
+    project = made.one("Project").inputs
+    assert project["name"] == "ebb-dev-images"
+    assert project["environment"]["privilegedMode"] is True
+    assert (
+        project["logsConfig"]["cloudwatchLogs"]["groupName"]
+        == made.one("LogGroup").inputs["name"]
+        == "/aws/codebuild/ebb-dev-images"
+    )
+    assert made.one("LogGroup").inputs["retentionInDays"] == 14
+
+
+def test_the_bucket_of_sources_is_private_encrypted_and_goes_with_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = world(stack("codebuild"), monkeypatch)
+    bucket = made.one("Bucket").inputs
+    assert (bucket["bucketPrefix"], bucket["forceDestroy"]) == ("ebb-dev-sources-", True)
+    blocked = made.one("BucketPublicAccessBlock").inputs
+    assert [blocked[key] for key in ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")] == [
+        True
+    ] * 4
+    assert made.one("BucketServerSideEncryptionConfiguration").inputs["rules"][0]["applyServerSideEncryptionByDefault"] == {
+        "sseAlgorithm": "AES256"
+    }
+
+
+def test_with_docker_nothing_of_codebuild_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = world(stack("docker"), monkeypatch)
+    assert not [one for one in made.resources if one.kind in ("Project", "Bucket", "Command")]
+    image = made.one("Image", "image-default")
+    recipe = next(one for one in images.recipes(stack()) if one.name == "default")
+    assert image.retain_on_delete
+    assert image.inputs["context"] == {"location": "."}
+    assert image.inputs["dockerfile"] == {"location": "trainer/Dockerfile"}
+    assert image.inputs["tags"] == [f"{REGISTRY}/ebb-dev/trainer:{recipe.tag}", f"{REGISTRY}/ebb-dev/trainer:default.cache"]
+    assert image.inputs["buildArgs"] == {"BASE": images.BASE, "EFA": "1"}
+    assert image.inputs["platforms"] == ["linux/amd64"]
+    assert image.inputs["buildOnPreview"] is False
+
+
+def test_without_a_build_nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    named = {"default": f"example.org/trainer@{DIGEST}", "cuda12": f"example.org/trainer12@{DIGEST}"}
+    controller = f"example.org/controller@{DIGEST}"
+    settings = {"build": "none", "controller": controller, "trainers": named}
+    other = {**_dev()["aws"], "network": {}, "storage": {"efs": {}}, "images": settings}
+    made = world(stack(aws=other), monkeypatch)
+    assert made.returned == {"controller": controller, "trainers": named, "etcd": images.ETCD, "compressed_mb": {}}
+    assert {one.kind for one in made.resources} == {"aws", "Images", "Role"}
+
+
+# ------------------------------------------------------------------------------------------------------------------ sources
+
+
+def checkout(root: Path) -> Path:
+    (root / "app" / "inner").mkdir(parents=True)
+    (root / "app" / "Dockerfile").write_text("FROM scratch\n")
+    (root / "app" / "main.py").write_text("print(1)\n")
+    (root / "app" / "inner" / "run.sh").write_text("#!/bin/sh\n")
+    return root
+
+
+def tag(root: Path, **arguments: str) -> str:
+    return Recipe(repository="trainer", name="default", folder="app", arguments=arguments, root=root).tag
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "a file's text": lambda root: (root / "app" / "main.py").write_text("print(2)\n"),
+    "a new file": lambda root: (root / "app" / "new.py").write_text(""),
+    "a file gone": lambda root: (root / "app" / "main.py").unlink(),
+    "a file's name": lambda root: (root / "app" / "main.py").rename(root / "app" / "other.py"),
+    "the Dockerfile": lambda root: (root / "app" / "Dockerfile").write_text("FROM other\n"),
+    "the right to execute": lambda root: (root / "app" / "inner" / "run.sh").chmod(0o755),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_the_tag_changes_with_the_sources(tmp_path: Path, change: Callable[[Path], object]) -> None:
+    before = tag(checkout(tmp_path))
+    change(tmp_path)
+    assert tag(tmp_path) != before
+
+
+def _junk(path: Path) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("junk")
+
+
+JUNK: dict[str, Callable[[Path], object]] = {
+    "compiled": lambda root: _junk(root / "app" / "__pycache__" / "main.cpython-311.pyc"),
+    "a lone .pyc": lambda root: _junk(root / "app" / "main.pyc"),
+    "an editor's file": lambda root: _junk(root / "app" / ".main.py.swp"),
+    "a hidden folder": lambda root: _junk(root / "app" / ".pytest_cache" / "x"),
+    "another folder": lambda root: _junk(root / "other" / "x"),
+    "a newer time": lambda root: (root / "app" / "main.py").touch(),
+    "a group's right": lambda root: (root / "app" / "main.py").chmod(0o664),
+}
+
+
+@pytest.mark.parametrize("change", JUNK.values(), ids=JUNK.keys())
+def test_the_tag_does_not_change_with_junk(tmp_path: Path, change: Callable[[Path], object]) -> None:
+    before, packed = tag(checkout(tmp_path)), sources.archive(tmp_path, "app")
+    change(tmp_path)
+    assert (tag(tmp_path), sources.archive(tmp_path, "app")) == (before, packed)
+
+
+def test_build_arguments_are_part_of_the_tag(tmp_path: Path) -> None:
+    checkout(tmp_path)
+    assert len({tag(tmp_path), tag(tmp_path, EFA="1"), tag(tmp_path, EFA="0"), tag(tmp_path, TORCH="2.12.0")}) == 4
+
+
+def test_a_tag_is_one_that_a_registry_takes(tmp_path: Path) -> None:
+    name, _, digest = tag(checkout(tmp_path)).partition(".")
+    assert name == "default"
+    assert len(digest) == 12
+    assert set(digest) <= set("0123456789abcdef")
+
+
+def test_the_archive_holds_what_the_dockerfile_copies(tmp_path: Path) -> None:
+    checkout(tmp_path)
+    (tmp_path / "app" / "inner" / "run.sh").chmod(0o700)
+    packed = zipfile.ZipFile(io.BytesIO(sources.archive(tmp_path, "app")))
+    assert packed.namelist() == ["app/Dockerfile", "app/inner/run.sh", "app/main.py"]
+    assert packed.read("app/main.py") == b"print(1)\n"
+    assert [packed.getinfo(name).external_attr >> 16 for name in packed.namelist()] == [0o100644, 0o100755, 0o100644]
+
+
+@pytest.mark.parametrize("folder", ["workloads", "trainer"])
+def test_what_the_dockerfiles_copy_is_what_is_hashed(folder: str) -> None:
+    """COPY takes the folder and files in it, and nothing else; `docker build` ignores what the hash ignores."""
+    text = (ROOT / folder / "Dockerfile").read_text()
+    copied = [line.split()[1] for line in text.splitlines() if line.startswith(("COPY ", "ADD "))]
+    assert copied
+    assert all(path == folder or path.startswith(f"{folder}/") for path in copied)
+    ignored = (ROOT / folder / "Dockerfile.dockerignore").read_text().splitlines()
+    assert [line for line in ignored if not line.startswith("#")] == ["*", f"!{folder}", "**/__pycache__", "**/*.pyc", "**/.*"]
+
+
+def test_the_dockerfile_knows_every_build_argument() -> None:
+    for recipe in images.recipes(stack(trainers={**TRAINERS, "older": {"torch": "2.12.1", "torchvision": "0.27.1"}})):
+        lines = (ROOT / recipe.dockerfile).read_text().splitlines()
+        known = {line.removeprefix("ARG ").split("=")[0] for line in lines if line.startswith("ARG ")}
+        assert set(recipe.arguments) <= known
+
+
+def test_dependencies_are_a_layer_below_the_code() -> None:
+    for folder in ("workloads", "trainer"):
+        text = (ROOT / folder / "Dockerfile").read_text()
+        assert text.index("requirements.txt") < text.index("pip install") < text.index(f"COPY {folder} ")
+
+
+def test_efa_goes_into_the_images_of_groups_that_have_it() -> None:
+    arguments = {one.name: one.arguments for one in images.recipes(stack())}
+    assert arguments["default"] == {"BASE": images.BASE, "EFA": "1"}
+    assert "EFA" not in arguments["cuda12"]

@@ -1,0 +1,168 @@
+"""A stack on a cloud that needs everything: autoscaler, device plugins, static volumes, two trainer images. And its objects.
+
+    world = stack()                         # all that the program registers (tests.infra.aws.declared)
+    world = example("dev")                  # the same of a stack of the repository
+    objects(world)                          # the Kubernetes objects in it, as an API server gets them
+
+The cloud is made up, so that these tests do not change with a real one. Its settings are those of Pulumi.dev.yaml, with CHANGES.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+from pulumi_kubernetes.core.v1 import ConfigMap
+from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
+
+from infra import clouds, config, program
+from infra.cloud import (
+    LABEL_GPU_TYPE,
+    LABEL_NODE_GROUP,
+    Autoscaler,
+    Cluster,
+    DevicePlugin,
+    Helpers,
+    Images,
+    NodeGroup,
+    Storage,
+    Volume,
+)
+from infra.config.model import DEFAULT_IMAGE
+from tests.infra import stacks
+from tests.infra.aws.declared import Declared, declared
+from tests.infra.aws.test_images import ANSWERS
+
+Object = dict[str, Any]
+
+CHANGES: Mapping[str, Any] = {
+    "zones": ["us-west-2a", "us-west-2b"],
+    "trainers": {"cuda12": {"cuda": "12.6"}},
+    "nodeGroups": [
+        {"gpu": "T4", "capacity": "spot", "max": 4},
+        {
+            "instanceTypes": ["p3.8xlarge"],
+            "capacity": "spot",
+            "zones": ["us-west-2b"],
+            "max": 4,
+            "name": "old",
+            "image": "cuda12",
+        },
+    ],
+    "digits": True,
+    "datasets": [
+        {
+            "name": "tiny-imagenet-200",
+            "url": "https://example.org/t.zip",
+            "md5": "90528d7ca1a48142e341f4ef8d21d0de",
+            "kind": "tiny-imagenet",
+        },
+        {"name": "birds", "url": "https://example.org/birds.tar", "sha256": "ab" * 32},
+    ],
+    "jobs": ["workloads/jobs/tiny-imagenet.yaml", "workloads/jobs/imagenet-fsx.yaml"],
+}
+
+
+class Elsewhere:
+    """See infra.cloud.Cloud. Machines, file systems and add-ons are ConfigMaps here: things that take time, with a name."""
+
+    notice_seconds = 120
+
+    def cluster(self) -> Cluster:
+        return Cluster(name="elsewhere", region="north", provider=kubernetes.Provider("cluster", kubeconfig="{}"))
+
+    def node_group(self, cluster: Cluster, group: NodeGroup) -> pulumi.Resource:
+        return _thing(f"machines-{group.name}", cluster, [])
+
+    def add_ons(self, cluster: Cluster, manager: pulumi.Resource) -> Sequence[pulumi.Resource]:
+        return [_thing("add-ons", cluster, [manager])]
+
+    def images(self, cluster: Cluster) -> Images:
+        trainers = {DEFAULT_IMAGE: "example.org/trainer@sha256:1", "cuda12": "example.org/trainer@sha256:2"}
+        return Images(
+            controller=pulumi.Output.from_input("example.org/controller@sha256:3"),
+            trainers={name: pulumi.Output.from_input(image) for name, image in trainers.items()},
+            etcd=pulumi.Output.from_input("example.org/etcd:3.5.21"),
+        )
+
+    def storage(self, cluster: Cluster, add_ons: Sequence[pulumi.Resource]) -> Storage:
+        jobs = tuple(_volume(name, f"ebb-{name}", f"/mnt/{name}") for name in ("data", "output", "fsx"))
+        etcd = _volume("etcd-data", "etcd-data", "/var/lib/etcd", access_mode="ReadWriteOnce")
+        return Storage(jobs=jobs, root=_volume("efs", "efs-claim", "/mnt/efs"), etcd=etcd)
+
+    def helpers(self, cluster: Cluster, groups: Sequence[NodeGroup]) -> Helpers:
+        return Helpers(
+            autoscaler=Autoscaler(
+                image="registry.k8s.io/autoscaling/cluster-autoscaler:v1.35.0",
+                arguments=["--cloud-provider=elsewhere", "--expander=priority,least-waste"],
+                environment={"REGION": pulumi.Output.from_input("north")},
+                priorities={10: ["on-demand"], 50: ["spot-.*"]},
+            ),
+            device_plugins=(
+                DevicePlugin(name="gpus", image="example.org/gpus:1", label=LABEL_GPU_TYPE, values=["T4", "V100"]),
+                DevicePlugin(
+                    name="fast-network",
+                    image="example.org/network:1",
+                    label=LABEL_NODE_GROUP,
+                    values=["old-us-west-2b"],
+                    privileged=True,
+                    environment={"LEVEL": "1"},
+                ),
+            ),
+        )
+
+    def outputs(self, cluster: Cluster) -> Mapping[str, pulumi.Input[Any]]:
+        return {"kubeconfig": "{}"}
+
+
+def _thing(name: str, cluster: Cluster, needs: Sequence[pulumi.Resource]) -> pulumi.Resource:
+    metadata: ObjectMetaArgsDict = {"name": name, "namespace": "default"}
+    return ConfigMap(name, metadata=metadata, opts=cluster.options(depends_on=needs))
+
+
+def _volume(name: str, claim: str, path: str, access_mode: str = "ReadWriteMany") -> Volume:
+    return Volume(
+        name=name,
+        claim=claim,
+        mount_path=path,
+        size_gib=10,
+        access_mode=access_mode,
+        storage_class=pulumi.Output.from_input(""),
+        volume_name=pulumi.Output.from_input(f"volume-{name}"),
+    )
+
+
+def stack(**changes: Any) -> Declared:
+    """What the program declares on that cloud for these settings."""
+    checked = config.parse({**stacks.settings("dev"), **CHANGES, **changes}, config.ROOT)
+    return declared(lambda: program.declare(checked, Elsewhere()), stack="test")
+
+
+def example(name: str) -> Declared:
+    """What the program declares for a stack of the repository, on its own cloud."""
+    known = config.read(name)
+    cloud = clouds.module(known.cloud).make(known, known.settings)
+    return declared(lambda: program.declare(known, cloud), stack=name, answers=ANSWERS)
+
+
+def objects(world: Declared) -> list[Object]:
+    """The objects for the API server; what stands for machines and add-ons is not among them."""
+    made = [one for one in world.resources if one.type.startswith("kubernetes:")]
+    return [_whole(one.inputs) for one in made if one.inputs["metadata"].get("namespace") != "default"]
+
+
+def _whole(value: Any) -> Any:
+    """The engine's protocol has floats only; JSON has whole numbers."""
+    if isinstance(value, dict):
+        return {key: _whole(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def pod_template(workload: Object) -> Object | None:
+    """Of anything that makes pods."""
+    spec = workload.get("spec", {})
+    spec = spec.get("jobTemplate", {}).get("spec", spec)
+    template: Object | None = spec.get("template")
+    return template
