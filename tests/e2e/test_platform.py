@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from local import ledger
-from local.settings import Box
+from local.settings import CHECKOUT, Box
 from tests.e2e.conftest import BOX, Object, Platform
 
 pytestmark = pytest.mark.e2e
@@ -22,6 +22,11 @@ TRAINER = ["-m", "trainer", "--data", "/mnt/data/digits", "--arch", "resnet18", 
 
 def job(platform: Platform, name: str) -> Object:
     return platform.get("elasticjob", name, "-n", NAMESPACE)
+
+
+def facts(platform: Platform) -> Object:
+    found: Object = json.loads(platform.get("configmap", "ebb-platform", "-n", "ebb-system")["data"]["platform.json"])
+    return found
 
 
 def state(platform: Platform, name: str) -> str:
@@ -116,52 +121,26 @@ def test_a_killed_machine_costs_no_sample_and_a_second_job_has_machines_of_its_o
     platform.until("all spot machines leave", lambda: not platform.nodes())
 
 
-def test_an_upstream_job_file_runs(platform: Platform) -> None:
-    image = json.loads(platform.get("configmap", "ebb-platform", "-n", "ebb-system")["data"]["platform.json"])["trainerImage"]
-    folder = (
-        {"name": "output", "mountPath": "/mnt/output"},
-        {"name": "torch", "mountPath": "/opt/ebb/environment", "readOnly": True},
+def test_the_articles_job_file_needs_only_its_image(platform: Platform) -> None:
+    """One claim at /mnt/efs with data/ and output/ in it, etcd-service:2379, nothing of Ebb. Its script was in its image."""
+    shared = Box.load(BOX).volumes / "shared"
+    (shared / "data" / "tiny-imagenet-200").mkdir()
+    (shared / "data" / "main.py").write_text(
+        "import os, pathlib, sys\n"
+        "assert pathlib.Path(sys.argv[-1]).is_dir(), sys.argv\n"
+        "said = dict(word.split('=') for word in sys.argv[1:-1])\n"
+        "if os.environ['RANK'] == '0':\n"
+        "    pathlib.Path(said['--checkpoint-file']).write_text(os.environ['WORLD_SIZE'])\n"
     )
-    program = "import os; print('hello from', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'])"
-    manifest = {
-        "apiVersion": "elastic.pytorch.org/v1alpha1",
-        "kind": "ElasticJob",
-        "metadata": {"name": "imagenet", "namespace": NAMESPACE},
-        "spec": {
-            "rdzvEndpoint": "etcd-service:2379",
-            "minReplicas": 1,
-            "maxReplicas": 2,
-            "replicaSpecs": {
-                "Worker": {
-                    "replicas": 2,
-                    "restartPolicy": "ExitCode",
-                    "template": {
-                        "apiVersion": "v1",
-                        "kind": "Pod",
-                        "spec": {
-                            "containers": [
-                                {
-                                    "name": "elasticjob-worker",
-                                    "image": image,
-                                    "imagePullPolicy": "IfNotPresent",
-                                    "args": ["--nproc_per_node=1", "--no-python", "python3", "-c", program],
-                                    "volumeMounts": list(folder),
-                                }
-                            ],
-                            "volumes": [
-                                {"name": "output", "persistentVolumeClaim": {"claimName": "ebb-output"}},
-                                {"name": "torch", "persistentVolumeClaim": {"claimName": "ebb-environment"}},
-                            ],
-                        },
-                    },
-                }
-            },
-        },
-    }
+    manifest = yaml.safe_load((CHECKOUT / "tests" / "workloads" / "articles" / "imagenet.yaml").read_text())
+    [container] = manifest["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"]
+    container["image"] = facts(platform)["trainerImage"]
+    container["args"][1] = "/mnt/efs/data/main.py"
     path = platform.folder / "imagenet.yaml"
     path.write_text(yaml.safe_dump(manifest))
     platform.kubectl("apply", "-f", str(path))
-    platform.until("the upstream job succeeds", lambda: state(platform, "imagenet") == "Succeeded")
+    platform.until("the article's job succeeds", lambda: state(platform, "imagenet") == "Succeeded")
+    assert (shared / "output" / "checkpoint.pth").read_text() in ("1", "2")
     platform.kubectl("delete", "-f", str(path))
 
 
@@ -192,8 +171,7 @@ def checkpointed_step(folder: Path) -> int:
 def test_destroy_ends_a_running_and_a_pending_job_with_their_checkpoints(platform: Platform) -> None:
     slow = [*TRAINER, "--epochs", "50", "--log-every", "1", "--min-step-seconds", "0.2", "--checkpoint-seconds", "3600",
             "--checkpoint-min-seconds", "3600"]  # fmt: skip
-    facts = json.loads(platform.get("configmap", "ebb-platform", "-n", "ebb-system")["data"]["platform.json"])
-    zones = {str(group["zone"]) for group in facts["nodeGroups"]}
+    zones = {str(group["zone"]) for group in facts(platform)["nodeGroups"]}
     outputs = {}
     for name in ("pending", "running"):
         platform.ebb("submit", "--name", name, "--gpus", "1", "--gpu", "T4", "--", *slow)
