@@ -10,7 +10,8 @@ import json
 import os
 import sys
 
-from local import control_plane, machines, processes
+from local.control_plane import daemons
+from local.machines import lifecycle, processes
 from local.settings import DEFAULT_BOX, EBB_HOME, ZONES, Box, BoxError
 
 EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
@@ -99,8 +100,8 @@ def _images(arguments: argparse.Namespace) -> None:
 def _status(arguments: argparse.Namespace) -> int:
     """Exit code 0 when all of the control plane and the cloud run."""
     box = Box.load(arguments.box)
-    parts = asyncio.run(control_plane.health(box)) | {"cloud": processes.is_alive(box, "cloud")}
-    there = machines.list_machines(box)
+    parts = asyncio.run(daemons.health(box)) | {"cloud": processes.is_alive(box, "cloud")}
+    there = lifecycle.list_machines(box)
     if arguments.output == "json":
         listed = [{"name": one.name, "zone": one.spec.zone, "type": one.spec.instance_type, "alive": one.alive} for one in there]
         print(json.dumps({"box": box.name, "kubeconfig": str(box.kubeconfig), "parts": parts, "machines": listed}))
@@ -144,7 +145,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _environment(_: argparse.Namespace) -> None:
-    from local import environment  # noqa: PLC0415
+    from local.images import environment  # noqa: PLC0415
 
     asyncio.run(environment.ensure(EBB_HOME))
 

@@ -13,9 +13,10 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-from local import cgroups, network, processes, registry
+from local import registry
 from local.commands import holder, is_root, locked, run, say
-from local.machine_files import PRIVATE_FOLDERS
+from local.machines import cgroups, network, processes
+from local.machines.machine_files import PRIVATE_FOLDERS
 from local.settings import EBB_HOME, REGISTRY, Box, BoxError
 from local.up import CLOUD
 

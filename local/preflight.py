@@ -11,10 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from local import cgroups, environment, images, tools
-from local.base_image import base_key
-from local.cgroups import Hierarchy
+from local import tools
 from local.commands import CommandError, is_root, run, watch
+from local.images import build, environment
+from local.images.base import base_key
+from local.machines import cgroups
+from local.machines.cgroups import Hierarchy
 from local.settings import BoxError
 
 ELSEWHERE = (
@@ -25,7 +27,7 @@ GB = 10**9
 # Debian package -> what of it is used: a program on PATH, or a file.
 PACKAGES = {
     "buildah": ("buildah",),
-    "busybox-static": (str(images.BUSYBOX),),
+    "busybox-static": (str(build.BUSYBOX),),
     "conntrack": ("conntrack",),
     "containerd": ("containerd", "ctr"),
     "containernetworking-plugins": ("/usr/lib/cni/ptp", "/usr/lib/cni/host-local", "/usr/lib/cni/loopback"),
@@ -113,7 +115,7 @@ def disk(home: Path) -> Disk:
         needed += 7 * GB
     if not all(tools.is_ready(name, home) for name in tools.BOX_TOOLS):
         needed += 5 * GB  # 0.7 GB of programs, the rest is Go's build cache
-    if not images.image_of(home / "images", "base", base_key(images.BASE)).archive.exists():
+    if not build.image_of(home / "images", "base", base_key(build.BASE)).archive.exists():
         needed += 3 * GB
     return Disk(folder=existing, free=shutil.disk_usage(existing).free, needed=needed)
 

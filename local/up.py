@@ -11,9 +11,12 @@ import hashlib
 import sys
 from pathlib import Path
 
-from local import cgroups, cluster, control_plane, environment, images, machines, preflight, prepared, processes, registry, tools
+from local import preflight, registry, tools
 from local.commands import locked, run, say
-from local.processes import Daemon
+from local.control_plane import cluster, daemons
+from local.images import build, environment, prepared
+from local.machines import cgroups, lifecycle, processes
+from local.machines.processes import Daemon
 from local.settings import CHECKOUT, EBB_HOME, Box, check_name
 
 CLOUD = "cloud"
@@ -51,13 +54,13 @@ async def _control_plane_and_images(box: Box) -> tuple[dict[str, Path], prepared
 
 
 async def _control_plane(box: Box, programs: dict[str, Path]) -> None:
-    await control_plane.ensure(box, programs)
+    await daemons.ensure(box, programs)
     say(f"control plane is healthy: Kubernetes {tools.TOOLS['kubernetes'].version} at {box.api_url}")
 
 
 async def _images(programs: dict[str, Path]) -> prepared.ImageSet:
-    async with images.lock(EBB_HOME):
-        return await prepared.ensure(EBB_HOME, await images.ensure(EBB_HOME, programs))
+    async with build.lock(EBB_HOME):
+        return await prepared.ensure(EBB_HOME, await build.ensure(EBB_HOME, programs))
 
 
 async def build_images() -> dict[str, str]:
@@ -68,18 +71,18 @@ async def build_images() -> dict[str, str]:
 
 async def _bring_images(box: Box, image_set: prepared.ImageSet) -> None:
     """New images reach machines that are already running."""
-    for machine in machines.list_machines(box):
+    for machine in lifecycle.list_machines(box):
         if machine.alive:
             await _bring_images_to(box, machine.name, image_set)
 
 
 async def _bring_images_to(box: Box, machine: str, image_set: prepared.ImageSet) -> None:
-    ctr = [*machines.enter(box, machine), "ctr", "--namespace", "k8s.io", "images"]
+    ctr = [*lifecycle.enter(box, machine), "ctr", "--namespace", "k8s.io", "images"]
     there = (await run(*ctr, "ls", "--quiet")).split()
     for name, reference in image_set.references.items():
         if reference not in there:
             say(f"machine {machine}: loading image {name}")
-            await run(*ctr, "import", images.image_of(EBB_HOME / "images", name, reference.rpartition(":")[2]).archive)
+            await run(*ctr, "import", build.image_of(EBB_HOME / "images", name, reference.rpartition(":")[2]).archive)
 
 
 async def start_cloud(box: Box) -> None:

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TextIO
 
-from local import machines
 from local.cloud.amounts import RecordError
 from local.cloud.attempts import Attempts
 from local.cloud.charges import Charges
@@ -34,7 +33,8 @@ from local.cloud.scaling import NOT_TRIGGERED, Decision, World, decide
 from local.cloud.status import group_status, status_text
 from local.cloud.view import View
 from local.cloud.volumes import STORAGE_CLASS, storage_class
-from local.machines import MachineRecord, MachineSpec
+from local.machines import lifecycle
+from local.machines.lifecycle import MachineRecord, MachineSpec
 from local.settings import Box
 from workloads.kube import CLAIMS, NODE_GROUPS, NODES, PODS, VOLUMES, ConfigError, Kube
 
@@ -53,13 +53,13 @@ class BoxMachines:
     box: Box
 
     async def boot(self, spec: MachineSpec) -> None:
-        await machines.boot(self.box, spec)
+        await lifecycle.boot(self.box, spec)
 
     async def kill(self, name: str) -> None:
-        await machines.kill(self.box, name)
+        await lifecycle.kill(self.box, name)
 
     def list(self) -> Sequence[MachineRecord]:
-        return machines.list_machines(self.box)
+        return lifecycle.list_machines(self.box)
 
 
 @dataclass(kw_only=True)
@@ -210,7 +210,7 @@ async def _loop(daemon: Daemon) -> None:
 
 def host_resources() -> dict[str, int]:
     """What the kubelets of this computer report, whatever the node group says: they share its cores and its memory."""
-    host = machines.host()
+    host = lifecycle.host()
     return {"cpu": host.cpus * 1000, "memory": host.memory_bytes, "pods": PODS_PER_MACHINE}
 
 

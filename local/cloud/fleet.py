@@ -19,7 +19,7 @@ from local.cloud.cluster import Cluster
 from local.cloud.reclaim import read_leave
 from local.cloud.records import Node, NodeGroup, Taint
 from local.cloud.scaling import BOOTING, LEAVING, READY, Machine
-from local.machines import MachineRecord, MachineSpec
+from local.machines.lifecycle import MachineRecord, MachineSpec
 from local.settings import BoxError
 from workloads.kube import NODES, KubeError
 

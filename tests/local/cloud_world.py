@@ -21,7 +21,7 @@ from local.cloud.knobs import Knobs
 from local.cloud.leaving import Leaving
 from local.cloud.provision import Provisioner
 from local.cloud.view import View
-from local.machines import MachineRecord, MachineSpec
+from local.machines.lifecycle import MachineRecord, MachineSpec
 from local.settings import BoxError
 from workloads.kube import EVENTS, NODE_GROUPS, NODES, PODS, Conflict, Kube, KubeError, NotFound, Object, Resource
 

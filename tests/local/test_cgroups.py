@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from local import cgroups
+from local.machines import cgroups
 
 V1 = """
 30 25 0:26 / /sys/fs/cgroup/memory rw,relatime shared:1 - cgroup cgroup rw,memory

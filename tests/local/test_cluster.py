@@ -2,14 +2,15 @@
 
 from pathlib import Path
 
-from local import certificates, cluster, control_plane, network
-from local.prepared import ImageSet
+from local.control_plane import certificates, cluster, daemons
+from local.images.prepared import ImageSet
+from local.machines import network
 from local.settings import Box
 
 BOX = Box(name="test", slot=3, home=Path("/home/ebb"))
 NAMES = ("pause", "coredns", "etcd", "controller", "trainer")
 IMAGES = ImageSet(folder=Path("/i"), references={name: f"localhost/ebb/{name}:1" for name in NAMES})
-TOOLS = {name: Path("/tools") / name for name in control_plane.DAEMONS}
+TOOLS = {name: Path("/tools") / name for name in daemons.DAEMONS}
 
 
 def test_facts_for_the_pulumi_program() -> None:
@@ -35,7 +36,7 @@ def test_cluster_dns_is_where_the_kubelets_look_for_it() -> None:
 
 
 def test_the_api_server_is_where_machines_can_reach_it() -> None:
-    etcd, apiserver, _, scheduler = control_plane.daemons(BOX, TOOLS)
+    etcd, apiserver, _, scheduler = daemons.daemons(BOX, TOOLS)
     assert f"--advertise-address={BOX.address}" in apiserver.args
     assert f"--service-cluster-ip-range={BOX.service_network}" in apiserver.args
     assert "--authorization-mode=Node,RBAC" in apiserver.args

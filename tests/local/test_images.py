@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from local import images, prepared
-from local.images import Recipe
-from local.prepared import CONTENT, DATABASES, METADATA, SNAPSHOTS
+from local.images import build, prepared
+from local.images.build import Recipe
+from local.images.prepared import CONTENT, DATABASES, METADATA, SNAPSHOTS
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_any_change_of_content_changes_the_tag(source: Path) -> None:
 
 
 def test_reference_and_archive_carry_the_tag(tmp_path: Path) -> None:
-    image = images.image_of(tmp_path, "trainer", "0123")
+    image = build.image_of(tmp_path, "trainer", "0123")
     assert image.reference == "localhost/ebb/trainer:0123"
     assert image.archive == tmp_path / "trainer-0123.tar"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from local import machine_files
-from local.machine_files import GIB, Host, Plan
+from local.machines import machine_files
+from local.machines.machine_files import GIB, Host, Plan
 
 V1 = Host(cpus=4, memory_bytes=16 * GIB, cgroup_v2=False)
 V2 = Host(cpus=4, memory_bytes=16 * GIB, cgroup_v2=True)

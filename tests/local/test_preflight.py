@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from local import preflight, tools
-from local.cgroups import Hierarchy
+from local.machines.cgroups import Hierarchy
 from local.preflight import GB, Disk
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from local import cgroups, processes
-from local.processes import Daemon, ProcessError
+from local.machines import cgroups, processes
+from local.machines.processes import Daemon, ProcessError
 from local.settings import Box
 
 ETCD = Daemon(name="etcd", args=["/tools/etcd-1/etcd", "--name=box"], netns="ebb.test")

@@ -22,9 +22,11 @@ from pathlib import Path
 
 import yaml
 
-from local import certificates, cgroups, machine_files, network, prepared, processes
 from local.commands import last_lines
-from local.machine_files import KUBELET_PORT, PRIVATE_FOLDERS, Host, Plan
+from local.control_plane import certificates
+from local.images import prepared
+from local.machines import cgroups, machine_files, network, processes
+from local.machines.machine_files import KUBELET_PORT, PRIVATE_FOLDERS, Host, Plan
 from local.settings import MAX_MACHINES, Box, BoxError
 from local.tools import TOOLS, folder_of
 

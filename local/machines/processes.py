@@ -16,8 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from local import cgroups
 from local.commands import HEARTBEAT_SECONDS, last_lines, say
+from local.machines import cgroups
 from local.settings import Box, BoxError
 
 HEALTHY_TIMEOUT_SECONDS = 90.0

@@ -13,8 +13,8 @@ from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from local.base_image import base_key, make_base_archive
 from local.commands import CommandError, locked, run, say, watch
+from local.images.base import base_key, make_base_archive
 from local.settings import CHECKOUT, BoxError
 
 BUILDING = "building"  # folder for work, empty when no build runs

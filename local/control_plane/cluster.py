@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from local.commands import run
-from local.prepared import ImageSet
+from local.images.prepared import ImageSet
 from local.settings import CHECKOUT, REGION, ZONES, Box
 
 MANIFESTS = CHECKOUT / "local" / "manifests"

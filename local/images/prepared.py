@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from local.commands import run, watch
-from local.images import Image
+from local.images.build import Image
 
 CONTENT = Path("io.containerd.content.v1.content")
 SNAPSHOTS = Path("io.containerd.snapshotter.v1.overlayfs")

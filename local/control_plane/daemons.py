@@ -14,8 +14,9 @@ from typing import Any
 import aiohttp
 import yaml
 
-from local import certificates, network, processes
-from local.processes import Daemon
+from local.control_plane import certificates
+from local.machines import network, processes
+from local.machines.processes import Daemon
 from local.settings import API_PORT, Box, BoxError
 
 ETCD_HEALTH_PORT = 2381
