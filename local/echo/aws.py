@@ -1,13 +1,16 @@
 """The echo of pulumi-resource-aws: checks inputs as AWS's API models would, says what replaces, makes up what AWS would answer.
 
 What it knows of a type is one row of tables/ (kind.py says how to read one). A type without a row is refused: it is to be
-reviewed and added, not guessed. Sources of the exceptions in the tables: the schema of terraform-provider-aws (its ForceNew), on
-which pulumi-aws is built, and pulumi-aws' provider/resources.go (delete before replace, names), both read 2026-11.
+reviewed and added, not guessed. What replaces was compared with the schema of terraform-provider-aws v6.58.0, attribute by
+attribute, and what is deleted first with pulumi-aws; both are somewhat older than or not the very version of the installed SDK:
+tables/__init__.py says what was read, and what not.
 
 Not proven by it: rules between properties; patterns that Python's re does not know (most of EC2's values have none at all); what
-the provider checks or fills in by itself beyond `allowed`; that two policies are the same in other words (the real provider sees
-it, here they differ); order in lists that AWS treats as sets, where the row does not say so; what is inside actions and targets
-of a FIS template, and inside rules that a security group carries itself; functions other than those of lookups.py.
+the provider checks or fills in by itself beyond `allowed`, the lengths of made-up names among it; that two policies are the same
+in other words (the real provider sees it, here they differ); that a property which AWS fills in by itself stays as it is when a
+program gives it up or names the value that it has anyway (here both are changes, and may replace); order in lists of objects that
+AWS treats as sets, where the row does not say so; what is inside actions and targets of a FIS template, and inside rules that a
+security group carries itself; functions other than those of lookups.py.
 """
 
 import hashlib

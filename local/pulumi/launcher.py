@@ -86,7 +86,7 @@ def engine_folder() -> Path:
     if (cli.parent / HOST).exists():
         return cli.parent
     host = tools.main_ensure(HOST)
-    folder = EBB_HOME / "pulumi" / f"engine2-{cli.parent.name.rpartition('-')[2]}-{host.name.rpartition('-')[2]}"
+    folder = EBB_HOME / "pulumi" / f"engine3-{cli.parent.name.rpartition('-')[2]}-{host.name.rpartition('-')[2]}"
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=".engine-", dir=folder.parent))
@@ -113,7 +113,8 @@ def _link(source: Path, target: Path) -> None:
 def _quiet_script(script: str) -> str:
     """The engine ends the program of a failed update by an interrupt: without Python's traceback, which would bury the error."""
     first, _, rest = script.partition("\n")
-    return f"{first}\nimport signal\n\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\n{rest}"
+    quiet = "signal.signal(signal.SIGINT, signal.SIG_DFL)\nsignal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])"
+    return f"{first}\nimport signal\n\n{quiet}  # program/python holds it back until here\n{rest}"
 
 
 def _host_script(host: Path) -> str:

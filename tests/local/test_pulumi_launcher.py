@@ -191,3 +191,17 @@ def test_a_file_backend_is_a_folder() -> None:
     url = {"PULUMI_HOME": "/h", "PULUMI_BACKEND_URL": "file:///a/b?no_tmp_dir=true"}
     assert launcher.folders_of(url) == Folders(Path("/h"), Path("/a/b"))
     assert launcher.folders_of({**url, "PULUMI_BACKEND_URL": "s3://bucket"}).state is None
+
+
+def test_an_interrupt_while_python_starts_says_nothing_either(tmp_path: Path) -> None:
+    script = tmp_path / "exec"
+    script.write_text(launcher._quiet_script("#!/usr/bin/env python\nprint('runs')\n"))
+    (tmp_path / "sitecustomize.py").write_text("import time\nprint('starts', flush=True)\ntime.sleep(0.5)\n")
+    command = [launcher.HERE / "program" / "python", script]
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "starts\n"
+        program.send_signal(signal.SIGINT)
+        assert program.communicate() == ("", "")
+    assert program.returncode == -signal.SIGINT

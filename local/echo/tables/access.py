@@ -27,7 +27,7 @@ ROWS = (
     AwsType(
         "aws:iam/rolePolicyAttachment:RolePolicyAttachment", create="iam/AttachRolePolicy", delete="DetachRolePolicy",
         id="{role}-{short}", members={"role": "RoleName"},
-        delete_first=True,  # pulumi-aws, resources.go: made before, it would be the one that is then deleted
+        delete_first=True,  # pulumi-aws: made before, it would be the one that is then deleted
     ),
     AwsType(
         "aws:iam/policy:Policy", create="iam/CreatePolicy", updates=("CreatePolicyVersion", "TagPolicy"),

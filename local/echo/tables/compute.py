@@ -10,7 +10,8 @@ ROWS = (
         "aws:ec2/launchTemplate:LaunchTemplate", create="ec2/CreateLaunchTemplate",
         updates=("CreateLaunchTemplateVersion", "ModifyLaunchTemplate", *TAGS), delete="DeleteLaunchTemplate",
         autoname="name", autoname_length=125, id="lt-{hash}", counters=("latestVersion",),
-        quiet=("tags", "defaultVersion", "updateDefaultVersion"),  # tf, ec2_launch_template.go: these make no new version
+        # tf, resourceLaunchTemplateUpdate: what is not in its list makes no new version.
+        quiet=("tags", "defaultVersion", "updateDefaultVersion", "maintenanceOptions"),
         members={
             **{
                 name: f"{_DATA}.{name[0].upper()}{name[1:]}"
@@ -34,9 +35,18 @@ ROWS = (
             "networkInterfaces.ipv6Prefixes": "Ipv6Prefixes.Ipv6Prefix",
             "tagSpecifications.tags": None,
         },
-        # Everything but the name makes a new version of the same template (CreateLaunchTemplateVersion).
+        # Everything but the name changes the same template (CreateLaunchTemplateVersion; tf, resourceLaunchTemplate: ForceNew).
         replaces=("name", "namePrefix"), updated=("description",),
-        sets=("vpcSecurityGroupIds", "networkInterfaces.securityGroups"),
+        sets=(
+            "vpcSecurityGroupIds", "securityGroupNames", "secondaryInterfaces.privateIpAddresses",
+            *(f"networkInterfaces.{name}" for name in (
+                "securityGroups", "ipv4Addresses", "ipv4Prefixes", "ipv6Addresses", "ipv6Prefixes",
+            )),
+            *(f"instanceRequirements.{name}" for name in (
+                "acceleratorManufacturers", "acceleratorNames", "acceleratorTypes", "allowedInstanceTypes", "cpuManufacturers",
+                "excludedInstanceTypes", "instanceGenerations", "localStorageTypes",
+            )),
+        ),
         outputs={"arn": EC2 + ":launch-template/{id}", "defaultVersion": 1},
     ),
     AwsType(
@@ -47,14 +57,15 @@ ROWS = (
     AwsType(
         "aws:ebs/volume:Volume", create="ec2/CreateVolume", updates=("ModifyVolume", *TAGS), delete="DeleteVolume",
         id="vol-{hash}", members={"type": "VolumeType", "finalSnapshot": None},
-        replaces=("multiAttachEnabled",),  # tf, ec2_ebs_volume.go: ForceNew, though ModifyVolume takes it
+        # tf, resourceEBSVolume: ForceNew, though ModifyVolume takes it; no ForceNew, and a change does nothing.
+        replaces=("multiAttachEnabled",), updated=("volumeInitializationRate",),
         outputs={"arn": EC2 + ":volume/{id}", "createTime": "2026-01-01T00:00:00Z"},
     ),
     AwsType(
         "aws:autoscaling/tag:Tag", create="autoscaling/CreateOrUpdateTags", updates=("CreateOrUpdateTags",),
         id="{autoscalingGroupName},{short}",
         members={"autoscalingGroupName": "Tags.ResourceId", "tag": "Tags"},
-        replaces=("autoscalingGroupName", "tag.key"),  # the identity, in one structure with the rest (tf, autoscaling/tag.go)
+        replaces=("autoscalingGroupName", "tag.key"),  # the identity, in one structure with the rest (tf, resourceGroupTag)
     ),
     AwsType(
         "aws:fis/experimentTemplate:ExperimentTemplate", create="fis/CreateExperimentTemplate",
@@ -67,5 +78,6 @@ ROWS = (
             "targets.selectionMode": None, "targets.resourceArns": None, "targets.parameters": None,
         },
         updated=("experimentOptions",),
+        sets=("actions.startAfters", "targets.resourceArns", "targets.filters.values"),
     ),
 )  # fmt: skip

@@ -1,17 +1,9 @@
 """EKS: cluster, node groups, add-ons, access."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from local.echo.kind import AwsType
+from local.echo.tables import conditions
 
 EKS = "arn:aws:eks:{region}:{account}"
-
-
-def _encryption_removed(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
-    """Encryption of secrets can be added, never taken away (tf, cluster.go: ForceNewIfChange)."""
-    return ("encryptionConfig",) if old.get("encryptionConfig") and not new.get("encryptionConfig") else ()
-
 
 ROWS = (
     AwsType(
@@ -22,14 +14,13 @@ ROWS = (
             "vpcConfig": "resourcesVpcConfig", "enabledClusterLogTypes": "CreateCluster:logging.clusterLogging.types",
             "defaultAddonsToRemoves": None, "forceUpdateVersion": "UpdateClusterVersion:force",
         },
-        replaces=(
-            "kubernetesNetworkConfig.ipFamily", "kubernetesNetworkConfig.serviceIpv4Cidr", "roleArn",  # tf, cluster.go: ForceNew
-            "outpostConfig",
-        ),
-        updated=("enabledClusterLogTypes", "encryptionConfig"),
-        sometimes=_encryption_removed,
+        # tf, resourceCluster: ForceNew.
+        replaces=("kubernetesNetworkConfig.ipFamily", "kubernetesNetworkConfig.serviceIpv4Cidr", "roleArn", "outpostConfig"),
+        updated=("enabledClusterLogTypes", "encryptionConfig", "outpostConfig.outpostArns"),
+        sometimes=conditions.cluster,
         sets=("vpcConfig.subnetIds", "vpcConfig.securityGroupIds", "vpcConfig.publicAccessCidrs", "enabledClusterLogTypes",
-              "computeConfig.nodePools", "encryptionConfig.resources"),
+              "computeConfig.nodePools", "encryptionConfig.resources", "outpostConfig.outpostArns",
+              "remoteNetworkConfig.remoteNodeNetworks.cidrs", "remoteNetworkConfig.remotePodNetworks.cidrs"),
         outputs={
             "arn": EKS + ":cluster/{name}", "status": "ACTIVE", "platformVersion": "eks.1", "createdAt": "2026-01-01T00:00:00Z",
             "endpoint": "https://{hash}.gr7.{region}.eks.amazonaws.com",
@@ -49,9 +40,10 @@ ROWS = (
         },
         updated=("labels", "taints"),  # UpdateNodegroupConfig has other structures for them
         replaces=(
-            "instanceTypes",  # the API has them in CreateNodegroup only
-            "launchTemplate.id", "launchTemplate.name",  # tf, node_group.go: ForceNew
+            "instanceTypes",  # the API has them in CreateNodegroup only; tf, resourceNodeGroup: ForceNew
+            "launchTemplate.id", "launchTemplate.name",  # tf, resourceNodeGroup: ForceNew
         ),
+        sometimes=conditions.node_group,
         sets=("subnetIds", "remoteAccess.sourceSecurityGroupIds", "taints"),
         outputs={
             "arn": EKS + ":nodegroup/{clusterName}/{nodeGroupName}/{uuid}", "status": "ACTIVE",
@@ -65,7 +57,7 @@ ROWS = (
             "resolveConflictsOnCreate": "resolveConflicts", "resolveConflictsOnUpdate": "UpdateAddon:resolveConflicts",
             "preserve": None,
         },
-        allowed={"resolveConflictsOnCreate": ("NONE", "OVERWRITE")},  # tf, addon.go: PRESERVE is for updates
+        allowed={"resolveConflictsOnCreate": ("NONE", "OVERWRITE")},  # tf, resourceAddon: PRESERVE is for updates
         sets=("podIdentityAssociations",),
         outputs={
             "arn": EKS + ":addon/{clusterName}/{addonName}/{uuid}", "createdAt": "2026-01-01T00:00:00Z",

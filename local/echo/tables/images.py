@@ -16,7 +16,7 @@ ROWS = (
     AwsType(
         "aws:ecr/lifecyclePolicy:LifecyclePolicy", create="ecr/PutLifecyclePolicy", delete="DeleteLifecyclePolicy",
         id="{repository}", members={"repository": "repositoryName", "policy": "lifecyclePolicyText"},
-        delete_first=True,  # pulumi-aws, resources.go
+        delete_first=True,  # pulumi-aws
         outputs={"registryId": "{account}"},
     ),
     AwsType(
@@ -28,6 +28,7 @@ ROWS = (
             "resourceAccessRole": "UpdateProjectVisibility:resourceAccessRole",
         },
         updated=("tags",),  # UpdateProject takes them
+        sets=("vpcConfig.securityGroupIds", "vpcConfig.subnets"),
         outputs={"arn": "{id}", "badgeUrl": "", "publicProjectAlias": ""},
     ),
 )  # fmt: skip

@@ -1,9 +1,7 @@
-"""The network: VPC, subnets, gateways, routes, endpoints, security groups.
-
-Sources beside the API's model: "tf" is the schema of terraform-provider-aws (ForceNew, Default), which pulumi-aws is built on.
-"""
+"""The network: VPC, subnets, gateways, routes, endpoints, security groups."""
 
 from local.echo.kind import AwsType
+from local.echo.tables import conditions
 
 EC2 = "arn:aws:ec2:{region}:{account}"
 TAGS = ("CreateTags",)
@@ -18,7 +16,7 @@ _RULE = {
     "referencedSecurityGroupId": "ModifySecurityGroupRules:SecurityGroupRules.SecurityGroupRule.ReferencedGroupId",
     "description": "ModifySecurityGroupRules:SecurityGroupRules.SecurityGroupRule.Description",
 }
-# tf, vpc_security_group_ingress_rule.go: all but the group is changed by ModifySecurityGroupRules.
+# tf, securityGroupRuleResource.Schema: no RequiresReplace but of the group. Another kind of source replaces: conditions.py.
 _RULE_UPDATED = ("ipProtocol", "fromPort", "toPort")
 _RULE_OUTPUTS = {"arn": EC2 + ":security-group-rule/{id}", "securityGroupRuleId": "{id}"}
 
@@ -32,9 +30,10 @@ ROWS = (
             "enableDnsSupport": "ModifyVpcAttribute:EnableDnsSupport",
             "enableNetworkAddressUsageMetrics": "ModifyVpcAttribute:EnableNetworkAddressUsageMetrics",
         },
-        # tf, vpc_.go: IPv6 blocks are associated and disassociated in place.
+        # tf, resourceVPC, resourceVPCUpdate: IPv6 blocks are associated and disassociated in place.
         updated=("assignGeneratedIpv6CidrBlock", "ipv6CidrBlock", "ipv6IpamPoolId", "ipv6NetmaskLength",
-                 "ipv6CidrBlockNetworkBorderGroup"),
+                 "ipv6CidrBlockNetworkBorderGroup", "instanceTenancy"),
+        sometimes=conditions.vpc,
         outputs={
             "arn": EC2 + ":vpc/{id}", "ownerId": "{account}", "mainRouteTableId": "rtb-{hash}",
             "defaultRouteTableId": "rtb-{hash}", "defaultSecurityGroupId": "sg-{hash}", "defaultNetworkAclId": "acl-{hash}",
@@ -54,7 +53,7 @@ ROWS = (
             "mapPublicIpOnLaunch": "ModifySubnetAttribute:MapPublicIpOnLaunch",
             "privateDnsHostnameTypeOnLaunch": "ModifySubnetAttribute:PrivateDnsHostnameTypeOnLaunch",
         },
-        updated=("ipv6CidrBlock",),  # tf, vpc_subnet.go: associated in place
+        updated=("ipv6CidrBlock",), sometimes=conditions.subnet,  # tf, resourceSubnetUpdate: associated in place
         outputs={"arn": EC2 + ":subnet/{id}", "ownerId": "{account}", "availabilityZoneId": "use1-az-{short}"},
     ),
     AwsType(
@@ -69,15 +68,17 @@ ROWS = (
             "associateWithPrivateIp": "AssociateAddress:PrivateIpAddress", "instance": "AssociateAddress:InstanceId",
             "networkInterface": "AssociateAddress:NetworkInterfaceId",
         },
+        updated=("customerOwnedIpv4Pool",),  # tf, resourceEIP: no ForceNew; a change does nothing
         outputs={"allocationId": "{id}", "arn": EC2 + ":elastic-ip/{id}", "publicIp": "198.51.100.7"},
     ),
     AwsType(
         "aws:ec2/natGateway:NatGateway", create="ec2/CreateNatGateway", updates=TAGS, delete="DeleteNatGateway",
         id="nat-{hash}", members={"privateIp": "PrivateIpAddress"},
-        # tf, vpc_nat_gateway.go: secondary addresses are associated in place.
+        # tf, resourceNATGateway: no ForceNew; secondary addresses are associated in place.
         updated=("secondaryAllocationIds", "secondaryPrivateIpAddresses", "secondaryPrivateIpAddressCount",
                  "availabilityZoneAddresses"),
-        sets=("secondaryAllocationIds", "secondaryPrivateIpAddresses"),
+        sometimes=conditions.nat_gateway,
+        sets=("secondaryAllocationIds", "secondaryPrivateIpAddresses", "availabilityZoneAddresses.allocationIds"),
         outputs={"publicIp": "198.51.100.7", "networkInterfaceId": "eni-{hash}", "associationId": "eipassoc-{hash}"},
     ),
     AwsType(
@@ -85,7 +86,7 @@ ROWS = (
         updates=("CreateRoute", "ReplaceRoute", *TAGS), delete="DeleteRouteTable", id="rtb-{hash}",
         members={"propagatingVgws": "EnableVgwRoutePropagation:GatewayId", "routes": None},
         updated=("routes", "propagatingVgws"),
-        replaces=("vpcId",),
+        replaces=("vpcId",), sets=("propagatingVgws",),
         outputs={"arn": EC2 + ":route-table/{id}", "ownerId": "{account}"},
     ),
     AwsType(
@@ -102,7 +103,10 @@ ROWS = (
         delete="DeleteVpcEndpoints", id="vpce-{hash}",
         members={"autoAccept": None, "policy": "PolicyDocument"},
         updated=("routeTableIds", "subnetIds", "securityGroupIds"),  # ModifyVpcEndpoint has Add... and Remove... of them
-        sets=("routeTableIds", "subnetIds", "securityGroupIds"),
+        # tf, resourceVPCEndpoint: ForceNew, though ModifyVpcEndpoint takes them.
+        replaces=("dnsOptions.privateDnsPreference", "dnsOptions.privateDnsSpecifiedDomains"),
+        sometimes=conditions.endpoint,
+        sets=("routeTableIds", "subnetIds", "securityGroupIds", "dnsOptions.privateDnsSpecifiedDomains"),
         outputs={"arn": EC2 + ":vpc-endpoint/{id}", "ownerId": "{account}", "state": "available", "prefixListId": "pl-{short}"},
     ),
     AwsType(
@@ -133,12 +137,12 @@ ROWS = (
     AwsType(
         "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", create="ec2/AuthorizeSecurityGroupIngress",
         updates=("ModifySecurityGroupRules", *TAGS), members=_RULE, replaces=("securityGroupId",), updated=_RULE_UPDATED,
-        id="sgr-{hash}", outputs=_RULE_OUTPUTS,
+        sometimes=conditions.group_rule, id="sgr-{hash}", outputs=_RULE_OUTPUTS,
     ),
     AwsType(
         "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule", create="ec2/AuthorizeSecurityGroupEgress",
         updates=("ModifySecurityGroupRules", *TAGS), members=_RULE, replaces=("securityGroupId",), updated=_RULE_UPDATED,
-        id="sgr-{hash}", outputs=_RULE_OUTPUTS,
+        sometimes=conditions.group_rule, id="sgr-{hash}", outputs=_RULE_OUTPUTS,
     ),
     # Made by pulumi_eks.Cluster unless it is told to skip its security groups.
     AwsType(
@@ -151,7 +155,7 @@ ROWS = (
         },
         replaces=("cidrBlocks", "ipv6CidrBlocks", "prefixListIds", "self", "type"),
         updated=("description",),
-        delete_first=True,  # pulumi-aws, resources.go
+        delete_first=True,  # pulumi-aws
         outputs={"securityGroupRuleId": "sgr-{hash}"},
     ),
 )  # fmt: skip

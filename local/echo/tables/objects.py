@@ -1,6 +1,7 @@
 """Buckets and logs."""
 
 from local.echo.kind import AwsType
+from local.echo.tables import conditions
 
 _OBJECT = {
     "content": None, "contentBase64": None, "source": None, "sourceHash": None, "etag": None, "forceDestroy": None,
@@ -20,7 +21,8 @@ ROWS = (
             "replicationConfiguration": None, "requestPayer": None, "serverSideEncryptionConfiguration": None,
             "versioning": None, "website": None,
         },
-        updated=("acl",),
+        updated=("acl",), replaces=("objectLockConfiguration.objectLockEnabled",),  # tf, resourceBucket: ForceNew
+        sets=("grants.permissions",),
         outputs={
             "arn": "arn:aws:s3:::{bucket}", "bucketDomainName": "{bucket}.s3.amazonaws.com", "bucketRegion": "{region}",
             "bucketRegionalDomainName": "{bucket}.s3.{region}.amazonaws.com", "hostedZoneId": "Z3AQBSTGFYJSTF",
@@ -41,6 +43,7 @@ ROWS = (
             "rules": "ServerSideEncryptionConfiguration.Rules",
             "rules.applyServerSideEncryptionByDefault.kmsMasterKeyId": "KMSMasterKeyID",
         },
+        updated=("expectedBucketOwner",), sometimes=conditions.bucket_owner,
     ),
     AwsType(
         "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration", create="s3/PutBucketLifecycleConfiguration",
@@ -49,7 +52,8 @@ ROWS = (
     ),
     AwsType(
         "aws:s3/bucketVersioning:BucketVersioning", create="s3/PutBucketVersioning", updates=("PutBucketVersioning",),
-        id="{bucket}", replaces=("bucket", "expectedBucketOwner"),  # the identity: versioning has no delete operation
+        id="{bucket}", replaces=("bucket",),  # the identity: versioning has no delete operation
+        updated=("expectedBucketOwner",), sometimes=conditions.bucket_owner,
         members={"versioningConfiguration.mfaDelete": "MFADelete"},
     ),
     AwsType(

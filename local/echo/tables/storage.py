@@ -1,9 +1,7 @@
 """File systems and backups: EFS, FSx for Lustre, the lifecycle manager of snapshots."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from local.echo.kind import AwsType
+from local.echo.tables import conditions
 
 EFS = "arn:aws:elasticfilesystem:{region}:{account}"
 FSX = "arn:aws:fsx:{region}:{account}"
@@ -16,18 +14,6 @@ _LUSTRE = {
         *("rootSquashConfiguration", "throughputCapacity", "weeklyMaintenanceStartTime"),
     )
 }
-
-
-def _shrunk(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
-    """A file system grows in place, if it is not of the first kind, and never shrinks (tf, lustre_file_system.go)."""
-    before, after = (int(inputs.get("storageCapacity") or 0) if _known(inputs) else 0 for inputs in (old, new))
-    fixed = new.get("deploymentType", "SCRATCH_1") == "SCRATCH_1"
-    return ("storageCapacity",) if after < before or (fixed and after != before) else ()
-
-
-def _known(inputs: Mapping[str, Any]) -> bool:
-    return str(inputs.get("storageCapacity", "")).isdigit()
-
 
 ROWS = (
     AwsType(
@@ -45,7 +31,7 @@ ROWS = (
     AwsType(
         "aws:efs/mountTarget:MountTarget", create="efs/CreateMountTarget", updates=("ModifyMountTargetSecurityGroups",),
         delete="DeleteMountTarget", id="fsmt-{hash}", sets=("securityGroups",),
-        delete_first=True,  # pulumi-aws, resources.go: one per zone
+        delete_first=True,  # pulumi-aws: one per zone
         outputs={
             "dnsName": "{fileSystemId}.efs.{region}.amazonaws.com", "networkInterfaceId": "eni-{hash}", "ownerId": "{account}",
             "fileSystemArn": EFS + ":file-system/{fileSystemId}",
@@ -56,6 +42,7 @@ ROWS = (
         delete="DeleteAccessPoint", id="fsap-{hash}", members={
             "posixUser.secondaryGids": "SecondaryGids", "rootDirectory.creationInfo": "CreationInfo",
         },
+        sets=("posixUser.secondaryGids",),
         outputs={
             "arn": EFS + ":access-point/{id}", "fileSystemArn": EFS + ":file-system/{fileSystemId}", "ownerId": "{account}",
         },
@@ -76,10 +63,10 @@ ROWS = (
             "finalBackupTags": "DeleteFileSystem:LustreConfiguration.FinalBackupTags",
             "skipFinalBackup": "DeleteFileSystem:LustreConfiguration.SkipFinalBackup",
         },
-        # tf, lustre_file_system.go: ForceNew, though UpdateFileSystem takes them (it changes them for other kinds of systems).
-        replaces=("backupId", "storageType", "perUnitStorageThroughput", "fileSystemTypeVersion", "importedFileChunkSize"),
-        sets=("securityGroupIds",), sometimes=_shrunk,
-        allowed={"perUnitStorageThroughput": ("12", "40", "50", "100", "125", "200", "250", "500", "1000")},  # tf
+        # tf, resourceLustreFileSystem: ForceNew, though UpdateFileSystem takes some (it changes them for other kinds of systems).
+        replaces=("backupId", "storageType", "importedFileChunkSize"),
+        sets=("securityGroupIds", "rootSquashConfiguration.noSquashNids"), sometimes=conditions.lustre,
+        allowed={"perUnitStorageThroughput": ("12", "40", "50", "100", "125", "200", "250", "500", "1000")},  # tf, the same
         outputs={
             "arn": FSX + ":file-system/{id}", "dnsName": "{id}.fsx.{region}.amazonaws.com", "mountName": "{short}",
             "networkInterfaceIds": ["eni-{hash}"], "ownerId": "{account}", "vpcId": "vpc-{hash}",
@@ -89,14 +76,19 @@ ROWS = (
         "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation", create="fsx/CreateDataRepositoryAssociation",
         updates=("UpdateDataRepositoryAssociation", "TagResource"), delete="DeleteDataRepositoryAssociation", id="dra-{hash}",
         members={"deleteDataInFilesystem": "DeleteDataRepositoryAssociation:DeleteDataInFileSystem"},
-        updated=("batchImportMetaDataOnCreate",),  # tf, data_repository_association.go: no ForceNew; a change does nothing
-        sets=("s3.autoImportPolicy.events", "s3.autoExportPolicy.events"),
+        updated=("batchImportMetaDataOnCreate",),  # tf, resourceDataRepositoryAssociation: no ForceNew; a change does nothing
         outputs={"arn": FSX + ":association/{fileSystemId}/{id}", "associationId": "{id}"},
     ),
     AwsType(
         "aws:dlm/lifecyclePolicy:LifecyclePolicy", create="dlm/CreateLifecyclePolicy",
         updates=("UpdateLifecyclePolicy", "TagResource"), delete="DeleteLifecyclePolicy", id="policy-{hash}",
         members={"policyDetails.schedules.archiveRule.archiveRetainRule": "RetainRule"},
+        # tf, resourceLifecyclePolicy: ForceNew, though UpdateLifecyclePolicy takes it; no ForceNew, though it does not.
+        replaces=("policyDetails.schedules.copyTags",), updated=("defaultPolicy",), sometimes=conditions.snapshot_policy,
+        sets=(
+            "policyDetails.eventSource.parameters.snapshotOwners", "policyDetails.schedules.fastRestoreRule.availabilityZones",
+            "policyDetails.schedules.shareRule.targetAccounts",
+        ),
         outputs={"arn": "arn:aws:dlm:{region}:{account}:policy/{id}"},
     ),
 )  # fmt: skip
