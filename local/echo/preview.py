@@ -84,7 +84,8 @@ def _branch(parent: str, below: Mapping[str, Sequence[str]], indent: str) -> Ite
             yield from _branch(urn, below, indent + "    ")
         elif kind not in told:
             told.add(kind)
-            names = [name_of(one) for one in children if type_of(one) == kind and one not in below]
+            whose = f"{name_of(parent)}/" if parent else ""
+            names = [name_of(one).removeprefix(whose) for one in children if type_of(one) == kind and one not in below]
             yield f"{indent}+ {short(kind):{WIDTH - len(indent)}} {_together(names)}"
 
 
