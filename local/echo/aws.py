@@ -171,7 +171,7 @@ def _in_order(kind: AwsType, value: Any, path: str = "") -> Any:
         return {key: _in_order(kind, item, f"{path}.{key}".lstrip(".")) for key, item in value.items()}
     if isinstance(value, list):
         items = [_in_order(kind, item, path) for item in value]
-        return sorted(items, key=str) if path in kind.sets else items
+        return sorted(items, key=lambda item: json.dumps(item, sort_keys=True)) if path in kind.sets else items
     return value
 
 
