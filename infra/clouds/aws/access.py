@@ -82,9 +82,11 @@ def kubeconfig(
 
 
 def command(name: str, region: str, role_arn: pulumi.Input[str]) -> pulumi.Output[str]:
-    """What a researcher types once: it writes such a kubeconfig into their own."""
-    words = f"aws eks update-kubeconfig --name {name} --region {region} --alias {name} --role-arn "
-    return pulumi.Output.concat(words, role_arn)
+    """What a researcher types once: it writes such a kubeconfig into their own. The role twice: --role-arn is for the kubeconfig
+    alone, and --assume-role-arn for the look at the cluster, to which their own identity may have no right
+    (https://github.com/aws/aws-cli/issues/8554 and pull/9447, in the AWS CLI since spring 2025; read 2026-11-21)."""
+    words = f"aws eks update-kubeconfig --name {name} --region {region} --alias {name} --assume-role-arn "
+    return pulumi.Output.concat(words, role_arn, " --role-arn ", role_arn)
 
 
 def _short(principal: str) -> str:

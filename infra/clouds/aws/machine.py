@@ -31,6 +31,11 @@ GIB_PER_GB = 1e9 / 2**30  # instance stores are sold in GB
 # Pulling in parallel wants a 2xlarge, and a disk of 600 MiB/s or its own NVMe, or it is slower than without
 # (https://github.com/awslabs/amazon-eks-ami at 81fec2e895, nodeadm/doc/examples.md, "Enabling fast image pull").
 FAST_PULL_CPU, FAST_PULL_THROUGHPUT_MIB = 8, 600
+# libfabric pins its buffers. A container may pin the 8 MiB that systemd grants containerd; the capability IPC_LOCK is no help to
+# the images' user, who is not root (https://github.com/NVIDIA/nvidia-container-toolkit/issues/2037, read 2026-11-21). nodeadm
+# puts this list in the place of the AMI's own, whose NOFILE it repeats, and reads numbers as floats, which know no "unlimited"
+# (https://github.com/awslabs/amazon-eks-ami at 81fec2e895, nodeadm/internal/containerd/base-runtime-spec.json, util/merge.go).
+RLIMITS = (("RLIMIT_NOFILE", 65536, 1048576), ("RLIMIT_MEMLOCK", 2**50, 2**50))
 _BOUNDARY = "ebb"
 
 
@@ -119,6 +124,9 @@ def user_data(group: NodeGroup, settings: Settings) -> str | None:
     spec: dict[str, object] = {}
     if disk(group, settings).local_gib:
         spec["instance"] = {"localStorage": {"strategy": "RAID0"}}
+    if efa_interfaces(group):
+        limits = [{"type": kind, "soft": soft, "hard": hard} for kind, soft, hard in RLIMITS]
+        spec["containerd"] = {"baseRuntimeSpec": {"process": {"rlimits": limits}}}
     if fast_pulls(group, settings):
         spec["featureGates"] = {"FastImagePull": True}
     if not spec:

@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
+from typing import Any
 
 from infra.cloud import SPOT
 from infra.clouds.aws import existing, offers, quotas
@@ -51,6 +52,7 @@ def listed(look: Look) -> list[Check]:
         check("AMI releases", offers.releases, look),
         check("spot's service-linked role", spot_role, look),
         check("names", names, look),
+        check("administrators", administrators, look),
         check("network", existing.network, look),
         check("file systems", existing.file_systems, look),
         check("keys, reservations, alarms", existing.others, look),
@@ -123,14 +125,50 @@ def names(look: Look) -> Iterator[Finding]:
 
 
 def _cluster(look: Look) -> Iterator[Finding]:
+    found = _answer(look, "describe_cluster", name=look.name)
+    if found is not None and not look.is_ours(found["cluster"].get("tags", {})):
+        yield fail(f"there is a cluster {look.name} that no stack of Ebb has made", "choose another name: pulumi stack init NAME")
+
+
+def administrators(look: Look) -> Iterator[Finding]:
+    """EKS gives who creates the cluster an access entry, and refuses a second one; pulumi_eks cannot turn that off
+    (https://github.com/pulumi/pulumi-eks/issues/2373, read 2026-11-21)."""
+    listed_ones = look.settings.cluster.administrators
+    caller = look.calls("sts", "get_caller_identity")["Arn"]
+    there = _answer(look, "describe_cluster", name=look.name) is not None
+    taken = [one for one in listed_ones if (_has_entry(look, one) if there else _same(one, caller))]
+    if taken:
+        said = "is an administrator by creating the cluster; a second access entry for it makes `up` fail"
+        yield fail(f"{taken[0]} {said}", "take it out of aws.cluster.administrators")
+    else:
+        yield ok(f"{len(listed_ones)} administrators beside who creates the cluster")
+
+
+def _has_entry(look: Look, principal: str) -> bool:
+    """Whether it has one that the stack has not made."""
+    found = _answer(look, "describe_access_entry", clusterName=look.name, principalArn=principal)
+    return found is not None and not look.is_ours(found["accessEntry"].get("tags"))
+
+
+def _answer(look: Look, operation: str, **arguments: str) -> dict[str, Any] | None:
+    """Of EKS; None where there is no such thing."""
     try:
-        found = look.calls("eks", "describe_cluster", name=look.name)["cluster"]
+        return look.calls("eks", operation, **arguments)
     except Refused as error:
         if absent(error):
-            return
+            return None
         raise
-    if not look.is_ours(found.get("tags", {})):
-        yield fail(f"there is a cluster {look.name} that no stack of Ebb has made", "choose another name: pulumi stack init NAME")
+
+
+def _same(principal: str, caller: str) -> bool:
+    """Whether a caller is that IAM user or a session of that role: arn:aws:sts::ACCOUNT:assumed-role/NAME/SESSION has no path."""
+    account, what = caller.split(":")[4:6]
+    kind, _, rest = what.partition("/")
+    mine = f"role/{rest.partition('/')[0]}" if kind == "assumed-role" else what
+    theirs_account, theirs = principal.split(":")[4:6]
+    if kind == "assumed-role":
+        theirs = f"{theirs.partition('/')[0]}/{theirs.rpartition('/')[2]}"
+    return (account, mine) == (theirs_account, theirs)
 
 
 def _log_groups(look: Look) -> Iterator[Finding]:

@@ -80,5 +80,7 @@ def test_a_researchers_kubeconfig_takes_the_role() -> None:
 
 
 def test_a_researcher_types_one_command() -> None:
-    expected = f"aws eks update-kubeconfig --name ebb-dev --region us-west-2 --alias ebb-dev --role-arn {ROLE}"
+    expected = (
+        f"aws eks update-kubeconfig --name ebb-dev --region us-west-2 --alias ebb-dev --assume-role-arn {ROLE} --role-arn {ROLE}"
+    )
     assert usual().returned["researcherCommand"] == expected

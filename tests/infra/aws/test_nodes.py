@@ -212,6 +212,17 @@ def test_user_data(one: NodeGroup, throughput: int, expected: Object | None) -> 
     assert user_data(one, nodes={**releases, "diskThroughputMiB": throughput}) == expected
 
 
+def test_pods_may_pin_memory_where_there_is_efa_and_nowhere_else() -> None:
+    with_efa, without = (user_data(group("a", "p4d.24xlarge", efa=efa)) for efa in (True, False))
+    assert with_efa is not None
+    assert without is not None
+    limits = {one.pop("type"): one for one in with_efa["containerd"]["baseRuntimeSpec"]["process"]["rlimits"]}
+    assert limits["RLIMIT_NOFILE"] == {"soft": 65536, "hard": 1048576}  # the AMI's own, which the list replaces
+    assert limits["RLIMIT_MEMLOCK"]["soft"] == limits["RLIMIT_MEMLOCK"]["hard"] > 4096 * 2**30  # more than any machine has
+    assert int(float(limits["RLIMIT_MEMLOCK"]["hard"])) == limits["RLIMIT_MEMLOCK"]["hard"] < 10**21  # whole, as Go writes it
+    assert "containerd" not in without
+
+
 def test_a_capacity_block_is_named_in_the_launch_template_with_its_type() -> None:
     declared = world([group("a", "p5.48xlarge", capacity=CAPACITY_BLOCK, capacity_reservation_id=BLOCK)])
     template = declared.one("LaunchTemplate").inputs

@@ -110,7 +110,9 @@ def case(make: Callable[[], Look], level: str, text: str, fix: str = "", *, name
             name="spot role of others",
         ),
         case(
-            lambda: look({("eks", "describe_cluster"): {"cluster": {"name": "ebb-dev", "tags": {}}}}),
+            lambda: look(
+                {("eks", "describe_cluster"): {"cluster": {"name": "ebb-dev", "tags": {}}}}, cluster=cluster(administrators=[])
+            ),
             "fail",
             "there is a cluster ebb-dev that no stack of Ebb has made",
             "choose another name: pulumi stack init NAME",
@@ -247,6 +249,44 @@ def case(make: Callable[[], Look], level: str, text: str, fix: str = "", *, name
 )
 def test_one_thing_wrong_is_told_with_its_cure(make: Callable[[], Look], level: str, text: str, fix: str) -> None:
     assert Finding(level=level, text=text, fix=fix) in not_ok(make())  # type: ignore[arg-type]
+
+
+ADMIN = "arn:aws:iam::111122223333:role/people/platform-engineer"
+SESSION = "arn:aws:sts::111122223333:assumed-role/platform-engineer/ada"
+
+
+@pytest.mark.parametrize(
+    ("administrator", "caller", "clashes"),
+    [
+        pytest.param(ADMIN, SESSION, True, id="a session of the role, whose path sessions do not show"),
+        pytest.param("arn:aws:iam::111122223333:user/ada", "arn:aws:iam::111122223333:user/ada", True, id="the user"),
+        pytest.param(ADMIN, "arn:aws:sts::111122223333:assumed-role/platform/platform-engineer", False, id="another role"),
+        pytest.param(ADMIN, "arn:aws:iam::111122223333:user/people/platform-engineer", False, id="a user of that name"),
+        pytest.param(ADMIN, SESSION.replace("111122223333", "999988887777"), False, id="another account's role"),
+    ],
+)
+def test_who_makes_the_cluster_may_not_be_listed_as_its_administrator(administrator: str, caller: str, clashes: bool) -> None:
+    identity = {"Account": "111122223333", "Arn": caller, "UserId": "U"}
+    seen = look({("sts", "get_caller_identity"): identity}, cluster=cluster(administrators=[administrator]))
+    said = f"{administrator} is an administrator by creating the cluster; a second access entry for it makes `up` fail"
+    fix = "take it out of aws.cluster.administrators"
+    assert not_ok(seen) == ([Finding(level="fail", text=said, fix=fix)] if clashes else [])
+
+
+@pytest.mark.parametrize(
+    ("entry", "clashes"),
+    [
+        pytest.param({"accessEntry": {"principalArn": ADMIN}}, True, id="its creator's"),
+        pytest.param({"accessEntry": {"principalArn": ADMIN, "tags": {"ebb.dev/stack": "dev"}}}, False, id="the stack's own"),
+        pytest.param(Refused("ResourceNotFoundException", "no entry"), False, id="none yet"),
+    ],
+)
+def test_an_access_entry_that_somebody_else_has_made_is_told(entry: Any, clashes: bool) -> None:
+    changes = {
+        ("eks", "describe_cluster"): {"cluster": {"name": "ebb-dev", "tags": {"ebb.dev/stack": "dev"}}},
+        ("eks", "describe_access_entry"): entry,
+    }
+    assert [one.level for one in not_ok(look(changes, cluster=cluster(administrators=[ADMIN])))] == ["fail"] * clashes
 
 
 def test_without_credentials_nothing_else_is_asked() -> None:
