@@ -14,7 +14,7 @@ from infra import commands, config
 
 HELP = """\
 Run it after `pulumi destroy`; while the stack is up it lists the stack. It looks by tag and by name pattern, so it finds also
-what no state knows: network interfaces, volumes and log groups that the cloud or Kubernetes made. The commands are for you to run.
+what no state knows: network interfaces, volumes, log groups that the cloud or Kubernetes made. The commands are for you to run.
 """
 
 

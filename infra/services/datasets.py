@@ -16,7 +16,7 @@ from pulumi_kubernetes.core.v1 import ContainerArgsDict, VolumeArgsDict
 
 from infra.cloud import Cluster, NodeGroup, Storage, Volume
 from infra.config import Dataset, Stack
-from infra.services.names import JOBS, NAME_LABEL, Resources
+from infra.services.names import JOB_PRIORITY, JOBS, NAME_LABEL, Resources
 from infra.services.pods import claimed, container_security, mount, pod
 
 DATA = "data"  # the volume's name
@@ -75,7 +75,7 @@ class _Preparation:
                 "pod_replacement_policy": "Failed",  # never two at once on the same folder
                 "template": {
                     "metadata": {"labels": {NAME_LABEL: name}},
-                    "spec": pod(container, volumes, self._manager, restart_policy="Never"),
+                    "spec": pod(container, volumes, self._manager, restart_policy="Never", priority=JOB_PRIORITY),
                 },
             },
             opts=pulumi.ResourceOptions.merge(options, pulumi.ResourceOptions(custom_timeouts=LONGEST)),

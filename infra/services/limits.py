@@ -15,7 +15,7 @@ from pulumi_kubernetes import core
 from pulumi_kubernetes.core.v1 import ResourceQuotaSpecArgsDict
 
 from infra.cloud import Cluster
-from infra.services.names import JOBS, SYSTEM, Resources
+from infra.services.names import JOBS, PLATFORM_PRIORITY, SYSTEM, Resources
 from infra.services.network import policies
 
 # A load balancer or its node port would be made by the cluster and not by Pulumi: it costs money, opens the network, and stays
@@ -44,7 +44,8 @@ def limits(cluster: Cluster, spaces: Mapping[str, pulumi.Resource]) -> Resources
 
 
 def _quotas(cluster: Cluster, spaces: Mapping[str, pulumi.Resource]) -> Resources:
-    # The classes of Kubernetes' own agents: a job in one of them would push those off their machine.
+    # The classes of Kubernetes' agents and of the platform: a job in one of them would push those off their machine, or other
+    # people's workers off theirs.
     critical: ResourceQuotaSpecArgsDict = {
         "hard": {"pods": "0"},
         "scope_selector": {
@@ -52,7 +53,7 @@ def _quotas(cluster: Cluster, spaces: Mapping[str, pulumi.Resource]) -> Resource
                 {
                     "scope_name": "PriorityClass",
                     "operator": "In",
-                    "values": ["system-cluster-critical", "system-node-critical"],
+                    "values": ["system-cluster-critical", "system-node-critical", PLATFORM_PRIORITY],
                 }
             ]
         },

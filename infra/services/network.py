@@ -28,7 +28,8 @@ EVERY_POD: Mapping[str, Any] = {}
 
 
 def policies(cluster: Cluster, spaces: Mapping[str, pulumi.Resource]) -> Resources:
-    """Before pods, so that none runs without them."""
+    """They are there before pods. A network plugin may still let a new pod speak for the second that it needs to set them up; so
+    what they guard has a second lock: hop limit 1, no tokens in pods, Kubernetes' own rights."""
     specs: Mapping[tuple[str, str], NetworkPolicySpecArgsDict] = {
         (JOBS, "jobs"): _jobs(),
         (SYSTEM, "platform"): _platform(),

@@ -18,14 +18,19 @@ from infra.services.names import NOBODY, PLATFORM_PRIORITY
 
 
 def pod(
-    container: ContainerArgsDict, volumes: Sequence[VolumeArgsDict], manager: NodeGroup, *, restart_policy: str
+    container: ContainerArgsDict,
+    volumes: Sequence[VolumeArgsDict],
+    manager: NodeGroup,
+    *,
+    restart_policy: str,
+    priority: str = PLATFORM_PRIORITY,
 ) -> PodSpecArgsDict:
     """The spec of a pod of the platform: on the manager machine, as nobody, without a token for the API server."""
     return {
         "containers": [container],
         "volumes": list(volumes),
         "node_selector": {LABEL_NODE_GROUP: manager.name},
-        "priority_class_name": PLATFORM_PRIORITY,
+        "priority_class_name": priority,
         "automount_service_account_token": False,
         "enable_service_links": False,
         "security_context": {

@@ -12,7 +12,7 @@ from pulumi_kubernetes.core.v1 import ContainerArgsDict, PersistentVolumeClaimSp
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 
 from infra.cloud import Cluster, NodeGroup, Storage, Volume
-from infra.services.names import JOBS, NAME_LABEL, NOBODY, Resources
+from infra.services.names import JOB_PRIORITY, JOBS, NAME_LABEL, NOBODY, Resources
 from infra.services.pods import claimed, container_security, mount, pod
 
 PREPARE = "prepare-storage"
@@ -98,7 +98,7 @@ def _prepare_container(storage: Storage, image: pulumi.Input[str], mounted: Sequ
 
 
 def _root_pod(container: ContainerArgsDict, mounted: Sequence[Volume], manager: NodeGroup) -> PodSpecArgsDict:
-    spec = pod(container, [claimed(volume) for volume in mounted], manager, restart_policy="Never")
+    spec = pod(container, [claimed(volume) for volume in mounted], manager, restart_policy="Never", priority=JOB_PRIORITY)
     spec["security_context"] = {
         "run_as_user": 0,  # the root of a new file system is root's alone
         "run_as_group": 0,

@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 from infra.config import Form, OneOf
 
-Region = Annotated[str, Form(r"[a-z]{2}(-[a-z]+)+-\d", "a region such as us-west-2")]
+# ARNs here are of the partition `aws`: China and the government's regions have others.
+Region = Annotated[str, Form(r"(?!cn-|us-gov-|us-iso)[a-z]{2}(-[a-z]+)+-\d", "a region such as us-west-2, not cn- or us-gov-")]
 AccountId = Annotated[str, Form(r"\d{12}", "12 digits, in quotes")]
 Cidr = Annotated[str, Form(r"\d{1,3}(\.\d{1,3}){3}/\d{1,2}", "a range of IPv4 addresses such as 198.51.100.0/24")]
 SubnetId = Annotated[str, Form(r"subnet-[0-9a-f]{8,17}", "a subnet's id such as subnet-0123456789abcdef0")]

@@ -17,9 +17,9 @@ import pulumi_aws as aws
 
 from infra.clouds.aws import rights
 from infra.clouds.aws.part import Part
-from infra.clouds.aws.rights import ROLES, Conditions, table
+from infra.clouds.aws.rights import ROLES, Conditions
 
-__all__ = ["ROLES", "Role", "role", "table"]
+__all__ = ["ROLES", "Role", "role"]
 
 VERSION = "2012-10-17"  # of the policy language
 Given = Mapping[str, Any]

@@ -1,8 +1,6 @@
 """The rights of the platform in the account: every role, what it may do, on what, and why. Nothing is declared here.
 
-    python -m infra.clouds.aws.rights          # the table, as docs/aws.md has it
-
-identity.py makes roles of it, and a test refuses any policy that is not in it. Words in braces are filled in when a role is made:
+identity.py makes roles of it, rights_page.py a table for docs/aws.md, and a test refuses any policy that is not in it. Words in braces are filled in when a role is made:
 {name} is the cluster's name (ebb-<stack>), {stack} the stack's, the others are what the role's maker gives.
 
 Not here, as AWS makes them itself, once per account: the service-linked roles of EKS, its node groups, Auto Scaling, Spot, FSx
@@ -133,9 +131,14 @@ ROLES: Mapping[str, Role] = {
                 reason="To the manager machine alone.",
             ),
             Statement(
-                actions=("ec2:DescribeVolumes", "ec2:DescribeInstances", "ec2:DescribeAvailabilityZones"),
+                actions=(
+                    "ec2:DescribeVolumes",
+                    "ec2:DescribeInstances",
+                    "ec2:DescribeInstanceTypes",
+                    "ec2:DescribeAvailabilityZones",
+                ),
                 resources=(EVERYTHING,),
-                reason="See whether the volume is attached and to what; the driver's health check asks for the zones.",
+                reason="See whether the volume is attached, to what, and how many fit; its health check asks for the zones.",
                 everything=_NO_RESOURCES,
             ),
         ),
@@ -273,28 +276,3 @@ ROLES: Mapping[str, Role] = {
         ),
     ),
 }
-
-
-def table() -> str:
-    """All of it as Markdown, one row for each statement and managed policy."""
-    lines = ["| role | taken by | may | on | if | why |", "|---|---|---|---|---|---|"]
-    for key, role in ROLES.items():
-        lines += [_row(key, role, f"managed policy `{policy.name}`", "", "", policy.reason) for policy in role.managed]
-        for one in role.statements:
-            actions = ", ".join(f"`{action}`" for action in one.actions)
-            resources = ", ".join(f"`{resource}`" for resource in one.resources)
-            lines.append(_row(key, role, actions, resources, _words(one.conditions), f"{one.reason} {one.everything}".strip()))
-    return "\n".join(lines) + "\n"
-
-
-def _row(key: str, role: Role, *cells: str) -> str:
-    taken = f"{role.who}; {_words(role.conditions)}" if role.conditions else role.who
-    return f"| {' | '.join((key, taken, *cells))} |"
-
-
-def _words(conditions: Conditions) -> str:
-    return ", ".join(f"`{key}` is `{value}`" for tests in conditions.values() for key, value in tests.items())
-
-
-if __name__ == "__main__":
-    print(table(), end="")

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from infra.clouds.aws import rights, rights_page
+from infra.clouds.aws import rights_page
 
 
 def test_the_page_has_the_table_of_today() -> None:
-    assert rights.table() in rights_page.PAGE.read_text()
+    assert rights_page.table() in rights_page.PAGE.read_text()
 
 
 def test_an_old_table_is_refused_and_then_renewed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

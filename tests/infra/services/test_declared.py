@@ -48,7 +48,7 @@ def test_all_pods_but_these_pass_pod_security_restricted(world: Declared) -> Non
 def test_pods_of_the_platform_are_on_the_manager_machine(world: Declared, name: str) -> None:
     pod = pods(world)[name]
     assert pod["nodeSelector"] == {"ebb.dev/node-group": "manager"}
-    assert pod["priorityClassName"] == "ebb-system"
+    assert pod["priorityClassName"] == ("ebb-job" if name.startswith("dataset-") else "ebb-system")
     assert all(one["securityContext"]["readOnlyRootFilesystem"] is True for one in pod["containers"])
     assert all(one["resources"]["requests"] and one["resources"]["limits"] for one in pod["containers"])
 
