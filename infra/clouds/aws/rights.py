@@ -1,7 +1,8 @@
 """The rights of the platform in the account: every role, what it may do, on what, and why. Nothing is declared here.
 
-identity.py makes roles of it, rights_page.py a table for docs/aws.md, and a test refuses any policy that is not in it. Words in braces are filled in when a role is made:
-{name} is the cluster's name (ebb-<stack>), {stack} the stack's, the others are what the role's maker gives.
+identity.py makes roles of it, page.py a table for docs/aws.md, and a test refuses any policy that is not in it. Words in braces
+are filled in when a role is made: {name} is the cluster's name (ebb-<stack>), {stack} the stack's, the others are what the role's
+maker gives.
 
 Not here, as AWS makes them itself, once per account: the service-linked roles of EKS, its node groups, Auto Scaling, Spot, FSx
 (which reads and writes the data repository's bucket) and FIS. No role is for kube-proxy, CoreDNS, metrics-server, the node
