@@ -61,12 +61,12 @@ check: install  ## lint, format, types, import contracts, and that generated fil
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m workloads.crd --check
 	@$(BIN)/python -m infra.config.schema --check
-	@$(BIN)/python -m infra.clouds.aws.rights_page --check
+	@$(BIN)/python -m infra.clouds.aws.iam.page --check
 
 manifests: install  ## write the generated files again
 	@$(BIN)/python -m workloads.crd
 	@$(BIN)/python -m infra.config.schema
-	@$(BIN)/python -m infra.clouds.aws.rights_page
+	@$(BIN)/python -m infra.clouds.aws.iam.page
 
 prove-interruptions: install  ## interrupt the demo at ten points, kill -9 included, and look what is left (about 15 minutes)
 	@$(BIN)/python -m local.demo.interrupted

@@ -41,7 +41,7 @@ class Command:
 
     def create(self, asked: Asked, inputs: Object, *, preview: bool) -> tuple[str, Object]:
         digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
-        # The stack's one kind of command builds an image and answers like this (infra/clouds/aws/codebuild.py).
+        # The stack's one kind of command builds an image and answers like this (infra/clouds/aws/builds/codebuild.py).
         said = {"stdout": json.dumps({"digest": f"sha256:{digest}", "compressed_mb": 1.0}), "stderr": ""}
         return f"{asked.name}-{digest[:8]}", {**inputs, **(dict.fromkeys(said, UNKNOWN) if preview else said)}
 

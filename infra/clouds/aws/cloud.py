@@ -8,7 +8,12 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.cloud import Cluster, Helpers, Images, NodeGroup, Storage
-from infra.clouds.aws import addons, cluster, drill, identity, images, in_cluster, network, nodes, storage, tags
+from infra.clouds.aws import network
+from infra.clouds.aws.builds import images
+from infra.clouds.aws.control import addons, cluster
+from infra.clouds.aws.data import storage
+from infra.clouds.aws.iam import identity
+from infra.clouds.aws.machines import drill, in_cluster, nodes, tags
 from infra.clouds.aws.part import Part
 from infra.clouds.aws.settings import Settings
 from infra.config import Stack

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from infra.clouds.aws import left_elsewhere, left_in_ec2
-from infra.clouds.aws.calls import Account, Calls, NoAccess, Refused
-from infra.clouds.aws.look import STACK_TAG
+from infra.clouds.aws.account import left_elsewhere, left_in_ec2
+from infra.clouds.aws.account.calls import Account, Calls, NoAccess, Refused
+from infra.clouds.aws.account.look import STACK_TAG
 from infra.config import Stack
 from infra.leftovers import Left, Seen
 

@@ -11,9 +11,9 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 
 from infra.cloud import SPOT
-from infra.clouds.aws import existing, offers, quotas
-from infra.clouds.aws.calls import Account, Refused
-from infra.clouds.aws.look import Look, absent, check, fail, ok, warn
+from infra.clouds.aws.account import existing, offers, quotas
+from infra.clouds.aws.account.calls import Account, Refused
+from infra.clouds.aws.account.look import Look, absent, check, fail, ok, warn
 from infra.config import Stack
 from infra.costs import groups_of
 from infra.preflight import Check, Finding

@@ -7,7 +7,8 @@ import pulumi
 import pulumi_aws as aws
 
 from infra import config
-from infra.clouds.aws import addons, cluster, network
+from infra.clouds.aws import network
+from infra.clouds.aws.control import addons, cluster
 from infra.clouds.aws.part import Part
 from infra.config import ROOT, Stack
 from tests.infra.aws.declared import Declared, declared

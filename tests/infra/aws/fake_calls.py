@@ -17,7 +17,7 @@ Answer = dict[str, Any] | Exception | Callable[[dict[str, Any]], Any]
 
 
 class FakeCalls:
-    """See infra.clouds.aws.calls.Calls."""
+    """See infra.clouds.aws.account.calls.Calls."""
 
     def __init__(self, answers: Mapping[tuple[str, str], Answer]) -> None:
         self.answers = dict(answers)

@@ -8,9 +8,10 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.cloud import CAPACITY_BLOCK, ON_DEMAND, SPOT, NodeGroup
-from infra.clouds.aws import identity, nodes
 from infra.clouds.aws.catalog import AMI_CPU, AMI_GPU, TYPES, AwsInstance
-from infra.clouds.aws.cluster import ControlPlane
+from infra.clouds.aws.control.cluster import ControlPlane
+from infra.clouds.aws.iam import identity
+from infra.clouds.aws.machines import nodes
 from infra.clouds.aws.network import Network
 from infra.clouds.aws.part import Part
 from infra.clouds.aws.settings import GroupSettings, Settings

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from infra.clouds.aws import access
+from infra.clouds.aws.control import access
 from infra.config import ROOT
 from tests.infra.aws.control import PLATFORM, usual
 from tests.infra.aws.declared import ACCOUNT

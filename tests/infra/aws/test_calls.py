@@ -6,7 +6,7 @@ import pytest
 from botocore import exceptions
 from botocore.stub import Stubber
 
-from infra.clouds.aws.calls import NO_CREDENTIALS, Account, NoAccess, Refused
+from infra.clouds.aws.account.calls import NO_CREDENTIALS, Account, NoAccess, Refused
 from infra.commands import CannotLook
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.aws import codebuild
-from infra.clouds.aws.calls import Refused
-from infra.clouds.aws.codebuild import BuildError, Clock, Request
+from infra.clouds.aws.account.calls import Refused
+from infra.clouds.aws.builds import codebuild
+from infra.clouds.aws.builds.codebuild import BuildError, Clock, Request
 from tests.infra.aws.fake_calls import FakeCalls
 
 REQUEST = Request(

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from infra.clouds.aws import drill, tags
+from infra.clouds.aws.machines import drill, tags
 from infra.clouds.aws.part import Part
 from tests.infra.aws import api
 from tests.infra.aws.declared import Declared, declared

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.aws import existing, offers
-from infra.clouds.aws.calls import Refused
-from infra.clouds.aws.look import Look
+from infra.clouds.aws.account import existing, offers
+from infra.clouds.aws.account.calls import Refused
+from infra.clouds.aws.account.look import Look
 from infra.preflight import Finding
 from tests.infra.aws import stacks
 from tests.infra.aws.accounts import Answers, look

@@ -12,22 +12,14 @@ import pytest
 
 import infra.clouds.aws
 from infra.cloud import SPOT, NodeGroup
-from infra.clouds.aws import (
-    addons,
-    catalog,
-    cluster,
-    drill,
-    identity,
-    images,
-    in_cluster,
-    network,
-    nodes,
-    storage,
-    tags,
-    volumes,
-)
+from infra.clouds.aws import catalog, network
+from infra.clouds.aws.builds import images
+from infra.clouds.aws.control import addons, cluster
+from infra.clouds.aws.data import storage, volumes
+from infra.clouds.aws.iam import identity
+from infra.clouds.aws.iam.rights import ROLES
+from infra.clouds.aws.machines import drill, in_cluster, nodes, tags
 from infra.clouds.aws.part import Part
-from infra.clouds.aws.rights import ROLES
 from infra.clouds.aws.settings import Drill, GroupSettings
 from infra.config.checks import MANAGER
 from infra.services.autoscaler import NAME as AUTOSCALER

@@ -12,9 +12,9 @@ import pytest
 from pulumi.runtime import mocks
 
 from infra import config
-from infra.clouds.aws import image_builds, images, sources
+from infra.clouds.aws.builds import image_builds, images, sources
+from infra.clouds.aws.builds.sources import Recipe
 from infra.clouds.aws.part import Part
-from infra.clouds.aws.sources import Recipe
 from infra.config import ROOT
 from tests.infra.aws import declared as seam
 from tests.infra.aws.declared import ACCOUNT, Declared, declared
@@ -120,7 +120,7 @@ def test_with_codebuild_up_runs_a_build_of_each_image(monkeypatch: pytest.Monkey
     wanted = commands["image-cuda12"]
     assert wanted.inputs["triggers"] == [recipe.tag]
     words = wanted.inputs["create"].split()
-    assert words[:4] == ["exec", image_builds._python(), "-m", "infra.clouds.aws.codebuild"]
+    assert words[:4] == ["exec", image_builds._python(), "-m", "infra.clouds.aws.builds.codebuild"]
     assert words[words.index("--source") + 1].startswith("image-sources/trainer-")
     assert words[words.index("--url") + 1] == f"{REGISTRY}/ebb-dev/trainer"
     assert [word for word in words if "=" in word] == [

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from infra.cloud import CAPACITY_BLOCK, ON_DEMAND, Autoscaler, Cluster, DevicePlugin, Helpers, NodeGroup
-from infra.clouds.aws import in_cluster
+from infra.clouds.aws.machines import in_cluster
 from infra.clouds.aws.part import Part
 from infra.services.autoscaler import autoscaler
 from tests.infra.aws.declared import Declared, declared

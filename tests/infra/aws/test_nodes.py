@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from infra.cloud import CAPACITY_BLOCK, NodeGroup
-from infra.clouds.aws import machine, tags
-from infra.clouds.aws.rights import ROLES
+from infra.clouds.aws.iam.rights import ROLES
+from infra.clouds.aws.machines import machine, tags
 from tests.infra.aws.declared import Registered
 from tests.infra.aws.groups import BLOCK, RELEASE, USABLE, asg_tags, group, manager, settings, world
 

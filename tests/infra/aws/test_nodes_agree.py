@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from infra.cloud import CAPACITY_BLOCK, ON_DEMAND, SPOT, NodeGroup
-from infra.clouds.aws import machine, tags
+from infra.clouds.aws.machines import machine, tags
 from tests.infra.aws import api, scheduling
 from tests.infra.aws.declared import Declared
 from tests.infra.aws.groups import asg_tags, at_random, settings, world

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.aws import quotas
-from infra.clouds.aws.calls import Refused
+from infra.clouds.aws.account import quotas
+from infra.clouds.aws.account.calls import Refused
 from infra.costs import groups_of
 from tests.infra.aws import stacks
 from tests.infra.aws.accounts import STACK_TAGS, Answers, look, quota

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from infra.clouds.aws import rights_page
-from infra.clouds.aws.rights import EVERYTHING, ROLES, Managed, Statement
+from infra.clouds.aws.iam import page
+from infra.clouds.aws.iam.rights import EVERYTHING, ROLES, Managed, Statement
 
 STATEMENTS = [
     pytest.param(one, id=f"{key}: {', '.join(one.actions)[:60]}") for key, role in ROLES.items() for one in role.statements
@@ -71,7 +71,7 @@ def test_a_role_is_for_somebody(key: str) -> None:
 
 
 def test_the_table_lists_all() -> None:
-    lines = rights_page.table().splitlines()
+    lines = page.table().splitlines()
     assert len(lines) == 2 + len(STATEMENTS) + len(MANAGED)
     assert {line.count(" | ") for line in lines[2:]} == {5}
     for key, role in ROLES.items():

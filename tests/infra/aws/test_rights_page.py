@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.clouds.aws import rights_page
+from infra.clouds.aws.iam import page as rights_page
 
 
 def test_the_page_has_the_table_of_today() -> None:

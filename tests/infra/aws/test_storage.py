@@ -8,8 +8,8 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 import pytest
 
-from infra.clouds.aws import storage
-from infra.clouds.aws.cluster import ControlPlane
+from infra.clouds.aws.control.cluster import ControlPlane
+from infra.clouds.aws.data import storage
 from infra.clouds.aws.network import Network
 from infra.clouds.aws.part import Part
 from infra.clouds.aws.settings import Settings

@@ -20,7 +20,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.cloud import LABEL_NODE_GROUP
-from infra.clouds.aws import identity
+from infra.clouds.aws.iam import identity
 from infra.clouds.aws.part import Part
 from infra.clouds.aws.settings import Settings
 from infra.config.checks import MANAGER

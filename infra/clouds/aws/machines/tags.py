@@ -10,7 +10,7 @@ by which it finds the group. Nothing here depends on `min` or `max`: a group may
 """
 
 from infra.cloud import NodeGroup
-from infra.clouds.aws.machine import disk, efa_interfaces
+from infra.clouds.aws.machines.machine import disk, efa_interfaces
 from infra.clouds.aws.settings import Settings
 from infra.config.checks import MANAGER
 

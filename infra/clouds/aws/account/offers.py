@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from infra.catalog import InstanceType
+from infra.clouds.aws.account.look import Look, fail, ok, warn
 from infra.clouds.aws.catalog import AwsInstance
-from infra.clouds.aws.look import Look, fail, ok, warn
 from infra.preflight import Finding
 
 # AMI type -> the folder of its releases below /aws/service/eks/optimized-ami/<version>/

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.clouds.aws import costs
-from infra.clouds.aws.calls import Calls
-from infra.clouds.aws.look import STACK_TAG, tag
+from infra.clouds.aws.account.calls import Calls
+from infra.clouds.aws.account.look import STACK_TAG, tag
 from infra.costs import HOURS_PER_MONTH
 from infra.leftovers import Left
 

@@ -19,9 +19,9 @@ import pulumi_aws as aws
 import pulumi_command as command
 import pulumi_docker_build as docker_build
 
-from infra.clouds.aws import codebuild, sources
+from infra.clouds.aws.builds import codebuild, sources
+from infra.clouds.aws.builds.sources import Recipe
 from infra.clouds.aws.part import Part
-from infra.clouds.aws.sources import Recipe
 from infra.config import ROOT
 
 with warnings.catch_warnings():  # on import, this module of the SDK warns of old names in it

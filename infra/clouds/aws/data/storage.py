@@ -17,14 +17,15 @@ import pulumi_kubernetes as kubernetes
 
 from infra import cloud
 from infra.cloud import Volume
-from infra.clouds.aws import efs, fsx, identity
-from infra.clouds.aws.clients import clients
-from infra.clouds.aws.cluster import ControlPlane
+from infra.clouds.aws.control.cluster import ControlPlane
+from infra.clouds.aws.data import efs, fsx
+from infra.clouds.aws.data.clients import clients
+from infra.clouds.aws.data.volumes import Source, Volumes, efs_source, etcd_disk, lustre_source
+from infra.clouds.aws.iam import identity
 from infra.clouds.aws.network import Network
 from infra.clouds.aws.part import Part
 from infra.clouds.aws.settings import Settings
 from infra.clouds.aws.settings import Storage as StorageSettings
-from infra.clouds.aws.volumes import Source, Volumes, efs_source, etcd_disk, lustre_source
 from infra.config import Stack
 
 ROOT_CLAIM, ROOT_PATH = "efs-claim", "/mnt/efs"  # as the step-by-step articles have them

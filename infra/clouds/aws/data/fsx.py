@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from infra.clouds.aws.clients import MACHINES, Client, admit, let_out
+from infra.clouds.aws.data.clients import MACHINES, Client, admit, let_out
 from infra.clouds.aws.network import Network
 from infra.clouds.aws.part import Part
 from infra.clouds.aws.settings import Storage

@@ -16,7 +16,8 @@ import pulumi_aws as aws
 import pulumi_eks as eks
 import pulumi_kubernetes as kubernetes
 
-from infra.clouds.aws import access, addons, identity
+from infra.clouds.aws.control import access, addons
+from infra.clouds.aws.iam import identity
 from infra.clouds.aws.network import Network
 from infra.clouds.aws.part import Part
 from infra.clouds.aws.settings import Cluster, Settings

@@ -16,10 +16,10 @@ import pulumi
 import pulumi_aws as aws
 
 from infra import cloud
-from infra.clouds.aws import image_builds, sources
+from infra.clouds.aws.builds import image_builds, sources
+from infra.clouds.aws.builds.sources import Recipe
 from infra.clouds.aws.part import Part
 from infra.clouds.aws.settings import Settings
-from infra.clouds.aws.sources import Recipe
 from infra.config import Stack, Trainer
 from infra.config.model import DEFAULT_IMAGE
 

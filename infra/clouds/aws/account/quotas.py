@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from infra.cloud import CAPACITY_BLOCK, SPOT, NodeGroup
-from infra.clouds.aws.calls import Refused
-from infra.clouds.aws.look import Look, fail, ok, tag, warn
+from infra.clouds.aws.account.calls import Refused
+from infra.clouds.aws.account.look import Look, fail, ok, tag, warn
 from infra.preflight import Finding
 
 # Family -> (code of the spot quota, code of the on-demand quota). P6 has no spot quota that AWS documents.

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import pulumi
 import pulumi_aws as aws
 
-from infra.clouds.aws import identity
+from infra.clouds.aws.iam import identity
 from infra.clouds.aws.part import Part
 
 ADMINISTRATOR = "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"

@@ -22,8 +22,9 @@ from infra.cloud import (
     Helpers,
     NodeGroup,
 )
-from infra.clouds.aws import identity, machine
-from infra.clouds.aws.cluster import ControlPlane
+from infra.clouds.aws.control.cluster import ControlPlane
+from infra.clouds.aws.iam import identity
+from infra.clouds.aws.machines import machine
 from infra.clouds.aws.part import Part
 from infra.clouds.aws.settings import Settings
 from infra.services.autoscaler import NAME as AUTOSCALER

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from infra.clouds.aws import costs
-from infra.clouds.aws.calls import Calls, Refused
-from infra.clouds.aws.look import STACK_TAG, absent, tag
+from infra.clouds.aws.account.calls import Calls, Refused
+from infra.clouds.aws.account.look import STACK_TAG, absent, tag
 from infra.config import Stack
 from infra.costs import HOURS_PER_MONTH
 from infra.leftovers import Left

@@ -8,7 +8,8 @@ The template costs nothing while it is not started. It takes machines that run, 
 import pulumi
 import pulumi_aws as aws
 
-from infra.clouds.aws import identity, tags
+from infra.clouds.aws.iam import identity
+from infra.clouds.aws.machines import tags
 from infra.clouds.aws.part import Part
 from infra.clouds.aws.settings import Drill, Settings
 

@@ -15,9 +15,9 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from infra.clouds.aws import rights
+from infra.clouds.aws.iam import rights
+from infra.clouds.aws.iam.rights import ROLES, Conditions
 from infra.clouds.aws.part import Part
-from infra.clouds.aws.rights import ROLES, Conditions
 
 __all__ = ["ROLES", "Role", "role"]
 

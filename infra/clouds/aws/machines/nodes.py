@@ -24,8 +24,8 @@ from pulumi_aws.ec2._inputs import (
 from pulumi_aws.eks._inputs import NodeGroupScalingConfigArgsDict, NodeGroupUpdateConfigArgsDict
 
 from infra.cloud import CAPACITY_BLOCK, ON_DEMAND, SPOT, NodeGroup
-from infra.clouds.aws import machine, tags
-from infra.clouds.aws.cluster import ControlPlane
+from infra.clouds.aws.control.cluster import ControlPlane
+from infra.clouds.aws.machines import machine, tags
 from infra.clouds.aws.network import Network
 from infra.clouds.aws.part import Part
 from infra.clouds.aws.settings import Settings

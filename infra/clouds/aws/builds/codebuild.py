@@ -1,6 +1,6 @@
 """Builds one image with CodeBuild and waits for it: what `pulumi up` runs for each image that has changed.
 
-    python -m infra.clouds.aws.codebuild --region us-west-2 --project ebb-dev-images --source BUCKET/KEY.zip \\
+    python -m infra.clouds.aws.builds.codebuild --region us-west-2 --project ebb-dev-images --source BUCKET/KEY.zip \\
         --repository ebb-dev/trainer --url ACCOUNT.dkr.ecr.us-west-2.amazonaws.com/ebb-dev/trainer --tag default.1a2b3c4d5e6f \\
         --cache default.cache --dockerfile trainer/Dockerfile --argument BASE=...
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NoReturn
 
-from infra.clouds.aws.calls import Account, Calls, Refused
+from infra.clouds.aws.account.calls import Account, Calls, Refused
 
 EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
 POLL_SECONDS, SAY_SECONDS = 5.0, 15.0
@@ -208,7 +208,7 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m infra.clouds.aws.codebuild",
+        prog="python -m infra.clouds.aws.builds.codebuild",
         description="Build one image with CodeBuild and wait for it. `pulumi up` runs this; by hand it repeats a failed build.",
         epilog="stdout is one JSON object with digest and compressed_mb; a tag that the registry has already is not built again.",
     )

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from ipaddress import ip_network
 from typing import Any
 
-from infra.clouds.aws.calls import Refused
-from infra.clouds.aws.look import Look, absent, fail, ok, warn
+from infra.clouds.aws.account.calls import Refused
+from infra.clouds.aws.account.look import Look, absent, fail, ok, warn
 from infra.preflight import Finding
 
 FREE_ADDRESSES = 32  # a machine takes about ten at once, for itself and its pods

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from infra.cloud import NodeGroup
-from infra.clouds.aws.calls import Calls, NoAccess, Refused
+from infra.clouds.aws.account.calls import Calls, NoAccess, Refused
 from infra.clouds.aws.settings import Settings
 from infra.config import Stack
 from infra.preflight import FAIL, OK, WARN, Check, Finding

@@ -1,0 +1,1 @@
+"""The images: their repositories, and how they are built within `up`."""

@@ -1,0 +1,1 @@
+"""Where data lives: EFS, FSx for Lustre, etcd's disk, and who may mount them."""
