@@ -56,6 +56,7 @@ def healthy() -> Answers:
         },
         ("service-quotas", "get_service_quota"): quota(200),
         ("ec2", "describe_instances"): {"Reservations": []},
+        ("ec2", "get_ebs_default_kms_key_id"): {"KmsKeyId": "alias/aws/ebs"},
         ("ec2", "describe_vpcs"): {"Vpcs": []},
         ("ec2", "describe_addresses"): {"Addresses": []},
         ("ec2", "describe_instance_type_offerings"): lambda asked: {

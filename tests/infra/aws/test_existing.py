@@ -168,12 +168,19 @@ def test_the_secrets_key_and_the_reservation_must_be_usable() -> None:
     stack = stacks.stack(own)
     seen = replace(look(answers), stack=stack, groups=groups_of(stack))
     assert texts(existing.others(seen)) == [
+        ("ok", "disks are encrypted with AWS's own key"),
         ("fail", f"KMS key {key} is PendingDeletion"),
         (
             "fail",
             "capacity-block-p5-48xlarge-us-west-2a: reservation cr-0123456789abcdef0 is in us-west-2b, the group in us-west-2a",
         ),
     ]
+
+
+def test_a_disks_key_of_the_accounts_own_is_worth_a_warning() -> None:
+    [(level, text)] = texts(existing.others(look({("ec2", "get_ebs_default_kms_key_id"): {"KmsKeyId": "arn:aws:kms:own"}})))
+    assert level == "warn"
+    assert "default key arn:aws:kms:own" in text
 
 
 def test_an_add_on_version_that_is_not_there_is_told_with_the_newest() -> None:

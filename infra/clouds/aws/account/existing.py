@@ -9,6 +9,7 @@ from infra.clouds.aws.account.look import Look, absent, fail, ok, warn
 from infra.preflight import Finding
 
 FREE_ADDRESSES = 32  # a machine takes about ten at once, for itself and its pods
+AWS_DISKS_KEY = "alias/aws/ebs"
 
 
 def network(look: Look) -> Iterator[Finding]:
@@ -107,7 +108,8 @@ def _bucket(look: Look, name: str) -> Finding:
 
 
 def others(look: Look) -> Iterator[Finding]:
-    """The key of the secrets, reservations of machines, the alarm that stops the drill."""
+    """The key of disks and that of the secrets, reservations of machines, the alarm that stops the drill."""
+    yield _disks_key(look)
     key = look.settings.cluster.encryption_key_arn
     if key is not None:
         yield _key(look, key)
@@ -120,6 +122,19 @@ def others(look: Look) -> Iterator[Finding]:
         alarm = drill.stop_alarm_arn.rpartition(":")[2]
         there = look.calls.all("cloudwatch", "describe_alarms", "MetricAlarms", AlarmNames=[alarm])
         yield ok(f"alarm {alarm}") if there else fail(f"drill.stopAlarmArn: there is no alarm {alarm!r}", "change or remove it")
+
+
+def _disks_key(look: Look) -> Finding:
+    """All disks are encrypted, with the account's default key. One of its own has to let Auto Scaling and the EBS driver use it
+    (https://docs.aws.amazon.com/autoscaling/ec2/userguide/key-policy-requirements-EBS-encryption.html, read 2026-11-21)."""
+    key = str(look.calls("ec2", "get_ebs_default_kms_key_id")["KmsKeyId"])
+    if key == AWS_DISKS_KEY:
+        return ok("disks are encrypted with AWS's own key")
+    return warn(
+        f"disks are encrypted with the account's default key {key}: machines do not boot if its policy leaves out Auto Scaling",
+        "let AWSServiceRoleForAutoScaling and the role of the EBS driver use it and create grants, or reset the default: "
+        "aws ec2 reset-ebs-default-kms-key-id",
+    )
 
 
 def _key(look: Look, arn: str) -> Finding:
