@@ -2,7 +2,7 @@
 
 Both die with us, even on kill -9: a half-done build must not go on beside the next `up`. As root, a watched program and all
 its children have a process and a mount namespace of their own, so nothing that they start or mount outlives them. Daemons:
-processes.py.
+machines/processes.py.
 """
 
 import asyncio

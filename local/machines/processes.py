@@ -2,7 +2,7 @@
 
 A daemon's identity is its control group `ebb/<box>/daemons/<name>` (see cgroups.py) and, so that a change of its command line
 is seen, a digest of it in `<box folder>/daemons/<name>`. `ensure` is safe at any time and after any kill. What runs on
-machines: machines.py.
+machines: lifecycle.py.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """The checks of `python -m infra.preflight` for a stack on AWS: who asks, from where, and whether names are free.
 
-Quotas are in quotas.py, machines and versions in offers.py, things that must exist in existing.py. Everything is read only.
+In account/: quotas.py, machines and versions in offers.py, things that must exist in existing.py. Everything is read only.
 """
 
 import shutil

@@ -32,7 +32,7 @@ EFS, FSX = "aws-efs-csi-driver", "aws-fsx-csi-driver"
 
 @dataclass(frozen=True, kw_only=True)
 class AddOn:
-    """`values`: its configuration. `role`: which rights (rights.py) its service account has."""
+    """`values`: its configuration. `role`: which rights (iam/rights.py) its service account has."""
 
     name: str
     values: Mapping[str, Any] = field(default_factory=dict)

@@ -3,7 +3,7 @@
     allowed = clients(settings.storage.clients, control.security_group_id)
     admit(part, firewall, "ebb-dev-efs", allowed, [(2049, 2049)])
 
-One rule for each source and range of ports, so that a client more changes no other rule. The lists are checked by settings.py.
+One rule for each source and range of ports, so that a client more changes no other rule. checks/storage.py checks the lists.
 """
 
 from collections.abc import Sequence

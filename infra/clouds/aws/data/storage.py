@@ -30,7 +30,7 @@ from infra.config import Stack
 
 ROOT_CLAIM, ROOT_PATH = "efs-claim", "/mnt/efs"  # as the step-by-step articles have them
 NFS_OPTIONS = "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport"
-SNAPSHOTS = "snapshots"  # its role in identity.py
+SNAPSHOTS = "snapshots"  # its role in iam/rights.py
 
 Command = pulumi.Output[str]
 

@@ -4,7 +4,7 @@
 
 The records say which program runs with which arguments; infra/services makes Deployments and DaemonSets of them. Every flag is
 from the autoscaler's source at tag cluster-autoscaler-1.35.2 (config/flags/flags.go). What the autoscaler may do in AWS is in
-identity.py.
+iam/rights.py.
 """
 
 from collections.abc import Iterable, Sequence
