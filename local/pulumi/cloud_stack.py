@@ -33,6 +33,11 @@ def said(arguments: Sequence[str], environment: Mapping[str, str]) -> str | None
     return environment.get("PULUMI_STACK", "").rpartition("/")[2] or None
 
 
+def users_own(arguments: Sequence[str]) -> bool:
+    """Whether the command is about where the states of cloud stacks are: the local stack's place is fixed."""
+    return next((word for word in arguments if not word.startswith("-")), "") in ("login", "logout")
+
+
 def cloud_of(stack: str | None, folder: Path = CHECKOUT) -> str:
     """The cloud in the stack's file; `local` for what is none of our stacks."""
     try:
@@ -44,7 +49,7 @@ def cloud_of(stack: str | None, folder: Path = CHECKOUT) -> str:
 
 def environment_for(given: Mapping[str, str], path: str, stack: str) -> dict[str, str]:
     """The environment of the real pulumi. Raises StateError."""
-    home = given.get("PULUMI_HOME") or str(Path(given.get("HOME") or "/") / ".pulumi")
+    home = home_of(given)
     url = given.get("PULUMI_BACKEND_URL") or _logged_in(Path(home))
     if not url:
         raise StateError(
@@ -59,6 +64,11 @@ def environment_for(given: Mapping[str, str], path: str, stack: str) -> dict[str
             f"mean it: {FILE_STATE}=1. Nothing was changed."
         )
     return {"PULUMI_SKIP_UPDATE_CHECK": "true", **given, "PULUMI_HOME": home, "PATH": path}
+
+
+def home_of(given: Mapping[str, str]) -> str:
+    """The user's own PULUMI_HOME, where logins are."""
+    return given.get("PULUMI_HOME") or str(Path(given.get("HOME") or "/") / ".pulumi")
 
 
 def _logged_in(home: Path) -> str:

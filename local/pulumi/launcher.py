@@ -56,6 +56,9 @@ def main(program: str, arguments: list[str]) -> int:
             if program == "kubectl":
                 os.execv(tools.main_ensure("kubernetes") / "kubectl", ["kubectl", *arguments])  # noqa: S606
             engine = engine_folder()
+        if cloud_stack.users_own(arguments):
+            environment = {**os.environ, "PULUMI_HOME": cloud_stack.home_of(os.environ), "PATH": own_path(os.environ, engine)}
+            os.execve(engine / "pulumi", ["pulumi", *arguments], environment)  # noqa: S606
         stack = cloud_stack.said(arguments, os.environ)
         if stack and cloud_stack.cloud_of(stack) != cloud_stack.LOCAL:
             environment = cloud_stack.environment_for(os.environ, own_path(os.environ, engine), stack)

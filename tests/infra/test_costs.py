@@ -18,9 +18,19 @@ def lines(**aws: Any) -> dict[str, Any]:
     return {line.what: (line.idle, line.full) for line in found.lines}
 
 
+def test_machines_without_disks_of_their_own_pay_for_a_big_and_fast_one() -> None:
+    own = stacks.small(nodes={**stacks.values()["aws"]["nodes"], "diskGiB": 200, "diskThroughputMiB": 500})
+    own["trainers"] = {"cuda12": {"cuda": "12.6"}}
+    own["nodeGroups"] = [{"instanceTypes": ["p3.8xlarge"], "zones": ["us-west-2a"], "max": 4, "image": "cuda12"}]
+    found = costs.sheet(stacks.stack(own))
+    assert found is not None
+    disk = (200 * 0.08 + (500 - 125) * 0.04) / 730  # 31 USD a month
+    assert {line.what: line.full for line in found.lines}["disks: machines for jobs"] == pytest.approx(4 * disk)
+
+
 def test_each_line_is_what_one_reckons_by_hand() -> None:
     found = lines(nodes={**stacks.values()["aws"]["nodes"], "diskGiB": 200, "diskThroughputMiB": 500, "managerDiskGiB": 50})
-    disk = (200 * 0.08 + (500 - 125) * 0.04) / 730  # 31 USD a month
+    disk = 50 * 0.08 / 730  # g4dn has NVMe disks of its own, so its system disk is small and slow
     assert found == {
         "machines: manager": (0.1008, 0.1008),
         "machines: spot-t4-us-west-2a": (0.0, pytest.approx(8 * 0.2104)),

@@ -43,6 +43,20 @@ def test_the_cloud_of_a_stack(tmp_path: Path, content: str | None, cloud: str) -
     assert cloud_stack.cloud_of("x", tmp_path) == cloud
 
 
+@pytest.mark.parametrize(
+    ("arguments", "own"),
+    [
+        pytest.param(["login", "s3://state"], True, id="login"),
+        pytest.param(["--logtostderr", "logout"], True, id="logout"),
+        pytest.param(["up"], False, id="up"),
+        pytest.param(["stack", "init", "login"], False, id="a stack of that name"),
+        pytest.param([], False, id="nothing"),
+    ],
+)
+def test_a_login_is_where_cloud_stacks_look_for_it(arguments: list[str], own: bool) -> None:
+    assert cloud_stack.users_own(arguments) is own
+
+
 def test_without_a_login_nothing_starts(tmp_path: Path) -> None:
     with pytest.raises(StateError, match=r"nothing says where its state goes.*pulumi login"):
         cloud_stack.environment_for({"HOME": str(tmp_path)}, "/bin", "dev")

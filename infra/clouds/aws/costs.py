@@ -7,6 +7,7 @@ support plans, traffic between zones and out to the internet are not in it.
 from collections.abc import Iterator, Mapping, Sequence
 
 from infra.cloud import NodeGroup
+from infra.clouds.aws.machines import machine
 from infra.clouds.aws.settings import Settings
 from infra.config import Stack
 from infra.costs import HOURS_PER_MONTH, Line, Sheet, Use
@@ -61,14 +62,11 @@ def _disks(settings: Settings, groups: Sequence[NodeGroup]) -> Iterator[Line]:
     yield _always(
         "disks: manager and etcd", (nodes.manager_disk_gib * manager.max + etcd) * GP3_GIB_MONTH / HOURS_PER_MONTH, "gp3"
     )
-    each = [(group, disk_usd_per_hour(_disk_gib(settings, group), nodes.disk_throughput_mib)) for group in jobs]
+    disks = [(group, machine.disk(group, settings)) for group in jobs]
+    each = [(group, disk_usd_per_hour(disk.gib, disk.throughput_mib)) for group, disk in disks]
     if each:
         idle, full = sum(group.min * usd for group, usd in each), sum(group.max * usd for group, usd in each)
-        yield Line(what="disks: machines for jobs", idle=idle, full=full, note=f"gp3, {nodes.disk_throughput_mib} MiB/s")
-
-
-def _disk_gib(settings: Settings, group: NodeGroup) -> int:
-    return getattr(group.settings, "disk_gib", None) or settings.nodes.disk_gib
+        yield Line(what="disks: machines for jobs", idle=idle, full=full, note="gp3")
 
 
 def disk_usd_per_hour(gib: int, mib_per_second: int) -> float:

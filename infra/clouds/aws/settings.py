@@ -162,7 +162,7 @@ class Autoscaler(Section):
     provision_minutes: int = Field(
         default=7,
         ge=2,
-        description="A request for a machine that is not served by then counts as failed, and another zone is tried.",
+        description="A machine that is not there by then counts as failed, and another group that fits the pod is tried.",
     )
 
 

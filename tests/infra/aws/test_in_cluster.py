@@ -92,7 +92,6 @@ def test_its_times_come_from_the_settings() -> None:
     [
         pytest.param({}, False, id="own VPC"),
         pytest.param({"vpcId": VPC, "publicSubnets": {"us-west-2a": SUBNET}}, False, id="public subnets"),
-        pytest.param({"vpcId": VPC, "interfaceEndpoints": ["ec2"]}, False, id="endpoint"),
         pytest.param({"vpcId": VPC}, True, id="no way out"),
     ],
 )

@@ -83,7 +83,7 @@ def _places(shared: efs.FileSystem | None, fast: fsx.FileSystem | None) -> tuple
     """Where data, output and the root of both are."""
     if shared:
         return efs_source(shared.id, shared.data), efs_source(shared.id, shared.output), efs_source(shared.id)
-    assert fast is not None, "settings.py asks for one of efs and fsx"
+    assert fast is not None, "checks/storage.py asks for one of efs and fsx"
     lustre = (fast.id, fast.dns_name, fast.mount_name)
     return lustre_source(*lustre, "data"), lustre_source(*lustre, "output"), lustre_source(*lustre)
 

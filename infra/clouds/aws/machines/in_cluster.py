@@ -110,8 +110,7 @@ def arguments(name: str, settings: Settings) -> list[str]:
 def _cut_off(settings: Settings) -> bool:
     """Whether EC2's API is out of reach, so that the list of instance types must be the one built into the autoscaler. An own
     VPC has NAT; an existing one without public subnets may have no way out but its endpoints."""
-    network = settings.network
-    return network.vpc_id is not None and not network.public_subnets and "ec2" not in network.interface_endpoints
+    return settings.network.vpc_id is not None and not settings.network.public_subnets
 
 
 def priorities(groups: Sequence[NodeGroup]) -> dict[int, list[str]]:
