@@ -18,7 +18,7 @@ from pydantic import Field
 
 from infra.catalog import InstanceType
 from infra.cloud import CAPACITY_BLOCK, Cluster, Helpers, Images, NodeGroup, Storage, Volume
-from infra.config import ROOT, CloudSettings, ConfigError, Problem, Section, Stack
+from infra.config import ROOT, ConfigError, Problem, Section, Stack
 from infra.config.model import DEFAULT_IMAGE
 
 REGION = "local"
@@ -47,7 +47,7 @@ class Facts(Section):
     )
 
 
-class Settings(CloudSettings):
+class Settings(Section):
     """Section `local` of the stack."""
 
     kubeconfig: str = Field(description="A path relative to the checkout, or absolute.", examples=[".ebb/boxes/ebb/kubeconfig"])
@@ -59,16 +59,17 @@ class Settings(CloudSettings):
     take_over: bool = Field(default=False, description="For one `pulumi up`: objects that exist already become the stack's.")
     facts: Facts | None = Field(default=None, description="For a cluster that is not a box: what a box would say of itself.")
 
-    def problems(self, stack: Stack) -> Iterator[Problem]:
-        """What the cloud in a box does not have."""
-        for index, line in enumerate(stack.node_groups):
-            if line.capacity == CAPACITY_BLOCK:
-                text = "found 'capacity-block'; allowed are spot, on-demand: there is nothing to reserve here"
-                yield Problem(f"nodeGroups[{index}].capacity", text)
-        for name in stack.trainers:
-            if name != DEFAULT_IMAGE:
-                text = "there is one trainer image here, the box's or that of `facts`: remove this one"
-                yield Problem(f"trainers.{name}", text)
+
+def problems(stack: Stack, settings: Settings) -> Iterator[Problem]:
+    """What the cloud in a box does not have."""
+    for index, line in enumerate(stack.node_groups):
+        if line.capacity == CAPACITY_BLOCK:
+            text = "found 'capacity-block'; allowed are spot, on-demand: there is nothing to reserve here"
+            yield Problem(f"nodeGroups[{index}].capacity", text)
+    for name in stack.trainers:
+        if name != DEFAULT_IMAGE:
+            text = "there is one trainer image here, the box's or that of `facts`: remove this one"
+            yield Problem(f"trainers.{name}", text)
 
 
 def make(stack: Stack, settings: Settings) -> "Local":

@@ -13,14 +13,13 @@ are held to the model (model.py, and infra/clouds/<cloud> for the clouds' own se
 from infra.config.jobs import JOB_API, JOB_KIND
 from infra.config.model import Dataset, Manager, NodeGroup, Stack, Storage, Trainer
 from infra.config.reader import load, parse, read
-from infra.config.section import NAMESPACE, ROOT, CloudSettings, ConfigError, Form, OneOf, Problem, Section, choice
+from infra.config.section import NAMESPACE, ROOT, ConfigError, Form, OneOf, Problem, Section, choice
 
 __all__ = [
     "JOB_API",
     "JOB_KIND",
     "NAMESPACE",
     "ROOT",
-    "CloudSettings",
     "ConfigError",
     "Dataset",
     "Form",

@@ -1,7 +1,7 @@
 """From a file, or from the engine, to a Stack; or to a ConfigError that tells every problem."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ def parse(values: Mapping[str, Any], root: Path, *, stack: str = "stack") -> Sta
     if not known:
         problems, wrong = [Problem("cloud", choice(cloud, clouds.names())), *problems], wrong | {"cloud"}
     problems += [*sections.problems, *unread, *job_files.problems(jobs)]
-    crossed = [*checks.name(stack), *checks.problems(settings), *(settings.settings.problems(settings) if known else ())]
+    crossed = [*checks.name(stack), *checks.problems(settings), *sections.crossed(settings)]
     problems += told(crossed, wrong | sections.wrong)
     if problems:
         raise ConfigError(report(problems))
@@ -90,6 +90,11 @@ class _CloudSections:
                 for index, line in enumerate(lines)
             ]
         return stack
+
+    def crossed(self, stack: Stack) -> Iterable[Problem]:
+        """What does not agree on that cloud."""
+        found: Iterable[Problem] = self._module.problems(stack, stack.settings) if self._module else ()
+        return found
 
     def _one(self, data: Mapping[str, Any], model: type[Section], where: str) -> dict[str, Any]:
         """Without a known cloud, the sections of all are left out: nobody can say what is right in them."""

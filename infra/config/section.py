@@ -6,7 +6,7 @@ than one key are functions that yield Problems, so that one wrong key hides no o
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,14 +46,6 @@ class Problem:
 
     def __str__(self) -> str:
         return f"{self.key}: {self.text}" if self.key else self.text
-
-
-class CloudSettings(Section):
-    """Base of the clouds' own sections of a stack."""
-
-    def problems(self, stack: Any) -> Iterator[Problem]:
-        """What is wrong with the cloud's section, or with the stack on that cloud. `stack` is a config.Stack."""
-        yield from ()
 
 
 class Form:

@@ -5,10 +5,11 @@ Settings and instance types are here for every reader of a stack's file; the SDK
 
 from infra.cloud import Cloud
 from infra.clouds.aws.catalog import TYPES
+from infra.clouds.aws.checks import problems
 from infra.clouds.aws.settings import GroupSettings, Settings
 from infra.config import Stack
 
-__all__ = ["TYPES", "GroupSettings", "Settings", "make"]
+__all__ = ["TYPES", "GroupSettings", "Settings", "make", "problems"]
 
 
 def make(stack: Stack, settings: Settings) -> Cloud:

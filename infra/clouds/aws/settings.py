@@ -3,13 +3,12 @@
 What one key may be is here; what must agree with other keys is in infra/clouds/aws/checks.
 """
 
-from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
 from infra.clouds.aws import forms
-from infra.config import CloudSettings, Problem, Section
+from infra.config import Section
 
 
 def _supported(version: str) -> str:
@@ -174,7 +173,7 @@ class Drill(Section):
     stop_alarm_arn: forms.AlarmArn | None = Field(default=None, description="A CloudWatch alarm that ends it.")
 
 
-class Settings(CloudSettings):
+class Settings(Section):
     """Section `aws` of the stack."""
 
     region: forms.Region = Field(description="The region; ebb:zones are in it.", examples=["us-west-2"])
@@ -191,12 +190,6 @@ class Settings(CloudSettings):
         description="Create the service-linked role of spot.amazonaws.com: an account needs one, and may have only one.",
     )
     drill: Drill | None = Field(default=None, description="An experiment that takes spot machines away.")
-
-    def problems(self, stack: Any) -> Iterator[Problem]:
-        """What does not agree."""
-        from infra.clouds.aws import checks  # noqa: PLC0415 - they read these models
-
-        yield from checks.problems(stack, self)
 
 
 class GroupSettings(Section):
