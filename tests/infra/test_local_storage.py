@@ -7,7 +7,7 @@ import pytest
 
 from infra.clouds.local import Local, Settings
 from infra.config import Stack
-from tests.infra.aws.declared import declared
+from tests.infra.declared import declared
 from tests.infra.test_services_storage import a_cluster
 
 

@@ -1,19 +1,16 @@
 """What the program declares, by Pulumi's mocks: the objects, their order, and that labels and selectors agree."""
 
-import asyncio
 import json
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import pulumi
 import pytest
 import yaml
-from pulumi.runtime import mocks
-from pulumi.runtime.stack import run_pulumi_func
 
 from infra import config, program, services
 from infra.clouds.local import Local
+from tests.infra.declared import Registered
+from tests.infra.declared import declared as declared_by
 from tests.infra.stacks import JOB
 from tests.infra.stacks import settings as local_settings
 from tests.workloads.pod_security import violations
@@ -23,41 +20,7 @@ FACTS = {
     "image.controller": "ebb/controller:1", "image.trainer": "ebb/trainer:1", "image.etcd": "ebb/etcd:1",
 }  # fmt: skip
 ROOT = Path(__file__).parent.parent.parent
-
-
-class Registered:
-    """One resource as it was sent to the engine."""
-
-    def __init__(self, request: Any) -> None:
-        self.name, self.type = request.name, request.type
-        self.needs = {urn.rsplit("::", 1)[1] for urn in request.dependencies}
-        self.provider = request.provider
-        self.inputs: dict[str, Any] = pulumi.runtime.rpc.deserialize_properties(request.object)
-
-    @property
-    def kind(self) -> str:
-        return str(self.type).rsplit(":", 1)[1]
-
-
-class Monitor(mocks.MockMonitor):
-    """Keeps every request whole; MockMonitor alone shows only names and inputs."""
-
-    def __init__(self, own: mocks.Mocks) -> None:
-        super().__init__(own)
-        self.seen: list[Registered] = []
-
-    def RegisterResource(self, request: Any) -> Any:
-        self.seen.append(Registered(request))
-        return super().RegisterResource(request)  # type: ignore[no-untyped-call]
-
-
-class Answers(mocks.Mocks):
-    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
-        read = {"data": FACTS} if args.typ == "kubernetes:core/v1:ConfigMap" and args.name == "box" else {}
-        return args.name, {**args.inputs, **read}
-
-    def call(self, args: mocks.MockCallArgs) -> tuple[dict[Any, Any], list[tuple[str, str]] | None]:
-        raise AssertionError(args.token)
+CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 
 
 Graph = dict[str, Registered]
@@ -75,26 +38,13 @@ def declared(folder: Path, **changes: Any) -> Graph:
     kubeconfig.write_text(yaml.safe_dump({"clusters": [{"name": "x", "cluster": cluster}]}))
     values = local_settings() | {"local": {"kubeconfig": str(kubeconfig)}} | changes
     stack = config.parse(values, ROOT)
-    monitor = Monitor(Answers())
-    asyncio.run(_run(stack, monitor))
-    return {one.name: one for one in monitor.seen}
+    world = declared_by(lambda: program.declare(stack, Local(stack, stack.settings)), stack="local", answers={CONFIG_MAP: _box})
+    return {one.name: one for one in world.resources}
 
 
-async def _run(stack: config.Stack, monitor: Monitor) -> None:
-    """In a loop and a context of its own, which take Pulumi's global state along when they end."""
-    loops: list[asyncio.AbstractEventLoop] = []
-
-    def own_loop() -> None:  # or the mocks make one in each thread, and never close it
-        loops.append(asyncio.new_event_loop())
-        asyncio.set_event_loop(loops[-1])
-
-    threads = ThreadPoolExecutor(max_workers=4, initializer=own_loop)
-    asyncio.get_running_loop().set_default_executor(threads)
-    mocks.set_mocks(Answers(), project="ebb", stack="local", preview=False, monitor=monitor)
-    await run_pulumi_func(lambda: program.declare(stack, Local(stack, stack.settings)))
-    threads.shutdown()
-    for loop in loops:
-        loop.close()
+def _box(name: str, inputs: dict[str, Any]) -> dict[str, Any]:
+    """What the box says of itself, which the program reads."""
+    return {"data": FACTS} if name == "box" else {}
 
 
 def before(graph: Graph, name: str) -> set[str]:
@@ -102,7 +52,8 @@ def before(graph: Graph, name: str) -> set[str]:
     found: set[str] = set()
     todo = [name]
     while todo:
-        for other in graph[todo.pop()].needs & set(graph) - found:  # what is only read (the box's facts) needs nothing
+        needs = {key.rpartition("::")[2] for key in graph[todo.pop()].dependencies}
+        for other in needs & set(graph) - found:  # what is only read (the box's facts) needs nothing
             found.add(other)
             todo.append(other)
     return found

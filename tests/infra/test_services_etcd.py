@@ -8,7 +8,7 @@ import pytest
 
 from infra.services.etcd import etcd, etcd_maintenance
 from infra.services.names import JOBS, SYSTEM
-from tests.infra.aws.declared import Declared, declared
+from tests.infra.declared import Declared, declared
 from tests.infra.test_services_storage import MANAGER, a_cluster, wanted
 from tests.workloads.pod_security import violations
 from workloads.etcd_alarm import CURE

@@ -10,7 +10,7 @@ from infra.catalog import InstanceType
 from infra.cloud import ON_DEMAND, Cluster, NodeGroup, Storage, Volume
 from infra.services import storage as service
 from infra.services.names import JOBS, SYSTEM
-from tests.infra.aws.declared import Declared, declared
+from tests.infra.declared import Declared, declared
 
 MANAGER = NodeGroup(
     name="manager",

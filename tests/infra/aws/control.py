@@ -11,7 +11,7 @@ from infra.clouds.aws import network
 from infra.clouds.aws.control import addons, cluster
 from infra.clouds.aws.part import Part
 from infra.config import ROOT, Stack
-from tests.infra.aws.declared import Declared, declared
+from tests.infra.declared import Declared, declared
 
 PLATFORM, RESEARCH = "arn:aws:iam::111122223333:role/platform", "arn:aws:iam::111122223333:role/team/research"
 ADD_ONS = {

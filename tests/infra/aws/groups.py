@@ -15,7 +15,7 @@ from infra.clouds.aws.machines import nodes
 from infra.clouds.aws.network import Network
 from infra.clouds.aws.part import Part
 from infra.clouds.aws.settings import GroupSettings, Settings
-from tests.infra.aws.declared import Declared, declared
+from tests.infra.declared import Declared, declared
 
 ZONES = ("us-west-2a", "us-west-2b", "us-west-2c", "us-west-2d")
 RELEASE = "1.35.0-20260714"

@@ -6,7 +6,7 @@ from typing import Any
 from infra.clouds.aws.control import access
 from infra.config import ROOT
 from tests.infra.aws.control import PLATFORM, usual
-from tests.infra.aws.declared import ACCOUNT
+from tests.infra.declared import ACCOUNT
 
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/ebb-dev-researcher"
 

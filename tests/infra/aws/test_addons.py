@@ -11,7 +11,7 @@ from infra.clouds.aws.control import addons
 from infra.clouds.aws.forms import AddOn
 from infra.clouds.aws.settings import Efs, Fsx, Settings, Storage
 from tests.infra.aws.control import stack, usual
-from tests.infra.aws.declared import ACCOUNT
+from tests.infra.declared import ACCOUNT
 
 MANAGER = {"ebb.dev/node-group": "manager"}
 

@@ -1,7 +1,7 @@
 """The control plane: what EKS is asked for, by which provider, and in which order."""
 
 from tests.infra.aws.control import EXISTING, PLATFORM, RESEARCH, ZONES, stack, usual, world
-from tests.infra.aws.declared import ACCOUNT, EKS, EKS_CLUSTER
+from tests.infra.declared import ACCOUNT, EKS, EKS_CLUSTER
 
 AWS = "pulumi:providers:aws::aws"
 

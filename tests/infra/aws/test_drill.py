@@ -6,8 +6,8 @@ from typing import Any
 from infra.clouds.aws.machines import drill, tags
 from infra.clouds.aws.part import Part
 from tests.infra.aws import api
-from tests.infra.aws.declared import Declared, declared
 from tests.infra.aws.groups import group, settings
+from tests.infra.declared import Declared, declared
 
 ALARM = "arn:aws:cloudwatch:us-west-2:111122223333:alarm:loss"
 

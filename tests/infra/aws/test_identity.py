@@ -25,7 +25,7 @@ from infra.config.checks import MANAGER
 from infra.services.autoscaler import NAME as AUTOSCALER
 from infra.services.names import SYSTEM
 from tests.infra.aws.control import stack
-from tests.infra.aws.declared import Declared, declared
+from tests.infra.declared import Declared, declared
 
 GROUP = "spot-t4-us-west-2a"
 

@@ -16,8 +16,8 @@ from infra.clouds.aws.builds import image_builds, images, sources
 from infra.clouds.aws.builds.sources import Recipe
 from infra.clouds.aws.part import Part
 from infra.config import ROOT
-from tests.infra.aws import declared as seam
-from tests.infra.aws.declared import ACCOUNT, Declared, declared
+from tests.infra import declared as seam
+from tests.infra.declared import ACCOUNT, Declared, declared
 
 DIGEST = "sha256:" + "a" * 64
 REGISTRY = f"{ACCOUNT}.dkr.ecr.us-west-2.amazonaws.com"

@@ -9,8 +9,8 @@ from infra.cloud import CAPACITY_BLOCK, ON_DEMAND, Autoscaler, Cluster, DevicePl
 from infra.clouds.aws.machines import in_cluster
 from infra.clouds.aws.part import Part
 from infra.services.autoscaler import autoscaler
-from tests.infra.aws.declared import Declared, declared
 from tests.infra.aws.groups import BLOCK, control, group, manager, settings
+from tests.infra.declared import Declared, declared
 
 VPC, SUBNET = "vpc-0123456789abcdef0", "subnet-0123456789abcdef0"
 UUID = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9"

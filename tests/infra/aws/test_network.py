@@ -9,7 +9,7 @@ import pytest
 from infra.clouds.aws.network import LETTERS, places
 from infra.config import ConfigError
 from tests.infra.aws.control import EXISTING, ZONES, stack, usual, world
-from tests.infra.aws.declared import Declared, Registered
+from tests.infra.declared import Declared, Registered
 
 
 def network(world: Declared) -> dict[str, dict[str, Any]]:

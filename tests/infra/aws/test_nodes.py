@@ -11,8 +11,8 @@ import yaml
 from infra.cloud import CAPACITY_BLOCK, NodeGroup
 from infra.clouds.aws.iam.rights import ROLES
 from infra.clouds.aws.machines import machine, tags
-from tests.infra.aws.declared import Registered
 from tests.infra.aws.groups import BLOCK, RELEASE, USABLE, asg_tags, group, manager, settings, world
+from tests.infra.declared import Registered
 
 Object = dict[str, Any]
 CA = "k8s.io/cluster-autoscaler/node-template"

@@ -16,8 +16,8 @@ import pytest
 from infra.cloud import CAPACITY_BLOCK, ON_DEMAND, SPOT, NodeGroup
 from infra.clouds.aws.machines import machine, tags
 from tests.infra.aws import api, scheduling
-from tests.infra.aws.declared import Declared
 from tests.infra.aws.groups import asg_tags, at_random, settings, world
+from tests.infra.declared import Declared
 from workloads import platform as facts
 from workloads.pods import worker_pod
 from workloads.spec import Job

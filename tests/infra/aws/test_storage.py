@@ -14,7 +14,7 @@ from infra.clouds.aws.network import Network
 from infra.clouds.aws.part import Part
 from infra.clouds.aws.settings import Settings
 from infra.config import Stack
-from tests.infra.aws.declared import Declared, declared
+from tests.infra.declared import Declared, declared
 
 NAME = "ebb-dev"
 ZONES = ("us-west-2a", "us-west-2b", "us-west-2c")

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.infra.aws.declared import Declared
+from tests.infra.declared import Declared
 from tests.infra.services.world import Object, objects
 from tests.local.pulumi_world import ControlPlane
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.infra.aws.declared import Declared, Registered
+from tests.infra.declared import Declared, Registered
 from tests.infra.services.world import Object, objects, pod_template, stack
 from tests.workloads.pod_security import violations
 from workloads.platform import parse

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from infra.config import ROOT
-from tests.infra.aws.declared import Declared
+from tests.infra.declared import Declared
 from tests.infra.services.api import Api, laid_out
 from tests.infra.services.world import Object, example, objects, pod_template, stack
 

@@ -1,6 +1,6 @@
 """A stack on a cloud that needs everything: autoscaler, device plugins, static volumes, two trainer images. And its objects.
 
-    world = stack()                         # all that the program registers (tests.infra.aws.declared)
+    world = stack()                         # all that the program registers (tests.infra.declared)
     world = example("dev")                  # the same of a stack of the repository
     objects(world)                          # the Kubernetes objects in it, as an API server gets them
 
@@ -30,8 +30,8 @@ from infra.cloud import (
 )
 from infra.config.model import DEFAULT_IMAGE
 from tests.infra import stacks
-from tests.infra.aws.declared import Declared, declared
 from tests.infra.aws.test_images import ANSWERS
+from tests.infra.declared import Declared, declared
 
 Object = dict[str, Any]
 
