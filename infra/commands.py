@@ -1,7 +1,7 @@
 """What the commands beside `pulumi` share: python -m infra.preflight, infra.leftovers, infra.costs.
 
-    given = arguments("infra.costs", "What the stack costs.", "...")
-    stack = config.read(given.stack); half(stack.cloud, "costs")
+    given = parser("infra.costs", "What the stack costs.", "...").parse_args(arguments)
+    run(lambda: show(given.stack))                       # show: stack = config.read(name); half(stack.cloud, "costs")
 
 Each command has a neutral half in infra/ and one in infra/clouds/<cloud>/, of the same name; a cloud without it needs none. The
 last line of output is one JSON object, for programs. None of them changes anything.

@@ -2,7 +2,7 @@
 
     python -m infra.preflight -s dev
 
-What is looked at is the cloud's (infra/clouds/<cloud>/preflight.py): rights, quotas, what exists and what would clash. Each check
+What is looked at is the cloud's (infra/clouds/<cloud>/preflight.py): quotas, what exists and what would clash. Each check
 runs by itself, so that one that fails hides no other.
 """
 
@@ -63,7 +63,7 @@ def summary(found: Sequence[Finding]) -> dict[str, object]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     codes = commands.EXIT_CODES.format(good="nothing stands against `pulumi up`", bad="something does")
-    what = "Look before `pulumi up` whether the stack can come up: rights, quotas, names, versions, what must exist."
+    what = "Look before `pulumi up` whether the stack can come up: quotas, names, versions, what must exist."
     given = commands.parser("infra.preflight", what, f"{HELP}\n{codes}").parse_args(arguments)
     return commands.run(lambda: _look(given.stack))
 

@@ -26,6 +26,17 @@ class CommandError(BoxError):
     """A program ended with an error; the text holds its last lines."""
 
 
+def lives(pid: int) -> bool:
+    """Whether there is such a process, also one that is not ours to signal."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
 def say(text: str) -> None:
     """One line of progress for the person who waits."""
     print(f"[{time.monotonic() - _STARTED:6.1f} s] {text}", flush=True)

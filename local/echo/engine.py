@@ -31,7 +31,7 @@ from typing import Any, Self
 
 import yaml
 
-from local.commands import dies_with_us
+from local.commands import dies_with_us, lives
 from local.echo.run import EventLog, Run
 from local.echo.server import OPT_IN, RECORD
 from local.pulumi import launcher
@@ -235,15 +235,5 @@ def _sweep() -> None:
     """Remove what a killed run left: folders whose process is gone."""
     for folder in FOLDER.glob("*-*-*"):
         pid = folder.name.split("-")[-2]
-        if pid.isdigit() and not _lives(int(pid)):
+        if pid.isdigit() and not lives(int(pid)):
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

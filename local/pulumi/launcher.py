@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from local import tools
+from local.commands import lives
 from local.pulumi import cloud_stack
 from local.pulumi.objects import MARK
 from local.pulumi.server import OPT_IN
@@ -246,10 +247,4 @@ def _is_pulumi(pid: int) -> bool:
             name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(")")
             return name == "pulumi" and rest.split()[0] != "Z"  # a killed one whose parent has not noticed yet holds nothing
         return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    return lives(pid)

@@ -44,33 +44,30 @@ def admit(
     part: Part, firewall: aws.ec2.SecurityGroup, name: str, allowed: Sequence[Client], ports: Sequence[Ports]
 ) -> list[pulumi.Resource]:
     """Let clients in at some TCP ports of what carries the security group."""
-    return [
-        aws.vpc.SecurityGroupIngressRule(
-            f"{name}-from-{client.name}-{first}",
-            security_group_id=firewall.id,
-            description=f"{name} from {client.name}",
-            ip_protocol="tcp",
-            from_port=first,
-            to_port=last,
-            referenced_security_group_id=client.group,
-            cidr_ipv4=client.ipv4,
-            cidr_ipv6=client.ipv6,
-            opts=part.child(),
-        )
-        for client in allowed
-        for first, last in ports
-    ]
+    return _rules(aws.vpc.SecurityGroupIngressRule, "from", part, firewall, name, allowed, ports)
 
 
 def let_out(
     part: Part, firewall: aws.ec2.SecurityGroup, name: str, allowed: Sequence[Client], ports: Sequence[Ports]
 ) -> list[pulumi.Resource]:
     """Let what carries the security group begin connections to clients: Pulumi makes groups that let nothing out."""
+    return _rules(aws.vpc.SecurityGroupEgressRule, "to", part, firewall, name, allowed, ports)
+
+
+def _rules(  # noqa: PLR0917 - what its two callers say of a rule
+    make: type[aws.vpc.SecurityGroupIngressRule] | type[aws.vpc.SecurityGroupEgressRule],
+    way: str,
+    part: Part,
+    firewall: aws.ec2.SecurityGroup,
+    name: str,
+    allowed: Sequence[Client],
+    ports: Sequence[Ports],
+) -> list[pulumi.Resource]:
     return [
-        aws.vpc.SecurityGroupEgressRule(
-            f"{name}-to-{client.name}-{first}",
+        make(
+            f"{name}-{way}-{client.name}-{first}",
             security_group_id=firewall.id,
-            description=f"{name} to {client.name}",
+            description=f"{name} {way} {client.name}",
             ip_protocol="tcp",
             from_port=first,
             to_port=last,
