@@ -1,5 +1,9 @@
-"""The ElasticJob: its contract, its controller and the CLI `ebb`.
+"""The ElasticJob: its API object, the controller that runs it, and `ebb`, the researcher's command.
 
-Read in this order: contract.py (names), spec.py (the job), pods.py (job -> pods), reconcile.py (the decision, pure),
-controller.py (the loop that acts on it), cli/ (what a researcher types). kube/ alone speaks to the API server.
+contract.py   the names that join the packages         platform.py   what the stack built
+job/          the API object: spec, status, their schema and the CRD
+plan/         the decision (job, what is there, now) -> actions and status; pure. Start at reconcile.py
+control/      the loop that acts on it, its copy of the cluster, the Lease, the metrics
+kube/         the API server: client, credentials, reflector            etcd/   its alarm, its upkeep
+cli/          what a researcher types            manifests/, jobs/   what is applied to a cluster
 """

@@ -21,13 +21,13 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from workloads.controller import Controller
-from workloads.election import Election, LeadershipLost
-from workloads.etcd_alarm import EtcdAlarm, http_ask
+from workloads.control.controller import Controller
+from workloads.control.election import Election, LeadershipLost
+from workloads.control.metrics import Metrics
+from workloads.control.scraper import http_fetch
+from workloads.etcd.alarm import EtcdAlarm, http_ask
 from workloads.kube import ConfigError, Kube
-from workloads.metrics import Metrics
 from workloads.platform import NAMESPACE
-from workloads.scraper import http_fetch
 
 LEASE = "ebb-controller"
 SILENT_SECONDS = 180.0  # every watch ends within 72 s and is begun anew: this long is one that nothing noticed to be broken

@@ -5,7 +5,7 @@
 
 Unknown keys are ignored, so that a newer Pulumi program can add some within one schema; a missing or mistyped one is a
 PlatformError that names its path. It holds no decisions: which group a job gets is the controller's, what a pod asks for is
-submit.py's.
+cli/request.py's.
 """
 
 import json

@@ -1,7 +1,7 @@
 """The rendezvous store, and the CronJob that keeps its database small.
 
 A database at its quota raises etcd's alarm NOSPACE and refuses writes until it is compacted, defragmented and told that all is
-well: workloads/etcd_maintenance.py does so on a schedule and by hand, workloads/etcd_alarm.py tells people. No backup is made
+well: workloads/etcd/maintenance.py does so on a schedule and by hand, workloads/etcd/alarm.py tells people. No backup is made
 here: what is in etcd is worth as much as the jobs that run, and the cloud takes snapshots of its volume.
 """
 
@@ -101,7 +101,7 @@ def etcd_maintenance(
         "image": image,
         "image_pull_policy": "IfNotPresent",
         "command": [
-            *("tini", "--", "python3", "-m", "workloads.etcd_maintenance"),
+            *("tini", "--", "python3", "-m", "workloads.etcd.maintenance"),
             *(f"--etcd=http://{ETCD}:{ETCD_PORT}", f"--quota-bytes={QUOTA_BYTES}"),
         ],
         "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},

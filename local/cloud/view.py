@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 
 from workloads.kube import CLAIMS, NODE_GROUPS, NODES, PODS, VOLUMES, Kube, Object, Resource
-from workloads.reflector import Reflector
+from workloads.kube.reflector import Reflector
 
 WATCHED = (NODE_GROUPS, NODES, PODS, CLAIMS, VOLUMES)
 

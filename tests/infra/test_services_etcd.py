@@ -11,7 +11,7 @@ from infra.services.names import JOBS, SYSTEM
 from tests.infra.declared import Declared, declared
 from tests.infra.test_services_storage import MANAGER, a_cluster, wanted
 from tests.workloads.pod_security import violations
-from workloads.etcd_alarm import CURE
+from workloads.etcd.alarm import CURE
 
 SMALLEST_VOLUME = 2 * 2**30  # the local stack's
 LOG_BYTES = 7 * 64_000_000  # 5 files (--max-wals), one being written, one being made; measured: 64 000 000 bytes each
@@ -75,7 +75,7 @@ def test_the_cure_that_people_are_told_is_the_cron_job(seen: Declared) -> None:
 def test_maintenance_knows_the_quota_and_the_address(seen: Declared) -> None:
     (container,) = pods(seen)["etcd-maintenance"]["containers"]
     assert container["command"][2:] == [
-        *("python3", "-m", "workloads.etcd_maintenance", "--etcd=http://etcd:2379"),
+        *("python3", "-m", "workloads.etcd.maintenance", "--etcd=http://etcd:2379"),
         f"--quota-bytes={flags(seen)['quota-backend-bytes']}",
     ]
     assert seen.one("CronJob").inputs["spec"]["concurrencyPolicy"] == "Forbid"

@@ -4,9 +4,9 @@ from typing import Any
 
 from workloads import contract as names
 from workloads.clock import stamp
+from workloads.job.spec import Job
+from workloads.plan.pods import Seat, worker_pod, worker_service
 from workloads.platform import NodeGroup, Platform, Taint, Volume
-from workloads.pods import Seat, worker_pod, worker_service
-from workloads.spec import Job
 
 Object = dict[str, Any]
 

@@ -16,7 +16,7 @@ Key = tuple[str, str]
 
 
 class FakeKube:
-    """Implements workloads.controller.Api and workloads.election.Store. `clock` is wall time."""
+    """Implements workloads.control.controller.Api and workloads.control.election.Store. `clock` is wall time."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock

@@ -3,10 +3,10 @@
 from typing import Any
 
 from tests.workloads.builders import NOW, make_job, make_node, make_pod
-from workloads.plan import CreatePod, CreateService, DeleteJob, DeletePod, DeleteService, Observed, Plan
-from workloads.reconcile import plan
-from workloads.schema import encode
-from workloads.spec import Job
+from workloads.job.schema import encode
+from workloads.job.spec import Job
+from workloads.plan.reconcile import plan
+from workloads.plan.values import CreatePod, CreateService, DeleteJob, DeletePod, DeleteService, Observed, Plan
 
 Object = dict[str, Any]
 

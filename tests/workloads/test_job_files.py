@@ -12,10 +12,10 @@ from tests.workloads.pod_security import violations
 from trainer import model
 from trainer.config import TrainConfig, parse
 from workloads.clock import stamp
+from workloads.job.spec import Job, parse_spec
+from workloads.plan.pods import worker_pod
+from workloads.plan.zones import Market, choose, seat
 from workloads.platform import NodeGroup, Platform, Taint, Volume
-from workloads.pods import worker_pod
-from workloads.spec import Job, parse_spec
-from workloads.zones import Market, choose, seat
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "workloads" / "jobs").glob("*.yaml"))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.workloads.cli_world import TAINTS, node_group, platform_json, platform_map
+from tests.workloads.cli.world import TAINTS, node_group, platform_json, platform_map
 from workloads.platform import NodeGroup, Platform, PlatformError, Taint, Volume, parse
 
 

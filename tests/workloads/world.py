@@ -7,9 +7,9 @@ from typing import Any
 
 from tests.workloads.builders import NOW, make_node
 from tests.workloads.fake_kube import FakeKube
-from workloads.controller import Controller
+from workloads.control.controller import Controller
+from workloads.control.metrics import Metrics
 from workloads.kube import ELASTIC_JOBS, EVENTS, NODES, PODS
-from workloads.metrics import Metrics
 
 Object = dict[str, Any]
 DIGITS = "digits"

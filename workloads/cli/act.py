@@ -16,11 +16,11 @@ from workloads.cli.manifest import manifest
 from workloads.cli.options import Format, JobName, Namespace, Output, print_json, record, run, session_of
 from workloads.cli.outcome import CliError, Exit
 from workloads.cli.render import make_console, plan
+from workloads.cli.request import BadRequest, Fit, Request, find_fit, price
 from workloads.cli.session import Session, read_job
 from workloads.cli.view import OVER, gpus_per_worker, view
 from workloads.kube import ELASTIC_JOBS, Conflict, Kube, NotFound, Object
 from workloads.platform import ON_DEMAND, SPOT, Platform
-from workloads.submit import BadRequest, Fit, Request, find_fit, price
 
 NOTE_SECONDS = 5.0  # no wait is silent for longer
 

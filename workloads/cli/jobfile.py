@@ -16,9 +16,9 @@ from typing import Any
 
 import yaml
 
+from workloads.cli.request import BadRequest, Request, launcher_arguments
 from workloads.contract import API_VERSION, KIND
 from workloads.platform import CAPACITY_BLOCK, ON_DEMAND, SPOT
-from workloads.submit import BadRequest, Request, launcher_arguments
 
 TEXTS = ("name", "gpu", "zone", "capacity", "image", "shm", "data")
 COUNTS = ("gpus", "min", "max")

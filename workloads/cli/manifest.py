@@ -7,10 +7,10 @@ not here, so that the job can move; see pods.py.
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
+from workloads.cli.request import BadRequest, Fit, Request
 from workloads.contract import GPU_RESOURCE, LABEL_CAPACITY, LABEL_GPU_TYPE, WORKER_CONTAINER
 from workloads.kube import ELASTIC_JOBS, Object
 from workloads.platform import Platform, Taint, Volume
-from workloads.submit import BadRequest, Fit, Request
 
 PRIORITY_CLASS = "ebb-job"
 USER = 1000  # the trainer image's, and the owner of the shared volumes

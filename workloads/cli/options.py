@@ -10,8 +10,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from workloads.cli.request import BadRequest
 from workloads.cli.session import Session
-from workloads.submit import BadRequest
 
 T = TypeVar("T")
 

@@ -8,9 +8,9 @@ CliError                 something that the user can put right; the message says
 
 from enum import IntEnum
 
+from workloads.cli.request import BadRequest
 from workloads.kube import ConfigError, Denied, KubeError, NotFound, Unreachable
 from workloads.platform import PlatformError
-from workloads.submit import BadRequest
 
 
 class Exit(IntEnum):

@@ -13,9 +13,9 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from workloads.cli.request import Fit, Price, Request, price
 from workloads.cli.view import CAUSES, FAILED_STATE, FINISHED, OVER, RECOVERING, RUNNING_STATE, Happening, JobView, WorkerView
 from workloads.platform import ON_DEMAND, Platform
-from workloads.submit import Fit, Price, Request, price
 
 PIPE_WIDTH = 500
 STYLES = {RUNNING_STATE: "green", FINISHED: "cyan", FAILED_STATE: "red", RECOVERING: "yellow"}

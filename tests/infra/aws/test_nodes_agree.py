@@ -19,10 +19,10 @@ from tests.infra.aws import api, scheduling
 from tests.infra.aws.groups import asg_tags, at_random, settings, world
 from tests.infra.declared import Declared
 from workloads import platform as facts
-from workloads.pods import worker_pod
-from workloads.spec import Job
-from workloads.status import Placed
-from workloads.zones import seat
+from workloads.job.spec import Job
+from workloads.job.status import Placed
+from workloads.plan.pods import worker_pod
+from workloads.plan.zones import seat
 
 Object = dict[str, Any]
 BY_TYPE = ("pods", "cpu", "memory")  # what the autoscaler knows of an instance type, tags or no tags

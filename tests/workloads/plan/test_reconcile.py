@@ -1,0 +1,191 @@
+"""The planner's rules, one line each: a job, its pods and the world at one moment -> what is done and said.
+
+Stories over time are in test_controller.py; here is what a single look decides.
+"""
+
+import pytest
+
+from tests.workloads.builders import NOW, make_group, make_job, make_node, make_platform, make_pod, make_service
+from tests.workloads.looks import JOB, again, done, ended, look, running
+from workloads.clock import stamp
+from workloads.plan.values import CreatePod, CreateService, DeleteService, Plan
+
+NOTICE = make_node("n1", notice=f"away at {stamp(NOW + 12)}.", taint="ebb.dev/reclaim")
+FINISHED = {"conditions": [{"type": "Succeeded", "status": "True"}], "completionTime": stamp(NOW - 10)}
+FAILED = {"conditions": [{"type": "Failed", "status": "True"}], "completionTime": stamp(NOW - 10)}
+ATTEMPT_1 = {"failures": 1, "restarts": 1, "lastFailureTime": stamp(NOW - 2)}
+
+ACTIONS: dict[str, tuple[Plan, list[str]]] = {
+    "new-job": (look(JOB), ["+0", "+1"]),
+    "all-there": (look(JOB, *running(JOB, 2)), []),
+    "one-missing": (look(JOB, make_pod(JOB, 1)), ["+0"]),
+    "one-too-many": (look(JOB, *running(JOB, 3)), ["-2"]),
+    "too-many-on-its-way-out": (look(JOB, *running(JOB, 2), make_pod(JOB, 2, deleted=NOW)), []),
+    "its-own-index-on-its-way-out": (look(JOB, make_pod(JOB, 0), make_pod(JOB, 1, deleted=NOW)), []),
+    "no-more-than-max-with-those-on-their-way-out": (
+        look(make_job(replicas=2, high=2), make_pod(JOB, 2, deleted=NOW), make_pod(JOB, 3, deleted=NOW)),
+        [],
+    ),
+    "room-for-one": (look(make_job(replicas=2, high=2), make_pod(JOB, 2, deleted=NOW)), ["+0"]),
+    "notice": (look(JOB, make_pod(JOB), make_pod(JOB, 1, node="n1"), nodes=(NOTICE,)), ["-1/12"]),
+    "notice-longer-than-the-pods-grace": (
+        look(JOB, make_pod(JOB), make_pod(JOB, 1, node="n1", grace=5), nodes=(NOTICE,)),
+        ["-1/5"],
+    ),
+    "notice-when-time-is-up": (look(JOB, make_pod(JOB), make_pod(JOB, 1, node="n1"), nodes=(NOTICE,), now=NOW + 20), ["-1/1"]),
+    "notice-but-somebody-evicted-it": (look(JOB, make_pod(JOB), make_pod(JOB, 1, node="n1", deleted=NOW), nodes=(NOTICE,)), []),
+    "node-gone": (look(JOB, make_pod(JOB), make_pod(JOB, 1, node="n1"), gone=frozenset({"n1"})), ["-1!"]),
+    "node-gone-and-pod-on-its-way-out": (
+        look(JOB, make_pod(JOB), make_pod(JOB, 1, node="n1", deleted=NOW), gone=frozenset({"n1"})),
+        ["-1!"],
+    ),
+    "node-silent": (look(JOB, make_pod(JOB), make_pod(JOB, 1, node="n1"), nodes=(make_node("n1", ready="Unknown"),)), ["-1!"]),
+    "left-on-reclaim": (look(JOB, make_pod(JOB), ended(138, 1)), ["-1"]),
+    "program-failed-is-only-noted": (look(JOB, make_pod(JOB), ended(1, 1)), []),
+    "attempt-over": (look(make_job(status=ATTEMPT_1), *running(JOB, 2)), ["-0", "-1"]),
+    "restart-waits": (look(make_job(status=ATTEMPT_1)), []),
+    "restart-after-the-pause": (look(make_job(status=ATTEMPT_1), now=NOW + 4), ["+0", "+1"]),
+    "one-finished-others-have-a-grace": (look(JOB, ended(0), make_pod(JOB, 1)), []),
+    "one-finished-one-never-started": (
+        look(JOB, ended(0), make_pod(JOB, 1, phase="Pending", node="")),
+        ["-1"],
+    ),
+    "one-finished-one-lost": (look(JOB, ended(0)), []),
+    "ended-keeps-logs": (look(make_job(status=FINISHED), ended(0), make_pod(JOB, 1)), ["-1"]),
+    "ended-all": (
+        look(make_job(status=FINISHED, cleanPodPolicy="All"), ended(0), make_pod(JOB, 1)),
+        ["-0", "-1"],
+    ),
+    "ended-none": (look(make_job(status=FAILED, cleanPodPolicy="None"), *running(JOB, 2)), []),
+    "failed-stops-the-others": (look(make_job(status=FAILED), ended(1), make_pod(JOB, 1)), ["-1"]),
+    "ended-on-a-dead-machine": (
+        look(make_job(status=FINISHED), make_pod(JOB, 1, node="n1", deleted=NOW - 60), gone=frozenset({"n1"})),
+        ["-1!"],
+    ),
+    "ended-and-pods-deleted": (look(make_job(status=FINISHED)), []),
+    "ttl-not-over": (look(make_job(status=FINISHED, ttlSecondsAfterFinished=11)), []),
+    "ttl-over": (look(make_job(status=FINISHED, ttlSecondsAfterFinished=10)), ["-job"]),
+    "ttl-after-a-failure": (look(make_job(status=FAILED, ttlSecondsAfterFinished=0)), ["-job"]),
+    "suspended": (look(make_job(suspend=True), *running(JOB, 2)), ["-0", "-1"]),
+    "suspended-before-it-began": (look(make_job(suspend=True)), []),
+    "suspended-on-a-dead-machine": (
+        look(make_job(suspend=True), make_pod(JOB, node="n1", deleted=NOW), gone=frozenset({"n1"})),
+        ["-0!"],
+    ),
+    "being-deleted": (look(make_job(deleting=True)), []),
+    "managed-by-somebody-else": (look(make_job(managedBy="kueue.x-k8s.io/multikueue")), []),
+    "name-taken-by-somebody-elses-pod": (look(JOB, taken=frozenset({"digits-worker-0"})), ["+1"]),
+    "no-zone": (look(make_job(placement={"gpuType": "H200"}), platform=make_platform()), []),
+    "platform-unreadable": (look(JOB, platform_problem="schema is 9"), []),
+}
+
+
+@pytest.mark.parametrize(("decided", "actions"), ACTIONS.values(), ids=ACTIONS.keys())
+def test_actions(decided: Plan, actions: list[str]) -> None:
+    assert done(decided) == actions
+
+
+COUNTS: dict[str, tuple[Plan, tuple[int, int, int, str]]] = {
+    # reclaims, failures, restarts, state
+    "well": (look(JOB, *running(JOB, 2)), (0, 0, 0, "Running")),
+    "enough": (look(JOB, make_pod(JOB)), (0, 0, 0, "Running")),
+    "too-few": (look(make_job(low=2), make_pod(JOB)), (0, 0, 0, "Waiting")),
+    "notice": (look(JOB, make_pod(JOB), make_pod(JOB, 1, node="n1"), nodes=(NOTICE,)), (1, 0, 0, "Running")),
+    "scaled-down": (look(JOB, *running(JOB, 2), ended(1, 2)), (0, 0, 0, "Running")),
+    "two-failed-together": (look(JOB, *running(JOB, 2, phase="Failed", exit_code=1)), (0, 1, 1, "Waiting")),
+    "failed-and-reclaimed": (
+        look(JOB, ended(1), ended(138, 1)),
+        (1, 1, 1, "Waiting"),
+    ),
+    "failed-in-an-earlier-attempt": (
+        look(make_job(status=ATTEMPT_1), ended(1)),
+        (0, 1, 1, "Waiting"),
+    ),
+    "failed-after-another-finished": (
+        look(JOB, ended(0), ended(1, 1)),
+        (0, 0, 0, "Succeeded"),
+    ),
+    "budget-spent": (look(make_job(backoffLimit=0), ended(1)), (0, 1, 0, "Failed")),
+    "default-budget-is-three": (
+        look(make_job(status={"failures": 2, "restarts": 2}), make_pod(JOB, attempt=2, phase="Failed", exit_code=1)),
+        (0, 3, 3, "Waiting"),
+    ),
+    "default-budget-spent": (
+        look(make_job(status={"failures": 3, "restarts": 3}), make_pod(JOB, attempt=3, phase="Failed", exit_code=1)),
+        (0, 4, 3, "Failed"),
+    ),
+    "never": (look(make_job(policy="Never"), ended(1)), (0, 1, 0, "Failed")),
+    "never-but-reclaimed": (look(make_job(policy="Never"), ended(138)), (1, 0, 0, "Waiting")),
+    "exit-code-permanent": (look(make_job(policy="ExitCode"), ended(1)), (0, 1, 0, "Failed")),
+    "exit-code-retryable": (look(make_job(policy="ExitCode"), ended(137)), (0, 1, 1, "Waiting")),
+    "always": (look(make_job(policy="Always"), ended(1)), (0, 1, 1, "Waiting")),
+    "suspended": (look(make_job(suspend=True), *running(JOB, 2)), (0, 0, 0, "Suspended")),
+    "never-placed-then-deleted": (look(JOB, make_pod(JOB, phase="Pending", node="", deleted=NOW)), (0, 0, 0, "Waiting")),
+}
+
+
+@pytest.mark.parametrize(("decided", "counts"), COUNTS.values(), ids=COUNTS.keys())
+def test_what_is_counted(decided: Plan, counts: tuple[int, int, int, str]) -> None:
+    status = decided.status
+    assert (status.reclaims, status.failures, status.restarts, status.state) == counts
+
+
+def test_each_loss_is_counted_once_however_often_it_is_seen() -> None:
+    job, pods = make_job(), (make_pod(JOB), make_pod(JOB, 1, node="n1"))
+    first = look(job, *pods, nodes=(NOTICE,))
+    leaving = (pods[0], make_pod(JOB, 1, node="n1", deleted=NOW))
+    second = look(again(job, first), *leaving, nodes=(NOTICE,))
+    third = look(again(job, second), pods[0])
+    assert [decided.status.reclaims for decided in (first, second, third)] == [1, 1, 1]
+    assert done(third) == ["+1"]
+
+
+def test_a_failure_that_was_written_down_survives_a_controller_that_was_killed() -> None:
+    failed = (ended(1), make_pod(JOB, 1))
+    first = look(JOB, *failed)
+    second = look(again(JOB, first), *failed)
+    assert (second.status.failures, done(second)) == (1, ["-0", "-1"])
+    third = look(again(JOB, second), now=NOW + 60)
+    assert (third.status.failures, third.status.reclaims, done(third)) == (1, 0, ["+0", "+1"])
+
+
+def test_a_pause_doubles_with_every_failure() -> None:
+    def pause(failures: int) -> float | None:
+        status = {"failures": failures, "restarts": failures, "lastFailureTime": stamp(NOW)}
+        wake = look(make_job(status=status, backoffLimit=99)).wake_at
+        return None if wake is None else wake - NOW
+
+    assert [pause(failures) for failures in (1, 2, 3, 4, 5, 9)] == [5, 10, 20, 40, 60, 60]
+
+
+def test_the_zone_is_chosen_once() -> None:
+    job = make_job(container={"resources": {"limits": {"nvidia.com/gpu": 1}}})
+    first = look(job, platform=make_platform())
+    assert first.status.placement is not None
+    assert first.status.placement.zone == "local-a"
+    moved = make_platform(make_group(zone="local-b"))
+    second = look(again(job, first), platform=moved)
+    assert second.status.placement == first.status.placement
+
+
+def test_workers_of_a_placed_job_ask_for_its_zone() -> None:
+    job = make_job(container={"resources": {"limits": {"nvidia.com/gpu": 1}}})
+    bodies = [action.body for action in look(job, platform=make_platform()).actions if isinstance(action, CreatePod)]
+    assert bodies[0]["spec"]["nodeSelector"] == {"topology.kubernetes.io/zone": "local-a", "ebb.dev/gpu-type": "T4"}
+    assert bodies[0]["spec"]["tolerations"][0]["key"] == "nvidia.com/gpu"
+
+
+def test_services_follow_the_workers() -> None:
+    decided = look(JOB, *running(JOB, 2), services=(make_service(JOB, 0), make_service(JOB, 3)))
+    assert [action.name for action in decided.actions if isinstance(action, DeleteService)] == ["digits-worker-3"]
+    created = [
+        action.body["metadata"]["name"]
+        for action in look(JOB, services=(make_service(JOB, 0),)).actions
+        if isinstance(action, CreateService)
+    ]
+    assert created == ["digits-worker-1"]
+
+
+def test_a_machine_that_is_not_ready_is_looked_at_again_when_its_time_is_up() -> None:
+    decided = look(JOB, make_pod(JOB), make_pod(JOB, 1, node="n1"), nodes=(make_node("n1", ready="False", since=NOW - 2),))
+    assert (done(decided), decided.wake_at) == ([], NOW + 3)

@@ -1,0 +1,257 @@
+"""The ElasticJob as its author writes it: fields, defaults, rules. crd.py turns this file into manifests/crd.yaml.
+
+    job = Job.of(json_object)      # as read from the API server
+
+elastic.pytorch.org/v1alpha1 is upstream's (github.com/pytorch/elastic): its fields keep their meaning where it had one, and say
+here what happens where it had none. What the controller writes is in status.py; what pods look like, in pods.py.
+
+    SpecError      the object cannot be a job, although an API server accepted it (an old CRD): the message says what to change
+"""
+# ruff: noqa: RUF009 - described() is dataclasses.field() with a meaning
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from workloads.clock import unix
+from workloads.contract import MANAGER
+from workloads.job.schema import FLAG, OPAQUE, TEXT, Schema, count, decode, described, one_of
+from workloads.job.status import Status
+
+Object = dict[str, Any]
+
+BACKOFF_LIMIT = 3  # Kubernetes' Job has 6, for pods that cost little; three starts of a GPU group show whether a crash is chance
+ALWAYS, ON_FAILURE, NEVER, EXIT_CODE = "Always", "OnFailure", "Never", "ExitCode"
+CLEAN_ALL, CLEAN_RUNNING, CLEAN_NONE = "All", "Running", "None"
+SINGLE, ANY = "single", "any"
+SPOT, ON_DEMAND, CAPACITY_BLOCK = "spot", "on-demand", "capacity-block"
+
+_SUSPENDED = "(has(self.suspend) && self.suspend) || (has(oldSelf.suspend) && oldSelf.suspend)"
+
+
+def _rule(rule: str, message: str, expression: str | None = None) -> Schema:
+    """A CEL rule; `expression` computes a message with the values in it, `message` stands in where it cannot."""
+    return {"rule": rule, "message": message, **({"messageExpression": expression} if expression else {})}
+
+
+def _fixed(field: str) -> Schema:
+    """A field that only a suspended job may change, because running workers were started with it."""
+    same = f"has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})"
+    return _rule(
+        f"{_SUSPENDED} || ({same})",
+        f"spec.{field} cannot change while workers run, as they were started with it: set spec.suspend to true first.",
+    )
+
+
+class SpecError(ValueError):
+    """See the module's docstring."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerSpec:
+    """spec.replicaSpecs.Worker."""
+
+    replicas: int = described(
+        "How many workers are wanted now, between minReplicas and maxReplicas; `kubectl scale` changes it while the job runs.",
+        count(1),
+    )
+    template: Object = described(
+        "The worker's pod. The image must start a torchrun-compatible launcher. Pods made from now on use a changed template.",
+        OPAQUE,
+    )
+    restart_policy: str = described(
+        "What a failure of the program does: OnFailure (default) and Always start the workers again until backoffLimit is spent; "
+        "ExitCode does so only for 130, 137, 138 and 143; Never fails the job. Under all of them workers lost to a reclaim are "
+        "replaced, and one that exits with 0 is done. Restarts are new pods: the template's own restartPolicy does not count.",
+        one_of(ALWAYS, ON_FAILURE, NEVER, EXIT_CODE),
+        default=ON_FAILURE,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaSpecs:
+    """spec.replicaSpecs."""
+
+    worker: WorkerSpec = described("The workers, all alike.", model=WorkerSpec, json="Worker")
+    etcd: Object | None = described(
+        "Declared upstream, and ignored there as here: spec.rdzvEndpoint names the etcd to use.",
+        OPAQUE,
+        default=None,
+        json="Etcd",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """spec.placement."""
+
+    gpu_type: str | None = described(
+        "Only machines with this GPU, as the node groups spell it, for example T4.", TEXT, default=None
+    )
+    zone: str = described(
+        "A zone's name; `single` (default): one zone for all workers, chosen by the controller; `any`: workers may be spread.",
+        TEXT,
+        default=SINGLE,
+    )
+    capacity: str | None = described(
+        "Only machines that are bought like this; the cheapest that fit where this is absent.",
+        one_of(SPOT, ON_DEMAND, CAPACITY_BLOCK),
+        default=None,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchedulingPolicy:
+    """spec.schedulingPolicy."""
+
+    min_available: int | None = described(
+        "Ignored, as upstream: minReplicas is the size that a job needs.", count(), default=None
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSpec:
+    """spec. The run policy is inline, as upstream."""
+
+    RULES: ClassVar[tuple[Schema, ...]] = (
+        _rule(
+            "!has(self.minReplicas) || self.minReplicas <= self.replicaSpecs.Worker.replicas",
+            "spec.replicaSpecs.Worker.replicas is below spec.minReplicas: ask for more workers or lower minReplicas.",
+            "'spec.replicaSpecs.Worker.replicas is %d, below spec.minReplicas %d: ask for more workers or lower minReplicas.'"
+            ".format([self.replicaSpecs.Worker.replicas, self.minReplicas])",
+        ),
+        _rule(
+            "!has(self.maxReplicas) || self.replicaSpecs.Worker.replicas <= self.maxReplicas",
+            "spec.replicaSpecs.Worker.replicas is above spec.maxReplicas: ask for fewer workers or raise maxReplicas.",
+            "'spec.replicaSpecs.Worker.replicas is %d, above spec.maxReplicas %d: ask for fewer workers or raise maxReplicas.'"
+            ".format([self.replicaSpecs.Worker.replicas, self.maxReplicas])",
+        ),
+        _rule(
+            "!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
+            "spec.minReplicas is above spec.maxReplicas: swap them, or set both to the size that you want.",
+            "'spec.minReplicas is %d, above spec.maxReplicas %d: swap them, or set both to the size that you want.'"
+            ".format([self.minReplicas, self.maxReplicas])",
+        ),
+        _fixed("minReplicas"),
+        _fixed("maxReplicas"),
+    )
+
+    rdzv_endpoint: str = described(
+        "host:port of the etcd where the workers meet, for example etcd-service:2379.", {"type": "string", "minLength": 1}
+    )
+    replica_specs: ReplicaSpecs = described("How many workers, and what each of them runs.", model=ReplicaSpecs)
+    min_replicas: int | None = described(
+        "Training runs with at least this many workers, and waits below; default: Worker.replicas.", count(1), default=None
+    )
+    max_replicas: int | None = described(
+        "Never more worker pods than this, those on their way out included; default: Worker.replicas.", count(1), default=None
+    )
+    clean_pod_policy: str = described(
+        "Which pods are deleted when the job ends: Running (default) stops those that run and keeps the logs of the others; All; "
+        "None leaves even running ones, which go on costing money.",
+        one_of(CLEAN_ALL, CLEAN_RUNNING, CLEAN_NONE),
+        default=CLEAN_RUNNING,
+    )
+    ttl_seconds_after_finished: int | None = described(
+        "The job is deleted, with its pods, this many seconds after its end; absent: it stays.", count(), default=None
+    )
+    active_deadline_seconds: int | None = described(
+        "The job fails this many seconds after its first worker was created; suspending it starts the clock anew.",
+        count(1),
+        default=None,
+    )
+    backoff_limit: int = described(
+        f"How many failures of the program are tolerated (default {BACKOFF_LIMIT}); workers that fail together count once, "
+        "reclaims never.",
+        count(),
+        default=BACKOFF_LIMIT,
+    )
+    scheduling_policy: SchedulingPolicy | None = described(
+        "Accepted for upstream's job files.", model=SchedulingPolicy, default=None
+    )
+    suspend: bool = described(
+        "True stops all workers, within their grace, and gives their machines back; false goes on from the last checkpoint.",
+        FLAG,
+        default=False,
+    )
+    managed_by: str = described(
+        f"Who runs this job; anything but {MANAGER} makes Ebb's controller leave it alone entirely.",
+        {
+            "type": "string",
+            "x-kubernetes-validations": [_rule("self == oldSelf", "spec.managedBy cannot change: create the job anew.")],
+        },
+        default=MANAGER,
+    )
+    nproc_per_node: int | None = described(
+        "Training processes per worker; default: the worker's GPUs, or what the launcher does without any.",
+        count(1),
+        default=None,
+    )
+    placement: Placement = described("On which machines the workers run.", model=Placement, factory=Placement)
+    priority_class_name: str | None = described(
+        "PriorityClass of the workers, where the template names none.", TEXT, default=None
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """An ElasticJob as read, with the defaults of the spec filled in."""
+
+    name: str
+    namespace: str
+    uid: str
+    generation: int
+    created: float  # unix seconds
+    deleting: bool
+    spec: JobSpec
+    status: Status
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> "Job":
+        """Raises SpecError for a spec that breaks the rules above; `metadata` must be the API server's."""
+        metadata = value["metadata"]
+        return cls(
+            name=metadata["name"],
+            namespace=metadata["namespace"],
+            uid=metadata["uid"],
+            generation=metadata.get("generation", 1),
+            created=unix(metadata.get("creationTimestamp")) or 0.0,
+            deleting="deletionTimestamp" in metadata,
+            spec=parse_spec(value.get("spec") or {}),
+            status=decode(Status, value.get("status") or {}),
+        )
+
+    @property
+    def worker(self) -> WorkerSpec:
+        return self.spec.replica_specs.worker
+
+    @property
+    def min_replicas(self) -> int:
+        return self.spec.min_replicas or self.worker.replicas
+
+    @property
+    def max_replicas(self) -> int:
+        return self.spec.max_replicas or self.worker.replicas
+
+    @property
+    def short_uid(self) -> str:
+        """Eight characters that tell this job from an earlier one of the same name."""
+        return self.uid[:8]
+
+
+def parse_spec(value: Mapping[str, Any]) -> JobSpec:
+    """Raises SpecError."""
+    try:
+        spec = decode(JobSpec, value)
+    except KeyError as error:
+        raise SpecError(f"spec: {error.args[0]!r} is missing: add it and apply the job again.") from error
+    worker = spec.replica_specs.worker
+    low, high = spec.min_replicas or worker.replicas, spec.max_replicas or worker.replicas
+    if not 1 <= low <= worker.replicas <= high:
+        raise SpecError(
+            f"spec: minReplicas {low}, Worker.replicas {worker.replicas} and maxReplicas {high} must not fall: "
+            "change them so that 1 <= minReplicas <= replicas <= maxReplicas."
+        )
+    if not ((worker.template.get("spec") or {}).get("containers")):
+        raise SpecError("spec.replicaSpecs.Worker.template.spec.containers is empty: name the image to run.")
+    return spec

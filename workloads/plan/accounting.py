@@ -1,0 +1,98 @@
+"""Counts what happened to workers, each loss once: the planner's bookkeeping in status.members, reclaims and failures.
+
+    failed = account(view, draft)       # workers whose program failed and for which nothing is counted yet
+
+Only here do reclaims grow. Failures of the program are handed back, because what they cost is the planner's decision. Losses that
+the controller caused itself (scaled down, restarted with the group) are settled without being counted. Pure.
+"""
+
+from dataclasses import replace
+
+from workloads import contract as names
+from workloads.clock import stamp
+from workloads.job.status import RECLAIMED, HistoryEntry, Member
+from workloads.plan.losses import Fate, Verdict, Worker
+from workloads.plan.values import Draft, View
+
+OURS = "Stopped"  # settled: the controller itself stopped it
+FINISHED = "Finished"
+
+Loss = tuple[Worker, Verdict]
+
+
+def account(view: View, draft: Draft) -> list[Loss]:
+    """Update members, succeeded indices and reclaims; return the failures of the program that are new."""
+    known = {member.uid: member for member in draft.status.members}
+    present = {worker.uid for worker, _ in view.workers}
+    for uid, member in known.items():
+        if uid not in present:
+            _vanished(view, draft, member)
+    members, failures = [], []
+    for worker, verdict in view.workers:
+        member = replace(known.get(worker.uid) or Member(index=worker.index, uid=worker.uid), node=worker.node)
+        if not member.settled:
+            cause = _settle(view, draft, worker, verdict)
+            member = replace(member, settled=cause)
+            if cause == names.CAUSE_PROGRAM:
+                failures.append((worker, verdict))
+        members.append(member)
+    draft.status = replace(draft.status, members=tuple(members))
+    return failures
+
+
+def stop(draft: Draft, worker: Worker, grace_seconds: int | None = None) -> None:
+    """Delete a worker for the controller's own reasons: whatever becomes of it is not counted."""
+    draft.delete(worker, grace_seconds)
+    members = draft.status.members
+    settled = tuple(replace(item, settled=item.settled or OURS) if item.uid == worker.uid else item for item in members)
+    draft.status = replace(draft.status, members=settled)
+
+
+def _settle(view: View, draft: Draft, worker: Worker, verdict: Verdict) -> str:
+    """Count one worker's fate; returns what to write down, "" as long as it lives."""
+    if verdict.fate is Fate.LIVES:
+        return ""
+    if verdict.fate is Fate.DONE:
+        return _succeeded(view, draft, worker)
+    if _ours(view, draft, worker):
+        return OURS
+    if verdict.fate is Fate.RECLAIMED:
+        _reclaimed(view, draft, worker.index, worker.node, verdict)
+    return verdict.cause
+
+
+def _succeeded(view: View, draft: Draft, worker: Worker) -> str:
+    status = draft.status
+    indices = tuple(sorted({*status.succeeded_indices, worker.index}))
+    first = status.first_success_time or stamp(view.now)
+    draft.status = replace(status, succeeded_indices=indices, first_success_time=first)
+    return FINISHED
+
+
+def _ours(view: View, draft: Draft, worker: Worker) -> bool:
+    """Whether the controller wants this worker away in any case, or its work is done."""
+    status = draft.status
+    return worker.index >= view.wanted or worker.attempt < status.restarts or bool(status.succeeded_indices)
+
+
+def _vanished(view: View, draft: Draft, member: Member) -> None:
+    """A pod that is gone without a trace. One that never had a machine cost nothing, and nobody reclaimed it."""
+    if member.settled or not member.node or member.index >= view.wanted or draft.status.succeeded_indices:
+        return
+    gone = member.node in view.observed.gone
+    verdict = Verdict(
+        fate=Fate.RECLAIMED,
+        cause=names.CAUSE_NODE_GONE if gone else names.CAUSE_VANISHED,
+        message="its machine is gone" if gone else "its pod disappeared",
+    )
+    _reclaimed(view, draft, member.index, member.node, verdict)
+
+
+def _reclaimed(view: View, draft: Draft, index: int, node: str, verdict: Verdict) -> None:
+    if not node:
+        return
+    entry = HistoryEntry(at=stamp(view.now, digits=3), what=RECLAIMED, worker=index, node=node, cause=verdict.cause)
+    draft.status = replace(draft.status, reclaims=draft.status.reclaims + 1)
+    draft.remember(entry)
+    reason = verdict.message.rstrip(".")
+    draft.event(names.REASON_RECLAIMED, f"Worker {index} on {node} is lost: {reason}. It will be replaced.", warning=True)

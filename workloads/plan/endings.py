@@ -1,0 +1,95 @@
+"""How a job ends, pauses and is cleaned up: the planner's other half, for jobs that are not to get workers any more. Pure.
+
+An end is written to the status in one round and its workers are stopped in the next, so that a controller killed in between finds
+an ended job, never one whose workers have disappeared.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from workloads import contract as names
+from workloads.clock import stamp, unix
+from workloads.job.spec import CLEAN_ALL, CLEAN_NONE
+from workloads.job.status import ENDED, HistoryEntry, Member
+from workloads.plan.accounting import OURS, stop
+from workloads.plan.losses import Fate
+from workloads.plan.pods import worker_name
+from workloads.plan.summary import count
+from workloads.plan.values import DeleteJob, DeleteService, Draft, View
+
+SUCCESS_GRACE_SECONDS = 120.0  # after the first worker finished; rank 0 may still be testing the last weights
+
+
+def finish(view: View, draft: Draft) -> None:
+    """One worker finished, so the training is done: the others may finish too, those that never started need not."""
+    for worker, verdict in view.workers:
+        if verdict.fate is Fate.LIVES and not worker.started:
+            stop(draft, worker)
+    ends = (unix(draft.status.first_success_time) or view.now) + SUCCESS_GRACE_SECONDS
+    if view.running and view.now < ends:
+        draft.wakes.append(ends)
+        draft.status = count(view, draft.status)
+        return
+    done = len(draft.status.succeeded_indices)
+    end(
+        view,
+        draft,
+        names.SUCCEEDED,
+        names.REASON_SUCCEEDED,
+        f"The training finished: {done} of {view.wanted} workers exited with 0.",
+    )
+
+
+def suspend(view: View, draft: Draft) -> None:
+    """All workers leave within their grace; nothing is counted; the next start is as the first, from the checkpoint."""
+    for worker, verdict in view.workers:
+        if not worker.leaving and verdict.fate is not Fate.DONE:
+            draft.delete(worker)
+    message = "spec.suspend is true: workers are stopped, checkpoints are kept."
+    status = count(view, draft.status)
+    for kind in (names.RUNNING, names.RESTARTING):
+        if status.is_true(kind):
+            status = status.with_condition(kind, False, names.REASON_SUSPENDED, message, view.now)
+    if not status.is_true(names.SUSPENDED):
+        draft.event(names.REASON_SUSPENDED, message)
+    status = status.with_condition(names.SUSPENDED, True, names.REASON_SUSPENDED, message, view.now)
+    placement = status.placement if view.workers else None  # chosen anew on resume
+    members = tuple(Member(index=item.index, uid=item.uid, node=item.node, settled=OURS) for item, _ in view.workers)
+    draft.status = replace(status, state=names.SUSPENDED, start_time=None, placement=placement, members=members)
+
+
+def end(view: View, draft: Draft, kind: str, reason: str, message: str) -> None:
+    """The job is over for good. Its workers are cleaned up in the next round, once that is written."""
+    status = count(view, draft.status)
+    for other in (names.RUNNING, names.RESTARTING):
+        if status.condition(other):
+            status = status.with_condition(other, False, reason, message, view.now)
+    status = status.with_condition(kind, True, reason, message, view.now)
+    entry = HistoryEntry(at=stamp(view.now, digits=3), what=ENDED, cause=reason)
+    draft.status = replace(status, state=kind, completion_time=stamp(view.now))
+    draft.remember(entry)
+    draft.event(reason, message, warning=kind == names.FAILED)
+
+
+def after_end(view: View, draft: Draft) -> None:
+    """Clean up as cleanPodPolicy says, and remove the job when its time is over. It never runs again, whatever is deleted."""
+    policy = view.job.spec.clean_pod_policy
+    if policy != CLEAN_NONE:
+        for worker, _ in view.workers:
+            if not worker.leaving and (policy == CLEAN_ALL or not worker.finished):
+                draft.delete(worker)
+        drop_services(view, draft, keep=set())
+    draft.status = replace(count(view, draft.status), members=())
+    ended, ttl = unix(draft.status.completion_time), view.job.spec.ttl_seconds_after_finished
+    if ended is not None and ttl is not None:
+        draft.wakes.append(ended + ttl)
+        if view.now >= ended + ttl:
+            draft.actions.append(DeleteJob())
+
+
+def drop_services(view: View, draft: Draft, keep: Iterable[int]) -> None:
+    kept = {worker_name(view.job.name, index) for index in keep}
+    for service in view.observed.services:
+        metadata = service["metadata"]
+        if metadata["name"] not in kept and "deletionTimestamp" not in metadata:
+            draft.actions.append(DeleteService(name=metadata["name"], uid=metadata["uid"]))

@@ -1,0 +1,202 @@
+"""What happened to a worker, judged before anything is counted: lives, done, reclaimed, or failed by its program.
+
+    verdict = judge(Worker.of(pod), node, now)
+
+The order matters: whatever the machine or somebody outside did is looked at before the exit code, because a launcher that is
+stopped by SIGTERM exits with 1, 143 or 138, and a killed machine reports no code at all. That a loss is the controller's own
+doing (scaled down, suspended) is the planner's knowledge, not a pod's. Pure.
+"""
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workloads import contract as names
+from workloads.clock import find, unix
+from workloads.contract import EXIT_FINISHED, EXIT_RECLAIMED
+from workloads.plan.pods import worker_container
+
+Object = Mapping[str, Any]
+
+NOT_READY_SECONDS = 5.0  # a kubelet that restarts says NotReady for a second or two, and its pods live on
+SHUTDOWN_REASONS = frozenset({"NodeShutdown", "Shutdown", "Terminated", "NodeLost", "Preempting"})
+REFUSED_REASONS = frozenset(
+    {"NodeAffinity", "UnexpectedAdmissionError"}
+)  # the kubelet would not take the pod; also OutOf<resource>
+MESSAGE_LENGTH = 300
+
+
+class Fate(enum.Enum):
+    """What became of a worker."""
+
+    LIVES = "lives"  # pending or running; may become any of the others
+    DONE = "done"  # exited with 0; final for this index
+    RECLAIMED = "reclaimed"  # lost to the machine or to somebody outside; to be replaced, nothing is spent
+    FAILED = "failed"  # its program failed; may spend one of backoffLimit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """A worker's fate. `force`: its machine is dead, so only a deletion without grace frees the name."""
+
+    fate: Fate
+    cause: str = ""
+    message: str = ""
+    force: bool = False
+    notice_until: float | None = None  # unix seconds; when the machine goes away, as far as the notice says
+
+
+LIVES = Verdict(fate=Fate.LIVES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worker:
+    """What the planner needs of a worker's pod."""
+
+    index: int
+    name: str
+    uid: str
+    node: str  # "" before it is scheduled
+    phase: str
+    attempt: int
+    ip: str
+    grace_seconds: int
+    deleted_at: float | None  # when its deletion was asked for, unix seconds
+    exit_code: int | None  # of the training container
+    exit_reason: str
+    exit_message: str
+    finished_at: float | None
+    started: bool  # the training container runs
+    pod: Object
+
+    @classmethod
+    def of(cls, pod: Object) -> "Worker":
+        """`pod` must carry the labels of pods.worker_labels."""
+        metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
+        state = _training_state(spec["containers"], status)
+        ended = state.get("terminated") or {}
+        return cls(
+            index=int(metadata["labels"][names.LABEL_INDEX]),
+            name=metadata["name"],
+            uid=metadata["uid"],
+            node=spec.get("nodeName", ""),
+            phase=status.get("phase", "Pending"),
+            attempt=int((metadata.get("annotations") or {}).get(names.ANNOTATION_ATTEMPT, 0)),
+            ip=status.get("podIP", ""),
+            grace_seconds=spec.get("terminationGracePeriodSeconds", 30),
+            deleted_at=_deleted_at(metadata),
+            exit_code=ended.get("exitCode"),
+            exit_reason=ended.get("reason", ""),
+            exit_message=ended.get("message", ""),
+            finished_at=unix(ended.get("finishedAt")),
+            started="running" in state,
+            pod=pod,
+        )
+
+    @property
+    def leaving(self) -> bool:
+        """Its deletion was asked for, by whomever."""
+        return self.deleted_at is not None
+
+    @property
+    def finished(self) -> bool:
+        """No process of it runs any more."""
+        return self.phase in ("Succeeded", "Failed")
+
+    def condition(self, kind: str) -> Object:
+        """The pod's condition of that type; {} if there is none."""
+        conditions = (self.pod.get("status") or {}).get("conditions") or ()
+        return next((condition for condition in conditions if condition.get("type") == kind), {})
+
+
+def judge(worker: Worker, node: Object | None, now: float, *, node_gone: bool = False) -> Verdict:
+    """`node` is the worker's Node (None: not known yet); `node_gone`: the API server says that it does not exist."""
+    if _finished_before_deletion(worker):
+        return Verdict(fate=Fate.DONE)
+    return _lost_with_node(worker, node, now, node_gone) or _lost_alone(worker) or _ended(worker) or LIVES
+
+
+def node_trouble(node: Object, now: float) -> Verdict | None:
+    """What a machine's own state means for the workers on it; None if it is well."""
+    ready = _condition(node, "Ready")
+    if ready.get("status") == "Unknown":
+        return _reclaimed(names.CAUSE_NODE_SILENT, "its machine stopped reporting", force=True)
+    notice = _condition(node, names.CONDITION_RECLAIM)
+    taints = (node.get("spec") or {}).get("taints") or ()
+    if notice.get("status") == "True" or any(taint.get("key") == names.TAINT_RECLAIM for taint in taints):
+        message = notice.get("message") or "the cloud takes its machine back"
+        return _reclaimed(names.CAUSE_NOTICE, message, until=find(message))
+    if ready.get("status") == "False" and now - (unix(ready.get("lastTransitionTime")) or now) >= NOT_READY_SECONDS:
+        return _reclaimed(names.CAUSE_NODE_NOT_READY, ready.get("message", "its machine is not ready"))
+    return None
+
+
+def not_ready_for(node: Object, now: float) -> float | None:
+    """Seconds since a machine says that it is not ready; None if it is."""
+    ready = _condition(node, "Ready")
+    return max(0.0, now - (unix(ready.get("lastTransitionTime")) or now)) if ready.get("status") == "False" else None
+
+
+def _finished_before_deletion(worker: Worker) -> bool:
+    """A program that exits with 0 upon SIGTERM has not finished its training: only what ended before the deletion counts."""
+    if worker.exit_code != EXIT_FINISHED:
+        return worker.phase == "Succeeded" and not worker.leaving
+    return worker.deleted_at is None or (worker.finished_at is not None and worker.finished_at < worker.deleted_at)
+
+
+def _lost_with_node(worker: Worker, node: Object | None, now: float, node_gone: bool) -> Verdict | None:
+    if not worker.node:
+        return None
+    if node_gone:
+        return _reclaimed(names.CAUSE_NODE_GONE, "its machine is gone", force=True)
+    return node_trouble(node, now) if node else None
+
+
+def _lost_alone(worker: Worker) -> Verdict | None:
+    disruption = worker.condition(names.CONDITION_DISRUPTION)
+    if disruption.get("status") == "True":
+        return _reclaimed(names.CAUSE_DISRUPTED, disruption.get("message") or disruption.get("reason", ""))
+    reason = (worker.pod.get("status") or {}).get("reason", "")
+    # An eviction without DisruptionTarget is for the pod's own limits, and so the program's failure.
+    if reason in SHUTDOWN_REASONS | REFUSED_REASONS or reason.startswith("OutOf"):
+        return _reclaimed(names.CAUSE_DISRUPTED, (worker.pod.get("status") or {}).get("message") or reason)
+    if worker.leaving:
+        return _reclaimed(names.CAUSE_DELETED, "somebody deleted the pod")
+    if worker.exit_code == EXIT_RECLAIMED:
+        return _reclaimed(names.CAUSE_LEFT, f"the launcher left with exit code {EXIT_RECLAIMED}")
+    return None
+
+
+def _ended(worker: Worker) -> Verdict | None:
+    if worker.exit_code is None and worker.phase != "Failed":
+        return None
+    status = worker.pod.get("status") or {}
+    what = status.get("reason") or worker.exit_reason or "Error"
+    code = f"exit code {worker.exit_code}" if worker.exit_code is not None else "no exit code"
+    # The last line of a traceback is the error; the rest is in the log.
+    words = (worker.exit_message or status.get("message") or "").strip().rpartition("\n")[2][-MESSAGE_LENGTH:]
+    return Verdict(fate=Fate.FAILED, cause=names.CAUSE_PROGRAM, message=f"{what}, {code}" + (f": {words}" if words else ""))
+
+
+def _reclaimed(cause: str, message: str, *, force: bool = False, until: float | None = None) -> Verdict:
+    return Verdict(fate=Fate.RECLAIMED, cause=cause, message=message, force=force, notice_until=until)
+
+
+def _condition(node: Object, kind: str) -> Object:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return next((condition for condition in conditions if condition.get("type") == kind), {})
+
+
+def _training_state(containers: Sequence[dict[str, Any]], status: Object) -> Object:
+    """The state of the container that trains, {} if the kubelet has not reported one."""
+    name = worker_container(containers).get("name")
+    states = status.get("containerStatuses") or ()
+    found: Object = next((item.get("state") or {} for item in states if item.get("name") == name), {})
+    return found
+
+
+def _deleted_at(metadata: Object) -> float | None:
+    """deletionTimestamp is when the grace ends; the deletion was asked for that much earlier."""
+    ends = unix(metadata.get("deletionTimestamp"))
+    return None if ends is None else ends - metadata.get("deletionGracePeriodSeconds", 0)

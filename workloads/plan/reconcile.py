@@ -1,0 +1,272 @@
+"""The decision: (job, what is there, now) -> what to do. Pure, so that every rule of the contract is a line in a table of tests.
+
+    decided = plan(job, observed, now)
+
+Level-triggered: nothing depends on which event led here, everything on the objects as they are and on what status remembers.
+Two rules make it safe to be killed between any two calls. What only the status knows (a failure that was counted, an end) is
+written there first and acted upon in the next round. All the rest may be done again at any time.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from workloads import contract as names
+from workloads.clock import stamp, unix
+from workloads.job.spec import CLEAN_NONE, EXIT_CODE, NEVER, Job
+from workloads.job.status import PLACED, PROGRAM_FAILED, HistoryEntry, Status
+from workloads.plan.accounting import Loss, account, stop
+from workloads.plan.endings import after_end, drop_services, end, finish, suspend
+from workloads.plan.losses import NOT_READY_SECONDS as NOT_READY
+from workloads.plan.losses import Fate, Verdict, Worker, not_ready_for
+from workloads.plan.pods import selector, worker_name, worker_pod, worker_service
+from workloads.plan.summary import count, summarize
+from workloads.plan.values import CreatePod, CreateService, Draft, Event, Observed, Plan, View
+from workloads.plan.zones import NoZone, choose, seat, unplaced
+
+RESTART_SECONDS, RESTART_MAX_SECONDS = 5.0, 60.0  # the pause before the first restart; doubles with every failure
+PROGRESS_SECONDS = 10.0  # progress alone rewrites the object at most this often
+
+
+def plan(job: Job, observed: Observed, now: float) -> Plan:
+    """What to do about one job now."""
+    if job.deleting or job.spec.managed_by != names.MANAGER:
+        return Plan(status=job.status)
+    view, draft = View.of(job, observed, now), Draft(job.status)
+    draft.status = replace(draft.status, observed_generation=job.generation, selector=selector(job.name))
+    _introduce(view, draft)
+    if job.status.ended:
+        after_end(view, draft)
+    elif job.spec.suspend:
+        suspend(view, draft)
+    else:
+        _run(view, draft)
+    _free_names(view, draft)
+    _hold_progress(view, draft)
+    return draft.plan()
+
+
+def refused(decided: Plan, messages: Sequence[str], now: float) -> Plan:
+    """The same plan after the API server refused some of its creations: the job's condition says so in the server's words."""
+    status, message = decided.status, messages[0]
+    running = status.is_true(names.RUNNING)
+    reason = names.REASON_RUNNING if running else names.REASON_CREATE_REFUSED
+    status = status.with_condition(names.RUNNING, running, reason, message, now)
+    return replace(decided, status=status, events=(*decided.events, Event(names.REASON_CREATE_REFUSED, message, True)))
+
+
+def _introduce(view: View, draft: Draft) -> None:
+    if draft.status.condition(names.CREATED) is None:
+        message = f"The controller took the job on: {view.wanted} workers wanted."
+        draft.status = draft.status.with_condition(names.CREATED, True, names.REASON_CREATED, message, view.now)
+        draft.event(names.REASON_CREATED, message)
+
+
+def _run(view: View, draft: Draft) -> None:
+    _resume(view, draft)
+    failed = account(view, draft)
+    if failed and not draft.status.succeeded_indices:
+        _program_failed(view, draft, failed)
+    elif _overdue(view, draft):
+        limit = view.job.spec.active_deadline_seconds
+        message = f"The job ran longer than activeDeadlineSeconds {limit}: raise it, or submit the job again to go on."
+        end(view, draft, names.FAILED, names.REASON_DEADLINE, message)
+    elif draft.status.succeeded_indices:
+        finish(view, draft)
+    else:
+        _replace_lost(view, draft)
+        if _place(view, draft):
+            _resize(view, draft)
+            _summarize(view, draft)
+    if view.observed.progress:
+        draft.status = replace(draft.status, progress=view.observed.progress)
+
+
+def _resume(view: View, draft: Draft) -> None:
+    if draft.status.is_true(names.SUSPENDED):
+        message = "The job was resumed: it goes on from its last checkpoint."
+        draft.status = draft.status.with_condition(names.SUSPENDED, False, names.REASON_RESUMED, message, view.now)
+        draft.event(names.REASON_RESUMED, message)
+
+
+def _program_failed(view: View, draft: Draft, failed: Sequence[Loss]) -> None:
+    """Spend one of the budget for all that failed together; the workers are stopped in the next round, once that is written."""
+    worker, verdict = min(failed, key=lambda loss: (loss[0].finished_at or view.now, loss[0].index))
+    status, limit = draft.status, view.job.spec.backoff_limit
+    entry = HistoryEntry(
+        at=stamp(view.now, digits=3), what=PROGRAM_FAILED, worker=worker.index, node=worker.node or None, cause=verdict.message
+    )
+    draft.status = replace(status, failures=status.failures + 1, last_failure_time=stamp(view.now))
+    draft.remember(entry)
+    what = f"The program of worker {worker.index} failed: {verdict.message}."
+    final = _final_failure(view.job, worker, draft.status)
+    if final:
+        end(view, draft, names.FAILED, names.REASON_FAILED, f"{what} {final}")
+        return
+    draft.status = replace(draft.status, restarts=status.restarts + 1)
+    message = f"{what} Failure {draft.status.failures} of {limit} tolerated: all workers start again."
+    draft.event(names.REASON_PROGRAM_FAILED, message, warning=True)
+    _summarize(view, draft)
+
+
+def _final_failure(job: Job, worker: Worker, status: Status) -> str:
+    """Why this failure ends the job; "" if it does not."""
+    policy, limit = job.worker.restart_policy, job.spec.backoff_limit
+    if policy == NEVER:
+        return "restartPolicy is Never."
+    if policy == EXIT_CODE and worker.exit_code not in names.RETRYABLE_EXIT_CODES:
+        return "restartPolicy ExitCode does not try again after that code."
+    return f"backoffLimit {limit} is spent." if status.failures > limit else ""
+
+
+def _overdue(view: View, draft: Draft) -> bool:
+    started, limit = unix(draft.status.start_time), view.job.spec.active_deadline_seconds
+    if started is None or limit is None:
+        return False
+    draft.wakes.append(started + limit)
+    return view.now >= started + limit
+
+
+def _replace_lost(view: View, draft: Draft) -> None:
+    """Delete what is lost, of an earlier attempt, or too many, so that its name is free or its machine is."""
+    surplus = []
+    for worker, verdict in view.workers:
+        if worker.leaving or verdict.fate is Fate.DONE:
+            continue
+        if worker.attempt < draft.status.restarts:
+            stop(draft, worker)
+        elif worker.index >= view.wanted:
+            stop(draft, worker)
+            surplus.append(worker)
+        elif verdict.fate is Fate.RECLAIMED:
+            draft.delete(worker, _grace(worker, verdict, view))
+        elif worker.node in view.observed.nodes:
+            _watch_unready(view, draft, worker)
+    if surplus:
+        draft.event(names.REASON_SCALED, f"Stopped {_listed(surplus)}: the job was scaled to {view.wanted}.")
+
+
+def _grace(worker: Worker, verdict: Verdict, view: View) -> int | None:
+    """Seconds for a lost worker to leave: what the notice leaves it; 0 on a dead machine; else its own grace."""
+    if verdict.force:
+        return 0
+    if verdict.notice_until is None:
+        return None
+    # Never 0: that would free the name while the processes still run.
+    return max(1, min(worker.grace_seconds, int(verdict.notice_until - view.now)))
+
+
+def _watch_unready(view: View, draft: Draft, worker: Worker) -> None:
+    since = not_ready_for(view.observed.nodes[worker.node], view.now)
+    if since is not None and since < NOT_READY:
+        draft.wakes.append(view.now + NOT_READY - since)
+
+
+def _place(view: View, draft: Draft) -> bool:
+    """Choose the zone before any pod exists. False: the job waits, and its condition says for what."""
+    if draft.status.placement is not None:
+        return True
+    observed, job = view.observed, view.job
+    if observed.platform_problem:
+        return _wait(view, draft, names.WAITING_FOR_PLATFORM, observed.platform_problem)
+    try:
+        placed = choose(job, observed.platform, observed.market) if observed.platform else unplaced(job)
+    except NoZone as error:
+        return _wait(view, draft, names.WAITING_FOR_ZONE, str(error))
+    draft.status = replace(draft.status, placement=placed)
+    if placed.zone:
+        entry = HistoryEntry(at=stamp(view.now, digits=3), what=PLACED, cause=placed.zone)
+        draft.remember(entry)
+        machines = " ".join(part for part in (placed.capacity_type, placed.gpu_type) if part)
+        draft.event(names.REASON_PLACED, f"Workers go to zone {placed.zone}" + (f" ({machines})." if machines else "."))
+    return True
+
+
+def _wait(view: View, draft: Draft, reason: str, message: str) -> bool:
+    """The job cannot have pods yet."""
+    before = draft.status.condition(names.RUNNING)
+    draft.status = count(view, draft.status).with_condition(names.RUNNING, False, reason, message, view.now)
+    draft.status = replace(draft.status, state=names.WAITING)
+    if before is None or before.message != message:
+        draft.event(reason, message, warning=True)
+    return False
+
+
+def _resize(view: View, draft: Draft) -> None:
+    """Create the workers that are missing, never more than maxReplicas pods at once, those on their way out included:
+    one agent too many makes torch's legacy rendezvous end and restart without end."""
+    held = {worker.index for worker, _ in view.workers}
+    drop_services(view, draft, keep=held | set(range(view.wanted)))
+    missing = [index for index in range(view.wanted) if index not in held]
+    free = [index for index in missing if worker_name(view.job.name, index) not in view.observed.taken]
+    if len(free) < len(missing):
+        draft.wakes.append(view.now + RESTART_SECONDS)
+    created = free[: max(0, view.job.max_replicas - len(view.workers))]
+    if not created or _pausing(view, draft):
+        return
+    assert draft.status.placement is not None
+    placed = seat(view.job, draft.status.placement, view.observed.platform)
+    served = {service["metadata"]["name"] for service in view.observed.services}
+    for index in created:
+        if worker_name(view.job.name, index) not in served:
+            draft.actions.append(CreateService(worker_service(view.job, index)))
+        draft.actions.append(CreatePod(worker_pod(view.job, index=index, attempt=draft.status.restarts, seat=placed)))
+    draft.status = replace(draft.status, start_time=draft.status.start_time or stamp(view.now))
+    draft.event(names.REASON_POD_CREATED, f"Created {_numbered(created)}.")
+
+
+def _pausing(view: View, draft: Draft) -> bool:
+    """Whether the pause after a failure of the program is not over."""
+    failed = unix(draft.status.last_failure_time)
+    if failed is None:
+        return False
+    until = failed + min(RESTART_MAX_SECONDS, RESTART_SECONDS * 2.0 ** (draft.status.failures - 1))
+    if view.now < until:
+        draft.wakes.append(until)
+    return view.now < until
+
+
+def _summarize(view: View, draft: Draft) -> None:
+    """Conditions and counts, and an event where Running or Restarting begins."""
+    before = draft.status
+    draft.status = summarize(view, before)
+    for kind, reason in ((names.RUNNING, names.REASON_RUNNING), (names.RESTARTING, names.REASON_RESTARTING)):
+        condition = draft.status.condition(kind)
+        if condition and draft.status.is_true(kind) and not before.is_true(kind):
+            draft.event(reason, condition.message, warning=kind == names.RESTARTING)
+
+
+def _free_names(view: View, draft: Draft) -> None:
+    """Nobody confirms the end of a pod on a dead machine: without force its name stays taken for many minutes."""
+    keeps = view.job.status.ended and view.job.spec.clean_pod_policy == CLEAN_NONE
+    for worker, verdict in view.workers:
+        if verdict.force and worker.leaving and not keeps:
+            draft.delete(worker, 0)
+
+
+def _hold_progress(view: View, draft: Draft) -> None:
+    """Stamp a status that changed; leave out progress where it alone changed a moment ago."""
+    old, new = view.job.status, draft.status
+    if new == old:
+        return
+    written = unix(old.last_reconcile_time)
+    if replace(new, progress=old.progress) == old and written is not None and view.now - written < PROGRESS_SECONDS:
+        draft.status = old
+        draft.wakes.append(written + PROGRESS_SECONDS)
+        return
+    draft.status = replace(new, last_reconcile_time=stamp(view.now))
+
+
+def _listed(workers: Sequence[Worker]) -> str:
+    return _numbered([worker.index for worker in workers])
+
+
+def _numbered(indices: Sequence[int]) -> str:
+    """'worker 3', 'workers 0-2, 5'."""
+    runs: list[list[int]] = []
+    for index in sorted(indices):
+        if runs and runs[-1][-1] == index - 1:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    shown = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+    return ("worker " if len(indices) == 1 else "workers ") + shown

@@ -1,0 +1,152 @@
+"""What the planner is given and what it answers: values only. reconcile.py decides, controller.py carries out.
+
+Plan(status=..., actions=(CreatePod(body), DeletePod(name="a-worker-1", uid="...")), events=(...), wake_at=1700000000.0)
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from workloads.job.spec import Job
+from workloads.job.status import HistoryEntry, Progress, Status
+from workloads.plan.losses import Fate, Verdict, Worker, judge
+from workloads.plan.zones import Market
+from workloads.platform import Platform
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class CreatePod:
+    """Create the pod; one that exists already is as good."""
+
+    body: Object
+
+
+@dataclass(frozen=True)
+class CreateService:
+    """Create the Service; one that exists already is as good."""
+
+    body: Object
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeletePod:
+    """Delete exactly this pod; one that is gone is as good. grace_seconds None: the pod's own; 0: its machine is dead."""
+
+    name: str
+    uid: str
+    grace_seconds: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteService:
+    """Delete exactly this Service."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True)
+class DeleteJob:
+    """Delete the job itself, and by its ownership all that is left of it."""
+
+
+Action = CreatePod | CreateService | DeletePod | DeleteService | DeleteJob
+
+
+@dataclass(frozen=True)
+class Event:
+    """A line for `kubectl describe`; `warning` if somebody may have to act."""
+
+    reason: str
+    message: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """The world around one job, read once."""
+
+    pods: tuple[Object, ...] = ()  # owned by the job, by UID
+    services: tuple[Object, ...] = ()
+    taken: frozenset[str] = frozenset()  # names of workers that pods of somebody else hold
+    nodes: Mapping[str, Object] = field(default_factory=dict)
+    gone: frozenset[str] = frozenset()  # nodes that the API server was asked about and does not have
+    platform: Platform | None = None  # None: a cluster that no stack of ours describes
+    platform_problem: str = ""
+    market: Market = field(default_factory=Market)
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Do the actions, then write the status if it changed, then send the events; look again at `wake_at` (unix seconds)."""
+
+    status: Status
+    actions: tuple[Action, ...] = ()
+    events: tuple[Event, ...] = ()
+    happened: tuple[HistoryEntry, ...] = ()  # what is new in the status's history, all of it
+    wake_at: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """The world with every worker judged."""
+
+    job: Job
+    observed: Observed
+    now: float
+    workers: tuple[tuple[Worker, Verdict], ...]
+
+    @classmethod
+    def of(cls, job: Job, observed: Observed, now: float) -> "View":
+        workers = sorted((Worker.of(pod) for pod in observed.pods), key=lambda worker: worker.index)
+        judged = tuple((worker, _judge(worker, observed, now)) for worker in workers)
+        return cls(job=job, observed=observed, now=now, workers=judged)
+
+    @property
+    def wanted(self) -> int:
+        return self.job.worker.replicas
+
+    @property
+    def running(self) -> tuple[Worker, ...]:
+        """Workers that train, or could."""
+        return tuple(worker for worker, verdict in self.workers if verdict.fate is Fate.LIVES and worker.started)
+
+
+class Draft:
+    """A plan in the making: the planner's stages add to it. Never leaves reconcile.plan."""
+
+    def __init__(self, status: Status) -> None:
+        self.status = status
+        self.actions: list[Action] = []
+        self.events: list[Event] = []
+        self.happened: list[HistoryEntry] = []
+        self.wakes: list[float] = []
+
+    def delete(self, worker: Worker, grace_seconds: int | None = None) -> None:
+        """Ask for a pod's deletion, once per plan."""
+        if not any(isinstance(action, DeletePod) and action.uid == worker.uid for action in self.actions):
+            self.actions.append(DeletePod(name=worker.name, uid=worker.uid, grace_seconds=grace_seconds))
+
+    def event(self, reason: str, message: str, *, warning: bool = False) -> None:
+        self.events.append(Event(reason, message, warning))
+
+    def remember(self, entry: HistoryEntry) -> None:
+        """Write something into the job's history."""
+        self.happened.append(entry)
+        self.status = self.status.with_history(entry)
+
+    def plan(self) -> Plan:
+        return Plan(
+            status=self.status,
+            actions=tuple(self.actions),
+            events=tuple(self.events),
+            happened=tuple(self.happened),
+            wake_at=min(self.wakes, default=None),
+        )
+
+
+def _judge(worker: Worker, observed: Observed, now: float) -> Verdict:
+    return judge(worker, observed.nodes.get(worker.node), now, node_gone=worker.node in observed.gone)
