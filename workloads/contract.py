@@ -23,6 +23,7 @@ LABEL_INDEX: Final = "replica-index"
 LABEL_EBB_JOB: Final = "ebb.dev/job"
 REPLICA_TYPE: Final = "worker"
 ANNOTATION_ATTEMPT: Final = "ebb.dev/attempt"  # how many program failures came before this pod: one rendezvous per attempt
+ANNOTATION_BILLED: Final = "ebb.dev/submitted-by"  # of a job: who is named in the record of what it cost
 ANNOTATION_SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 SELECTOR_ALL: Final = f"{LABEL_GROUP}={GROUP}"  # every pod and service of every ElasticJob
 GPU_RESOURCE: Final = "nvidia.com/gpu"
@@ -56,6 +57,7 @@ METRIC_LOSS: Final = "ebb_loss"
 METRIC_SAMPLES_PER_SECOND: Final = "ebb_samples_per_second"
 METRIC_WORLD_SIZE: Final = "ebb_world_size"
 METRIC_GENERATION: Final = "ebb_generation"
+METRIC_CHECKPOINT_STEP: Final = "ebb_checkpoint_step"  # the step of the newest committed checkpoint
 
 # --- Nodes ----------------------------------------------------------------------------------------------------------------------
 LABEL_ZONE: Final = "topology.kubernetes.io/zone"
@@ -70,7 +72,8 @@ CONDITION_DISRUPTION: Final = "DisruptionTarget"  # pod condition of Kubernetes:
 CREATED: Final = "Created"
 RUNNING: Final = "Running"  # at least minReplicas workers run
 RESTARTING: Final = "Restarting"  # fewer than minReplicas run, after enough had
-SUSPENDED: Final = "Suspended"
+SUSPENDED: Final = "Suspended"  # by spec.suspend, or held by the controller: the reason says which
+STALLED: Final = "Stalled"  # machines are paid for and nothing is trained
 SUCCEEDED: Final = "Succeeded"
 FAILED: Final = "Failed"
 WAITING: Final = "Waiting"  # status.state only: enough workers never ran yet; condition Running says why not
@@ -82,6 +85,13 @@ REASON_RESTARTING: Final = "ElasticJobRestarting"
 REASON_SUCCEEDED: Final = "ElasticJobSucceeded"
 REASON_FAILED: Final = "ElasticJobFailed"  # the program failed more often than backoffLimit allows, or in a way not to be retried
 REASON_DEADLINE: Final = "DeadlineExceeded"  # activeDeadlineSeconds is over
+REASON_BUDGET: Final = "BudgetSpent"  # held: spec.budget.maxUSD is spent
+REASON_TIME_UP: Final = "DeadlinePassed"  # held: spec.deadline is over
+REASON_CANNOT_START: Final = "CannotStart"  # containers cannot start: image, configuration, volume; restarted once, then held
+REASON_NO_PROGRESS: Final = "NoProgress"  # no new step for too long or over too many generations; restarted once, then held
+REASON_PROGRESSES: Final = "Progresses"
+REASON_MOVED: Final = "Moved"  # the job goes to another zone, or from spot to on-demand or back
+REASON_RELEASED: Final = "MachinesReleased"  # a job that could not be placed as a whole lets go of what it holds
 REASON_SUSPENDED: Final = "ElasticJobSuspended"
 REASON_RESUMED: Final = "ElasticJobResumed"
 REASON_PLACED: Final = "Placed"  # a zone was chosen
@@ -99,6 +109,12 @@ WAITING_FOR_START: Final = "WaitingForStart"  # placed on machines, containers n
 WAITING_FOR_WORKERS: Final = "WaitingForWorkers"  # some run, fewer than minReplicas
 WAITING_FOR_NAMES: Final = "NamesTaken"  # pods of an earlier job of that name are still on their way out
 WAITING_FOR_ZONE: Final = "NoZoneFits"  # no zone of the stack can hold minReplicas of these pods
+WAITING_BOOTING: Final = "MachinesBooting"  # the autoscaler has asked the cloud for machines
+WAITING_DRY: Final = "ZoneDry"  # the cloud has no such machines now; the message has its words
+WAITING_CLOUD_QUOTA: Final = "CloudQuota"  # the account may not have more of them; the message has the cloud's words
+WAITING_BEHIND: Final = "BehindOthers"  # jobs before this one in the order need the machines first
+WAITING_FOR_GROUP: Final = "GroupFull"  # spec.group.maxParallel jobs of the group run
+WAITING_FOR_QUOTA: Final = "QuotaExceeded"  # a ResourceQuota of the namespace; the message has its words
 WAITING_FOR_PLATFORM: Final = "PlatformUnreadable"  # ConfigMap ebb-platform is there but cannot be understood
 
 # --- Why a worker was lost: label `cause` of ebb_reclaims_total, status.history[].cause ---

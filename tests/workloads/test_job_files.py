@@ -13,8 +13,9 @@ from trainer import model
 from trainer.config import TrainConfig, parse
 from workloads.clock import stamp
 from workloads.job.spec import Job, parse_spec
+from workloads.plan.market import Market
 from workloads.plan.pods import worker_pod
-from workloads.plan.zones import Market, choose, seat
+from workloads.plan.zones import choose, seat
 from workloads.platform import NodeGroup, Platform, Taint, Volume
 
 ROOT = Path(__file__).parents[2]

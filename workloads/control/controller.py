@@ -23,10 +23,22 @@ from workloads.control.world import Object, Reader, World
 from workloads.job.schema import decode, encode
 from workloads.job.spec import Job, SpecError
 from workloads.job.status import PROGRAM_FAILED, RECLAIMED, Status
-from workloads.kube import ELASTIC_JOBS, EVENTS, PODS, SERVICES, Conflict, Denied, Invalid, KubeError, NotFound, Resource
+from workloads.kube import (
+    CONFIG_MAPS,
+    ELASTIC_JOBS,
+    EVENTS,
+    PODS,
+    SERVICES,
+    Conflict,
+    Denied,
+    Invalid,
+    KubeError,
+    NotFound,
+    Resource,
+)
 from workloads.kube.reflector import Key, Reflector
 from workloads.plan.reconcile import plan, refused
-from workloads.plan.values import Action, CreatePod, CreateService, DeleteJob, DeletePod, Event, Plan
+from workloads.plan.values import Action, CreatePod, CreateRecord, CreateService, DeleteJob, DeletePod, DeleteService, Event, Plan
 
 JOBS_AT_ONCE = 16  # looked at; each waits for the API server most of the time
 WRITES_AT_ONCE = 50  # as JobSet; more makes an API server queue them
@@ -161,12 +173,16 @@ class Controller:
                     await _unless_gone(call)
                 case DeleteJob():
                     await _unless_gone(self._api.delete(ELASTIC_JOBS, job.namespace, job.name, uid=job.uid))
-                case _:
+                case CreateRecord(body):
+                    await self._create(CONFIG_MAPS, None, body)
+                case DeleteService():
                     await _unless_gone(self._api.delete(SERVICES, job.namespace, action.name, uid=action.uid))
 
-    async def _create(self, resource: Resource, copy: Reflector, body: Object) -> None:
+    async def _create(self, resource: Resource, copy: Reflector | None, body: Object) -> None:
         try:
-            copy.observe(await self._api.create(resource, body["metadata"]["namespace"], body))
+            created = await self._api.create(resource, body["metadata"]["namespace"], body)
+            if copy is not None:
+                copy.observe(created)
         except Conflict as error:
             if error.reason != "AlreadyExists":
                 raise

@@ -16,9 +16,9 @@ from workloads.job.spec import Job, SpecError
 from workloads.job.status import Progress
 from workloads.kube import CONFIG_MAPS, ELASTIC_JOBS, NODES, PODS, SERVICES, NotFound, Resource
 from workloads.kube.reflector import Key, Reflector, Source, key_of
+from workloads.plan.market import Market, survey
 from workloads.plan.pods import worker_name
 from workloads.plan.values import Observed
-from workloads.plan.zones import Market, survey
 from workloads.platform import NAME, NAMESPACE, Platform, PlatformError, parse
 
 Object = dict[str, Any]
@@ -72,7 +72,7 @@ class World:
             platform=self._platform,
             platform_problem=self._platform_problem,
             # Only a choice of zone needs it, and it costs a look at every job.
-            market=Market() if job.status.placement else survey(self._jobs(), now),
+            market=Market() if job.status.placement else survey(self._jobs(), {}, now, but=(job.namespace, job.name)),
             progress=progress,
         )
 

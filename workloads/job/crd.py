@@ -16,7 +16,7 @@ from workloads.job.spec import JobSpec
 from workloads.job.status import Status
 
 PATH = Path(__file__).parent.parent / "manifests" / "crd.yaml"
-HEADER = "# Generated from workloads/job/spec.py and workloads/job/status.py by `make manifests`: change those, not this.\n"
+HEADER = "# Generated from workloads/job/{spec,parts,status}.py by `make manifests`: change those, not this.\n"
 
 COLUMNS = (
     ("State", "string", ".status.state", "Waiting, Running, Restarting, Suspended, Succeeded or Failed.", 0),

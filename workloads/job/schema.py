@@ -44,10 +44,12 @@ def described(
     factory: Callable[[], Any] | Any = MISSING,
     model: type | None = None,
     many: bool = False,
+    key: str | None = None,
     json: str | None = None,
 ) -> Any:
-    """A field of an API object. Without default it is required. `model` nests another class; `many`: a list of it."""
-    metadata = {"meaning": meaning, "schema": schema, "model": model, "many": many, "json": json}
+    """A field of an API object. Without default it is required. `model` nests another class; `many`: a list of it, in which `key`
+    tells the items apart for server-side apply."""
+    metadata = {"meaning": meaning, "schema": schema, "model": model, "many": many, "key": key, "json": json}
     if factory is not MISSING:
         return dataclasses.field(default_factory=factory, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -101,7 +103,9 @@ def _field_schema(field: "dataclasses.Field[Any]") -> Schema:
         return {**schema, "description": meaning}
     rules = getattr(model, "RULES", ())
     if field.metadata["many"]:
-        return {"type": "array", "description": meaning, "items": schema_of(model, meaning, rules)}
+        key = field.metadata["key"]
+        kind = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]} if key else {}
+        return {"type": "array", "description": meaning, **kind, "items": schema_of(model, meaning, rules)}
     return schema_of(model, meaning, rules)
 
 

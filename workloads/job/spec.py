@@ -1,4 +1,4 @@
-"""The ElasticJob as its author writes it: fields, defaults, rules. crd.py turns this file into manifests/crd.yaml.
+"""The ElasticJob as its author writes it: fields, defaults, rules. crd.py turns this file and parts.py into manifests/crd.yaml.
 
     job = Job.of(json_object)      # as read from the API server
 
@@ -15,16 +15,27 @@ from typing import Any, ClassVar
 
 from workloads.clock import unix
 from workloads.contract import MANAGER
-from workloads.job.schema import FLAG, OPAQUE, TEXT, Schema, count, decode, described, one_of
+from workloads.job.parts import (
+    ALL_WORKERS,
+    ANY_WORKER,
+    AUTOMATIC,
+    BACKOFF_LIMIT,
+    CLEAN_ALL,
+    CLEAN_NONE,
+    CLEAN_RUNNING,
+    MANUAL,
+    Budget,
+    Group,
+    Placement,
+    ProgressPolicy,
+    ReplicaSpecs,
+    SchedulingPolicy,
+    WorkerSpec,
+)
+from workloads.job.schema import FLAG, TEXT, TIME, Schema, count, decode, described, one_of
 from workloads.job.status import Status
 
 Object = dict[str, Any]
-
-BACKOFF_LIMIT = 3  # Kubernetes' Job has 6, for pods that cost little; three starts of a GPU group show whether a crash is chance
-ALWAYS, ON_FAILURE, NEVER, EXIT_CODE = "Always", "OnFailure", "Never", "ExitCode"
-CLEAN_ALL, CLEAN_RUNNING, CLEAN_NONE = "All", "Running", "None"
-SINGLE, ANY = "single", "any"
-SPOT, ON_DEMAND, CAPACITY_BLOCK = "spot", "on-demand", "capacity-block"
 
 _SUSPENDED = "(has(self.suspend) && self.suspend) || (has(oldSelf.suspend) && oldSelf.suspend)"
 
@@ -45,68 +56,6 @@ def _fixed(field: str) -> Schema:
 
 class SpecError(ValueError):
     """See the module's docstring."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class WorkerSpec:
-    """spec.replicaSpecs.Worker."""
-
-    replicas: int = described(
-        "How many workers are wanted now, between minReplicas and maxReplicas; `kubectl scale` changes it while the job runs.",
-        count(1),
-    )
-    template: Object = described(
-        "The worker's pod. The image must start a torchrun-compatible launcher. Pods made from now on use a changed template.",
-        OPAQUE,
-    )
-    restart_policy: str = described(
-        "What a failure of the program does: OnFailure (default) and Always start the workers again until backoffLimit is spent; "
-        "ExitCode does so only for 130, 137, 138 and 143; Never fails the job. Under all of them workers lost to a reclaim are "
-        "replaced, and one that exits with 0 is done. Restarts are new pods: the template's own restartPolicy does not count.",
-        one_of(ALWAYS, ON_FAILURE, NEVER, EXIT_CODE),
-        default=ON_FAILURE,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReplicaSpecs:
-    """spec.replicaSpecs."""
-
-    worker: WorkerSpec = described("The workers, all alike.", model=WorkerSpec, json="Worker")
-    etcd: Object | None = described(
-        "Declared upstream, and ignored there as here: spec.rdzvEndpoint names the etcd to use.",
-        OPAQUE,
-        default=None,
-        json="Etcd",
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Placement:
-    """spec.placement."""
-
-    gpu_type: str | None = described(
-        "Only machines with this GPU, as the node groups spell it, for example T4.", TEXT, default=None
-    )
-    zone: str = described(
-        "A zone's name; `single` (default): one zone for all workers, chosen by the controller; `any`: workers may be spread.",
-        TEXT,
-        default=SINGLE,
-    )
-    capacity: str | None = described(
-        "Only machines that are bought like this; the cheapest that fit where this is absent.",
-        one_of(SPOT, ON_DEMAND, CAPACITY_BLOCK),
-        default=None,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class SchedulingPolicy:
-    """spec.schedulingPolicy."""
-
-    min_available: int | None = described(
-        "Ignored, as upstream: minReplicas is the size that a job needs.", count(), default=None
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +138,30 @@ class JobSpec:
     )
     placement: Placement = described("On which machines the workers run.", model=Placement, factory=Placement)
     priority_class_name: str | None = described(
-        "PriorityClass of the workers, where the template names none.", TEXT, default=None
+        "PriorityClass of the first minReplicas workers, where the template names none; jobs wait in the order of its value. "
+        "Workers beyond minReplicas get a lower one.",
+        TEXT,
+        default=None,
+    )
+    scaling: str = described(
+        "manual (default): Worker.replicas workers are wanted. automatic: as many as there is room for, from minReplicas to "
+        "maxReplicas; Worker.replicas is then where it starts.",
+        one_of(MANUAL, AUTOMATIC),
+        default=MANUAL,
+    )
+    success_policy: str = described(
+        "AnyWorker (default): the first worker that exits with 0 ends the training, after a grace for the others. AllWorkers: "
+        "all of them must, as upstream.",
+        one_of(ANY_WORKER, ALL_WORKERS),
+        default=ANY_WORKER,
+    )
+    deadline: str | None = described(
+        "At this time the job is stopped, with a checkpoint; a later one lets it go on.", TIME, default=None
+    )
+    budget: Budget | None = described("What the job may cost.", model=Budget, default=None)
+    group: Group | None = described("The sweep that this job belongs to.", model=Group, default=None)
+    progress: ProgressPolicy = described(
+        "When a job that makes no steps is stopped.", model=ProgressPolicy, factory=ProgressPolicy
     )
 
 
@@ -232,6 +204,11 @@ class Job:
     @property
     def max_replicas(self) -> int:
         return self.spec.max_replicas or self.worker.replicas
+
+    @property
+    def automatic(self) -> bool:
+        """Whether the controller chooses how many workers are wanted."""
+        return self.spec.scaling == AUTOMATIC
 
     @property
     def short_uid(self) -> str:

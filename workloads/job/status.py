@@ -10,20 +10,20 @@ nothing. Immutable: every change is a new Status.
 from dataclasses import dataclass, replace
 
 from workloads.clock import stamp
-from workloads.contract import CREATED, FAILED, RESTARTING, RUNNING, SUCCEEDED, SUSPENDED, WAITING
-from workloads.job.schema import NUMBER, TEXT, TIME, Schema, count, described, one_of
+from workloads.contract import CREATED, FAILED, RESTARTING, RUNNING, STALLED, SUCCEEDED, SUSPENDED, WAITING
+from workloads.job.schema import FLAG, NUMBER, TEXT, TIME, Schema, count, described, one_of
 
 HISTORY_LENGTH = 20  # enough for a day of spot machines; the object must stay small, as it is written often
 INDICES: Schema = {"type": "array", "items": {"type": "integer", "format": "int32"}}
 
-RECLAIMED, PROGRAM_FAILED, PLACED, ENDED = "reclaimed", "failed", "placed", "ended"
+RECLAIMED, PROGRAM_FAILED, PLACED, STALL, HELD, ENDED = "reclaimed", "failed", "placed", "stalled", "held", "ended"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
     """One of status.conditions."""
 
-    type: str = described("What this is about.", one_of(CREATED, RUNNING, RESTARTING, SUSPENDED, SUCCEEDED, FAILED))
+    type: str = described("What this is about.", one_of(CREATED, RUNNING, RESTARTING, SUSPENDED, STALLED, SUCCEEDED, FAILED))
     status: str = described("Whether it is so.", one_of("True", "False", "Unknown"))
     reason: str = described("Why, in one word for programs.", TEXT, default="")
     message: str = described("Why, in a sentence for people.", TEXT, default="")
@@ -56,6 +56,8 @@ class Placed:
     )
     capacity_type: str = described("spot or on-demand; both, when both fit.", TEXT, default="")
     gpu_type: str = described("The GPU of the chosen machines; empty for none.", TEXT, default="")
+    since: str | None = described("When this was chosen.", TIME, default=None)
+    fallbacks: int = described("How often the job fell back to on-demand machines so far.", count(), default=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +71,61 @@ class Progress:
     world_size: int | None = described("Training processes in this generation.", count(), default=None)
     generation: int | None = described("The agreed membership, counted from the start.", count(), default=None)
     samples_per_second: float | None = described("Training speed of the whole job.", NUMBER, default=None)
+    checkpoint_step: int | None = described(
+        "The step of the newest checkpoint.", {"type": "integer", "format": "int64"}, default=None
+    )
     at: str | None = described("When these figures were read.", TIME, default=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """status.cost: assumed prices, for the time from a worker's placement on a machine until its pod is gone."""
+
+    usd_spent: float = described("US dollars until `at`.", NUMBER, default=0.0, json="usdSpent")
+    usd_per_hour: float = described("US dollars per hour since `at`.", NUMBER, default=0.0, json="usdPerHour")
+    usd_on_demand: float = described(
+        "What the same machines would have cost on demand until `at`.", NUMBER, default=0.0, json="usdOnDemand"
+    )
+    usd_on_demand_per_hour: float = described("The same per hour since `at`.", NUMBER, default=0.0, json="usdOnDemandPerHour")
+    machine_seconds: float = described("Machine time until `at`, in seconds of one machine.", NUMBER, default=0.0)
+    machines: float = described("Machines held since `at`; a worker that shares one counts for its share.", NUMBER, default=0.0)
+    at: str | None = described("Until when the sums count; add the rates for the time since.", TIME, default=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hold:
+    """status.hold: the controller stopped the job; any change of the spec lets it try again."""
+
+    reason: str = described("Why, in one word.", TEXT)
+    message: str = described("Why, and what to do.", TEXT)
+    generation: int = described("The generation of the spec that was stopped.", {"type": "integer"})
+    at: str = described("When.", TIME)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stall:
+    """status.stall: what the controller remembers to notice a job that pays for machines and trains nothing."""
+
+    step: int | None = described("The highest step seen.", {"type": "integer", "format": "int64"}, default=None)
+    step_at: str | None = described("When it was first seen, or the workers began to run.", TIME, default=None)
+    generation: int | None = described("The newest generation seen.", count(), default=None)
+    generations: int = described("New generations since that step.", count(), default=0)
+    broken_at: str | None = described("Since when a container cannot start.", TIME, default=None)
+    restarts: int = described(
+        "How often all workers were started again for this; the second time the job is held.", count(), default=0
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dry:
+    """status.dry: where the job could not get machines."""
+
+    zone: str = described("The zone.", TEXT)
+    gpu_type: str = described("The GPU type.", TEXT, default="")
+    capacity_type: str = described("spot or on-demand.", TEXT, default="")
+    since: str = described("Since when.", TIME)
+    at: str = described("When it was last so.", TIME)
+    message: str = described("In the words of the cloud or the autoscaler.", TEXT, default="")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +143,7 @@ class HistoryEntry:
     """Something that happened to the job."""
 
     at: str = described("When the controller noticed.", TIME)
-    what: str = described("What happened.", one_of(RECLAIMED, PROGRAM_FAILED, PLACED, ENDED))
+    what: str = described("What happened.", one_of(RECLAIMED, PROGRAM_FAILED, PLACED, STALL, HELD, ENDED))
     worker: int | None = described("The worker's index, where it is about one.", count(), default=None)
     node: str | None = described("The machine.", TEXT, default=None)
     cause: str | None = described("Why.", TEXT, default=None)
@@ -103,7 +159,7 @@ class Status:
         default=WAITING,
     )
     ready: str = described("Workers that run, out of those wanted.", TEXT, default="")
-    conditions: tuple[Condition, ...] = described("What is so, and why.", model=Condition, many=True, default=())
+    conditions: tuple[Condition, ...] = described("What is so, and why.", model=Condition, many=True, key="type", default=())
     replica_statuses: ReplicaStatuses = described("Counts of workers.", model=ReplicaStatuses, factory=ReplicaStatuses)
     start_time: str | None = described("When workers were first created; anew after a suspension.", TIME, default=None)
     completion_time: str | None = described("When the job succeeded or failed.", TIME, default=None)
@@ -121,6 +177,20 @@ class Status:
     failures: int = described("Failures of the program, counted against backoffLimit.", count(), default=0)
     restarts: int = described("How often all workers were started again after a failure of the program.", count(), default=0)
     last_failure_time: str | None = described("When the program last failed; the next start waits a little.", TIME, default=None)
+    last_restart_time: str | None = described(
+        "When all workers were last started again for making no progress.", TIME, default=None
+    )
+    waiting_since: str | None = described("Since when fewer than minReplicas workers run.", TIME, default=None)
+    seconds_lost: float = described(
+        "Time after the first start in which fewer than minReplicas workers ran, until waitingSince.", NUMBER, default=0.0
+    )
+    target: int | None = described("Workers wanted now, where scaling is automatic.", count(1), default=None)
+    target_time: str | None = described("When the target last changed.", TIME, default=None)
+    cost: Cost | None = described("What the machines cost.", model=Cost, default=None)
+    hold: Hold | None = described("Why the controller stopped the job, if it did.", model=Hold, default=None)
+    stall: Stall | None = described("The watch over the job's progress.", model=Stall, default=None)
+    dry: tuple[Dry, ...] = described("Where machines could not be had lately.", model=Dry, many=True, default=())
+    recorded: bool = described("Whether the record of the ended job was written.", FLAG, default=False)
     first_success_time: str | None = described(
         "When the first worker finished; the others have a grace to do so too.", TIME, default=None
     )

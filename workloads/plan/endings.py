@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from workloads import contract as names
 from workloads.clock import stamp, unix
-from workloads.job.spec import CLEAN_ALL, CLEAN_NONE
+from workloads.job.parts import CLEAN_ALL, CLEAN_NONE
 from workloads.job.status import ENDED, HistoryEntry, Member
 from workloads.plan.accounting import OURS, stop
 from workloads.plan.losses import Fate

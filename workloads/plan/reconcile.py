@@ -12,18 +12,19 @@ from dataclasses import replace
 
 from workloads import contract as names
 from workloads.clock import stamp, unix
-from workloads.job.spec import CLEAN_NONE, EXIT_CODE, NEVER, Job
-from workloads.job.status import PLACED, PROGRAM_FAILED, HistoryEntry, Status
+from workloads.job.parts import CLEAN_NONE, EXIT_CODE, NEVER
+from workloads.job.spec import Job
+from workloads.job.status import PROGRAM_FAILED, HistoryEntry, Status
 from workloads.plan.accounting import Loss, account, stop
-from workloads.plan.endings import after_end, drop_services, end, finish, suspend
+from workloads.plan.endings import after_end, end, finish, suspend
 from workloads.plan.losses import NOT_READY_SECONDS as NOT_READY
 from workloads.plan.losses import Fate, Verdict, Worker, not_ready_for
-from workloads.plan.pods import selector, worker_name, worker_pod, worker_service
-from workloads.plan.summary import count, summarize
-from workloads.plan.values import CreatePod, CreateService, Draft, Event, Observed, Plan, View
-from workloads.plan.zones import NoZone, choose, seat, unplaced
+from workloads.plan.placing import place
+from workloads.plan.pods import selector
+from workloads.plan.sizing import numbered, resize
+from workloads.plan.summary import summarize
+from workloads.plan.values import Draft, Event, Observed, Plan, View
 
-RESTART_SECONDS, RESTART_MAX_SECONDS = 5.0, 60.0  # the pause before the first restart; doubles with every failure
 PROGRESS_SECONDS = 10.0  # progress alone rewrites the object at most this often
 
 
@@ -74,8 +75,8 @@ def _run(view: View, draft: Draft) -> None:
         finish(view, draft)
     else:
         _replace_lost(view, draft)
-        if _place(view, draft):
-            _resize(view, draft)
+        if place(view, draft):
+            resize(view, draft)
             _summarize(view, draft)
     if view.observed.progress:
         draft.status = replace(draft.status, progress=view.observed.progress)
@@ -142,7 +143,9 @@ def _replace_lost(view: View, draft: Draft) -> None:
         elif worker.node in view.observed.nodes:
             _watch_unready(view, draft, worker)
     if surplus:
-        draft.event(names.REASON_SCALED, f"Stopped {_listed(surplus)}: the job was scaled to {view.wanted}.")
+        draft.event(
+            names.REASON_SCALED, f"Stopped {numbered([worker.index for worker in surplus])}: the job was scaled to {view.wanted}."
+        )
 
 
 def _grace(worker: Worker, verdict: Verdict, view: View) -> int | None:
@@ -159,70 +162,6 @@ def _watch_unready(view: View, draft: Draft, worker: Worker) -> None:
     since = not_ready_for(view.observed.nodes[worker.node], view.now)
     if since is not None and since < NOT_READY:
         draft.wakes.append(view.now + NOT_READY - since)
-
-
-def _place(view: View, draft: Draft) -> bool:
-    """Choose the zone before any pod exists. False: the job waits, and its condition says for what."""
-    if draft.status.placement is not None:
-        return True
-    observed, job = view.observed, view.job
-    if observed.platform_problem:
-        return _wait(view, draft, names.WAITING_FOR_PLATFORM, observed.platform_problem)
-    try:
-        placed = choose(job, observed.platform, observed.market) if observed.platform else unplaced(job)
-    except NoZone as error:
-        return _wait(view, draft, names.WAITING_FOR_ZONE, str(error))
-    draft.status = replace(draft.status, placement=placed)
-    if placed.zone:
-        entry = HistoryEntry(at=stamp(view.now, digits=3), what=PLACED, cause=placed.zone)
-        draft.remember(entry)
-        machines = " ".join(part for part in (placed.capacity_type, placed.gpu_type) if part)
-        draft.event(names.REASON_PLACED, f"Workers go to zone {placed.zone}" + (f" ({machines})." if machines else "."))
-    return True
-
-
-def _wait(view: View, draft: Draft, reason: str, message: str) -> bool:
-    """The job cannot have pods yet."""
-    before = draft.status.condition(names.RUNNING)
-    draft.status = count(view, draft.status).with_condition(names.RUNNING, False, reason, message, view.now)
-    draft.status = replace(draft.status, state=names.WAITING)
-    if before is None or before.message != message:
-        draft.event(reason, message, warning=True)
-    return False
-
-
-def _resize(view: View, draft: Draft) -> None:
-    """Create the workers that are missing, never more than maxReplicas pods at once, those on their way out included:
-    one agent too many makes torch's legacy rendezvous end and restart without end."""
-    held = {worker.index for worker, _ in view.workers}
-    drop_services(view, draft, keep=held | set(range(view.wanted)))
-    missing = [index for index in range(view.wanted) if index not in held]
-    free = [index for index in missing if worker_name(view.job.name, index) not in view.observed.taken]
-    if len(free) < len(missing):
-        draft.wakes.append(view.now + RESTART_SECONDS)
-    created = free[: max(0, view.job.max_replicas - len(view.workers))]
-    if not created or _pausing(view, draft):
-        return
-    assert draft.status.placement is not None
-    placed = seat(view.job, draft.status.placement, view.observed.platform)
-    served = {service["metadata"]["name"] for service in view.observed.services}
-    for index in created:
-        if worker_name(view.job.name, index) not in served:
-            draft.actions.append(CreateService(worker_service(view.job, index)))
-        draft.actions.append(CreatePod(worker_pod(view.job, index=index, attempt=draft.status.restarts, seat=placed)))
-    draft.status = replace(draft.status, start_time=draft.status.start_time or stamp(view.now))
-    draft.event(names.REASON_POD_CREATED, f"Created {_numbered(created)}.")
-
-
-def _pausing(view: View, draft: Draft) -> bool:
-    """Whether the pause after a failure of the program is not over."""
-    failed = unix(draft.status.last_failure_time)
-    if failed is None:
-        return False
-    until = failed + min(RESTART_MAX_SECONDS, RESTART_SECONDS * 2.0 ** (draft.status.failures - 1))
-    if view.now < until:
-        draft.wakes.append(until)
-    return view.now < until
 
 
 def _summarize(view: View, draft: Draft) -> None:
@@ -254,19 +193,3 @@ def _hold_progress(view: View, draft: Draft) -> None:
         draft.wakes.append(written + PROGRESS_SECONDS)
         return
     draft.status = replace(new, last_reconcile_time=stamp(view.now))
-
-
-def _listed(workers: Sequence[Worker]) -> str:
-    return _numbered([worker.index for worker in workers])
-
-
-def _numbered(indices: Sequence[int]) -> str:
-    """'worker 3', 'workers 0-2, 5'."""
-    runs: list[list[int]] = []
-    for index in sorted(indices):
-        if runs and runs[-1][-1] == index - 1:
-            runs[-1].append(index)
-        else:
-            runs.append([index])
-    shown = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
-    return ("worker " if len(indices) == 1 else "workers ") + shown

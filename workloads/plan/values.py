@@ -10,7 +10,7 @@ from typing import Any
 from workloads.job.spec import Job
 from workloads.job.status import HistoryEntry, Progress, Status
 from workloads.plan.losses import Fate, Verdict, Worker, judge
-from workloads.plan.zones import Market
+from workloads.plan.market import Market, Supply
 from workloads.platform import Platform
 
 Object = dict[str, Any]
@@ -48,11 +48,18 @@ class DeleteService:
 
 
 @dataclass(frozen=True)
+class CreateRecord:
+    """Create the ConfigMap that tells what the job was and cost after it is gone; one that exists already is as good."""
+
+    body: Object
+
+
+@dataclass(frozen=True)
 class DeleteJob:
     """Delete the job itself, and by its ownership all that is left of it."""
 
 
-Action = CreatePod | CreateService | DeletePod | DeleteService | DeleteJob
+Action = CreatePod | CreateService | CreateRecord | DeletePod | DeleteService | DeleteJob
 
 
 @dataclass(frozen=True)
@@ -73,9 +80,13 @@ class Observed:
     taken: frozenset[str] = frozenset()  # names of workers that pods of somebody else hold
     nodes: Mapping[str, Object] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()  # nodes that the API server was asked about and does not have
+    silent: frozenset[str] = frozenset()  # nodes whose Lease the controller has not seen renewed for too long
+    doubt: str = ""  # why silence proves nothing now, so that no worker may be deleted with force for it; "": it does
     platform: Platform | None = None  # None: a cluster that no stack of ours describes
     platform_problem: str = ""
     market: Market = field(default_factory=Market)
+    supply: Supply = field(default_factory=Supply)
+    priorities: Mapping[str, int] = field(default_factory=dict)  # PriorityClass -> its value
     progress: Progress | None = None
 
 
@@ -107,6 +118,9 @@ class View:
 
     @property
     def wanted(self) -> int:
+        """Workers wanted now."""
+        if self.job.automatic and self.job.status.target is not None:
+            return min(max(self.job.status.target, self.job.min_replicas), self.job.max_replicas)
         return self.job.worker.replicas
 
     @property

@@ -7,35 +7,27 @@ A zone must hold minReplicas on machines that the pods fit on. Among those: room
 price, then the least used. The machines need not exist yet: node groups may be at zero, that is what the autoscaler is for. Pure.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from workloads import contract as names
-from workloads.clock import unix
-from workloads.job.spec import ANY, SINGLE, Job
-from workloads.job.status import RECLAIMED, Placed
+from workloads.job.parts import ANY, SINGLE
+from workloads.job.spec import Job
+from workloads.job.status import Placed
+from workloads.plan.market import Market
 from workloads.plan.pods import Seat
 from workloads.platform import NodeGroup, Platform
 
 Object = dict[str, Any]
 
-RECENT_SECONDS = 1800.0  # spot shortages of a zone last minutes to hours; older reclaims say little
 FACTORS = {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 WELL_KNOWN = ("kubernetes.io/", "node.kubernetes.io/", "beta.kubernetes.io/")  # every machine has these, no platform record does
 
 
 class NoZone(ValueError):
     """No zone of the stack fits; the message is the job's waiting reason."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Market:
-    """What the other jobs say about zones: workers they hold there, and reclaims they saw there recently."""
-
-    claimed: Mapping[str, int] = field(default_factory=dict)
-    reclaims: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,21 +49,6 @@ class _Site:
     groups: tuple[NodeGroup, ...]
     room: int
     usd_per_worker_hour: float
-
-
-def survey(jobs: Iterable[Job], now: float) -> Market:
-    """The market as the jobs' statuses tell it."""
-    claimed: Counter[str] = Counter()
-    reclaims: Counter[str] = Counter()
-    for job in jobs:
-        if job.status.placement is None:
-            continue
-        zone = job.status.placement.zone
-        if not job.status.ended and not job.spec.suspend:
-            claimed[zone] += job.worker.replicas
-        recent = (entry for entry in job.status.history if entry.what == RECLAIMED)
-        reclaims[zone] += sum(1 for entry in recent if now - (unix(entry.at) or 0) < RECENT_SECONDS)
-    return Market(claimed=claimed, reclaims=reclaims)
 
 
 def choose(job: Job, platform: Platform, market: Market) -> Placed:
@@ -173,13 +150,15 @@ def _sites(job: Job, platform: Platform) -> list[_Site]:
 
 def _rank(site: _Site, job: Job, market: Market) -> tuple[float, float, float, float, str, str]:
     """Smaller is better."""
-    free = max(0, site.room - market.claimed.get(site.zone, 0))
+    here = [claim for claim in market.claims if claim.zone == site.zone]
+    claimed = sum(claim.wanted for claim in here)
+    free = max(0, site.room - claimed)
     missing = job.worker.replicas - min(free, job.worker.replicas)
     return (
         missing,
-        market.reclaims.get(site.zone, 0),
+        sum(claim.reclaims for claim in here),
         site.usd_per_worker_hour,
-        market.claimed.get(site.zone, 0),
+        claimed,
         site.zone,
         site.gpu_type,
     )

@@ -1,6 +1,7 @@
 """Random histories: whatever happens to a job, in whatever order, and wherever the controller is killed, some things hold.
 
-A history is a seed. A failing one is run again by its id: `pytest "tests/workloads/control/test_histories.py::test_a_history[17]"`.
+A history is a seed. A failing one is run again by its id:
+`pytest "tests/workloads/control/test_histories.py::test_a_history[17]"`.
 """
 
 import asyncio
