@@ -60,11 +60,13 @@ check: install  ## lint, format, types, import contracts, and that generated fil
 	@$(BIN)/mypy .
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m workloads.job.crd --check
+	@$(BIN)/python -m workloads.job.page --check
 	@$(BIN)/python -m infra.config.schema --check
 	@$(BIN)/python -m infra.clouds.aws.iam.page --check
 
 manifests: install  ## write the generated files again
 	@$(BIN)/python -m workloads.job.crd
+	@$(BIN)/python -m workloads.job.page
 	@$(BIN)/python -m infra.config.schema
 	@$(BIN)/python -m infra.clouds.aws.iam.page
 

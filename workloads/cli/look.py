@@ -96,7 +96,7 @@ async def _status(session: Session, name: str, namespace: str | None, output: Ou
         job = await read_job(kube, namespace, name)
         pods = await kube.list(PODS, namespace, labels=f"{LABEL_JOB}={name}")
     if output is Output.JSON:
-        print_json({"job": record(view(job)), "workers": [record(worker_view(pod)) for pod in pods]})
+        print_json({"job": record(view(job, now_local().timestamp())), "workers": [record(worker_view(pod)) for pod in pods]})
     else:
         console = make_console()
         console.print(_page(job, pods, console.width))
@@ -201,7 +201,7 @@ def _json_line(job: JobView) -> str:
 
 def _page(job: Object, pods: list[Object], width: int) -> RenderableType:
     workers = sorted((worker_view(pod) for pod in pods), key=lambda item: item.worker)
-    return job_page(view(job), workers, now_local(), width)
+    return job_page(view(job, now_local().timestamp()), workers, now_local(), width)
 
 
 def _note(text: str) -> None:

@@ -144,16 +144,15 @@ def happening(item: Happening) -> str:
     """A line of history without its time."""
     why = CAUSES.get(item.cause, item.cause)
     who = f"worker {item.worker}" + (f" on {item.machine}" if item.machine else "")
-    match item.what:
-        case "placed":
-            return f"goes to {why}"
-        case "reclaimed":
-            return f"{who} was lost: {why}"
-        case "failed":
-            return f"the program failed in {who}: {why}"
-        case "ended":
-            return f"ended: {why}"
-    return " ".join(filter(None, (item.what, who if item.worker is not None else "", why)))
+    sentences = {
+        "placed": f"goes to {why}",
+        "reclaimed": f"{who} was lost: {why}",
+        "failed": f"the program failed in {who}: {why}",
+        "stalled": f"all workers start again: {why}",
+        "held": f"stopped: {why}",
+        "ended": f"ended: {why}",
+    }
+    return sentences.get(item.what) or " ".join(filter(None, (item.what, who if item.worker is not None else "", why)))
 
 
 def steps(job: JobView) -> str:
@@ -222,6 +221,7 @@ def _facts(job: JobView) -> list[tuple[str, str]]:
         ("speed", _speed(job)),
         ("reclaims", str(job.reclaims) if job.reclaims else "none"),
         ("failures", str(job.failures) if job.failures else ""),
+        ("cost", _cost(job)),
     ]
 
 
@@ -242,6 +242,14 @@ def _speed(job: JobView) -> str:
         f"generation {job.generation}" if job.generation is not None else "",
     )
     return ", ".join(filter(None, parts))
+
+
+def _cost(job: JobView) -> str:
+    if job.usd_spent is None or job.usd_on_demand is None:
+        return ""
+    rate = f", ${job.usd_per_hour:.2f} per hour now" if job.usd_per_hour else ""
+    saved = job.usd_on_demand - job.usd_spent
+    return f"${job.usd_spent:.2f}{rate}" + (f" (${saved:.2f} less than on-demand)" if saved >= 0.005 else "")
 
 
 def _since(job: JobView, now: datetime) -> str:

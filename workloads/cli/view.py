@@ -5,6 +5,7 @@ The field names of `JobView` and `WorkerView` are what `-o json` prints: scripts
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from workloads import contract as names
@@ -27,6 +28,10 @@ CAUSES = {
     names.REASON_SUCCEEDED: "finished",
     names.REASON_FAILED: "failed",
     names.REASON_DEADLINE: "its time was over",
+    names.REASON_BUDGET: "its budget is spent",
+    names.REASON_TIME_UP: "its deadline has passed",
+    names.REASON_CANNOT_START: "its workers cannot start",
+    names.REASON_NO_PROGRESS: "it makes no steps",
 }
 """history[].cause in words."""
 REASONS = {
@@ -86,21 +91,24 @@ class JobView:
     generation: int | None
     reclaims: int
     failures: int
+    usd_spent: float | None  # until now; None where prices are not known
+    usd_per_hour: float | None
+    usd_on_demand: float | None  # what the same machines would have cost on demand until now
     created: str
     started: str
     ended: str
     history: tuple[Happening, ...]
 
 
-def view(job: Object) -> JobView:
-    """What is worth knowing of a job, whatever is missing from it."""
+def view(job: Object, now: float | None = None) -> JobView:
+    """What is worth knowing of a job, whatever is missing from it. `now` (unix seconds) brings its cost up to date."""
     spec, status = job["spec"], job.get("status") or {}
     worker = worker_spec(job)
     replicas = int(worker.get("replicas") or 1)
     pod = (worker.get("template") or {}).get("spec") or {}
     chosen, asked = status.get("placement") or {}, spec.get("placement") or {}
     selector = pod.get("nodeSelector") or {}
-    progress = status.get("progress") or {}
+    progress, cost = status.get("progress") or {}, _cost(status.get("cost") or {}, now)
     asked_zone = asked.get("zone") if asked.get("zone") not in ("single", "any") else None
     return JobView(
         name=job["metadata"]["name"],
@@ -108,7 +116,7 @@ def view(job: Object) -> JobView:
         state=_state(job),
         detail=_detail(job),
         workers=int(((status.get("replicaStatuses") or {}).get("Worker") or {}).get("active") or 0),
-        wanted_workers=replicas,
+        wanted_workers=int(status.get("target") or replicas) if spec.get("scaling") == "automatic" else replicas,
         min_workers=int(spec.get("minReplicas") or replicas),
         max_workers=int(spec.get("maxReplicas") or replicas),
         gpus_per_worker=gpus_per_worker(job),
@@ -124,6 +132,9 @@ def view(job: Object) -> JobView:
         generation=progress.get("generation"),
         reclaims=int(status.get("reclaims") or 0),
         failures=int(status.get("failures") or 0),
+        usd_spent=cost.get("usdSpent"),
+        usd_per_hour=cost.get("usdPerHour"),
+        usd_on_demand=cost.get("usdOnDemand"),
         created=job["metadata"].get("creationTimestamp") or "",
         started=status.get("startTime") or "",
         ended=status.get("completionTime") or "",
@@ -201,6 +212,17 @@ def _detail(job: Object) -> str:
     if reason == names.WAITING_FOR_MACHINES:
         message = _SCHEDULER.sub(".", message)
     return message or REASONS.get(reason, "")
+
+
+def _cost(cost: Object, now: float | None) -> dict[str, float]:
+    """status.cost with its sums brought up to `now` by its rates; nothing where nothing has a price."""
+    until = datetime.fromisoformat(cost["at"]).timestamp() if cost.get("at") else None
+    hours = 0.0 if now is None or until is None else max(0.0, now - until) / 3600
+    spent = float(cost.get("usdSpent") or 0) + hours * float(cost.get("usdPerHour") or 0)
+    compared = float(cost.get("usdOnDemand") or 0) + hours * float(cost.get("usdOnDemandPerHour") or 0)
+    if not compared:
+        return {}
+    return {"usdSpent": spent, "usdPerHour": float(cost.get("usdPerHour") or 0), "usdOnDemand": compared}
 
 
 def _happening(item: Object) -> Happening:

@@ -2,9 +2,9 @@
 # ruff: noqa: RUF009 - described() is dataclasses.field() with a meaning
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from workloads.job.schema import OPAQUE, TEXT, count, described, one_of
+from workloads.job.schema import OPAQUE, TEXT, Schema, count, described, one_of
 
 Object = dict[str, Any]
 
@@ -56,6 +56,13 @@ class ReplicaSpecs:
 @dataclass(frozen=True, kw_only=True)
 class Placement:
     """spec.placement."""
+
+    RULES: ClassVar[tuple[Schema, ...]] = (
+        {
+            "rule": "!has(self.fallbackAfterSeconds) || (has(self.capacity) && self.capacity == 'spot-then-on-demand')",
+            "message": "spec.placement.fallbackAfterSeconds needs capacity spot-then-on-demand: set that, or leave it out.",
+        },
+    )
 
     gpu_type: str | None = described(
         "Only machines with this GPU, as the node groups spell it, for example T4.", TEXT, default=None

@@ -59,6 +59,25 @@ STATES = {
 }
 
 
+def test_what_a_job_costs_goes_on_between_two_readings() -> None:
+    rates = {"usdPerHour": 3.6, "usdOnDemandPerHour": 12.0}
+    cost = {"usdSpent": 1.0, "usdOnDemand": 4.0, "at": "2026-11-21T12:00:00Z", **rates}
+    job = view(elastic_job(cost=cost), now=datetime(2026, 11, 21, 12, 10, tzinfo=UTC).timestamp())
+    assert (job.usd_spent, job.usd_per_hour, job.usd_on_demand) == (pytest.approx(1.6), 3.6, pytest.approx(6.0))
+    assert "  cost      $1.60, $3.60 per hour now ($4.40 less than on-demand)" in drawn(job_page(job, [], NOW, 80))
+    assert "cost" not in drawn(job_page(view(elastic_job(cost={"machineSeconds": 5.0})), [], NOW, 80))
+
+
+def test_a_job_that_the_controller_stopped_says_why() -> None:
+    job = elastic_job(state="Suspended", message="The budget is spent.", history=[
+        {"at": "2026-11-21T12:01:00Z", "what": "stalled", "cause": "CannotStart"},
+        {"at": "2026-11-21T12:02:00Z", "what": "held", "cause": "BudgetSpent"},
+    ])  # fmt: skip
+    page = drawn(job_page(view(job), [], NOW, 80))
+    assert "because   The budget is spent." in page
+    assert page.endswith("12:01:00  all workers start again: its workers cannot start\n12:02:00  stopped: its budget is spent")
+
+
 @pytest.mark.parametrize(("state", "job"), STATES.items(), ids=STATES)
 def test_states_in_plain_words(state: str, job: Object) -> None:
     assert view(job).state == state

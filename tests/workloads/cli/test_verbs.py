@@ -52,7 +52,8 @@ def test_json_of_a_status_is_pinned() -> None:
             "name": "digits", "namespace": NS, "state": "running", "detail": "", "workers": 2, "wanted_workers": 2,
             "min_workers": 1, "max_workers": 4, "gpus_per_worker": 1, "gpu_type": "T4", "capacity": "spot", "zone": "local-a",
             "step": 120, "total_steps": 560, "epoch": 2, "loss": 0.12345, "samples_per_second": 512.3, "world_size": 2,
-            "generation": 3, "reclaims": 1, "failures": 1, "created": "2026-11-21T12:00:00Z", "started": "2026-11-21T12:00:10Z",
+            "generation": 3, "reclaims": 1, "failures": 1, "usd_spent": None, "usd_per_hour": None, "usd_on_demand": None,
+            "created": "2026-11-21T12:00:00Z", "started": "2026-11-21T12:00:10Z",
             "ended": "",
             "history": [
                 {"at": "2026-11-21T12:00:11.123Z", "what": "placed", "worker": None, "machine": "", "cause": "local-a"},

@@ -9,6 +9,7 @@ import yaml
 
 from tests.workloads.builders import make_job
 from workloads.job import crd as generated
+from workloads.job import page
 from workloads.job.schema import decode, encode
 from workloads.job.spec import Job, SpecError
 from workloads.job.status import Progress, Status
@@ -62,6 +63,12 @@ def test_the_fields_of_the_spec_are_these() -> None:
         "nprocPerNode",
         "placement",
         "priorityClassName",
+        "scaling",
+        "successPolicy",
+        "deadline",
+        "budget",
+        "group",
+        "progress",
     ]
 
 
@@ -136,3 +143,12 @@ def test_the_examples_are_jobs(path: Path) -> None:
     assert (job.namespace, job.name) == ("elastic-job", path.stem)
     unknown = set(value["spec"]) - set(schema()["properties"]["spec"]["properties"])
     assert unknown == set()
+
+
+def test_the_reference_is_what_the_code_says(tmp_path: Path) -> None:
+    assert page.main(["--check"]) == 0, "run `make manifests`"
+    old = tmp_path / "job-file.md"
+    old.write_text(page.text().replace("| `minReplicas` |", "| `atLeast` |"))
+    assert page.main(["--check"], old) == 1
+    assert page.main([], old) == 0
+    assert page.main(["--check"], old) == 0
