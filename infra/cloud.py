@@ -83,6 +83,8 @@ class Cluster:
     name: str
     region: str
     provider: kubernetes.Provider
+    # How long a machine of a job may take from being asked for until pods run on it: jobs go elsewhere when one takes longer.
+    provision_seconds: int = 300
 
     def options(
         self, *, depends_on: Sequence[pulumi.Resource] = (), parent: pulumi.Resource | None = None
@@ -119,10 +121,12 @@ class Volume:
     annotations: Mapping[str, pulumi.Input[str]] = field(
         default_factory=dict
     )  # of the claim: what the cloud wants to know or tell
+    zone: str = ""  # the only zone whose machines shall mount it; "": all may
 
     def facts(self) -> dict[str, Any]:
         """Its entry in `ebb-platform`."""
-        return {"name": self.name, "claim": self.claim, "mountPath": self.mount_path, "readOnly": self.read_only}
+        zone = {"zone": self.zone} if self.zone else {}
+        return {"name": self.name, "claim": self.claim, "mountPath": self.mount_path, "readOnly": self.read_only, **zone}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Kubernetes objects from YAML files as resources: the CRD, the RBAC rules and the controller, whose texts workloads/ owns.
+"""Kubernetes objects from YAML files as resources: what `kubectl apply -k workloads/manifests` installs without a stack.
 
     declared = declare(read("rbac.yaml"), options, images={"controller": image})
 
@@ -11,11 +11,14 @@ from typing import Any
 
 import pulumi
 import yaml
+from pulumi_kubernetes.admissionregistration.v1 import ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding
 from pulumi_kubernetes.apiextensions.v1 import CustomResourceDefinition
-from pulumi_kubernetes.apps.v1 import Deployment
-from pulumi_kubernetes.core.v1 import ConfigMap, Service, ServiceAccount
+from pulumi_kubernetes.apps.v1 import Deployment, StatefulSet
+from pulumi_kubernetes.batch.v1 import CronJob
+from pulumi_kubernetes.core.v1 import ConfigMap, Namespace, Service, ServiceAccount
 from pulumi_kubernetes.policy.v1 import PodDisruptionBudget
 from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding, Role, RoleBinding
+from pulumi_kubernetes.scheduling.v1 import PriorityClass
 
 FOLDER = Path(__file__).resolve().parent.parent / "workloads" / "manifests"
 Document = dict[str, Any]
@@ -26,14 +29,31 @@ _KINDS: Mapping[str, tuple[Callable[..., pulumi.Resource], Mapping[str, str]]] =
     "ClusterRole": (ClusterRole, {"rules": "rules"}),
     "ClusterRoleBinding": (ClusterRoleBinding, {"roleRef": "role_ref", "subjects": "subjects"}),
     "ConfigMap": (ConfigMap, {"data": "data"}),
+    "CronJob": (CronJob, {"spec": "spec"}),
     "CustomResourceDefinition": (CustomResourceDefinition, {"spec": "spec"}),
     "Deployment": (Deployment, {"spec": "spec"}),
+    "Namespace": (Namespace, {}),
     "PodDisruptionBudget": (PodDisruptionBudget, {"spec": "spec"}),
+    "PriorityClass": (
+        PriorityClass,
+        {
+            "value": "value",
+            "globalDefault": "global_default",
+            "preemptionPolicy": "preemption_policy",
+            "description": "description",
+        },
+    ),
     "Role": (Role, {"rules": "rules"}),
     "RoleBinding": (RoleBinding, {"roleRef": "role_ref", "subjects": "subjects"}),
     "Service": (Service, {"spec": "spec"}),
     "ServiceAccount": (ServiceAccount, {"automountServiceAccountToken": "automount_service_account_token"}),
+    "StatefulSet": (StatefulSet, {"spec": "spec"}),
+    "ValidatingAdmissionPolicy": (ValidatingAdmissionPolicy, {"spec": "spec"}),
+    "ValidatingAdmissionPolicyBinding": (ValidatingAdmissionPolicyBinding, {"spec": "spec"}),
 }
+# What comes before an object's name in its resource's, where it is not the kind. A resource that got another name would be
+# deleted and made again in the stacks that have it: etcd in the middle of jobs.
+_PREFIXES: Mapping[str, str] = {"CronJob": "", "PriorityClass": "priority-", "StatefulSet": ""}
 
 
 class ManifestError(pulumi.RunError):
@@ -51,16 +71,18 @@ def read(name: str, folder: Path = FOLDER) -> list[Document]:
 
 
 def placed(documents: Iterable[Document], place: Document) -> list[Document]:
-    """The objects, with `place` (a node selector, a priority) in the pods of every Deployment: files know no node groups."""
-    result = []
-    for document in documents:
-        if document["kind"] == "Deployment":
-            template = document["spec"]["template"]
-            template = {**template, "spec": {**template["spec"], **place}}
-            result.append({**document, "spec": {**document["spec"], "template": template}})
-        else:
-            result.append(document)
-    return result
+    """The objects, with `place` (a node selector, a volume) in all pods that they make: files know no node groups."""
+    return [{**one, "spec": _with_pod(one["spec"], place)} if "spec" in one else one for one in documents]
+
+
+def _with_pod(spec: Document, place: Document) -> Document:
+    """The spec of a workload (or of what is none) with `place` in its pod's spec."""
+    if "jobTemplate" in spec:
+        return {**spec, "jobTemplate": {**spec["jobTemplate"], "spec": _with_pod(spec["jobTemplate"]["spec"], place)}}
+    if "template" not in spec:
+        return spec
+    template = spec["template"]
+    return {**spec, "template": {**template, "spec": {**template["spec"], **place}}}
 
 
 def declare(
@@ -79,7 +101,8 @@ def _declare(document: Document, options: pulumi.ResourceOptions, images: Images
     if unknown:
         raise ManifestError(f"{kind} {name}: infra/manifests.py does not pass on {', '.join(sorted(unknown))}; add it there")
     values = {argument: with_images(document[field], images) for field, argument in fields.items() if field in document}
-    return make(f"{_dashed(kind)}-{name}", metadata=document["metadata"], opts=options, **values)
+    prefix = _PREFIXES.get(kind, f"{_dashed(kind)}-")
+    return make(f"{prefix}{name}", metadata=document["metadata"], opts=options, **values)
 
 
 def with_images(value: Any, images: Images) -> Any:

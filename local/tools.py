@@ -39,10 +39,12 @@ class Tool:
     ldflags: str = ""
     scripts: tuple[str, ...] = ()
     """Files of the module that belong beside the program, relative to the module's root."""
+    modules: Path | None = None
+    """Where the folder with this tool's go.mod is, for tools that only a benchmark needs; default: MODULES."""
 
     @property
     def folder(self) -> Path:
-        return MODULES / self.name
+        return (self.modules or MODULES) / self.name
 
     @property
     def version(self) -> str:
@@ -104,14 +106,14 @@ TOOLS = {
 BOX_TOOLS = ("kubernetes", "etcd", "coredns")
 
 
-def folder_of(name: str, home: Path = EBB_HOME) -> Path:
+def folder_of(name: str | Tool, home: Path = EBB_HOME) -> Path:
     """Where the tool is or will be."""
-    return home / "tools" / TOOLS[name].key
+    return home / "tools" / _tool(name).key
 
 
-def is_ready(name: str, home: Path = EBB_HOME) -> bool:
+def is_ready(name: str | Tool, home: Path = EBB_HOME) -> bool:
     folder = folder_of(name, home)
-    return all(os.access(folder / program, os.X_OK) for program in TOOLS[name].programs)
+    return all(os.access(folder / program, os.X_OK) for program in _tool(name).programs)
 
 
 async def are_available(home: Path = EBB_HOME, names: tuple[str, ...] = BOX_TOOLS) -> bool:
@@ -119,23 +121,24 @@ async def are_available(home: Path = EBB_HOME, names: tuple[str, ...] = BOX_TOOL
     return all([is_ready(name, home) or bool(await _on_path(TOOLS[name])) for name in names])
 
 
-async def ensure(name: str, home: Path = EBB_HOME) -> Path:
-    """The folder with the tool's programs; builds them when they are not there. Raises ToolError."""
-    tool, folder = TOOLS[name], folder_of(name, home)
-    if is_ready(name, home):
+async def ensure(name: str | Tool, home: Path = EBB_HOME) -> Path:
+    """The folder with the tool's programs; builds them when they are not there. `name` is one of TOOLS, or a tool of the
+    caller's own. Raises ToolError."""
+    tool, folder = _tool(name), folder_of(name, home)
+    if is_ready(tool, home):
         return folder
-    async with locked(folder.with_name(f"{name}.lock"), f"the build of {name}"):
-        if is_ready(name, home):
+    async with locked(folder.with_name(f"{tool.name}.lock"), f"the build of {tool.name}"):
+        if is_ready(tool, home):
             return folder
-        for stale in folder.parent.glob(f".{name}-*.partial"):
+        for stale in folder.parent.glob(f".{tool.name}-*.partial"):
             shutil.rmtree(stale)
-        partial = Path(tempfile.mkdtemp(prefix=f".{name}-", suffix=".partial", dir=folder.parent))
+        partial = Path(tempfile.mkdtemp(prefix=f".{tool.name}-", suffix=".partial", dir=folder.parent))
         partial.chmod(0o755)
         found = await _on_path(tool)
         if found:
             for program, path in found.items():
                 (partial / program).symlink_to(path)
-            say(f"{name} {tool.version}: found on PATH")
+            say(f"{tool.name} {tool.version}: found on PATH")
         else:
             await _build(tool, partial, home)
         if folder.exists():  # it held links to programs that are no more
@@ -172,6 +175,10 @@ def module_version(go_mod: str, module: str) -> str:
     if found is None:
         raise ToolError(f"go.mod does not require {module}: restore local/tools from the repository (git checkout local/tools)")
     return found[1]
+
+
+def _tool(name: str | Tool) -> Tool:
+    return TOOLS[name] if isinstance(name, str) else name
 
 
 async def _on_path(tool: Tool) -> dict[str, Path]:

@@ -39,6 +39,7 @@ def test_metric_names_are_these() -> None:
         "ebb_samples_per_second",
         "ebb_world_size",
         "ebb_generation",
+        "ebb_checkpoint_step",
         "ebb_useful_seconds_total",
         "ebb_lost_seconds_total",
         "ebb_steps_redone_total",

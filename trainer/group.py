@@ -1,7 +1,7 @@
 """The ranks that train together in one generation: meeting, agreeing, summing, and noticing that one is gone.
 
     with Group.join(place, device, collective_seconds=300) as group:
-        leave, loss = group.agree(notice.seen, loss).wait()
+        leave, loss, checkpoint_step = group.agree(notice.seen, loss, checkpoint_step).wait()
 
 A world of one has no process group at all. Tensors on the CPU go through gloo, those on a GPU through NCCL.
 
@@ -53,13 +53,13 @@ class Agreement:
     values: torch.Tensor
     work: dist.Work | None
 
-    def wait(self) -> tuple[bool, float]:
-        """Whether any rank wants to leave; the sum of the losses."""
+    def wait(self) -> tuple[bool, float, int]:
+        """Whether any rank wants to leave; the sum of the losses; the step of the newest checkpoint."""
         if self.work is not None:
             with noticing_loss():
                 self.work.wait()
-        leave, loss = self.values.tolist()
-        return leave > 0, loss
+        leave, loss, checkpoint_step = self.values.tolist()
+        return leave > 0, loss, int(checkpoint_step)
 
 
 @dataclass
@@ -101,9 +101,10 @@ class Group:
         if self._store is not None and kind is None:
             dist.destroy_process_group()
 
-    def agree(self, leave: bool, loss: float) -> Agreement:
-        """Start to sum a step's flag and loss over the ranks; the same answer on all of them."""
-        values = torch.tensor([float(leave), loss], dtype=torch.float64)
+    def agree(self, leave: bool, loss: float, checkpoint_step: int) -> Agreement:
+        """Start to sum a step's flag and loss over the ranks, and to tell rank 0's `checkpoint_step`; the same answer on all."""
+        told = checkpoint_step if self.rank == 0 else 0
+        values = torch.tensor([float(leave), loss, float(told)], dtype=torch.float64)
         if self._store is None:
             return Agreement(values, None)
         with noticing_loss():

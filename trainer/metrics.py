@@ -35,6 +35,7 @@ class Progress:
     lost_seconds: float  # since the first step, not in steps that count: recoveries, steps done again
     steps_redone: int
     checkpoint_seconds: float  # the training stood still for checkpoints
+    checkpoint_step: int = 0  # of the newest checkpoint; 0: there is none. Lines of earlier versions lack it
 
 
 _GAUGES = {
@@ -45,6 +46,7 @@ _GAUGES = {
     contract.METRIC_SAMPLES_PER_SECOND: ("samples_per_second", "Samples trained on per second, all machines together."),
     contract.METRIC_WORLD_SIZE: ("world_size", "Ranks that train together now."),
     contract.METRIC_GENERATION: ("generation", "Number of the present membership; it only grows."),
+    contract.METRIC_CHECKPOINT_STEP: ("checkpoint_step", "Step of the newest checkpoint; 0 before the first."),
 }
 _COUNTERS = {
     contract.METRIC_USEFUL_SECONDS: ("useful_seconds", "Seconds spent in steps that count."),

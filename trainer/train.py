@@ -86,6 +86,7 @@ class Run:
     group: Group
     generation: int
     step: int
+    checkpoint_step: int  # the newest checkpoint's, as far as this rank was told; 0: there is none
     stream: Stream
     plan: Plan
     dataset: ImageFolder
@@ -124,6 +125,7 @@ class Run:
             group=group,
             generation=generation,
             step=step,
+            checkpoint_step=step,
             stream=stream,
             plan=Plan(
                 stream=stream,
@@ -160,10 +162,11 @@ class Run:
             with noticing_loss():
                 loss = self._gradient(loader, empty)
             logged = (self.step + 1) % self.config.log_every == 0 or self.step + 1 == self.stream.total_steps
-            agreement = self.group.agree(notice.seen, loss.item() if logged else 0.0)
+            newest = max(self.checkpoint_step, self.saver.saved_step)
+            agreement = self.group.agree(notice.seen, loss.item() if logged else 0.0, newest)
             self.optimizer.step()
             self.step += 1
-            leave, mean_loss = agreement.wait()
+            leave, mean_loss, self.checkpoint_step = agreement.wait()
             notice.wait(self.config.min_step_seconds - (time.monotonic() - started))
             self._account(time.monotonic() - started, mean_loss, logged)
             if leave:
@@ -216,6 +219,7 @@ class Run:
             lost_seconds=round(self.account.lost_seconds, 3),
             steps_redone=self.account.steps_redone,
             checkpoint_seconds=round(self.account.checkpoint_seconds, 3),
+            checkpoint_step=self.checkpoint_step,
         )
         self.board.show(progress)
         if self.group.rank == 0:

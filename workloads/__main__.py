@@ -3,7 +3,8 @@
     python -m workloads --kubeconfig ~/.kube/config --listen 127.0.0.1:8080
 
 It waits until it holds the Lease, then acts until it is told to stop or loses it. Exit codes: 0 told to stop (SIGTERM, SIGINT),
-1 leadership lost or an error: whoever started it starts it again. /metrics and /healthz are served from the beginning.
+1 leadership lost or an error: whoever started it starts it again. /metrics, /healthz (start it again?) and /readyz (does it act,
+or could it?) are served from the beginning.
 """
 
 import argparse
@@ -21,16 +22,17 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
+from workloads.control import logs
 from workloads.control.controller import Controller
 from workloads.control.election import Election, LeadershipLost
-from workloads.control.metrics import Metrics
+from workloads.control.health import Health
+from workloads.control.metrics import HELP, JOBS, LEADS, Metrics, by_state, show_process
 from workloads.control.scraper import http_fetch
 from workloads.etcd.alarm import EtcdAlarm, http_ask
 from workloads.kube import ConfigError, Kube
 from workloads.platform import NAMESPACE
 
 LEASE = "ebb-controller"
-SILENT_SECONDS = 180.0  # every watch ends within 72 s and is begun anew: this long is one that nothing noticed to be broken
 log = logging.getLogger("workloads")
 
 
@@ -44,6 +46,7 @@ class Settings:
     port: int
     etcd: str  # "": nobody watches its alarms
     identity: str
+    log_format: str
     verbose: bool
 
 
@@ -52,8 +55,9 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     parser = argparse.ArgumentParser(prog="python -m workloads", description="The ElasticJob controller of Ebb.")
     parser.add_argument("--kubeconfig", help="default: the pod's service account, else $KUBECONFIG or ~/.kube/config")
     parser.add_argument("--namespace", default=NAMESPACE, help="where the Lease is (default: %(default)s)")
-    parser.add_argument("--listen", default=":8080", metavar="HOST:PORT", help="for /metrics and /healthz (default: %(default)s)")
+    parser.add_argument("--listen", default=":8080", metavar="HOST:PORT", help="for /metrics and probes (default: %(default)s)")
     parser.add_argument("--etcd", default="", metavar="http://HOST:PORT", help="watch this etcd's alarms (default: none)")
+    parser.add_argument("--log-format", choices=logs.FORMATS, default=None, help="default: text on a terminal, else json")
     parser.add_argument("--verbose", action="store_true", help="log every retry")
     given = parser.parse_args(arguments)
     host, _, port = given.listen.rpartition(":")
@@ -70,6 +74,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         port=int(port),
         etcd=given.etcd.rstrip("/"),
         identity=identity,
+        log_format=given.log_format or logs.default_format(),
         verbose=given.verbose,
     )
 
@@ -80,13 +85,15 @@ async def run(settings: Settings) -> None:
         election = Election(api, settings.namespace, LEASE, identity=settings.identity, clock=time.time)
         metrics = Metrics()
         controller = Controller(api, fence=election.check, fetch=fetch, clock=time.time, metrics=metrics)
-        metrics.gauge("ebb_leads", "1 on the controller that acts.", lambda: {"": float(election.leads)})
+        metrics.gauge(LEADS, "1 on the controller that acts.", lambda: {"": float(election.leads)})
+        metrics.gauge(JOBS, HELP[JOBS], lambda: by_state(controller.world.jobs.objects.values()) if election.leads else {})
+        show_process(metrics)
         alarm = None
         if settings.etcd:
             ask = await opened.enter_async_context(http_ask(settings.etcd))
             alarm = EtcdAlarm(ask, jobs=controller.unfinished, tell=controller.tell)
             alarm.show(metrics)
-        async with _serve(settings, controller, election):
+        async with _serve(settings, metrics, Health(metrics, election, time.monotonic)):
             try:
                 await _lead(election, controller, alarm)
             finally:
@@ -106,18 +113,18 @@ async def _lead(election: Election, controller: Controller, alarm: EtcdAlarm | N
 
 
 @asynccontextmanager
-async def _serve(settings: Settings, controller: Controller, election: Election) -> AsyncIterator[None]:
-    async def metrics(_: web.Request) -> web.Response:
-        return web.Response(text=controller.metrics.text())
+async def _serve(settings: Settings, metrics: Metrics, health: Health) -> AsyncIterator[None]:
+    async def figures(_: web.Request) -> web.Response:
+        return web.Response(text=metrics.text())
 
     async def healthz(_: web.Request) -> web.Response:
-        silent = {kind: age for kind, age in controller.ages().items() if election.leads and age > SILENT_SECONDS}
-        if silent:
-            return web.Response(status=503, text=f"nothing heard from the API server: {silent}\n")
-        return web.Response(text="ok\n")
+        return _verdict(health.sick())
+
+    async def readyz(_: web.Request) -> web.Response:
+        return _verdict(health.not_ready())
 
     app = web.Application()
-    app.add_routes([web.get("/metrics", metrics), web.get("/healthz", healthz)])
+    app.add_routes([web.get("/metrics", figures), web.get("/healthz", healthz), web.get("/readyz", readyz)])
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:
@@ -125,6 +132,10 @@ async def _serve(settings: Settings, controller: Controller, election: Election)
         yield
     finally:
         await runner.cleanup()
+
+
+def _verdict(complaint: str) -> web.Response:
+    return web.Response(status=503, text=f"{complaint}\n") if complaint else web.Response(text="ok\n")
 
 
 async def _until_told(settings: Settings) -> int:
@@ -147,8 +158,7 @@ async def _until_told(settings: Settings) -> int:
 def main(arguments: Sequence[str]) -> int:
     """Returns the exit code."""
     settings = read_settings(arguments)
-    level = logging.DEBUG if settings.verbose else logging.INFO
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stdout)
+    logs.set_up(settings.log_format, logging.DEBUG if settings.verbose else logging.INFO)
     return asyncio.run(_until_told(settings))
 
 

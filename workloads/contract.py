@@ -22,8 +22,9 @@ LABEL_REPLICA_TYPE: Final = "replica-type"
 LABEL_INDEX: Final = "replica-index"
 LABEL_EBB_JOB: Final = "ebb.dev/job"
 REPLICA_TYPE: Final = "worker"
-ANNOTATION_ATTEMPT: Final = "ebb.dev/attempt"  # how many program failures came before this pod: one rendezvous per attempt
+ANNOTATION_ATTEMPT: Final = "ebb.dev/attempt"  # how many restarts of all workers came before this pod: one rendezvous each
 ANNOTATION_BILLED: Final = "ebb.dev/submitted-by"  # of a job: who is named in the record of what it cost
+LABEL_RECORD: Final = "ebb.dev/record"  # of the ConfigMap that tells what an ended job was and cost
 ANNOTATION_SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 SELECTOR_ALL: Final = f"{LABEL_GROUP}={GROUP}"  # every pod and service of every ElasticJob
 GPU_RESOURCE: Final = "nvidia.com/gpu"
@@ -62,6 +63,7 @@ METRIC_CHECKPOINT_STEP: Final = "ebb_checkpoint_step"  # the step of the newest 
 # --- Nodes ----------------------------------------------------------------------------------------------------------------------
 LABEL_ZONE: Final = "topology.kubernetes.io/zone"
 LABEL_NODE_GROUP: Final = "ebb.dev/node-group"
+MANAGER_GROUP: Final = "manager"  # the node group of the platform itself: no job runs there
 LABEL_CAPACITY: Final = "ebb.dev/capacity-type"
 LABEL_GPU_TYPE: Final = "ebb.dev/gpu-type"
 TAINT_RECLAIM: Final = "ebb.dev/reclaim"  # on a machine that the cloud is about to take back
@@ -86,6 +88,7 @@ REASON_SUCCEEDED: Final = "ElasticJobSucceeded"
 REASON_FAILED: Final = "ElasticJobFailed"  # the program failed more often than backoffLimit allows, or in a way not to be retried
 REASON_DEADLINE: Final = "DeadlineExceeded"  # activeDeadlineSeconds is over
 REASON_BUDGET: Final = "BudgetSpent"  # held: spec.budget.maxUSD is spent
+REASON_NO_PRICE: Final = "NoPrice"  # spec.budget cannot be kept: the machines have no price
 REASON_TIME_UP: Final = "DeadlinePassed"  # held: spec.deadline is over
 REASON_CANNOT_START: Final = "CannotStart"  # containers cannot start: image, configuration, volume; restarted once, then held
 REASON_NO_PROGRESS: Final = "NoProgress"  # no new step for too long or over too many generations; restarted once, then held

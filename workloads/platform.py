@@ -19,6 +19,7 @@ SCHEMA = "1"
 WHERE = f"ConfigMap {NAMESPACE}/{NAME}"
 
 SPOT, ON_DEMAND, CAPACITY_BLOCK = "spot", "on-demand", "capacity-block"
+PROVISION_SECONDS = 300  # where the stack does not say; a cloud's GPU machine takes 2 to 5 minutes until pods run on it
 
 
 class PlatformError(ValueError):
@@ -42,6 +43,7 @@ class Volume:
     claim: str
     mount_path: str
     read_only: bool
+    zone: str = ""  # the only zone that has it; "": every zone does
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +65,7 @@ class NodeGroup:
     on_demand_usd_per_hour: float
     spot_discount: float  # assumed, a fraction of the on-demand price: 0.7 means that spot costs 30 % of it
     notice_seconds: int  # how long before a reclaim the cloud warns; 0: it does not
+    provision_seconds: int = PROVISION_SECONDS  # from being asked for until pods run on it; later than that it does not come
     trainer_image: str = ""  # where jobs on it need another one than the platform's: its GPU is too old for that one's torch
 
     @property
@@ -210,6 +213,7 @@ def _volume(item: _Reader) -> Volume:
         claim=item.text("claim"),
         mount_path=item.text("mountPath"),
         read_only=item.flag("readOnly", False),
+        zone=item.text("zone", ""),
     )
 
 
@@ -230,6 +234,7 @@ def _node_group(item: _Reader) -> NodeGroup:
         on_demand_usd_per_hour=item.number("pricePerHourOnDemand"),
         spot_discount=item.fraction("spotDiscount", 0.0),
         notice_seconds=item.count("noticeSeconds", 0),
+        provision_seconds=item.count("provisionSeconds", PROVISION_SECONDS),
         trainer_image=item.text("trainerImage", ""),
     )
 

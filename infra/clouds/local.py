@@ -5,6 +5,7 @@ on another Kubernetes, or to try an image, the stack's `local.facts` says the sa
 """
 
 import hashlib
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -33,6 +34,9 @@ TYPES = (
     InstanceType(name="ebb.cpu", cpu=2, memory_gib=8, usd_per_hour=0.1008, spot_discount=0.6),
     InstanceType(name="ebb.t4", cpu=2, memory_gib=8, usd_per_hour=0.526, gpu_type="T4", gpus=1, spot_discount=0.6),
 )
+
+# Beyond boot_seconds: a machine of the box is ready 0.7 s later, and where its computer's disk is cold, 30 s.
+SLOWEST_BOOT_SECONDS = 30
 
 
 class Facts(Section):
@@ -99,7 +103,8 @@ class Local:
             enable_patch_force=True,  # the stack's file wins over hands
             upsert_existing_objects=self._settings.take_over or None,
         )
-        return Cluster(name=self._stack.cloud, region=REGION, provider=provider)
+        provision_seconds = math.ceil(self._settings.boot_seconds) + SLOWEST_BOOT_SECONDS
+        return Cluster(name=self._stack.cloud, region=REGION, provider=provider, provision_seconds=provision_seconds)
 
     def node_group(self, cluster: Cluster, group: NodeGroup) -> pulumi.Resource:
         spec = {

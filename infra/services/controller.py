@@ -6,9 +6,9 @@ import pulumi
 
 from infra import manifests
 from infra.cloud import LABEL_NODE_GROUP, Cluster, NodeGroup
-from infra.services.names import PLATFORM_PRIORITY, Resources
+from infra.services.names import Resources
 
-IMAGE = "ebb-controller"  # what workloads/manifests/controller.yaml says in place of an image
+IMAGE = "ebb-controller"  # what the files say in place of an image
 
 
 def controller(cluster: Cluster, image: pulumi.Input[str], manager: NodeGroup, needs: Sequence[pulumi.Resource]) -> Resources:
@@ -19,10 +19,10 @@ def controller(cluster: Cluster, image: pulumi.Input[str], manager: NodeGroup, n
     """
     kind = manifests.declare(manifests.read("crd.yaml"), cluster.options(depends_on=needs))
     rights = manifests.declare(manifests.read("rbac.yaml"), cluster.options(depends_on=needs))
-    place = {"nodeSelector": {LABEL_NODE_GROUP: manager.name}, "priorityClassName": PLATFORM_PRIORITY}
+    policy = manifests.declare(manifests.read("policy.yaml"), cluster.options(depends_on=kind))
     program = manifests.declare(
-        manifests.placed(manifests.read("controller.yaml"), place),
+        manifests.placed(manifests.read("controller.yaml"), {"nodeSelector": {LABEL_NODE_GROUP: manager.name}}),
         cluster.options(depends_on=[*needs, *kind, *rights]),
         images={IMAGE: image},
     )
-    return [*program, *rights, *kind]
+    return [*program, *rights, *policy, *kind]

@@ -26,7 +26,7 @@ NOTHING_IN_THE_CLOUD: Mapping[str, str] = {"services.loadbalancers": "0", "servi
 MANY: Mapping[str, str] = {
     "pods": "5k",
     "services": "5k",
-    "configmaps": "1k",
+    "configmaps": "20k",
     "secrets": "50",
     # The stack's own are a handful. A pod's template can ask for more (an `ephemeral` volume), each a disk where the cloud lets
     # the cluster make disks.

@@ -25,7 +25,7 @@ def platform(
         "jobsNamespace": JOBS,
         "etcdEndpoint": ETCD_ENDPOINT,
         "volumes": [volume.facts() for volume in storage.jobs],
-        "nodeGroups": [_group(group, images) for group in groups],
+        "nodeGroups": [{**_group(group, images), "provisionSeconds": cluster.provision_seconds} for group in groups],
         "dashboards": {},
     }
     return core.v1.ConfigMap(

@@ -100,6 +100,7 @@ def test_node_groups_and_platform_agree(graph: Graph) -> None:
     objects = node_groups(graph)
     told = {group["name"]: group for group in platform(graph)["nodeGroups"]}
     assert set(objects) == set(told) == {"manager", "spot-t4-local-a", "spot-t4-local-b", "spot-t4-local-c"}
+    assert {group["provisionSeconds"] for group in told.values()} == {33}  # 3 s of Pulumi.local.yaml, and 30 s at the slowest
     for name, spec in objects.items():
         for key in ("zone", "instanceType", "gpuType", "cpu", "memoryGiB", "capacityType", "min", "max", "labels", "taints"):
             assert spec[key] == told[name][key], (name, key)

@@ -33,6 +33,9 @@ ebb_world_size 2
 # HELP ebb_generation Number of the present membership; it only grows.
 # TYPE ebb_generation gauge
 ebb_generation 1
+# HELP ebb_checkpoint_step Step of the newest checkpoint; 0 before the first.
+# TYPE ebb_checkpoint_step gauge
+ebb_checkpoint_step 45
 # HELP ebb_useful_seconds_total Seconds spent in steps that count.
 # TYPE ebb_useful_seconds_total counter
 ebb_useful_seconds_total 50.0
@@ -49,7 +52,7 @@ ebb_checkpoint_seconds_total 0.5
 
 
 def test_the_text() -> None:
-    assert prometheus_text(progress()) == TEXT
+    assert prometheus_text(progress(checkpoint_step=45)) == TEXT
     assert prometheus_text(None) == ""
 
 
@@ -65,7 +68,7 @@ def test_the_server_answers_with_what_was_shown_last() -> None:
     server = serve(board, port)
     assert server is not None
     try:
-        board.show(progress())
+        board.show(progress(checkpoint_step=45))
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
             assert answer.headers["Content-Type"] == "text/plain; version=0.0.4"
             assert answer.read().decode() == TEXT
@@ -121,3 +124,12 @@ def test_lines_survive_a_kill(tmp_path: Path, before: str | None, last_step: int
         except ValueError:
             assert before == "torn"
     assert read == lines
+
+
+def test_a_line_of_an_earlier_version_is_understood(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    line = {key: value for key, value in vars(progress()).items() if key != "checkpoint_step"}
+    path.write_text(json.dumps(line) + "\n")
+    writer = MetricLines(path)
+    writer.close()
+    assert writer.last == progress(checkpoint_step=0)

@@ -68,8 +68,8 @@ def in_a_process(rank: int, place: tuple[int, int], count: int, largest: int, an
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(world_size))
     with Group.join(Place(rank=rank, world_size=world_size), CPU, collective_seconds=60) as group:
         grads, loss, ids = one_rank(rank, world_size, count, largest)
-        leave, total = group.agree(rank == 1, loss).wait()
-        answers.put((rank, [grad.tolist() for grad in grads], total, ids, leave))
+        leave, total, newest = group.agree(rank == 1, loss, checkpoint_step=40 + rank).wait()
+        answers.put((rank, [grad.tolist() for grad in grads], total, ids, leave, newest))
         group.barrier()
 
 
@@ -98,11 +98,12 @@ def test_the_gradient_of_several_ranks_is_that_of_one_batch(world_size: int, cou
     for process in ranks:
         process.join(30)
     expected, loss = reference(count)
-    for _, grads, total, _, leave in results:
+    for _, grads, total, _, leave, newest in results:
         assert all(torch.allclose(torch.tensor(grad), want, atol=1e-6) for grad, want in zip(grads, expected, strict=True))
         assert total == pytest.approx(loss, abs=1e-6)
         assert leave  # only rank 1 wants to: all agree
-    assert [number for _, _, _, ids, _ in results for number in ids] == list(range(count))
+        assert newest == 40  # what rank 0 says
+    assert [number for _, _, _, ids, _, _ in results for number in ids] == list(range(count))
 
 
 @pytest.mark.parametrize(("count", "largest"), [(9, 99), (9, 4), (10, 1)])

@@ -56,6 +56,7 @@ def test_resumed_is_bit_for_bit_undisturbed(data: Path, tmp_path: Path) -> None:
     assert (result(stormy)["generation"], result(stormy)["step"], result(stormy)["steps_redone"]) == (6, 11, 0)
     assert [line["loss"] for line in metric_lines(stormy)] == [line["loss"] for line in metric_lines(calm)]
     assert [line["step"] for line in metric_lines(stormy)] == list(range(1, 12))
+    assert [line["checkpoint_step"] for line in metric_lines(stormy)] == [0, 1, 2, 3, 4, 5, 5, 5, 5, 5, 5]
     verdict = ledger.check(stormy)
     assert (verdict.exact, verdict.samples, verdict.steps, verdict.steps_redone, verdict.generations) == (True, 81, 11, 0, 6)
 

@@ -5,7 +5,7 @@ from typing import Any
 from workloads import contract as names
 from workloads.clock import stamp
 from workloads.job.spec import Job
-from workloads.plan.pods import Seat, worker_pod, worker_service
+from workloads.plan.pods import Seat, job_service, worker_pod
 from workloads.platform import NodeGroup, Platform, Taint, Volume
 
 Object = dict[str, Any]
@@ -74,9 +74,12 @@ def make_pod(
     conditions: tuple[Object, ...] = (),
     reason: str = "",
     message: str = "",
+    exit_reason: str = "",
+    said: str = "",
     uid: str = "",
 ) -> Object:
-    """A worker's pod. `deleted`: when its deletion was asked for; `exit_code`: its training container has ended."""
+    """A worker's pod. `deleted`: when its deletion was asked for; `exit_code`: its training container has ended, with that
+    `exit_reason` and `message`; `reason` and `said` are the kubelet's, of the pod as a whole."""
     pod = worker_pod(Job.of(job), index=index, attempt=attempt, seat=Seat())
     pod["metadata"] |= {"uid": uid or f"pod-{index}-{attempt}", "resourceVersion": "1", "creationTimestamp": stamp(NOW - 50)}
     if deleted is not None:
@@ -84,7 +87,8 @@ def make_pod(
     pod["spec"] |= {"terminationGracePeriodSeconds": grace, **({"nodeName": node} if node else {})}
     state: Object = {"running": {}} if phase == "Running" else {"waiting": {"reason": "ContainerCreating"}}
     if exit_code is not None:
-        ended = {"exitCode": exit_code, "reason": "Completed" if exit_code == 0 else "Error", "finishedAt": stamp(finished)}
+        why = exit_reason or ("Completed" if exit_code == 0 else "Error")
+        ended = {"exitCode": exit_code, "reason": why, "finishedAt": stamp(finished)}
         state = {"terminated": {**ended, **({"message": message} if message else {})}}
     pod["status"] = {
         "phase": phase,
@@ -92,14 +96,16 @@ def make_pod(
         "podIP": f"10.0.0.{index}",
         "containerStatuses": [{"name": "elasticjob-worker", "state": state}] if phase != "Pending" or node else [],
         **({"reason": reason} if reason else {}),
+        **({"message": said} if said else {}),
     }
     return pod
 
 
-def make_service(job: Object, index: int = 0) -> Object:
-    """A worker's Service."""
-    service = worker_service(Job.of(job), index)
-    service["metadata"] |= {"uid": f"service-{index}", "resourceVersion": "1"}
+def make_service(job: Object, name: str = "") -> Object:
+    """The Service of the job's workers, or another one that the job owns."""
+    service = job_service(Job.of(job))
+    name = name or service["metadata"]["name"]
+    service["metadata"] |= {"name": name, "uid": f"service-{name}", "resourceVersion": "1"}
     return service
 
 
@@ -116,6 +122,16 @@ def make_node(
         "metadata": {"name": name, "uid": f"node-{name}", "resourceVersion": "1"},
         "spec": {"taints": [{"key": taint, "effect": "NoSchedule"}]} if taint else {},
         "status": {"conditions": conditions},
+    }
+
+
+def make_lease(node: str, renewed: float = NOW) -> Object:
+    """The Lease that a kubelet renews."""
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": node, "namespace": "kube-node-lease", "uid": f"lease-{node}", "resourceVersion": "1"},
+        "spec": {"holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": stamp(renewed, digits=6)},
     }
 
 

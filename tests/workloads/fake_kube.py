@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from workloads.clock import stamp
-from workloads.kube import ELASTIC_JOBS, NODES, PODS, SERVICES, Conflict, Gone, KubeError, NotFound, Resource
+from workloads.kube import ELASTIC_JOBS, NODES, PODS, SERVICES, Conflict, Gone, KubeError, NotFound, Resource, Unreachable
 
 Object = dict[str, Any]
 Key = tuple[str, str]
@@ -27,7 +27,11 @@ class FakeKube:
         self._version = 100
         self._news = asyncio.Event()
         self._failures: list[tuple[str, str, KubeError]] = []
+        self.failed_at: list[float] = []
         self._oldest = 0
+        self._muted: set[str] = set()
+        self._cut: dict[str, KubeError] = {}
+        self._hanging: set[str] = set()
 
     # --- What the controller calls ---
 
@@ -35,13 +39,24 @@ class FakeKube:
         self._trip("get", resource)
         return copy.deepcopy(self._held(resource, namespace, name))
 
-    async def list_with_version(
-        self, resource: Resource, namespace: str | None = None, *, labels: str | None = None, fields: str | None = None
-    ) -> tuple[list[Object], str]:
-        self._trip("list", resource)
+    async def list_page(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        labels: str | None = None,
+        fields: str | None = None,
+        limit: int = 0,
+        token: str = "",
+    ) -> tuple[list[Object], str, str]:
+        self._trip("next page" if token else "list", resource)
+        if resource.plural in self._hanging:
+            await asyncio.sleep(1e6)
         await asyncio.sleep(0)
         found = [copy.deepcopy(item) for item in self.all(resource) if _matches(item, namespace, labels, fields)]
-        return found, str(self._version)
+        start = int(token or 0)
+        rest = str(start + limit) if limit and start + limit < len(found) else ""
+        return found[start : start + limit if limit else None], str(self._version), rest
 
     async def watch(
         self,
@@ -57,17 +72,33 @@ class FakeKube:
         self._trip("watch", resource)
         if int(version) < self._oldest:
             raise Gone("too old resource version", status=410)
-        seen = int(version)
+        seen, ends, patience = int(version), asyncio.get_running_loop().time() + server_seconds, read_seconds
         while True:
             for kind, value in list(self._log.get(resource.plural, [])):
                 number = int(value["metadata"]["resourceVersion"])
-                if number <= seen:
+                if number <= seen or resource.plural in self._muted:
                     continue
                 seen = number
                 if _matches(value, namespace, labels, fields):
                     yield kind, copy.deepcopy(value)
-            if not any(int(value["metadata"]["resourceVersion"]) > seen for _, value in self._log.get(resource.plural, [])):
-                await self._news.wait()
+                    patience = read_seconds
+            if self._missed(resource, seen):
+                continue
+            began = asyncio.get_running_loop().time()
+            try:
+                async with asyncio.timeout(min(ends - began, patience)):
+                    await self._news.wait()
+            except TimeoutError:
+                if resource.plural in self._muted or asyncio.get_running_loop().time() < ends:
+                    raise Unreachable("nothing came") from None
+                return
+            patience -= asyncio.get_running_loop().time() - began
+            if resource.plural in self._cut:
+                raise self._cut[resource.plural]
+
+    def _missed(self, resource: Resource, seen: int) -> bool:
+        log = self._log.get(resource.plural, [])
+        return resource.plural not in self._muted and any(int(value["metadata"]["resourceVersion"]) > seen for _, value in log)
 
     async def create(self, resource: Resource, namespace: str | None, body: Object, *, dry_run: bool = False) -> Object:
         self._trip("create", resource)
@@ -192,6 +223,30 @@ class FakeKube:
         """Make the next calls of that verb fail."""
         self._failures += [(verb, resource.plural, error)] * times
 
+    def mute(self, resource: Resource) -> None:
+        """Drop the connections of its watches silently: nothing comes, and no end; those made afterwards are well."""
+        self._muted.add(resource.plural)
+
+    def unmute(self, resource: Resource) -> None:
+        self._muted.discard(resource.plural)
+
+    def go_away(self, *resources: Resource) -> None:
+        """End their watches, and answer no list and no watch until `come_back`."""
+        gone = Unreachable("connection refused")
+        self._cut |= {resource.plural: gone for resource in resources}
+        self._ring()
+
+    def come_back(self) -> None:
+        self._cut.clear()
+
+    def hang(self, resource: Resource) -> None:
+        """Take requests for lists of this kind and never answer."""
+        self._hanging.add(resource.plural)
+
+    def refuse(self, resource: Resource, error: KubeError) -> None:
+        """Answer no list and no watch of this kind, from now on."""
+        self._cut[resource.plural] = error
+
     def forget_history(self) -> None:
         """Compaction: watches from older versions get 410."""
         self._oldest = self._version
@@ -218,13 +273,19 @@ class FakeKube:
 
     def _tell(self, resource: Resource, kind: str, value: Object) -> None:
         self._log.setdefault(resource.plural, []).append((kind, copy.deepcopy(value)))
+        self._ring()
+
+    def _ring(self) -> None:
         news, self._news = self._news, asyncio.Event()
         news.set()
 
     def _trip(self, verb: str, resource: Resource) -> None:
+        if resource.plural in self._cut and verb in ("list", "next page", "watch"):
+            raise self._cut[resource.plural]
         for failure in self._failures:
             if failure[:2] == (verb, resource.plural):
                 self._failures.remove(failure)
+                self.failed_at.append(self.clock())
                 raise failure[2]
 
 
@@ -240,7 +301,14 @@ def _matches(value: Object, namespace: str | None, labels: str | None, fields: s
     metadata = value["metadata"]
     if namespace and metadata.get("namespace") != namespace:
         return False
-    if fields and f"metadata.name={metadata['name']}" != fields:
+    if not all(_field(value, *term.split("=")) for term in (fields or "").split(",") if term):
         return False
     held = metadata.get("labels") or {}
     return all(held.get(term.partition("=")[0]) == term.partition("=")[2] for term in (labels or "").split(",") if term)
+
+
+def _field(value: Object, path: str, wanted: str) -> bool:
+    found: Any = value
+    for key in path.split("."):
+        found = (found or {}).get(key)
+    return bool(found == wanted)

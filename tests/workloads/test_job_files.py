@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.workloads.builders import NOW, UID, make_group, make_platform
+from tests.workloads.builders import NOW, UID, make_group, make_job, make_platform
 from tests.workloads.pod_security import violations
 from trainer import model
 from trainer.config import TrainConfig, parse
@@ -111,6 +111,22 @@ def trainer_config(arguments: list[str], folder: Path) -> TrainConfig:
     return parse(own, {"EBB_OUTPUT_DIR": str(folder)})
 
 
+MEMORY = {"tiny-imagenet": "5632Mi", "imagenet-efa": "256Gi", "imagenet-fsx": "64Gi"}
+
+
+@pytest.mark.parametrize(("name", "size"), MEMORY.items(), ids=MEMORY)
+def test_the_examples_loaders_have_shared_memory(name: str, size: str) -> None:
+    """Half of the worker's memory, where the file does not say how much."""
+    volumes = pod_of(read(ROOT / "workloads" / "jobs" / f"{name}.yaml"), AWS)["spec"]["volumes"]
+    assert {volume["name"]: volume for volume in volumes}["shm"]["emptyDir"] == {"medium": "Memory", "sizeLimit": size}
+
+
+def test_a_job_that_says_nothing_of_memory_gets_a_quarter_of_the_machines_as_shared_memory_and_asks_for_it() -> None:
+    pod = pod_of(make_job(container={"resources": {"limits": {"nvidia.com/gpu": 1}}}), make_platform(T4))
+    assert pod["spec"]["volumes"] == [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "4096Mi"}}]
+    assert container(pod)["resources"]["requests"] == {"memory": "4096Mi"}
+
+
 def test_the_efa_job_asks_for_the_interfaces_and_their_buffers() -> None:
     found = container(pod_of(read(ROOT / "workloads" / "jobs" / "imagenet-efa.yaml"), AWS))
     assert found["resources"]["limits"].items() >= {"vpc.amazonaws.com/efa": 4, "hugepages-2Mi": "5120Mi"}.items()
@@ -147,6 +163,7 @@ def test_the_articles_job_runs_as_it_is() -> None:
     assert [mount["mountPath"] for mount in found["volumeMounts"][2:]] == ["/mnt/data", "/mnt/output", "/mnt/fsx"]
     assert pod["spec"]["volumes"][:2] == written["volumes"]
     assert pod["spec"]["nodeSelector"] == {"topology.kubernetes.io/zone": "us-west-2a", "ebb.dev/gpu-type": "T4"}
+    assert pod["spec"]["terminationGracePeriodSeconds"] == 25  # of the machines' 30
     assert pod["spec"]["tolerations"] == [
         *written["tolerations"],
         {"key": "ebb.dev/capacity-type", "operator": "Equal", "value": "spot", "effect": "NoSchedule"},

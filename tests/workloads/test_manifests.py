@@ -1,4 +1,7 @@
-"""What runs the controller: its pod passes Pod Security, its rights suffice and are few, its image has the pinned packages."""
+"""What `kubectl apply -k` installs: pods pass Pod Security, rights suffice and are few, the image has the pinned packages.
+
+What a real API server says to it: tests/infra/services/test_install.py.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,68 @@ Object = dict[str, Any]
 def documents(name: str) -> dict[tuple[str, str], Object]:
     found = yaml.safe_load_all((MANIFESTS / name).read_text())
     return {(item["kind"], item["metadata"]["name"]): item for item in found}
+
+
+def kustomization() -> Object:
+    found: Object = yaml.safe_load((MANIFESTS / "kustomization.yaml").read_text())
+    return found
+
+
+def everything() -> dict[tuple[str, str], Object]:
+    return {key: item for file in kustomization()["resources"] for key, item in documents(file).items()}
+
+
+def pods() -> dict[str, Object]:
+    """Workload -> its pod's spec."""
+    specs = {
+        name: item["spec"] for (kind, name), item in everything().items() if kind in ("Deployment", "StatefulSet", "CronJob")
+    }
+    return {name: spec.get("jobTemplate", {"spec": spec})["spec"]["template"]["spec"] for name, spec in specs.items()}
+
+
+def test_the_kustomization_has_every_file() -> None:
+    assert sorted(kustomization()["resources"]) == sorted({path.name for path in MANIFESTS.iterdir()} - {"kustomization.yaml"})
+
+
+def test_every_image_is_named_in_one_place() -> None:
+    used = {container["image"] for pod in pods().values() for container in pod["containers"]}
+    assert used == {image["name"] for image in kustomization()["images"]}
+
+
+def test_every_pod_passes_restricted_in_the_platforms_class_and_writes_nowhere() -> None:
+    assert set(pods()) == {"ebb-controller", "etcd", "etcd-maintenance"}
+    for name, pod in pods().items():
+        assert (violations(pod), pod["priorityClassName"]) == ([], "ebb-system"), name
+        assert all(one["securityContext"]["readOnlyRootFilesystem"] is True for one in pod["containers"]), name
+        assert all(one["resources"]["requests"] and one["resources"]["limits"] for one in pod["containers"]), name
+
+
+def test_the_elastic_rest_goes_after_jobs_and_pushes_nobody_off() -> None:
+    classes = documents("priorities.yaml")
+    values = {name: item["value"] for (_, name), item in classes.items()}
+    assert values["ebb-system"] > values["ebb-job"] > values["ebb-elastic"] > 0
+    assert classes["PriorityClass", "ebb-elastic"]["preemptionPolicy"] == "Never"
+    assert [name for (_, name), item in classes.items() if item.get("globalDefault")] == ["ebb-job"]
+
+
+def test_maintenance_knows_etcds_quota_and_address() -> None:
+    command = pods()["etcd"]["containers"][0]["command"]
+    (quota,) = [word.partition("=")[2] for word in command if word.startswith("--quota-backend-bytes=")]
+    assert pods()["etcd-maintenance"]["containers"][0]["command"][-2:] == ["--etcd=http://etcd:2379", f"--quota-bytes={quota}"]
+    assert "--etcd=http://etcd:2379" in pods()["ebb-controller"]["containers"][0]["args"]
+
+
+def test_etcds_data_is_on_a_volume_of_the_default_class() -> None:
+    claim = documents("etcd.yaml")["PersistentVolumeClaim", "etcd-data"]
+    assert claim["spec"] == {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}
+    (volume,) = pods()["etcd"]["volumes"]
+    assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+
+
+def test_liveness_and_readiness_ask_different_questions() -> None:
+    (container,) = pods()["ebb-controller"]["containers"]
+    paths = {name: container[name]["httpGet"]["path"] for name in ("livenessProbe", "readinessProbe")}
+    assert paths == {"livenessProbe": "/healthz", "readinessProbe": "/readyz"}
 
 
 def test_the_controllers_pod_passes_pod_security_restricted_and_writes_nowhere() -> None:
@@ -47,23 +112,36 @@ def test_the_controllers_rights_are_these() -> None:
         ("elasticjobs/finalizers", "update"),
         *((kind, verb) for kind in ("pods", "services") for verb in ("list", "watch", "create", "delete")),
         *(("nodes", verb) for verb in ("get", "list", "watch")),
-        ("events", "create"),
-        *(("leases", verb) for verb in ("create", "get", "update")),
-        *(("configmaps", verb) for verb in ("list", "watch")),
+        *(("events", verb) for verb in ("list", "watch", "create")),
+        *(("leases", verb) for verb in ("create", "get", "update", "list", "watch")),
+        *(("configmaps", verb) for verb in ("create", "get", "list", "watch")),
+        *(("priorityclasses", verb) for verb in ("list", "watch")),
     }
     assert not any("*" in rule["verbs"] + rule["resources"] + rule["apiGroups"] for rule in rules)
 
 
-def test_rights_in_its_own_namespace_are_for_one_lease_and_one_config_map() -> None:
-    rules = documents("rbac.yaml")["Role", "ebb-controller"]["rules"]
-    assert [rule.get("resourceNames") for rule in rules] == [None, [LEASE], [NAME]]
-    assert rules[0]["verbs"] == ["create"]
+def test_rights_in_namespaces_of_the_platform_are_for_single_objects_or_for_looking() -> None:
+    """Every rule with its names; tests/infra/services holds a real API server to them."""
+    look, report = ("get", "list", "watch"), "cluster-autoscaler-status"
+    roles = {name: _rights(item) for (kind, name), item in documents("rbac.yaml").items() if kind == "Role"}
+    assert roles == {
+        "ebb-controller": {
+            ("leases", "", ("create",)),
+            ("leases", LEASE, ("get", "update")),
+            ("configmaps", NAME, ("list", "watch")),
+            ("configmaps", report, look),
+        },
+        "ebb-controller-autoscaler": {("configmaps", report, look)},
+        "ebb-controller-heartbeats": {("leases", "", ("list", "watch"))},
+    }
 
 
 def test_the_bindings_name_the_account_of_the_deployment() -> None:
     account = documents("controller.yaml")["Deployment", "ebb-controller"]["spec"]["template"]["spec"]["serviceAccountName"]
     bindings = [item for (kind, _), item in documents("rbac.yaml").items() if kind.endswith("Binding")]
-    assert [item["subjects"][0]["name"] for item in bindings] == [account, account]
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}
+    assert [item["subjects"] for item in bindings] == [[subject]] * 4
+    assert all(item["roleRef"]["name"] == item["metadata"]["name"] for item in bindings)
     assert ("ServiceAccount", account) in documents("rbac.yaml")
 
 

@@ -28,6 +28,14 @@ def test_reads_everything() -> None:
     )  # fmt: skip
 
 
+def test_a_volume_may_be_in_one_zone_and_a_machine_may_take_its_time() -> None:
+    value = platform_json(node_group("slow", "local-a", provisionSeconds=900))
+    value["volumes"][0]["zone"] = "local-b"
+    found = parse({"schema": "1", "platform.json": json.dumps(value)})
+    assert [volume.zone for volume in found.volumes] == ["local-b", "", ""]
+    assert [group.provision_seconds for group in found.node_groups] == [300, 300, 300, 300, 900]
+
+
 def test_a_group_may_name_a_trainer_image_of_its_own() -> None:
     groups = platform(node_group("old", "local-a", trainerImage="ebb/trainer:cuda12")).node_groups
     assert {group.name: group.trainer_image for group in groups if group.trainer_image} == {"old": "ebb/trainer:cuda12"}
@@ -83,6 +91,11 @@ DAMAGE = {
     "text for a number": (
         changed(lambda value: value["nodeGroups"][0].update(cpu="four")),
         "nodeGroups[0].cpu must be a number of at least 0, found 'four': run `pulumi up` with this version of Ebb.",
+    ),
+    "a time that is none": (
+        changed(lambda value: value["nodeGroups"][0].update(provisionSeconds=-1)),
+        "nodeGroups[0].provisionSeconds must be a whole number of at least 0, found -1: run `pulumi up` with this version of "
+        "Ebb.",
     ),
     "half a machine": (
         changed(lambda value: value["nodeGroups"][0].update(max=1.5)),

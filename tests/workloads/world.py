@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from tests.workloads.builders import NOW, make_node
+from tests.workloads.builders import NOW, make_lease, make_node
 from tests.workloads.fake_kube import FakeKube
 from workloads.control.controller import Controller
 from workloads.control.metrics import Metrics
-from workloads.kube import ELASTIC_JOBS, EVENTS, NODES, PODS
+from workloads.kube import ELASTIC_JOBS, EVENTS, LEASES, NODES, PODS
 
 Object = dict[str, Any]
 DIGITS = "digits"
@@ -23,6 +23,7 @@ class FakeCluster:
     def __init__(self, api: FakeKube, fence: Callable[[], None]) -> None:
         self.api, self._fence = api, fence
         self.metrics_text: dict[str, str] = {}  # address of a worker -> its metrics
+        self.dead: set[str] = set()  # machines whose kubelet renews no Lease any more
 
     def job(self, name: str = DIGITS) -> Object:
         return next(job for job in self.api.all(ELASTIC_JOBS) if job["metadata"]["name"] == name)
@@ -70,6 +71,15 @@ class FakeCluster:
         for index, name in enumerate(self.pods()):
             self.api.pod_runs(name, f"n{index % nodes}")
         await self.settle()
+
+    async def beat(self, *nodes: str, seconds: float, every: float = 10.0) -> None:
+        """Let time pass while the kubelets of these machines renew their Leases, one after the other; the dead ones do not."""
+        turns = round(seconds / every * len(nodes))
+        for turn in range(turns):
+            node = nodes[turn % len(nodes)]
+            if node not in self.dead:
+                self.api.put(LEASES, make_lease(node, self.api.clock()))
+            await asyncio.sleep(every / len(nodes))
 
     def start(self) -> None:
         """Start the controller."""

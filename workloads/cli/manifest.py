@@ -1,7 +1,7 @@
 """The ElasticJob that `ebb submit` sends, as a pure function; `--dry-run` prints exactly this.
 
-The pod passes Pod Security `restricted`. What the controller adds later (rendezvous arguments, EBB_* environment, the zone) is
-not here, so that the job can move; see pods.py.
+The pod passes Pod Security `restricted`. What the controller adds later (rendezvous arguments, EBB_* environment, threads, the
+zone, the time to leave, which is the machine's) is not here, so that the job can move; see plan/pods.py and plan/containers.py.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,6 @@ def _pod(request: Request, fit: Fit, platform: Platform) -> Object:
     return {
         "restartPolicy": "Never",  # the controller replaces workers, so that it can tell a reclaim from a failure
         "priorityClassName": PRIORITY_CLASS,
-        "terminationGracePeriodSeconds": fit.notice_seconds,
         "enableServiceLinks": False,
         "automountServiceAccountToken": False,
         "nodeSelector": {LABEL_GPU_TYPE: fit.gpu_type, LABEL_CAPACITY: fit.capacity},
@@ -69,7 +68,7 @@ def _container(request: Request, fit: Fit, platform: Platform) -> Object:
         "image": request.image or fit.groups[0].trainer_image or platform.trainer_image,
         "imagePullPolicy": "IfNotPresent",
         "args": _arguments(request, platform),
-        "env": [{"name": key, "value": value} for key, value in _environment(request, fit).items()],
+        "env": [{"name": key, "value": value} for key, value in _environment(request).items()],
         # No limit on CPU: loader workers may use what the machine has idle, and throttling would slow every rank down to one.
         "resources": {
             "requests": {"cpu": f"{fit.cpu_millis}m", "memory": memory, GPU_RESOURCE: gpus},
@@ -94,10 +93,8 @@ def _arguments(request: Request, platform: Platform) -> list[str]:
     return [*request.arguments, *data]
 
 
-def _environment(request: Request, fit: Fit) -> Mapping[str, str]:
-    cores = max(1, fit.cpu_millis // 1000 // fit.gpus_per_worker)
+def _environment(request: Request) -> Mapping[str, str]:
     return {
-        "OMP_NUM_THREADS": str(cores),  # torchrun would say 1
         "PYTHONUNBUFFERED": "1",  # or `ebb logs -f` shows a script's prints minutes late
         "HOME": "/tmp",  # noqa: S108 - the root file system is read-only, and libraries keep caches in the home folder
         **request.env,

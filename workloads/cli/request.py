@@ -22,7 +22,7 @@ _MEMORY_TIERS = ((4, 0.25), (4, 0.20), (8, 0.10), (112, 0.06), (math.inf, 0.02))
 """(GiB, share kept): what GKE keeps for itself, the most of all clouds: https://cloud.google.com/kubernetes-engine/docs/concepts/plan-node-sizes"""
 _AGENTS_GIB = 0.5  # what the platform's own pods on each machine ask for, and the 100 MiB at which the kubelet begins to evict
 
-_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")  # DNS-1035: worker Services carry the name
+_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")  # DNS-1035: the workers' Service and host names carry it
 _NAME_LENGTH = 63
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|k|M|G|T|)")
@@ -65,7 +65,6 @@ class Fit:
     cpu_millis: int
     memory_mib: int
     shm_mib: int
-    notice_seconds: int
 
     @property
     def zones(self) -> tuple[str, ...]:
@@ -110,7 +109,6 @@ def find_fit(request: Request, platform: Platform) -> Fit:
         cpu_millis=min(int(size / group.gpus_per_node * group.cpu * (1 - CPU_RESERVE) * 1000) for group in groups),
         memory_mib=memory_mib,
         shm_mib=_shm_mib(request.shm, memory_mib),
-        notice_seconds=min((group.notice_seconds for group in groups if group.notice_seconds), default=30),  # 30: Kubernetes' own
     )
 
 

@@ -9,60 +9,30 @@ be done twice and may be interrupted; a failure of one ends the round, and the q
 
 import asyncio
 import logging
-import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol
 
 from workloads import contract as names
-from workloads.clock import stamp
-from workloads.control.metrics import ERRORS, FAILURES, RECLAIMS, RECONCILE_SECONDS, REPLACEMENT_SECONDS, Metrics
+from workloads.control.hands import Api, Hands
+from workloads.control.logs import about
+from workloads.control.metrics import ERRORS, FAILURES, QUEUE_DEPTH, RECLAIMS, RECONCILE_SECONDS, WATCH_AGE, Metrics
+from workloads.control.pace import Pace, Refusals, as_before, only_figures, without_creations
+from workloads.control.recovery import Recovery
 from workloads.control.scraper import Fetch, Scraper
 from workloads.control.workqueue import WorkQueue
-from workloads.control.world import Object, Reader, World
+from workloads.control.world import Object, World
 from workloads.job.schema import decode, encode
 from workloads.job.spec import Job, SpecError
 from workloads.job.status import PROGRAM_FAILED, RECLAIMED, Status
-from workloads.kube import (
-    CONFIG_MAPS,
-    ELASTIC_JOBS,
-    EVENTS,
-    PODS,
-    SERVICES,
-    Conflict,
-    Denied,
-    Invalid,
-    KubeError,
-    NotFound,
-    Resource,
-)
-from workloads.kube.reflector import Key, Reflector
+from workloads.kube import CONFIG_MAPS, Conflict, KubeError
+from workloads.kube.reflector import Key
 from workloads.plan.reconcile import plan, refused
-from workloads.plan.values import Action, CreatePod, CreateRecord, CreateService, DeleteJob, DeletePod, DeleteService, Event, Plan
+from workloads.plan.records import DELETED, record
+from workloads.plan.values import Event, Plan
 
 JOBS_AT_ONCE = 16  # looked at; each waits for the API server most of the time
-WRITES_AT_ONCE = 50  # as JobSet; more makes an API server queue them
-REFUSED_RETRY_SECONDS = 5.0  # for a quota or an admission rule: the world must change first
 BUGS = (ValueError, LookupError, TypeError, AttributeError, AssertionError)
 log = logging.getLogger(__name__)
-
-
-class Api(Reader, Protocol):
-    """What the controller needs of an API client: workloads.kube.Kube, and the fake of the tests."""
-
-    async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object: ...
-    async def replace(
-        self, resource: Resource, namespace: str | None, name: str, body: Object, subresource: str | None = None
-    ) -> Object: ...
-    async def delete(
-        self,
-        resource: Resource,
-        namespace: str | None,
-        name: str,
-        *,
-        grace_seconds: int | None = None,
-        uid: str | None = None,
-    ) -> None: ...
 
 
 class Controller:
@@ -71,14 +41,14 @@ class Controller:
     def __init__(
         self, api: Api, *, fence: Callable[[], None], fetch: Fetch, clock: Callable[[], float], metrics: Metrics
     ) -> None:
-        self._api, self._fence, self._clock, self.metrics = api, fence, clock, metrics
+        self._clock, self.metrics = clock, metrics
         self._queue: WorkQueue[Key] = WorkQueue()
-        self.world = World(api, self._queue.add)
-        self._scraper = Scraper(fetch, self.world.targets, self._queue.add, clock=clock)
-        self._writes = asyncio.Semaphore(WRITES_AT_ONCE)
-        self._lost: dict[Key, dict[int, float]] = {}  # job -> worker's index -> when its loss was noticed
-        metrics.gauge("ebb_queue_depth", "Jobs that wait to be looked at.", lambda: {"": len(self._queue)})
-        metrics.gauge("ebb_watch_age_seconds", "Since when nothing came from the API server, by kind.", self.ages)
+        self.world = World(api, self._queue, clock)
+        self._scraper = Scraper(fetch, self.world, self._queue.add, clock=clock)
+        self._pace, self._refusals, self._recovery = Pace(), Refusals(), Recovery(metrics)
+        self._hands = Hands(api, self.world, self._recovery, fence=fence, clock=clock)
+        metrics.gauge(QUEUE_DEPTH, "Jobs that wait to be looked at.", lambda: {"": len(self._queue)})
+        metrics.gauge(WATCH_AGE, "Since when nothing came from the API server, by kind.", self.ages)
 
     async def run(self) -> None:
         """Never returns; raises what the fence raises."""
@@ -87,129 +57,127 @@ class Controller:
                 tasks.create_task(reflector.run())
             await self.world.synced()
             log.info("watching %d jobs", len(self.world.jobs.objects))
+            tasks.create_task(self.world.machines.watch_silence())
             tasks.create_task(self._scraper.run())
+            tasks.create_task(self._hands.send_events())
             for _ in range(JOBS_AT_ONCE):
                 tasks.create_task(self._work())
 
     def ages(self) -> dict[str, float]:
         """Seconds since the last word from the API server, by kind, as Prometheus labels."""
-        return {f'kind="{item.resource.plural}"': item.age_seconds for item in self.world.reflectors}
+        return {f'kind="{item.name}"': item.age_seconds for item in self.world.reflectors if not item.refused}
 
     def unfinished(self) -> list[Object]:
         """The jobs that run or mean to: not at their end, not suspended."""
         idle = (names.SUSPENDED, names.SUCCEEDED, names.FAILED)
         return [job for job in self.world.jobs.objects.values() if (job.get("status") or {}).get("state") not in idle]
 
+    async def tell(self, value: Object, events: tuple[Event, ...]) -> None:
+        """Send events about a job, best effort."""
+        self._hands.tell(value, events)
+
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             key = await self._queue.take()
             started = loop.time()
-            try:
-                again_after = await self._look(key)
-            except (KubeError, TimeoutError) as error:
-                self.metrics.count(ERRORS)
-                wait = self._queue.failed(key)
-                # A lost race is ordinary: the copy was a moment behind.
-                log.log(logging.DEBUG if isinstance(error, Conflict) else logging.WARNING, "%s/%s: %s", *key, error)
-                log.debug("%s/%s again in %.2f s", *key, wait)
-            except BUGS:
-                # One job that breaks the planner must not stop the others; the traceback is for us.
-                self.metrics.count(ERRORS)
-                log.exception("%s/%s: the controller cannot handle this job; again in %.1f s", *key, self._queue.failed(key))
-            else:
-                self._queue.done(key, again_after=again_after)
+            with about(*key):
+                try:
+                    again_after = await self._look(key)
+                except (KubeError, TimeoutError) as error:
+                    wait = self._queue.failed(key)
+                    # A lost race is ordinary: the copy was a moment behind.
+                    level = logging.DEBUG if isinstance(error, Conflict) else logging.WARNING
+                    log.log(level, "%s/%s: %s; again in %.2f s", *key, error, wait)
+                    self.metrics.count(ERRORS)
+                except BUGS:
+                    # One job that breaks the planner must not stop the others; the traceback is for us.
+                    wait = self._queue.failed(key)
+                    log.exception("%s/%s: the controller cannot handle this job; again in %.1f s", *key, wait)
+                    self.metrics.count(ERRORS)
+                else:
+                    self._queue.done(key, again_after=again_after)
             self.metrics.observe(RECONCILE_SECONDS, loop.time() - started)
 
     async def _look(self, key: Key) -> float | None:
         """One round for one job; returns seconds until the next is due. Raises KubeError."""
+        await self._bury(key)
         value = self.world.jobs.objects.get(key)
         if value is None:
-            self._scraper.forget(key)
-            self._lost.pop(key, None)
             return None
         try:
-            job = Job.of(value)
+            job = self.world.claims.job(key)
         except SpecError as error:
-            await self._write(value, _unusable(value, str(error), self._clock()), ())
+            await self._hands.write(value, _unusable(value, str(error), self._clock()), ())
             return None
         now = self._clock()
         decided = plan(job, await self.world.observe(job, now, self._scraper.latest.get(key)), now)
-        for entry in decided.happened:
-            if entry.what == RECLAIMED and entry.worker is not None:
-                self._lost.setdefault(key, {}).setdefault(entry.worker, now)
-        problems = await self._act(job, decided.actions)
-        if problems:
-            decided = refused(decided, problems, now)
+        # Before anything is awaited: a job that is looked at meanwhile must not count on the same machines.
+        self.world.decided(key, decided.status)
+        self._recovery.noticed(key, decided, now)
+        return await self._carry_out(key, value, job, decided)
+
+    async def _carry_out(self, key: Key, value: Object, job: Job, decided: Plan) -> float | None:
+        """Act, then write. Nothing that is created is waited for: its news bring the job back."""
+        if job.status.observed_generation != job.generation:
+            self._refusals.forget(key)  # other pods are asked for now
+        decided, refused_until = await self._act(key, job, decided)
+        pause = await self._say(key, value, job, decided)
+        due = [seconds for seconds in (refused_until, pause) if seconds]
+        if decided.wake_at is not None:
+            due.append(decided.wake_at - self._clock())
+        return min(due, default=None)
+
+    async def _say(self, key: Key, value: Object, job: Job, decided: Plan) -> float:
+        """Write the status if it changed and tell the events; returns seconds after which to write it, if that can wait."""
+        now = asyncio.get_running_loop().time()
         if decided.status != job.status:
-            await self._write(value, encode(decided.status), decided.events)
+            pause = self._pace.wait(key, job.status, decided, now)
+            if pause:
+                return pause
+            matters = not only_figures(job.status, decided)
+            await self._hands.write(value, encode(decided.status), decided.events, matters=matters)
+            self._pace.wrote(key, now)
         else:
-            await self.tell(value, decided.events)
+            self._hands.tell(value, decided.events)
         self._count(decided)
-        if problems:
-            return REFUSED_RETRY_SECONDS
-        return None if decided.wake_at is None else decided.wake_at - self._clock()
+        self._recovery.written(key, job.status, decided.status, self._clock())
+        return 0.0
 
-    async def _act(self, job: Job, actions: tuple[Action, ...]) -> list[str]:
-        """Do all of it, in parallel; returns what the API server refused for good reasons, raises what may be tried again."""
-        results = await asyncio.gather(*(self._do(job, action) for action in actions), return_exceptions=True)
-        refusals = [error for error in results if isinstance(error, Denied | Invalid)]
-        for error in results:
-            if isinstance(error, BaseException) and error not in refusals:
-                raise error
-        return [str(error) for error in refusals]
-
-    async def _do(self, job: Job, action: Action) -> None:
-        async with self._writes:
-            self._fence()
-            match action:
-                case CreatePod(body):
-                    await self._create(PODS, self.world.pods, body)
-                    self._replaced(job, int(body["metadata"]["labels"][names.LABEL_INDEX]))
-                case CreateService(body):
-                    await self._create(SERVICES, self.world.services, body)
-                case DeletePod():
-                    call = self._api.delete(PODS, job.namespace, action.name, uid=action.uid, grace_seconds=action.grace_seconds)
-                    await _unless_gone(call)
-                case DeleteJob():
-                    await _unless_gone(self._api.delete(ELASTIC_JOBS, job.namespace, job.name, uid=job.uid))
-                case CreateRecord(body):
-                    await self._create(CONFIG_MAPS, None, body)
-                case DeleteService():
-                    await _unless_gone(self._api.delete(SERVICES, job.namespace, action.name, uid=action.uid))
-
-    async def _create(self, resource: Resource, copy: Reflector | None, body: Object) -> None:
-        try:
-            created = await self._api.create(resource, body["metadata"]["namespace"], body)
-            if copy is not None:
-                copy.observe(created)
-        except Conflict as error:
-            if error.reason != "AlreadyExists":
-                raise
-            # Ours of an earlier round, which the watch will tell of; or somebody else's, which the next round sees is taken.
-            log.debug("%s exists already", body["metadata"]["name"])
-
-    async def _write(self, value: Object, status: Object, events: tuple[Event, ...]) -> None:
-        """The one status write of a round. A Conflict means that the decision was about an old object: nothing is told then."""
-        if value.get("status") == status:
-            return
-        self._fence()
-        metadata = value["metadata"]
-        written = await self._api.replace(
-            ELASTIC_JOBS, metadata["namespace"], metadata["name"], {**value, "status": status}, subresource="status"
-        )
-        self.world.jobs.observe(written)
-        await self.tell(value, events)
-
-    async def tell(self, value: Object, events: tuple[Event, ...]) -> None:
-        """Send events, best effort: they are for people, and lost ones are not worth a retry."""
-        for event in events:
-            self._fence()
-            log.info("%s/%s %s: %s", value["metadata"]["namespace"], value["metadata"]["name"], event.reason, event.message)
+    async def _bury(self, key: Key) -> None:
+        """Forget jobs of this name that were deleted; what those cost that had not ended is written down, best effort."""
+        for value in self.world.departed.pop(key, ()):
+            for memory in (self._scraper, self._recovery, self._pace, self._refusals):
+                memory.forget(key)
             try:
-                await self._api.create(EVENTS, value["metadata"]["namespace"], _event(value, event, self._clock()))
+                job = Job.of(value)
+            except SpecError:
+                continue
+            # One that never had a machine cost nothing, and that of an ended job is written already.
+            if job.status.recorded or not (job.status.cost or job.status.start_time) or job.spec.managed_by != names.MANAGER:
+                continue
+            try:
+                await self._hands.create(CONFIG_MAPS, None, record(job, job.status, self._clock(), reason=DELETED))
             except KubeError as error:
-                log.warning("event %s was not sent: %s", event.reason, error)
+                log.warning("what %s/%s cost was not recorded: %s", *key, error)
+
+    async def _act(self, key: Key, job: Job, decided: Plan) -> tuple[Plan, float]:
+        """Do what was decided, but create nothing for a while after the API server refused to; returns what came of it, and the
+        seconds until creations are tried again."""
+        now = asyncio.get_running_loop().time()
+        wait, problems = self._refusals.resting(key, now)
+        stripped = without_creations(decided)
+        if not wait or stripped.actions == decided.actions:
+            problems = tuple(await self._hands.do_all(job, decided.actions))
+            if not problems:
+                self._refusals.forget(key)
+                return decided, 0.0
+        else:
+            await self._hands.do_all(job, stripped.actions)
+        decided = refused(stripped, problems, self._clock())
+        if self._refusals.told(key, problems):
+            decided = replace(decided, events=stripped.events)
+        return as_before(job.status, decided), wait or self._refusals.refused(key, problems, now)
 
     def _count(self, decided: Plan) -> None:
         """What was newly written down, for the metrics."""
@@ -219,47 +187,9 @@ class Controller:
             elif entry.what == PROGRAM_FAILED:
                 self.metrics.count(FAILURES)
 
-    def _replaced(self, job: Job, index: int) -> None:
-        noticed = self._lost.get((job.namespace, job.name), {}).pop(index, None)
-        if noticed is not None:
-            self.metrics.observe(REPLACEMENT_SECONDS, self._clock() - noticed)
-
-
-async def _unless_gone(call: Coroutine[Any, Any, None]) -> None:
-    """A deletion of what is gone, or of what has meanwhile been replaced by another object of that name, is done."""
-    try:
-        await call
-    except (NotFound, Conflict):
-        return
-
 
 def _unusable(value: Object, message: str, now: float) -> Object:
     """The status of a job that cannot be understood."""
     status = decode(Status, value.get("status") or {})
     status = status.with_condition(names.RUNNING, False, names.REASON_SPEC_INVALID, message, now)
     return encode(replace(status, observed_generation=value["metadata"].get("generation")))
-
-
-def _event(value: Object, event: Event, now: float) -> Object:
-    metadata, at = value["metadata"], stamp(now)
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": f"{metadata['name']}.{uuid.uuid4().hex[:16]}", "namespace": metadata["namespace"]},
-        "involvedObject": {
-            "apiVersion": names.API_VERSION,
-            "kind": names.KIND,
-            "name": metadata["name"],
-            "namespace": metadata["namespace"],
-            "uid": metadata["uid"],
-            "resourceVersion": metadata["resourceVersion"],
-        },
-        "type": "Warning" if event.warning else "Normal",
-        "reason": event.reason,
-        "message": event.message[:1024],
-        "source": {"component": "elasticjob-controller"},
-        "reportingComponent": "elasticjob-controller",
-        "firstTimestamp": at,
-        "lastTimestamp": at,
-        "count": 1,
-    }

@@ -6,43 +6,67 @@
 Three kinds of figures are enough here: counters, histograms, and gauges that are computed when somebody asks.
 """
 
+import os
+import time
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from itertools import accumulate
 from math import isfinite
+from pathlib import Path
+from typing import Any
 
 from workloads import contract as names
 from workloads.clock import stamp
 from workloads.job.status import Progress
 
-BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0)
+STATES = (names.WAITING, names.RUNNING, names.RESTARTING, names.SUSPENDED, names.SUCCEEDED, names.FAILED)
+LOOK_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0)
+# From a replacement that needs no machine to one for which an autoscaler makes a machine in another zone.
+LOSS_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 RECONCILE_SECONDS = "ebb_reconcile_seconds"
 REPLACEMENT_SECONDS = "ebb_replacement_seconds"
+RECOVERY_SECONDS = "ebb_recovery_seconds"
 RECLAIMS = "ebb_reclaims_total"
 FAILURES = "ebb_program_failures_total"
 ERRORS = "ebb_reconcile_errors_total"
+QUEUE_DEPTH = "ebb_queue_depth"
+WATCH_AGE = "ebb_watch_age_seconds"
+LEADS = "ebb_leads"
+JOBS = "ebb_jobs"
 HELP = {
     RECONCILE_SECONDS: "Time to look at one job and act.",
     REPLACEMENT_SECONDS: "From noticing a lost worker to its replacement being created, waiting for its name included.",
+    RECOVERY_SECONDS: "From a loss that left a job with fewer than minReplicas workers to its being Running again.",
     RECLAIMS: "Workers lost to reclaims, by cause.",
     FAILURES: "Failures of programs that were counted.",
     ERRORS: "Looks at a job that failed and were retried.",
+    JOBS: "Jobs by state.",
 }
+COUNTERS = (RECLAIMS, FAILURES, ERRORS)
+HISTOGRAMS = {RECONCILE_SECONDS: LOOK_BUCKETS, REPLACEMENT_SECONDS: LOSS_BUCKETS, RECOVERY_SECONDS: LOSS_BUCKETS}
+Read = Callable[[], Mapping[str, float]]
+"""Labels as they are written, e.g. `kind="pods"` -> value."""
 
 
-@dataclass
 class _Histogram:
-    counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
-    total: float = 0.0
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds, self.counts, self.total = bounds, [0] * (len(bounds) + 1), 0.0
+
+    def lines(self, name: str) -> list[str]:
+        sums = list(accumulate(self.counts))
+        bounds = (*map(str, self.bounds), "+Inf")
+        lines = [f'{name}_bucket{{le="{bound}"}} {seen}' for bound, seen in zip(bounds, sums, strict=True)]
+        return [*lines, f"{name}_sum {_number(self.total)}", f"{name}_count {sums[-1]}"]
 
 
 class Metrics:
     """The controller's figures."""
 
     def __init__(self) -> None:
-        self._counters: dict[str, dict[str, int]] = {RECLAIMS: {}, FAILURES: {}, ERRORS: {}}
-        self._histograms: dict[str, _Histogram] = {RECONCILE_SECONDS: _Histogram(), REPLACEMENT_SECONDS: _Histogram()}
-        self._gauges: list[tuple[str, str, Callable[[], Mapping[str, float]]]] = []
+        self._counters: dict[str, dict[str, int]] = {name: {} for name in COUNTERS}
+        self._histograms = {name: _Histogram(bounds) for name, bounds in HISTOGRAMS.items()}
+        self._read: dict[str, tuple[str, str, Read]] = {}  # name -> meaning, kind, how it is read
 
     def count(self, name: str, labels: str = "") -> None:
         """Add one; `labels` as they are written, e.g. `cause="NodeGone"`."""
@@ -52,12 +76,20 @@ class Metrics:
     def observe(self, name: str, value: float) -> None:
         """Add a measurement to a histogram."""
         histogram = self._histograms[name]
-        histogram.counts[bisect_left(BUCKETS, value)] += 1
+        histogram.counts[bisect_left(histogram.bounds, value)] += 1
         histogram.total += value
 
-    def gauge(self, name: str, meaning: str, read: Callable[[], Mapping[str, float]]) -> None:
-        """A gauge that `read` gives when asked: labels -> value."""
-        self._gauges.append((name, meaning, read))
+    def gauge(self, name: str, meaning: str, read: Read, *, kind: str = "gauge") -> None:
+        """A figure that `read` gives when asked. `kind` is counter for one that only grows."""
+        self._read[name] = meaning, kind, read
+
+    def value(self, name: str) -> Mapping[str, float]:
+        """A gauge now; empty for one that nobody gives."""
+        return self._read[name][2]() if name in self._read else {}
+
+    def observations(self, name: str) -> int:
+        """How often a histogram was added to."""
+        return sum(self._histograms[name].counts)
 
     def text(self) -> str:
         """The exposition."""
@@ -66,10 +98,39 @@ class Metrics:
             lines += _head(name, HELP[name], "counter")
             lines += [_line(name, labels, value) for labels, value in (counter or {"": 0}).items()]
         for name, histogram in self._histograms.items():
-            lines += _head(name, HELP[name], "histogram") + _histogram_lines(name, histogram)
-        for name, meaning, read in self._gauges:
-            lines += _head(name, meaning, "gauge") + [_line(name, labels, value) for labels, value in read().items()]
+            lines += _head(name, HELP[name], "histogram") + histogram.lines(name)
+        for name, (meaning, kind, read) in self._read.items():
+            lines += _head(name, meaning, kind) + [_line(name, labels, value) for labels, value in read().items()]
         return "\n".join(lines) + "\n"
+
+
+def show_process(metrics: Metrics) -> None:
+    """Memory, CPU time and age of this process under the names that Prometheus' own clients use. Linux only."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    began = time.time() - (time.clock_gettime(time.CLOCK_BOOTTIME) - _started_after_boot())
+
+    def resident() -> Mapping[str, float]:
+        return {"": int(Path("/proc/self/statm").read_text().split()[1]) * page}
+
+    def files() -> Mapping[str, float]:
+        return {"": len(os.listdir("/proc/self/fd"))}  # noqa: PTH208 - counts names only
+
+    metrics.gauge("process_resident_memory_bytes", "Memory in use.", resident)
+    metrics.gauge("process_cpu_seconds_total", "CPU time used.", lambda: {"": time.process_time()}, kind="counter")
+    metrics.gauge("process_start_time_seconds", "When the process began, in unix seconds.", lambda: {"": began})
+    metrics.gauge("process_open_fds", "Open files and connections.", files)
+
+
+def _started_after_boot() -> float:
+    """Seconds from the machine's start to this process's: field 22 of /proc/self/stat; the name before may have spaces."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    return int(fields[19]) / os.sysconf("SC_CLK_TCK")
+
+
+def by_state(jobs: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Jobs counted by status.state, as a gauge gives it; one without a status yet is Waiting."""
+    found = Counter(str((job.get("status") or {}).get("state") or names.WAITING) for job in jobs)
+    return {f'state="{state}"': float(found[state]) for state in sorted({*STATES, *found})}
 
 
 def read_progress(text: str, now: float) -> Progress | None:
@@ -86,6 +147,7 @@ def read_progress(text: str, now: float) -> Progress | None:
         world_size=_whole(values, names.METRIC_WORLD_SIZE),
         generation=_whole(values, names.METRIC_GENERATION),
         samples_per_second=_finite(values, names.METRIC_SAMPLES_PER_SECOND),
+        checkpoint_step=_whole(values, names.METRIC_CHECKPOINT_STEP),
         at=stamp(now),
     )
 
@@ -122,12 +184,9 @@ def _head(name: str, meaning: str, kind: str) -> list[str]:
 
 
 def _line(name: str, labels: str, value: float) -> str:
-    return f"{name}{{{labels}}} {value:g}" if labels else f"{name} {value:g}"
+    return f"{name}{{{labels}}} {_number(value)}" if labels else f"{name} {_number(value)}"
 
 
-def _histogram_lines(name: str, histogram: _Histogram) -> list[str]:
-    lines, seen = [], 0
-    for bound, number in zip((*map(str, BUCKETS), "+Inf"), histogram.counts, strict=True):
-        seen += number
-        lines.append(f'{name}_bucket{{le="{bound}"}} {seen}')
-    return [*lines, f"{name}_sum {histogram.total:g}", f"{name}_count {seen}"]
+def _number(value: float) -> str:
+    """Whole and exact: a counter in the millions must still be seen to grow."""
+    return str(int(value)) if float(value).is_integer() else repr(float(value))

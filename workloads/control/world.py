@@ -1,143 +1,198 @@
-"""The controller's copy of the cluster: five reflectors, and which job each change is about.
+"""The controller's copy of the cluster: a reflector per kind, and which job each change is about.
 
-    world = World(api, changed=queue.add)
+    world = World(api, queue, clock=time.time)
     observed = await world.observe(job, now, progress)
 
-Pods and Services belong to a job by the UID of their owner, never by labels or names: a job that was created again under the same
-name must not adopt the pods of its predecessor.
+What must be there is jobs, pods, Services, machines and the platform's facts. The rest (Leases, what the autoscaler says,
+PriorityClasses) is a help: on a cluster that does not give it to us the controller goes on without.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from workloads import contract as names
-from workloads.job.spec import Job, SpecError
-from workloads.job.status import Progress
-from workloads.kube import CONFIG_MAPS, ELASTIC_JOBS, NODES, PODS, SERVICES, NotFound, Resource
-from workloads.kube.reflector import Key, Reflector, Source, key_of
-from workloads.plan.market import Market, survey
+from workloads.control import trims
+from workloads.control.children import Children
+from workloads.control.claims import Claims, Effect
+from workloads.control.machines import Machines, Reader
+from workloads.control.supply import NAMESPACES, REFUSED, REPORT, TRIGGERED, Words, by_group, read_report
+from workloads.control.workqueue import WorkQueue
+from workloads.job.spec import Job
+from workloads.job.status import Progress, Status
+from workloads.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS, PODS, PRIORITY_CLASSES, SERVICES, Resource
+from workloads.kube.reflector import Habits, Key, Reflector, key_of
+from workloads.plan.market import GroupState, Supply
 from workloads.plan.pods import worker_name
 from workloads.plan.values import Observed
 from workloads.platform import NAME, NAMESPACE, Platform, PlatformError, parse
 
 Object = dict[str, Any]
+
+OPTIONAL_SECONDS = 5.0  # how long the start waits for what is a help
+# Changes of claims come in bursts, and each may make every waiting job be looked at. Those that wait behind others are told
+# soon, the rest, for which it is seldom news, later.
+SOON_SECONDS, LATER_SECONDS = 0.2, 5.0
+# News of a pod on its way up changes figures and little else; 64 workers that start together have some hundred of them.
+STARTING_SECONDS = 0.2
 log = logging.getLogger(__name__)
 
 
-class Reader(Source, Protocol):
-    """What the world needs of an API client."""
-
-    async def get(self, resource: Resource, namespace: str | None, name: str) -> Object: ...
-
-
 class World:
-    """See the module's docstring. `changed` is called with the key of a job that is to be looked at."""
+    """See the module's docstring. The queue is given the keys of jobs that are to be looked at; `clock` is wall time."""
 
-    def __init__(self, api: Reader, changed: Callable[[Key], None]) -> None:
-        self._api, self._changed = api, changed
-        self._children: dict[str, dict[tuple[str, str], Object]] = {}  # owner's UID -> (plural, name) -> object
+    def __init__(self, api: Reader, queue: WorkQueue[Key], clock: Callable[[], float]) -> None:
+        self._api, self._queue, self._changed = api, queue, queue.add
+        self._children, self._words = Children(), Words()
+        self._reports: dict[str, dict[str, GroupState]] = {}  # namespace -> the autoscaler's report there
+        self._groups: dict[str, GroupState] = {}
+        self._priorities: dict[str, int] = {}
         self._platform: Platform | None = None
         self._platform_problem = ""
-        self.jobs = Reflector(api, ELASTIC_JOBS, on_change=self._job_changed)
-        self.pods = Reflector(api, PODS, labels=names.SELECTOR_ALL, on_change=self._child_changed(PODS))
-        self.services = Reflector(api, SERVICES, labels=names.SELECTOR_ALL, on_change=self._child_changed(SERVICES))
-        self.nodes = Reflector(api, NODES, on_change=self._node_changed)
-        self.facts = Reflector(api, CONFIG_MAPS, NAMESPACE, fields=f"metadata.name={NAME}", on_change=self._platform_changed)
-        self.reflectors = (self.jobs, self.pods, self.services, self.nodes, self.facts)
+        self._wakes: set[Effect] = set()  # due already
+        self._own: Key | None = None  # whose change is no news
+        self.claims = Claims(clock)
+        self.departed: dict[Key, list[Object]] = {}  # jobs that were deleted, as last seen, until somebody takes them
+        self.machines = Machines(api, self._machine_changed)
+        self.jobs = Reflector(api, ELASTIC_JOBS, on_change=self._job_changed, habits=Habits(trim=trims.trim_job))
+        self.pods = self._reflect_children(api, PODS, trims.trim_pod)
+        self.services = self._reflect_children(api, SERVICES, trims.trim_service)
+        facts = Reflector(api, CONFIG_MAPS, NAMESPACE, fields=f"metadata.name={NAME}", on_change=self._platform_changed)
+        self.required = (self.jobs, self.pods, self.services, self.machines.nodes, facts)
+        self.optional = (self.machines.leases, *self._reflect_supply(api), self._reflect_priorities(api))
+        self.reflectors = (*self.required, *self.optional)
 
     async def synced(self) -> None:
         """Wait until every kind was listed once: a decision on half a picture would create what exists."""
-        for reflector in self.reflectors:
+        for reflector in self.required:
             await reflector.synced.wait()
+        try:
+            async with asyncio.timeout(OPTIONAL_SECONDS):
+                for reflector in self.optional:
+                    await reflector.tried.wait()
+        except TimeoutError:
+            log.warning("some of what the API server is asked for is late; going on without")
+        self._words.keep(self._children.uids())
 
     async def observe(self, job: Job, now: float, progress: Progress | None) -> Observed:
-        """The world around one job. Asks the API server only about nodes that the copy does not have. Raises KubeError."""
-        children = self._children.get(job.uid, {})
-        pods = tuple(value for (plural, _), value in children.items() if plural == PODS.plural)
+        """The world around one job. Asks the API server only about nodes that the copy never had. Raises KubeError."""
+        key = job.namespace, job.name
+        pods = self._children.pods(job.uid)
         held = {pod["spec"].get("nodeName", "") for pod in pods} | {member.node for member in job.status.members}
-        nodes, gone = {}, set()
-        for name in held - {""}:
-            node = self.nodes.objects.get(("", name)) or await self._ask(name)
-            if node:
-                nodes[name] = node
-            else:
-                gone.add(name)
+        nodes, gone = await self.machines.find(held - {""})
         return Observed(
             pods=pods,
-            services=tuple(value for (plural, _), value in children.items() if plural == SERVICES.plural),
-            taken=frozenset(self._taken(job)),
+            services=self._children.services(job.uid),
+            taken=frozenset(self._taken(job, pods)),
             nodes=nodes,
-            gone=frozenset(gone),
+            gone=gone,
+            silent=self.machines.look.silent & held,
+            doubt=self.machines.look.doubt,
             platform=self._platform,
             platform_problem=self._platform_problem,
-            # Only a choice of zone needs it, and it costs a look at every job.
-            market=Market() if job.status.placement else survey(self._jobs(), {}, now, but=(job.namespace, job.name)),
+            market=self.claims.market(but=key),
+            supply=Supply(words=self._words.latest, groups=self._groups),
+            priorities=self._priorities,
             progress=progress,
         )
 
-    def targets(self) -> dict[Key, list[str]]:
-        """Addresses of the running workers of each job, worker 0 first."""
-        found: dict[Key, list[str]] = {}
-        for _, pod in sorted(self.pods.objects.items()):
-            status, owner = pod.get("status") or {}, owner_of(pod)
-            if owner and status.get("phase") == "Running" and status.get("podIP"):
-                found.setdefault((pod["metadata"]["namespace"], owner["name"]), []).append(status["podIP"])
-        return found
+    def decided(self, key: Key, status: Status) -> None:
+        """Let the others know of a decision before it is written."""
+        self._wake(self.claims.decided(key, status))
 
-    async def _ask(self, name: str) -> Object | None:
-        """A pod may be on a node that the nodes' watch has not told of yet: only the API server knows that one is gone."""
-        try:
-            return await self._api.get(NODES, None, name)
-        except NotFound:
-            return None
+    def wrote(self, value: Object, *, matters: bool) -> None:
+        """Take in a status that was just written. Where it `matters`, what it says is acted upon in another look."""
+        self._own = None if matters else key_of(value)
+        self.jobs.observe(value)
+        self._own = None
 
-    def _taken(self, job: Job) -> Iterator[str]:
-        for index in range(job.worker.replicas):
+    def training(self) -> list[Key]:
+        """The jobs whose workers may train."""
+        states = (names.RUNNING, names.RESTARTING)
+        return [key for key, job in self.jobs.objects.items() if (job.get("status") or {}).get("state") in states]
+
+    def addresses(self, key: Key) -> list[str]:
+        """Of the running workers of a job, worker 0 first."""
+        job = self.jobs.objects.get(key)
+        pods = self._children.pods(job["metadata"]["uid"]) if job else ()
+        there = [pod for pod in pods if pod["status"].get("phase") == "Running" and pod["status"].get("podIP")]
+        there.sort(key=lambda pod: int(pod["metadata"]["labels"][names.LABEL_INDEX]))
+        return [pod["status"]["podIP"] for pod in there]
+
+    def _taken(self, job: Job, pods: Iterable[Object]) -> Iterator[str]:
+        own = {pod["metadata"]["name"] for pod in pods}
+        for index in range(job.max_replicas):
             name = worker_name(job.name, index)
-            pod = self.pods.objects.get((job.namespace, name))
-            if pod is not None and (owner_of(pod) or {}).get("uid") != job.uid:
+            if name not in own and (job.namespace, name) in self.pods.objects:
                 yield name
 
-    def _jobs(self) -> Iterator[Job]:
-        for value in self.jobs.objects.values():
-            try:
-                yield Job.of(value)
-            except SpecError:
-                continue
+    def _reflect_children(self, api: Reader, resource: Resource, trim: Callable[[Object], Object]) -> Reflector:
+        def changed(old: Object | None, new: Object | None) -> None:
+            keys = {self._children.drop(resource.plural, old) if old else None}
+            keys.add(self._children.put(resource.plural, new) if new else None)
+            if old and not new:
+                self._words.forget(old["metadata"].get("uid", ""))
+            for key in filter(None, keys):
+                if new and _starts(new):
+                    self._queue.add_within(STARTING_SECONDS, key)
+                else:
+                    self._changed(key)
+
+        return Reflector(api, resource, labels=names.SELECTOR_ALL, on_change=changed, habits=Habits(trim=trim))
+
+    def _reflect_supply(self, api: Reader) -> Iterator[Reflector]:
+        habits = Habits(trim=trims.trim_event, optional=True, forgetful=True)
+        for reason in (REFUSED, TRIGGERED):
+            fields = f"reason={reason},involvedObject.kind=Pod"
+            yield Reflector(api, EVENTS, fields=fields, on_change=self._event_seen, habits=habits)
+        for namespace in NAMESPACES:
+            fields, habits = f"metadata.name={REPORT}", Habits(optional=True)
+            yield Reflector(api, CONFIG_MAPS, namespace, fields=fields, on_change=self._report_changed, habits=habits)
+
+    def _reflect_priorities(self, api: Reader) -> Reflector:
+        def changed(old: Object | None, new: Object | None) -> None:
+            for value, present in ((old, False), (new, True)):
+                # A job that names none gets the class that is everybody's default, as its pods do.
+                for name in (value["metadata"]["name"], *([""] if value.get("globalDefault") else [])) if value else ():
+                    self._priorities.pop(name, None)
+                    if present and value:
+                        self._priorities[name] = int(value.get("value", 0))
+            self.claims.rank(self._priorities)
+            self._wake(Effect.FREED)
+
+        return Reflector(api, PRIORITY_CLASSES, on_change=changed, habits=Habits(optional=True))
 
     def _job_changed(self, old: Object | None, new: Object | None) -> None:
         value = new or old
         assert value is not None
-        self._changed(key_of(value))
+        key = key_of(value)
+        if new is None:
+            self.departed.setdefault(key, []).append(value)
+        effect = self.claims.put(key, new)
+        if key != self._own:
+            self._changed(key)
+        self._wake(effect)
 
-    def _child_changed(self, resource: Resource) -> Callable[[Object | None, Object | None], None]:
-        def changed(old: Object | None, new: Object | None) -> None:
-            for value, present in ((old, False), (new, True)):
-                owner = owner_of(value) if value else None
-                if value is None or owner is None:
-                    continue
-                children = self._children.setdefault(owner["uid"], {})
-                if present:
-                    children[resource.plural, value["metadata"]["name"]] = value
-                else:
-                    children.pop((resource.plural, value["metadata"]["name"]), None)
-                if not children:
-                    del self._children[owner["uid"]]
-                self._changed((value["metadata"]["namespace"], owner["name"]))
+    def _machine_changed(self, node: str) -> None:
+        self._tell(self._children.on_node(node))
 
-        return changed
+    def _event_seen(self, _: Object | None, event: Object | None) -> None:
+        uid = self._words.hear(event) if event else None
+        if uid is None:
+            return
+        key = self._children.job_of(uid)
+        if key is not None:
+            self._changed(key)
+        elif self.pods.synced.is_set():
+            self._words.forget(uid)  # somebody else's pod
 
-    def _node_changed(self, old: Object | None, new: Object | None) -> None:
+    def _report_changed(self, old: Object | None, new: Object | None) -> None:
         value = new or old
         assert value is not None
-        if old and new and _health(old) == _health(new):
-            return  # heartbeats
-        name = value["metadata"]["name"]
-        for pod in self.pods.objects.values():
-            owner = owner_of(pod)
-            if owner and pod["spec"].get("nodeName") == name:
-                self._changed((pod["metadata"]["namespace"], owner["name"]))
+        report = read_report((new.get("data") or {}).get("status") or "") if new else {}
+        self._reports[value["metadata"]["namespace"]] = report
+        self._match_groups()
 
     def _platform_changed(self, old: Object | None, new: Object | None) -> None:
         self._platform, self._platform_problem = None, ""
@@ -147,22 +202,44 @@ class World:
             except PlatformError as error:
                 log.error("%s", error)
                 self._platform_problem = str(error)
-        for key in self.jobs.objects:
+        self._match_groups()
+        self._tell(self.jobs.objects)
+
+    def _match_groups(self) -> None:
+        known = [group.name for group in self._platform.node_groups] if self._platform else []
+        groups = {name: state for report in self._reports.values() for name, state in by_group(report, known).items()}
+        if groups != self._groups:
+            self._groups = groups
+            self._wake(Effect.FREED)
+
+    def _wake(self, effect: Effect) -> None:
+        """Have the jobs looked at for which this may be what they wait for; what comes in a burst is one look."""
+        if effect is not Effect.NONE:
+            self._wake_after(SOON_SECONDS, Effect.MOVED_ON)
+        if effect is Effect.FREED:
+            self._wake_after(LATER_SECONDS, Effect.FREED)
+
+    def _wake_after(self, seconds: float, effect: Effect) -> None:
+        def wake() -> None:
+            self._wakes.discard(effect)
+            self._tell(self.claims.waiting(effect))
+
+        if effect not in self._wakes:
+            self._wakes.add(effect)
+            asyncio.get_running_loop().call_later(seconds, wake)
+
+    def _tell(self, keys: Iterable[Key]) -> None:
+        for key in list(keys):
             self._changed(key)
 
 
-def owner_of(value: Object) -> Object | None:
-    """The reference to the ElasticJob that controls an object, if one does."""
-    references = value["metadata"].get("ownerReferences") or ()
-    return next((item for item in references if item.get("controller") and item.get("kind") == names.KIND), None)
-
-
-def _health(node: Object) -> tuple[object, ...]:
-    """The part of a node that says whether its workers are in trouble."""
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    judged = {item["type"]: (item.get("status"), item.get("message", "")) for item in conditions if item["type"] in _JUDGED}
-    ready, notice = judged.get("Ready", ("", ""))[0], judged.get(names.CONDITION_RECLAIM)
-    return ready, notice, [item.get("key") for item in (node.get("spec") or {}).get("taints") or ()]
-
-
-_JUDGED = ("Ready", names.CONDITION_RECLAIM)
+def _starts(new: Object) -> bool:
+    """Whether this is news of a pod that was made, found a machine or began to run, and so of no loss."""
+    if new["kind"] != PODS.kind or "deletionTimestamp" in new["metadata"]:
+        return False
+    status = new["status"]
+    if status.get("phase", "Pending") not in ("Pending", "Running") or status.get("reason"):
+        return False
+    if any(item["type"] == names.CONDITION_DISRUPTION for item in status["conditions"]):
+        return False
+    return not any("terminated" in (item.get("state") or {}) for item in status.get("containerStatuses", ()))

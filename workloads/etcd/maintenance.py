@@ -54,7 +54,8 @@ def _cure(post: Post, alarms: Sequence[Object], quota_bytes: int) -> str:
     if left > ROOM * quota_bytes:
         raise EtcdError(
             f"the alarm {NOSPACE} stays: compacted and defragmented, the database still has {_mib(left)} of {_mib(quota_bytes)}: "
-            "look for what fills it (docs/operations.md, etcd), or raise QUOTA_BYTES in infra/services/etcd.py"
+            "look for what fills it (docs/operations.md, etcd), or raise --quota-backend-bytes in workloads/manifests/etcd.yaml "
+            "and --quota-bytes in maintenance.yaml beside it"
         )
     for alarm in alarms:  # without its member, etcd takes none back, and says nothing
         post("/v3/maintenance/alarm", {"action": "DEACTIVATE", "memberID": alarm["memberID"], "alarm": NOSPACE})

@@ -40,7 +40,7 @@ NAME_RULES: tuple[Schema, ...] = (
     {
         # The API server allows a-z, 0-9, '-' and '.' anyway. A regular expression would exceed its cost limit for a schema.
         "rule": "!self.metadata.name.contains('.') && self.metadata.name.substring(0, 1) >= 'a'",
-        "message": "metadata.name must begin with a letter and have only a-z, 0-9 and '-': workers' Services are named by it.",
+        "message": "metadata.name must begin with a letter and have only a-z, 0-9 and '-': the workers' Service is named by it.",
     },
 )
 
@@ -75,8 +75,9 @@ def _version() -> dict[str, Any]:
             },
         },
         "additionalPrinterColumns": [
-            {"name": name, "type": kind, "jsonPath": path, "description": meaning, "priority": priority}
-            for name, kind, path, meaning, priority in COLUMNS
+            # A priority of 0 is the default: written out, `kubectl apply` finds a change every time.
+            {"name": name, "type": kind, "jsonPath": path, "description": meaning, **({"priority": wide} if wide else {})}
+            for name, kind, path, meaning, wide in COLUMNS
         ],
     }
 

@@ -88,9 +88,15 @@ def encode(value: Any) -> dict[str, Any]:
     }
 
 
+_known: dict[type, dict[str, "dataclasses.Field[Any]"]] = {}
+
+
 def _fields(model: type) -> dict[str, "dataclasses.Field[Any]"]:
-    fields = dataclasses.fields(model)
-    return {field.metadata["json"] or _camel(field.name): field for field in fields if "meaning" in field.metadata}
+    """JSON name -> field. Worked out once for each class: a controller decodes thousands of objects."""
+    if model not in _known:
+        fields = dataclasses.fields(model)
+        _known[model] = {field.metadata["json"] or _camel(field.name): field for field in fields if "meaning" in field.metadata}
+    return _known[model]
 
 
 def _camel(name: str) -> str:

@@ -5,7 +5,8 @@
 elastic.pytorch.org/v1alpha1 is upstream's (github.com/pytorch/elastic): its fields keep their meaning where it had one, and say
 here what happens where it had none. What the controller writes is in status.py; what pods look like, in pods.py.
 
-    SpecError      the object cannot be a job, although an API server accepted it (an old CRD): the message says what to change
+    SpecError      no pods are made of the object, although an API server accepted it (an old CRD, a cluster without our admission
+                   policy): the message says what to change
 """
 # ruff: noqa: RUF009 - described() is dataclasses.field() with a meaning
 
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from workloads.clock import unix
-from workloads.contract import MANAGER
+from workloads.contract import ANNOTATION_BILLED, MANAGER
 from workloads.job.parts import (
     ALL_WORKERS,
     ANY_WORKER,
@@ -34,6 +35,7 @@ from workloads.job.parts import (
 )
 from workloads.job.schema import FLAG, TEXT, TIME, Schema, count, decode, described, one_of
 from workloads.job.status import Status
+from workloads.job.template import refusal
 
 Object = dict[str, Any]
 
@@ -177,6 +179,7 @@ class Job:
     deleting: bool
     spec: JobSpec
     status: Status
+    submitted_by: str = ""  # who is named in the record of what it cost
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> "Job":
@@ -191,6 +194,7 @@ class Job:
             deleting="deletionTimestamp" in metadata,
             spec=parse_spec(value.get("spec") or {}),
             status=decode(Status, value.get("status") or {}),
+            submitted_by=_submitted_by(metadata),
         )
 
     @property
@@ -216,6 +220,12 @@ class Job:
         return self.uid[:8]
 
 
+def _submitted_by(metadata: Mapping[str, Any]) -> str:
+    """An annotation may hold an address of mail, a label may not; where people use labels for accounts, those count too."""
+    written = {**(metadata.get("labels") or {}), **(metadata.get("annotations") or {})}
+    return str(written.get(ANNOTATION_BILLED, ""))
+
+
 def parse_spec(value: Mapping[str, Any]) -> JobSpec:
     """Raises SpecError."""
     try:
@@ -231,4 +241,7 @@ def parse_spec(value: Mapping[str, Any]) -> JobSpec:
         )
     if not ((worker.template.get("spec") or {}).get("containers")):
         raise SpecError("spec.replicaSpecs.Worker.template.spec.containers is empty: name the image to run.")
+    problem = refusal(worker.template, spec.priority_class_name) if spec.managed_by == MANAGER else ""
+    if problem:
+        raise SpecError(problem)
     return spec

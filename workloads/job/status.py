@@ -107,7 +107,7 @@ class Stall:
     """status.stall: what the controller remembers to notice a job that pays for machines and trains nothing."""
 
     step: int | None = described("The highest step seen.", {"type": "integer", "format": "int64"}, default=None)
-    step_at: str | None = described("When it was first seen, or the workers began to run.", TIME, default=None)
+    step_at: str | None = described("When a step was last made, or the workers began to run.", TIME, default=None)
     generation: int | None = described("The newest generation seen.", count(), default=None)
     generations: int = described("New generations since that step.", count(), default=0)
     broken_at: str | None = described("Since when a container cannot start.", TIME, default=None)
@@ -175,7 +175,9 @@ class Status:
         "Workers lost because their machine was reclaimed or died; never counted against backoffLimit.", count(), default=0
     )
     failures: int = described("Failures of the program, counted against backoffLimit.", count(), default=0)
-    restarts: int = described("How often all workers were started again after a failure of the program.", count(), default=0)
+    restarts: int = described(
+        "How often all workers were started again, after a failure of the program or for making no progress.", count(), default=0
+    )
     last_failure_time: str | None = described("When the program last failed; the next start waits a little.", TIME, default=None)
     last_restart_time: str | None = described(
         "When all workers were last started again for making no progress.", TIME, default=None

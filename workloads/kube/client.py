@@ -9,12 +9,12 @@ import aiohttp
 
 from workloads.kube import credentials
 from workloads.kube.credentials import Credentials
-from workloads.kube.errors import BY_STATUS, KubeError, Unreachable
+from workloads.kube.errors import BY_STATUS, ConfigError, KubeError, Unreachable
 from workloads.kube.kinds import PODS, Object, Objects, Resource
 
 REQUEST_SECONDS = 60.0  # no single answer of an API server takes longer; the server's own limit is 60 s
 CONNECT_SECONDS = 10.0
-
+UNAUTHORIZED = 401
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -33,7 +33,11 @@ class Kube:
     async def connect(cls, kubeconfig: str | None = None, context: str | None = None) -> AsyncIterator["Kube"]:
         """Open a connection; nothing is sent yet. Raises ConfigError."""
         entry = await credentials.load(kubeconfig, context)
-        connector = aiohttp.TCPConnector(limit=100, ssl=credentials.tls(entry))
+        try:
+            trust = entry.tls()
+        except OSError as error:  # ssl.SSLError is one
+            raise ConfigError(f"the certificates for {entry.host} cannot be used: {error}") from error
+        connector = aiohttp.TCPConnector(limit=100, ssl=trust)
         # 2 MiB: an object may be as large as etcd's request limit of 1.5 MiB, and a watch sends it as one line.
         async with aiohttp.ClientSession(connector=connector, read_bufsize=2**21, trust_env=False) as session:
             yield cls(session, entry)
@@ -52,9 +56,25 @@ class Kube:
         self, resource: Resource, namespace: str | None = None, *, labels: str | None = None, fields: str | None = None
     ) -> tuple[Objects, str]:
         """As `list`, with the resource version to start a watch from."""
-        answer = await self.request("GET", resource.path(namespace), query=_selectors(labels, fields))
+        items, version, _ = await self.list_page(resource, namespace, labels=labels, fields=fields)
+        return items, version
+
+    async def list_page(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        labels: str | None = None,
+        fields: str | None = None,
+        limit: int = 0,
+        token: str = "",
+    ) -> tuple[Objects, str, str]:
+        """At most `limit` of them (0: all), the resource version of the whole list, and the token of the next page ("": this is
+        the last). Gone: the list is too old to go on with."""
+        query = {key: value for key, value in (("limit", str(limit or "")), ("continue", token)) if value}
+        answer = await self.request("GET", resource.path(namespace), query=query | _selectors(labels, fields))
         items = [{"apiVersion": resource.api_version, "kind": resource.kind, **item} for item in answer.get("items") or []]
-        return items, answer["metadata"]["resourceVersion"]
+        return items, answer["metadata"]["resourceVersion"], answer["metadata"].get("continue") or ""
 
     async def create(self, resource: Resource, namespace: str | None, body: Object, *, dry_run: bool = False) -> Object:
         """Create an object. Conflict (AlreadyExists) if the name is taken."""
@@ -197,24 +217,33 @@ class Kube:
         body: Object | None = None,
         content_type: str = "application/json",
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """One exchange; every way in which it can fail becomes one of our errors, also while the caller reads the answer."""
+        """One exchange; every way in which it can fail becomes one of our errors, also while the caller reads the answer.
+
+        A token that the server does not know any more is replaced, if there is a newer one, and the request sent once more: the
+        server did nothing for the first.
+        """
         headers = {"Content-Type": content_type, "Accept": "application/json, */*"}
-        for setting in (await self._credentials.auth_settings()).values():
-            headers[setting["key"]] = setting["value"]
+        data = None if body is None else json.dumps(body)
         try:
-            async with self._session.request(
-                method,
-                self.server + path,
-                params=query,
-                headers=headers,
-                timeout=limits,
-                proxy=self._credentials.proxy,
-                data=None if body is None else json.dumps(body),
-                server_hostname=self._credentials.tls_server_name,
-            ) as answer:
-                if answer.status >= 400:
-                    raise _refusal(_status_of(await answer.text()), answer.status)
-                yield answer
+            for attempt in (1, 2):
+                if token := await self._credentials.token():
+                    headers["Authorization"] = token
+                async with self._session.request(
+                    method,
+                    self.server + path,
+                    params=query,
+                    headers=headers,
+                    timeout=limits,
+                    proxy=self._credentials.proxy,
+                    data=data,
+                    server_hostname=self._credentials.tls_server_name,
+                ) as answer:
+                    if answer.status == UNAUTHORIZED and attempt == 1 and await self._credentials.renew():
+                        continue
+                    if answer.status >= 400:
+                        raise _refusal(_status_of(await answer.text()), answer.status)
+                    yield answer
+                    return
         except (aiohttp.ClientError, TimeoutError, asyncio.IncompleteReadError, OSError) as error:
             detail = str(error) or type(error).__name__
             raise Unreachable(f"no answer from the Kubernetes API server at {self.server}: {detail}") from error

@@ -1,54 +1,75 @@
-"""How one gets into an API server: kubernetes_asyncio reads kubeconfigs, service accounts and the clouds' exec plugins.
+"""How one gets into an API server: in a pod by its service account, elsewhere by a kubeconfig (kubeconfig.py).
 
-Its typed models are left out: they parse every object twice.
+    entry = await load(kubeconfig, context);  await entry.token();  entry.tls()
+
+Whoever speaks asks for the token before every request, so that one which is replaced while a program runs is never used past its
+life, however long connections last. Certificates are read once: programs that run for long use tokens.
 """
 
 import os
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Protocol
 
 from workloads.kube.errors import ConfigError
+from workloads.kube.tokens import TokenFile
 
-SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class Credentials(Protocol):
-    """The part of kubernetes_asyncio's Configuration that is used here."""
+    """The way into one API server."""
 
-    host: str
-    ssl_ca_cert: str | None
-    cert_file: str | None
-    key_file: str | None
-    verify_ssl: bool
-    tls_server_name: str | None
+    host: str  # https://address:port
+    tls_server_name: str | None  # the name that its certificate must have, where that is not the address
     proxy: str | None
 
-    async def auth_settings(self) -> dict[str, dict[str, str]]: ...
+    def tls(self) -> ssl.SSLContext:
+        """What to trust, and the client certificate if there is one. Raises OSError."""
+
+    async def token(self) -> str:
+        """The value of the header Authorization; "" for none. Never raises: a token that cannot be renewed stays in use."""
+
+    async def renew(self) -> bool:
+        """The server did not know the token (401): look for another one now; whether there is one."""
+
+
+class ServiceAccount:
+    """A pod's own account. Raises ConfigError."""
+
+    tls_server_name: str | None = None
+    proxy: str | None = None
+
+    def __init__(self, folder: Path = SERVICE_ACCOUNT, environment: Mapping[str, str] = os.environ) -> None:
+        try:
+            host, port = environment["KUBERNETES_SERVICE_HOST"], environment["KUBERNETES_SERVICE_PORT"]
+            self._file = TokenFile(folder / "token")
+        except KeyError as error:
+            raise ConfigError(f"{error.args[0]} is not set: in a pod the kubelet sets it; elsewhere set KUBECONFIG") from error
+        except (OSError, ValueError) as error:
+            fix = "Mount the service account's token into the pod (automountServiceAccountToken)."
+            raise ConfigError(f"no usable service account in {folder}: {error}. {fix}") from error
+        self.host = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+        self._authority = folder / "ca.crt"
+
+    def tls(self) -> ssl.SSLContext:
+        """See Credentials."""
+        return ssl.create_default_context(cafile=self._authority)
+
+    async def token(self) -> str:
+        """See Credentials."""
+        return f"Bearer {self._file.value()}"
+
+    async def renew(self) -> bool:
+        """See Credentials."""
+        return self._file.renew()
 
 
 async def load(kubeconfig: str | None, context: str | None) -> Credentials:
-    """Load credentials: the named kubeconfig, else a pod's service account, else $KUBECONFIG or ~/.kube/config."""
-    from kubernetes_asyncio import client, config  # noqa: PLC0415 - 0.3 s to import; `ebb --help` need not pay it
+    """The named kubeconfig, else a pod's service account, else $KUBECONFIG or ~/.kube/config. Raises ConfigError."""
+    if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ and (SERVICE_ACCOUNT / "token").exists():
+        return ServiceAccount()
+    from workloads.kube import kubeconfig as files  # noqa: PLC0415 - a pod needs none of it
 
-    loaded = client.Configuration()
-    try:
-        if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ and SERVICE_ACCOUNT.exists():
-            config.load_incluster_config(client_configuration=loaded)  # type: ignore[no-untyped-call]
-        else:
-            await config.load_kube_config(config_file=kubeconfig, context=context, client_configuration=loaded)
-    except (config.ConfigException, OSError, TypeError) as error:
-        where = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
-        fix = "Set KUBECONFIG or EBB_KUBECONFIG to a file that works with kubectl."
-        raise ConfigError(f"no usable kubeconfig at {where}: {error}. {fix}") from error
-    return cast(Credentials, loaded)
-
-
-def tls(credentials: Credentials) -> ssl.SSLContext:
-    """What to trust, and the client certificate if there is one."""
-    context = ssl.create_default_context(cafile=credentials.ssl_ca_cert)
-    if credentials.cert_file:
-        context.load_cert_chain(credentials.cert_file, keyfile=credentials.key_file)
-    if not credentials.verify_ssl:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
+    return await files.load(kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config", context)

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from workloads import contract as names
 from workloads.clock import stamp
-from workloads.job.status import RECLAIMED, HistoryEntry, Member
+from workloads.job.parts import ALL_WORKERS
+from workloads.job.status import RECLAIMED, HistoryEntry, Member, Status
 from workloads.plan.losses import Fate, Verdict, Worker
 from workloads.plan.values import Draft, View
 
@@ -38,6 +39,12 @@ def account(view: View, draft: Draft) -> list[Loss]:
         members.append(member)
     draft.status = replace(draft.status, members=tuple(members))
     return failures
+
+
+def trained(view: View, status: Status) -> bool:
+    """Whether the training is over for the job: spec.successPolicy says how many workers must have finished."""
+    wanted = view.wanted if view.job.spec.success_policy == ALL_WORKERS else 1
+    return len(status.succeeded_indices) >= wanted
 
 
 def stop(draft: Draft, worker: Worker, grace_seconds: int | None = None) -> None:
@@ -72,12 +79,12 @@ def _succeeded(view: View, draft: Draft, worker: Worker) -> str:
 def _ours(view: View, draft: Draft, worker: Worker) -> bool:
     """Whether the controller wants this worker away in any case, or its work is done."""
     status = draft.status
-    return worker.index >= view.wanted or worker.attempt < status.restarts or bool(status.succeeded_indices)
+    return worker.index >= view.wanted or worker.attempt < status.restarts or trained(view, status)
 
 
 def _vanished(view: View, draft: Draft, member: Member) -> None:
     """A pod that is gone without a trace. One that never had a machine cost nothing, and nobody reclaimed it."""
-    if member.settled or not member.node or member.index >= view.wanted or draft.status.succeeded_indices:
+    if member.settled or not member.node or member.index >= view.wanted or trained(view, draft.status):
         return
     gone = member.node in view.observed.gone
     verdict = Verdict(

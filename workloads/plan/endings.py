@@ -4,18 +4,22 @@ An end is written to the status in one round and its workers are stopped in the 
 an ended job, never one whose workers have disappeared.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from workloads import contract as names
 from workloads.clock import stamp, unix
 from workloads.job.parts import CLEAN_ALL, CLEAN_NONE
-from workloads.job.status import ENDED, HistoryEntry, Member
+from workloads.job.status import ENDED, HELD, HistoryEntry, Hold, Member
 from workloads.plan.accounting import OURS, stop
 from workloads.plan.losses import Fate
-from workloads.plan.pods import worker_name
+from workloads.plan.money import holders
+from workloads.plan.records import record
 from workloads.plan.summary import count
-from workloads.plan.values import DeleteJob, DeleteService, Draft, View
+from workloads.plan.values import CreateRecord, DeleteJob, DeleteService, Draft, View
+
+ASKED = (names.REASON_SUSPENDED, "spec.suspend is true: workers are stopped, checkpoints are kept.")
+# A job over its ttlSecondsAfterFinished waits this long for its record: a namespace full of ConfigMaps must not keep it for ever.
+RECORD_SECONDS = 3600.0
 
 SUCCESS_GRACE_SECONDS = 120.0  # after the first worker finished; rank 0 may still be testing the last weights
 
@@ -40,19 +44,27 @@ def finish(view: View, draft: Draft) -> None:
     )
 
 
-def suspend(view: View, draft: Draft) -> None:
+def hold(view: View, draft: Draft, reason: str, message: str) -> None:
+    """Stop the job until its spec changes. Its workers leave in the next round, once that is written."""
+    at = stamp(view.now, digits=3)
+    held = Hold(reason=reason, message=message, generation=view.job.generation, at=at)
+    draft.status = replace(draft.status, hold=held)
+    draft.remember(HistoryEntry(at=at, what=HELD, cause=reason))
+
+
+def suspend(view: View, draft: Draft, reason: str, message: str) -> None:
     """All workers leave within their grace; nothing is counted; the next start is as the first, from the checkpoint."""
     for worker, verdict in view.workers:
         if not worker.leaving and verdict.fate is not Fate.DONE:
             draft.delete(worker)
-    message = "spec.suspend is true: workers are stopped, checkpoints are kept."
     status = count(view, draft.status)
     for kind in (names.RUNNING, names.RESTARTING):
         if status.is_true(kind):
-            status = status.with_condition(kind, False, names.REASON_SUSPENDED, message, view.now)
-    if not status.is_true(names.SUSPENDED):
-        draft.event(names.REASON_SUSPENDED, message)
-    status = status.with_condition(names.SUSPENDED, True, names.REASON_SUSPENDED, message, view.now)
+            status = status.with_condition(kind, False, reason, message, view.now)
+    before = status.condition(names.SUSPENDED)
+    if before is None or (before.status, before.message) != ("True", message):
+        draft.event(reason, message, warning=reason != names.REASON_SUSPENDED)
+    status = status.with_condition(names.SUSPENDED, True, reason, message, view.now)
     placement = status.placement if view.workers else None  # chosen anew on resume
     members = tuple(Member(index=item.index, uid=item.uid, node=item.node, settled=OURS) for item, _ in view.workers)
     draft.status = replace(status, state=names.SUSPENDED, start_time=None, placement=placement, members=members)
@@ -78,18 +90,22 @@ def after_end(view: View, draft: Draft) -> None:
         for worker, _ in view.workers:
             if not worker.leaving and (policy == CLEAN_ALL or not worker.finished):
                 draft.delete(worker)
-        drop_services(view, draft, keep=set())
+        drop_services(view, draft)
     draft.status = replace(count(view, draft.status), members=())
+    if not draft.status.recorded and (policy == CLEAN_NONE or not holders(view)):
+        draft.actions.append(CreateRecord(record(view.job, draft.status, view.now)))
+        draft.status = replace(draft.status, recorded=True)
     ended, ttl = unix(draft.status.completion_time), view.job.spec.ttl_seconds_after_finished
     if ended is not None and ttl is not None:
-        draft.wakes.append(ended + ttl)
-        if view.now >= ended + ttl:
+        due = ended + ttl + (0 if view.job.status.recorded else RECORD_SECONDS)
+        draft.wakes.append(due)
+        if view.now >= due:
             draft.actions.append(DeleteJob())
 
 
-def drop_services(view: View, draft: Draft, keep: Iterable[int]) -> None:
-    kept = {worker_name(view.job.name, index) for index in keep}
+def drop_services(view: View, draft: Draft, *, keep: str = "") -> None:
+    """Delete the job's Services but the one of that name: earlier controllers made one for each worker."""
     for service in view.observed.services:
         metadata = service["metadata"]
-        if metadata["name"] not in kept and "deletionTimestamp" not in metadata:
+        if metadata["name"] != keep and "deletionTimestamp" not in metadata:
             draft.actions.append(DeleteService(name=metadata["name"], uid=metadata["uid"]))

@@ -3,8 +3,10 @@
     verdict = judge(Worker.of(pod), node, now)
 
 The order matters: whatever the machine or somebody outside did is looked at before the exit code, because a launcher that is
-stopped by SIGTERM exits with 1, 143 or 138, and a killed machine reports no code at all. That a loss is the controller's own
-doing (scaled down, suspended) is the planner's knowledge, not a pod's. Pure.
+stopped by SIGTERM exits with 1, 143 or 138, and a killed machine reports no code at all. Where both may be so, it is a reclaim: a
+program that is at fault fails again on its next machine, and is counted there. Two verdicts of the kubelet are believed whatever
+came after: that the pod went beyond its own limits, and that the program ended with 0. That a loss is the controller's own doing
+(scaled down, suspended) is the planner's knowledge, not a pod's. Pure.
 """
 
 import enum
@@ -15,15 +17,27 @@ from typing import Any
 from workloads import contract as names
 from workloads.clock import find, unix
 from workloads.contract import EXIT_FINISHED, EXIT_RECLAIMED
-from workloads.plan.pods import worker_container
+from workloads.plan.containers import worker_container
 
 Object = Mapping[str, Any]
 
 NOT_READY_SECONDS = 5.0  # a kubelet that restarts says NotReady for a second or two, and its pods live on
+# Reasons of a pod that the kubelet stopped with its machine, or for pods that the machine cannot be without.
 SHUTDOWN_REASONS = frozenset({"NodeShutdown", "Shutdown", "Terminated", "NodeLost", "Preempting"})
+# Reasons of a pod that the kubelet would not take, although the scheduler sent it there; also OutOf<resource>. The machine had
+# changed meanwhile (labels, taints, devices, other pods): pkg/kubelet/lifecycle/predicate.go and cm/topologymanager.
 REFUSED_REASONS = frozenset(
-    {"NodeAffinity", "UnexpectedAdmissionError"}
-)  # the kubelet would not take the pod; also OutOf<resource>
+    {"NodeAffinity", "NodePorts", "TaintToleration", "TopologyAffinityError", "UnexpectedAdmissionError", "InvalidNodeInfo"}
+)
+EVICTED = "Evicted"
+# What the kubelet says of a pod that it stopped for the pod's own limits on disks (pkg/kubelet/eviction/helpers.go). It sets no
+# DisruptionTarget then; for a machine that runs out of something it does since 1.26, and says "The node ...".
+OWN_LIMITS = ("exceeds the limit", "exceeds the total limit", "exceeded its local ephemeral storage limit")
+OF_THE_NODE = "The node "
+# Reasons of a container whose end nobody saw, because its machine started anew: the kubelet's, with code 137, and containerd's,
+# with 255. A program that ends by itself has Completed, Error or OOMKilled here.
+UNSEEN_REASONS = frozenset({"ContainerStatusUnknown", "Unknown"})
+BY_SCHEDULER = "PreemptionByScheduler"  # reason of DisruptionTarget
 MESSAGE_LENGTH = 300
 
 
@@ -110,17 +124,21 @@ class Worker:
         return next((condition for condition in conditions if condition.get("type") == kind), {})
 
 
-def judge(worker: Worker, node: Object | None, now: float, *, node_gone: bool = False) -> Verdict:
-    """`node` is the worker's Node (None: not known yet); `node_gone`: the API server says that it does not exist."""
+def judge(
+    worker: Worker, node: Object | None, now: float, *, node_gone: bool = False, silent: bool = False, doubt: bool = False
+) -> Verdict:
+    """`node` is the worker's Node (None: not known yet); `node_gone`: the API server says that it does not exist; `silent`: the
+    controller has not seen it renew its Lease for too long. `doubt`: silence proves nothing now, nor does it allow force."""
+    lost = _lost_with_node(worker, node, now, node_gone=node_gone, silent=silent, doubt=doubt)
     if _finished_before_deletion(worker):
-        return Verdict(fate=Fate.DONE)
-    return _lost_with_node(worker, node, now, node_gone) or _lost_alone(worker) or _ended(worker) or LIVES
+        return Verdict(fate=Fate.DONE, force=lost is not None and lost.force)
+    return _beyond_its_limits(worker) or lost or _lost_alone(worker) or _ended(worker) or LIVES
 
 
-def node_trouble(node: Object, now: float) -> Verdict | None:
+def node_trouble(node: Object, now: float, *, silent: bool = False, doubt: bool = False) -> Verdict | None:
     """What a machine's own state means for the workers on it; None if it is well."""
     ready = _condition(node, "Ready")
-    if ready.get("status") == "Unknown":
+    if (silent or ready.get("status") == "Unknown") and not doubt:
         return _reclaimed(names.CAUSE_NODE_SILENT, "its machine stopped reporting", force=True)
     notice = _condition(node, names.CONDITION_RECLAIM)
     taints = (node.get("spec") or {}).get("taints") or ()
@@ -145,27 +163,54 @@ def _finished_before_deletion(worker: Worker) -> bool:
     return worker.deleted_at is None or (worker.finished_at is not None and worker.finished_at < worker.deleted_at)
 
 
-def _lost_with_node(worker: Worker, node: Object | None, now: float, node_gone: bool) -> Verdict | None:
+def _beyond_its_limits(worker: Worker) -> Verdict | None:
+    """A pod that the kubelet stopped for the pod's own limits, whoever deleted it since."""
+    status = worker.pod.get("status") or {}
+    message = status.get("message", "").strip()
+    if status.get("reason") != EVICTED or not any(words in message for words in OWN_LIMITS):
+        return None
+    return Verdict(fate=Fate.FAILED, cause=names.CAUSE_PROGRAM, message=f"{EVICTED}: {message[:MESSAGE_LENGTH]}")
+
+
+def _lost_with_node(
+    worker: Worker, node: Object | None, now: float, *, node_gone: bool, silent: bool, doubt: bool
+) -> Verdict | None:
     if not worker.node:
         return None
     if node_gone:
-        return _reclaimed(names.CAUSE_NODE_GONE, "its machine is gone", force=True)
-    return node_trouble(node, now) if node else None
+        return _reclaimed(names.CAUSE_NODE_GONE, "its machine is gone", force=not doubt)
+    return node_trouble(node, now, silent=silent, doubt=doubt) if node else None
 
 
 def _lost_alone(worker: Worker) -> Verdict | None:
     disruption = worker.condition(names.CONDITION_DISRUPTION)
     if disruption.get("status") == "True":
-        return _reclaimed(names.CAUSE_DISRUPTED, disruption.get("message") or disruption.get("reason", ""))
-    reason = (worker.pod.get("status") or {}).get("reason", "")
-    # An eviction without DisruptionTarget is for the pod's own limits, and so the program's failure.
-    if reason in SHUTDOWN_REASONS | REFUSED_REASONS or reason.startswith("OutOf"):
-        return _reclaimed(names.CAUSE_DISRUPTED, (worker.pod.get("status") or {}).get("message") or reason)
+        return _reclaimed(names.CAUSE_DISRUPTED, _disrupted(disruption))
+    said = _said_by_kubelet(worker.pod.get("status") or {})
+    if said:
+        return _reclaimed(names.CAUSE_DISRUPTED, said)
     if worker.leaving:
         return _reclaimed(names.CAUSE_DELETED, "somebody deleted the pod")
+    if worker.exit_reason in UNSEEN_REASONS:
+        return _reclaimed(names.CAUSE_DISRUPTED, "its machine started anew and lost the container")
     if worker.exit_code == EXIT_RECLAIMED:
         return _reclaimed(names.CAUSE_LEFT, f"the launcher left with exit code {EXIT_RECLAIMED}")
     return None
+
+
+def _disrupted(disruption: Object) -> str:
+    message: str = disruption.get("message") or disruption.get("reason", "")
+    return f"its place went to a pod of higher priority: {message}" if disruption.get("reason") == BY_SCHEDULER else message
+
+
+def _said_by_kubelet(status: Object) -> str:
+    """Why the kubelet stopped the pod or would not take it, if that was the machine's doing; "" else."""
+    reason, message = status.get("reason", ""), status.get("message", "")
+    if reason == EVICTED:
+        # Without the condition: before 1.26, or the machine had run out of something already when the pod came.
+        return message if message.startswith(OF_THE_NODE) else ""
+    of_the_machine = reason in SHUTDOWN_REASONS | REFUSED_REASONS or reason.startswith("OutOf")
+    return (message or reason) if of_the_machine else ""
 
 
 def _ended(worker: Worker) -> Verdict | None:

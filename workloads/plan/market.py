@@ -2,17 +2,20 @@
 
     market = survey(jobs, priorities, now, but=key)      # the others, as their statuses tell
 
-zones.py and placing.py decide with these values; control/world.py collects them. Pure.
+order.py, zones.py and placing.py decide with these values; control/world.py collects them. Pure.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from workloads import contract as names
 from workloads.clock import unix
 from workloads.job.spec import Job
 from workloads.job.status import RECLAIMED, Dry
+from workloads.plan.needs import Wish
 
 RECENT_SECONDS = 1800.0  # spot shortages of a zone last minutes to hours; older reclaims say little
+HUNGRY = (names.WAITING_FOR_MACHINES, names.WAITING_BOOTING, names.WAITING_DRY, names.WAITING_CLOUD_QUOTA)
 Key = tuple[str, str]  # namespace and name of a job
 
 
@@ -30,12 +33,22 @@ class Claim:
     priority: int  # the value of its PriorityClass
     created: float  # unix seconds
     group: str = ""  # of spec.group
+    group_max: int = 0  # spec.group.maxParallel
     reclaims: int = 0  # recent ones in its zone
+    located: bool = False  # it has a placement, which on a cluster without a stack names no zone
+    automatic: bool = False  # it lets go of workers beyond minReplicas when others need their machines
+    hungry_since: float | None = None  # since when it waits, where it was placed, for machines; None: it does not
+    wish: Wish | None = None  # None: not known, as in tests of what does not depend on it
 
     @property
     def waits(self) -> bool:
         """Fewer than minReplicas of its workers have a machine."""
         return self.placed < self.least
+
+    @property
+    def rank(self) -> tuple[int, float, Key]:
+        """Its place in the order of all jobs: smaller goes first."""
+        return -self.priority, self.created, self.key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,13 +87,14 @@ class Supply:
 def survey(jobs: Iterable[Job], priorities: Mapping[str, int], now: float, *, but: Key) -> Market:
     """The market as the statuses of all jobs tell it; `but` is the job that asks."""
     others = [job for job in jobs if (job.namespace, job.name) != but and not job.status.ended and not job.deleting]
-    claims = tuple(_claim(job, priorities, now) for job in others if not job.spec.suspend and job.status.hold is None)
+    claims = tuple(claim(job, priorities, now) for job in others if not job.spec.suspend and job.status.hold is None)
     dry = tuple(entry for job in others for entry in job.status.dry if now - (unix(entry.at) or 0) < RECENT_SECONDS)
     return Market(claims=claims, dry=dry)
 
 
-def _claim(job: Job, priorities: Mapping[str, int], now: float) -> Claim:
-    placed = job.status.placement
+def claim(job: Job, priorities: Mapping[str, int], now: float) -> Claim:
+    """One job's claim. Where it names no PriorityClass, the one under "" counts: that of pods that name none."""
+    placed, template = job.status.placement, job.worker.template["spec"]
     recent = [entry for entry in job.status.history if entry.what == RECLAIMED and now - (unix(entry.at) or 0) < RECENT_SECONDS]
     return Claim(
         key=(job.namespace, job.name),
@@ -90,8 +104,30 @@ def _claim(job: Job, priorities: Mapping[str, int], now: float) -> Claim:
         zone=placed.zone if placed else "",
         gpu_type=placed.gpu_type if placed else "",
         capacity_type=placed.capacity_type if placed else "",
-        priority=priorities.get(job.spec.priority_class_name or "", 0),
+        priority=priorities.get(template.get("priorityClassName") or job.spec.priority_class_name or "", 0),
         created=job.created,
         group=job.spec.group.name if job.spec.group else "",
+        group_max=job.spec.group.max_parallel if job.spec.group else 0,
         reclaims=len(recent),
+        located=placed is not None,
+        automatic=job.automatic,
+        hungry_since=_hungry_since(job),
+        wish=_wish(job),
     )
+
+
+def _wish(job: Job) -> Wish | None:
+    """None for a template that no API server will make a pod of: it must not keep the others from being looked at."""
+    try:
+        return Wish.of(job)
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return None
+
+
+def _hungry_since(job: Job) -> float | None:
+    """Since when it lacks machines at the place where it is now."""
+    placed, running = job.status.placement, job.status.condition(names.RUNNING)
+    if placed is None or running is None or running.status == "True" or running.reason not in HUNGRY:
+        return None
+    since, moved = unix(job.status.waiting_since), unix(placed.since)
+    return max(since, moved or since) if since is not None else None

@@ -1,116 +1,128 @@
-"""Job -> the Pod and the Service of one worker, as JSON: pure, and what `--dry-run` prints.
+"""Job -> the Pod of one worker and the Service of all, as JSON: pure, and what `--dry-run` prints.
 
     pod = worker_pod(job, index=2, attempt=0, seat=Seat(selector={"topology.kubernetes.io/zone": "local-a"}))
 
-What the job's author wrote wins: arguments and variables that are there are never overridden, other containers are left alone,
-and security settings are filled in only where the template is silent. Its restartPolicy alone is overwritten (spec.py says why).
+What the job's author wrote wins: fields that are there are never overridden, other containers are left alone, and security
+settings are filled in only where the template is silent. Two exceptions: restartPolicy (parts.py says why), and the priority of
+workers beyond minReplicas. What goes into the container that trains is in containers.py.
 """
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 from workloads import contract as names
 from workloads.job.spec import Job
+from workloads.plan.containers import inject, mount, worker_container
 from workloads.platform import Taint, Volume
 
 Object = dict[str, Any]
 
-SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a mount point in the pod; containers get 64 MiB otherwise
-BACKEND = "etcd"  # torch's legacy etcd backend, which upstream's images speak
+DEFAULT_GRACE_SECONDS = 30  # Kubernetes' own
+MARGIN_SECONDS, MARGIN_SHARE = 5.0, 0.1  # of a notice: until it is seen here and SIGTERM is sent, and until the disk is flushed
+# The name that kubeadm, EKS, GKE, AKS and the box give their cluster. Where it is another, bare names of workers do not resolve;
+# nothing of ours needs them, as rank 0 is met by its address (PET_LOCAL_ADDR).
+CLUSTER_DOMAIN = "cluster.local"
+MAX_SEARCHES, MAX_SEARCH_LENGTH = 32, 2048  # the API server refuses more: domains, characters of all with blanks between
+# Karpenter's word for what ANNOTATION_SAFE_TO_EVICT says to cluster-autoscaler (EKS Auto Mode, AKS node auto-provisioning).
+ANNOTATION_DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seat:
-    """Where a job's workers sit: the node labels to ask for, the taints found there, and the platform's volumes."""
+    """Where a job's workers sit: the node labels to ask for, the taints found there, the platform's volumes, and what a worker
+    finds on its machine."""
 
     selector: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     volumes: tuple[Volume, ...] = ()
+    memory_bytes: float = 0.0  # one worker's share of the smallest machine that may carry it; 0: not known
+    grace_seconds: int = DEFAULT_GRACE_SECONDS  # see leave_seconds
+
+
+def leave_seconds(notice_seconds: float) -> int:
+    """How long workers have to leave, of a cloud's notice; 0: it gives none, as for machines that are never reclaimed."""
+    if not notice_seconds:
+        return DEFAULT_GRACE_SECONDS
+    return max(1, int(notice_seconds - max(MARGIN_SECONDS, MARGIN_SHARE * notice_seconds)))
 
 
 def worker_name(job: str, index: int) -> str:
-    """The name of a worker's pod and Service, and so the host name that its peers resolve."""
+    """The name of a worker's pod, and so the host name that its peers resolve."""
     return f"{job}-{names.REPLICA_TYPE}-{index}"
+
+
+def service_name(job: str) -> str:
+    """The name of the one Service of all workers. Shorter than every worker's name, so it fits where they do."""
+    return f"{job}-{names.REPLICA_TYPE}s"
 
 
 def worker_labels(job: str, index: int) -> dict[str, str]:
     """Upstream's four labels and ours."""
-    return {
-        names.LABEL_GROUP: names.GROUP,
-        names.LABEL_JOB: job,
-        names.LABEL_REPLICA_TYPE: names.REPLICA_TYPE,
-        names.LABEL_INDEX: str(index),
-        names.LABEL_EBB_JOB: job,
-    }
+    return {**_labels(job), names.LABEL_INDEX: str(index), names.LABEL_EBB_JOB: job}
 
 
 def selector(job: str) -> str:
     """The label selector of a job's workers."""
-    return f"{names.LABEL_GROUP}={names.GROUP},{names.LABEL_JOB}={job},{names.LABEL_REPLICA_TYPE}={names.REPLICA_TYPE}"
+    return ",".join(f"{name}={value}" for name, value in _labels(job).items())
 
 
-def rendezvous_id(job: Job, attempt: int) -> str:
-    """Where the workers of one attempt meet. A failed program closes its rendezvous for good, so each attempt has its own."""
-    return f"{job.name}-{job.short_uid}" + (f"-r{attempt}" if attempt else "")
-
-
-def output_dir(job: Job) -> str:
-    """The job's own folder on the shared output volume; all attempts share it, as it holds the checkpoints."""
-    return f"{names.OUTPUT_ROOT}/{job.namespace}/{job.name}-{job.short_uid}"
-
-
-def worker_service(job: Job, index: int) -> Object:
-    """The headless Service that makes a worker's bare host name resolve, before the pod is ready too."""
-    own = {names.LABEL_JOB: job.name, names.LABEL_REPLICA_TYPE: names.REPLICA_TYPE, names.LABEL_INDEX: str(index)}
+def job_service(job: Job) -> Object:
+    """The headless Service by which workers' host names resolve, before the pods are ready too. One for all: for a job of 64
+    workers upstream made 64."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _metadata(job, index),
-        "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {names.LABEL_GROUP: names.GROUP, **own}},
+        "metadata": _metadata(job, service_name(job.name), {**_labels(job.name), names.LABEL_EBB_JOB: job.name}),
+        "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": _labels(job.name)},
     }
 
 
-def worker_pod(job: Job, *, index: int, attempt: int, seat: Seat) -> Object:
-    """The pod of one worker."""
-    template = deepcopy(job.worker.template)
+def worker_pod(job: Job, *, index: int, attempt: int, seat: Seat, elastic_class: str = "") -> Object:
+    """The pod of one worker. `elastic_class`: the PriorityClass of workers beyond minReplicas, "" for that of all others."""
+    template = _copy(job.worker.template)
     written = template.get("metadata") or {}
-    metadata = _metadata(job, index)
+    metadata = _metadata(job, worker_name(job.name, index), worker_labels(job.name, index))
     metadata["labels"] = {**(written.get("labels") or {}), **metadata["labels"]}
     metadata["annotations"] = {
         names.ANNOTATION_SAFE_TO_EVICT: "false",
+        ANNOTATION_DO_NOT_DISRUPT: "true",
         **(written.get("annotations") or {}),
         names.ANNOTATION_ATTEMPT: str(attempt),
     }
     spec = template["spec"]
     spec["restartPolicy"] = "Never"
     spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **seat.selector}
+    spec.setdefault("terminationGracePeriodSeconds", seat.grace_seconds)
     _tolerate(spec, seat.taints)
-    if job.spec.priority_class_name:
-        spec.setdefault("priorityClassName", job.spec.priority_class_name)
+    _stay_off_the_managers(spec)
+    _rank(spec, job, elastic_class if index >= job.min_replicas else "")
+    _name_host(spec, job, metadata["name"])
     _harden(spec)
     container = worker_container(spec["containers"])
-    _mount(spec, container, seat.volumes)
-    _inject(container, job, index, attempt)
+    mount(spec, container, volumes=seat.volumes, share_bytes=seat.memory_bytes)
+    inject(container, job, index=index, attempt=attempt)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def worker_container(containers: Sequence[Object]) -> Object:
-    """The container that trains: the one of the contract's name, else the first."""
-    return next((container for container in containers if container.get("name") == names.WORKER_CONTAINER), containers[0])
+def _copy(value: Any) -> Any:
+    """A copy that may be changed. Fields that are null are left out, which to the API server is the same: `securityContext:` with
+    nothing behind it is silent too."""
+    if isinstance(value, Mapping):
+        return {key: _copy(item) for key, item in value.items() if item is not None}
+    return [_copy(item) for item in value] if isinstance(value, list) else value
 
 
-def container_gpus(container: Object) -> int:
-    """GPUs that a container may use."""
-    return int((container.get("resources") or {}).get("limits", {}).get(names.GPU_RESOURCE, 0))
+def _labels(job: str) -> dict[str, str]:
+    """Upstream's labels that all workers of a job have."""
+    return {names.LABEL_GROUP: names.GROUP, names.LABEL_JOB: job, names.LABEL_REPLICA_TYPE: names.REPLICA_TYPE}
 
 
-def _metadata(job: Job, index: int) -> Object:
+def _metadata(job: Job, name: str, labels: Mapping[str, str]) -> Object:
     return {
-        "name": worker_name(job.name, index),
+        "name": name,
         "namespace": job.namespace,
-        "labels": worker_labels(job.name, index),
+        "labels": dict(labels),
         "ownerReferences": [
             {
                 "apiVersion": names.API_VERSION,
@@ -122,6 +134,38 @@ def _metadata(job: Job, index: int) -> Object:
             }
         ],
     }
+
+
+def _name_host(spec: Object, job: Job, name: str) -> None:
+    """Let peers resolve the pod's bare name: Kubernetes has <hostname>.<subdomain> for it where a Service is called as the
+    subdomain, and the search entry adds the rest. It comes last: names of Services resolve as fast as without."""
+    service = service_name(job.name)
+    spec.setdefault("hostname", name)
+    spec.setdefault("subdomain", service)
+    config = spec.get("dnsConfig") or {}
+    searches = list(dict.fromkeys([*(config.get("searches") or []), f"{service}.{job.namespace}.svc.{CLUSTER_DOMAIN}"]))
+    if len(searches) <= MAX_SEARCHES and len(" ".join(searches)) <= MAX_SEARCH_LENGTH:
+        spec["dnsConfig"] = {**config, "searches": searches}
+
+
+def _stay_off_the_managers(spec: Object) -> None:
+    """The platform's own machine has no taint, as it must be there first. Terms are alternatives, so each of them says it."""
+    affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
+    required = affinity.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {"nodeSelectorTerms": [{}]})
+    rule = {"key": names.LABEL_NODE_GROUP, "operator": "NotIn", "values": [names.MANAGER_GROUP]}
+    for term in required["nodeSelectorTerms"]:
+        term["matchExpressions"] = [*(term.get("matchExpressions") or []), rule]
+
+
+def _rank(spec: Object, job: Job, elastic_class: str) -> None:
+    """Whose place the scheduler gives to whom. A class says `priority` and `preemptionPolicy` too, and the API server refuses a
+    pod whose own differ: those of the template belong to the template's class."""
+    if elastic_class:
+        spec["priorityClassName"] = elastic_class
+        for key in ("priority", "preemptionPolicy"):
+            spec.pop(key, None)
+    elif job.spec.priority_class_name:
+        spec.setdefault("priorityClassName", job.spec.priority_class_name)
 
 
 def _harden(spec: Object) -> None:
@@ -148,65 +192,3 @@ def _tolerates(toleration: Object, taint: Taint) -> bool:
     if toleration.get("effect") not in (None, "", taint.effect) or toleration.get("key") not in (None, "", taint.key):
         return False
     return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.value
-
-
-def _mount(spec: Object, container: Object, volumes: Sequence[Volume]) -> None:
-    """Give the training container shared memory for its loader workers, and the platform's volumes where upstream's job files
-    expect data and output, unless something is mounted there."""
-    mounts, names_taken = list(container.get("volumeMounts") or []), {item["name"] for item in spec.get("volumes") or []}
-    paths = {mount["mountPath"].rstrip("/") for mount in mounts}
-    sources: list[Object] = []
-    wanted: list[tuple[str, str, Object, bool]] = [("shm", SHARED_MEMORY, {"emptyDir": {"medium": "Memory"}}, False)]
-    for volume in volumes:
-        claim = {"claimName": volume.claim, **({"readOnly": True} if volume.read_only else {})}
-        wanted.append((volume.name, volume.mount_path, {"persistentVolumeClaim": claim}, volume.read_only))
-    for name, path, source, read_only in wanted:
-        if path.rstrip("/") in paths:
-            continue
-        free = name if name not in names_taken else f"ebb-{name}"
-        sources.append({"name": free, **source})
-        mounts.append({"name": free, "mountPath": path, **({"readOnly": True} if read_only else {})})
-    if sources:
-        spec["volumes"] = [*(spec.get("volumes") or []), *sources]
-        container["volumeMounts"] = mounts
-
-
-def _inject(container: Object, job: Job, index: int, attempt: int) -> None:
-    """Tell the launcher where to meet: by arguments as upstream does, and by variables for programs that read those."""
-    container["args"] = [*_arguments(container, job, attempt), *(container.get("args") or [])]
-    # A program's last words end up in the pod's status, and so in the job's: by then its log is often gone with the pod.
-    container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
-    env = container.get("env") or []
-    taken = {variable["name"] for variable in env}
-    container["env"] = [variable for variable in _variables(job, index, attempt) if variable["name"] not in taken] + env
-
-
-def _arguments(container: Object, job: Job, attempt: int) -> list[str]:
-    processes = job.spec.nproc_per_node or container_gpus(container)
-    wanted = {
-        "rdzv_backend": BACKEND,
-        "rdzv_endpoint": job.spec.rdzv_endpoint,
-        "rdzv_id": rendezvous_id(job, attempt),
-        "nnodes": f"{job.min_replicas}:{job.max_replicas}",
-        **({"nproc_per_node": str(processes)} if processes else {}),
-    }
-    written = [*(container.get("command") or []), *(container.get("args") or [])]
-    given = {word.split("=")[0].removeprefix("--").replace("-", "_") for word in written if word.startswith("--")}
-    return [f"--{flag}={value}" for flag, value in wanted.items() if flag not in given]
-
-
-def _variables(job: Job, index: int, attempt: int) -> list[Object]:
-    values = {
-        names.ENV_RDZV_BACKEND: BACKEND,
-        names.ENV_RDZV_ENDPOINT: job.spec.rdzv_endpoint,
-        names.ENV_RDZV_ID: rendezvous_id(job, attempt),
-        names.ENV_NNODES: f"{job.min_replicas}:{job.max_replicas}",
-        names.ENV_JOB: job.name,
-        names.ENV_JOB_UID: job.uid,
-        names.ENV_NAMESPACE: job.namespace,
-        names.ENV_WORKER_INDEX: str(index),
-        names.ENV_OUTPUT_DIR: output_dir(job),
-        names.ENV_METRICS_PORT: str(names.METRICS_PORT),
-    }
-    address = {"name": names.ENV_LOCAL_ADDR, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-    return [*({"name": name, "value": value} for name, value in values.items()), address]

@@ -14,18 +14,20 @@ from workloads import contract as names
 from workloads.clock import stamp, unix
 from workloads.job.parts import CLEAN_NONE, EXIT_CODE, NEVER
 from workloads.job.spec import Job
-from workloads.job.status import PROGRAM_FAILED, HistoryEntry, Status
-from workloads.plan.accounting import Loss, account, stop
-from workloads.plan.endings import after_end, end, finish, suspend
+from workloads.job.status import PROGRAM_FAILED, HistoryEntry, Progress, Stall, Status
+from workloads.plan import money, stalls
+from workloads.plan.accounting import Loss, account, stop, trained
+from workloads.plan.endings import ASKED, after_end, end, finish, hold, suspend
 from workloads.plan.losses import NOT_READY_SECONDS as NOT_READY
 from workloads.plan.losses import Fate, Verdict, Worker, not_ready_for
 from workloads.plan.placing import place
 from workloads.plan.pods import selector
 from workloads.plan.sizing import numbered, resize
 from workloads.plan.summary import summarize
-from workloads.plan.values import Draft, Event, Observed, Plan, View
+from workloads.plan.values import CreateRecord, Draft, Event, Observed, Plan, View
 
-PROGRESS_SECONDS = 10.0  # progress alone rewrites the object at most this often
+PROGRESS_SECONDS = 30.0  # progress alone rewrites the object at most this often
+EXCEEDED = "exceeded quota"  # the words of Kubernetes' ResourceQuota admission
 
 
 def plan(job: Job, observed: Observed, now: float) -> Plan:
@@ -35,10 +37,16 @@ def plan(job: Job, observed: Observed, now: float) -> Plan:
     view, draft = View.of(job, observed, now), Draft(job.status)
     draft.status = replace(draft.status, observed_generation=job.generation, selector=selector(job.name))
     _introduce(view, draft)
+    money.accrue(view, draft)
+    if job.status.hold and job.status.hold.generation != job.generation:
+        draft.status = replace(draft.status, hold=None)
+    held = draft.status.hold
     if job.status.ended:
         after_end(view, draft)
     elif job.spec.suspend:
-        suspend(view, draft)
+        suspend(view, draft, *ASKED)
+    elif held:
+        suspend(view, draft, held.reason, held.message)
     else:
         _run(view, draft)
     _free_names(view, draft)
@@ -50,8 +58,11 @@ def refused(decided: Plan, messages: Sequence[str], now: float) -> Plan:
     """The same plan after the API server refused some of its creations: the job's condition says so in the server's words."""
     status, message = decided.status, messages[0]
     running = status.is_true(names.RUNNING)
-    reason = names.REASON_RUNNING if running else names.REASON_CREATE_REFUSED
+    refusal = names.WAITING_FOR_QUOTA if EXCEEDED in message else names.REASON_CREATE_REFUSED
+    reason = names.REASON_RUNNING if running else refusal
     status = status.with_condition(names.RUNNING, running, reason, message, now)
+    if any(isinstance(action, CreateRecord) for action in decided.actions):
+        status = replace(status, recorded=False)  # it may be what was refused; one that exists is as good
     return replace(decided, status=status, events=(*decided.events, Event(names.REASON_CREATE_REFUSED, message, True)))
 
 
@@ -63,16 +74,23 @@ def _introduce(view: View, draft: Draft) -> None:
 
 
 def _run(view: View, draft: Draft) -> None:
-    _resume(view, draft)
+    stop = money.verdict(view, draft)
+    if stop is None:
+        _resume(view, draft)
     failed = account(view, draft)
-    if failed and not draft.status.succeeded_indices:
+    done = trained(view, draft.status)
+    if failed and not done:
         _program_failed(view, draft, failed)
     elif _overdue(view, draft):
         limit = view.job.spec.active_deadline_seconds
         message = f"The job ran longer than activeDeadlineSeconds {limit}: raise it, or submit the job again to go on."
         end(view, draft, names.FAILED, names.REASON_DEADLINE, message)
-    elif draft.status.succeeded_indices:
+    elif done:
         finish(view, draft)
+    elif stop := stop or stalls.watch(view, draft):
+        hold(view, draft, *stop)
+    elif draft.status.restarts > view.job.status.restarts:
+        _summarize(view, draft)  # the workers are stopped in the next round, once that is written
     else:
         _replace_lost(view, draft)
         if place(view, draft):
@@ -85,7 +103,10 @@ def _run(view: View, draft: Draft) -> None:
 def _resume(view: View, draft: Draft) -> None:
     if draft.status.is_true(names.SUSPENDED):
         message = "The job was resumed: it goes on from its last checkpoint."
-        draft.status = draft.status.with_condition(names.SUSPENDED, False, names.REASON_RESUMED, message, view.now)
+        status = draft.status.with_condition(names.SUSPENDED, False, names.REASON_RESUMED, message, view.now)
+        if status.is_true(names.STALLED):
+            status = status.with_condition(names.STALLED, False, names.REASON_RESUMED, message, view.now)
+        draft.status = replace(status, stall=None)
         draft.event(names.REASON_RESUMED, message)
 
 
@@ -143,9 +164,8 @@ def _replace_lost(view: View, draft: Draft) -> None:
         elif worker.node in view.observed.nodes:
             _watch_unready(view, draft, worker)
     if surplus:
-        draft.event(
-            names.REASON_SCALED, f"Stopped {numbered([worker.index for worker in surplus])}: the job was scaled to {view.wanted}."
-        )
+        stopped = numbered([worker.index for worker in surplus])
+        draft.event(names.REASON_SCALED, f"Stopped {stopped}: the job was scaled to {view.wanted}.")
 
 
 def _grace(worker: Worker, verdict: Verdict, view: View) -> int | None:
@@ -183,13 +203,31 @@ def _free_names(view: View, draft: Draft) -> None:
 
 
 def _hold_progress(view: View, draft: Draft) -> None:
-    """Stamp a status that changed; leave out progress where it alone changed a moment ago."""
+    """Stamp a status that changed. Where only figures did, write them now and then while the training moves, else not at all: the
+    sums of a cost follow from its rates."""
     old, new = view.job.status, draft.status
-    if new == old:
-        return
-    written = unix(old.last_reconcile_time)
-    if replace(new, progress=old.progress) == old and written is not None and view.now - written < PROGRESS_SECONDS:
-        draft.status = old
-        draft.wakes.append(written + PROGRESS_SECONDS)
-        return
-    draft.status = replace(new, last_reconcile_time=stamp(view.now))
+    moved = _figures(new.progress) != _figures(old.progress)
+    if _still(new, moved) == _still(old, moved):
+        written = unix(old.last_reconcile_time)
+        recently = written is not None and 0 <= view.now - written < PROGRESS_SECONDS
+        if moved and recently and written is not None:
+            draft.wakes.append(written + PROGRESS_SECONDS)
+        if recently or not moved:
+            draft.status = old
+            return
+    draft.status = replace(new, last_reconcile_time=stamp(view.now, digits=3))
+
+
+def _figures(progress: Progress | None) -> Progress | None:
+    return replace(progress, at=None) if progress else None
+
+
+def _still(status: Status, moved: bool) -> Status:
+    """The status without what moves by itself; the steps that the stall watch has seen, only where the training moved."""
+    cost, stall = status.cost, status.stall
+    return replace(
+        status,
+        progress=Progress() if status.progress else None,
+        cost=replace(cost, usd_spent=0.0, usd_on_demand=0.0, machine_seconds=0.0, at=None) if cost else None,
+        stall=Stall(broken_at=stall.broken_at, restarts=stall.restarts) if stall and moved else stall,
+    )

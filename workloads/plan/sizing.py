@@ -1,6 +1,9 @@
-"""Creates the workers that are missing. Pure.
+"""Creates the workers that are missing: the first minReplicas, and the elastic rest when those have machines. Pure.
 
 resize(view, draft)
+
+On a cluster that no stack of ours describes all are made at once: nothing says that machines come one by one there, and a second
+round would cost every start the time of the first. What makes jobs let go of halves (gang.py) holds everywhere.
 """
 
 from collections.abc import Sequence
@@ -8,20 +11,25 @@ from dataclasses import replace
 
 from workloads import contract as names
 from workloads.clock import stamp, unix
+from workloads.plan.crew import enough_seated
 from workloads.plan.endings import drop_services
-from workloads.plan.pods import worker_name, worker_pod, worker_service
+from workloads.plan.pods import job_service, service_name, worker_name, worker_pod
+from workloads.plan.target import aim
 from workloads.plan.values import CreatePod, CreateService, Draft, View
 from workloads.plan.zones import seat
 
+ELASTIC_CLASS = (
+    "ebb-elastic"  # the PriorityClass of workers that make room for another job's first ones (manifests/priorities.yaml)
+)
 RESTART_SECONDS, RESTART_MAX_SECONDS = 5.0, 60.0  # the pause before the first restart; doubles with every failure
 
 
 def resize(view: View, draft: Draft) -> None:
     """Create the workers that are missing, never more than maxReplicas pods at once, those on their way out included:
     one agent too many makes torch's legacy rendezvous end and restart without end."""
-    held = {worker.index for worker, _ in view.workers}
-    drop_services(view, draft, keep=held | set(range(view.wanted)))
-    missing = [index for index in range(view.wanted) if index not in held]
+    aim(view, draft)
+    drop_services(view, draft, keep=service_name(view.job.name))
+    missing = _missing(view, draft)
     free = [index for index in missing if worker_name(view.job.name, index) not in view.observed.taken]
     if len(free) < len(missing):
         draft.wakes.append(view.now + RESTART_SECONDS)
@@ -30,13 +38,23 @@ def resize(view: View, draft: Draft) -> None:
         return
     assert draft.status.placement is not None
     placed = seat(view.job, draft.status.placement, view.observed.platform)
-    served = {service["metadata"]["name"] for service in view.observed.services}
+    elastic = ELASTIC_CLASS if ELASTIC_CLASS in view.observed.priorities else ""
+    if all(service["metadata"]["name"] != service_name(view.job.name) for service in view.observed.services):
+        draft.actions.append(CreateService(job_service(view.job)))
     for index in created:
-        if worker_name(view.job.name, index) not in served:
-            draft.actions.append(CreateService(worker_service(view.job, index)))
-        draft.actions.append(CreatePod(worker_pod(view.job, index=index, attempt=draft.status.restarts, seat=placed)))
+        pod = worker_pod(view.job, index=index, attempt=draft.status.restarts, seat=placed, elastic_class=elastic)
+        draft.actions.append(CreatePod(pod))
     draft.status = replace(draft.status, start_time=draft.status.start_time or stamp(view.now))
     draft.event(names.REASON_POD_CREATED, f"Created {numbered(created)}.")
+
+
+def _missing(view: View, draft: Draft) -> list[int]:
+    """Indices without a pod that are to get one now."""
+    held = {worker.index for worker, _ in view.workers} | set(draft.status.succeeded_indices)
+    missing = [index for index in range(view.wanted) if index not in held]
+    if view.observed.platform is None or enough_seated(view):
+        return missing
+    return [index for index in missing if index < view.job.min_replicas]
 
 
 def _pausing(view: View, draft: Draft) -> bool:

@@ -163,4 +163,11 @@ class Draft:
 
 
 def _judge(worker: Worker, observed: Observed, now: float) -> Verdict:
-    return judge(worker, observed.nodes.get(worker.node), now, node_gone=worker.node in observed.gone)
+    return judge(
+        worker,
+        observed.nodes.get(worker.node),
+        now,
+        node_gone=worker.node in observed.gone,
+        silent=worker.node in observed.silent,
+        doubt=bool(observed.doubt),
+    )

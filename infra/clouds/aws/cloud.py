@@ -68,7 +68,9 @@ class Aws:
                 "controlPlaneLogs": f"https://{region}.console.aws.amazon.com/cloudwatch/home?region={region}#logsV2:log-groups",
             },
         }
-        return Cluster(name=self._stack.cloud, region=region, provider=control.kubernetes)
+        # The autoscaler, too, takes a machine that is not there by then for one that will not come.
+        provision_seconds = 60 * self._settings.autoscaler.provision_minutes
+        return Cluster(name=self._stack.cloud, region=region, provider=control.kubernetes, provision_seconds=provision_seconds)
 
     def node_group(self, cluster: Cluster, group: NodeGroup) -> pulumi.Resource:
         part, role = self._machines

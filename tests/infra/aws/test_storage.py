@@ -213,6 +213,7 @@ def test_on_fsx_alone_they_are_folders_of_the_root() -> None:
         "ebb-dev-etcd": (f"Volume-{NAME}-etcd", ""),
     }
     assert volumes(seen)["ebb-dev-data"]["mountOptions"] == ["flock"]
+    assert {seen.returned["volumes"][name]["facts"]["zone"] for name in ("data", "output")} == {"us-west-2b"}
 
 
 def test_with_both_efs_has_data_and_output_and_fsx_is_a_third_volume() -> None:
@@ -220,7 +221,7 @@ def test_with_both_efs_has_data_and_output_and_fsx_is_a_third_volume() -> None:
     assert seen.returned["jobs"] == ["data", "output", "fsx"]
     assert mounts(seen)["ebb-dev-fsx"] == (f"LustreFileSystem-{NAME}-fsx", "abcdefgh")
     assert "::" in mounts(seen)["ebb-dev-data"][0]
-    facts = {"name": "fsx", "claim": "ebb-fsx", "mountPath": "/mnt/fsx", "readOnly": False}
+    facts = {"name": "fsx", "claim": "ebb-fsx", "mountPath": "/mnt/fsx", "readOnly": False, "zone": "us-west-2b"}
     assert seen.returned["volumes"]["fsx"]["facts"] == facts
 
 

@@ -129,7 +129,7 @@ class Api:
             time.sleep(0.1)
 
 
-class _Plane(ControlPlane):
+class Plane(ControlPlane):
     """One that lets privileged pods in where Pod Security does, as every cloud's does: device plugins may be some."""
 
     def _run(self, name: str, *command: str | Path) -> None:
@@ -139,7 +139,7 @@ class _Plane(ControlPlane):
 @contextlib.contextmanager
 def laid_out(folder: Path, world: Declared) -> Iterator[Api]:
     """A server that has what comes before pods: namespaces, kinds, limits, rules."""
-    plane = _Plane(folder)
+    plane = Plane(folder)
     with contextlib.ExitStack() as at_last:
         at_last.callback(plane.stop)
         plane.start()
@@ -150,7 +150,7 @@ def laid_out(folder: Path, world: Declared) -> Iterator[Api]:
                     made = api.apply(item, dry_run=False)
                     assert made.status in (200, 201), f"{kind} {item['metadata']['name']}: {made.words}"
             if kind == "CustomResourceDefinition":
-                _served(api)
+                await_kind(api)
         for item in objects(world):
             if item["kind"] == "ResourceQuota":
                 api.until("quota", api.path(item), hard=item["spec"]["hard"])
@@ -159,7 +159,7 @@ def laid_out(folder: Path, world: Declared) -> Iterator[Api]:
         yield api
 
 
-def _served(api: Api) -> None:
+def await_kind(api: Api) -> None:
     """The kind ElasticJob; discovery tells of it a little later than the API serves it."""
     deadline = time.monotonic() + 60
     while api.ask("GET", "/apis/elastic.pytorch.org/v1alpha1").status != 200:

@@ -16,6 +16,16 @@ import yaml
 from infra.config import ROOT
 from tests.infra.declared import Declared
 from tests.infra.services.api import Api, laid_out
+from tests.infra.services.rights import (
+    AUTOSCALER_MAY,
+    AUTOSCALER_MAY_NOT,
+    CONTROLLER_MAY,
+    CONTROLLER_MAY_NOT,
+    CORE,
+    JOBS,
+    RESEARCHER_MAY,
+    RESEARCHER_MAY_NOT,
+)
 from tests.infra.services.world import Object, example, objects, pod_template, stack
 
 pytestmark = pytest.mark.e2e
@@ -126,80 +136,19 @@ def test_root_is_not_let_into_the_platforms_namespace(api: Api) -> None:
 
 # --- A researcher ---------------------------------------------------------------------------------------------------------------
 
-CORE, JOBS = "/api/v1/namespaces", "/apis/elastic.pytorch.org/v1alpha1/namespaces"
-MAY = {
-    "list jobs": ("GET", f"{JOBS}/elastic-job/elasticjobs"),
-    "watch jobs": ("GET", f"{JOBS}/elastic-job/elasticjobs?watch=true&timeoutSeconds=1"),
-    "delete all jobs": ("DELETE", f"{JOBS}/elastic-job/elasticjobs?labelSelector=none%3Dhere"),
-    "list config maps": ("GET", f"{CORE}/elastic-job/configmaps"),
-    "delete a config map": ("DELETE", f"{CORE}/elastic-job/configmaps/none"),
-    "list pods": ("GET", f"{CORE}/elastic-job/pods"),
-    "watch pods": ("GET", f"{CORE}/elastic-job/pods?watch=true&timeoutSeconds=1"),
-    "see a pod": ("GET", f"{CORE}/elastic-job/pods/worker-0"),
-    "read a log": ("GET", f"{CORE}/elastic-job/pods/worker-0/log"),
-    "list events": ("GET", f"{CORE}/elastic-job/events"),
-    "list events, as newer clients do": ("GET", "/apis/events.k8s.io/v1/namespaces/elastic-job/events"),
-    "run a command": ("POST", f"{CORE}/elastic-job/pods/worker-0/exec?command=ls"),
-    "run a command, by WebSocket": ("GET", f"{CORE}/elastic-job/pods/worker-0/exec?command=ls"),
-    "forward a port": ("POST", f"{CORE}/elastic-job/pods/worker-0/portforward"),
-    "forward a port, by WebSocket": ("GET", f"{CORE}/elastic-job/pods/worker-0/portforward"),
-    "list machines": ("GET", "/api/v1/nodes"),
-    "see a machine": ("GET", "/api/v1/nodes/none"),
-    "read the platform's facts": ("GET", f"{CORE}/ebb-system/configmaps/ebb-platform"),
-    "see the gateway": ("GET", f"{CORE}/ebb-system/pods/gateway-0"),
-    "forward a port of the gateway": ("POST", f"{CORE}/ebb-system/pods/gateway-0/portforward"),
-    "forward a port of the gateway, by WebSocket": ("GET", f"{CORE}/ebb-system/pods/gateway-0/portforward"),
-}
-MAY_NOT = {
-    "read secrets": ("GET", f"{CORE}/elastic-job/secrets"),
-    "read a secret": ("GET", f"{CORE}/elastic-job/secrets/any"),
-    "make a secret": ("POST", f"{CORE}/elastic-job/secrets"),
-    "make a pod": ("POST", f"{CORE}/elastic-job/pods"),
-    "delete a pod": ("DELETE", f"{CORE}/elastic-job/pods/worker-0"),
-    "evict a pod": ("POST", f"{CORE}/elastic-job/pods/worker-0/eviction"),
-    "change a pod": ("PATCH", f"{CORE}/elastic-job/pods/worker-0"),
-    "debug a pod with another container": ("PATCH", f"{CORE}/elastic-job/pods/worker-0/ephemeralcontainers"),
-    "make a service": ("POST", f"{CORE}/elastic-job/services"),
-    "make a claim": ("POST", f"{CORE}/elastic-job/persistentvolumeclaims"),
-    "delete the data": ("DELETE", f"{CORE}/elastic-job/persistentvolumeclaims/ebb-data"),
-    "make a Deployment": ("POST", "/apis/apps/v1/namespaces/elastic-job/deployments"),
-    "make a Job": ("POST", "/apis/batch/v1/namespaces/elastic-job/jobs"),
-    "write an event": ("POST", f"{CORE}/elastic-job/events"),
-    "write a job's status": ("PUT", f"{JOBS}/elastic-job/elasticjobs/none/status"),
-    "list jobs elsewhere": ("GET", f"{JOBS}/default/elasticjobs"),
-    "list jobs everywhere": ("GET", "/apis/elastic.pytorch.org/v1alpha1/elasticjobs"),
-    "get a token": ("POST", f"{CORE}/elastic-job/serviceaccounts/default/token"),
-    "give themselves more": ("POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/elastic-job/rolebindings"),
-    "change a quota": ("PATCH", f"{CORE}/elastic-job/resourcequotas/objects"),
-    "remove a policy": ("DELETE", "/apis/networking.k8s.io/v1/namespaces/elastic-job/networkpolicies/jobs"),
-    "change the platform's facts": ("PATCH", f"{CORE}/ebb-system/configmaps/ebb-platform"),
-    "list the platform's config maps": ("GET", f"{CORE}/ebb-system/configmaps"),
-    "read another config map": ("GET", f"{CORE}/ebb-system/configmaps/cluster-autoscaler-priority-expander"),
-    "read the platform's secrets": ("GET", f"{CORE}/ebb-system/secrets"),
-    "list the platform's pods": ("GET", f"{CORE}/ebb-system/pods"),
-    "see etcd": ("GET", f"{CORE}/ebb-system/pods/etcd-0"),
-    "forward a port of etcd": ("POST", f"{CORE}/ebb-system/pods/etcd-0/portforward"),
-    "run a command in the gateway": ("POST", f"{CORE}/ebb-system/pods/gateway-0/exec?command=ls"),
-    "read the gateway's log": ("GET", f"{CORE}/ebb-system/pods/gateway-0/log"),
-    "cordon a machine": ("PATCH", "/api/v1/nodes/none"),
-    "reach into a machine": ("GET", "/api/v1/nodes/none/proxy/logs"),
-    "list namespaces": ("GET", "/api/v1/namespaces"),
-    "delete the kind": ("DELETE", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/elasticjobs.elastic.pytorch.org"),
-}
-
 
 @pytest.fixture(scope="module")
 def ada(api: Api) -> Api:
     return api.person("ada", "ebb:researchers")
 
 
-@pytest.mark.parametrize(("method", "path"), MAY.values(), ids=MAY)
+@pytest.mark.parametrize(("method", "path"), RESEARCHER_MAY.values(), ids=RESEARCHER_MAY)
 def test_a_researcher_may(ada: Api, method: str, path: str) -> None:
     """The server answers or says what is wrong with the request; what it must not say is that she may not."""
     assert ada.ask(method, path).status not in (401, 403)
 
 
-@pytest.mark.parametrize(("method", "path"), MAY_NOT.values(), ids=MAY_NOT)
+@pytest.mark.parametrize(("method", "path"), RESEARCHER_MAY_NOT.values(), ids=RESEARCHER_MAY_NOT)
 def test_a_researcher_may_not(ada: Api, method: str, path: str) -> None:
     answer = ada.ask(method, path, {} if method in ("POST", "PATCH", "PUT") else None, kind=PATCH_OR_JSON[method == "PATCH"])
     assert answer.status == 403, answer.words
@@ -209,7 +158,7 @@ def test_a_researcher_may_not(ada: Api, method: str, path: str) -> None:
 PATCH_OR_JSON = ("application/json", "application/merge-patch+json")
 
 
-@pytest.mark.parametrize(("method", "path"), MAY.values(), ids=MAY)
+@pytest.mark.parametrize(("method", "path"), RESEARCHER_MAY.values(), ids=RESEARCHER_MAY)
 def test_who_is_no_researcher_may_nothing_of_that(api: Api, method: str, path: str) -> None:
     assert api.ask(method, path, user="bob", groups=["system:authenticated"]).status == 403
 
@@ -252,53 +201,6 @@ def test_a_researcher_scales_as_kubectl_does(api: Api, ada: Api) -> None:
 # --- Programs -------------------------------------------------------------------------------------------------------------------
 
 ACCOUNT = "system:serviceaccount:{}"
-AUTOSCALER_MAY = {
-    **{
-        name: ("GET", path)
-        for name, path in {
-            "nodes": "/api/v1/nodes",
-            "pods": "/api/v1/pods",
-            "namespaces": "/api/v1/namespaces",
-            "services": "/api/v1/services",
-            "replication controllers": "/api/v1/replicationcontrollers",
-            "claims": "/api/v1/persistentvolumeclaims",
-            "volumes": "/api/v1/persistentvolumes",
-            "replica sets": "/apis/apps/v1/replicasets",
-            "stateful sets": "/apis/apps/v1/statefulsets",
-            "daemon sets": "/apis/apps/v1/daemonsets",
-            "jobs": "/apis/batch/v1/jobs",
-            "disruption budgets": "/apis/policy/v1/poddisruptionbudgets",
-            "storage classes": "/apis/storage.k8s.io/v1/storageclasses",
-            "storage drivers": "/apis/storage.k8s.io/v1/csidrivers",
-            "storage of machines": "/apis/storage.k8s.io/v1/csinodes",
-            "storage capacities": "/apis/storage.k8s.io/v1/csistoragecapacities",
-            "attachments": "/apis/storage.k8s.io/v1/volumeattachments",
-            "device classes": "/apis/resource.k8s.io/v1/deviceclasses",
-            "resource claims": "/apis/resource.k8s.io/v1/resourceclaims",
-            "resource slices": "/apis/resource.k8s.io/v1/resourceslices",
-            "its priorities": f"{CORE}/ebb-system/configmaps",
-            "its report": f"{CORE}/ebb-system/configmaps/cluster-autoscaler-status",
-            "its lease": "/apis/coordination.k8s.io/v1/namespaces/ebb-system/leases/cluster-autoscaler",
-        }.items()
-    },
-    "taint a machine": ("PUT", "/api/v1/nodes/none"),
-    "evict": ("POST", f"{CORE}/elastic-job/pods/none/eviction"),
-    "write events": ("POST", f"{CORE}/elastic-job/events"),
-    "write its report": ("PUT", f"{CORE}/ebb-system/configmaps/cluster-autoscaler-status"),
-    "make its lease": ("POST", "/apis/coordination.k8s.io/v1/namespaces/ebb-system/leases"),
-    "renew its lease": ("PUT", "/apis/coordination.k8s.io/v1/namespaces/ebb-system/leases/cluster-autoscaler"),
-}
-AUTOSCALER_MAY_NOT = {
-    "read secrets": ("GET", "/api/v1/secrets"),
-    "delete a pod": ("DELETE", f"{CORE}/elastic-job/pods/worker-0"),
-    "make a pod": ("POST", f"{CORE}/elastic-job/pods"),
-    "delete a machine": ("DELETE", "/api/v1/nodes/none"),
-    "change the platform's facts": ("PUT", f"{CORE}/ebb-system/configmaps/ebb-platform"),
-    "read config maps of jobs": ("GET", f"{CORE}/elastic-job/configmaps"),
-    "take the controller's lease": ("PUT", "/apis/coordination.k8s.io/v1/namespaces/ebb-system/leases/ebb-controller"),
-    "change its own priorities": ("PUT", f"{CORE}/ebb-system/configmaps/cluster-autoscaler-priority-expander"),
-    "change a job": ("PATCH", "/apis/batch/v1/namespaces/elastic-job/jobs/any"),
-}
 
 
 def as_account(api: Api, account: str, method: str, path: str) -> int:
@@ -306,6 +208,16 @@ def as_account(api: Api, account: str, method: str, path: str) -> int:
     namespace = account.split(":", maxsplit=1)[0]
     groups = ["system:authenticated", "system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
     return api.ask(method, path, body, kind=PATCH_OR_JSON[method == "PATCH"], user=ACCOUNT.format(account), groups=groups).status
+
+
+@pytest.mark.parametrize(("method", "path"), CONTROLLER_MAY.values(), ids=CONTROLLER_MAY)
+def test_the_controller_may(api: Api, method: str, path: str) -> None:
+    assert as_account(api, "ebb-system:ebb-controller", method, path) not in (401, 403)
+
+
+@pytest.mark.parametrize(("method", "path"), CONTROLLER_MAY_NOT.values(), ids=CONTROLLER_MAY_NOT)
+def test_the_controller_may_not(api: Api, method: str, path: str) -> None:
+    assert as_account(api, "ebb-system:ebb-controller", method, path) == 403
 
 
 @pytest.mark.parametrize(("method", "path"), AUTOSCALER_MAY.values(), ids=AUTOSCALER_MAY)
@@ -320,7 +232,8 @@ def test_the_autoscaler_may_not(api: Api, method: str, path: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [f"{CORE}/elastic-job/{kind}" for kind in ("pods", "secrets", "configmaps")] + [MAY["list jobs"][1], "/api/v1/nodes"],
+    [f"{CORE}/elastic-job/{kind}" for kind in ("pods", "secrets", "configmaps")]
+    + [RESEARCHER_MAY["list jobs"][1], "/api/v1/nodes"],
 )
 def test_a_jobs_own_account_may_nothing(api: Api, path: str) -> None:
     """Its pods carry no token; one that asks for it all the same has this one."""

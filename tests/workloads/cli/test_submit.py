@@ -88,7 +88,6 @@ def test_share_is_the_smallest_of_all_groups_that_may_carry_the_worker() -> None
     assert fit.cpu_millis == 3600
     assert fit.memory_mib == int((16 - 1 - 0.8 - 0.8 - 0.5) * 1024)
     assert fit.shm_mib == fit.memory_mib // 4
-    assert fit.notice_seconds == 30
 
 
 OLD = node_group("v100", "local-a", gpuType="V100", trainerImage="ebb/trainer:cuda12")

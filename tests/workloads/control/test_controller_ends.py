@@ -1,9 +1,10 @@
 """The controller and jobs that pause or end: suspended, over their deadline, finished, cleaned up."""
 
-from tests.workloads.builders import make_job
+from tests.workloads.builders import NOW, make_job
 from tests.workloads.fake_time import run
-from tests.workloads.world import started
-from workloads.kube import ELASTIC_JOBS, PODS
+from tests.workloads.world import FakeCluster, started
+from workloads.clock import stamp
+from workloads.kube import CONFIG_MAPS, ELASTIC_JOBS, PODS, Denied
 
 
 def test_a_suspended_job_gives_its_machines_back_and_goes_on_later() -> None:
@@ -73,5 +74,63 @@ def test_a_job_over_its_deadline_fails() -> None:
             await world.settle(2)
             assert world.state() == "Failed"
             assert world.status()["conditions"][-1]["reason"] == "DeadlineExceeded"
+
+    run(story())
+
+
+def records(world: FakeCluster) -> list[dict[str, str]]:
+    return [item["data"] for item in world.api.all(CONFIG_MAPS) if "ebb.dev/record" in item["metadata"].get("labels", {})]
+
+
+def test_a_job_that_is_deleted_while_it_runs_leaves_a_record_of_what_it_cost() -> None:
+    async def story() -> None:
+        async with started() as world:
+            await world.start_all(make_job())
+            world.api.remove(ELASTIC_JOBS, "digits")
+            await world.settle()
+            assert [(item["job"], item["reason"]) for item in records(world)] == [("digits", "Deleted")]
+
+    run(story())
+
+
+def test_a_job_that_never_ran_leaves_none_and_one_that_ended_leaves_one() -> None:
+    async def story() -> None:
+        async with started() as world:
+            world.api.put(ELASTIC_JOBS, make_job("idle", uid="idle", suspend=True))
+            await world.start_all(make_job(replicas=1))
+            world.api.pod_ends("digits-worker-0", 0)
+            await world.settle()
+            assert [(item["job"], item["reason"]) for item in records(world)] == [("digits", "ElasticJobSucceeded")]
+            world.api.remove(ELASTIC_JOBS, "digits")
+            world.api.remove(ELASTIC_JOBS, "idle")
+            await world.settle()
+            assert len(records(world)) == 1
+
+    run(story())
+
+
+def test_somebody_elses_job_leaves_none() -> None:
+    async def story() -> None:
+        async with started() as world:
+            status = {"state": "Running", "startTime": stamp(NOW)}
+            world.api.put(ELASTIC_JOBS, make_job(managedBy="kueue.x-k8s.io/multikueue", status=status))
+            await world.settle()
+            world.api.remove(ELASTIC_JOBS, "digits")
+            await world.settle()
+            assert (world.api.calls, world.events()) == ([], [])
+
+    run(story())
+
+
+def test_a_record_that_cannot_be_written_holds_nothing_up() -> None:
+    async def story() -> None:
+        async with started() as world:
+            await world.start_all(make_job())
+            world.api.fail("create", CONFIG_MAPS, Denied("namespace is being terminated", status=403))
+            world.api.remove(ELASTIC_JOBS, "digits")
+            world.api.put(ELASTIC_JOBS, make_job(uid="another"))
+            await world.settle(1)
+            assert len(world.pods()) == 2
+            assert records(world) == []
 
     run(story())

@@ -8,7 +8,7 @@ from tests.workloads.builders import make_job
 from tests.workloads.fake_time import run
 from tests.workloads.world import started
 from workloads.control.election import LeadershipLost
-from workloads.kube import ELASTIC_JOBS, EVENTS, PODS, SERVICES, Conflict, Denied, KubeError, Unreachable
+from workloads.kube import ELASTIC_JOBS, EVENTS, PODS, SERVICES, Conflict, KubeError, Unreachable
 
 ERRORS = {
     "conflict-on-status": ("replace", ELASTIC_JOBS, Conflict("modified", status=409, reason="Conflict")),
@@ -33,20 +33,6 @@ def test_an_error_of_the_api_costs_time_and_nothing_else(verb: str, resource: An
             assert len(world.pods()) == 4
             assert (world.status()["reclaims"], world.status()["failures"]) == (2, 0)
             assert world.api.max_pods <= 4
-
-    run(story())
-
-
-def test_a_quota_that_refuses_pods_is_a_waiting_reason_in_the_servers_words() -> None:
-    async def story() -> None:
-        async with started() as world:
-            world.api.fail("create", PODS, Denied("exceeded quota: gpus", status=403), times=2)
-            world.api.put(ELASTIC_JOBS, make_job(replicas=1))
-            await world.settle(1)
-            condition = next(item for item in world.status()["conditions"] if item["type"] == "Running")
-            assert (condition["reason"], condition["message"]) == ("FailedCreate", "exceeded quota: gpus")
-            await world.settle(30)
-            assert world.pods() == ["digits-worker-0"]
 
     run(story())
 

@@ -1,6 +1,7 @@
 """The queue's promises, in fake time."""
 
 import asyncio
+from itertools import pairwise
 
 from tests.workloads.fake_time import run
 from workloads.control.workqueue import WorkQueue
@@ -82,3 +83,54 @@ def test_a_change_does_not_speed_up_a_key_that_fails() -> None:
         return asyncio.get_running_loop().time()
 
     assert run(story()) > 6
+
+
+def test_the_first_look_is_at_once_and_a_storm_of_changes_is_a_few() -> None:
+    async def story() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        loop, looks = asyncio.get_running_loop(), list[float]()
+
+        async def look() -> None:
+            while True:
+                key = await queue.take()
+                looks.append(round(loop.time(), 3))
+                queue.done(key)
+
+        looking = asyncio.create_task(look())
+        for _ in range(1000):
+            queue.add("a")
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(1)
+        assert looks[0] == 0
+        assert len(looks) == 21
+        assert all(0.049 < after - before < 0.052 for before, after in pairwise(looks))
+        looking.cancel()
+
+    run(story())
+
+
+def test_a_change_waits_for_no_longer_than_the_rest_of_its_own_key() -> None:
+    async def story() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        loop = asyncio.get_running_loop()
+        queue.add("a")
+        queue.done(await queue.take())
+        queue.add("a")
+        queue.add("b")
+        assert (await queue.take(), loop.time()) == ("b", 0)
+        assert (await queue.take(), loop.time()) == ("a", 0.05)
+
+    run(story())
+
+
+def test_a_key_that_was_looked_at_for_long_needs_no_rest_afterwards() -> None:
+    async def story() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        queue.add("a")
+        key = await queue.take()
+        await asyncio.sleep(2)
+        queue.add("a")
+        queue.done(key)
+        assert (await queue.take(), asyncio.get_running_loop().time()) == ("a", 2)
+
+    run(story())

@@ -62,7 +62,7 @@ def test_the_cure_goes_on_where_etcd_has_compacted_already() -> None:
 
 def test_the_alarm_stays_where_the_database_is_full_of_what_is_needed() -> None:
     etcd = Etcd(512, 500, keys=450, alarm=True)
-    with pytest.raises(EtcdError, match=r"still has 450\.0 MiB of 512\.0 MiB: look for what fills it .* or raise QUOTA_BYTES"):
+    with pytest.raises(EtcdError, match=r"still has 450\.0 MiB of 512\.0 MiB: look for what .* or raise --quota-backend-bytes"):
         maintain(etcd, QUOTA)
     assert etcd.alarms, "the next write would raise it again"
 

@@ -15,6 +15,9 @@ FINISHED = {"conditions": [{"type": "Succeeded", "status": "True"}], "completion
 FAILED = {"conditions": [{"type": "Failed", "status": "True"}], "completionTime": stamp(NOW - 10)}
 ATTEMPT_1 = {"failures": 1, "restarts": 1, "lastFailureTime": stamp(NOW - 2)}
 
+ALL = make_job(successPolicy="AllWorkers")
+ONE_DONE = {"succeededIndices": [0], "firstSuccessTime": stamp(NOW - 5)}
+
 ACTIONS: dict[str, tuple[Plan, list[str]]] = {
     "new-job": (look(JOB), ["+0", "+1"]),
     "all-there": (look(JOB, *running(JOB, 2)), []),
@@ -51,6 +54,12 @@ ACTIONS: dict[str, tuple[Plan, list[str]]] = {
         ["-1"],
     ),
     "one-finished-one-lost": (look(JOB, ended(0)), []),
+    "all-must-finish-and-one-has": (look(ALL, ended(0), make_pod(JOB, 1)), []),
+    "all-must-finish-and-one-is-lost": (look(make_job(successPolicy="AllWorkers", status=ONE_DONE)), ["+1"]),
+    "all-must-finish-and-one-fails-then": (
+        look(make_job(successPolicy="AllWorkers", status=ONE_DONE | ATTEMPT_1), ended(0), make_pod(JOB, 1), now=NOW + 9),
+        ["-1"],
+    ),
     "ended-keeps-logs": (look(make_job(status=FINISHED), ended(0), make_pod(JOB, 1)), ["-1"]),
     "ended-all": (
         look(make_job(status=FINISHED, cleanPodPolicy="All"), ended(0), make_pod(JOB, 1)),
@@ -64,8 +73,8 @@ ACTIONS: dict[str, tuple[Plan, list[str]]] = {
     ),
     "ended-and-pods-deleted": (look(make_job(status=FINISHED)), []),
     "ttl-not-over": (look(make_job(status=FINISHED, ttlSecondsAfterFinished=11)), []),
-    "ttl-over": (look(make_job(status=FINISHED, ttlSecondsAfterFinished=10)), ["-job"]),
-    "ttl-after-a-failure": (look(make_job(status=FAILED, ttlSecondsAfterFinished=0)), ["-job"]),
+    "ttl-over": (look(make_job(status={**FINISHED, "recorded": True}, ttlSecondsAfterFinished=10)), ["-job"]),
+    "ttl-after-a-failure": (look(make_job(status={**FAILED, "recorded": True}, ttlSecondsAfterFinished=0)), ["-job"]),
     "suspended": (look(make_job(suspend=True), *running(JOB, 2)), ["-0", "-1"]),
     "suspended-before-it-began": (look(make_job(suspend=True)), []),
     "suspended-on-a-dead-machine": (
@@ -175,17 +184,33 @@ def test_workers_of_a_placed_job_ask_for_its_zone() -> None:
     assert bodies[0]["spec"]["tolerations"][0]["key"] == "nvidia.com/gpu"
 
 
-def test_services_follow_the_workers() -> None:
-    decided = look(JOB, *running(JOB, 2), services=(make_service(JOB, 0), make_service(JOB, 3)))
-    assert [action.name for action in decided.actions if isinstance(action, DeleteService)] == ["digits-worker-3"]
-    created = [
-        action.body["metadata"]["name"]
-        for action in look(JOB, services=(make_service(JOB, 0),)).actions
-        if isinstance(action, CreateService)
-    ]
-    assert created == ["digits-worker-1"]
+OWN, OLD = make_service(JOB), make_service(JOB, "digits-worker-0")
+SERVED: dict[str, tuple[Plan, list[str]]] = {
+    "made-with-the-first-workers": (look(JOB), ["+digits-workers"]),
+    "one-for-all": (look(JOB, make_pod(JOB), services=(OWN,)), []),
+    "made-again-with-the-next-worker": (look(JOB, make_pod(JOB)), ["+digits-workers"]),
+    "not-for-a-job-that-waits": (look(JOB, platform_problem="schema is 9"), []),
+    "those-of-an-earlier-controller-go": (look(JOB, *running(JOB, 2), services=(OWN, OLD)), ["-digits-worker-0"]),
+    "suspended-keeps-it": (look(make_job(suspend=True), *running(JOB, 2), services=(OWN,)), []),
+    "ended": (look(make_job(status=FINISHED), ended(0), services=(OWN,)), ["-digits-workers"]),
+    "ended-with-workers-that-go-on": (look(make_job(status=FAILED, cleanPodPolicy="None"), services=(OWN,)), []),
+}
+
+
+@pytest.mark.parametrize(("decided", "services"), SERVED.values(), ids=SERVED.keys())
+def test_a_job_has_one_service_as_long_as_it_has_workers(decided: Plan, services: list[str]) -> None:
+    made = [f"+{action.body['metadata']['name']}" for action in decided.actions if isinstance(action, CreateService)]
+    assert made + [f"-{action.name}" for action in decided.actions if isinstance(action, DeleteService)] == services
 
 
 def test_a_machine_that_is_not_ready_is_looked_at_again_when_its_time_is_up() -> None:
     decided = look(JOB, make_pod(JOB), make_pod(JOB, 1, node="n1"), nodes=(make_node("n1", ready="False", since=NOW - 2),))
     assert (done(decided), decided.wake_at) == ([], NOW + 3)
+
+
+def test_a_job_of_which_all_must_finish_ends_with_the_last() -> None:
+    one = look(ALL, ended(0), make_pod(JOB, 1))
+    assert (one.status.state, one.status.succeeded_indices) == ("Running", (0,))
+    assert look(make_job(successPolicy="AllWorkers", status=ONE_DONE), ended(0), ended(0, 1)).status.state == "Succeeded"
+    failed = look(make_job(successPolicy="AllWorkers", status=ONE_DONE), ended(0), ended(1, 1)).status
+    assert (failed.failures, failed.restarts) == (1, 1)

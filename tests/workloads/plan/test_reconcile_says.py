@@ -4,10 +4,16 @@ import pytest
 
 from tests.workloads.builders import NOW, make_group, make_job, make_platform, make_pod
 from tests.workloads.looks import JOB, again, look, running
+from tests.workloads.plan.scenes import AT_MAX, backing_off, pending, placed_job, said
 from workloads.clock import stamp
 from workloads.job.schema import encode
+from workloads.plan.market import Supply
 from workloads.plan.reconcile import refused
 from workloads.plan.values import Plan
+
+PLACED = placed_job(low=2)
+PINNED = placed_job(low=2, placement={"zone": "local-a"})
+ONE = make_platform(make_group("t4"))
 
 WAITS: dict[str, tuple[Plan, str, str]] = {
     "no-machine": (
@@ -42,7 +48,54 @@ WAITS: dict[str, tuple[Plan, str, str]] = {
         "stack and run `pulumi up`",
     ),
     "platform": (look(JOB, platform_problem="schema is 9"), "PlatformUnreadable", "schema is 9"),
-}
+    "machines-boot": (
+        look(PLACED, *pending(PLACED, 0, 1), platform=ONE, supply=said("pod triggered scale-up", 0, 1, triggered=True)),
+        "MachinesBooting",
+        f"0 of at least 2 workers run: 2 machines are booting in local-a (asked for at {stamp(NOW - 10)}).",
+    ),
+    "one-machine-for-two-boots": (
+        look(PLACED, *pending(PLACED, 0, 1), platform=make_platform(make_group(gpus_per_node=2)),
+             supply=said("pod triggered scale-up", 0, 1, triggered=True)),
+        "MachinesBooting",
+        f"0 of at least 2 workers run: 1 machine is booting in local-a (asked for at {stamp(NOW - 10)}).",
+    ),
+    "no-room-yet": (
+        look(PLACED, *pending(PLACED, 0, 1), platform=ONE),
+        "WaitingForMachines",
+        "0 of at least 2 workers run: 2 workers wait for a machine in local-a (0/1 nodes are available).",
+    ),
+    "dry": (
+        look(PLACED, *pending(PLACED, 0, 1), platform=ONE, supply=backing_off("t4", message="InsufficientInstanceCapacity.")),
+        "ZoneDry",
+        f"0 of at least 2 workers run: there are no machines to be had in local-a (spot T4) (since {stamp(NOW)}): "
+        "InsufficientInstanceCapacity.",
+    ),
+    "quota": (
+        look(PLACED, *pending(PLACED, 0, 1), platform=ONE, supply=backing_off("t4", message="VcpuLimitExceeded: 8 is the limit")),
+        "CloudQuota",
+        f"0 of at least 2 workers run: the account may not have more machines in local-a (spot T4) (since {stamp(NOW)}): "
+        "VcpuLimitExceeded: 8 is the limit.",
+    ),
+    "full": (
+        look(PLACED, *pending(PLACED, 0, 1), platform=ONE, supply=said(AT_MAX, 0)),
+        "WaitingForMachines",
+        "0 of at least 2 workers run: the node groups in local-a (spot T4) have all the machines that they may "
+        f"(since {stamp(NOW)}): {AT_MAX}.",
+    ),
+    "dry-where-the-author-wants-it": (
+        look(PINNED, *pending(PINNED, 0, 1), platform=make_platform(make_group("t4"), make_group("x", zone="local-b")),
+             supply=backing_off("t4", message="InsufficientInstanceCapacity")),
+        "ZoneDry",
+        f"0 of at least 2 workers run: there are no machines to be had in local-a (spot T4) (since {stamp(NOW)}): "
+        "InsufficientInstanceCapacity. The job waits there, as placement.zone names local-a.",
+    ),
+    "late": (
+        look(PLACED, *pending(PLACED, 0, 1), platform=make_platform(make_group("t4", provision_seconds=0)), now=NOW + 10),
+        "ZoneDry",
+        f"0 of at least 2 workers run: there are no machines to be had in local-a (spot T4) (since {stamp(NOW + 10)}): "
+        "no machine came for 60 s.",
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("decided", "reason", "message"), WAITS.values(), ids=WAITS.keys())
@@ -80,10 +133,12 @@ def test_a_look_that_finds_nothing_new_changes_nothing() -> None:
 
 def test_a_refused_pod_is_told_in_the_servers_words_but_does_not_stop_what_runs() -> None:
     waiting = refused(look(JOB), ["exceeded quota: pods"], NOW)
+    denied = refused(look(JOB), ["pods is forbidden: no such class"], NOW)
     runs = refused(look(JOB, make_pod(JOB)), ["exceeded quota: pods"], NOW)
-    found = [decided.status.condition("Running") for decided in (waiting, runs)]
+    found = [decided.status.condition("Running") for decided in (waiting, denied, runs)]
     assert [(item.status, item.reason, item.message) for item in found if item] == [
-        ("False", "FailedCreate", "exceeded quota: pods"),
+        ("False", "QuotaExceeded", "exceeded quota: pods"),
+        ("False", "FailedCreate", "pods is forbidden: no such class"),
         ("True", "ElasticJobRunning", "exceeded quota: pods"),
     ]
 
@@ -108,3 +163,36 @@ def test_an_event_names_ranges_of_workers() -> None:
     job = make_job(replicas=6, high=8)
     decided = look(job, make_pod(job, 3))
     assert [event.message for event in decided.events if event.reason == "SuccessfulCreatePod"] == ["Created workers 0-2, 4-5."]
+
+
+def test_the_time_that_a_job_was_kept_from_training_is_added_up() -> None:
+    job = make_job(low=2)
+    first = look(job)
+    assert (first.status.waiting_since, first.status.seconds_lost) == (stamp(NOW, digits=3), 0)
+    up = look(again(job, first), *running(job, 2), now=NOW + 40)
+    assert (up.status.waiting_since, up.status.seconds_lost) == (None, 0)
+    down = look(again(job, up), make_pod(job), now=NOW + 100.25)
+    still = look(again(job, down), make_pod(job), now=NOW + 120)
+    assert {one.status.waiting_since for one in (down, still)} == {stamp(NOW + 100.25, digits=3)}
+    back = look(again(job, still), *running(job, 2), now=NOW + 130.75)
+    assert (back.status.waiting_since, back.status.seconds_lost) == (None, 30.5)
+
+
+def test_time_is_lost_until_a_suspension_not_after_it() -> None:
+    job = make_job(low=2)
+    up = look(job, *running(job, 2))
+    down = look(again(job, up), make_pod(job), now=NOW + 10)
+    held = look(again(make_job(low=2, suspend=True), down), make_pod(job), now=NOW + 15)
+    assert (held.status.waiting_since, held.status.seconds_lost) == (None, 5.0)
+    resumed = look(again(job, held), now=NOW + 500)
+    up = look(again(job, resumed), *running(job, 2), now=NOW + 600)
+    assert (resumed.status.waiting_since, up.status.seconds_lost) == (stamp(NOW + 500, digits=3), 5.0)
+
+
+@pytest.mark.parametrize(
+    "supply", [said("pod triggered scale-up", 0, 1, triggered=True), said(AT_MAX, 0)], ids=["booting", "full"]
+)
+def test_a_job_that_waits_and_hears_nothing_new_is_not_written(supply: Supply) -> None:
+    first = look(PLACED, *pending(PLACED, 0, 1), platform=ONE, supply=supply)
+    second = look(again(PLACED, first), *pending(PLACED, 0, 1), platform=ONE, supply=supply, now=NOW + 29)
+    assert (second.status, second.actions, second.events) == (first.status, (), ())

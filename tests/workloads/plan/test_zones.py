@@ -1,17 +1,20 @@
 """Where a job goes: one table of stacks and jobs, and the sentence when nothing fits."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.workloads.builders import NOW, make_group, make_job, make_platform
-from workloads.clock import stamp
+from tests.workloads.builders import make_group, make_job, make_platform
+from tests.workloads.plan.scenes import GPU, claim, market
 from workloads.job.spec import Job
 from workloads.job.status import Placed
-from workloads.plan.zones import Market, NoZone, choose, needs, quantity, seat, survey, workers_per_machine
+from workloads.plan.market import Claim, Market
+from workloads.plan.needs import Wish, needs, workers_per_machine
+from workloads.plan.quantities import quantity
+from workloads.plan.zones import NoZone, Site, best, choose, elsewhere, seat, site_of, sites
 from workloads.platform import Platform, Taint, Volume
 
-GPU = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
 THREE = make_platform()
 
 
@@ -19,14 +22,19 @@ def zoned(**maxima: int) -> Platform:
     return make_platform(*(make_group(f"t4-{zone}", zone=zone, max=top) for zone, top in maxima.items()))
 
 
+def there(zone: str, wanted: int, **changes: Any) -> Claim:
+    """Another job that is placed there."""
+    return claim(f"other-{zone}", zone, wanted=wanted, **changes)
+
+
 CASES: dict[str, tuple[dict[str, Any], Platform, Market, str]] = {
     "first-of-equals": ({}, THREE, Market(), "local-a"),
     "room-for-all": ({"replicas": 4}, zoned(a=2, b=4), Market(), "b"),
     "at-least-the-most-room": ({"replicas": 4}, zoned(a=2, b=3), Market(), "b"),
-    "where-another-job-left-room": ({"replicas": 3}, zoned(a=4, b=4), Market(claimed={"a": 2}), "b"),
-    "shares-a-zone-if-both-fit-but-prefers-the-empty-one": ({"replicas": 1}, zoned(a=4, b=4), Market(claimed={"a": 1}), "b"),
-    "away-from-reclaims": ({}, zoned(a=4, b=4), Market(reclaims={"a": 2, "b": 1}), "b"),
-    "room-before-reclaims": ({"replicas": 4}, zoned(a=4, b=2), Market(reclaims={"a": 5}), "a"),
+    "where-another-job-left-room": ({"replicas": 3}, zoned(a=4, b=4), market(there("a", 2)), "b"),
+    "shares-a-zone-if-both-fit-but-prefers-the-empty-one": ({"replicas": 1}, zoned(a=4, b=4), market(there("a", 1)), "b"),
+    "away-from-reclaims": ({}, zoned(a=4, b=4), market(there("a", 0, reclaims=2), there("b", 0, reclaims=1)), "b"),
+    "room-before-reclaims": ({"replicas": 4}, zoned(a=4, b=2), market(there("a", 0, reclaims=5)), "a"),
     "the-cheaper": (
         {},
         make_platform(make_group("x", zone="a"), make_group("y", zone="b", on_demand_usd_per_hour=0.5)),
@@ -36,7 +44,7 @@ CASES: dict[str, tuple[dict[str, Any], Platform, Market, str]] = {
     "reclaims-before-price": (
         {},
         make_platform(make_group("x", zone="a"), make_group("y", zone="b", on_demand_usd_per_hour=0.5)),
-        Market(reclaims={"b": 1}),
+        market(there("b", 0, reclaims=1)),
         "a",
     ),
     "the-one-named": ({"placement": {"zone": "local-c"}}, THREE, Market(), "local-c"),
@@ -124,17 +132,6 @@ def test_a_job_in_another_namespace_gets_no_claims_of_the_platform() -> None:
     assert seat(Job.of(value), Placed(zone="local-a", gpu_type="T4"), platform).volumes == ()
 
 
-def test_the_market_counts_what_unfinished_jobs_hold_and_recent_reclaims() -> None:
-    def job(state: str, at: float, **rest: Any) -> Job:
-        history = [{"at": stamp(at), "what": "reclaimed", "worker": 0}]
-        conditions = [{"type": state, "status": "True"}]
-        return Job.of(make_job(status={"placement": {"zone": "a"}, "history": history, "conditions": conditions}, **rest))
-
-    jobs = [job("Running", NOW - 60, replicas=3), job("Succeeded", NOW - 3600), job("Running", NOW - 60, suspend=True)]
-    market = survey(jobs, NOW)
-    assert (dict(market.claimed), dict(market.reclaims)) == ({"a": 3}, {"a": 2})
-
-
 @pytest.mark.parametrize(
     ("text", "number"), [("2", 2), (2, 2), ("500m", 0.5), ("1Gi", 2**30), ("1.5G", 1.5e9), ("512Mi", 2**29)], ids=str
 )
@@ -149,3 +146,90 @@ def test_several_workers_share_a_large_machine() -> None:
         ]["template"]
     )
     assert workers_per_machine(needed, make_group(gpus_per_node=8, cpu=10)) == 3
+
+
+FSX = Volume(name="fsx", claim="ebb-fsx", mount_path="/mnt/fsx", read_only=False, zone="local-b")
+DATA = Volume(name="data", claim="ebb-data", mount_path="/mnt/data", read_only=False)
+TIED = make_platform(volumes=(DATA, FSX))
+OWN = {"volumeMounts": [{"name": "own", "mountPath": "/mnt/fsx/"}], **GPU}
+CLAIMED = {"pod": {"volumes": [{"name": "own", "persistentVolumeClaim": {"claimName": "ebb-fsx"}}]}, "container": OWN}
+
+
+@pytest.mark.parametrize(
+    ("job", "zone"),
+    [
+        pytest.param({}, "local-b", id="of-the-platform"),
+        pytest.param({"container": OWN}, "local-a", id="something-else-is-mounted-there"),
+        pytest.param(CLAIMED, "local-b", id="the-templates-own-claim"),
+        pytest.param({"placement": {"zone": "any"}}, "any", id="any"),
+        pytest.param({"placement": {"zone": "local-b"}}, "local-b", id="the-zone-named"),
+    ],
+)
+def test_a_job_goes_where_its_volume_is(job: dict[str, Any], zone: str) -> None:
+    assert choose(Job.of(make_job(**{"container": GPU, **job})), TIED, Market()).zone == zone
+
+
+def test_a_zone_without_the_volume_is_refused() -> None:
+    with pytest.raises(NoZone, match=r"placement\.zone 'local-a' contradicts volume 'fsx', which is in local-b alone: name that"):
+        choose(Job.of(make_job(container=GPU, placement={"zone": "local-a"})), TIED, Market())
+    with pytest.raises(NoZone, match="no node group in local-b, where volume 'fsx' is, fits a worker that asks for 9 GPUs"):
+        choose(Job.of(make_job(container={"resources": {"limits": {"nvidia.com/gpu": 9}}})), TIED, Market())
+
+
+def test_a_job_elsewhere_is_not_tied_to_claims_that_it_cannot_mount() -> None:
+    value = make_job(container=GPU)
+    value["metadata"]["namespace"] = "team-b"
+    assert choose(Job.of(value), TIED, Market()).zone == "local-a"
+
+
+BOTH = make_platform(make_group("spot"), make_group("od", capacity_type="on-demand", spot_discount=0.0, notice_seconds=0))
+
+
+def test_one_site_has_all_ways_of_buying_unless_one_is_asked_for() -> None:
+    def site(capacity: str | None) -> Site:
+        (found,) = sites(Wish.of(Job.of(make_job(container=GPU))), BOTH, capacity)
+        return found
+
+    both, spot, on_demand = site(None), site("spot"), site("on-demand")
+    assert (both.title, both.room, round(both.usd_per_worker_hour, 3)) == ("local-a (spot, on-demand T4)", 8, 0.3)
+    assert (spot.room, on_demand.usd_per_worker_hour) == (4, 1.0)
+    assert (both.overlaps(spot), spot.overlaps(on_demand)) == (True, False)
+    assert site_of(Wish.of(Job.of(make_job(container=GPU))), spot.placed(), BOTH) == spot
+
+
+def test_spot_first_and_on_demand_where_there_is_no_spot() -> None:
+    job = Job.of(make_job(container=GPU, placement={"capacity": "spot-then-on-demand"}))
+    only = make_platform(make_group("od", capacity_type="on-demand"))
+    placed = choose(job, BOTH, Market())
+    assert (placed.capacity_type, choose(job, only, Market()).capacity_type) == ("spot", "on-demand")
+    assert seat(job, placed, BOTH).selector["ebb.dev/capacity-type"] == "spot"
+    assert seat(job, replace(placed, capacity_type="on-demand"), BOTH).selector["ebb.dev/capacity-type"] == "on-demand"
+
+
+def test_dry_sites_come_last_and_the_longest_dry_first() -> None:
+    found = sites(Wish.of(Job.of(make_job(container=GPU))), THREE, None)
+    since = {"local-a": 30.0, "local-b": 20.0, "local-c": 25.0}
+    assert best(found, 2, Market(), lambda site: since.get(site.zone)).zone == "local-b"
+    del since["local-c"]
+    assert best(found, 2, Market(), lambda site: since.get(site.zone)).zone == "local-c"
+
+
+@pytest.mark.parametrize(
+    ("selector", "stranger"),
+    [
+        pytest.param({}, False, id="held-to-nothing"),
+        pytest.param({"topology.kubernetes.io/zone": "local-a"}, False, id="same-zone"),
+        pytest.param({"topology.kubernetes.io/zone": "local-b"}, True, id="other-zone"),
+        pytest.param({"topology.kubernetes.io/zone": "local-a", "ebb.dev/gpu-type": "A100"}, True, id="other-gpu"),
+        pytest.param({"ebb.dev/capacity-type": "on-demand"}, True, id="bought-otherwise"),
+    ],
+)
+def test_which_pods_are_held_to_another_place(selector: dict[str, str], stranger: bool) -> None:
+    job = Job.of(make_job(container=GPU, placement={"capacity": "spot-then-on-demand"}))
+    placed = Placed(zone="local-a", capacity_type="spot", gpu_type="T4")
+    assert elsewhere(job, placed, {"spec": {"nodeSelector": selector}}) == stranger
+
+
+def test_how_long_a_machine_may_take() -> None:
+    (site,) = sites(Wish.of(Job.of(make_job(container=GPU))), make_platform(make_group(provision_seconds=33)), None)
+    assert (site.patience_seconds, Site(zone="", gpu_type="", capacity_type="").patience_seconds) == (93, 360)

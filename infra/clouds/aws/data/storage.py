@@ -64,13 +64,16 @@ def declare(
     volumes = Volumes(part, name, kubernetes_provider, [*ready, *add_ons])
     data, output, root = _places(shared, fast)
     sizes = stack.storage
+    fast_zone = wanted.fsx.zone if wanted.fsx else ""
+    zone = "" if shared else fast_zone
     jobs = [
-        volumes.shared("data", data, claim="ebb-data", mount_path="/mnt/data", size_gib=sizes.data_gib),
-        volumes.shared("output", output, claim="ebb-output", mount_path="/mnt/output", size_gib=sizes.output_gib),
+        volumes.shared("data", data, claim="ebb-data", mount_path="/mnt/data", size_gib=sizes.data_gib, zone=zone),
+        volumes.shared("output", output, claim="ebb-output", mount_path="/mnt/output", size_gib=sizes.output_gib, zone=zone),
     ]
     if shared and fast and wanted.fsx:
         whole = lustre_source(fast.id, fast.dns_name, fast.mount_name)
-        jobs.append(volumes.shared("fsx", whole, claim="ebb-fsx", mount_path="/mnt/fsx", size_gib=wanted.fsx.size_gib))
+        size = wanted.fsx.size_gib
+        jobs.append(volumes.shared("fsx", whole, claim="ebb-fsx", mount_path="/mnt/fsx", size_gib=size, zone=fast_zone))
     return Storage(
         jobs=tuple(jobs),
         root=volumes.shared("efs", root, claim=ROOT_CLAIM, mount_path=ROOT_PATH, size_gib=sizes.data_gib + sizes.output_gib),

@@ -9,7 +9,7 @@ one: every volume here has a handle of its own.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pulumi
 import pulumi_aws as aws
@@ -86,10 +86,11 @@ class Volumes:
     def __init__(self, part: Part, name: str, provider: kubernetes.Provider, needs: Sequence[pulumi.Resource]) -> None:
         self._part, self._name, self._provider, self._needs = part, name, provider, list(needs)
 
-    def shared(self, name: str, source: Source, *, claim: str, mount_path: str, size_gib: int) -> Volume:
-        """One that every machine may mount, for a claim of the jobs. EFS has no size; `size_gib` is for people to read."""
+    def shared(self, name: str, source: Source, *, claim: str, mount_path: str, size_gib: int, zone: str = "") -> Volume:
+        """One that every machine may mount, for a claim of the jobs. EFS has no size; `size_gib` is for people to read. `zone`:
+        where it is, if in one alone: machines elsewhere pay for what they read, and read it late."""
         wanted = Claim(namespace=JOBS, name=claim, mount_path=mount_path, access_mode="ReadWriteMany")
-        return self._volume(name, source, wanted, _spec(source, wanted, size_gib))
+        return replace(self._volume(name, source, wanted, _spec(source, wanted, size_gib)), zone=zone)
 
     def disk(self, name: str, disk: aws.ebs.Volume, *, claim: str, mount_path: str, zone: str, size_gib: int) -> Volume:
         """One that a machine of its zone may mount, for a claim of the platform."""

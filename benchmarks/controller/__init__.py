@@ -1,0 +1,8 @@
+"""How fast, and how small, is the ElasticJob controller beside Kubeflow's? `python -m benchmarks.controller`.
+
+plane.py        one real Kubernetes control plane       fleet.py       machines that only pretend, by kwok
+contenders.py   the three controllers and their jobs    pods.py        what happened to pods, and when
+scenarios.py    creation, losses, dead machines         figures.py     percentiles, promises, the last line
+
+Not measured: training itself, the time a machine or a container needs to start, and anything that a real network adds.
+"""

@@ -1,0 +1,135 @@
+"""Compares our controller with Kubeflow's, and says whether what we promise is kept: `python -m benchmarks.controller`."""
+
+import argparse
+import asyncio
+import shutil
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.controller import figures as kept
+from benchmarks.controller import scenarios
+from benchmarks.controller.contenders import CONTENDERS, Contender, installed
+from benchmarks.controller.figures import Figures
+from benchmarks.controller.fleet import Fleet, machines
+from benchmarks.controller.plane import Plane
+from benchmarks.controller.processes import BenchmarkError
+from benchmarks.controller.scenarios import Bench, Sizes
+from local.commands import locked, say
+from local.settings import CHECKOUT, EBB_HOME, BoxError
+from workloads.kube import KubeError
+
+SCENARIOS = {name: getattr(scenarios, name) for name in ("create", "many", "replace", "nodes")}
+FLEET = 40  # machines with room for 110 pods: 1280 and 2000 fit
+KEPT, BROKEN, FAILED, INTERRUPTED = 0, 1, 2, 130
+HELP = """\
+It starts a real etcd, API server, controller manager and scheduler, and 40 machines that pretend to run pods (kwok). Then our
+controller, Kubeflow's training-operator v1.9.3 tuned, and the same as shipped get the same work, one after the other:
+
+  create    20 jobs of 64 workers: from the first submission until all 1280 pods are created, and until all run
+  many      500 jobs of 4 workers: the same, and the controller's memory while idle, at most, and afterwards
+  replace   30 of 128 running workers are deleted at once, 5 times: from each one's end to its replacement's creation
+  nodes     5 machines are deleted, and 5 fall silent, one by one: until each one's worker is created again
+
+Progress goes to standard output; its last line is one JSON object. A figure of Kubeflow begins with kubeflow_ (as shipped) or
+kubeflow_tuned_; null means that the cap came first. The first run builds Kubernetes, etcd, kwok and the operator with Go (about
+7 minutes); everything else takes about 25 minutes. Nothing outside .ebb changes but a folder in /tmp, which is removed again.
+Run it on a machine that does nothing else: the seconds depend on the machine, which of two is faster hardly does.
+
+exit status: 0 every promise that was measured is kept, 1 one is broken, 2 it could not be measured, 130 interrupted
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the command line said."""
+
+    scenarios: tuple[str, ...]
+    contenders: tuple[Contender, ...]
+    sizes: Sizes
+    cap_seconds: float
+    checkout: Path
+
+
+def read_settings(arguments: Sequence[str]) -> Settings:
+    """The only reader of argv."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.controller",
+        description="How fast and how small is our controller beside Kubeflow's?",
+        epilog=HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    known = [contender.name for contender in CONTENDERS]
+    parser.add_argument("--only", metavar="A,B", default=",".join(SCENARIOS), help="of create,many,replace,nodes (default: all)")
+    parser.add_argument("--contenders", metavar="A,B", default=",".join(known), help="of ours,tuned,shipped (default: all)")
+    parser.add_argument("--jobs", metavar="N", type=int, default=Sizes.jobs, help="jobs of `create`, all else in proportion; "
+                        "names of figures change with it, and promises about full size are not judged (default: 20)")  # fmt: skip
+    parser.add_argument("--cap", metavar="SECONDS", type=float, default=120.0, help="how long the worker of a dead machine is "
+                        "waited for (default: %(default)g)")  # fmt: skip
+    parser.add_argument(
+        "--ours", metavar="FOLDER", type=Path, default=CHECKOUT, help="measure the controller of another checkout"
+    )
+    given = parser.parse_args(arguments)
+    chosen, rivals = given.only.split(","), given.contenders.split(",")
+    for option, words, allowed in (("--only", chosen, list(SCENARIOS)), ("--contenders", rivals, known)):
+        for word in words:
+            if word not in allowed:
+                parser.error(f"{option} {word!r} is none of {', '.join(allowed)}")
+    if not 1 <= given.jobs <= Sizes.jobs:
+        parser.error(f"--jobs {given.jobs} is not between 1 and {Sizes.jobs}")
+    return Settings(
+        scenarios=tuple(name for name in SCENARIOS if name in chosen),
+        contenders=tuple(contender for contender in CONTENDERS if contender.name in rivals),
+        sizes=Sizes.scaled(given.jobs),
+        cap_seconds=given.cap,
+        checkout=given.ours.resolve(),
+    )
+
+
+async def measure(settings: Settings) -> Figures:
+    """All figures. Raises BenchmarkError, BoxError, KubeError."""
+    folder = EBB_HOME / "benchmarks" / "controller"
+    async with locked(folder.with_suffix(".lock"), "the benchmark"), AsyncExitStack() as opened:
+        shutil.rmtree(folder, ignore_errors=True)  # kept after a run for its logs
+        folder.mkdir(mode=0o700)
+        plane = await opened.enter_async_context(Plane.started(folder))
+        fleet = await opened.enter_async_context(Fleet.started(plane))
+        await opened.enter_async_context(installed(plane, settings.contenders, settings.checkout))
+        await fleet.add(machines("main", FLEET))
+        say(f"the control plane and {FLEET} machines are up; logs are in {folder}")
+        bench = Bench(
+            plane=plane, fleet=fleet, checkout=settings.checkout, sizes=settings.sizes, cap_seconds=settings.cap_seconds
+        )
+        found: Figures = {}
+        for name in settings.scenarios:
+            for contender in settings.contenders:
+                figures = await SCENARIOS[name](bench, contender)
+                found |= {contender.prefix + figure: value for figure, value in figures.items()}
+        return found
+
+
+async def run(settings: Settings) -> int:
+    """Measure until told to stop; returns the exit status."""
+    work = asyncio.create_task(measure(settings))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, work.cancel)
+    try:
+        found = await work
+    except asyncio.CancelledError:
+        say("interrupted; everything is stopped")
+        return INTERRUPTED
+    except (BenchmarkError, BoxError, KubeError) as error:
+        print(f"it could not be measured: {error}", file=sys.stderr)
+        return FAILED
+    verdicts = kept.judge(found)
+    for line in kept.report(verdicts):
+        say(line)
+    print(kept.last_line(found, verdicts), flush=True)
+    return BROKEN if any(verdict.kept is False for verdict in verdicts) else KEPT
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(run(read_settings(sys.argv[1:]))))

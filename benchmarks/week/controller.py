@@ -1,0 +1,137 @@
+"""The real controller in its own process, with its own rights, killed now and then.
+
+    controller = await Controller.installed(plane, keep, checkout); await controller.start(); await controller.misfortunes(dice)
+
+It is installed from the manifests that users apply, and acts as the service account of those, with a token.
+"""
+
+import asyncio
+import base64
+import json
+import random
+import sys
+import time
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+
+from benchmarks.controller.plane import ACCOUNTS, Plane
+from benchmarks.controller.processes import BenchmarkError, Process, free_port
+from benchmarks.week.kinds import URGENT
+from local import tools
+from local.commands import run
+from workloads.kube import ELASTIC_JOBS, KubeError, Resource
+
+SYSTEM, ACCOUNT = "ebb-system", "ebb-controller"
+MANIFESTS = ("namespaces", "priorities", "crd", "rbac", "policy")  # in this order; the rest needs kubelets
+PRIORITIES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
+TOKEN_SECONDS = 86400
+READY_SECONDS = 60.0
+AWAY_SECONDS = (0.0, 8.0)  # until a kubelet or the Deployment's controller has started another one
+LEADS_AFTER_SECONDS = 5.0
+TAKES_OVER_SECONDS = 22.0  # another pod waits for the Lease of the one before, 15 s
+
+
+class Controller:
+    """Made by `installed`."""
+
+    def __init__(self, folder: Path, kubeconfig: Path, keep: AsyncExitStack, checkout: Path) -> None:
+        self._folder, self._kubeconfig, self._keep, self._checkout = folder, kubeconfig, keep, checkout
+        self._process: Process | None = None
+        self._pods = 1
+        self._left_at, self._steady_at = time.monotonic(), 0.0
+        self.kills = 0
+        self._outages: list[tuple[float, float]] = []
+        self.rss_mb = 0.0
+        self.wanted = False
+
+    @classmethod
+    async def installed(cls, plane: Plane, keep: AsyncExitStack, checkout: Path) -> "Controller":
+        """Definitions, rights and rules of that checkout are there; no process runs yet."""
+        await _answers(plane, "/readyz")
+        kubectl = await tools.ensure("kubernetes") / "kubectl"
+        admin = ("--kubeconfig", plane.kubeconfig)
+        for name in MANIFESTS:
+            file = checkout / "workloads" / "manifests" / f"{name}.yaml"
+            await run(kubectl, *admin, "apply", "--server-side", "-f", file)
+        await _answers(plane, ELASTIC_JOBS.path())
+        await plane.kube.create(PRIORITIES, None, {"metadata": {"name": URGENT}, "value": 2000, "description": "Before others."})
+        path = plane.folder / "controller.kubeconfig"
+        path.touch(mode=0o600)
+        path.write_text(json.dumps(await _credentials(plane)))
+        return cls(plane.folder, path, keep, checkout)
+
+    async def start(self, *, same_pod: bool = True) -> None:
+        """Another process, in the pod of the one before or in a new one."""
+        if not same_pod:
+            self._pods += 1
+        listen = f"--listen=127.0.0.1:{free_port()}"
+        command = [sys.executable, "-m", "workloads", f"--kubeconfig={self._kubeconfig}", f"--namespace={SYSTEM}", listen]
+        env = {"POD_NAME": f"{ACCOUNT}-{self._pods}", "PYTHONDONTWRITEBYTECODE": "1"}
+        self._process = await Process.start("controller", command, self._folder, env=env, cwd=self._checkout)
+        self._keep.push_async_callback(self._process.stop)
+        self._steady_at = time.monotonic() + (LEADS_AFTER_SECONDS if same_pod else TAKES_OVER_SECONDS)
+        self._outages.append((self._left_at, self._steady_at))
+        self.wanted = True
+
+    @property
+    def steady(self) -> bool:
+        """It runs, and has had the time to become the one that acts."""
+        return self.wanted and time.monotonic() >= self._steady_at
+
+    def away(self, since: float, until: float) -> float:
+        """Seconds between these (monotonic) in which perhaps none acted."""
+        return sum(max(0.0, min(until, end) - max(since, begin)) for begin, end in self._outages)
+
+    def check(self) -> None:
+        """Note its memory. Raises BenchmarkError when it ended by itself."""
+        if self.wanted and self._process is not None:
+            self._process.check()
+            self.rss_mb = max(self.rss_mb, self._process.memory().peak)
+
+    async def kill(self, dice: random.Random, *, politely: bool) -> None:
+        """End it, and start another one after a while."""
+        if self._process is None:
+            raise BenchmarkError("there is no controller to kill: start it first")
+        self.check()
+        self.wanted = False
+        self.kills += 1
+        self._left_at = time.monotonic()
+        if not politely:
+            self._process.kill()
+        await self._process.stop()
+        await asyncio.sleep(dice.uniform(*AWAY_SECONDS))
+        await self.start(same_pod=dice.random() < 0.6)
+
+    async def misfortunes(self, dice: random.Random, every_seconds: float) -> None:
+        """Never returns: a kill now and then."""
+        while True:
+            await asyncio.sleep(dice.uniform(0.5, 1.5) * every_seconds)
+            await self.kill(dice, politely=dice.random() < 0.25)
+
+
+async def _answers(plane: Plane, path: str) -> None:
+    """Wait for an API server that has just come up, or has just learned a kind: it refuses for a while."""
+    try:
+        async with asyncio.timeout(READY_SECONDS):
+            while True:
+                with suppress(KubeError):
+                    await plane.kube.request("GET", path)
+                    return
+                await asyncio.sleep(0.1)
+    except TimeoutError as error:
+        raise BenchmarkError(f"the API server does not answer {path} after {READY_SECONDS:.0f} s; see {plane.folder}") from error
+
+
+async def _credentials(plane: Plane) -> object:
+    """A kubeconfig with a token of the controller's own account."""
+    asked = {"spec": {"expirationSeconds": TOKEN_SECONDS}}
+    answer = await plane.kube.request("POST", ACCOUNTS.path(SYSTEM, ACCOUNT, "token"), body=asked)
+    authority = base64.b64encode((plane.folder / "ca.crt").read_bytes()).decode()
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "week",
+        "clusters": [{"name": "week", "cluster": {"server": plane.server, "certificate-authority-data": authority}}],
+        "users": [{"name": "week", "user": {"token": answer["status"]["token"]}}],
+        "contexts": [{"name": "week", "context": {"cluster": "week", "user": "week"}}],
+    }

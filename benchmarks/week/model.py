@@ -1,0 +1,135 @@
+"""What every job must come to: plain rules over what is done to it, written down a second time and apart from the controller.
+
+    end = predict(fate, patient=True)          # before anything runs
+    wrong = differences(fate, end, job)        # after: how the job differs from that, in sentences
+
+Nothing of the controller's planner is used here. Machines are not in these rules at all: that is the claim which is tested.
+`patient` is whether the run is long enough for containers that cannot start to be given up.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from benchmarks.week import acts
+from benchmarks.week.fates import Fate
+
+Object = Mapping[str, Any]
+
+SUCCEEDED, FAILED, SUSPENDED, HELD = "Succeeded", "Failed", "Suspended", "Held"
+WAITING, DELETED, UNTOUCHED, RUNNING = "Waiting", "Deleted", "Untouched", "Running"
+TRIED_AGAIN = (130, 137, 138, 143)  # restartPolicy ExitCode: the codes of SIGINT, SIGKILL, SIGUSR1 and SIGTERM
+LEFT = 138  # a launcher's code for "my machine goes away": no failure
+
+
+@dataclass(frozen=True, kw_only=True)
+class End:
+    """Where a job is when all has been done to it. `failures`: moments at which its program failed. `gone`: the object is
+    deleted, by somebody or because its time after the end was over."""
+
+    state: str
+    reason: str = ""
+    failures: int = 0
+    gone: bool = False
+
+    @property
+    def final(self) -> bool:
+        """Nothing can happen to the job any more."""
+        return self.state in (SUCCEEDED, FAILED, DELETED)
+
+
+def predict(fate: Fate, *, patient: bool) -> End:
+    """The end of a life, from its acts alone."""
+    end = End(state=RUNNING)
+    if "managedBy" in fate.spec:
+        return End(state=UNTOUCHED)
+    if fate.kind == "misfit":
+        return End(state=WAITING, reason="NoZoneFits")
+    for act in fate.acts:
+        end = after(fate, end, act, patient=patient)
+    return replace(end, gone=end.state == DELETED or (fate.ttl is not None and end.state in (SUCCEEDED, FAILED)))
+
+
+LEADS_TO: Mapping[type[acts.Act], tuple[str, str]] = {
+    acts.Finish: (SUCCEEDED, "ElasticJobSucceeded"),
+    acts.Suspend: (SUSPENDED, "ElasticJobSuspended"),
+    acts.Resume: (RUNNING, ""),
+    acts.Allow: (RUNNING, ""),
+    acts.Delete: (DELETED, ""),
+    acts.Overrun: (FAILED, "DeadlineExceeded"),
+    acts.Spend: (HELD, "BudgetSpent"),
+    acts.Outlive: (HELD, "DeadlinePassed"),
+    acts.Hang: (HELD, "NoProgress"),
+    acts.Stick: (HELD, "CannotStart"),
+}
+"""State and reason after an act; of those that are missing here, what it was before."""
+
+
+def after(fate: Fate, end: End, act: acts.Act, *, patient: bool) -> End:
+    """Where one more act leads."""
+    if end.final:
+        return end
+    if isinstance(act, acts.Fail):
+        return _failed(fate, end, act.code)
+    if isinstance(act, acts.Stick) and not patient:
+        return replace(end, state=WAITING)
+    state, reason = LEADS_TO.get(type(act), (end.state, end.reason))
+    return replace(end, state=state, reason=reason)
+
+
+def _failed(fate: Fate, end: End, code: int) -> End:
+    if code == LEFT:
+        return end
+    end = replace(end, failures=end.failures + 1)
+    if fate.policy == "Never" or (fate.policy == "ExitCode" and code not in TRIED_AGAIN) or end.failures > fate.backoff_limit:
+        return replace(end, state=FAILED, reason="ElasticJobFailed")
+    return end
+
+
+def differences(fate: Fate, end: End, job: Object | None, *, deleted: bool, doubtful: int = 0) -> list[str]:
+    """How the job as last seen is not what was predicted. `deleted`: the object is gone; `doubtful`: failures of which nobody can
+    say whether the machine went first."""
+    if job is None:
+        return [f"{fate.name}: predicted {end.state}, and was never seen"]
+    status = job.get("status") or {}
+    wrong = []
+    if deleted != end.gone:
+        wrong.append(f"{fate.name}: the object {'is gone' if deleted else 'is still there'}, predicted {_words(end)}")
+    found = observed(job)
+    if end.state != DELETED and (found.state, found.reason) != (end.state, end.reason or found.reason):
+        wrong.append(f"{fate.name}: predicted {_words(end)}, found {_words(found)}: {told(job)}")
+    if end.state == DELETED and found.state in (SUCCEEDED, FAILED):
+        wrong.append(f"{fate.name}: deleted while it had work to do, and found {_words(found)}: {told(job)}")
+    if not end.failures <= status.get("failures", 0) <= end.failures + doubtful:
+        wrong.append(f"{fate.name}: its program failed at {end.failures} moments, status.failures is {status.get('failures', 0)}")
+    return wrong
+
+
+def observed(job: Object) -> End:
+    """A job's own words for where it is."""
+    status = job.get("status") or {}
+    if not status:
+        return End(state=UNTOUCHED)
+    state, failures = status.get("state", ""), status.get("failures", 0)
+    hold = status.get("hold") or {}
+    if state == SUSPENDED and hold and not (job.get("spec") or {}).get("suspend"):
+        return End(state=HELD, reason=hold["reason"], failures=failures)
+    kind = state if state in (SUCCEEDED, FAILED, SUSPENDED) else RUNNING
+    return End(state=state, reason=condition(job, kind).get("reason", ""), failures=failures)
+
+
+def condition(job: Object, kind: str) -> Object:
+    """The condition of that type; {} if it was never set."""
+    found = (job.get("status") or {}).get("conditions") or ()
+    return next((one for one in found if one["type"] == kind), {})
+
+
+def told(job: Object) -> str:
+    """What the job says about itself, in one line."""
+    status = job.get("status") or {}
+    kind = status.get("state") if status.get("state") in (SUCCEEDED, FAILED, SUSPENDED) else RUNNING
+    return f"{status.get('state')} {status.get('ready', '')} ({condition(job, str(kind)).get('message', 'no word')})"
+
+
+def _words(end: End) -> str:
+    return " ".join(part for part in (end.state, f"({end.reason})" if end.reason else "") if part)

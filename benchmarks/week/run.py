@@ -1,0 +1,218 @@
+"""One whole run: starts everything, plays all fates, waits until the dust settles, compares, and sums up.
+
+figures = await run(settings)         # raises BenchmarkError, BoxError, KubeError when it cannot be played at all
+"""
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.controller.plane import Plane
+from benchmarks.week import model
+from benchmarks.week.bill import Bill
+from benchmarks.week.cloud import Cloud, Sight
+from benchmarks.week.controller import SYSTEM, Controller
+from benchmarks.week.crew import Crew
+from benchmarks.week.fates import STALL_SECONDS
+from benchmarks.week.groups import platform_facts
+from benchmarks.week.judge import Judge
+from benchmarks.week.kinds import draw
+from benchmarks.week.kubelets import start_kubelets
+from benchmarks.week.ledger import Ledger, percentile
+from benchmarks.week.play import Play, Stage
+from benchmarks.week.seen import Crowd, Pulse, Watched
+from local.commands import say
+from workloads.kube import CONFIG_MAPS, ELASTIC_JOBS, NODES, PODS, SERVICES
+
+NAMESPACE = "elastic-job"
+SAY_SECONDS = 10.0
+REST_SECONDS = 200.0  # after the last act: silent machines are found out, pods of dead ones are collected, idle ones given back
+KILL_EVERY_SECONDS = 240.0
+PATIENT_SECONDS = 1.5 * STALL_SECONDS
+Figures = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the command line said. `only`: kinds of fates, none for all; `checkout`: whose controller runs."""
+
+    jobs: int
+    minutes: float
+    seed: int
+    only: tuple[str, ...]
+    checkout: Path
+    folder: Path
+
+    @property
+    def seconds(self) -> float:
+        return self.minutes * 60
+
+    @property
+    def patient(self) -> bool:
+        """Whether the run is long enough for containers that cannot start to be given up."""
+        return self.seconds >= PATIENT_SECONDS
+
+
+async def run(settings: Settings) -> Figures:
+    """The figures of the last line."""
+    began = time.monotonic()
+    async with AsyncExitStack() as keep:
+        plane = await keep.enter_async_context(Plane.started(settings.folder))
+        controller = await Controller.installed(plane, keep, settings.checkout)
+        await plane.kube.create(CONFIG_MAPS, SYSTEM, platform_facts(NAMESPACE))
+        await start_kubelets(plane, keep, random.Random())  # noqa: S311 - spreads addresses of runs on one machine
+        await controller.start()
+        week = Week(settings, plane, controller)
+        await week.live()
+        await week.count_services()
+        return week.figures() | {"wall_seconds": round(time.monotonic() - began, 1)}
+
+
+class Week:
+    """All parts of a run, joined."""
+
+    def __init__(self, settings: Settings, plane: Plane, controller: Controller) -> None:
+        self._settings, self._plane, self._controller = settings, plane, controller
+        pulse, crowd = Pulse(), Crowd()
+        pods, nodes, jobs = (Watched(plane.kube, kind, changed=pulse.beat) for kind in (PODS, NODES, ELASTIC_JOBS))
+        self._sight = Sight(pods=pods, nodes=nodes, jobs=jobs, crowd=crowd, pulse=pulse)
+        self._ledger = Ledger(crowd, steady=lambda: controller.steady)
+        self._judge = Judge(self._sight, self._ledger)
+        self._bill = Bill(controller.away)
+        pods.listeners += [crowd.note, self._ledger.pod, self._judge.pod, self._bill.pod]
+        nodes.listeners.append(self._bill.node)
+        jobs.listeners.append(self._judge.job)
+        self._crew = Crew(plane.kube, self._sight, NAMESPACE)
+        self._stage = Stage(
+            kube=plane.kube, sight=self._sight, crew=self._crew, ledger=self._ledger, judge=self._judge, namespace=NAMESPACE,
+            patient=settings.patient, patience_seconds=min(400.0, max(100.0, settings.seconds)),
+        )  # fmt: skip
+        dice = random.Random(settings.seed + 1)  # noqa: S311 - to be drawn again the same
+        self._cloud = Cloud(plane.kube, self._sight, dice, protected=self._protected, doomed=self._ledger.doomed)
+        fates = draw(jobs=settings.jobs, seconds=settings.seconds, dice=random.Random(settings.seed), only=settings.only)  # noqa: S311
+        self._plays = [Play(fate, self._stage) for fate in fates]
+        self._ends = {fate.name: model.predict(fate, patient=settings.patient) for fate in fates}
+
+    async def live(self) -> None:
+        """From the first job to the last machine given back."""
+        sight, dice = self._sight, random.Random(self._settings.seed + 2)  # noqa: S311
+        async with asyncio.TaskGroup() as tasks:
+            watches = (sight.pods, sight.nodes, sight.jobs)
+            lasting = [tasks.create_task(one.run()) for one in watches]
+            for one in watches:
+                await one.listed.wait()
+            begun = time.monotonic()
+            misfortunes = tasks.create_task(
+                self._controller.misfortunes(dice, min(KILL_EVERY_SECONDS, self._settings.seconds / 3))
+            )
+            lasting += [tasks.create_task(self._crew.run()), tasks.create_task(self._cloud.run())]
+            lasting += [tasks.create_task(self._look()), tasks.create_task(self._report(begun)), misfortunes]
+            await asyncio.gather(*(tasks.create_task(play.run(begun)) for play in self._plays))
+            say("all is done to all jobs; waiting for what is left of them to go")
+            self._cloud.kind = True
+            await sight.pulse.until(lambda: not self.wrong(), REST_SECONDS)
+            for text in self.wrong():
+                self._judge.violation(text)
+            for task in lasting:
+                task.cancel()
+
+    def wrong(self) -> list[str]:
+        """How the cluster is not what was predicted."""
+        return [text for play in self._plays for text in self._wrong_with(play)] + list(self._left())
+
+    def _wrong_with(self, play: Play) -> Iterator[str]:
+        fate, end = play.fate, self._ends[play.fate.name]
+        job, account = self._judge.last.get(play.uid), self._ledger.accounts[play.uid]
+        deleted = play.uid not in self._sight.jobs.objects
+        yield from model.differences(fate, end, job, deleted=deleted, doubtful=account.doubtful)
+        if account.failures != end.failures:
+            yield f"{fate.name}: {end.failures} failures of its program were planned, {account.failures} happened"
+        reclaims, sure = ((job or {}).get("status") or {}).get("reclaims", 0), self._ledger.sure(play.uid)
+        if not sure <= reclaims <= len(account.lost):
+            yield f"{fate.name}: {reclaims} reclaims counted, at least {sure} and at most {len(account.lost)} happened"
+        usd = (((job or {}).get("status") or {}).get("cost") or {}).get("usdSpent", 0.0)
+        objection = self._bill.objection(play.uid, usd) if end.final and end.state != model.DELETED else ""
+        if objection:
+            yield f"{fate.name}: {objection}"
+        pods = self._sight.crowd.of(play.uid)
+        stay = [one for one in pods if not one.finished] if not end.gone else pods
+        if stay and end.state != model.WAITING:
+            yield f"{fate.name}: {end.state} by now, and {len(stay)} pods are left, such as {stay[0].name}"
+        if end.state == model.WAITING and end.reason and pods:
+            yield f"{fate.name}: no zone fits it, and it has {len(pods)} pods"
+
+    def _left(self) -> Iterator[str]:
+        """Machines that nobody needs any more."""
+        for name in self._cloud.machines:
+            if all(one.finished for one in self._sight.crowd.on(name)):
+                yield f"machine {name} was not given back"
+
+    async def count_services(self) -> None:
+        """What belongs to no job any more must be gone."""
+        for service in await self._plane.kube.list(SERVICES, NAMESPACE):
+            owners = {owner["uid"] for owner in service["metadata"].get("ownerReferences") or ()}
+            if not owners & set(self._sight.jobs.objects):
+                self._judge.violation(f"Service {service['metadata']['name']} is left of a job that is gone")
+
+    def _protected(self, machine: str) -> bool:
+        return any(one.job_uid in self._stage.protected for one in self._sight.crowd.on(machine))
+
+    async def _look(self) -> None:
+        while True:
+            self._judge.look()
+            self._controller.check()
+            await asyncio.sleep(1)
+
+    async def _report(self, begun: float) -> None:
+        while True:
+            states = Counter(model.observed(job).state for job in self._sight.jobs.objects.values())
+            told = " ".join(f"{number} {state}" for state, number in sorted(states.items())) or "none"
+            over, dry = sum(play.over for play in self._plays), " ".join(sorted(self._cloud.dry))
+            say(
+                f"{time.monotonic() - begun:5.0f} s  jobs: {told}; {over} of {len(self._plays)} done  "
+                f"machines: {len(self._cloud.machines)}, {len(self._cloud.silent)} silent  dry: {dry or '-'}  "
+                f"reclaims: {sum(self._cloud.reclaims.values())}  controller kills: {self._controller.kills}  "
+                f"violations: {len(self._judge.violations)}"
+            )
+            await asyncio.sleep(SAY_SECONDS)
+
+    def figures(self) -> Figures:
+        """All but the time that it took."""
+        ends = Counter(end.state for end in self._ends.values())
+        quick, silent = self._ledger.seconds(silent=False), self._ledger.seconds(silent=True)
+        done = self._stage.done
+        return {
+            "seed": self._settings.seed,
+            "jobs": len(self._plays),
+            "ends": dict(sorted(ends.items())),
+            "machines_booted": self._cloud.booted,
+            "reclaims": sum(self._cloud.reclaims.values()),
+            "reclaims_by_kind": self._cloud.reclaims,
+            "workers_lost": len(self._ledger.losses),
+            "restarts": done["failures"],
+            "scales": done["scales"],
+            "suspends": done["suspends"],
+            "deletes": done["deletes"],
+            "undecided_failures": sum(account.doubtful for account in self._ledger.accounts.values()),
+            "controller_kills": self._controller.kills,
+            "replacements_measured": len(quick),
+            "replace_p50_seconds": rounded(percentile(quick, 0.5)),
+            "replace_p99_seconds": rounded(percentile(quick, 0.99)),
+            "silent_replacements_measured": len(silent),
+            "silent_replace_p50_seconds": rounded(percentile(silent, 0.5)),
+            "silent_replace_p99_seconds": rounded(percentile(silent, 0.99)),
+            "controller_rss_mb": round(self._controller.rss_mb, 1),
+            "violations": self._judge.violations,
+            "model_agrees": not self._judge.violations,
+        }
+
+
+def rounded(seconds: float | None) -> float | None:
+    """To hundredths."""
+    return None if seconds is None else round(seconds, 2)
