@@ -64,7 +64,9 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     )
     known = [contender.name for contender in CONTENDERS]
     parser.add_argument("--only", metavar="A,B", default=",".join(SCENARIOS), help="of create,many,replace,nodes (default: all)")
-    parser.add_argument("--contenders", metavar="A,B", default=",".join(known), help="of ours,tuned,shipped (default: all)")
+    parser.add_argument(
+        "--contenders", metavar="A,B", default=",".join(known), help="of ours,tuned,shipped, in this order (default: all)"
+    )
     parser.add_argument("--jobs", metavar="N", type=int, default=Sizes.jobs, help="jobs of `create`, all else in proportion; "
                         "names of figures change with it, and promises about full size are not judged (default: 20)")  # fmt: skip
     parser.add_argument("--cap", metavar="SECONDS", type=float, default=120.0, help="how long the worker of a dead machine is "
@@ -82,7 +84,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         parser.error(f"--jobs {given.jobs} is not between 1 and {Sizes.jobs}")
     return Settings(
         scenarios=tuple(name for name in SCENARIOS if name in chosen),
-        contenders=tuple(contender for contender in CONTENDERS if contender.name in rivals),
+        contenders=tuple(contender for word in rivals for contender in CONTENDERS if contender.name == word),
         sizes=Sizes.scaled(given.jobs),
         cap_seconds=given.cap,
         checkout=given.ours.resolve(),

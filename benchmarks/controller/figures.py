@@ -84,14 +84,14 @@ def ratios(figures: Mapping[str, float | None]) -> Figures:
 
 
 def report(verdicts: Sequence[Verdict]) -> list[str]:
-    """One line a promise."""
-    words = {True: "won ", False: "LOST", None: "    "}
+    """One line for each promise that was measured."""
     lines = []
     for verdict in verdicts:
+        if verdict.kept is None:
+            continue
         measured = "not reached" if verdict.measured is None else f"{verdict.measured:g}"
-        limit = "none" if verdict.limit is None else f"{verdict.limit:g}"
-        told = "not measured" if verdict.kept is None else f"{measured}, at most {limit}"
-        lines.append(f"{words[verdict.kept]} {verdict.promise.meaning}: {told}")
+        limit = "" if verdict.limit is None else f", at most {verdict.limit:g}"
+        lines.append(f"{'won ' if verdict.kept else 'LOST'} {verdict.promise.meaning}: {measured}{limit}")
     return lines
 
 

@@ -259,9 +259,10 @@ async def _created(run: _Run, jobs: int, workers: int) -> Figures:
 
 async def _tell(run: _Run, total: int) -> None:
     while True:
-        await asyncio.sleep(10)
-        created = run.pods.num_created
-        say(f"{run.contender.name}: {created} pods created, {run.pods.num_running} of {total} running")
+        await asyncio.sleep(5)
+        placed = sum(bool(life.node) for life in run.pods.present)
+        created, runs = len(run.pods.present), run.pods.num_running
+        say(f"{run.contender.name}: of {total} workers {created} are created, {placed} placed, {runs} run")
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from benchmarks.week.cloud import IDLE, SILENT
+from benchmarks.week.cloud import IDLE
 from benchmarks.week.seen import Crowd, Object, Worker, worker
 
 
@@ -90,9 +90,9 @@ class Ledger:
         loss.replaced = time.monotonic()
         loss.plain = loss.plain and loss.attempt == one.attempt and self._steady()
 
-    def seconds(self, *, silent: bool) -> list[float]:
-        """From loss to replacement, sorted: of workers on silent machines; or on those that vanished or had a notice."""
-        plain = [loss for loss in self.losses if loss.plain and (loss.how == SILENT) == silent]
+    def seconds(self, *ways: str) -> list[float]:
+        """From loss to replacement, sorted, of workers whose machine was lost in one of these ways."""
+        plain = [loss for loss in self.losses if loss.plain and loss.how in ways]
         return sorted(loss.replaced - loss.at for loss in plain if loss.replaced is not None)
 
     def sure(self, job_uid: str) -> int:

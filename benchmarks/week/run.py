@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.controller.plane import Plane
 from benchmarks.week import model
 from benchmarks.week.bill import Bill
-from benchmarks.week.cloud import Cloud, Sight
+from benchmarks.week.cloud import GONE, NOTICE, SILENT, Cloud, Sight
 from benchmarks.week.controller import SYSTEM, Controller
 from benchmarks.week.crew import Crew
 from benchmarks.week.fates import STALL_SECONDS
@@ -185,7 +185,7 @@ class Week:
     def figures(self) -> Figures:
         """All but the time that it took."""
         ends = Counter(end.state for end in self._ends.values())
-        quick, silent = self._ledger.seconds(silent=False), self._ledger.seconds(silent=True)
+        quick, silent = self._ledger.seconds(NOTICE, GONE), self._ledger.seconds(SILENT)
         done = self._stage.done
         return {
             "seed": self._settings.seed,
@@ -204,6 +204,7 @@ class Week:
             "replacements_measured": len(quick),
             "replace_p50_seconds": rounded(percentile(quick, 0.5)),
             "replace_p99_seconds": rounded(percentile(quick, 0.99)),
+            "gone_replace_p99_seconds": rounded(percentile(self._ledger.seconds(GONE), 0.99)),
             "silent_replacements_measured": len(silent),
             "silent_replace_p50_seconds": rounded(percentile(silent, 0.5)),
             "silent_replace_p99_seconds": rounded(percentile(silent, 0.99)),

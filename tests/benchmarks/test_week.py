@@ -285,8 +285,8 @@ def test_losses_are_known_before_and_measured_until_the_replacement(scene: Scene
     late(1.5)
     scene.pod(make_pod(0, uid="p2", node=""))
     assert scene.ledger.sure("u1") == 1
-    assert scene.ledger.seconds(silent=False) == [pytest.approx(1.5, abs=0.1)]
-    assert scene.ledger.seconds(silent=True) == []
+    assert scene.ledger.seconds("gone", "notice") == [pytest.approx(1.5, abs=0.1)]
+    assert scene.ledger.seconds("silent") == []
 
 
 @pytest.mark.parametrize("disturbance", ["scaled", "controller away", "started again"])
@@ -297,7 +297,7 @@ def test_a_disturbed_replacement_is_not_measured(scene: Scene, disturbance: str)
         scene.ledger.disturbed("u1")
     scene.steady = disturbance != "controller away"
     scene.pod(make_pod(0, uid="p2", node="", attempt=int(disturbance == "started again")))
-    assert (scene.ledger.seconds(silent=False), scene.ledger.sure("u1")) == ([], 0)
+    assert (scene.ledger.seconds("gone", "notice"), scene.ledger.sure("u1")) == ([], 0)
 
 
 def test_a_pod_that_the_scheduler_pushed_off_may_count_as_lost(scene: Scene) -> None:

@@ -28,6 +28,7 @@ class FakeKube:
         self._news = asyncio.Event()
         self._failures: list[tuple[str, str, KubeError]] = []
         self.failed_at: list[float] = []
+        self.takes_seconds = 0.0  # to create something
         self._oldest = 0
         self._muted: set[str] = set()
         self._cut: dict[str, KubeError] = {}
@@ -85,13 +86,14 @@ class FakeKube:
             if self._missed(resource, seen):
                 continue
             began = asyncio.get_running_loop().time()
+            orderly = ends - began <= patience and resource.plural not in self._muted
             try:
-                async with asyncio.timeout(min(ends - began, patience)):
+                async with asyncio.timeout(ends - began if orderly else patience):
                     await self._news.wait()
             except TimeoutError:
-                if resource.plural in self._muted or asyncio.get_running_loop().time() < ends:
-                    raise Unreachable("nothing came") from None
-                return
+                if orderly:
+                    return
+                raise Unreachable("nothing came") from None
             patience -= asyncio.get_running_loop().time() - began
             if resource.plural in self._cut:
                 raise self._cut[resource.plural]
@@ -102,7 +104,7 @@ class FakeKube:
 
     async def create(self, resource: Resource, namespace: str | None, body: Object, *, dry_run: bool = False) -> Object:
         self._trip("create", resource)
-        await asyncio.sleep(0)
+        await asyncio.sleep(self.takes_seconds)
         name = body["metadata"]["name"]
         if (namespace or "", name) in self._kind(resource):
             raise Conflict(f"{resource.plural} {name!r} already exists", status=409, reason="AlreadyExists")

@@ -10,7 +10,7 @@ After a gap of the watch every clock begins anew, since what was not seen proves
 
 A controller that is itself out of touch must not take the whole cluster for dead. Silence is in doubt while more than a third of
 the machines look silent, while no machine is heard of, and after a gap; and each time for so long afterwards that every machine
-had its turn. And a silent machine is in doubt as long as more than a third of those whose turn came after its own are late too.
+had its turn. And a silent machine is in doubt as long as more than a third of those whose turn came after its own were late too.
 """
 
 from bisect import bisect_left
@@ -37,6 +37,7 @@ class _Clock:
     renewed: str
     at: float  # when `renewed` was first seen
     period: float
+    prompt: bool = True  # it was seen when it was due
 
     @property
     def due(self) -> float:
@@ -67,18 +68,24 @@ class Silence:
 
     def heard(self, node: str, *, renewed: str, duration_seconds: float, now: float) -> None:
         """A Lease was seen; its machine's clock begins anew if the machine has renewed it since."""
-        clock = self._clocks.get(node)
-        if clock is None or clock.renewed != renewed:
-            self._clocks[node] = _Clock(renewed, now, duration_seconds / SHARE)
+        clock, period = self._clocks.get(node), duration_seconds / SHARE
+        if clock is None:
+            self._clocks[node] = _Clock(renewed, now, period)
+        elif clock.renewed != renewed:
+            self._clocks[node] = _Clock(renewed, now, period, prompt=now - clock.due < LATE_SECONDS)
 
     def forget(self, node: str) -> None:
         """The Lease is gone."""
         self._clocks.pop(node, None)
 
     def restart(self, now: float) -> None:
-        """News may have been missed: begin every clock anew."""
+        """Renewals may have been missed: begin every clock anew."""
         for clock in self._clocks.values():
             clock.at = now
+        self.mistrust(now)
+
+    def mistrust(self, now: float) -> None:
+        """News of the machines may have been missed."""
         self._cause, self._until = GAP, now + SETTLE_SECONDS
 
     def look(self, *, known: Collection[str], unknown: Collection[str], stale: str, now: float) -> Look:
@@ -112,13 +119,15 @@ class Silence:
 
 
 def _many_are_late(silent: Collection[str], clocks: Mapping[str, _Clock], now: float) -> bool:
-    """Whether, for some silent machine, more than a third of those whose turn it was since have missed it too: the first sign
-    that nobody can renew, when only the first few count as silent yet."""
-    late = sorted(clock.due for clock in clocks.values() if now - clock.due >= LATE_SECONDS)
-    heard = sorted(clock.at for clock in clocks.values())
+    """Whether, for some silent machine, more than a third of those whose turn it was since missed it or were late: the first sign
+    that nobody can renew, or that the API server is slow, when only the first few count as silent yet."""
+    missed = {node: clock for node, clock in clocks.items() if now - clock.due >= LATE_SECONDS}
+    heard = [clock for node, clock in clocks.items() if node not in missed]
+    late = sorted([*(clock.due for clock in missed.values()), *(clock.at for clock in heard if not clock.prompt)])
+    prompt = sorted(clock.at for clock in heard if clock.prompt)
     for node in silent:
         since = clocks[node].due
-        missed, kept = len(late) - bisect_left(late, since), len(heard) - bisect_left(heard, since)
-        if missed > 1 and 3 * missed > missed + kept:
+        bad, good = len(late) - bisect_left(late, since), len(prompt) - bisect_left(prompt, since)
+        if bad > 1 and 3 * bad > bad + good:
             return True
     return False

@@ -88,15 +88,15 @@ def encode(value: Any) -> dict[str, Any]:
     }
 
 
-_known: dict[type, dict[str, "dataclasses.Field[Any]"]] = {}
+_KNOWN: dict[type[Any], dict[str, "dataclasses.Field[Any]"]] = {}
 
 
-def _fields(model: type) -> dict[str, "dataclasses.Field[Any]"]:
+def _fields(model: type[Any]) -> dict[str, "dataclasses.Field[Any]"]:
     """JSON name -> field. Worked out once for each class: a controller decodes thousands of objects."""
-    if model not in _known:
+    if model not in _KNOWN:
         fields = dataclasses.fields(model)
-        _known[model] = {field.metadata["json"] or _camel(field.name): field for field in fields if "meaning" in field.metadata}
-    return _known[model]
+        _KNOWN[model] = {field.metadata["json"] or _camel(field.name): field for field in fields if "meaning" in field.metadata}
+    return _KNOWN[model]
 
 
 def _camel(name: str) -> str:

@@ -220,9 +220,10 @@ class Status:
 
     def with_condition(self, kind: str, value: bool, reason: str, message: str, now: float) -> "Status":
         """Set a condition; times move only when something else does."""
-        old, word, at = self.condition(kind), str(value), stamp(now)
+        old, word = self.condition(kind), str(value)
         if old and (old.status, old.reason, old.message) == (word, reason, message):
             return self
+        at = stamp(now)
         flipped = at if old is None or old.status != word else old.last_transition_time
         new = Condition(type=kind, status=word, reason=reason, message=message, last_update_time=at, last_transition_time=flipped)
         others = self.conditions if old is None else tuple(item for item in self.conditions if item is not old)

@@ -18,10 +18,11 @@ from workloads.plan.zones import Site
 
 def starving(me: Claim, line: Line, site: Site, now: float) -> Claim | None:
     """The first of the jobs before this one that has waited there for longer than a machine takes."""
+    latest = now - site.patience_seconds
     found = [
         claim
-        for claim in line.at(site)
-        if claim.rank < me.rank and claim.hungry_since is not None and now - claim.hungry_since >= site.patience_seconds
+        for claim, place in line.holders
+        if claim.hungry_since is not None and claim.hungry_since <= latest and claim.rank < me.rank and place.overlaps(site)
     ]
     return min(found, key=lambda claim: claim.rank, default=None)
 

@@ -65,31 +65,38 @@ class Line:
         holders = sorted((claim for claim, place in self.holders if place.overlaps(site)), key=lambda claim: claim.rank)
         return next(iter([*reversed(waiting), *holders]), None)
 
-    def at(self, site: Site) -> Iterator[Claim]:
-        """Jobs with a place there."""
-        return (claim for claim, place in self.holders if place.overlaps(site))
-
 
 @dataclass
 class _Book:
-    """The sites of wishes: the jobs of a sweep have one wish."""
+    """What is known of wishes, by identity: the jobs of a sweep have one wish (market.py sees to it)."""
 
     platform: Platform
-    known: dict[Wish, list[Site]] = field(default_factory=dict)
+    known: dict[int, list[Site]] = field(default_factory=dict)
+    spent: dict[int, Site] = field(default_factory=dict)
 
     def sites(self, wish: Wish) -> list[Site]:
         """Where such a job may get minReplicas."""
-        if wish not in self.known:
+        if id(wish) not in self.known:
             found = (sites(wish, self.platform, way) for way in ways(wish))
             able = ([site for site in some if site.room >= wish.least] for some in found)
-            self.known[wish] = next((some for some in able if some), [])
-        return self.known[wish]
+            self.known[id(wish)] = next((some for some in able if some), [])
+        return self.known[id(wish)]
+
+    def turn(self, claim: Claim, found: list[Site], ledger: Ledger) -> Turn:
+        """Take what a waiting job will have; where nothing is left for such a job, nothing is left for the next."""
+        spent = self.spent.get(id(claim.wish))
+        if spent is not None:
+            return Turn(claim=claim, site=spent, blocked=True)
+        turn = _reserve(claim, found, ledger)
+        if turn.blocked and not any(ledger.room(site) for site in found):
+            self.spent[id(claim.wish)] = turn.site
+        return turn
 
 
 def queue(me: Claim, market: Market, platform: Platform | None) -> Line:
     """The line as this job sees it."""
     ledger, running = Ledger(platform), Counter(_group(claim) for claim in market.claims if claim.located)
-    holders = tuple((claim, _place(claim, platform)) for claim in market.claims if claim.located)
+    holders = tuple(_places([claim for claim in market.claims if claim.located], platform))
     for claim, site in holders:
         ledger.take(site, claim.least)
     waiting, book = [], _Book(platform) if platform else None
@@ -99,8 +106,8 @@ def queue(me: Claim, market: Market, platform: Platform | None) -> Line:
         if (book and not found) or (claim.group and running[_group(claim)] >= claim.group_max):
             continue  # it cannot start, whatever becomes free
         running[_group(claim)] += 1
-        if found:
-            waiting.append(_reserve(claim, found, ledger))
+        if book and found:
+            waiting.append(book.turn(claim, found, ledger))
     return Line(ledger=ledger, holders=holders, waiting=tuple(waiting), in_group=running[_group(me)] if me.group else 0)
 
 
@@ -108,10 +115,19 @@ def _group(claim: Claim) -> tuple[str, str]:
     return claim.key[0], claim.group
 
 
+def _places(located: list[Claim], platform: Platform | None) -> Iterator[tuple[Claim, Site]]:
+    known: dict[tuple[int, str, str, str], Site] = {}
+    for claim in located:
+        key = id(claim.wish), claim.zone, claim.gpu_type, claim.capacity_type
+        if key not in known:
+            known[key] = _place(claim, platform)
+        yield claim, known[key]
+
+
 def _place(claim: Claim, platform: Platform | None) -> Site:
-    placed = Placed(zone=claim.zone, gpu_type=claim.gpu_type, capacity_type=claim.capacity_type)
     if claim.wish is None:
-        return Site(zone=placed.zone, gpu_type=placed.gpu_type, capacity_type=placed.capacity_type)
+        return Site(zone=claim.zone, gpu_type=claim.gpu_type, capacity_type=claim.capacity_type)
+    placed = Placed(zone=claim.zone, gpu_type=claim.gpu_type, capacity_type=claim.capacity_type)
     return site_of(claim.wish, placed, platform)
 
 

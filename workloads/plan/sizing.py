@@ -1,9 +1,11 @@
-"""Creates the workers that are missing: the first minReplicas, and the elastic rest when those have machines. Pure.
+"""Creates the workers that are missing: the first minReplicas, and with a lower priority the elastic rest. Pure.
 
 resize(view, draft)
 
-On a cluster that no stack of ours describes all are made at once: nothing says that machines come one by one there, and a second
-round would cost every start the time of the first. What makes jobs let go of halves (gang.py) holds everywhere.
+With that priority all are made at once: whoever needs machines for its first workers gets those of others' elastic ones, and a
+second round would cost every start the boot of a machine. Where it is missing, the rest is made when the first have machines; but
+on a cluster that no stack of ours describes, where nothing says that machines come one by one, all at once again. What makes jobs
+let go of halves (gang.py) holds everywhere.
 """
 
 from collections.abc import Sequence
@@ -38,7 +40,7 @@ def resize(view: View, draft: Draft) -> None:
         return
     assert draft.status.placement is not None
     placed = seat(view.job, draft.status.placement, view.observed.platform)
-    elastic = ELASTIC_CLASS if ELASTIC_CLASS in view.observed.priorities else ""
+    elastic = _elastic_class(view)
     if all(service["metadata"]["name"] != service_name(view.job.name) for service in view.observed.services):
         draft.actions.append(CreateService(job_service(view.job)))
     for index in created:
@@ -52,9 +54,16 @@ def _missing(view: View, draft: Draft) -> list[int]:
     """Indices without a pod that are to get one now."""
     held = {worker.index for worker, _ in view.workers} | set(draft.status.succeeded_indices)
     missing = [index for index in range(view.wanted) if index not in held]
-    if view.observed.platform is None or enough_seated(view):
+    if view.observed.platform is None or _elastic_class(view) or enough_seated(view):
         return missing
     return [index for index in missing if index < view.job.min_replicas]
+
+
+def _elastic_class(view: View) -> str:
+    """The PriorityClass of workers beyond minReplicas; "" where there is none below that of the first ones."""
+    priorities, asked = view.observed.priorities, view.job.worker.template["spec"].get("priorityClassName")
+    first = priorities.get(asked or view.job.spec.priority_class_name or "", priorities.get("", 0))
+    return ELASTIC_CLASS if priorities.get(ELASTIC_CLASS, first) < first else ""
 
 
 def _pausing(view: View, draft: Draft) -> bool:

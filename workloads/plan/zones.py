@@ -64,9 +64,11 @@ class Site:
 
     def overlaps(self, other: "Site") -> bool:
         """Whether a machine may belong to both."""
+        if self.gpu_type != other.gpu_type or (self.zone != other.zone and ANY not in (self.zone, other.zone)):
+            return False
+        if not self.fits or not other.fits:
+            return self.zone == other.zone
         mine = {group.name for group, _ in self.fits}
-        if not mine or not other.fits:
-            return (self.zone, self.gpu_type) == (other.zone, other.gpu_type)
         return any(group.name in mine for group, _ in other.fits)
 
     def placed(self, since: str | None = None, fallbacks: int = 0) -> Placed:

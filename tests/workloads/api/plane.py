@@ -121,8 +121,9 @@ class Seen:
             assert loop.time() < deadline, f"{what}: not within {seconds:g} s. {also()}"
             self._told.clear()
             # What a check reads may change without an object doing so: a process that ends, a counter of a proxy.
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._told.wait(), 0.1)
+            timer = loop.call_later(0.1, self._told.set)
+            await self._told.wait()
+            timer.cancel()
         return found
 
     def _teller(self, kind: Resource) -> Callable[[Object | None, Object | None], None]:

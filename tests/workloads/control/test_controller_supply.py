@@ -200,3 +200,16 @@ def test_jobs_that_only_wait_for_their_own_pods_are_left_alone_when_another_gets
             assert "other" not in looked
 
     run(story())
+
+
+def test_a_job_that_is_looked_at_while_another_ones_pods_are_being_made_knows_of_them() -> None:
+    async def story() -> None:
+        async with started() as world:
+            world.api.takes_seconds = 0.5
+            for name in ("b", "a"):  # the second would go first, had it been there
+                world.api.put(ELASTIC_JOBS, make_job(name, uid=name, group={"name": "sweep", "maxParallel": 1}))
+                await world.settle(0.1)
+            await world.settle(10)
+            assert world.pods() == ["b-worker-0", "b-worker-1"]
+
+    run(story())

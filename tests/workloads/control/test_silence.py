@@ -106,6 +106,18 @@ def test_when_nobody_can_renew_any_more_the_first_to_look_silent_is_not_believed
     assert {TOO_MANY, NOBODY} & seen
 
 
+def test_when_everybody_is_slow_to_renew_those_that_are_a_little_slower_are_not_believed_dead() -> None:
+    """An overloaded API server: each machine renews every 13 s, give or take half a second."""
+    silence, now, doubts = Silence(), 0.0, set[str]()
+    nodes = [f"n{index}" for index in range(100)]
+    for turn in range(1000):
+        now += 0.13
+        silence.heard(nodes[turn % 100], renewed=str(turn), duration_seconds=40, now=now + (turn % 7 - 3) / 6)
+        look = silence.look(known=set(nodes), unknown=(), stale="", now=now)
+        doubts |= {look.doubt} if look.silent else set()
+    assert doubts == {LATE}
+
+
 @pytest.mark.parametrize("dead", [1, 10, 30])
 def test_a_burst_of_dead_machines_among_a_hundred_is_believed_within_its_time(dead: int) -> None:
     nodes = tuple(f"n{index}" for index in range(100))

@@ -32,6 +32,13 @@ CREATED: dict[str, tuple[Plan, list[str]]] = {
     ),
     "all-losses-at-once-while-enough-are-left": (look(JOB, *seated(JOB, 1, 3), platform=ONE), ["+0", "+2"]),
     "the-base-first-when-too-few-are-left": (look(JOB, *seated(JOB, 3), platform=ONE), ["+0", "+1"]),
+    "all-at-once-where-the-rest-makes-room-for-others": (
+        look(JOB, platform=ONE, priorities=CLASSES), ["+0", "+1", "+2", "+3"],
+    ),
+    "not-for-a-job-whose-own-class-is-as-low": (
+        look(placed_job(low=2, replicas=4, high=5, priorityClassName="ebb-elastic"), platform=ONE, priorities=CLASSES),
+        ["+0", "+1"],
+    ),
     "all-at-once-without-a-stack": (look(JOB), ["+0", "+1", "+2", "+3"]),
     "never-more-than-max-with-those-on-their-way-out": (
         look(placed_job(low=2, replicas=5, high=5), *seated(JOB, 0, 1), *map(leaving, seated(JOB, 6, 7)), platform=ONE),
