@@ -10,7 +10,7 @@ import asyncio
 import base64
 import json
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
@@ -33,8 +33,8 @@ AUDIT_WAIT_SECONDS = 1.0
 class Plane:
     """Made by `started`."""
 
-    def __init__(self, folder: Path, kube: Kube, server: str) -> None:
-        self.folder, self.kube, self.server = folder, kube, server
+    def __init__(self, folder: Path, kube: Kube, server: str, processes: Sequence[Process]) -> None:
+        self.folder, self.kube, self.server, self._processes = folder, kube, server, processes
         self._audit = folder / "audit.log"
 
     @classmethod
@@ -50,11 +50,12 @@ class Plane:
         (folder / "audit-policy.yaml").write_text(json.dumps(_audit_policy()))
         clients = [f"--kubeconfig={admin}", "--leader-elect=false", *UNHURRIED]
         async with AsyncExitStack() as opened:
+            processes: list[Process] = []
 
             async def start(name: str, *args: str | Path) -> Process:
-                process = await Process.start(name, args, folder)
-                opened.push_async_callback(process.stop)
-                return process
+                processes.append(await Process.start(name, args, folder))
+                opened.push_async_callback(processes[-1].stop)
+                return processes[-1]
 
             await start("etcd", etcd / "etcd", *_etcd(folder, ports))
             api = await start("kube-apiserver", kubernetes / "kube-apiserver", *_api(folder, ports))
@@ -70,7 +71,7 @@ class Plane:
                 f"--secure-port={ports['scheduler']}", f"--cert-dir={folder}/scheduler",
             )  # fmt: skip
             await kube.create(NAMESPACES, None, {"metadata": {"name": HOME}})
-            yield cls(folder, kube, server)
+            yield cls(folder, kube, server, processes)
 
     @property
     def kubeconfig(self) -> Path:
@@ -101,6 +102,10 @@ class Plane:
             return any(account["metadata"]["name"] == "default" for account in await self.kube.list(ACCOUNTS, name))
 
         await eventually(complete, READY_SECONDS, lambda: f"namespace {name} has no default service account")
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """Processor time of each part until now: what a load costs everybody, however busy the machine is."""
+        return {process.name: process.cpu_seconds() for process in self._processes}
 
     async def mark(self) -> int:
         """A point in the history of requests, for `calls_since`."""

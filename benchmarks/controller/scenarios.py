@@ -234,8 +234,8 @@ class _Run:
 
 async def _created(run: _Run, jobs: int, workers: int) -> Figures:
     """Submit, and wait for pods to be there and to run."""
-    total, began, used = jobs * workers, time.monotonic(), run.process.cpu_seconds()
-    before, mark = run.pods.num_created, await run.bench.plane.mark()
+    total, plane, used = jobs * workers, run.bench.plane, run.process.cpu_seconds()
+    before, mark, spent = run.pods.num_created, await plane.mark(), plane.cpu_seconds()
     began = time.monotonic()
     ticker = asyncio.create_task(_tell(run, total))
     try:
@@ -247,13 +247,16 @@ async def _created(run: _Run, jobs: int, workers: int) -> Figures:
     name = f"{jobs}_jobs" if workers == Sizes.many_workers else str(total)
     say(f"{run.contender.name}: {jobs} jobs of {workers}: created after {made:.2f} s, running after {ran:.2f} s")
     await asyncio.sleep(SETTLE_SECONDS)
-    calls = await run.bench.plane.calls_since(mark, run.contender.name)
+    cost = {name: seconds - spent[name] for name, seconds in plane.cpu_seconds().items()}
+    say(f"{run.contender.name}: processor time: " + ", ".join(f"{name} {seconds:.1f} s" for name, seconds in cost.items()))
+    calls = await plane.calls_since(mark, run.contender.name)
     say(f"{run.contender.name}: requests: " + ", ".join(f"{number} {what}" for what, number in calls.most_common()))
     return {
         f"create_{name}_seconds": round(made, 2),
         f"running_{name}_seconds": round(ran, 2),
         f"calls_{name}": calls.total(),
         f"cpu_seconds_{name}": round(run.process.cpu_seconds() - used, 2),
+        f"control_plane_cpu_seconds_{name}": round(sum(cost.values()), 2),
     }
 
 

@@ -25,7 +25,7 @@ def draw(*, jobs: int, seconds: float, dice: random.Random, only: Sequence[str] 
     fates: list[Fate] = []
     while len(fates) < jobs:
         name = dice.choices(list(kinds), [weight for weight, _ in kinds.values()])[0]
-        hand = Hand(dice, f"{name}-{len(fates):03}", name, pace=min(1.0, seconds / 1800))
+        hand = Hand(dice, f"{name}-{len(fates):03}", name, pace=min(1.0, max(0.0, seconds - 180) / 1800))
         together = [kinds[name][1](hand)]
         if name == "sweep":
             size = min(dice.randint(3, 5), jobs - len(fates))
@@ -47,7 +47,7 @@ class Hand:
         self.dice, self.name, self.kind, self.pace = dice, name, kind, pace
 
     def train(self) -> Train:
-        return Train(round(self.dice.uniform(8, 20 + 70 * self.pace), 1))
+        return Train(round(self.dice.uniform(8, 20 + 180 * self.pace), 1))
 
     def fate(self, *lived: Act, size: int | None = None, **more: Any) -> Fate:
         dice = self.dice

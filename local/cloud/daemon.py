@@ -125,6 +125,8 @@ class Daemon:
         items = {item["metadata"]["uid"]: item for item in self.view.of(PODS)}
         self.told = {uid: message for uid, message in self.told.items() if uid in items}
         for event in decision.events:
+            if event.pod.uid not in items:
+                continue  # it went during this tick
             if event.reason == NOT_TRIGGERED and self.told.get(event.pod.uid) == event.message:
                 continue
             self.told[event.pod.uid] = event.message
@@ -142,6 +144,8 @@ class Daemon:
     async def _publish(self, world: World) -> None:
         items = {item["metadata"]["name"]: item for item in self.view.of(NODE_GROUPS)}
         for group in world.groups:
+            if group.name not in items:
+                continue  # as above
             item, status = items[group.name], group_status(world, group)
             mine = (status, item["metadata"]["resourceVersion"])
             if item.get("status") == status or self.written.get(group.name) == mine:

@@ -8,6 +8,7 @@ import pytest
 
 from local.cloud.daemon import EXIT_REFUSED, run
 from local.cloud.fleet import TRUE_BOOT_SECONDS
+from local.cloud.leaving import Leaving
 from local.cloud.reclaim import WISH_ANNOTATION
 from local.settings import Box
 from tests.local.cloud_world import CloudWorld, group_object, pod_object
@@ -249,6 +250,20 @@ async def test_a_dry_zone_is_read_at_every_tick(world: CloudWorld) -> None:
     (world.folder / "dry").write_text("[]")
     await world.tick(1)
     assert len(world.charges) == 1
+
+
+async def test_a_pod_that_goes_during_a_tick_is_told_nothing(world: CloudWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = Leaving.step
+
+    async def slow(leaving: Leaving, *arguments: Any) -> float:
+        for key in [key for key in world.api.objects if key[0] == PODS]:
+            del world.api.objects[key]
+        return await step(leaving, *arguments)
+
+    monkeypatch.setattr(Leaving, "step", slow)
+    world.api.put(PODS, pod_object())
+    await world.tick()
+    assert (world.events, len(world.charges)) == ([], 1)
 
 
 async def test_a_pod_is_told_once(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """A working API server in memory, as far as the controller can tell: versions, watches, selectors, preconditions, grace, owners.
 
-No kubelet: tests say what becomes of pods by `pod_runs`, `pod_ends`, `lose_node`. `fail` makes the next calls fail.
+No kubelet: tests say what becomes of pods by `pod_runs`, `pod_ends`, `lose_node`. Its misfortunes are in fake_faults.py.
 """
 
 import asyncio
@@ -8,31 +8,26 @@ import copy
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from tests.workloads.fake_faults import Faults
 from workloads.clock import stamp
-from workloads.kube import ELASTIC_JOBS, NODES, PODS, SERVICES, Conflict, Gone, KubeError, NotFound, Resource, Unreachable
+from workloads.kube import ELASTIC_JOBS, NODES, PODS, SERVICES, Conflict, Gone, NotFound, Resource, Unreachable
 
 Object = dict[str, Any]
 Key = tuple[str, str]
 
 
-class FakeKube:
-    """Implements workloads.control.controller.Api and workloads.control.election.Store. `clock` is wall time."""
+class FakeKube(Faults):
+    """Implements workloads.control.hands.Api and workloads.control.election.Store. `clock` is wall time."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self.clock = clock
+        super().__init__(clock)
         self.calls: list[tuple[str, str, str]] = []  # (verb, plural, name) of all writes
         self.max_pods = 0  # the most pods that existed at once, those on their way out included
         self._objects: dict[str, dict[Key, Object]] = {}
         self._log: dict[str, list[tuple[str, Object]]] = {}
         self._version = 100
-        self._news = asyncio.Event()
-        self._failures: list[tuple[str, str, KubeError]] = []
-        self.failed_at: list[float] = []
         self.takes_seconds = 0.0  # to create something
         self._oldest = 0
-        self._muted: set[str] = set()
-        self._cut: dict[str, KubeError] = {}
-        self._hanging: set[str] = set()
 
     # --- What the controller calls ---
 
@@ -221,34 +216,6 @@ class FakeKube:
         """The machine is killed and its Node deleted: its pods stay as they are, nobody is there to end them."""
         self.remove(NODES, name)
 
-    def fail(self, verb: str, resource: Resource, error: KubeError, times: int = 1) -> None:
-        """Make the next calls of that verb fail."""
-        self._failures += [(verb, resource.plural, error)] * times
-
-    def mute(self, resource: Resource) -> None:
-        """Drop the connections of its watches silently: nothing comes, and no end; those made afterwards are well."""
-        self._muted.add(resource.plural)
-
-    def unmute(self, resource: Resource) -> None:
-        self._muted.discard(resource.plural)
-
-    def go_away(self, *resources: Resource) -> None:
-        """End their watches, and answer no list and no watch until `come_back`."""
-        gone = Unreachable("connection refused")
-        self._cut |= {resource.plural: gone for resource in resources}
-        self._ring()
-
-    def come_back(self) -> None:
-        self._cut.clear()
-
-    def hang(self, resource: Resource) -> None:
-        """Take requests for lists of this kind and never answer."""
-        self._hanging.add(resource.plural)
-
-    def refuse(self, resource: Resource, error: KubeError) -> None:
-        """Answer no list and no watch of this kind, from now on."""
-        self._cut[resource.plural] = error
-
     def forget_history(self) -> None:
         """Compaction: watches from older versions get 410."""
         self._oldest = self._version
@@ -276,19 +243,6 @@ class FakeKube:
     def _tell(self, resource: Resource, kind: str, value: Object) -> None:
         self._log.setdefault(resource.plural, []).append((kind, copy.deepcopy(value)))
         self._ring()
-
-    def _ring(self) -> None:
-        news, self._news = self._news, asyncio.Event()
-        news.set()
-
-    def _trip(self, verb: str, resource: Resource) -> None:
-        if resource.plural in self._cut and verb in ("list", "next page", "watch"):
-            raise self._cut[resource.plural]
-        for failure in self._failures:
-            if failure[:2] == (verb, resource.plural):
-                self._failures.remove(failure)
-                self.failed_at.append(self.clock())
-                raise failure[2]
 
 
 def _mark_deleted(pod: Object, until: float, grace: int) -> None:

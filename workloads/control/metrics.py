@@ -136,11 +136,11 @@ def by_state(jobs: Iterable[Mapping[str, Any]]) -> dict[str, float]:
 def read_progress(text: str, now: float) -> Progress | None:
     """What a worker's metrics say; None if they have no step yet."""
     values = parse(text)
-    step = values.get(names.METRIC_STEP)
+    step = _whole(values, names.METRIC_STEP)
     if step is None:
         return None
     return Progress(
-        step=int(step),
+        step=step,
         total_steps=_whole(values, names.METRIC_TOTAL_STEPS),
         epoch=_whole(values, names.METRIC_EPOCH),
         loss=_finite(values, names.METRIC_LOSS),

@@ -59,7 +59,7 @@ def suspend(view: View, draft: Draft, reason: str, message: str) -> None:
             draft.delete(worker)
     status = count(view, draft.status)
     for kind in (names.RUNNING, names.RESTARTING):
-        if status.is_true(kind):
+        if status.condition(kind):
             status = status.with_condition(kind, False, reason, message, view.now)
     before = status.condition(names.SUSPENDED)
     if before is None or (before.status, before.message) != ("True", message):

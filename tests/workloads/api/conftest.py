@@ -21,8 +21,21 @@ from tests.workloads.api.plane import Made, plane
 from tests.workloads.api.proxy import Line, proxy
 from tests.workloads.api.stage import Stage, stage
 
+# How long something takes, where tests wait for it; everything else is as it ships. That a limit is what it ships with is the
+# planner's own tests' to say.
 SETTINGS: dict[str, float] = {
-    "workloads.plan.sizing.RESTART_SECONDS": 0.3,  # the pause before a restart, 5 s otherwise: many tests fail a program
+    "workloads.plan.sizing.RESTART_SECONDS": 0.3,
+    "workloads.plan.zones.PATIENCE_SECONDS": 1.0,
+    "workloads.plan.dry.LASTS_SECONDS": 1.0,
+    "workloads.plan.moves.RETURN_SECONDS": 3.0,
+    "workloads.plan.target.GROWS_SECONDS": 1.0,
+    "workloads.plan.target.SHRINKS_SECONDS": 1.0,
+    "workloads.plan.placing.AGAIN_SECONDS": 2.0,
+    "workloads.plan.stalls.ERROR_SECONDS": 1.0,
+    "workloads.control.pace.FIRST_REFUSAL_SECONDS": 0.5,
+    "workloads.control.silence.LEAST_SECONDS": 5.0,
+    "workloads.control.silence.SETTLE_SECONDS": 5.0,
+    "workloads.control.world.LATER_SECONDS": 0.3,
 }
 _numbers = itertools.count(1)
 

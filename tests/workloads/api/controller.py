@@ -38,6 +38,7 @@ class Process:
         self._write_kubeconfig(server, token, account)
         self._running: subprocess.Popen[bytes] | None = None
         self.port = 0
+        self.ends = 0  # how often it ended by itself and was started again
 
     async def start(self, *, leads: bool = True) -> None:
         """Start it, and wait until it leads (or at least answers)."""
@@ -55,6 +56,14 @@ class Process:
         except BaseException:
             self.kill()
             raise
+
+    async def supervise(self) -> None:
+        """Start it again whenever it ends by itself, as a kubelet does. Never returns."""
+        while True:
+            if self._running is not None and self._running.poll() is not None:
+                self._running, self.ends = None, self.ends + 1
+                await self.start(leads=False)
+            await asyncio.sleep(0.1)
 
     def kill(self) -> None:
         """kill -9."""

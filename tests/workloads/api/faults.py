@@ -115,7 +115,7 @@ async def deafened(on: Stage, *, times: int, say: Say = silent) -> Figures:
 
 async def away(on: Stage, *, seconds: float, watched_seconds: float, say: Say = silent) -> Figures:
     """The API server is away, and all machines are late with their heartbeats when it comes back: nothing is deleted."""
-    actor = await on.controller("first")
+    actor = await on.controller("first", supervised=True)
     jobs = [await on.place.submit(f"job-{number}", replicas=3) for number in range(4)]
     for job in jobs:
         await job.runs(3)
@@ -136,12 +136,17 @@ async def away(on: Stage, *, seconds: float, watched_seconds: float, say: Say = 
         assert (job.status["reclaims"], job.status["failures"]) == (0, 0)
     deleted = [str(one) for one in actor.line.writes() if one.method == "DELETE"]
     assert deleted == []
-    return {"away_seconds": seconds, "deletions": len(deleted), "machines": len(on.machines.all)}
+    return {
+        "away_seconds": seconds,
+        "deletions": len(deleted),
+        "machines": len(on.machines.all),
+        "controller_started_again": actor.process.ends,
+    }
 
 
 async def restarted(on: Stage, *, times: int, say: Say = silent) -> Figures:
     """The API server dies and comes back while jobs are busy."""
-    await on.controller("first")
+    await on.controller("first", supervised=True)
     async with _busy(on) as busy:
         for number in range(times):
             await busy.did(3, on.patience_seconds)
@@ -155,7 +160,7 @@ async def restarted(on: Stage, *, times: int, say: Say = silent) -> Figures:
 
 async def refused(on: Stage, *, rate: float, steps: int, dice: random.Random, say: Say = silent) -> Figures:
     """409, 410, 429 and 500 in place of answers, and answers that get lost after the API server did what was asked."""
-    actor = await on.controller("first")
+    actor = await on.controller("first", supervised=True)
     async with _busy(on) as busy:
         refusals = Refusals(rate, (409, 410, 429, 500, LOST), dice)
         actor.line.refuse(refusals)

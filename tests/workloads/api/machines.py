@@ -27,7 +27,8 @@ from workloads.plan.pods import worker_container
 
 Object = dict[str, Any]
 LEASES_OF_NODES = "kube-node-lease"
-HEARTBEAT_SECONDS = 2.0  # a kubelet's is 10 s; a test that looks for silence should not have to wait for several of those
+# A kubelet renews every 10 s a Lease of 40 s; a test that looks for silence should not have to wait for several of those.
+HEARTBEAT_SECONDS, LEASE_SECONDS = 2.0, 8
 _addresses = itertools.count(1)
 
 
@@ -63,10 +64,14 @@ class Machines:
     made: Made
     namespace: str
     boots: bool = True  # pods get machines and start
+    starts: bool = True  # containers of pods that have a machine do
     leaves: bool = True  # pods that are told to leave do
     leave_seconds: float = 0.0
     exit_code: int = names.EXIT_RECLAIMED  # of a program that is told to stop
     zone: str = "local-a"
+    most: int = 1000  # machines that the cloud has, of each zone where `zones` does not say
+    zones: dict[str, int] = field(default_factory=dict)
+    kinds: dict[str, int] = field(default_factory=dict)  # the same for spot and on-demand ones
     all: dict[str, Machine] = field(default_factory=dict)
     programs: list[Program] = field(default_factory=list)
     doubles: list[str] = field(default_factory=list)
@@ -115,6 +120,13 @@ class Machines:
         """Let this one pod start, although others may not."""
         self.served.add(pod)
         self._spawn(pod)
+
+    async def bind(self, pod: Object, machine: Machine) -> None:
+        """What the scheduler does."""
+        machine.holds, name = pod["metadata"]["uid"], pod["metadata"]["name"]
+        target = {"apiVersion": "v1", "kind": "Node", "name": machine.name}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+        await self.kube.request("POST", PODS.path(self.namespace, name, "binding"), body=body)
 
     async def vanish(self, machine: Machine) -> None:
         """The machine is gone, and the cloud says so."""
@@ -200,6 +212,8 @@ class Machines:
             await gone(self.kube.delete(LEASES, LEASES_OF_NODES, machine.name))
 
     def _spawn(self, name: str) -> None:
+        if not self.open:
+            return
         task = asyncio.create_task(self._serve(name))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -230,7 +244,7 @@ class Machines:
             return
         if leaving:
             await self._leave(pod)
-        elif self._may_boot(name) and pod["status"]["phase"] == "Pending" and not self._waits(pod):
+        elif self.starts and self._may_boot(name) and pod["status"]["phase"] == "Pending":
             await self._begin(pod, machine)
 
     def _free(self, wanted: dict[str, str]) -> Machine | None:
@@ -252,27 +266,14 @@ class Machines:
 
     async def _bind(self, pod: Object) -> None:
         wanted = pod["spec"].get("nodeSelector") or {}
-        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-        machine = self._free(wanted) or self._new(wanted)
-        machine.holds = uid
+        machine = self._free(wanted) or (self._new(wanted) if self._to_be_had(wanted) else None)
+        if machine is None:
+            await self._unschedulable(pod)
+            return
+        machine.holds = pod["metadata"]["uid"]
         if not machine.up:
             await self._boot(machine)
-        target = {"apiVersion": "v1", "kind": "Node", "name": machine.name}
-        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
-        await self.kube.request("POST", PODS.path(self.namespace, name, "binding"), body=body)
-
-    def _new(self, labels: dict[str, str]) -> Machine:
-        machine = Machine(f"{self.namespace}-{next(self._numbers)}", {names.LABEL_ZONE: self.zone, **labels})
-        self.all[machine.name] = machine
-        return machine
-
-    async def _boot(self, machine: Machine) -> None:
-        metadata = {"name": machine.name, "labels": machine.labels}
-        await self.kube.create(NODES, None, {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
-        await self._beat(machine)
-        await self.condition(machine, "Ready", "True", "KubeletReady", "kubelet is posting ready status")
-        await self.kube.patch(NODES, None, machine.name, {"spec": {"taints": None}})  # a new Node has not-ready
-        machine.up = True
+        await self.bind(pod, machine)
 
     async def _begin(self, pod: Object, machine: Machine) -> None:
         labels, uid = pod["metadata"]["labels"], pod["metadata"]["uid"]
@@ -306,11 +307,6 @@ class Machines:
             if program.pod == pod:
                 program.alive = False
 
-    @staticmethod
-    def _waits(pod: Object) -> bool:
-        """For something that the test must mend."""
-        return any("waiting" in (item.get("state") or {}) for item in pod["status"].get("containerStatuses") or ())
-
     def _pod(self, name: str) -> Object:
         pod = self.made.seen.get(PODS, self.namespace, name)
         assert pod is not None, f"there is no pod {self.namespace}/{name}"
@@ -334,7 +330,7 @@ class Machines:
         await self.kube.patch(kind, self.namespace, name, body, subresource=subresource, kind=STRATEGIC)
 
     async def _beat(self, machine: Machine) -> None:
-        spec = {"holderIdentity": machine.name, "leaseDurationSeconds": 40, "renewTime": stamp(time.time(), digits=6)}
+        spec = {"holderIdentity": machine.name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": stamp(time.time(), digits=6)}
         lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": {"name": machine.name}, "spec": spec}
         await self.kube.apply(LEASES, LEASES_OF_NODES, lease, manager="kubelet")
 

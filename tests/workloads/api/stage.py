@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.workloads.api.controller import Process
 from tests.workloads.api.machines import Machines, machines
 from tests.workloads.api.place import Place
-from tests.workloads.api.plane import Made
+from tests.workloads.api.plane import Made, ended
 from tests.workloads.api.proxy import AFTER, BEFORE, Line, Tripwire, proxy
 
 _numbers = itertools.count(1)
@@ -67,13 +67,17 @@ class Stage:
         # A leader asks after its Lease that often, and an attempt may take that long.
         self.renewal_seconds = 7.5 if "workloads.control.election.RETRY_SECONDS" not in limits else 2.0
 
-    async def controller(self, name: str, *, leads: bool = True, token_file: str = "", **settings: float) -> Actor:
-        """Start one; it is ended with the stage."""
+    async def controller(
+        self, name: str, *, leads: bool = True, supervised: bool = False, token_file: str = "", **settings: float
+    ) -> Actor:
+        """Start one; it is ended with the stage. `supervised`: somebody starts it again when it ends by itself."""
         line = await self._at_last.enter_async_context(proxy(self.made.processes.server, self.made.processes.trust()))
         token = await self.made.token()
         process = Process(self.folder, name, line.url, token, {**self.limits, **settings}, account=token_file)
         self._at_last.callback(process.kill)
         await process.start(leads=leads)
+        if supervised:
+            self._at_last.push_async_callback(ended, asyncio.create_task(process.supervise()))
         return Actor(process, line)
 
 
