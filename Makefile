@@ -1,7 +1,7 @@
 # Everything that one does with Ebb on this machine. `make` alone prints this list.
 # Each target does its own set-up, may be run again at any time, and may be interrupted at any time.
 .DEFAULT_GOAL := help
-.PHONY: help install demo up down preview graph preflight costs leftovers test check manifests prove-interruptions clean
+.PHONY: help install demo up down preview graph preflight costs leftovers test check manifests bench-controller prove-controller prove-week prove-interruptions clean
 export PYTHONDONTWRITEBYTECODE = 1
 PYTHON ?= python3.11
 BIN := .venv/bin
@@ -69,6 +69,15 @@ manifests: install  ## write the generated files again
 	@$(BIN)/python -m workloads.job.page
 	@$(BIN)/python -m infra.config.schema
 	@$(BIN)/python -m infra.clouds.aws.iam.page
+
+bench-controller: install  ## our controller against Kubeflow's, as shipped and tuned, on one API server (about 25 minutes)
+	@$(BIN)/python -m benchmarks.controller
+
+prove-controller: install  ## kill it, cut it off, lie to it: no double pods, no lost job, no budget spent (about 15 minutes)
+	@$(BIN)/python -m benchmarks.faults
+
+prove-week: install  ## 300 jobs with reclaims, scales, suspensions and deletions, and a model that predicts each end (an hour)
+	@$(BIN)/python -m benchmarks.week
 
 prove-interruptions: install  ## interrupt the demo at ten points, kill -9 included, and look what is left (about 15 minutes)
 	@$(BIN)/python -m local.demo.interrupted

@@ -2,7 +2,8 @@
 
 plane.py        one real Kubernetes control plane       fleet.py       machines that only pretend, by kwok
 contenders.py   the three controllers and their jobs    pods.py        what happened to pods, and when
-scenarios.py    creation, losses, dead machines         figures.py     percentiles, promises, the last line
+load.py         one of them under one load              scenarios.py   creation, losses, dead machines
+figures.py      percentiles, promises, the last line    processes.py   programs and their memory
 
 Not measured: training itself, the time a machine or a container needs to start, and anything that a real network adds.
 """

@@ -15,9 +15,9 @@ from benchmarks.controller import scenarios
 from benchmarks.controller.contenders import CONTENDERS, Contender, installed
 from benchmarks.controller.figures import Figures
 from benchmarks.controller.fleet import Fleet, machines
+from benchmarks.controller.load import Bench, Sizes
 from benchmarks.controller.plane import Plane
 from benchmarks.controller.processes import BenchmarkError
-from benchmarks.controller.scenarios import Bench, Sizes
 from local.commands import locked, say
 from local.settings import CHECKOUT, EBB_HOME, BoxError
 from workloads.kube import KubeError
@@ -50,6 +50,7 @@ class Settings:
     scenarios: tuple[str, ...]
     contenders: tuple[Contender, ...]
     sizes: Sizes
+    repeat: int
     cap_seconds: float
     checkout: Path
 
@@ -69,6 +70,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     )
     parser.add_argument("--jobs", metavar="N", type=int, default=Sizes.jobs, help="jobs of `create`, all else in proportion; "
                         "names of figures change with it, and promises about full size are not judged (default: 20)")  # fmt: skip
+    parser.add_argument("--repeat", metavar="N", type=int, default=1, help="rounds, of which medians are reported (default: 1)")
     parser.add_argument("--cap", metavar="SECONDS", type=float, default=120.0, help="how long the worker of a dead machine is "
                         "waited for (default: %(default)g)")  # fmt: skip
     parser.add_argument(
@@ -82,10 +84,13 @@ def read_settings(arguments: Sequence[str]) -> Settings:
                 parser.error(f"{option} {word!r} is none of {', '.join(allowed)}")
     if not 1 <= given.jobs <= Sizes.jobs:
         parser.error(f"--jobs {given.jobs} is not between 1 and {Sizes.jobs}")
+    if given.repeat < 1:
+        parser.error(f"--repeat {given.repeat} is less than 1")
     return Settings(
         scenarios=tuple(name for name in SCENARIOS if name in chosen),
         contenders=tuple(contender for word in rivals for contender in CONTENDERS if contender.name == word),
         sizes=Sizes.scaled(given.jobs),
+        repeat=given.repeat,
         cap_seconds=given.cap,
         checkout=given.ours.resolve(),
     )
@@ -107,8 +112,14 @@ async def measure(settings: Settings) -> Figures:
         )
         found: Figures = {}
         for name in settings.scenarios:
+            # In turns, so that a machine that is busy for a while hinders all alike.
+            rounds = [
+                (contender, await SCENARIOS[name](bench, contender))
+                for _ in range(settings.repeat)
+                for contender in settings.contenders
+            ]
             for contender in settings.contenders:
-                figures = await SCENARIOS[name](bench, contender)
+                figures = kept.median([one for whose, one in rounds if whose is contender])
                 found |= {contender.prefix + figure: value for figure, value in figures.items()}
         return found
 

@@ -62,11 +62,11 @@ class Contender:
         """One elastic job that may lose half of its workers; `pod` is the pod template, with one container."""
         low = max(1, workers // 2)
         if self.is_ours:
-            worker = {"replicas": workers, "restartPolicy": "OnFailure", "template": _named(pod, "elasticjob-worker")}
+            worker = {"replicas": workers, "restartPolicy": "OnFailure", "template": named(pod, "elasticjob-worker")}
             size = {"minReplicas": low, "maxReplicas": workers}
             spec = {"rdzvEndpoint": "etcd-service:2379", **size, "replicaSpecs": {"Worker": worker}}
         else:
-            worker = {"replicas": workers, "restartPolicy": "OnFailure", "template": _named(pod, "pytorch")}
+            worker = {"replicas": workers, "restartPolicy": "OnFailure", "template": named(pod, "pytorch")}
             policy = {"rdzvBackend": "c10d", "minReplicas": low, "maxReplicas": workers}
             spec = {"elasticPolicy": policy, "pytorchReplicaSpecs": {"Worker": worker}}
         kind = {"apiVersion": self.resource.api_version, "kind": self.resource.kind}
@@ -121,7 +121,7 @@ async def running(contender: Contender, plane: Plane, checkout: Path) -> AsyncIt
         await process.stop()
 
 
-def _named(pod: Object, container: str) -> Object:
+def named(pod: Object, container: str) -> Object:
     """The same pod with its one container named as the controller expects it."""
     (only,) = pod["spec"]["containers"]
     return {**pod, "spec": {**pod["spec"], "containers": [{**only, "name": container}]}}

@@ -117,7 +117,8 @@ class Plane:
         end = await self.mark()
         with self._audit.open("rb") as log:
             log.seek(mark)
-            return count_calls(log.read(end - mark).decode(), f"system:serviceaccount:{HOME}:{account}")
+            whole, _, _ = log.read(end - mark).rpartition(b"\n")  # the server may be in the middle of a line
+        return count_calls(whole.decode(), f"system:serviceaccount:{HOME}:{account}")
 
 
 def count_calls(log: str, user: str) -> Counter[str]:

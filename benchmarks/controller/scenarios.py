@@ -9,80 +9,27 @@ replace  30 running workers deleted at once       nodes   machines whose Node ob
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from itertools import count
-from pathlib import Path
-from typing import TypeVar
+from collections.abc import Sequence
 
-from benchmarks.controller.contenders import Contender, running
+from benchmarks.controller.contenders import Contender
 from benchmarks.controller.figures import Figures, rate, spread
-from benchmarks.controller.fleet import GROUP_LABEL, Fleet, Machine
-from benchmarks.controller.plane import Plane
-from benchmarks.controller.pods import Life, Pods
-from benchmarks.controller.processes import BenchmarkError, Process, eventually
+from benchmarks.controller.fleet import Machine
+from benchmarks.controller.load import Bench, Run, Sizes, running
 from local.commands import say
-from workloads.kube import NAMESPACES, PODS, SERVICES, NotFound, Object
 
-Item = TypeVar("Item")
-
-AT_ONCE = 32  # requests of the benchmark itself
-READY_SECONDS = 120.0
-CREATE_CAP_SECONDS = 900.0
-REPLACE_CAP_SECONDS = 120.0
-CLEAR_SECONDS = 300.0
 SETTLE_SECONDS = 5.0  # for status writes after the last pod, and for memory that is not used any more
-STAGGER_SECONDS = 2.0  # so that machines die at different moments of the controllers' own clocks
 WORKERS = 4  # of a job whose machine dies, each on its own machine
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sizes:
-    """How much of everything."""
-
-    jobs: int = 20
-    workers: int = 64
-    many_jobs: int = 500
-    many_workers: int = 4
-    lost: int = 30
-    rounds: int = 5
-    machines: int = 5  # that vanish, and as many that fall silent
-
-    @classmethod
-    def scaled(cls, jobs: int) -> "Sizes":
-        """For a trial: `jobs` of 64 instead of 20, and all else in proportion."""
-        full = cls()
-        part = jobs / full.jobs
-        return cls(
-            jobs=jobs,
-            many_jobs=max(1, round(full.many_jobs * part)),
-            lost=max(1, round(full.lost * part)),
-            rounds=full.rounds if part >= 1 else 2,
-            machines=full.machines if part >= 1 else 2,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bench:
-    """What every scenario is given."""
-
-    plane: Plane
-    fleet: Fleet
-    checkout: Path
-    sizes: Sizes
-    cap_seconds: float  # how long a dead machine is waited for
 
 
 async def create(bench: Bench, contender: Contender) -> Figures:
     sizes = bench.sizes
-    async with _running(bench, contender, "create") as run:
+    async with running(bench, contender, "create") as run:
         return await _created(run, sizes.jobs, sizes.workers)
 
 
 async def many(bench: Bench, contender: Contender) -> Figures:
     sizes = bench.sizes
-    async with _running(bench, contender, "many") as run:
+    async with running(bench, contender, "many") as run:
         await asyncio.sleep(SETTLE_SECONDS)
         idle, jobs = run.process.memory(), sizes.many_jobs
         figures = await _created(run, jobs, sizes.many_workers)
@@ -101,7 +48,7 @@ async def many(bench: Bench, contender: Contender) -> Figures:
 async def replace(bench: Bench, contender: Contender) -> Figures:
     """Workers deleted without grace, as the last step of any reclaim does it: every controller replaces a pod that is gone."""
     sizes, jobs, workers = bench.sizes, 4, 32
-    async with _running(bench, contender, "replace") as run:
+    async with running(bench, contender, "replace") as run:
         await run.submit(jobs, workers)
         await run.until_running(jobs * workers)
         seconds: list[float] = []
@@ -131,7 +78,7 @@ async def nodes(bench: Bench, contender: Contender) -> Figures:
     every = [machine for group in groups for machine in group]
     try:
         await bench.fleet.add(every)
-        async with _running(bench, contender, "nodes") as run:
+        async with running(bench, contender, "nodes") as run:
             for group in groups:
                 await run.submit(1, WORKERS, group=group[0].group)
             await run.until_running(len(groups) * WORKERS)
@@ -165,79 +112,12 @@ def _waited(name: str, seconds: Sequence[float | None], cap_seconds: float) -> F
     return {f"{name}_seconds": rate(known, 50), f"{name}_max_seconds": rate(known, 100)}
 
 
-class _Run:
-    """One contender under one load."""
-
-    def __init__(self, bench: Bench, contender: Contender, namespace: str, process: Process, pods: Pods) -> None:
-        self.bench, self.contender, self.process, self.pods = bench, contender, process, pods
-        self._namespace, self._numbers = namespace, count()
-        self._kube = bench.plane.kube
-
-    async def submit(self, jobs: int, workers: int, group: str = "main") -> None:
-        """Create jobs, many at once."""
-        names = [f"job-{next(self._numbers)}" for _ in range(jobs)]
-        bodies = [self.contender.job(name, workers=workers, pod=_pod(name, group)) for name in names]
-        await _all(lambda body: self._kube.create(self.contender.resource, self._namespace, body), bodies)
-
-    async def until_running(self, wanted: int) -> None:
-        """Raises BenchmarkError when that takes too long."""
-        if not await self.pods.until(lambda: self.pods.num_running >= wanted, CREATE_CAP_SECONDS):
-            self.process.check()
-            raise BenchmarkError(
-                f"{self.contender.title}: {self.pods.num_running} of {wanted} workers run after {CREATE_CAP_SECONDS:.0f} s; "
-                f"the end of {self.process.log}:\n{self.process.last_words}"
-            )
-
-    async def lose(self, chosen: Sequence[Life]) -> list[float]:
-        """Delete these pods at once; returns seconds from each one's end to its replacement's creation."""
-        lost = list(chosen)
-        await _all(self._delete, lost, at_once=len(lost))
-        if not await self.pods.until(lambda: all(map(self.pods.replacement, lost)), REPLACE_CAP_SECONDS):
-            raise BenchmarkError(f"{self.contender.title}: workers were not replaced within {REPLACE_CAP_SECONDS:.0f} s")
-        pairs = [(life.gone, self.pods.replacement(life)) for life in lost]
-        return [after.created - gone for gone, after in pairs if after is not None and gone is not None]
-
-    async def lose_machines(self, machines: Sequence[Machine], end: Callable[[str], Awaitable[None]]) -> list[float | None]:
-        """End machines one after the other; returns how long each one's worker was missing, None for longer than the cap."""
-
-        async def one(number: int, machine: Machine) -> float | None:
-            (lost,) = [life for life in self.pods.present if life.node == machine.name]
-            await asyncio.sleep(number * STAGGER_SECONDS)
-            died = time.monotonic()
-            await end(machine.name)
-            await self.pods.until(lambda: self.pods.replacement(lost) is not None, self.bench.cap_seconds)
-            after = self.pods.replacement(lost)
-            say(f"{self.contender.name}: {machine.name}: " + (f"{after.created - died:.2f} s" if after else "not replaced"))
-            return round(after.created - died, 3) if after else None
-
-        return await asyncio.gather(*(one(number, machine) for number, machine in enumerate(machines)))
-
-    async def clear(self) -> None:
-        """Delete all jobs, and wait until nothing of them is left."""
-        kube, namespace, resource = self._kube, self._namespace, self.contender.resource
-        jobs = [job["metadata"]["name"] for job in await kube.list(resource, namespace)]
-        await _all(lambda name: kube.delete(resource, namespace, name), jobs)
-        stuck = [life for life in self.pods.present if life.node.startswith(("vanish", "silent"))]
-        await _all(self._delete, stuck)  # nobody is left on those machines to confirm an end
-        if not await self.pods.until(lambda: not self.pods.present, CLEAR_SECONDS):
-            raise BenchmarkError(f"{len(self.pods.present)} pods are left {CLEAR_SECONDS:.0f} s after their jobs were deleted")
-
-        async def empty() -> bool:
-            return not await kube.list(SERVICES, namespace)
-
-        await eventually(empty, CLEAR_SECONDS, lambda: f"Services are left in {namespace} after their jobs were deleted")
-
-    async def _delete(self, life: Life) -> None:
-        with suppress(NotFound):
-            await self._kube.delete(PODS, self._namespace, life.name, uid=life.uid, grace_seconds=0)
-
-
-async def _created(run: _Run, jobs: int, workers: int) -> Figures:
+async def _created(run: Run, jobs: int, workers: int) -> Figures:
     """Submit, and wait for pods to be there and to run."""
     total, plane, used = jobs * workers, run.bench.plane, run.process.cpu_seconds()
     before, mark, spent = run.pods.num_created, await plane.mark(), plane.cpu_seconds()
     began = time.monotonic()
-    ticker = asyncio.create_task(_tell(run, total))
+    ticker = asyncio.create_task(run.tell(total))
     try:
         await run.submit(jobs, workers)
         await run.until_running(total)
@@ -258,61 +138,3 @@ async def _created(run: _Run, jobs: int, workers: int) -> Figures:
         f"cpu_seconds_{name}": round(run.process.cpu_seconds() - used, 2),
         f"control_plane_cpu_seconds_{name}": round(sum(cost.values()), 2),
     }
-
-
-async def _tell(run: _Run, total: int) -> None:
-    while True:
-        await asyncio.sleep(5)
-        placed = sum(bool(life.node) for life in run.pods.present)
-        created, runs = len(run.pods.present), run.pods.num_running
-        say(f"{run.contender.name}: of {total} workers {created} are created, {placed} placed, {runs} run")
-
-
-@asynccontextmanager
-async def _running(bench: Bench, contender: Contender, scenario: str) -> AsyncIterator[_Run]:
-    """The contender is ready: it made a first job's pod, and that job is gone again."""
-    namespace = f"{contender.name}-{scenario}"
-    say(f"{contender.title}: {scenario}")
-    await bench.plane.namespace(namespace)
-    async with Pods.watched(bench.plane.kube, namespace) as pods, running(contender, bench.plane, bench.checkout) as process:
-        run = _Run(bench, contender, namespace, process, pods)
-        await run.submit(1, 1)
-        if not await pods.until(lambda: pods.num_running > 0, READY_SECONDS):
-            raise BenchmarkError(f"{contender.title} is not ready after {READY_SECONDS:.0f} s:\n{process.last_words}")
-        await run.clear()
-        yield run
-        await run.clear()
-    await bench.plane.kube.delete(NAMESPACES, None, namespace)
-
-
-def _pod(job: str, group: str) -> Object:
-    """A worker's template: one small container, on the machines of one group; each on its own but in the big group."""
-    apart = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"benchmark.ebb.dev/job": job}}}
-    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
-    requests = {"cpu": "100m", "memory": "64Mi"}
-    return {
-        "metadata": {"labels": {"benchmark.ebb.dev/job": job}},
-        "spec": {
-            "nodeSelector": {GROUP_LABEL: group},
-            **({} if group == "main" else {"affinity": affinity}),
-            "containers": [
-                {
-                    "name": "worker",
-                    "image": "registry.invalid/train:1",
-                    "command": ["torchrun", "train.py"],
-                    "resources": {"requests": requests},
-                }
-            ],
-        },
-    }
-
-
-async def _all(do: Callable[[Item], Awaitable[object]], items: Sequence[Item], at_once: int = AT_ONCE) -> None:
-    """Do it for all items, so many at a time."""
-    slots = asyncio.Semaphore(at_once)
-
-    async def one(item: Item) -> None:
-        async with slots:
-            await do(item)
-
-    await asyncio.gather(*map(one, items))

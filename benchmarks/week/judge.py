@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.week.cloud import Sight
 from benchmarks.week.ledger import Ledger
-from benchmarks.week.model import FAILED, SUCCEEDED, SUSPENDED, told
+from benchmarks.week.model import FAILED, SUCCEEDED, SUSPENDED
 from benchmarks.week.seen import Worker, worker
 
 Object = dict[str, Any]
@@ -71,9 +71,7 @@ class Judge:
             self.violation(f"{name}: came back from {before} to {status.get('state')}")
         account = self._ledger.accounts[uid]
         if status.get("failures", 0) > account.failures + account.doubtful:
-            self.violation(
-                f"{name}: {status['failures']} failures counted, its program failed {account.failures} times: {told(new)}"
-            )
+            self.violation(f"{name}: {status['failures']} failures counted, its program failed {account.failures} times")
         idle = status.get("state") in (SUCCEEDED, FAILED, SUSPENDED) and (new["spec"].get("suspend") or not _resumed(new))
         if idle:
             self._idle_since.setdefault(uid, time.monotonic())

@@ -17,6 +17,7 @@ SPOT_THEN_ON_DEMAND = "spot-then-on-demand"
 FALLBACK_SECONDS = 600  # a spot machine that is to be had comes within minutes (cluster-autoscaler gives up after 15)
 MANUAL, AUTOMATIC = "manual", "automatic"
 ANY_WORKER, ALL_WORKERS = "AnyWorker", "AllWorkers"
+MOST_WORKERS = 1000  # of one job: status.members names each, and an object of the API may have 1.5 MB
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +26,7 @@ class WorkerSpec:
 
     replicas: int = described(
         "How many workers are wanted now, between minReplicas and maxReplicas; `kubectl scale` changes it while the job runs.",
-        count(1),
+        count(1, MOST_WORKERS),
     )
     template: Object = described(
         "The worker's pod. The image must start a torchrun-compatible launcher. Pods made from now on use a changed template.",

@@ -26,9 +26,9 @@ FLAG: Schema = {"type": "boolean"}
 OPAQUE: Schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
-def count(minimum: int = 0) -> Schema:
+def count(minimum: int = 0, maximum: int | None = None) -> Schema:
     """A whole number of at least `minimum`; 32 bits, as upstream's."""
-    return {"type": "integer", "format": "int32", "minimum": minimum}
+    return {"type": "integer", "format": "int32", "minimum": minimum, **({"maximum": maximum} if maximum else {})}
 
 
 def one_of(*values: str) -> Schema:

@@ -25,6 +25,7 @@ from workloads.job.parts import (
     CLEAN_NONE,
     CLEAN_RUNNING,
     MANUAL,
+    MOST_WORKERS,
     Budget,
     Group,
     Placement,
@@ -34,6 +35,7 @@ from workloads.job.parts import (
     WorkerSpec,
 )
 from workloads.job.schema import FLAG, TEXT, TIME, Schema, count, decode, described, one_of
+from workloads.job.shape import misshapen
 from workloads.job.status import Status
 from workloads.job.template import refusal
 
@@ -92,10 +94,14 @@ class JobSpec:
     )
     replica_specs: ReplicaSpecs = described("How many workers, and what each of them runs.", model=ReplicaSpecs)
     min_replicas: int | None = described(
-        "Training runs with at least this many workers, and waits below; default: Worker.replicas.", count(1), default=None
+        "Training runs with at least this many workers, and waits below; default: Worker.replicas.",
+        count(1, MOST_WORKERS),
+        default=None,
     )
     max_replicas: int | None = described(
-        "Never more worker pods than this, those on their way out included; default: Worker.replicas.", count(1), default=None
+        "Never more worker pods than this, those on their way out included; default: Worker.replicas.",
+        count(1, MOST_WORKERS),
+        default=None,
     )
     clean_pod_policy: str = described(
         "Which pods are deleted when the job ends: Running (default) stops those that run and keeps the logs of the others; All; "
@@ -232,16 +238,33 @@ def parse_spec(value: Mapping[str, Any]) -> JobSpec:
         spec = decode(JobSpec, value)
     except KeyError as error:
         raise SpecError(f"spec: {error.args[0]!r} is missing: add it and apply the job again.") from error
-    worker = spec.replica_specs.worker
-    low, high = spec.min_replicas or worker.replicas, spec.max_replicas or worker.replicas
-    if not 1 <= low <= worker.replicas <= high:
-        raise SpecError(
-            f"spec: minReplicas {low}, Worker.replicas {worker.replicas} and maxReplicas {high} must not fall: "
-            "change them so that 1 <= minReplicas <= replicas <= maxReplicas."
-        )
-    if not ((worker.template.get("spec") or {}).get("containers")):
-        raise SpecError("spec.replicaSpecs.Worker.template.spec.containers is empty: name the image to run.")
-    problem = refusal(worker.template, spec.priority_class_name) if spec.managed_by == MANAGER else ""
+    problem = _problem(spec) if spec.managed_by == MANAGER else ""  # what others run is theirs to judge
     if problem:
         raise SpecError(problem)
     return spec
+
+
+def _problem(spec: JobSpec) -> str:
+    """Why no pods can be made of it; "" if they can."""
+    worker = spec.replica_specs.worker
+    low, high = spec.min_replicas or worker.replicas, spec.max_replicas or worker.replicas
+    if not 1 <= low <= worker.replicas <= high <= MOST_WORKERS:
+        return (
+            f"spec: minReplicas {low}, Worker.replicas {worker.replicas} and maxReplicas {high} must not fall: "
+            f"change them so that 1 <= minReplicas <= replicas <= maxReplicas <= {MOST_WORKERS}."
+        )
+    problem = misshapen(worker.template, "spec.replicaSpecs.Worker.template") or _never(spec.deadline)
+    if problem:
+        return problem
+    if not ((worker.template.get("spec") or {}).get("containers")):
+        return "spec.replicaSpecs.Worker.template.spec.containers is empty: name the image to run."
+    return refusal(worker.template, spec.priority_class_name)
+
+
+def _never(deadline: str | None) -> str:
+    """The API server takes times that no calendar has, such as the year 0 or an offset of 99 hours."""
+    try:
+        unix(deadline)
+    except ValueError:
+        return f"spec.deadline {deadline!r} is no time: write it like 2026-11-21T07:00:00Z."
+    return ""

@@ -111,6 +111,7 @@ class Stall:
     generation: int | None = described("The newest generation seen.", count(), default=None)
     generations: int = described("New generations since that step.", count(), default=0)
     broken_at: str | None = described("Since when a container cannot start.", TIME, default=None)
+    creating_at: str | None = described("Since when containers are being created.", TIME, default=None)
     restarts: int = described(
         "How often all workers were started again for this; the second time the job is held.", count(), default=0
     )
@@ -179,9 +180,6 @@ class Status:
         "How often all workers were started again, after a failure of the program or for making no progress.", count(), default=0
     )
     last_failure_time: str | None = described("When the program last failed; the next start waits a little.", TIME, default=None)
-    last_restart_time: str | None = described(
-        "When all workers were last started again for making no progress.", TIME, default=None
-    )
     waiting_since: str | None = described("Since when fewer than minReplicas workers run.", TIME, default=None)
     seconds_lost: float = described(
         "Time after the first start in which fewer than minReplicas workers ran, until waitingSince.", NUMBER, default=0.0

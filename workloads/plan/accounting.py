@@ -41,10 +41,20 @@ def account(view: View, draft: Draft) -> list[Loss]:
     return failures
 
 
+def stand_down(view: View, draft: Draft) -> None:
+    """Settle all workers as stopped by us; but one that has finished by itself has finished."""
+    for worker, verdict in view.workers:
+        if verdict.fate is Fate.DONE and not any(item.uid == worker.uid and item.settled for item in draft.status.members):
+            _succeeded(view, draft, worker)
+    members = tuple(Member(index=item.index, uid=item.uid, node=item.node, settled=OURS) for item, _ in view.workers)
+    draft.status = replace(draft.status, members=members)
+
+
 def trained(view: View, status: Status) -> bool:
     """Whether the training is over for the job: spec.successPolicy says how many workers must have finished."""
-    wanted = view.wanted if view.job.spec.success_policy == ALL_WORKERS else 1
-    return len(status.succeeded_indices) >= wanted
+    if view.job.spec.success_policy == ALL_WORKERS:
+        return view.finished(status) >= view.wanted
+    return bool(status.succeeded_indices)
 
 
 def stop(draft: Draft, worker: Worker, grace_seconds: int | None = None) -> None:

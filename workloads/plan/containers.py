@@ -42,7 +42,7 @@ def worker_container(containers: Sequence[Object]) -> Object:
 
 def container_gpus(container: Object) -> int:
     """GPUs that a container may use."""
-    return int(((container.get("resources") or {}).get("limits") or {}).get(names.GPU_RESOURCE, 0))
+    return int(_amount(container, names.GPU_RESOURCE, "limits") or 0)
 
 
 def rendezvous_id(job: Job, attempt: int) -> str:
@@ -80,7 +80,7 @@ def mount(spec: Object, container: Object, *, volumes: Sequence[Volume], share_b
 def inject(container: Object, job: Job, *, index: int, attempt: int) -> None:
     """Tell the launcher where to meet: by arguments as upstream does, and by variables for programs that read those."""
     flags, env = _flags(container), container.get("env") or []
-    written = {variable["name"]: variable.get("value", "") for variable in env}
+    written = {variable["name"]: variable.get("value") or "" for variable in env}
     said = flags.get("nproc_per_node") or written.get(ENV_PROCESSES, "")
     processes = int(said) if said.isdigit() else job.spec.nproc_per_node or container_gpus(container)
     launch = _launch(job, attempt, processes)

@@ -9,6 +9,11 @@ from workloads.plan.losses import Fate, Worker
 from workloads.plan.values import View
 
 
+def doubled(seconds: float, times: int, most: float) -> float:
+    """A pause that doubles with everything that went wrong, however often that was."""
+    return min(most, seconds * 2.0 ** min(max(0, times), 64))
+
+
 def seated(view: View) -> list[Worker]:
     """Workers that are on a machine and not lost."""
     return [worker for worker, verdict in view.workers if verdict.fate is Fate.LIVES and worker.node]
@@ -21,7 +26,7 @@ def homeless(view: View) -> list[Worker]:
 
 def enough_seated(view: View) -> bool:
     """Whether minReplicas workers have a machine; those that finished need none any more."""
-    return len(seated(view)) + len(view.job.status.succeeded_indices) >= view.job.min_replicas
+    return len(seated(view)) + view.finished(view.job.status) >= view.job.min_replicas
 
 
 def missing_base(view: View) -> list[Worker]:
@@ -29,12 +34,23 @@ def missing_base(view: View) -> list[Worker]:
     return [] if enough_seated(view) else [worker for worker in homeless(view) if worker.index < view.job.min_replicas]
 
 
-def created_at(worker: Worker) -> float | None:
-    """When its pod was made, unix seconds."""
-    return unix(worker.pod["metadata"].get("creationTimestamp"))
+def waiting_since(view: View, workers: list[Worker]) -> float | None:
+    """Since when the first of these workers exists, unix seconds; None: since now, as far as is known.
+
+    The API server wrote that, and its clock may be hours away: what cannot be by the times that this controller wrote is taken
+    from those."""
+    status = view.job.status
+    placed = status.placement
+    ours = [unix(text) for text in (placed.since if placed else None, status.waiting_since, status.target_time)]
+    earliest = max((time for time in ours if time is not None and time <= view.now), default=None)
+    times = [unix(worker.pod["metadata"].get("creationTimestamp")) for worker in workers]
+    made = min((time for time in times if time is not None), default=None)
+    if made is None or earliest is None:
+        return made if made is None or made <= view.now else None
+    return made if earliest <= made <= view.now else earliest
 
 
 def last_seated_at(view: View) -> float:
-    """When a worker last got a machine, unix seconds; 0: never, as far as is known."""
+    """When a worker last got a machine, unix seconds; 0: never, as far as is known. A time to come is of another clock."""
     times = (unix(worker.condition("PodScheduled").get("lastTransitionTime")) for worker in seated(view))
-    return max((time for time in times if time), default=0.0)
+    return max((time for time in times if time and time <= view.now), default=0.0)

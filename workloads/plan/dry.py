@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from workloads.clock import stamp, unix
 from workloads.job.status import Dry, Status
-from workloads.plan.crew import created_at, last_seated_at, missing_base
+from workloads.plan.crew import last_seated_at, missing_base, waiting_since
 from workloads.plan.losses import Worker
 from workloads.plan.market import RECENT_SECONDS
 from workloads.plan.values import Draft, View
@@ -134,12 +134,12 @@ def _refused(view: View, missing: list[Worker]) -> Drought | None:
 
 def _late(view: View, site: Site, missing: list[Worker], wakes: list[float] | None) -> Drought | None:
     """No machine came, nor is one announced. Only a stack says how long one takes; elsewhere people may add them by hand."""
-    if not site.fits:
+    if view.observed.platform is None:
         return None
     words = [view.observed.supply.words.get(worker.uid) for worker in missing]
-    asked = [word.at for word in words if word and word.triggered]
-    begun = [time for time in map(created_at, missing) if time is not None]
-    late = max([min(begun, default=view.now), last_seated_at(view), *asked]) + site.patience_seconds
+    asked = [word.at for word in words if word and word.triggered and word.at <= view.now]  # else of another clock
+    begun = waiting_since(view, missing)
+    late = max([view.now if begun is None else begun, last_seated_at(view), *asked]) + site.patience_seconds
     if view.now < late:
         if wakes is not None:
             wakes.append(late)

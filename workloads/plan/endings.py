@@ -9,8 +9,8 @@ from dataclasses import replace
 from workloads import contract as names
 from workloads.clock import stamp, unix
 from workloads.job.parts import CLEAN_ALL, CLEAN_NONE
-from workloads.job.status import ENDED, HELD, HistoryEntry, Hold, Member
-from workloads.plan.accounting import OURS, stop
+from workloads.job.status import ENDED, HELD, HistoryEntry, Hold
+from workloads.plan.accounting import stand_down, stop
 from workloads.plan.losses import Fate
 from workloads.plan.money import holders
 from workloads.plan.records import record
@@ -34,7 +34,7 @@ def finish(view: View, draft: Draft) -> None:
         draft.wakes.append(ends)
         draft.status = count(view, draft.status)
         return
-    done = len(draft.status.succeeded_indices)
+    done = view.finished(draft.status)
     end(
         view,
         draft,
@@ -55,8 +55,9 @@ def hold(view: View, draft: Draft, reason: str, message: str) -> None:
 def suspend(view: View, draft: Draft, reason: str, message: str) -> None:
     """All workers leave within their grace; nothing is counted; the next start is as the first, from the checkpoint."""
     for worker, verdict in view.workers:
-        if not worker.leaving and verdict.fate is not Fate.DONE:
+        if not worker.leaving and not (verdict.fate is Fate.DONE and worker.finished):
             draft.delete(worker)
+    stand_down(view, draft)
     status = count(view, draft.status)
     for kind in (names.RUNNING, names.RESTARTING):
         if status.condition(kind):
@@ -65,9 +66,8 @@ def suspend(view: View, draft: Draft, reason: str, message: str) -> None:
     if before is None or (before.status, before.message) != ("True", message):
         draft.event(reason, message, warning=reason != names.REASON_SUSPENDED)
     status = status.with_condition(names.SUSPENDED, True, reason, message, view.now)
-    placement = status.placement if view.workers else None  # chosen anew on resume
-    members = tuple(Member(index=item.index, uid=item.uid, node=item.node, settled=OURS) for item, _ in view.workers)
-    draft.status = replace(status, state=names.SUSPENDED, start_time=None, placement=placement, members=members)
+    placement = status.placement if any(not worker.finished for worker, _ in view.workers) else None  # chosen anew on resume
+    draft.status = replace(status, state=names.SUSPENDED, start_time=None, placement=placement)
 
 
 def end(view: View, draft: Draft, kind: str, reason: str, message: str) -> None:
@@ -98,9 +98,10 @@ def after_end(view: View, draft: Draft) -> None:
     ended, ttl = unix(draft.status.completion_time), view.job.spec.ttl_seconds_after_finished
     if ended is not None and ttl is not None:
         due = ended + ttl + (0 if view.job.status.recorded else RECORD_SECONDS)
-        draft.wakes.append(due)
         if view.now >= due:
             draft.actions.append(DeleteJob())
+        else:
+            draft.wakes.append(due)  # a time that is over would have the job looked at without end, should nobody let it go
 
 
 def drop_services(view: View, draft: Draft, *, keep: str = "") -> None:

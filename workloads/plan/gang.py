@@ -9,7 +9,7 @@ behind let go one after the other until it has minReplicas. They come back when 
 
 from dataclasses import replace
 
-from workloads.plan.crew import created_at, missing_base
+from workloads.plan.crew import missing_base, waiting_since
 from workloads.plan.market import Claim, Market
 from workloads.plan.order import Line, queue
 from workloads.plan.values import Draft, View
@@ -29,10 +29,10 @@ def starving(me: Claim, line: Line, site: Site, now: float) -> Claim | None:
 
 def gives_way_to(view: View, draft: Draft, me: Claim, site: Site) -> Claim | None:
     """Only of a job that has waited for so long itself: before that its machines may still come."""
-    begun = [time for time in map(created_at, missing_base(view)) if time is not None]
-    if not begun:
+    begun = waiting_since(view, missing_base(view))
+    if begun is None:
         return None
-    due = min(begun) + site.patience_seconds
+    due = begun + site.patience_seconds
     if view.now < due:
         draft.wakes.append(due)
         return None

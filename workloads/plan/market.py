@@ -17,6 +17,7 @@ from workloads.plan.needs import Wish
 
 RECENT_SECONDS = 1800.0  # spot shortages of a zone last minutes to hours; older reclaims say little
 HUNGRY = (names.WAITING_FOR_MACHINES, names.WAITING_BOOTING, names.WAITING_DRY, names.WAITING_CLOUD_QUOTA)
+REFUSED = (names.WAITING_FOR_QUOTA, names.REASON_CREATE_REFUSED)
 Key = tuple[str, str]  # namespace and name of a job
 
 
@@ -33,18 +34,24 @@ class Claim:
     capacity_type: str
     priority: int  # the value of its PriorityClass
     created: float  # unix seconds
+    wish: Wish
     group: str = ""  # of spec.group
     group_max: int = 0  # spec.group.maxParallel
     reclaims: int = 0  # recent ones in its zone
     located: bool = False  # it has a placement, which on a cluster without a stack names no zone
     automatic: bool = False  # it lets go of workers beyond minReplicas when others need their machines
     hungry_since: float | None = None  # since when it waits, where it was placed, for machines; None: it does not
-    wish: Wish | None = None  # None: not known, as in tests of what does not depend on it
+    refused: bool = False  # the API server takes no more of its pods, such as a quota: it holds what it has and no more
 
     @property
     def waits(self) -> bool:
         """Fewer than minReplicas of its workers have a machine."""
         return self.placed < self.least
+
+    @property
+    def holds(self) -> int:
+        """Workers whose machines are not for others."""
+        return min(self.placed, self.least) if self.refused else self.least
 
     @property
     def rank(self) -> tuple[int, float, Key]:
@@ -87,7 +94,8 @@ class Supply:
 
 def survey(jobs: Iterable[Job], priorities: Mapping[str, int], now: float, *, but: Key) -> Market:
     """The market as the statuses of all jobs tell it; `but` is the job that asks."""
-    others = [job for job in jobs if (job.namespace, job.name) != but and not job.status.ended and not job.deleting]
+    ours = [job for job in jobs if (job.namespace, job.name) != but and job.spec.managed_by == names.MANAGER]
+    others = [job for job in ours if not job.status.ended and not job.deleting]
     claims = tuple(claim(job, priorities, now) for job in others if not job.spec.suspend and job.status.hold is None)
     dry = tuple(entry for job in others for entry in job.status.dry if now - (unix(entry.at) or 0) < RECENT_SECONDS)
     return Market(claims=claims, dry=dry)
@@ -96,6 +104,7 @@ def survey(jobs: Iterable[Job], priorities: Mapping[str, int], now: float, *, bu
 def claim(job: Job, priorities: Mapping[str, int], now: float) -> Claim:
     """One job's claim. Where it names no PriorityClass, the one under "" counts: that of pods that name none."""
     placed, template = job.status.placement, job.worker.template["spec"]
+    running = job.status.condition(names.RUNNING)
     recent = [entry for entry in job.status.history if entry.what == RECLAIMED and now - (unix(entry.at) or 0) < RECENT_SECONDS]
     return Claim(
         key=(job.namespace, job.name),
@@ -113,16 +122,9 @@ def claim(job: Job, priorities: Mapping[str, int], now: float) -> Claim:
         located=placed is not None,
         automatic=job.automatic,
         hungry_since=_hungry_since(job),
-        wish=_wish(job),
+        refused=running is not None and running.status != "True" and running.reason in REFUSED,
+        wish=_one(Wish.of(job)),
     )
-
-
-def _wish(job: Job) -> Wish | None:
-    """None for a template that no API server will make a pod of: it must not keep the others from being looked at."""
-    try:
-        return _one(Wish.of(job))
-    except (AttributeError, LookupError, TypeError, ValueError):
-        return None
 
 
 @lru_cache(maxsize=1024)

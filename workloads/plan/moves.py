@@ -14,7 +14,7 @@ from functools import partial
 from workloads.clock import unix
 from workloads.job.parts import ANY, ON_DEMAND, SINGLE, SPOT, SPOT_THEN_ON_DEMAND
 from workloads.plan import dry
-from workloads.plan.crew import missing_base
+from workloads.plan.crew import doubled, missing_base
 from workloads.plan.dry import Drought
 from workloads.plan.gang import starving
 from workloads.plan.market import Claim
@@ -65,7 +65,8 @@ def next_try(view: View, draft: Draft, me: Claim, site: Site, drought: Drought |
     due = placed + min(max(site.patience_seconds, waited), RETRY_MAX_SECONDS)
     found = [other for others in _others(view, me, site) for other in others] if view.now >= due else []
     if not found:
-        draft.wakes.append(due if view.now < due else view.now + site.patience_seconds)
+        # Others may be dry no longer before that.
+        draft.wakes.append(min(due, view.now + site.patience_seconds) if view.now < due else view.now + site.patience_seconds)
         return None
     return _go(view, draft, found, f"{site.title} is still dry, and this was not tried for longest")
 
@@ -99,7 +100,7 @@ def _return(view: View, draft: Draft, me: Claim, site: Site) -> Move | None:
     """The pause doubles with every fallback, as each shows that spot machines are hard to keep."""
     placed = draft.status.placement
     assert placed is not None
-    pause = min(RETURN_SECONDS * 2.0 ** max(0, placed.fallbacks - 1), RETURN_MAX_SECONDS)
+    pause = doubled(RETURN_SECONDS, placed.fallbacks - 1, RETURN_MAX_SECONDS)
     due = (unix(placed.since) or view.now) + pause
     if view.now < due:
         draft.wakes.append(due)
@@ -114,7 +115,7 @@ def _return(view: View, draft: Draft, me: Claim, site: Site) -> Move | None:
 
 def _at_checkpoint(view: View) -> bool:
     """Whether one was just written. Who tells of none writes one when it is stopped; who waits has nothing to lose."""
-    if len(view.running) < view.job.min_replicas:
+    if not view.trains(view.job.status):
         return True
     known, seen = view.job.status.progress, view.observed.progress
     before, after = (progress.checkpoint_step if progress else None for progress in (known, seen))
@@ -131,7 +132,8 @@ def _others(view: View, me: Claim, site: Site) -> Iterator[list[Site]]:
     # Out of dry zones of on-demand machines there is also the way back.
     ways = dict.fromkeys((site.capacity_type, SPOT)) if asked == SPOT_THEN_ON_DEMAND else (asked,)
     for way in ways:
-        yield [other for other in _found(view, me, way) if not other.overlaps(site)]
+        # One that is not in the stack any more may go anywhere.
+        yield [other for other in _found(view, me, way) if not (site.fits and other.overlaps(site))]
 
 
 def _found(view: View, me: Claim, way: str | None) -> list[Site]:

@@ -19,6 +19,7 @@ from workloads.platform import NodeGroup
 
 Object = dict[str, Any]
 
+MOST_PODS = 110  # on one machine: the kubelet's default
 WELL_KNOWN = ("kubernetes.io/", "node.kubernetes.io/", "beta.kubernetes.io/")  # every machine has these, no platform record does
 
 
@@ -81,7 +82,7 @@ def needs(template: Object) -> Needs:
 def _amount(text: str | float) -> float:
     """What is no quantity is for the API server to refuse, in its words."""
     try:
-        return quantity(text)
+        return max(0.0, quantity(text))
     except ValueError:
         return 0.0
 
@@ -95,7 +96,8 @@ def workers_per_machine(needed: Needs, group: NodeGroup) -> int:
         (needed.cpu, group.cpu),
         (needed.memory_bytes, group.memory_gib * 2**30),
     ]
-    return int(min((has // asks for asks, has in limits if asks), default=1))
+    counts = [has // asks for asks, has in limits if asks]
+    return int(min(MOST_PODS, *counts)) if counts else 1
 
 
 def _admits(needed: Needs, group: NodeGroup) -> bool:

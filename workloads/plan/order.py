@@ -98,11 +98,11 @@ def queue(me: Claim, market: Market, platform: Platform | None) -> Line:
     ledger, running = Ledger(platform), Counter(_group(claim) for claim in market.claims if claim.located)
     holders = tuple(_places([claim for claim in market.claims if claim.located], platform))
     for claim, site in holders:
-        ledger.take(site, claim.least)
+        ledger.take(site, claim.holds)
     waiting, book = [], _Book(platform) if platform else None
     ahead = (claim for claim in market.claims if not claim.located and claim.rank < me.rank)
     for claim in sorted(ahead, key=lambda claim: claim.rank):
-        found = book.sites(claim.wish) if book and claim.wish else []
+        found = book.sites(claim.wish) if book else []
         if (book and not found) or (claim.group and running[_group(claim)] >= claim.group_max):
             continue  # it cannot start, whatever becomes free
         running[_group(claim)] += 1
@@ -125,8 +125,6 @@ def _places(located: list[Claim], platform: Platform | None) -> Iterator[tuple[C
 
 
 def _place(claim: Claim, platform: Platform | None) -> Site:
-    if claim.wish is None:
-        return Site(zone=claim.zone, gpu_type=claim.gpu_type, capacity_type=claim.capacity_type)
     placed = Placed(zone=claim.zone, gpu_type=claim.gpu_type, capacity_type=claim.capacity_type)
     return site_of(claim.wish, placed, platform)
 

@@ -169,7 +169,7 @@ def _wait(view: View, draft: Draft, reason: str, message: str) -> bool:
         for worker, _ in view.workers:
             if not worker.leaving:
                 stop(draft, worker)
-    if len(view.running) + len(draft.status.succeeded_indices) >= view.job.min_replicas:
+    if view.trains(draft.status):
         draft.status = summarize(view, draft.status)
         return False
     before = draft.status.condition(names.RUNNING)

@@ -1,5 +1,6 @@
 """Kubernetes quantities as numbers: "500m" CPUs are 0.5, "1Gi" is 2**30 bytes. Pure; it writes none."""
 
+import math
 import re
 
 FACTORS = {
@@ -12,6 +13,7 @@ _QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([numkMGTPE]
 def quantity(amount: str | float) -> float:
     """The number that a quantity means. Raises ValueError for what is none."""
     match = _QUANTITY.fullmatch(str(amount))
-    if match is None:
+    number = float(match[1]) * FACTORS[match[2]] if match else math.inf
+    if not math.isfinite(number):
         raise ValueError(f"{amount!r} is not a quantity: write it as 2, 500m or 1.5Gi")
-    return float(match[1]) * FACTORS[match[2]]
+    return number

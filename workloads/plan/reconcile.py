@@ -27,6 +27,7 @@ from workloads.plan.summary import summarize
 from workloads.plan.values import CreateRecord, Draft, Event, Observed, Plan, View
 
 PROGRESS_SECONDS = 30.0  # progress alone rewrites the object at most this often
+CLOCKS_DIFFER = 60.0  # a machine that is there so long after its end was told by another clock than ours
 EXCEEDED = "exceeded quota"  # the words of Kubernetes' ResourceQuota admission
 
 
@@ -78,15 +79,16 @@ def _run(view: View, draft: Draft) -> None:
     if stop is None:
         _resume(view, draft)
     failed = account(view, draft)
+    _began(view, draft)
     done = trained(view, draft.status)
-    if failed and not done:
+    if done:
+        finish(view, draft)
+    elif failed:
         _program_failed(view, draft, failed)
     elif _overdue(view, draft):
         limit = view.job.spec.active_deadline_seconds
         message = f"The job ran longer than activeDeadlineSeconds {limit}: raise it, or submit the job again to go on."
         end(view, draft, names.FAILED, names.REASON_DEADLINE, message)
-    elif done:
-        finish(view, draft)
     elif stop := stop or stalls.watch(view, draft):
         hold(view, draft, *stop)
     elif draft.status.restarts > view.job.status.restarts:
@@ -98,6 +100,12 @@ def _run(view: View, draft: Draft) -> None:
             _summarize(view, draft)
     if view.observed.progress:
         draft.status = replace(draft.status, progress=view.observed.progress)
+
+
+def _began(view: View, draft: Draft) -> None:
+    """The job's time begins with its first worker that is there: one that a quota refuses has not begun."""
+    if draft.status.start_time is None and any(not member.settled for member in draft.status.members):
+        draft.status = replace(draft.status, start_time=stamp(view.now))
 
 
 def _resume(view: View, draft: Draft) -> None:
@@ -174,8 +182,11 @@ def _grace(worker: Worker, verdict: Verdict, view: View) -> int | None:
         return 0
     if verdict.notice_until is None:
         return None
+    left = verdict.notice_until - view.now
+    if left < -CLOCKS_DIFFER:
+        return None
     # Never 0: that would free the name while the processes still run.
-    return max(1, min(worker.grace_seconds, int(verdict.notice_until - view.now)))
+    return max(1, min(worker.grace_seconds, int(left)))
 
 
 def _watch_unready(view: View, draft: Draft, worker: Worker) -> None:
@@ -229,5 +240,7 @@ def _still(status: Status, moved: bool) -> Status:
         status,
         progress=Progress() if status.progress else None,
         cost=replace(cost, usd_spent=0.0, usd_on_demand=0.0, machine_seconds=0.0, at=None) if cost else None,
-        stall=Stall(broken_at=stall.broken_at, restarts=stall.restarts) if stall and moved else stall,
+        stall=Stall(broken_at=stall.broken_at, creating_at=stall.creating_at, restarts=stall.restarts)
+        if stall and moved
+        else stall,
     )

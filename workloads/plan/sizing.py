@@ -9,11 +9,10 @@ let go of halves (gang.py) holds everywhere.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from workloads import contract as names
-from workloads.clock import stamp, unix
-from workloads.plan.crew import enough_seated
+from workloads.clock import unix
+from workloads.plan.crew import doubled, enough_seated
 from workloads.plan.endings import drop_services
 from workloads.plan.pods import job_service, service_name, worker_name, worker_pod
 from workloads.plan.target import aim
@@ -46,7 +45,6 @@ def resize(view: View, draft: Draft) -> None:
     for index in created:
         pod = worker_pod(view.job, index=index, attempt=draft.status.restarts, seat=placed, elastic_class=elastic)
         draft.actions.append(CreatePod(pod))
-    draft.status = replace(draft.status, start_time=draft.status.start_time or stamp(view.now))
     draft.event(names.REASON_POD_CREATED, f"Created {numbered(created)}.")
 
 
@@ -69,9 +67,9 @@ def _elastic_class(view: View) -> str:
 def _pausing(view: View, draft: Draft) -> bool:
     """Whether the pause after a failure of the program is not over."""
     failed = unix(draft.status.last_failure_time)
-    if failed is None:
+    if failed is None or failed > view.now:  # a time to come is of another clock
         return False
-    until = failed + min(RESTART_MAX_SECONDS, RESTART_SECONDS * 2.0 ** (draft.status.failures - 1))
+    until = failed + doubled(RESTART_SECONDS, draft.status.failures - 1, RESTART_MAX_SECONDS)
     if view.now < until:
         draft.wakes.append(until)
     return view.now < until

@@ -61,18 +61,23 @@ def _stepped(view: View, stall: Stall) -> Stall:
 
 
 def _starting(view: View, stall: Stall) -> Stall:
-    """Since when containers cannot start. A worker that is replaced meanwhile does not start that clock anew."""
-    waiting = _waiting(view)
-    if _enough(view) or not waiting:
-        return replace(stall, broken_at=None)
-    if stall.broken_at is None and any(_error(worker) for worker in waiting):
-        return replace(stall, broken_at=stamp(view.now))
-    return stall
+    """Since when containers cannot start. A worker that is replaced meanwhile does not start that clock anew, but one that did
+    start does: a registry that refuses a few of many for a moment is no broken job."""
+    waiting = [] if view.trains(view.job.status) else _waiting(view)
+    if not waiting:
+        return replace(stall, broken_at=None, creating_at=None)
+    at, started = stamp(view.now), len(view.running) > view.job.status.replica_statuses.worker.active
+    broken = None if started else stall.broken_at
+    return replace(
+        stall,
+        broken_at=broken or (at if any(map(_error, waiting)) else None),
+        creating_at=stall.creating_at or (at if any(map(_being_created, waiting)) else None),
+    )
 
 
 def _begun(view: View, stall: Stall) -> Stall:
     """Time in which the job did not run, or nobody looked whether it made steps, is no time without a step."""
-    if not _enough(view):
+    if not view.trains(view.job.status):
         return stall
     due = _due(view, stall)
     began = not view.job.status.is_true(names.RUNNING) or stall.step_at is None
@@ -87,22 +92,24 @@ def _cured(view: View, draft: Draft, old: Stall, stall: Stall) -> Trouble | None
         return None
     if stall.step is not None and (old.step is None or stall.step > old.step):
         return names.REASON_PROGRESSES, f"Step {stall.step} was made."
-    if condition.reason == names.REASON_CANNOT_START and _enough(view):
+    if condition.reason == names.REASON_CANNOT_START and view.trains(draft.status):
         return names.REASON_RUNNING, "Enough workers run."
     return None
 
 
 def _cannot_start(view: View, draft: Draft, stall: Stall) -> Trouble | None:
-    waiting = [] if _enough(view) else _waiting(view)
+    waiting = [] if view.trains(view.job.status) else _waiting(view)
     broken = [(worker, _error(worker)) for worker in waiting if _error(worker)]
     since = unix(stall.broken_at)
     if broken and since is not None and _over(view, draft, since + ERROR_SECONDS):
         worker, words = broken[0]
         said = f"{worker.name} cannot start for {ERROR_SECONDS / 60:.0f} minutes: {words.rstrip('.')}."
         return names.REASON_CANNOT_START, said
-    for worker in waiting:
-        placed = _being_created_since(worker)
-        if placed is not None and _over(view, draft, placed + CREATING_SECONDS):
+    for worker in filter(_being_created, waiting):
+        # The clock of who placed it may be hours away: a time to come says nothing, one that is over not enough.
+        times = (unix(stall.creating_at), _placed_at(worker))
+        since = max((time for time in times if time is not None and time <= view.now), default=view.now)
+        if _over(view, draft, since + CREATING_SECONDS):
             said = (
                 f"{worker.name} was placed on {worker.node} {CREATING_SECONDS / 60:.0f} minutes ago and its containers are still "
                 f"being created: its image or a volume does not come; `kubectl describe pod {worker.name}` says which."
@@ -116,7 +123,7 @@ def _idle(view: View, draft: Draft, stall: Stall) -> Trouble | None:
         return names.REASON_NO_PROGRESS, f"{stall.generations} generations made no step after step {stall.step}."
     due, asked = _due(view, stall), view.observed.progress is not None or stall.step is None
     # A controller that has just started has not asked the workers yet.
-    if due is None or not _enough(view) or not asked or not _over(view, draft, due):
+    if due is None or not view.trains(draft.status) or not asked or not _over(view, draft, due):
         return None
     seconds = view.job.spec.progress.stall_timeout_seconds
     if stall.step is None:
@@ -137,16 +144,11 @@ def _act(view: View, draft: Draft, stall: Stall, reason: str, said: str) -> Trou
     draft.status = replace(
         draft.status.with_condition(names.STALLED, True, reason, message, view.now),
         restarts=draft.status.restarts + 1,
-        last_restart_time=stamp(view.now),
-        stall=replace(stall, restarts=1, broken_at=None, generations=0, step_at=stamp(view.now)),
+        stall=replace(stall, restarts=1, broken_at=None, creating_at=None, generations=0, step_at=stamp(view.now)),
     )
     draft.remember(HistoryEntry(at=stamp(view.now, digits=3), what=STALL, cause=said))
     draft.event(reason, message, warning=True)
     return None
-
-
-def _enough(view: View) -> bool:
-    return len(view.running) >= view.job.min_replicas
 
 
 def _due(view: View, stall: Stall) -> float | None:
@@ -176,10 +178,12 @@ def _error(worker: Worker) -> str:
     return ""
 
 
-def _being_created_since(worker: Worker) -> float | None:
-    """None once any container has started: an init container may take its time."""
-    if any("running" in state or "terminated" in state for state in _states(worker)):
-        return None
+def _being_created(worker: Worker) -> bool:
+    """Until any container has started: an init container may take its time."""
+    return not any("running" in state or "terminated" in state for state in _states(worker))
+
+
+def _placed_at(worker: Worker) -> float | None:
     status = worker.pod.get("status") or {}
     return unix(worker.condition("PodScheduled").get("lastTransitionTime") or status.get("startTime"))
 

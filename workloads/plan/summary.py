@@ -24,7 +24,7 @@ def count(view: View, status: Status) -> Status:
 def summarize(view: View, status: Status) -> Status:
     """Counts, then Running or Restarting, or why neither."""
     running, least = len(view.running), view.job.min_replicas
-    if running + len(status.succeeded_indices) >= least:
+    if view.trains(status):
         status = count(view, status)
         status = _off(status, names.RESTARTING, names.REASON_RUNNING, "Enough workers run.", view.now)
         message = f"{running} of {view.wanted} workers run."

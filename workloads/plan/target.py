@@ -13,7 +13,7 @@ from dataclasses import replace
 from workloads import contract as names
 from workloads.clock import stamp, unix
 from workloads.plan import dry
-from workloads.plan.crew import created_at, homeless, seated
+from workloads.plan.crew import homeless, seated, waiting_since
 from workloads.plan.dry import Drought, Kind
 from workloads.plan.market import Claim, claim
 from workloads.plan.order import Ledger, queue
@@ -64,17 +64,17 @@ def _room(view: View, me: Claim, near: Near, site: Site) -> int:
     for other, place in near:
         # Of several that can make room, those behind do so first.
         gives = in_need and other.automatic and other.rank > me.rank
-        ledger.take(place, other.least if gives else max(other.least, other.placed))
+        ledger.take(place, other.holds if gives else max(other.holds, other.placed))
     return ledger.room(site)
 
 
 def _without_late(view: View, draft: Draft, site: Site) -> int:
     """Workers that there are machines for, if those for the others are long overdue."""
-    begun = [time for time in map(created_at, homeless(view)) if time is not None]
-    if not begun:
+    begun = waiting_since(view, homeless(view))
+    if begun is None:
         return view.job.max_replicas
     # What the last change freed may be on its way to them.
-    late = max(min(begun) + site.patience_seconds, (unix(draft.status.target_time) or 0.0) + SHRINKS_SECONDS)
+    late = max(begun + site.patience_seconds, (unix(draft.status.target_time) or 0.0) + SHRINKS_SECONDS)
     if view.now < late:
         draft.wakes.append(late)
         return view.job.max_replicas

@@ -123,6 +123,14 @@ class View:
             return min(max(self.job.status.target, self.job.min_replicas), self.job.max_replicas)
         return self.job.worker.replicas
 
+    def trains(self, status: Status) -> bool:
+        """Whether minReplicas workers run or have finished."""
+        return len(self.running) + self.finished(status) >= self.job.min_replicas
+
+    def finished(self, status: Status) -> int:
+        """Workers that are wanted and have finished: what was scaled away does not count for the others."""
+        return sum(1 for index in status.succeeded_indices if index < self.wanted)
+
     @property
     def running(self) -> tuple[Worker, ...]:
         """Workers that train, or could."""

@@ -11,9 +11,6 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-for _helper in ("faults", "machines", "place", "plane", "stories"):
-    pytest.register_assert_rewrite(f"tests.workloads.api.{_helper}")  # their asserts tell what they found, too
-
 from tests.workloads.api.controller import Process
 from tests.workloads.api.machines import machines
 from tests.workloads.api.place import Place
@@ -36,6 +33,9 @@ SETTINGS: dict[str, float] = {
     "workloads.control.silence.LEAST_SECONDS": 5.0,
     "workloads.control.silence.SETTLE_SECONDS": 5.0,
     "workloads.control.world.LATER_SECONDS": 0.3,
+    "workloads.control.scraper.EVERY_SECONDS": 0.5,
+    "workloads.control.scraper.TELL_SECONDS": 1.0,
+    "workloads.plan.reconcile.PROGRESS_SECONDS": 6.0,
 }
 _numbers = itertools.count(1)
 

@@ -44,7 +44,15 @@ class Process:
         """Start it, and wait until it leads (or at least answers)."""
         assert self._running is None, f"{self.name} runs already"
         self.port = free_port()
-        command = ["--kubeconfig", str(self._kubeconfig), "--namespace", SYSTEM, "--listen", f"127.0.0.1:{self.port}", "--verbose"]
+        command = [
+            "--kubeconfig",
+            str(self._kubeconfig),
+            "--namespace",
+            SYSTEM,
+            "--listen",
+            f"127.0.0.1:{self.port}",
+            "--verbose",
+        ]
         begin = ["tests.workloads.api.shifted", json.dumps(self.settings)] if self.settings else ["workloads"]
         env = {key: value for key, value in os.environ.items() if not key.startswith("KUBE")}
         with self.log.open("ab") as log:

@@ -108,7 +108,9 @@ async def deafened(on: Stage, *, times: int, say: Say = silent) -> Figures:
             began, count = time.monotonic(), actor.line.deafen()
             await busy.did(len(busy.stories), on.patience_seconds * 2)
             longest = max(longest, time.monotonic() - began)
-            say(f"silence {number + 1} of {times}: {count} watches; as many things happened to the jobs as there are within {longest:.1f} s")
+            say(
+                f"silence {number + 1} of {times}: {count} watches; as many things happened to the jobs as there are within {longest:.1f} s"
+            )
             busy.still_well()
         return await _ended(busy, silences=times, longest_seconds=longest)
 
@@ -128,7 +130,9 @@ async def away(on: Stage, *, seconds: float, watched_seconds: float, say: Say = 
     await asyncio.to_thread(on.made.processes.start_api)
     say("it is back; the machines report again one after the other")
     releasing = asyncio.create_task(on.machines.release_heartbeats(watched_seconds / 3))
-    await on.made.seen.until("the machines were watched", lambda: time.monotonic() > began + watched_seconds, watched_seconds + 10)
+    await on.made.seen.until(
+        "the machines were watched", lambda: time.monotonic() > began + watched_seconds, watched_seconds + 10
+    )
     await releasing
     for job in jobs:
         await job.runs(3, on.patience_seconds)

@@ -11,10 +11,11 @@ started while another of its job and index still ran on a machine that was not l
 
 import asyncio
 import itertools
+import logging
 import os
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,12 +24,13 @@ from tests.workloads.api.plane import Made, ended, gone
 from workloads import contract as names
 from workloads.clock import stamp
 from workloads.kube import LEASES, NODES, PODS, STRATEGIC, Conflict, Invalid, Kube, KubeError, NotFound, Resource
-from workloads.plan.pods import worker_container
+from workloads.plan.containers import worker_container
 
 Object = dict[str, Any]
 LEASES_OF_NODES = "kube-node-lease"
 # A kubelet renews every 10 s a Lease of 40 s; a test that looks for silence should not have to wait for several of those.
 HEARTBEAT_SECONDS, LEASE_SECONDS = 2.0, 8
+log = logging.getLogger(__name__)
 _addresses = itertools.count(1)
 
 
@@ -69,6 +71,7 @@ class Machines:
     leave_seconds: float = 0.0
     exit_code: int = names.EXIT_RECLAIMED  # of a program that is told to stop
     zone: str = "local-a"
+    extra: dict[str, str] = field(default_factory=dict)  # labels of all of them
     most: int = 1000  # machines that the cloud has, of each zone where `zones` does not say
     zones: dict[str, int] = field(default_factory=dict)
     kinds: dict[str, int] = field(default_factory=dict)  # the same for spot and on-demand ones
@@ -224,8 +227,9 @@ class Machines:
                 try:
                     await self._react(name)
                     return
-                except (NotFound, Conflict, Invalid):
-                    return  # it has changed meanwhile, and that change is looked at next
+                except (NotFound, Conflict, Invalid) as error:
+                    log.debug("%s: %s", name, error)  # it has changed meanwhile, and that change is looked at next
+                    return
                 except KubeError:
                     await asyncio.sleep(0.3)
 
@@ -248,7 +252,8 @@ class Machines:
             await self._begin(pod, machine)
 
     def _free(self, wanted: dict[str, str]) -> Machine | None:
-        present = {pod["metadata"]["uid"] for pod in self.made.seen.all(PODS, self.namespace)}
+        pods = self.made.seen.all(PODS, self.namespace)
+        present = {pod["metadata"]["uid"] for pod in pods if pod["status"].get("phase") in ("Pending", "Running")}
         for machine in self.all.values():
             usable = not machine.lost and not machine.doomed and machine.holds not in present
             if usable and wanted.items() <= machine.labels.items():
@@ -274,6 +279,32 @@ class Machines:
         if not machine.up:
             await self._boot(machine)
         await self.bind(pod, machine)
+
+    def _to_be_had(self, wanted: dict[str, str]) -> bool:
+        zone, kind = wanted.get(names.LABEL_ZONE, self.zone), wanted.get(names.LABEL_CAPACITY, "")
+        there = sum(not one.lost and one.labels[names.LABEL_ZONE] == zone for one in self.all.values())
+        return there < self.zones.get(zone, self.most) and self.kinds.get(kind, 1) > 0
+
+    async def _unschedulable(self, pod: Object) -> None:
+        """The scheduler has nothing for it, and tries again when that may have changed."""
+        words = f"0/{len(self.all)} nodes are available: {len(self.all)} Insufficient nvidia.com/gpu."
+        if words not in str(pod["status"].get("conditions")):
+            said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
+            await self.pod_condition(pod["metadata"]["name"], **said)
+        asyncio.get_running_loop().call_later(0.3, self._spawn, pod["metadata"]["name"])
+
+    def _new(self, labels: dict[str, str]) -> Machine:
+        machine = Machine(f"{self.namespace}-{next(self._numbers)}", {names.LABEL_ZONE: self.zone, **self.extra, **labels})
+        self.all[machine.name] = machine
+        return machine
+
+    async def _boot(self, machine: Machine) -> None:
+        metadata = {"name": machine.name, "labels": machine.labels}
+        await self.kube.create(NODES, None, {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+        await self._beat(machine)
+        await self.condition(machine, "Ready", "True", "KubeletReady", "kubelet is posting ready status")
+        await self.kube.patch(NODES, None, machine.name, {"spec": {"taints": None}})  # a new Node has not-ready
+        machine.up = True
 
     async def _begin(self, pod: Object, machine: Machine) -> None:
         labels, uid = pod["metadata"]["labels"], pod["metadata"]["uid"]
@@ -351,5 +382,10 @@ async def machines(made: Made, namespace: str, **settings: Any) -> AsyncIterator
 
 def _terminated(code: int, reason: str = "", message: str = "") -> Object:
     at = stamp(time.time())
-    ended_with: Object = {"exitCode": code, "reason": reason or ("Completed" if code == 0 else "Error"), "startedAt": at, "finishedAt": at}
+    ended_with: Object = {
+        "exitCode": code,
+        "reason": reason or ("Completed" if code == 0 else "Error"),
+        "startedAt": at,
+        "finishedAt": at,
+    }
     return {"terminated": {**ended_with, **({"message": message} if message else {})}}

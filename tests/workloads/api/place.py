@@ -1,9 +1,9 @@
 """A namespace of one test, with machines, and jobs as a test speaks of them.
 
-    job = await place.submit(replicas=3, low=1)
-    await job.runs(3)
-    await job.ends(1, code=1)                       # the program of worker 1
-    await job.until("it failed", lambda: job.state == "Failed")
+job = await place.submit(replicas=3, low=1)
+await job.runs(3)
+await job.ends(1, code=1)                       # the program of worker 1
+await job.until("it failed", lambda: job.state == "Failed")
 """
 
 import itertools
@@ -66,14 +66,16 @@ class Job:
     @property
     def services(self) -> list[Object]:
         return [
-            one for one in self.made.seen.all(SERVICES, self.namespace) if one["metadata"]["labels"].get(names.LABEL_JOB) == self.name
+            one
+            for one in self.made.seen.all(SERVICES, self.namespace)
+            if one["metadata"]["labels"].get(names.LABEL_JOB) == self.name
         ]
 
     @property
     def events(self) -> list[tuple[str, str]]:
         """(reason, message) of all that was told about it."""
-        about = (one for one in self.made.seen.all(EVENTS, self.namespace) if one["involvedObject"]["name"] == self.name)
-        about = sorted(about, key=lambda one: int(one["metadata"]["resourceVersion"]))
+        told = (one for one in self.made.seen.all(EVENTS, self.namespace) if one["involvedObject"]["name"] == self.name)
+        about = sorted(told, key=lambda one: int(one["metadata"]["resourceVersion"]))
         return [(one["reason"], one["message"]) for one in about]
 
     @property
@@ -81,7 +83,7 @@ class Job:
         return {reason for reason, _ in self.events}
 
     def pod_uid(self, index: int) -> str:
-        """"" if there is none."""
+        """ "" if there is none."""
         pod = self.pods.get(index)
         return str(pod["metadata"]["uid"]) if pod else ""
 
@@ -129,7 +131,7 @@ class Job:
 
     # --- Waiting ---
 
-    async def until(self, what: str, check: Callable[[], Answer], seconds: float = 15) -> Answer:
+    async def until(self, what: str, check: Callable[[], Answer | None], seconds: float = 15) -> Answer:
         return await self.made.seen.until(f"{self.name}: {what}", check, seconds, self._told)
 
     async def runs(self, count: int, seconds: float = 20) -> None:

@@ -20,7 +20,20 @@ from typing import Any, TypeVar
 import yaml
 
 from tests.local.pulumi_world import ControlPlane
-from workloads.kube import ELASTIC_JOBS, EVENTS, LEASES, NAMESPACES, NODES, PODS, SERVICES, Conflict, KubeError, NotFound, Resource, Unreachable
+from workloads.kube import (
+    ELASTIC_JOBS,
+    EVENTS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SERVICES,
+    Conflict,
+    KubeError,
+    NotFound,
+    Resource,
+    Unreachable,
+)
 from workloads.kube import Kube as Client
 from workloads.kube.reflector import Reflector
 
@@ -36,7 +49,9 @@ RULES = (
     "PriorityClass", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
     "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
 )  # fmt: skip
-MANAGER_RUNS = "garbage-collector-controller,serviceaccount-controller,root-ca-certificate-publisher-controller,resourcequota-controller"
+MANAGER_RUNS = (
+    "garbage-collector-controller,serviceaccount-controller,root-ca-certificate-publisher-controller,resourcequota-controller"
+)
 
 
 class Plane(ControlPlane):
@@ -91,7 +106,9 @@ class Seen:
     def __init__(self, kube: Client) -> None:
         self._told = asyncio.Event()
         self.listeners: list[Callable[[Resource, Object | None, Object | None], None]] = []
-        self._copies = {kind: Reflector(kube, kind, on_change=self._teller(kind)) for kind in (ELASTIC_JOBS, PODS, SERVICES, NODES, EVENTS)}
+        self._copies = {
+            kind: Reflector(kube, kind, on_change=self._teller(kind)) for kind in (ELASTIC_JOBS, PODS, SERVICES, NODES, EVENTS)
+        }
 
     def all(self, kind: Resource, namespace: str | None = None) -> Iterator[Object]:
         for (space, _), value in sorted(self._copies[kind].objects.items()):
@@ -112,7 +129,7 @@ class Seen:
             await copy.synced.wait()
 
     async def until(
-        self, what: str, check: Callable[[], Answer], seconds: float = 15, also: Callable[[], object] = lambda: ""
+        self, what: str, check: Callable[[], Answer | None], seconds: float = 15, also: Callable[[], object] = lambda: ""
     ) -> Answer:
         """Wait until `check` is truthy, looking again at every change; `also` tells more when it never is."""
         loop = asyncio.get_running_loop()

@@ -266,7 +266,14 @@ def _fits(status: int, asked: Asked) -> bool:
 def _refusal(asked: Asked, status: int, reason: str) -> web.Response:
     asked.status, asked.refused = status, True
     message = f"injected: {status} {reason}"
-    body: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": reason, "code": status}
+    body: dict[str, Any] = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": status,
+    }
     headers = {"Retry-After": "1"} if status == 429 else {}
     return web.Response(status=status, body=json.dumps(body), content_type="application/json", headers=headers)
 

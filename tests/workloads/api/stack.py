@@ -1,8 +1,8 @@
 """A stack as the Pulumi program describes it, and what an autoscaler says: both written by the test.
 
-    async with stack(made, group("spot-a", zone="local-a"), group("spot-b", zone="local-b")) as it:
-        await it.refuses(pod, "pod didn't trigger scale-up: 1 in backoff after failed scale-up")
-        await it.backs_off("spot-a", "InsufficientInstanceCapacity: no T4 left")
+async with stack(made, group("spot-a", zone="local-a"), group("spot-b", zone="local-b")) as it:
+    await it.refuses(pod, "pod didn't trigger scale-up: 1 in backoff after failed scale-up")
+    await it.backs_off("spot-a", "InsufficientInstanceCapacity: no T4 left")
 """
 
 import itertools

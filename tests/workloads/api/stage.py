@@ -1,8 +1,8 @@
 """What a fault needs: machines, controllers that may be hurt, each with a line of its own to the API server.
 
-    async with stage(made, folder) as on:
-        first = await on.controller("first")             # .process, .line
-        second = await on.controller("second", leads=False)
+async with stage(made, folder) as on:
+    first = await on.controller("first")             # .process, .line
+    second = await on.controller("second", leads=False)
 """
 
 import asyncio

@@ -170,7 +170,8 @@ class Crowd:
     def __init__(self, made: Made, machines: Machines, seed: int, *, jobs: int, patience_seconds: float) -> None:
         self.made, self.machines = made, machines
         self.stories = [
-            Story(Job(made, machines, f"job-{number}"), random.Random(f"{seed}-{number}"), patience_seconds) for number in range(jobs)
+            Story(Job(made, machines, f"job-{number}"), random.Random(f"{seed}-{number}"), patience_seconds)
+            for number in range(jobs)
         ]
         self.broken: list[str] = []
         self.most = 0  # pods of one job at once
@@ -194,7 +195,9 @@ class Crowd:
 
     async def begun(self) -> None:
         """Every job runs."""
-        await self.made.seen.until("all jobs run", lambda: all(story.steps or story.lives for story in self.stories) and self._all_run(), 60)
+        await self.made.seen.until(
+            "all jobs run", lambda: all(story.steps or story.lives for story in self.stories) and self._all_run(), 60
+        )
 
     async def did(self, steps: int, seconds: float = 120) -> None:
         """Wait until so many more things have happened and were got over."""

@@ -107,7 +107,9 @@ async def test_two_who_apply_the_same_field_are_told_of_each_other(place: Place)
 async def test_conditions_are_a_map_by_type_for_those_who_apply(place: Place) -> None:
     """Two parties that apply status own conditions, not the list."""
     kube = place.made.kube
-    schema: Any = await kube.request("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/elasticjobs.elastic.pytorch.org")
+    schema: Any = await kube.request(
+        "GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/elasticjobs.elastic.pytorch.org"
+    )
     conditions = schema["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["conditions"]
     assert (conditions["x-kubernetes-list-type"], conditions["x-kubernetes-list-map-keys"]) == ("map", ["type"])
 
@@ -120,7 +122,9 @@ async def kubectl(place: Place, *arguments: str) -> str:
 
     def run() -> str:
         command = [str(tools.main_ensure("kubernetes") / "kubectl"), f"--kubeconfig={place.made.processes.kubeconfig}"]
-        done = subprocess.run([*command, "-n", place.namespace, *arguments], capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(
+            [*command, "-n", place.namespace, *arguments], capture_output=True, text=True, check=False, timeout=60
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -161,7 +165,9 @@ async def test_kubectl_explain_explains(place: Place, field: str, words: str) ->
 
 
 async def test_every_field_has_a_description(place: Place) -> None:
-    crd: Any = await place.made.kube.request("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/elasticjobs.elastic.pytorch.org")
+    crd: Any = await place.made.kube.request(
+        "GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/elasticjobs.elastic.pytorch.org"
+    )
     bare = list(_bare(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"], ""))
     assert bare == []
 
@@ -197,7 +203,10 @@ async def test_upstreams_job_file_is_taken_unchanged(place: Place) -> None:
         pytest.fail(str(error))
     job = place.job("classy-vision")
     await job.runs(2)
-    assert job.pods[0]["spec"]["containers"][0]["args"][-4:] == item["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["args"]
+    assert (
+        job.pods[0]["spec"]["containers"][0]["args"][-4:]
+        == item["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["args"]
+    )
 
 
 def _bare(schema: Object, path: str) -> Any:

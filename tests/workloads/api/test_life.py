@@ -1,6 +1,7 @@
 """How a job pauses, ends and is cleaned up."""
 
 import time
+from typing import Any
 
 from tests.workloads.api.controller import Process
 from tests.workloads.api.place import Job, Place
@@ -8,7 +9,7 @@ from workloads import contract as names
 from workloads.clock import unix
 
 
-async def done(place: Place, **changes: object) -> Job:
+async def done(place: Place, **changes: Any) -> Job:
     """A job of two whose training has finished: both exited with 0."""
     job = await place.submit(replicas=2, **changes)
     await job.runs(2)

@@ -1,6 +1,7 @@
 """Workers that are lost to their machine or to somebody outside: replaced, and nothing of the budget is spent."""
 
 import time
+from typing import Any
 
 import pytest
 
@@ -8,10 +9,10 @@ from tests.workloads.api.place import Job, Place
 from workloads import contract as names
 from workloads.kube import PODS
 
-BUDGET = {"backoffLimit": 0}  # the first failure of a program would end the job
+BUDGET: dict[str, Any] = {"backoffLimit": 0}  # the first failure of a program would end the job
 
 
-async def training(place: Place, replicas: int = 2, **changes: object) -> Job:
+async def training(place: Place, replicas: int = 2, **changes: Any) -> Job:
     job = await place.submit(replicas=replicas, low=1, high=4, **{**BUDGET, **changes})
     await job.runs(replicas)
     return job
@@ -140,7 +141,9 @@ async def test_a_pod_that_is_gone_without_a_trace_is_replaced(place: Place) -> N
     await is_reclaim(job, names.CAUSE_VANISHED, index=1, old=old)
 
 
-@pytest.mark.parametrize("by", ["EvictionByEvictionAPI", "PreemptionByScheduler", "DeletionByTaintManager", "TerminationByKubelet"])
+@pytest.mark.parametrize(
+    "by", ["EvictionByEvictionAPI", "PreemptionByScheduler", "DeletionByTaintManager", "TerminationByKubelet"]
+)
 async def test_a_disruption_that_kubernetes_announces_is_a_reclaim(place: Place, by: str) -> None:
     job = await training(place)
     old = job.pod_uid(1)
@@ -158,7 +161,9 @@ async def test_a_drain_is_a_reclaim(place: Place) -> None:
     assert job.status["failures"] == 0
 
 
-@pytest.mark.parametrize("reason", ["NodeShutdown", "Terminated", "Preempting", "NodeAffinity", "UnexpectedAdmissionError", "OutOfcpu"])
+@pytest.mark.parametrize(
+    "reason", ["NodeShutdown", "Terminated", "Preempting", "NodeAffinity", "UnexpectedAdmissionError", "OutOfcpu"]
+)
 async def test_a_kubelet_that_refuses_or_ends_the_pod_for_its_own_reasons_is_a_reclaim(place: Place, reason: str) -> None:
     job = await training(place)
     old = job.pod_uid(1)
@@ -206,7 +211,9 @@ async def test_a_reclaim_is_told_with_the_machine_and_the_cause(place: Place) ->
     old, machine = job.pod_uid(1), job.machine(1)
     await place.machines.vanish(machine)
     await job.is_replaced(1, old)
-    message = await job.until("it is told", lambda: next((words for reason, words in job.events if reason == names.REASON_RECLAIMED), ""))
+    message = await job.until(
+        "it is told", lambda: next((words for reason, words in job.events if reason == names.REASON_RECLAIMED), "")
+    )
     assert f"Worker 1 on {machine.name}" in message
     entry = next(one for one in job.status["history"] if one["what"] == "reclaimed")
     assert (entry["node"], entry["worker"]) == (machine.name, 1)

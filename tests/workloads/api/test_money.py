@@ -1,7 +1,10 @@
 """What a job costs, what it may cost, and what is left of it when it is gone."""
 
+import asyncio
 import json
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.workloads.api.place import Job, Place
@@ -15,6 +18,14 @@ Object = dict[str, Any]
 USD_PER_SECOND = 3600.0  # an hour, on demand; spot costs 30 % of it
 
 
+@asynccontextmanager
+async def priced(place: Place) -> AsyncIterator[None]:
+    """One node group, whose machines are easy to reckon with."""
+    place.machines.extra = {names.LABEL_NODE_GROUP: "a"}
+    async with stack(place.made, group("a", pricePerHourOnDemand=USD_PER_SECOND)):
+        yield
+
+
 async def held(job: Job, reason: str, seconds: float = 20) -> str:
     """The controller stopped it, its machines are given back, and the condition says why."""
     await job.until("it is held", lambda: job.state == names.SUSPENDED and not job.pods, seconds)
@@ -24,7 +35,7 @@ async def held(job: Job, reason: str, seconds: float = 20) -> str:
 
 
 async def test_cost_is_told_with_what_it_would_have_been_on_demand(place: Place) -> None:
-    async with stack(place.made, group("a", pricePerHourOnDemand=USD_PER_SECOND)):
+    async with priced(place):
         job = await gpu_job(place, replicas=2)
         await job.runs(2)
         await job.until("two machines are counted", lambda: job.status["cost"]["machines"] == 2)
@@ -40,7 +51,7 @@ async def test_cost_is_told_with_what_it_would_have_been_on_demand(place: Place)
 
 
 async def test_a_suspended_job_costs_nothing(place: Place) -> None:
-    async with stack(place.made, group("a")):
+    async with priced(place):
         job = await gpu_job(place, replicas=1)
         await job.runs(1)
         await job.patch(suspend=True)
@@ -50,7 +61,7 @@ async def test_a_suspended_job_costs_nothing(place: Place) -> None:
 
 async def test_a_job_stops_before_its_budget_is_spent_and_goes_on_with_a_larger_one(place: Place) -> None:
     place.machines.leave_seconds = 0.5
-    async with stack(place.made, group("a", pricePerHourOnDemand=USD_PER_SECOND)):
+    async with priced(place):
         job = await gpu_job(place, replicas=1, low=1, budget={"maxUSD": 3}, pod={"terminationGracePeriodSeconds": 1})
         await job.runs(1)
         message = await held(job, names.REASON_BUDGET)
@@ -63,7 +74,7 @@ async def test_a_job_stops_before_its_budget_is_spent_and_goes_on_with_a_larger_
 
 
 async def test_a_budget_is_kept_over_a_restart_of_the_controller(place: Place, controller: Any) -> None:
-    async with stack(place.made, group("a", pricePerHourOnDemand=USD_PER_SECOND)):
+    async with priced(place):
         job = await gpu_job(place, replicas=1, low=1, budget={"maxUSD": 4}, pod={"terminationGracePeriodSeconds": 1})
         await job.runs(1)
         controller.kill()
@@ -100,7 +111,6 @@ async def test_a_hold_lasts_over_a_restart_of_the_controller(place: Place, contr
 # --- The record -----------------------------------------------------------------------------------------------------------------
 
 
-
 async def record(place: Place) -> Object:
     """The only one of the test."""
     found: list[Object] = []
@@ -108,8 +118,6 @@ async def record(place: Place) -> Object:
     async def look() -> bool:
         found[:] = await place.made.kube.list(CONFIG_MAPS, place.namespace, labels=f"{names.LABEL_RECORD}=true")
         return bool(found)
-
-    import asyncio
 
     async with asyncio.timeout(15):
         while not await look():
@@ -121,7 +129,7 @@ async def record(place: Place) -> Object:
 
 
 async def test_the_record_of_a_job_outlives_it(place: Place) -> None:
-    async with stack(place.made, group("a", pricePerHourOnDemand=USD_PER_SECOND)):
+    async with priced(place):
         job = await gpu_job(place, replicas=2, ttlSecondsAfterFinished=1)
         note = {"metadata": {"labels": {names.ANNOTATION_BILLED: "ada"}, "annotations": {names.ANNOTATION_BILLED: "ada"}}}
         await place.made.kube.patch(ELASTIC_JOBS, place.namespace, "digits", note)

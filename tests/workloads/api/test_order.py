@@ -1,6 +1,10 @@
 """Many jobs: who goes first, what each may hold, and how a job grows and makes room."""
 
+import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
+
+import pytest_asyncio
 
 from tests.workloads.api.place import Job, Place
 from tests.workloads.api.stack import GPU, group, stack
@@ -19,7 +23,28 @@ async def gpu_job(place: Place, name: str, replicas: int, low: int | None = None
 # --- The first workers, and the rest --------------------------------------------------------------------------------------------
 
 
-async def test_the_first_min_replicas_workers_come_before_the_rest(place: Place) -> None:
+@pytest_asyncio.fixture(loop_scope="session")
+async def without_classes(place: Place) -> AsyncIterator[None]:
+    """A cluster where nobody applied manifests/priorities.yaml."""
+    kube = place.made.kube
+    kept = await kube.get(PRIORITY_CLASSES, None, "ebb-elastic")
+    await kube.delete(PRIORITY_CLASSES, None, "ebb-elastic")
+    yield
+    await kube.create(PRIORITY_CLASSES, None, {**kept, "metadata": {"name": "ebb-elastic"}})
+
+
+async def test_workers_beyond_min_replicas_make_room_for_the_first_of_other_jobs(place: Place) -> None:
+    async with stack(place.made, group("a", max=8)):
+        job = await gpu_job(place, "digits", 3, low=1)
+        await job.runs(3)
+        first, *rest = (job.pods[index]["spec"]["priority"] for index in range(3))
+        assert max(rest) < first
+        assert job.pods[2]["spec"]["priorityClassName"] == "ebb-elastic"
+
+
+async def test_without_priorities_the_first_min_replicas_workers_come_before_the_rest(
+    place: Place, without_classes: None
+) -> None:
     async with stack(place.made, group("a", max=8)):
         place.machines.boots = False
         job = await gpu_job(place, "digits", 4, low=2)
@@ -29,15 +54,6 @@ async def test_the_first_min_replicas_workers_come_before_the_rest(place: Place)
         place.machines.boots = True
         place.machines.again()
         await job.runs(4)
-
-
-async def test_workers_beyond_min_replicas_have_a_lower_priority(place: Place) -> None:
-    async with stack(place.made, group("a", max=8)):
-        job = await gpu_job(place, "digits", 3, low=1)
-        await job.runs(3)
-        first, rest = (job.pods[index]["spec"]["priority"] for index in (0, 1))
-        assert rest < first
-        assert job.pods[2]["spec"]["priorityClassName"] == "ebb-elastic"
 
 
 async def test_two_jobs_that_each_hold_half_do_not_wait_for_each_other_for_ever(place: Place) -> None:
@@ -57,7 +73,7 @@ async def test_two_jobs_that_each_hold_half_do_not_wait_for_each_other_for_ever(
         place.machines.again()
         await first.runs(3, 30)
         assert not second.running()
-        await waits_for(second, names.WAITING_BEHIND, "first")
+        assert names.REASON_RELEASED in second.reasons
         await first.ends(0, 1, 2, code=0)
         await second.runs(3, 30)
         assert (second.status["failures"], second.status["reclaims"]) == (0, 0)
@@ -78,7 +94,12 @@ async def test_a_job_for_which_there_is_no_room_waits_and_says_behind_whom(place
 
 
 async def test_among_waiting_jobs_a_higher_priority_goes_first_then_the_older(place: Place) -> None:
-    urgent: Object = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 5000}
+    urgent: Object = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "urgent"},
+        "value": 5000,
+    }
     await place.made.kube.apply(PRIORITY_CLASSES, None, urgent, manager="tests")
     async with stack(place.made, group("a", max=2)):
         running = await gpu_job(place, "running", 2)
@@ -128,8 +149,6 @@ async def test_a_quota_of_the_namespace_is_a_reason_to_wait_in_the_servers_words
 async def _enforced(place: Place) -> None:
     async def known() -> bool:
         return bool((await place.made.kube.get(QUOTAS, place.namespace, "few")).get("status", {}).get("hard"))
-
-    import asyncio
 
     async with asyncio.timeout(15):
         while not await known():

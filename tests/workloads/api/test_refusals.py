@@ -12,9 +12,15 @@ from workloads import contract as names
 from workloads.kube import KubeError, Resource
 
 Object = dict[str, Any]
-POLICIES = Resource("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False)
+POLICIES = Resource(
+    "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False
+)
 BINDINGS = Resource(
-    "admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", namespaced=False
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicybindings",
+    "ValidatingAdmissionPolicyBinding",
+    namespaced=False,
 )
 REFUSED: dict[str, tuple[Object, str]] = {
     "another account": ({"pod": {"serviceAccountName": "admin"}}, "serviceAccountName"),

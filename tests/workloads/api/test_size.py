@@ -83,7 +83,9 @@ async def test_a_job_runs_with_min_replicas_and_says_how_many_there_are(place: P
     assert job.status["replicaStatuses"]["Worker"]["active"] == 2
 
 
-async def test_below_min_replicas_a_job_that_ran_is_restarting_and_running_and_restarting_exclude_each_other(place: Place) -> None:
+async def test_below_min_replicas_a_job_that_ran_is_restarting_and_running_and_restarting_exclude_each_other(
+    place: Place,
+) -> None:
     job = await place.submit(replicas=2, low=2, high=2)
     await job.runs(2)
     assert not job.is_true(names.RESTARTING)

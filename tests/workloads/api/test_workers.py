@@ -95,7 +95,10 @@ async def test_the_launcher_gets_upstreams_arguments_before_its_own(place: Place
 async def test_arguments_that_the_author_wrote_are_not_written_twice(place: Place) -> None:
     _, pod = await worker(place, container={"args": ["--rdzv-id=mine", "--nnodes=2", "train.py"]})
     arguments = training(pod)["args"]
-    assert [one for one in arguments if one.startswith(("--rdzv_id", "--rdzv-id", "--nnodes"))] == ["--rdzv-id=mine", "--nnodes=2"]
+    assert [one for one in arguments if one.startswith(("--rdzv_id", "--rdzv-id", "--nnodes"))] == [
+        "--rdzv-id=mine",
+        "--nnodes=2",
+    ]
 
 
 async def test_processes_per_worker_are_its_gpus(place: Place) -> None:
@@ -137,7 +140,12 @@ async def test_a_variable_that_the_author_set_is_kept(place: Place) -> None:
 
 
 async def test_sidecars_are_left_alone(place: Place) -> None:
-    sidecar = {"name": "log-shipper", "image": "example.org/shipper:1", "args": ["--follow"], "env": [{"name": "A", "value": "b"}]}
+    sidecar = {
+        "name": "log-shipper",
+        "image": "example.org/shipper:1",
+        "args": ["--follow"],
+        "env": [{"name": "A", "value": "b"}],
+    }
     main = {"name": names.WORKER_CONTAINER, "image": "example.org/trainer:1", "args": ["train.py"]}
     _, pod = await worker(place, pod={"containers": [sidecar, main]})
     kept = next(one for one in pod["spec"]["containers"] if one["name"] == "log-shipper")

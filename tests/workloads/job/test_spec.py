@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from tests.workloads.builders import make_job
+from workloads.contract import MANAGER
 from workloads.job import crd as generated
 from workloads.job import page
 from workloads.job.schema import decode, encode
@@ -93,6 +94,8 @@ def test_defaults() -> None:
 BAD: dict[str, tuple[Object, str]] = {
     "min-above-replicas": (make_job(low=3), "minReplicas 3, Worker.replicas 2 and maxReplicas 4 must not fall"),
     "max-below-replicas": (make_job(high=1), "maxReplicas 1"),
+    "more-than-an-object-can-tell-of": (make_job(high=1001), "maxReplicas <= 1000"),
+    "a-time-that-no-calendar-has": (make_job(deadline="2027-01-01T00:00:00+99:00"), "deadline '2027-01-01T00:00:00.99:00' is no"),
     "no-containers": (make_job(pod={"containers": []}), "containers is empty: name the image to run"),
 }
 
@@ -101,6 +104,10 @@ BAD: dict[str, tuple[Object, str]] = {
 def test_what_an_old_crd_let_through_is_refused(job: Object, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         Job.of(job)
+
+
+def test_what_others_run_is_theirs_to_judge() -> None:
+    assert Job.of(make_job(managedBy="kueue.x-k8s.io/multikueue", pod={"containers": []})).spec.managed_by != MANAGER
 
 
 def test_a_missing_key_is_named() -> None:

@@ -46,6 +46,7 @@ NOBODY = {
     "suspended": make_job(suspend=True),
     "held": make_job(status=HELD),
     "being-deleted": make_job(deleting=True),
+    "run-by-others": make_job(managedBy="kueue.x-k8s.io/multikueue"),
 }
 
 
@@ -94,11 +95,29 @@ def test_jobs_of_a_sweep_have_one_wish() -> None:
 
 ODD = {
     "no-quantity": {"container": {"resources": {"limits": {"cpu": "plenty"}}}},
-    "words-for-mounts": {"container": {"volumeMounts": ["data"]}},
+    "endless": {"container": {"resources": {"limits": {"cpu": "1e400"}}}},
+    "less-than-nothing": {"container": {"resources": {"limits": {"cpu": "-4"}}}},
 }
 
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD.keys())
 def test_a_template_that_is_no_pod_disturbs_nobody(odd: Object) -> None:
     (found,) = surveyed(make_job(**odd)).claims
-    assert found.wish is None or found.wish.needs.cpu == 0
+    assert found.wish.needs.cpu == 0
+
+
+OTHERS: dict[str, tuple[Object, int]] = {
+    # a placed job of two workers, one of them on a machine -> workers whose machines are not for others
+    "waits": ({}, 2),
+    "its pods are refused by a quota": ({"reason": "QuotaExceeded"}, 1),
+    "its pods are refused": ({"reason": "FailedCreate"}, 1),
+    "runs, and more are refused": ({"reason": "FailedCreate", "status": "True"}, 2),
+}
+
+
+@pytest.mark.parametrize(("running", "holds"), OTHERS.values(), ids=OTHERS)
+def test_a_job_whose_pods_are_refused_keeps_no_machines_from_others(running: Object, holds: int) -> None:
+    condition = {"type": "Running", "status": "False", "reason": "WaitingForMachines", **running}
+    member = {"index": 0, "uid": "u", "node": "n0"}
+    (found,) = surveyed(placed_job(low=2, status={"conditions": [condition], "members": [member]})).claims
+    assert found.holds == holds

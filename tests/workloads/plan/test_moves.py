@@ -65,6 +65,10 @@ MOVES: dict[str, tuple[Plan, str]] = {
     ),
     "nowhere-else": (waiting(supply=DRY_A, platform=ONE), "local-a"),
     "the-author-names-the-zone": (waiting(supply=DRY_A, spec={"placement": {"zone": "local-a"}}), "local-a"),
+    "the-zone-is-not-in-the-stack-any-more": (
+        waiting(age=400, now=NOW + 310, platform=make_platform(*ZONES.node_groups[1:])),
+        "local-b",
+    ),
     "machines-come": (waiting(supply=said("pod triggered scale-up", 0, 1, triggered=True)), "local-a"),
 }
 

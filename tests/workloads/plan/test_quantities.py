@@ -15,7 +15,7 @@ def test_amounts(text: str | float, number: float) -> None:
     assert quantity(text) == pytest.approx(number)
 
 
-@pytest.mark.parametrize("text", ["", "much", "Gi", "1gi", "1 Gi", "inf", "nan", "1GiB"])
+@pytest.mark.parametrize("text", ["", "much", "Gi", "1gi", "1 Gi", "inf", "nan", "1GiB", "1e400"])
 def test_what_is_none(text: str) -> None:
     with pytest.raises(ValueError, match="is not a quantity: write it as 2, 500m"):
         quantity(text)

@@ -37,6 +37,10 @@ ACTIONS: dict[str, tuple[Plan, list[str]]] = {
     ),
     "notice-when-time-is-up": (look(JOB, make_pod(JOB), make_pod(JOB, 1, node="n1"), nodes=(NOTICE,), now=NOW + 20), ["-1/1"]),
     "notice-but-somebody-evicted-it": (look(JOB, make_pod(JOB), make_pod(JOB, 1, node="n1", deleted=NOW), nodes=(NOTICE,)), []),
+    "notice-by-a-clock-that-is-hours-away": (
+        look(JOB, make_pod(JOB), make_pod(JOB, 1, node="n1"), nodes=(NOTICE,), now=NOW + 3600),
+        ["-1"],
+    ),
     "node-gone": (look(JOB, make_pod(JOB), make_pod(JOB, 1, node="n1"), gone=frozenset({"n1"})), ["-1!"]),
     "node-gone-and-pod-on-its-way-out": (
         look(JOB, make_pod(JOB), make_pod(JOB, 1, node="n1", deleted=NOW), gone=frozenset({"n1"})),
@@ -48,6 +52,7 @@ ACTIONS: dict[str, tuple[Plan, list[str]]] = {
     "attempt-over": (look(make_job(status=ATTEMPT_1), *running(JOB, 2)), ["-0", "-1"]),
     "restart-waits": (look(make_job(status=ATTEMPT_1)), []),
     "restart-after-the-pause": (look(make_job(status=ATTEMPT_1), now=NOW + 4), ["+0", "+1"]),
+    "restart-after-a-failure-that-another-clock-wrote": (look(make_job(status=ATTEMPT_1), now=NOW - 3600), ["+0", "+1"]),
     "one-finished-others-have-a-grace": (look(JOB, ended(0), make_pod(JOB, 1)), []),
     "one-finished-one-never-started": (
         look(JOB, ended(0), make_pod(JOB, 1, phase="Pending", node="")),
@@ -76,6 +81,8 @@ ACTIONS: dict[str, tuple[Plan, list[str]]] = {
     "ttl-over": (look(make_job(status={**FINISHED, "recorded": True}, ttlSecondsAfterFinished=10)), ["-job"]),
     "ttl-after-a-failure": (look(make_job(status={**FAILED, "recorded": True}, ttlSecondsAfterFinished=0)), ["-job"]),
     "suspended": (look(make_job(suspend=True), *running(JOB, 2)), ["-0", "-1"]),
+    "suspended-with-one-that-finished": (look(make_job(suspend=True), ended(0), make_pod(JOB, 1)), ["-1"]),
+    "suspended-with-a-sidecar-that-runs-on": (look(make_job(suspend=True), make_pod(JOB, exit_code=0)), ["-0"]),
     "suspended-before-it-began": (look(make_job(suspend=True)), []),
     "suspended-on-a-dead-machine": (
         look(make_job(suspend=True), make_pod(JOB, node="n1", deleted=NOW), gone=frozenset({"n1"})),
@@ -109,6 +116,10 @@ COUNTS: dict[str, tuple[Plan, tuple[int, int, int, str]]] = {
     "failed-in-an-earlier-attempt": (
         look(make_job(status=ATTEMPT_1), ended(1)),
         (0, 1, 1, "Waiting"),
+    ),
+    "finished-but-its-time-is-over": (
+        look(make_job(activeDeadlineSeconds=9, status={"startTime": stamp(NOW - 9)}), ended(0), ended(0, 1)),
+        (0, 0, 0, "Succeeded"),
     ),
     "failed-after-another-finished": (
         look(JOB, ended(0), ended(1, 1)),
@@ -164,7 +175,7 @@ def test_a_pause_doubles_with_every_failure() -> None:
         wake = look(make_job(status=status, backoffLimit=99)).wake_at
         return None if wake is None else wake - NOW
 
-    assert [pause(failures) for failures in (1, 2, 3, 4, 5, 9)] == [5, 10, 20, 40, 60, 60]
+    assert [pause(failures) for failures in (1, 2, 3, 4, 5, 9, 5000)] == [5, 10, 20, 40, 60, 60, 60]
 
 
 def test_the_zone_is_chosen_once() -> None:
@@ -214,3 +225,27 @@ def test_a_job_of_which_all_must_finish_ends_with_the_last() -> None:
     assert look(make_job(successPolicy="AllWorkers", status=ONE_DONE), ended(0), ended(0, 1)).status.state == "Succeeded"
     failed = look(make_job(successPolicy="AllWorkers", status=ONE_DONE), ended(0), ended(1, 1)).status
     assert (failed.failures, failed.restarts) == (1, 1)
+
+
+def test_workers_that_were_scaled_away_do_not_finish_for_the_others() -> None:
+    job = make_job(replicas=3, successPolicy="AllWorkers", status={"succeededIndices": [3], "firstSuccessTime": stamp(NOW - 500)})
+    decided = look(job, ended(0), ended(0, 1), make_pod(JOB, 2))
+    assert (decided.status.state, done(decided)) == ("Running", [])
+
+
+def test_a_job_that_finished_as_it_was_suspended_has_finished() -> None:
+    suspended = look(make_job(low=2, suspend=True), ended(0), make_pod(JOB, 1))
+    resumed = look(again(make_job(low=2), suspended), ended(0))
+    assert (suspended.status.state, resumed.status.state, done(resumed)) == ("Suspended", "Succeeded", [])
+
+
+def test_the_time_of_a_job_begins_with_its_first_worker() -> None:
+    first = look(JOB)
+    second = look(again(JOB, first), make_pod(JOB), now=NOW + 60)
+    assert (first.status.start_time, second.status.start_time) == (None, stamp(NOW + 60))
+
+
+def test_a_job_whose_end_nobody_lets_be_deleted_is_not_looked_at_without_end() -> None:
+    status = {**FINISHED, "recorded": True}
+    assert look(make_job(status=status, ttlSecondsAfterFinished=11)).wake_at == NOW + 1
+    assert look(make_job(status=status, ttlSecondsAfterFinished=10)).wake_at is None

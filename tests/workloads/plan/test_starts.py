@@ -107,7 +107,7 @@ def test_all_workers_are_started_again_once_and_nothing_is_counted() -> None:
     gone = story.look(301)
     status = gone.status
     assert [done(decided) for decided in (over, acted, gone)] == [[], ["-0", "-1"], ["+0", "+1"]], "written first, then done"
-    assert (status.restarts, status.failures, status.reclaims, status.last_restart_time) == (1, 0, 0, stamp(NOW + 300))
+    assert (status.restarts, status.failures, status.reclaims) == (1, 0, 0)
     assert [(entry.what, entry.cause) for entry in status.history] == [
         ("stalled", "digits-worker-0 cannot start for 5 minutes: ErrImagePull: no such image.")
     ]
@@ -168,6 +168,15 @@ def test_a_replacement_that_cannot_start_either_has_no_five_minutes_of_its_own()
     assert stalled(story.look(301, stuck(0, "ErrImagePull"), make_pod(JOB, 1))) == ("True", "CannotStart")
 
 
+def test_one_that_starts_meanwhile_shows_that_others_can() -> None:
+    story = Story(make_job(replicas=3, low=3))
+    story.look(0, stuck(0, "ErrImagePull"), stuck(1), stuck(2))
+    story.look(200, make_pod(JOB), stuck(1), stuck(2, placed=NOW + 200))
+    refused = [make_pod(JOB), stuck(1, "ErrImagePull", placed=NOW + 200), stuck(2, placed=NOW + 200)]
+    assert [stalled(story.look(at, *refused)) for at in (301, 600)] == [None, None]
+    assert stalled(story.look(601, *refused)) == ("True", "CannotStart")
+
+
 def test_time_in_which_enough_others_ran_does_not_count() -> None:
     story, broken = Story(make_job(replicas=3, low=2)), stuck(0, "ErrImagePull")
     story.look(0, broken, make_pod(JOB, 1))
@@ -178,6 +187,7 @@ def test_time_in_which_enough_others_ran_does_not_count() -> None:
 
 def test_workers_that_are_still_to_be_stopped_are_not_judged_again() -> None:
     story, pods = Story(JOB), (stuck(placed=NOW), stuck(1, placed=NOW))
+    story.look(0, *pods)
     over, acted = story.look(600, *pods), story.look(601, *pods)
     assert (over.status.restarts, acted.status.restarts, acted.status.hold, done(acted)) == (1, 1, None, ["-0", "-1"])
 
