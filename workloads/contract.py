@@ -67,6 +67,17 @@ MANAGER_GROUP: Final = "manager"  # the node group of the platform itself: no jo
 LABEL_CAPACITY: Final = "ebb.dev/capacity-type"
 LABEL_GPU_TYPE: Final = "ebb.dev/gpu-type"
 TAINT_RECLAIM: Final = "ebb.dev/reclaim"  # on a machine that the cloud is about to take back
+TAINTS_RECLAIM: Final = frozenset(  # the same, by our own and by the clouds' handlers
+    {
+        TAINT_RECLAIM,
+        "aws-node-termination-handler/spot-itn",
+        "aws-node-termination-handler/asg-lifecycle-termination",
+        "aws-node-termination-handler/scheduled-maintenance",
+        "cloud.google.com/impending-node-termination",
+        "karpenter.sh/disrupted",
+        "ToBeDeletedByClusterAutoscaler",
+    }
+)
 CONDITION_RECLAIM: Final = "ReclaimNotice"  # node condition; its message carries the deadline in RFC 3339
 CONDITION_DISRUPTION: Final = "DisruptionTarget"  # pod condition of Kubernetes: evicted, preempted, tainted, node shut down
 

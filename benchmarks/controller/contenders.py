@@ -90,8 +90,9 @@ async def installed(plane: Plane, contenders: tuple[Contender, ...], checkout: P
             with suppress(Conflict):
                 await plane.kube.create(NAMESPACES, None, {"metadata": {"name": NAMESPACE}})
         if not all(contender.is_ours for contender in contenders):
-            await _install_operator(plane)
+            _forget_certificates()  # of a run that was killed
             opened.callback(_forget_certificates)
+            await _install_operator(plane)
         yield
 
 

@@ -21,7 +21,7 @@ from benchmarks.controller.plane import Plane
 from benchmarks.controller.pods import Life, Pods
 from benchmarks.controller.processes import BenchmarkError, Process, eventually
 from local.commands import say
-from workloads.kube import NAMESPACES, PODS, SERVICES, NotFound, Object
+from workloads.kube import NAMESPACES, PODS, SERVICES, Conflict, NotFound, Object
 
 Item = TypeVar("Item")
 
@@ -134,7 +134,8 @@ class Run:
         await eventually(empty, CLEAR_SECONDS, lambda: f"Services are left in {namespace} after their jobs were deleted")
 
     async def _delete(self, life: Life) -> None:
-        with suppress(NotFound):
+        # Conflict: kwok was faster, and the next pod of that name is there already.
+        with suppress(NotFound, Conflict):
             await self._kube.delete(PODS, self._namespace, life.name, uid=life.uid, grace_seconds=0)
 
     async def tell(self, total: int) -> None:

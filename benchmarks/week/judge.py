@@ -9,7 +9,8 @@ import time
 from collections import Counter, defaultdict
 from typing import Any
 
-from benchmarks.week.cloud import Sight
+from benchmarks.week.cloud import SILENT, Sight
+from benchmarks.week.groups import WORKERS_PER_MACHINE
 from benchmarks.week.ledger import Ledger
 from benchmarks.week.model import FAILED, SUCCEEDED, SUSPENDED
 from benchmarks.week.seen import Worker, worker
@@ -19,6 +20,7 @@ Object = dict[str, Any]
 LATE_SECONDS = 5.0  # between two watches of a busy API server, and a controller in the middle of a round
 RELEASE_SECONDS = 100.0  # until an ended job holds no pod: a silent machine's kubelet never says that one is gone
 PROGRESS_SECONDS = 29.0  # figures alone are written at most every 30 s, in whole seconds
+SENT_MOST = 2 * WORKERS_PER_MACHINE
 FIGURES = ("progress", "cost", "lastReconcileTime")
 """Parts of a status that change all the time."""
 
@@ -33,6 +35,7 @@ class Judge:
         self._since: dict[tuple[str, str], float] = {}
         self._idle_since: dict[str, float] = {}  # job -> since when it is ended or suspended
         self._figures_at: dict[str, float] = {}
+        self._sent: defaultdict[tuple[str, str], set[str]] = defaultdict(set)  # (job, silent machine) -> workers
 
     def violation(self, text: str) -> None:
         """Note it, once."""
@@ -53,9 +56,25 @@ class Judge:
         zones = {other.zone for other in there if other.zone}
         if len(zones) > 1:
             self.violation(f"{one.job}: pods in {' and '.join(sorted(zones))} at once")
+        self._count_sent(worker(old) if old else None, one)
         idle = self._idle_since.get(one.job_uid)
         if old is None and job and idle and time.monotonic() - idle > LATE_SECONDS:
             self.violation(f"{one.job}: pod {one.name} was created for a job that is {job['status']['state']}")
+
+    @property
+    def sent_to_silent(self) -> int:
+        """Workers that were placed on machines after these fell silent."""
+        return sum(map(len, self._sent.values()))
+
+    def _count_sent(self, before: Worker | None, one: Worker) -> None:
+        """Kubernetes itself takes most of a minute to keep pods off a silent machine. Some are placed there before anybody can
+        know; whoever deletes them there must not send the next ones after."""
+        if (before and before.node) or self._ledger.machines.get(one.node) != SILENT:
+            return
+        sent = self._sent[one.job_uid, one.node]
+        sent.add(one.uid)
+        if len(sent) > SENT_MOST:
+            self.violation(f"{one.job}: more than {SENT_MOST} workers were sent to {one.node} after it fell silent")
 
     def job(self, old: Object | None, new: Object | None) -> None:
         """A listener of jobs."""

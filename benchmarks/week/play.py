@@ -257,12 +257,15 @@ class Play:
         await self._until(lambda: not self._held, SETTLE_SECONDS, "was allowed to go on and is still held")
 
     async def _stick(self, _: acts.Stick) -> None:
+        """The controller gives it 5 minutes, twice. In a week in an hour those are half a day, which no machine would last: so
+        the cloud leaves its machines alone."""
         ends = time.monotonic() + (STUCK_SECONDS if self._stage.patient else 30.0)
-        while not self._held and time.monotonic() < ends:
-            for one in self._workers():
-                if one.node and not one.leaving:
-                    await self._stage.crew.block(one)
-            await self._stage.sight.pulse.until(lambda: self._held, 0.5)
+        with self._left_alone():
+            while not self._held and time.monotonic() < ends:
+                for one in self._workers():
+                    if one.node and not one.leaving:
+                        await self._stage.crew.block(one)
+                await self._stage.sight.pulse.until(lambda: self._held, 0.5)
         if self._stage.patient and not self._held:
             raise Stuck("its image cannot be pulled, and it was not held")
 

@@ -195,6 +195,7 @@ class Week:
             "reclaims": sum(self._cloud.reclaims.values()),
             "reclaims_by_kind": self._cloud.reclaims,
             "workers_lost": len(self._ledger.losses),
+            "sent_to_silent_machines": self._judge.sent_to_silent,
             "restarts": done["failures"],
             "scales": done["scales"],
             "suspends": done["suspends"],

@@ -1,31 +1,24 @@
-"""The week's own parts, whose mistakes would hide those of the controller; and (e2e) a short week, for real."""
+"""What is predicted and drawn, as a mistake there would hide those of the controller; and (e2e) a short week, for real."""
 
-import asyncio
 import json
 import random
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.week import acts, bill, judge, model
+from benchmarks.week import acts, model
 from benchmarks.week.acts import Fail, Finish, Train
-from benchmarks.week.cloud import Sight
 from benchmarks.week.fates import Fate, manifest
-from benchmarks.week.groups import USD_PER_HOUR
 from benchmarks.week.kinds import KINDS, MOST, draw
-from benchmarks.week.ledger import Ledger, percentile
 from benchmarks.week.model import DELETED, FAILED, HELD, RUNNING, SUCCEEDED, SUSPENDED, UNTOUCHED, WAITING, End
-from benchmarks.week.seen import Crowd, Pulse, Watched, worker
 from local.settings import CHECKOUT
+from tests.benchmarks.weeks import make_job
 from workloads.job.spec import parse_spec
-from workloads.kube import PODS
 
 Object = dict[str, Any]
 NOW = 1_800_000_000.0
@@ -74,14 +67,6 @@ def test_containers_that_cannot_start_are_given_up_only_in_a_run_that_is_long_en
     fate = make_fate(acts.Stick())
     assert model.predict(fate, patient=True) == End(state=HELD, reason="CannotStart")
     assert model.predict(fate, patient=False) == End(state=WAITING)
-
-
-def make_job(state: str, *, failures: int = 0, reason: str = "", hold: str = "", uid: str = "u1", **spec: Any) -> Object:
-    kind = state if state in (SUCCEEDED, FAILED, SUSPENDED) else RUNNING
-    status: Object = {"state": state, "failures": failures, "conditions": [{"type": kind, "status": "True", "reason": reason}]}
-    if hold:
-        status["hold"] = {"reason": hold, "generation": 1}
-    return {"metadata": {"name": "one", "uid": uid, "generation": 1}, "spec": {"maxReplicas": 2, **spec}, "status": status}
 
 
 @pytest.mark.parametrize(
@@ -137,213 +122,6 @@ def test_every_fate_is_a_valid_job(seed: int) -> None:
         assert spec.max_replicas <= MOST or fate.kind == "misfit"
         assert len(f"{fate.name}-worker-{spec.max_replicas}") <= 63
         assert all(fate.low <= act.to <= fate.high for act in fate.acts if isinstance(act, acts.Scale))
-
-
-# --- What is seen, and judged ---------------------------------------------------------------------------------------------------
-
-
-def make_pod(
-    index: int = 0, *, uid: str = "", node: str = "spot-week-a-1", zone: str = "week-a", phase: str = "Running", job: str = "u1",
-    attempt: int = 0, disrupted: bool = False,
-) -> Object:  # fmt: skip
-    return {
-        "metadata": {
-            "name": f"one-worker-{index}", "uid": uid or f"p{index}", "labels": {"replica-index": str(index)},
-            "annotations": {"ebb.dev/attempt": str(attempt)},
-            "ownerReferences": [{"kind": "ElasticJob", "name": "one", "uid": job}],
-        },
-        "spec": {"nodeName": node, "nodeSelector": {"topology.kubernetes.io/zone": zone}},
-        "status": {
-            "phase": phase,
-            "conditions": [{"type": "DisruptionTarget", "status": "True"}] if disrupted else [],
-            "containerStatuses": [{"state": {"running": {}} if phase == "Running" else {}}],
-        },
-    }  # fmt: skip
-
-
-class Scene:
-    """The watches' listeners without a cluster."""
-
-    def __init__(self) -> None:
-        self.crowd = Crowd()
-        kube: Any = None
-        watched = Watched(kube, PODS, changed=lambda: None)
-        jobs = Watched(kube, PODS, changed=lambda: None)
-        self.sight = Sight(pods=watched, nodes=watched, jobs=jobs, crowd=self.crowd, pulse=Pulse())
-        self.steady = True
-        self.ledger = Ledger(self.crowd, steady=lambda: self.steady)
-        self.judge = judge.Judge(self.sight, self.ledger)
-        self._pods: dict[str, Object] = {}
-
-    def pod(self, pod: Object, *, gone: bool = False) -> None:
-        uid = pod["metadata"]["uid"]
-        old, new = self._pods.pop(uid, None), None if gone else pod
-        if new:
-            self._pods[uid] = new
-        for listener in (self.crowd.note, self.ledger.pod, self.judge.pod):
-            listener(old, new)
-
-    def job(self, job: Object, old: Object | None = None) -> None:
-        self.sight.jobs.objects[job["metadata"]["uid"]] = job
-        self.judge.job(old, job)
-
-
-@pytest.fixture
-def scene() -> Scene:
-    return Scene()
-
-
-@pytest.fixture
-def late(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Moves the clock."""
-    real, passed = time.monotonic, [0.0]
-    monkeypatch.setattr(time, "monotonic", lambda: real() + passed[0])
-
-    def wait(seconds: float) -> None:
-        passed[0] += seconds
-
-    return wait
-
-
-def test_more_pods_than_max_replicas_is_a_violation(scene: Scene) -> None:
-    scene.job(make_job(RUNNING))
-    scene.pod(make_pod(0))
-    scene.pod(make_pod(1))
-    assert scene.judge.violations == []
-    scene.pod(make_pod(2))
-    assert scene.judge.violations == ["one: 3 pods at once, maxReplicas is 2"]
-
-
-def test_two_zones_at_once_is_a_violation(scene: Scene) -> None:
-    scene.job(make_job(RUNNING))
-    scene.pod(make_pod(0))
-    scene.pod(make_pod(1, zone="week-b"))
-    assert scene.judge.violations == ["one: pods in week-a and week-b at once"]
-
-
-def test_a_failure_that_never_was_is_a_violation_and_one_that_was_is_none(scene: Scene) -> None:
-    scene.ledger.accounts["u1"].failures = 1
-    scene.job(make_job(RUNNING, failures=1))
-    assert scene.judge.violations == []
-    scene.job(make_job(RUNNING, failures=2))
-    assert "2 failures counted, its program failed 1 times" in scene.judge.violations[0]
-
-
-def test_an_ended_job_that_comes_back_is_a_violation(scene: Scene) -> None:
-    ended = make_job(SUCCEEDED)
-    scene.job(ended)
-    scene.job(make_job(RUNNING), ended)
-    assert scene.judge.violations == ["one: came back from Succeeded to Running"]
-
-
-def test_pods_of_a_job_at_rest_are_violations_when_they_stay_or_come(scene: Scene, late: Callable[[float], None]) -> None:
-    scene.pod(make_pod(0))
-    scene.job(make_job(FAILED))
-    scene.judge.look()
-    late(judge.RELEASE_SECONDS - 1)
-    scene.judge.look()
-    assert scene.judge.violations == []
-    late(2)
-    scene.judge.look()
-    assert scene.judge.violations == ["one: is at rest and holds pods"]
-    scene.pod(make_pod(1))
-    assert scene.judge.violations[1:] == ["one: pod one-worker-1 was created for a job that is Failed"]
-
-
-def test_a_group_that_runs_more_than_it_may_is_a_violation_when_it_lasts(scene: Scene, late: Callable[[float], None]) -> None:
-    group = {"name": "sweep", "maxParallel": 1}
-    for uid in ("u1", "u2"):
-        scene.job(make_job(RUNNING, uid=uid, group=group))
-        scene.pod(make_pod(0, uid=f"p-{uid}", job=uid))
-    scene.judge.look()
-    assert scene.judge.violations == []
-    late(judge.LATE_SECONDS + 1)
-    scene.judge.look()
-    assert scene.judge.violations == ["group sweep: more than 1 jobs run at once"]
-
-
-def test_figures_alone_may_be_written_every_half_minute(scene: Scene, late: Callable[[float], None]) -> None:
-    def step(number: int) -> Object:
-        job = make_job(RUNNING)
-        job["status"]["progress"] = {"step": number}
-        return job
-
-    for number, wait in ((1, 0), (2, 30), (3, 30)):
-        late(wait)
-        scene.job(step(number + 1), step(number))
-    assert scene.judge.violations == []
-    late(10)
-    scene.job(step(5), step(4))
-    assert "figures alone were written twice within 10.0 s" in scene.judge.violations[0]
-
-
-def test_losses_are_known_before_and_measured_until_the_replacement(scene: Scene, late: Callable[[float], None]) -> None:
-    scene.pod(make_pod(0))
-    scene.pod(make_pod(1, node="spot-week-a-2"))
-    scene.ledger.doomed("spot-week-a-1", "gone")
-    assert (scene.ledger.accounts["u1"].lost, scene.ledger.sure("u1")) == ({"p0"}, 0)
-    late(1.5)
-    scene.pod(make_pod(0, uid="p2", node=""))
-    assert scene.ledger.sure("u1") == 1
-    assert scene.ledger.seconds("gone", "notice") == [pytest.approx(1.5, abs=0.1)]
-    assert scene.ledger.seconds("silent") == []
-
-
-@pytest.mark.parametrize("disturbance", ["scaled", "controller away", "started again"])
-def test_a_disturbed_replacement_is_not_measured(scene: Scene, disturbance: str) -> None:
-    scene.pod(make_pod(0))
-    scene.ledger.doomed("spot-week-a-1", "notice")
-    if disturbance == "scaled":
-        scene.ledger.disturbed("u1")
-    scene.steady = disturbance != "controller away"
-    scene.pod(make_pod(0, uid="p2", node="", attempt=int(disturbance == "started again")))
-    assert (scene.ledger.seconds("gone", "notice"), scene.ledger.sure("u1")) == ([], 0)
-
-
-def test_a_pod_that_the_scheduler_pushed_off_may_count_as_lost(scene: Scene) -> None:
-    scene.pod(make_pod(0))
-    assert scene.ledger.accounts["u1"].lost == set()
-    scene.pod(make_pod(0, disrupted=True))
-    assert scene.ledger.accounts["u1"].lost == {"p0"}
-
-
-def test_the_bill_runs_from_the_placement_until_the_end_or_the_machines_end(late: Callable[[float], None]) -> None:
-    books = bill.Bill(away=lambda since, until: 0.0)
-    first, second = make_pod(0, node="on-demand-week-a-1"), make_pod(1, node="on-demand-week-b-7")
-    books.pod(None, make_pod(0, node=""))
-    late(1000)
-    books.pod(None, first)
-    books.pod(None, second)
-    late(3600)
-    books.pod(first, make_pod(0, node="on-demand-week-a-1", phase="Failed"))
-    late(3600)
-    books.node({"metadata": {"name": "on-demand-week-b-7"}}, None)
-    late(3600)
-    assert books.usd("u1") == pytest.approx(3 * USD_PER_HOUR / 2, rel=0.001)
-    assert books.objection("u1", 3 * USD_PER_HOUR / 2) == ""
-    assert "by our clock it is 18" in books.objection("u1", 2 * USD_PER_HOUR / 2)
-
-
-def test_pods_of_nobody_are_not_workers() -> None:
-    pod = make_pod()
-    pod["metadata"]["ownerReferences"] = []
-    assert worker(pod) is None
-
-
-def test_percentiles() -> None:
-    values = [float(number) for number in range(1, 101)]
-    assert (percentile(values, 0.5), percentile(values, 0.99), percentile([7.0], 0.99), percentile([], 0.5)) == (51, 100, 7, None)
-
-
-async def test_a_pulse_wakes_those_whose_condition_holds() -> None:
-    pulse, seen = Pulse(), set[int]()
-    waits = asyncio.create_task(pulse.until(lambda: 1 in seen, 5))
-    await asyncio.sleep(0)
-    pulse.beat()
-    seen.add(1)
-    pulse.beat()
-    assert await waits
-    assert not await pulse.until(lambda: 2 in seen, 0.01)
 
 
 # --- For real -------------------------------------------------------------------------------------------------------------------

@@ -8,14 +8,15 @@ import pytest
 import yaml
 
 from tests.workloads.builders import NOW, UID, make_group, make_job, make_platform
+from tests.workloads.looks import look
 from tests.workloads.pod_security import violations
 from trainer import model
 from trainer.config import TrainConfig, parse
 from workloads.clock import stamp
 from workloads.job.spec import Job, parse_spec
-from workloads.plan.market import Market
+from workloads.job.status import Placed
 from workloads.plan.pods import worker_pod
-from workloads.plan.zones import choose, seat
+from workloads.plan.zones import seat
 from workloads.platform import NodeGroup, Platform, Taint, Volume
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +53,13 @@ def read(path: Path) -> dict[str, Any]:
 
 def pod_of(job: dict[str, Any], platform: Platform) -> dict[str, Any]:
     found = Job.of(job)
-    return worker_pod(found, index=0, attempt=0, seat=seat(found, choose(found, platform, Market()), platform))
+    return worker_pod(found, index=0, attempt=0, seat=seat(found, place_of(job, platform), platform))
+
+
+def place_of(job: dict[str, Any], platform: Platform) -> Placed:
+    placed = look({**job, "spec": {**job["spec"], "suspend": False}}, platform=platform).status.placement
+    assert placed is not None
+    return placed
 
 
 def container(pod: dict[str, Any]) -> dict[str, Any]:
@@ -78,7 +85,7 @@ EXAMPLES = {
 def test_the_examples_fit_their_machines(name: str, group: NodeGroup, gpus: int, workers: tuple[int, int, int]) -> None:
     job = read(ROOT / "workloads" / "jobs" / f"{name}.yaml")
     found = Job.of(job)
-    placed = choose(found, AWS, Market())
+    placed = place_of(job, AWS)
     assert (placed.gpu_type, placed.zone, placed.capacity_type) == (group.gpu_type, group.zone, group.capacity_type)
     assert (found.min_replicas, found.worker.replicas, found.max_replicas) == workers
     pod = pod_of(job, AWS)

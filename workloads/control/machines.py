@@ -16,6 +16,7 @@ from workloads.control.silence import Look, Silence
 from workloads.control.trims import trim_lease, trim_node
 from workloads.kube import LEASES, NODES, NotFound, Resource
 from workloads.kube.reflector import Habits, Reflector, Source
+from workloads.plan.losses import has_notice
 
 Object = dict[str, Any]
 
@@ -42,6 +43,7 @@ class Machines:
         self._api, self._changed = api, changed
         self._silence = Silence()
         self._unknown: set[str] = set()  # their Ready condition says so
+        self._noticed: set[str] = set()  # the cloud takes them back
         self._gone: dict[str, None] = {}  # seen deleted, or asked for and not there; in that order
         self._news = asyncio.Event()
         self.look = Look()
@@ -54,6 +56,11 @@ class Machines:
             on_gap=self._lease_gap,
             habits=Habits(trim=trim_lease, optional=True, lively_seconds=LIVELY_SECONDS),
         )
+
+    @property
+    def shunned(self) -> frozenset[str]:
+        """Machines to which no worker shall go any more, though Kubernetes may not have marked them yet."""
+        return frozenset(self._noticed) | self.look.silent
 
     async def find(self, names: Collection[str]) -> tuple[Mapping[str, Object], frozenset[str]]:
         """The Nodes of these names, and the names that no Node has. Raises KubeError."""
@@ -139,6 +146,9 @@ class Machines:
             self._went(name)
         else:
             self._gone.pop(name, None)
+        self._noticed.discard(name)
+        if new is not None and has_notice(new):
+            self._noticed.add(name)
         unknown = new is not None and _ready(new) == "Unknown"
         if unknown != (name in self._unknown):
             self._unknown ^= {name}

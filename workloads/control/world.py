@@ -88,6 +88,7 @@ class World:
             nodes=nodes,
             gone=gone,
             silent=self.machines.look.silent & held,
+            shunned=self.machines.shunned,
             doubt=self.machines.look.doubt,
             platform=self._platform,
             platform_problem=self._platform_problem,

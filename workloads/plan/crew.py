@@ -1,4 +1,4 @@
-"""Which of a job's workers have a machine, and since when. Pure.
+"""Which of a job's workers have a machine, since when, and what keeps them from starting there. Pure.
 
 seated(view), homeless(view)          # that live and have one, and that live and have none
 missing_base(view)                    # of the first minReplicas workers, those whose lack keeps the job below minReplicas
@@ -7,6 +7,24 @@ missing_base(view)                    # of the first minReplicas workers, those 
 from workloads.clock import unix
 from workloads.plan.losses import Fate, Worker
 from workloads.plan.values import View
+
+ROUNDED = 0.01  # seconds: times are written to the millisecond
+
+
+def start_error(worker: Worker) -> str:
+    """What the kubelet says about the first container that cannot start; "" while it is merely being created."""
+    for state in container_states(worker):
+        waiting = state.get("waiting") or {}
+        if waiting.get("reason") not in (None, "", "ContainerCreating", "PodInitializing"):
+            return f"{waiting['reason']}: {waiting.get('message', '')}".rstrip(": ")
+    return ""
+
+
+def container_states(worker: Worker) -> list[dict[str, dict[str, str]]]:
+    """Of all containers, in the order in which they start."""
+    status = worker.pod.get("status") or {}
+    reported = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    return [item.get("state") or {} for item in reported]
 
 
 def doubled(seconds: float, times: int, most: float) -> float:
@@ -42,7 +60,9 @@ def waiting_since(view: View, workers: list[Worker]) -> float | None:
     status = view.job.status
     placed = status.placement
     ours = [unix(text) for text in (placed.since if placed else None, status.waiting_since, status.target_time)]
-    earliest = max((time for time in ours if time is not None and time <= view.now), default=None)
+    if status.waiting_since is None and not enough_seated(view):
+        return None  # it had enough until now
+    earliest = max((time for time in ours if time is not None and time <= view.now + ROUNDED), default=None)
     times = [unix(worker.pod["metadata"].get("creationTimestamp")) for worker in workers]
     made = min((time for time in times if time is not None), default=None)
     if made is None or earliest is None:

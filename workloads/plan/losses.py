@@ -140,14 +140,19 @@ def node_trouble(node: Object, now: float, *, silent: bool = False, doubt: bool 
     ready = _condition(node, "Ready")
     if (silent or ready.get("status") == "Unknown") and not doubt:
         return _reclaimed(names.CAUSE_NODE_SILENT, "its machine stopped reporting", force=True)
-    notice = _condition(node, names.CONDITION_RECLAIM)
-    taints = (node.get("spec") or {}).get("taints") or ()
-    if notice.get("status") == "True" or any(taint.get("key") == names.TAINT_RECLAIM for taint in taints):
-        message = notice.get("message") or "the cloud takes its machine back"
+    if has_notice(node):
+        message = _condition(node, names.CONDITION_RECLAIM).get("message") or "the cloud takes its machine back"
         return _reclaimed(names.CAUSE_NOTICE, message, until=find(message))
     if ready.get("status") == "False" and now - (unix(ready.get("lastTransitionTime")) or now) >= NOT_READY_SECONDS:
         return _reclaimed(names.CAUSE_NODE_NOT_READY, ready.get("message", "its machine is not ready"))
     return None
+
+
+def has_notice(node: Object) -> bool:
+    """Whether a machine is about to be taken back."""
+    taints = (node.get("spec") or {}).get("taints") or ()
+    noticed = _condition(node, names.CONDITION_RECLAIM).get("status") == "True"
+    return noticed or any(taint.get("key") in names.TAINTS_RECLAIM for taint in taints)
 
 
 def not_ready_for(node: Object, now: float) -> float | None:

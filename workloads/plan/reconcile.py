@@ -58,13 +58,16 @@ def plan(job: Job, observed: Observed, now: float) -> Plan:
 def refused(decided: Plan, messages: Sequence[str], now: float) -> Plan:
     """The same plan after the API server refused some of its creations: the job's condition says so in the server's words."""
     status, message = decided.status, messages[0]
+    event = Event(names.REASON_CREATE_REFUSED, message, True)
+    if any(isinstance(action, CreateRecord) for action in decided.actions):
+        status = replace(status, recorded=False)  # it may be what was refused; one that exists is as good
+    if status.ended:
+        return replace(decided, status=status, events=(*decided.events, event))
     running = status.is_true(names.RUNNING)
     refusal = names.WAITING_FOR_QUOTA if EXCEEDED in message else names.REASON_CREATE_REFUSED
     reason = names.REASON_RUNNING if running else refusal
     status = status.with_condition(names.RUNNING, running, reason, message, now)
-    if any(isinstance(action, CreateRecord) for action in decided.actions):
-        status = replace(status, recorded=False)  # it may be what was refused; one that exists is as good
-    return replace(decided, status=status, events=(*decided.events, Event(names.REASON_CREATE_REFUSED, message, True)))
+    return replace(decided, status=status, events=(*decided.events, event))
 
 
 def _introduce(view: View, draft: Draft) -> None:

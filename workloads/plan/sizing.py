@@ -9,6 +9,7 @@ let go of halves (gang.py) holds everywhere.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from workloads import contract as names
 from workloads.clock import unix
@@ -22,6 +23,7 @@ from workloads.plan.zones import seat
 ELASTIC_CLASS = (
     "ebb-elastic"  # the PriorityClass of workers that make room for another job's first ones (manifests/priorities.yaml)
 )
+MOST_SHUNNED = 100  # a pod's size has a limit; where more are silent, nothing is believed of any (control/silence.py)
 RESTART_SECONDS, RESTART_MAX_SECONDS = 5.0, 60.0  # the pause before the first restart; doubles with every failure
 
 
@@ -39,6 +41,7 @@ def resize(view: View, draft: Draft) -> None:
         return
     assert draft.status.placement is not None
     placed = seat(view.job, draft.status.placement, view.observed.platform)
+    placed = replace(placed, shunned=tuple(sorted(view.observed.shunned))[:MOST_SHUNNED])
     elastic = _elastic_class(view)
     if all(service["metadata"]["name"] != service_name(view.job.name) for service in view.observed.services):
         draft.actions.append(CreateService(job_service(view.job)))

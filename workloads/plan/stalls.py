@@ -13,6 +13,7 @@ from dataclasses import replace
 from workloads import contract as names
 from workloads.clock import stamp, unix
 from workloads.job.status import STALL, HistoryEntry, Stall
+from workloads.plan.crew import container_states, start_error
 from workloads.plan.losses import Fate, Worker
 from workloads.plan.values import Draft, View
 
@@ -64,13 +65,15 @@ def _starting(view: View, stall: Stall) -> Stall:
     """Since when containers cannot start. A worker that is replaced meanwhile does not start that clock anew, but one that did
     start does: a registry that refuses a few of many for a moment is no broken job."""
     waiting = [] if view.trains(view.job.status) else _waiting(view)
-    if not waiting:
+    if view.trains(view.job.status):
         return replace(stall, broken_at=None, creating_at=None)
+    if not waiting:  # their machines went: the next ones will not fare better
+        return replace(stall, creating_at=None)
     at, started = stamp(view.now), len(view.running) > view.job.status.replica_statuses.worker.active
     broken = None if started else stall.broken_at
     return replace(
         stall,
-        broken_at=broken or (at if any(map(_error, waiting)) else None),
+        broken_at=broken or (at if any(map(start_error, waiting)) else None),
         creating_at=stall.creating_at or (at if any(map(_being_created, waiting)) else None),
     )
 
@@ -99,7 +102,7 @@ def _cured(view: View, draft: Draft, old: Stall, stall: Stall) -> Trouble | None
 
 def _cannot_start(view: View, draft: Draft, stall: Stall) -> Trouble | None:
     waiting = [] if view.trains(view.job.status) else _waiting(view)
-    broken = [(worker, _error(worker)) for worker in waiting if _error(worker)]
+    broken = [(worker, start_error(worker)) for worker in waiting if start_error(worker)]
     since = unix(stall.broken_at)
     if broken and since is not None and _over(view, draft, since + ERROR_SECONDS):
         worker, words = broken[0]
@@ -169,26 +172,11 @@ def _waiting(view: View) -> list[Worker]:
     return [worker for worker in alive if worker.node and not worker.started and worker.attempt >= view.job.status.restarts]
 
 
-def _error(worker: Worker) -> str:
-    """What the kubelet says about the first container that cannot start; "" while it is merely being created."""
-    for state in _states(worker):
-        waiting = state.get("waiting") or {}
-        if waiting.get("reason") not in (None, "", "ContainerCreating", "PodInitializing"):
-            return f"{waiting['reason']}: {waiting.get('message', '')}".rstrip(": ")
-    return ""
-
-
 def _being_created(worker: Worker) -> bool:
     """Until any container has started: an init container may take its time."""
-    return not any("running" in state or "terminated" in state for state in _states(worker))
+    return not any("running" in state or "terminated" in state for state in container_states(worker))
 
 
 def _placed_at(worker: Worker) -> float | None:
     status = worker.pod.get("status") or {}
     return unix(worker.condition("PodScheduled").get("lastTransitionTime") or status.get("startTime"))
-
-
-def _states(worker: Worker) -> list[dict[str, dict[str, str]]]:
-    status = worker.pod.get("status") or {}
-    reported = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-    return [item.get("state") or {} for item in reported]

@@ -13,7 +13,7 @@ from dataclasses import replace
 from workloads import contract as names
 from workloads.clock import stamp, unix
 from workloads.plan import dry
-from workloads.plan.crew import homeless, seated, waiting_since
+from workloads.plan.crew import homeless, missing_base, seated, waiting_since
 from workloads.plan.dry import Drought, Kind
 from workloads.plan.market import Claim, claim
 from workloads.plan.order import Ledger, queue
@@ -81,7 +81,7 @@ def _without_late(view: View, draft: Draft, site: Site) -> int:
     words = [view.observed.supply.words.get(worker.uid) for worker in homeless(view)]
     none = f"no machine came for {site.patience_seconds:.0f} s"
     said = next((word.message for word in words if word and not word.triggered), none)
-    if site.fits:
+    if site.fits and not missing_base(view):  # else that is remembered already, perhaps in other words (placing.py)
         dry.remember(view, draft, site, Drought(kind=dry.kind_of(said) or Kind.DRY, message=said, sure=True))
     return len(seated(view))
 

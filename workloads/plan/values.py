@@ -81,6 +81,7 @@ class Observed:
     nodes: Mapping[str, Object] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()  # nodes that the API server was asked about and does not have
     silent: frozenset[str] = frozenset()  # nodes whose Lease the controller has not seen renewed for too long
+    shunned: frozenset[str] = frozenset()  # nodes of the cluster that no new worker shall go to: silent, or on their way out
     doubt: str = ""  # why silence proves nothing now, so that no worker may be deleted with force for it; "": it does
     platform: Platform | None = None  # None: a cluster that no stack of ours describes
     platform_problem: str = ""

@@ -10,7 +10,7 @@ from workloads.clock import stamp
 from workloads.job.parts import ANY, SINGLE
 from workloads.job.status import Status
 from workloads.plan import dry
-from workloads.plan.crew import homeless
+from workloads.plan.crew import homeless, start_error
 from workloads.plan.dry import Kind
 from workloads.plan.losses import Fate, Worker
 from workloads.plan.needs import Wish
@@ -36,7 +36,9 @@ def waiting_for(view: View, status: Status) -> tuple[str, str]:
     waiting = [worker for worker, verdict in view.workers if verdict.fate is Fate.LIVES and not worker.started]
     if waiting:
         what = f"{_counted(waiting, 'waits', 'wait')} for containers to start"
-        return names.WAITING_FOR_START, _sentence(what, _start_problem(waiting))
+        return names.WAITING_FOR_START, _sentence(
+            what, next((f"{worker.name}: {said}" for worker in waiting if (said := start_error(worker))), "")
+        )
     if view.observed.taken:
         first = min(view.observed.taken)
         return names.WAITING_FOR_NAMES, f"pod {first} belongs to somebody else: it must be gone before its name is free."
@@ -99,13 +101,3 @@ def _counted(workers: list[Worker], one: str, many: str) -> str:
 def _sentence(what: str, detail: str) -> str:
     short = detail.strip().rstrip(".")[:DETAIL_LENGTH]
     return f"{what} ({short})." if short else f"{what}."
-
-
-def _start_problem(workers: list[Worker]) -> str:
-    """What the kubelet says about the first container that cannot start; "" while it is merely being created."""
-    for worker in workers:
-        for item in (worker.pod.get("status") or {}).get("containerStatuses") or ():
-            waiting = (item.get("state") or {}).get("waiting") or {}
-            if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
-                return f"{worker.name}: {waiting['reason']}: {waiting.get('message', '')}"
-    return ""

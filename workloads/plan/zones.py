@@ -27,10 +27,6 @@ Rank = tuple[float, float, float, float, float, str, str]
 PATIENCE_SECONDS = 60.0  # beyond the time that a machine takes: to be scheduled, and for the autoscaler to act
 
 
-class NoZone(ValueError):
-    """No zone of the stack fits; the message is the job's waiting reason."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Site:
     """The machines of one zone, GPU type and way of buying that a job may use. `fits`: its node groups, the cheapest first, each
@@ -104,17 +100,6 @@ def site_of(wish: Wish, placed: Placed, platform: Platform | None) -> Site:
 def ways(wish: Wish) -> tuple[str | None, ...]:
     """How its machines may be bought, what is to be tried first before the rest. None: in any way."""
     return (SPOT, ON_DEMAND) if wish.capacity == SPOT_THEN_ON_DEMAND else (wish.capacity,)
-
-
-def choose(job: Job, platform: Platform, market: Market) -> Placed:
-    """The best place of a job that need not wait for others. Raises NoZone."""
-    wish, found = Wish.of(job), list[Site]()
-    for way in ways(wish):
-        found = sites(wish, platform, way)
-        fitting = [site for site in found if site.room >= wish.least]
-        if fitting:
-            return best(fitting, job.worker.replicas, market).placed()
-    raise NoZone(complaint(wish, platform, found))
 
 
 def best(

@@ -56,7 +56,7 @@ class Process:
         begin = ["tests.workloads.api.shifted", json.dumps(self.settings)] if self.settings else ["workloads"]
         env = {key: value for key, value in os.environ.items() if not key.startswith("KUBE")}
         with self.log.open("ab") as log:
-            self._running = subprocess.Popen(
+            self._running = subprocess.Popen(  # noqa: ASYNC220 - some milliseconds
                 [sys.executable, "-m", *begin, *command], cwd=CHECKOUT, env=env | {"POD_NAME": self.name}, stdout=log, stderr=log
             )
         try:
@@ -92,7 +92,7 @@ class Process:
         """Wait until it ends of its own accord."""
         assert self._running is not None
         async with asyncio.timeout(seconds):
-            while (code := self._running.poll()) is None:
+            while (code := self._running.poll()) is None:  # noqa: ASYNC110 - another process has no event for us
                 await asyncio.sleep(0.05)
         self._running = None
         return code

@@ -1,4 +1,5 @@
-"""The faults that a controller must survive, each with the promises that are looked at: no double pods, no lost job, no budget spent.
+"""The faults that a controller must survive, each with the promises that are looked at: no double pods, no lost job, no budget
+spent.
 
     figures = await killed(on, points=50, dice=random.Random(7))
 
@@ -108,9 +109,7 @@ async def deafened(on: Stage, *, times: int, say: Say = silent) -> Figures:
             began, count = time.monotonic(), actor.line.deafen()
             await busy.did(len(busy.stories), on.patience_seconds * 2)
             longest = max(longest, time.monotonic() - began)
-            say(
-                f"silence {number + 1} of {times}: {count} watches; as many things happened to the jobs as there are within {longest:.1f} s"
-            )
+            say(f"silence {number + 1} of {times}: {count} watches; the jobs got over what happened to them in {longest:.1f} s")
             busy.still_well()
         return await _ended(busy, silences=times, longest_seconds=longest)
 

@@ -5,8 +5,8 @@
         await ours.vanish(ours.of("digits-worker-0"))    # the cloud took the machine, and the Node is gone
         await ours.silence(...);  await ours.unready(...);  await ours.notice(..., seconds=120)
 
-Every worker has a machine of its own. Besides the API's objects it knows which processes live: `doubles` has every worker that was
-started while another of its job and index still ran on a machine that was not lost, which no list of pods would show.
+Every worker has a machine of its own. Besides the API's objects it knows which programs live: `doubles` has every worker that was
+started while another of its job and index still ran on a machine that was not lost: no list of pods would show that.
 """
 
 import asyncio

@@ -90,7 +90,7 @@ class Stack:
         name = {"name": f"{metadata['name']}.{next(_numbers)}", "namespace": metadata["namespace"]}
         event = {
             "apiVersion": "v1", "kind": "Event", "metadata": name, "involvedObject": about, "reason": reason, "message": message,
-            "type": "Normal", "firstTimestamp": at, "lastTimestamp": at, "count": 1, "source": {"component": "cluster-autoscaler"},
+            "type": "Normal", "firstTimestamp": at, "lastTimestamp": at, "count": 1, "source": {"component": "autoscaler"},
         }  # fmt: skip
         await self.made.kube.create(EVENTS, metadata["namespace"], event)
 

@@ -47,7 +47,7 @@ class Actor:
         """kill -9 at one of its next writes; whether there was one in time. It is dead afterwards in any case."""
         self.line.tripwire = Tripwire(writes, when, self.process.kill)
         deadline = time.monotonic() + seconds
-        while self.process.alive and time.monotonic() < deadline:
+        while self.process.alive and time.monotonic() < deadline:  # noqa: ASYNC110 - another process has no event for us
             await asyncio.sleep(0.01)
         hit = not self.process.alive
         self.line.tripwire = None

@@ -1,4 +1,4 @@
-"""What is done to the controller while jobs start, lose machines, fail, scale, pause and end: the short form of benchmarks/faults.
+"""What is done to the controller while jobs start, lose machines, fail, scale, pause, end: the short form of benchmarks/faults.
 
 In every one of them: never two pods of one index alive, never more than maxReplicas, every job ends as its model says, and of the
 budget only failures of the program are spent, each once.

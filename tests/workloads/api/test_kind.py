@@ -58,7 +58,7 @@ async def test_a_name_that_no_service_can_have_is_refused(place: Place, name: st
 @pytest.mark.parametrize("change", [{"minReplicas": 2}, {"maxReplicas": 8}, {"maxReplicas": None}], ids=["min", "max", "no-max"])
 async def test_bounds_cannot_change_while_workers_run(place: Place, change: Object) -> None:
     job = await place.submit(replicas=2)
-    with pytest.raises(Invalid, match="set spec.suspend to true first"):
+    with pytest.raises(Invalid, match=r"set spec\.suspend to true first"):
         await job.patch(**change)
 
 

@@ -44,6 +44,19 @@ async def test_the_first_success_ends_the_training_and_the_others_get_a_grace(pl
     assert job.status["succeededIndices"] == [0, 1, 2]
 
 
+async def test_with_success_policy_all_workers_every_worker_must_finish(place: Place) -> None:
+    """As upstream; one that fails meanwhile is started again."""
+    job = await place.submit(replicas=2, successPolicy="AllWorkers")
+    await job.runs(2)
+    await job.ends(0, code=0)
+    await job.until("it is seen", lambda: job.status.get("succeededIndices") == [0])
+    await job.looked()
+    assert job.state == names.RUNNING
+    await job.ends(1, code=0)
+    await job.until("it succeeded", lambda: job.state == names.SUCCEEDED)
+    assert job.status["succeededIndices"] == [0, 1]
+
+
 async def test_an_index_that_succeeded_is_never_started_again(place: Place) -> None:
     job = await place.submit(replicas=2)
     await job.runs(2)
@@ -249,6 +262,20 @@ async def test_observed_generation_says_which_spec_the_status_is_about(place: Pl
     assert job.status["observedGeneration"] == 1
     await job.scale(3)
     await job.until("it is observed", lambda: job.status["observedGeneration"] == 2)
+
+
+async def test_a_job_says_how_long_it_was_kept_from_training(place: Place) -> None:
+    job = await place.submit(replicas=1, low=1)
+    await job.runs(1)
+    assert job.status["secondsLost"] == 0
+    place.machines.boots, began = False, time.time()
+    await place.machines.vanish(job.machine(0))
+    await job.until("it restarts", lambda: job.state == names.RESTARTING)
+    await job.until("a second is over", lambda: time.time() > began + 1)
+    place.machines.boots = True
+    place.machines.again()
+    await job.runs(1)
+    assert 0.9 <= job.status["secondsLost"] <= time.time() - began + 0.1
 
 
 async def test_a_job_says_when_it_was_taken_on_and_when_it_started(place: Place) -> None:

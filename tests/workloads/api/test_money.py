@@ -120,7 +120,7 @@ async def record(place: Place) -> Object:
         return bool(found)
 
     async with asyncio.timeout(15):
-        while not await look():
+        while not await look():  # noqa: ASYNC110 - records are not watched
             await asyncio.sleep(0.05)
     assert len(found) == 1
     assert "ownerReferences" not in found[0]["metadata"]

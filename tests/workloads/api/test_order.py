@@ -151,7 +151,7 @@ async def _enforced(place: Place) -> None:
         return bool((await place.made.kube.get(QUOTAS, place.namespace, "few")).get("status", {}).get("hard"))
 
     async with asyncio.timeout(15):
-        while not await known():
+        while not await known():  # noqa: ASYNC110 - quotas are not watched
             await asyncio.sleep(0.05)
 
 

@@ -1,10 +1,12 @@
-"""What the controller makes for a job: upstream's names, labels and arguments, and what is filled in where the author is silent."""
+"""What the controller makes for a job: upstream's names, labels and arguments, and what it fills in where nobody chose."""
 
 from typing import Any
 
 from tests.workloads.api.place import Job, Place
+from tests.workloads.api.stack import GPU, group, stack
 from workloads import contract as names
 from workloads.kube import PODS
+from workloads.plan.quantities import quantity
 
 Object = dict[str, Any]
 
@@ -184,6 +186,45 @@ async def test_loader_workers_have_shared_memory(place: Place) -> None:
     mount = next(one for one in training(pod)["volumeMounts"] if one["mountPath"] == "/dev/shm")
     volume = next(one for one in pod["spec"]["volumes"] if one["name"] == mount["name"])
     assert volume["emptyDir"]["medium"] == "Memory"
+
+
+async def test_shared_memory_is_part_of_what_the_worker_asked_for(place: Place) -> None:
+    """What is written to it counts as the container's memory, so it must not be promised beside it."""
+    _, pod = await worker(place, container={"resources": {"limits": {"memory": "2Gi"}}})
+    volume = next(one for one in pod["spec"]["volumes"] if one["name"] == "shm")
+    assert volume["emptyDir"] == {"medium": "Memory", "sizeLimit": "1Gi"}
+
+
+async def test_a_worker_that_asks_for_no_memory_asks_for_its_shared_memory_by_the_size_of_the_machine(place: Place) -> None:
+    async with stack(place.made, group("a", memoryGiB=8)):
+        _, pod = await worker(place, container=GPU)
+        volume = next(one for one in pod["spec"]["volumes"] if one["name"] == "shm")
+        asked = training(pod)["resources"]["requests"]["memory"]
+        assert volume["emptyDir"]["sizeLimit"] == asked
+        assert 0 < quantity(asked) < 8 * 2**30
+
+
+async def test_gloo_and_nccl_are_kept_off_the_loopback(place: Place) -> None:
+    _, pod = await worker(place)
+    found = variables(pod)
+    assert (found["NCCL_SOCKET_IFNAME"], found["GLOO_SOCKET_IFNAME"]) == ("^lo,docker", "eth0")
+
+
+async def test_threads_are_each_processs_share_of_the_cpus(place: Place) -> None:
+    _, pod = await worker(place, nprocPerNode=2, container={"resources": {"requests": {"cpu": "8"}}})
+    assert variables(pod)["OMP_NUM_THREADS"] == "4"
+
+
+async def test_the_grace_of_workers_fits_into_the_clouds_notice(place: Place) -> None:
+    async with stack(place.made, group("a", noticeSeconds=120)):
+        _, pod = await worker(place, container=GPU)
+        assert 100 <= pod["spec"]["terminationGracePeriodSeconds"] < 120
+
+
+async def test_a_grace_that_the_author_chose_is_kept(place: Place) -> None:
+    async with stack(place.made, group("a", noticeSeconds=120)):
+        _, pod = await worker(place, container=GPU, pod={"terminationGracePeriodSeconds": 7})
+        assert pod["spec"]["terminationGracePeriodSeconds"] == 7
 
 
 async def test_running_workers_are_marked_so_that_the_autoscaler_leaves_their_machine(place: Place) -> None:

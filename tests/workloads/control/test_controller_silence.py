@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 from tests.workloads.builders import make_job, make_lease, make_node
 from tests.workloads.fake_time import run
@@ -32,6 +33,11 @@ def deletions(world: FakeCluster) -> list[str]:
     return [name for verb, plural, name in world.api.calls if (verb, plural) == ("delete", "pods")]
 
 
+def shunned(pod: dict[str, Any]) -> list[str]:
+    (term,) = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    return [field["values"][0] for field in term.get("matchFields", ())]
+
+
 async def renewal(world: FakeCluster, node: str) -> None:
     """Wait for the kubelet's next sign of life."""
 
@@ -55,6 +61,21 @@ def test_the_worker_of_a_machine_that_falls_silent_is_replaced_within_fifteen_se
             assert "deletionTimestamp" not in new
             assert [entry["cause"] for entry in world.status()["history"]] == ["NodeSilent"]
             assert (world.status()["reclaims"], world.status()["failures"]) == (1, 0)
+            assert shunned(world.pod("digits-worker-1")) == ["n1"], "Kubernetes calls it ready still, and it has room again"
+
+    run(story())
+
+
+def test_a_new_worker_shuns_machines_that_are_on_their_way_out() -> None:
+    async def story() -> None:
+        async with training() as world:
+            world.api.put(NODES, make_node("n0", notice="soon"))
+            world.api.put(NODES, make_node("n5", taint="aws-node-termination-handler/spot-itn"))
+            await world.settle(1)
+            world.api.pod_ends("digits-worker-0", 138)
+            await world.settle(1)
+            assert shunned(world.pod("digits-worker-0")) == ["n0", "n5"]
+            assert [entry["cause"] for entry in world.status()["history"]] == ["ReclaimNotice"]
 
     run(story())
 

@@ -288,6 +288,19 @@ def test_making_a_pod_does_not_change_the_job() -> None:
     assert job.worker.template["spec"]["nodeSelector"] == {"a": "b"}
 
 
+def test_new_workers_stay_off_machines_that_are_given_up() -> None:
+    term = spec_of(make_job(), seat=Seat(shunned=("n1", "n2")))["affinity"]["nodeAffinity"]
+    assert term["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] == [
+        {
+            "matchExpressions": [NO_MANAGER],
+            "matchFields": [
+                {"key": "metadata.name", "operator": "NotIn", "values": ["n1"]},
+                {"key": "metadata.name", "operator": "NotIn", "values": ["n2"]},
+            ],
+        }
+    ]
+
+
 def test_no_term_of_an_own_affinity_lets_a_worker_onto_the_platforms_machine() -> None:
     own: Object = {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
     fields: Object = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}

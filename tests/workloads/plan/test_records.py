@@ -190,7 +190,9 @@ def test_it_is_written_once_with_the_final_sum() -> None:
 def test_a_record_that_was_refused_is_written_later() -> None:
     decided = look(make_job(status=DONE))
     assert decided.status.recorded
-    assert not refused(decided, ["exceeded quota: configmaps"], NOW).status.recorded
+    said = refused(decided, ["exceeded quota: configmaps"], NOW)
+    assert not said.status.recorded
+    assert said.status.conditions == decided.status.conditions, "what became of the job is not changed by that"
 
 
 def test_a_job_is_not_deleted_before_its_record_is_written() -> None:

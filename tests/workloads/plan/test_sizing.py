@@ -6,9 +6,11 @@ import pytest
 
 from tests.workloads.builders import NOW, make_group, make_platform, make_pod
 from tests.workloads.looks import again, done, look
-from tests.workloads.plan.scenes import AT_MAX, claim, dry, market, pending, placed_job, said, seated
+from tests.workloads.plan.scenes import AT_MAX, BACKOFF, claim, dry, market, pending, placed_job, said, seated
 from workloads.clock import stamp
 from workloads.job.schema import encode
+from workloads.job.status import Dry
+from workloads.plan.market import Supply
 from workloads.plan.values import CreatePod, Plan
 
 Object = dict[str, Any]
@@ -149,3 +151,14 @@ def test_a_job_that_is_not_automatic_any_more_has_no_target() -> None:
     job = placed_job(low=2, replicas=3, high=6, status={"target": 6, "targetTime": stamp(NOW)})
     decided = look(job, *up(3), platform=ONE)
     assert (decided.status.target, decided.status.target_time, done(decided)) == (None, None, [])
+
+
+def test_two_ways_to_see_that_no_machines_come_are_one_entry() -> None:
+    job = placed_job(low=2, replicas=3, high=6, scaling="automatic", status={"target": 4, "targetTime": stamp(NOW - 400)})
+    pods, words = pending(job, 0, 1, 2, 3), Supply(words={**said(AT_MAX, 0).words, **said(BACKOFF, 1).words})
+    seen: list[tuple[Dry, ...]] = []
+    for after in (310, 321, 332):
+        decided = look(job, *pods, platform=ONE, supply=words, now=NOW + after)
+        job, seen = again(job, decided), [*seen, decided.status.dry]
+    assert seen[0] == seen[1] == seen[2]
+    assert [entry.message for entry in seen[0]] == [BACKOFF]

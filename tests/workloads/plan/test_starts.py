@@ -201,3 +201,11 @@ def test_a_container_that_is_being_created_says_where_to_look() -> None:
         "digits-worker-0 was placed on n0 10 minutes ago and its containers are still being created: its image or a volume does "
         "not come; `kubectl describe pod digits-worker-0` says which. All workers are started again, once."
     )
+
+
+def test_machines_that_go_meanwhile_do_not_start_the_clock_anew() -> None:
+    story, pods = Story(JOB), (stuck(0, "ErrImagePull"), stuck(1, "ErrImagePull"))
+    story.look(0, *pods)
+    assert stalled(story.look(200)) is None, "both workers are lost with their machines"
+    story.look(240, *pods)
+    assert stalled(story.look(300, *pods)) == ("True", "CannotStart")

@@ -47,6 +47,7 @@ class Town:
         self._count = 0
         self._parsed: dict[str, tuple[Object, Job]] = {}
         self._markets: dict[str, tuple[Job, int, Market]] = {}
+        self._seen: dict[str, tuple[object, float]] = {}  # what a job was decided upon, and when it asked to be looked at again
 
     def submit(self, job: Object, *, work: float) -> None:
         """A job that needs `work` seconds with minReplicas workers."""
@@ -189,7 +190,21 @@ class Town:
             pods=seen, nodes=nodes, gone=frozenset(gone), platform=self.platform, market=market,
             supply=Supply(words=self.words), priorities=PRIORITIES,
         )  # fmt: skip
-        self._carry_out(name, plan(job, observed, self.now))
+        # As the controller does: it looks again when something has changed, or when it was asked to.
+        basis = (id(self.jobs[name]), [*map(id, others)], gone, [self._signs(pod) for pod in seen])
+        known, wake = self._seen.get(name, (None, 0.0))
+        if known == basis and self.now < wake:
+            return
+        decided = plan(job, observed, self.now)
+        self._seen[name] = basis, decided.wake_at or float("inf")
+        self._carry_out(name, decided)
+
+    def _signs(self, pod: Object) -> tuple[object, ...]:
+        """All of a pod that changes here."""
+        conditions = [(item["type"], item["status"], item["lastTransitionTime"]) for item in pod["status"]["conditions"]]
+        word = self.words.get(pod["metadata"]["uid"])
+        said = word and (word.triggered, word.message)  # a refusal is said again and again
+        return pod["metadata"]["uid"], pod["spec"].get("nodeName"), pod["status"]["phase"], _leaves(pod), conditions, said
 
     def _carry_out(self, name: str, decided: Plan) -> None:
         for action in decided.actions:
