@@ -19,6 +19,9 @@ def unix(text: str | None) -> float | None:
 
 
 def find(text: str) -> float | None:
-    """The first RFC 3339 time inside a sentence, as unix seconds."""
+    """The first RFC 3339 time inside a sentence, as unix seconds; None for none, or for one that no calendar has."""
     found = RFC_3339.search(text)
-    return unix(found.group()) if found else None
+    try:
+        return unix(found.group()) if found else None
+    except ValueError:
+        return None

@@ -60,7 +60,6 @@ class Settings:
 def plays(settings: Settings) -> dict[str, Play]:
     """Every fault at its full size, by name."""
     dice = random.Random(settings.seed)  # noqa: S311 - to be repeated
-    watched = 60.0  # all machines have reported three times by then
     hours = (2, -2, 12, -5, 0)
     return {
         "killed": lambda on: faults.killed(on, points=settings.points, dice=dice, say=say),
@@ -71,8 +70,8 @@ def plays(settings: Settings) -> dict[str, Play]:
         "refused": lambda on: faults.refused(on, rate=0.25, steps=60, dice=dice, say=say),
         "skewed": lambda on: faults.skewed(on, hours=hours, steps=6, say=say),
         "tokens": lambda on: faults.tokens(on, times=2, lives_seconds=65.0, say=say),
-        "away": lambda on: faults.away(on, seconds=settings.away_seconds, watched_seconds=watched, say=say),
-        "asleep": lambda on: _asleep(on, settings.away_seconds, watched),
+        "away": lambda on: _away(on, settings.away_seconds),
+        "asleep": lambda on: _asleep(on, settings.away_seconds),
         "restarted": lambda on: faults.restarted(on, times=3, say=say),
     }
 
@@ -103,9 +102,14 @@ async def _play(made: Made, folder: Path, play: Play) -> Figures:
         return await play(on)
 
 
-async def _asleep(on: Stage, seconds: float, watched_seconds: float) -> Figures:
+async def _away(on: Stage, seconds: float) -> Figures:
+    """A kubelet that could not renew its Lease tries again after at most 7 s, and every 10 s anyway (kubelet 1.35, 40 s Leases)."""
+    return await faults.away(on, seconds=seconds, back_seconds=10.0, watched_seconds=60.0, say=say)
+
+
+async def _asleep(on: Stage, seconds: float) -> Figures:
     on.limits = {**on.limits, **SURVIVES}
-    found = await faults.away(on, seconds=seconds, watched_seconds=watched_seconds, say=say)
+    found = await _away(on, seconds)
     assert found["controller_started_again"] == 0, "the controller ended, so that this says nothing"
     return found
 

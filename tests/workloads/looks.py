@@ -3,6 +3,7 @@
 from typing import Any
 
 from tests.workloads.builders import NOW, make_job, make_node, make_pod
+from workloads.clock import unix
 from workloads.job.schema import encode
 from workloads.job.spec import Job
 from workloads.plan.reconcile import plan
@@ -14,7 +15,13 @@ Object = dict[str, Any]
 def look(job: Object, *pods: Object, now: float = NOW, nodes: tuple[Object, ...] = (), **observed: Any) -> Plan:
     """One look; pods are on a healthy node n0 unless `nodes` says otherwise."""
     known = {node["metadata"]["name"]: node for node in (make_node(), *nodes)}
-    return plan(Job.of(job), Observed(pods=pods, nodes=known, **observed), now)
+    unready = {name: seconds for name, node in known.items() if (seconds := _unready_seconds(node, now)) is not None}
+    return plan(Job.of(job), Observed(pods=pods, nodes=known, unready=unready, **observed), now)
+
+
+def _unready_seconds(node: Object, now: float) -> float | None:
+    ready = next(item for item in node["status"]["conditions"] if item["type"] == "Ready")
+    return None if ready["status"] != "False" else now - (unix(ready["lastTransitionTime"]) or now)
 
 
 def done(decided: Plan) -> list[str]:

@@ -10,6 +10,7 @@ the same moment must not both count on the same machines.
 """
 
 import enum
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
@@ -37,6 +38,10 @@ BEHIND_OTHERS = frozenset(
         names.REASON_RELEASED,
     }
 )
+
+# What only a mistake of ours can raise, for one job: it must not stop the others.
+BUGS = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+log = logging.getLogger(__name__)
 
 
 class Effect(enum.Enum):
@@ -66,11 +71,17 @@ class Claims:
             return self._survey(key, None)
         try:
             job = Job.of(value)
+            effect = self._survey(key, job)
         except SpecError as error:
             self._jobs[key] = error
             return self._survey(key, None)
+        except BUGS as error:
+            # This is called by the watch: what one user writes must not end it for all others.
+            log.exception("%s/%s: the controller cannot read this job", *key)
+            self._jobs[key] = SpecError(f"the controller cannot read this job: {error!r}")
+            return self._survey(key, None)
         self._jobs[key] = job
-        return self._survey(key, job)
+        return effect
 
     def decided(self, key: Key, status: Status) -> Effect:
         """What the job's status is about to be."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from workloads import contract as names
+from workloads.control.claims import BUGS
 from workloads.control.hands import Api, Hands
 from workloads.control.logs import about
 from workloads.control.metrics import ERRORS, FAILURES, QUEUE_DEPTH, RECLAIMS, RECONCILE_SECONDS, WATCH_AGE, Metrics
@@ -31,7 +32,6 @@ from workloads.plan.records import DELETED, record
 from workloads.plan.values import Event, Plan
 
 JOBS_AT_ONCE = 16  # looked at; each waits for the API server most of the time
-BUGS = (ValueError, LookupError, TypeError, AttributeError, AssertionError)
 log = logging.getLogger(__name__)
 
 
@@ -108,6 +108,8 @@ class Controller:
         try:
             job = self.world.claims.job(key)
         except SpecError as error:
+            if (value.get("spec") or {}).get("managedBy", names.MANAGER) != names.MANAGER:
+                return None
             await self._hands.write(value, _unusable(value, str(error), self._clock()), ())
             return None
         now = self._clock()

@@ -44,6 +44,7 @@ class Machines:
         self._silence = Silence()
         self._unknown: set[str] = set()  # their Ready condition says so
         self._noticed: set[str] = set()  # the cloud takes them back
+        self._unready: dict[str, float] = {}  # when they were first seen so; the machines' own clocks may be hours away
         self._gone: dict[str, None] = {}  # seen deleted, or asked for and not there; in that order
         self._news = asyncio.Event()
         self.look = Look()
@@ -56,6 +57,11 @@ class Machines:
             on_gap=self._lease_gap,
             habits=Habits(trim=trim_lease, optional=True, lively_seconds=LIVELY_SECONDS),
         )
+
+    def unready(self, names: Collection[str]) -> dict[str, float]:
+        """Those of these machines that say that they are not ready: seconds since that was seen."""
+        now = asyncio.get_running_loop().time()
+        return {name: now - self._unready[name] for name in names if name in self._unready}
 
     @property
     def shunned(self) -> frozenset[str]:
@@ -149,7 +155,12 @@ class Machines:
         self._noticed.discard(name)
         if new is not None and has_notice(new):
             self._noticed.add(name)
-        unknown = new is not None and _ready(new) == "Unknown"
+        ready = _ready(new) if new is not None else ""
+        if ready != "False":
+            self._unready.pop(name, None)
+        else:
+            self._unready.setdefault(name, asyncio.get_running_loop().time())
+        unknown = ready == "Unknown"
         if unknown != (name in self._unknown):
             self._unknown ^= {name}
             self._judge()  # before anybody acts on it

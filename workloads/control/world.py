@@ -88,6 +88,7 @@ class World:
             nodes=nodes,
             gone=gone,
             silent=self.machines.look.silent & held,
+            unready=self.machines.unready(held),
             shunned=self.machines.shunned,
             doubt=self.machines.look.doubt,
             platform=self._platform,

@@ -1,6 +1,6 @@
 """What happened to a worker, judged before anything is counted: lives, done, reclaimed, or failed by its program.
 
-    verdict = judge(Worker.of(pod), node, now)
+    verdict = judge(Worker.of(pod), node, unready_seconds)
 
 The order matters: whatever the machine or somebody outside did is looked at before the exit code, because a launcher that is
 stopped by SIGTERM exits with 1, 143 or 138, and a killed machine reports no code at all. Where both may be so, it is a reclaim: a
@@ -125,17 +125,24 @@ class Worker:
 
 
 def judge(
-    worker: Worker, node: Object | None, now: float, *, node_gone: bool = False, silent: bool = False, doubt: bool = False
+    worker: Worker,
+    node: Object | None,
+    unready_seconds: float,
+    *,
+    node_gone: bool = False,
+    silent: bool = False,
+    doubt: bool = False,
 ) -> Verdict:
-    """`node` is the worker's Node (None: not known yet); `node_gone`: the API server says that it does not exist; `silent`: the
-    controller has not seen it renew its Lease for too long. `doubt`: silence proves nothing now, nor does it allow force."""
-    lost = _lost_with_node(worker, node, now, node_gone=node_gone, silent=silent, doubt=doubt)
+    """`node` is the worker's Node (None: not known yet), not ready for so long; `node_gone`: the API server says that it does not
+    exist; `silent`: the controller has not seen it renew its Lease for too long. `doubt`: silence proves nothing now, nor does it
+    allow force."""
+    lost = _lost_with_node(worker, node, unready_seconds, node_gone=node_gone, silent=silent, doubt=doubt)
     if _finished_before_deletion(worker):
         return Verdict(fate=Fate.DONE, force=lost is not None and lost.force)
     return _beyond_its_limits(worker) or lost or _lost_alone(worker) or _ended(worker) or LIVES
 
 
-def node_trouble(node: Object, now: float, *, silent: bool = False, doubt: bool = False) -> Verdict | None:
+def node_trouble(node: Object, unready_seconds: float, *, silent: bool = False, doubt: bool = False) -> Verdict | None:
     """What a machine's own state means for the workers on it; None if it is well."""
     ready = _condition(node, "Ready")
     if (silent or ready.get("status") == "Unknown") and not doubt:
@@ -143,7 +150,7 @@ def node_trouble(node: Object, now: float, *, silent: bool = False, doubt: bool 
     if has_notice(node):
         message = _condition(node, names.CONDITION_RECLAIM).get("message") or "the cloud takes its machine back"
         return _reclaimed(names.CAUSE_NOTICE, message, until=find(message))
-    if ready.get("status") == "False" and now - (unix(ready.get("lastTransitionTime")) or now) >= NOT_READY_SECONDS:
+    if ready.get("status") == "False" and unready_seconds >= NOT_READY_SECONDS:
         return _reclaimed(names.CAUSE_NODE_NOT_READY, ready.get("message", "its machine is not ready"))
     return None
 
@@ -153,12 +160,6 @@ def has_notice(node: Object) -> bool:
     taints = (node.get("spec") or {}).get("taints") or ()
     noticed = _condition(node, names.CONDITION_RECLAIM).get("status") == "True"
     return noticed or any(taint.get("key") in names.TAINTS_RECLAIM for taint in taints)
-
-
-def not_ready_for(node: Object, now: float) -> float | None:
-    """Seconds since a machine says that it is not ready; None if it is."""
-    ready = _condition(node, "Ready")
-    return max(0.0, now - (unix(ready.get("lastTransitionTime")) or now)) if ready.get("status") == "False" else None
 
 
 def _finished_before_deletion(worker: Worker) -> bool:
@@ -178,13 +179,13 @@ def _beyond_its_limits(worker: Worker) -> Verdict | None:
 
 
 def _lost_with_node(
-    worker: Worker, node: Object | None, now: float, *, node_gone: bool, silent: bool, doubt: bool
+    worker: Worker, node: Object | None, unready_seconds: float, *, node_gone: bool, silent: bool, doubt: bool
 ) -> Verdict | None:
     if not worker.node:
         return None
     if node_gone:
         return _reclaimed(names.CAUSE_NODE_GONE, "its machine is gone", force=not doubt)
-    return node_trouble(node, now, silent=silent, doubt=doubt) if node else None
+    return node_trouble(node, unready_seconds, silent=silent, doubt=doubt) if node else None
 
 
 def _lost_alone(worker: Worker) -> Verdict | None:

@@ -19,7 +19,7 @@ from workloads.plan import money, stalls
 from workloads.plan.accounting import Loss, account, stop, trained
 from workloads.plan.endings import ASKED, after_end, end, finish, hold, suspend
 from workloads.plan.losses import NOT_READY_SECONDS as NOT_READY
-from workloads.plan.losses import Fate, Verdict, Worker, not_ready_for
+from workloads.plan.losses import Fate, Verdict, Worker
 from workloads.plan.placing import place
 from workloads.plan.pods import selector
 from workloads.plan.sizing import numbered, resize
@@ -193,7 +193,7 @@ def _grace(worker: Worker, verdict: Verdict, view: View) -> int | None:
 
 
 def _watch_unready(view: View, draft: Draft, worker: Worker) -> None:
-    since = not_ready_for(view.observed.nodes[worker.node], view.now)
+    since = view.observed.unready.get(worker.node)
     if since is not None and since < NOT_READY:
         draft.wakes.append(view.now + NOT_READY - since)
 

@@ -81,6 +81,7 @@ class Observed:
     nodes: Mapping[str, Object] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()  # nodes that the API server was asked about and does not have
     silent: frozenset[str] = frozenset()  # nodes whose Lease the controller has not seen renewed for too long
+    unready: Mapping[str, float] = field(default_factory=dict)  # nodes that are not ready: seconds since the controller saw it
     shunned: frozenset[str] = frozenset()  # nodes of the cluster that no new worker shall go to: silent, or on their way out
     doubt: str = ""  # why silence proves nothing now, so that no worker may be deleted with force for it; "": it does
     platform: Platform | None = None  # None: a cluster that no stack of ours describes
@@ -114,7 +115,7 @@ class View:
     @classmethod
     def of(cls, job: Job, observed: Observed, now: float) -> "View":
         workers = sorted((Worker.of(pod) for pod in observed.pods), key=lambda worker: worker.index)
-        judged = tuple((worker, _judge(worker, observed, now)) for worker in workers)
+        judged = tuple((worker, _judge(worker, observed)) for worker in workers)
         return cls(job=job, observed=observed, now=now, workers=judged)
 
     @property
@@ -171,11 +172,11 @@ class Draft:
         )
 
 
-def _judge(worker: Worker, observed: Observed, now: float) -> Verdict:
+def _judge(worker: Worker, observed: Observed) -> Verdict:
     return judge(
         worker,
         observed.nodes.get(worker.node),
-        now,
+        observed.unready.get(worker.node, 0.0),
         node_gone=worker.node in observed.gone,
         silent=worker.node in observed.silent,
         doubt=bool(observed.doubt),

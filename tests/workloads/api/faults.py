@@ -114,8 +114,9 @@ async def deafened(on: Stage, *, times: int, say: Say = silent) -> Figures:
         return await _ended(busy, silences=times, longest_seconds=longest)
 
 
-async def away(on: Stage, *, seconds: float, watched_seconds: float, say: Say = silent) -> Figures:
-    """The API server is away, and all machines are late with their heartbeats when it comes back: nothing is deleted."""
+async def away(on: Stage, *, seconds: float, back_seconds: float, watched_seconds: float, say: Say = silent) -> Figures:
+    """The API server is away, and all machines are late with their heartbeats when it comes back: nothing is deleted.
+    `back_seconds`: by then all of them have got through again."""
     actor = await on.controller("first", supervised=True)
     jobs = [await on.place.submit(f"job-{number}", replicas=3) for number in range(4)]
     for job in jobs:
@@ -128,7 +129,7 @@ async def away(on: Stage, *, seconds: float, watched_seconds: float, say: Say = 
     began = time.monotonic()
     await asyncio.to_thread(on.made.processes.start_api)
     say("it is back; the machines report again one after the other")
-    releasing = asyncio.create_task(on.machines.release_heartbeats(watched_seconds / 3))
+    releasing = asyncio.create_task(on.machines.release_heartbeats(back_seconds))
     await on.made.seen.until(
         "the machines were watched", lambda: time.monotonic() > began + watched_seconds, watched_seconds + 10
     )

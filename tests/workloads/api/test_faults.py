@@ -52,7 +52,7 @@ async def test_nothing_is_deleted_while_the_api_server_is_away_and_all_heartbeat
     """By a controller that lives through it: one that is started again knows of no machine that it was late."""
     election = "workloads.control.election."
     on.limits = {**on.limits, **AWAY, election + "RENEW_SECONDS": 60.0, election + "DURATION_SECONDS": 90}
-    figures = await faults.away(on, seconds=10, watched_seconds=12)
+    figures = await faults.away(on, seconds=10, back_seconds=3, watched_seconds=12)
     assert figures["controller_started_again"] == 0
 
 

@@ -1,14 +1,18 @@
 """The controller when the API server is busy, refuses or forgets, and when the lead is lost: it costs time and nothing else."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from tests.workloads.builders import make_job
+from tests.workloads.builders import make_job, make_node
 from tests.workloads.fake_time import run
 from tests.workloads.world import started
 from workloads.control.election import LeadershipLost
-from workloads.kube import ELASTIC_JOBS, EVENTS, PODS, SERVICES, Conflict, KubeError, Unreachable
+from workloads.job.spec import Job
+from workloads.kube import ELASTIC_JOBS, EVENTS, NODES, PODS, SERVICES, Conflict, KubeError, Unreachable
+from workloads.plan.reconcile import plan
+from workloads.plan.values import Observed, Plan
 
 ERRORS = {
     "conflict-on-status": ("replace", ELASTIC_JOBS, Conflict("modified", status=409, reason="Conflict")),
@@ -81,3 +85,54 @@ def test_a_controller_that_lost_the_lease_writes_nothing_more() -> None:
     with pytest.raises(ExceptionGroup) as raised:
         run(story())
     assert raised.group_contains(LeadershipLost)
+
+
+def test_a_job_that_the_controller_cannot_handle_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stumbles(given: Job, observed: Observed, now: float) -> Plan:
+        if given.name == "bad":
+            raise OverflowError("too large")
+        return plan(given, observed, now)
+
+    def chokes(value: Mapping[str, Any]) -> Job:
+        if value["metadata"]["name"] == "worse":
+            raise RecursionError("too deep")
+        return read(value)
+
+    read = Job.of
+    monkeypatch.setattr("workloads.control.controller.plan", stumbles)
+    monkeypatch.setattr(Job, "of", chokes)
+
+    async def story() -> None:
+        async with started() as world:
+            for name in ("bad", "worse", "digits"):
+                world.api.put(ELASTIC_JOBS, make_job(name, uid=name))
+            await world.settle(2)
+            assert world.pods() == ["digits-worker-0", "digits-worker-1"]
+            (unread,) = [item for item in world.status("worse")["conditions"] if item["reason"] == "InvalidSpec"]
+            assert "RecursionError('too deep')" in unread["message"]
+
+    run(story())
+
+
+def test_somebody_elses_job_is_not_touched_even_if_it_makes_no_sense() -> None:
+    async def story() -> None:
+        async with started() as world:
+            world.api.put(ELASTIC_JOBS, make_job(low=3, replicas=2, managedBy="kueue.x-k8s.io/multikueue"))
+            await world.settle(2)
+            assert world.api.calls == []
+
+    run(story())
+
+
+@pytest.mark.parametrize("hours", [-5, 5])
+def test_a_machine_that_is_not_ready_is_given_up_whatever_its_clock_says(hours: float) -> None:
+    async def story() -> None:
+        async with started() as world:
+            await world.start_all(make_job(replicas=1))
+            world.api.put(NODES, make_node("n0", ready="False", since=world.api.clock() + hours * 3600))
+            await world.settle(4)
+            assert world.status().get("reclaims", 0) == 0
+            await world.settle(2)
+            assert [entry["cause"] for entry in world.status()["history"]] == ["NodeNotReady"]
+
+    run(story())

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.workloads.builders import NOW, make_job, make_node, make_pod
-from workloads.clock import stamp
+from workloads.clock import stamp, unix
 from workloads.job.spec import Job
 from workloads.plan.losses import Fate, Worker, judge
 from workloads.plan.values import Observed, View
@@ -149,9 +149,15 @@ CASES: dict[str, tuple[dict[str, Any], Any, Fate, str]] = {
 }
 
 
+def unready(node: Any) -> float:
+    """Seconds that the machine has not been ready for, as the controller saw it."""
+    conditions = node["status"]["conditions"] if node and node != GONE else ()
+    return next((NOW - (unix(item["lastTransitionTime"]) or NOW) for item in conditions if item["status"] == "False"), 0.0)
+
+
 @pytest.mark.parametrize(("pod", "node", "fate", "cause"), CASES.values(), ids=CASES.keys())
 def test_fate(pod: dict[str, Any], node: Any, fate: Fate, cause: str) -> None:
-    verdict = judge(Worker.of(make_pod(make_job(), **pod)), None if node == GONE else node, NOW, node_gone=node == GONE)
+    verdict = judge(Worker.of(make_pod(make_job(), **pod)), None if node == GONE else node, unready(node), node_gone=node == GONE)
     assert (verdict.fate, verdict.cause) == (fate, cause)
 
 
@@ -181,7 +187,7 @@ NODES: dict[str, tuple[Any, dict[str, bool], tuple[Fate, str, bool]]] = {
 
 @pytest.mark.parametrize(("node", "known", "expected"), NODES.values(), ids=NODES)
 def test_machines(node: Any, known: dict[str, bool], expected: tuple[Fate, str, bool]) -> None:
-    verdict = judge(Worker.of(make_pod(make_job())), node, NOW, **known)
+    verdict = judge(Worker.of(make_pod(make_job())), node, unready(node), **known)
     assert (verdict.fate, verdict.cause, verdict.force) == expected
 
 
@@ -204,7 +210,7 @@ def test_what_the_controller_sees_of_machines_is_judged(world: dict[str, Any], e
 
 @pytest.mark.parametrize(("gone", "force"), [(True, True), (False, False)])
 def test_a_finished_worker_on_a_dead_machine_must_be_deleted_with_force_too(gone: bool, force: bool) -> None:
-    verdict = judge(Worker.of(make_pod(make_job(), phase="Succeeded", exit_code=0)), WELL, NOW, node_gone=gone)
+    verdict = judge(Worker.of(make_pod(make_job(), phase="Succeeded", exit_code=0)), WELL, 0, node_gone=gone)
     assert (verdict.fate, verdict.force) == (Fate.DONE, force)
 
 
@@ -223,15 +229,15 @@ WORDS: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("pod", "message"), WORDS.values(), ids=WORDS)
 def test_what_is_said_of_it(pod: dict[str, Any], message: str) -> None:
-    assert judge(Worker.of(make_pod(make_job(), **pod)), WELL, NOW).message == message
+    assert judge(Worker.of(make_pod(make_job(), **pod)), WELL, 0).message == message
 
 
 def test_a_notice_carries_its_deadline() -> None:
-    assert judge(Worker.of(make_pod(make_job())), make_node(notice=DEADLINE), NOW).notice_until == NOW + 25
+    assert judge(Worker.of(make_pod(make_job())), make_node(notice=DEADLINE), 0).notice_until == NOW + 25
 
 
 def test_a_failure_quotes_the_last_line_of_what_the_program_said() -> None:
     pod = make_pod(
         make_job(), phase="Failed", exit_code=1, message="Traceback (most recent call last):\n  ...\nValueError: no data\n"
     )
-    assert judge(Worker.of(pod), WELL, NOW).message == "Error, exit code 1: ValueError: no data"
+    assert judge(Worker.of(pod), WELL, 0).message == "Error, exit code 1: ValueError: no data"
