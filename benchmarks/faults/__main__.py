@@ -103,7 +103,7 @@ async def _play(made: Made, folder: Path, play: Play) -> Figures:
 
 
 async def _away(on: Stage, seconds: float) -> Figures:
-    """A kubelet that could not renew its Lease tries again after at most 7 s, and every 10 s anyway (kubelet 1.35, 40 s Leases)."""
+    """A kubelet that could not renew its Lease tries again after at most 7 s, and every 10 s anyway (1.35, Leases of 40 s)."""
     return await faults.away(on, seconds=seconds, back_seconds=10.0, watched_seconds=60.0, say=say)
 
 
