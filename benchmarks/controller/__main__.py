@@ -106,6 +106,8 @@ async def measure(settings: Settings) -> Figures:
         fleet = await opened.enter_async_context(Fleet.started(plane))
         await opened.enter_async_context(installed(plane, settings.contenders, settings.checkout))
         await fleet.add(machines("main", FLEET))
+        say("warming the API server up")
+        await plane.warm_up()
         say(f"the control plane and {FLEET} machines are up; logs are in {folder}")
         bench = Bench(
             plane=plane, fleet=fleet, checkout=settings.checkout, sizes=settings.sizes, cap_seconds=settings.cap_seconds

@@ -138,7 +138,7 @@ def children(process: subprocess.Popen[str]) -> list[int]:
     return [int(word) for word in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
 
 
-@pytest.mark.e2e
+@pytest.mark.proof
 def test_a_short_week_ends_as_predicted() -> None:
     """About three minutes."""
     week = started("--jobs", "25", "--minutes", "3")

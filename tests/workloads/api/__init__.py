@@ -5,5 +5,5 @@
 
 import pytest
 
-for _helper in ("faults", "machines", "place", "plane", "stories"):
+for _helper in ("faults", "kubelets", "machines", "place", "plane", "stories"):
     pytest.register_assert_rewrite(f"{__name__}.{_helper}")  # their asserts tell what they found, too

@@ -30,12 +30,12 @@ SETTINGS: dict[str, float] = {
     "workloads.plan.placing.AGAIN_SECONDS": 2.0,
     "workloads.plan.stalls.ERROR_SECONDS": 1.0,
     "workloads.control.pace.FIRST_REFUSAL_SECONDS": 0.5,
-    "workloads.control.silence.LEAST_SECONDS": 5.0,
-    "workloads.control.silence.SETTLE_SECONDS": 5.0,
+    "workloads.control.silence.LEAST_SECONDS": 4.0,
+    "workloads.control.silence.SETTLE_SECONDS": 4.0,
     "workloads.control.world.LATER_SECONDS": 0.3,
     "workloads.control.scraper.EVERY_SECONDS": 0.5,
     "workloads.control.scraper.TELL_SECONDS": 1.0,
-    "workloads.plan.reconcile.PROGRESS_SECONDS": 6.0,
+    "workloads.plan.reconcile.PROGRESS_SECONDS": 4.0,
 }
 _numbers = itertools.count(1)
 

@@ -95,7 +95,7 @@ async def usurped(on: Stage, *, say: Say = silent) -> Figures:
         say(f"it stopped {late:.1f} s after its lease was taken")
         assert late <= on.renewal_seconds, f"it wrote {late:.1f} s after somebody else took the lease"
         await first.process.start()
-        await busy.did(6)
+        await busy.did(3)
         return await _ended(busy, seconds_to_notice=late)
 
 
@@ -185,7 +185,8 @@ async def skewed(on: Stage, *, hours: tuple[float, ...], steps: int, say: Say = 
             await actor.process.start()
             say(f"the clock is {shift:+g} h off; {busy.steps} things happened to the jobs so far")
         await busy.did(steps + len(busy.stories), on.patience_seconds * 2)
-        return await _ended(busy, most_hours=max(abs(shift) for shift in hours))
+        counted = max(story.job.status.get("cost", {}).get("machineSeconds", 0.0) for story in busy.stories)
+        return await _ended(busy, most_hours=max(abs(shift) for shift in hours), most_machine_seconds=counted)
 
 
 async def tokens(on: Stage, *, times: int, lives_seconds: float, say: Say = silent) -> Figures:

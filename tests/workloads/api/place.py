@@ -10,7 +10,8 @@ import itertools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from tests.workloads.api.machines import Machine, Machines
+from tests.workloads.api.kubelets import Machine
+from tests.workloads.api.machines import Machines
 from tests.workloads.api.plane import Made, gone
 from tests.workloads.builders import make_job
 from workloads import contract as names

@@ -14,9 +14,11 @@ from typing import Any
 
 import yaml
 
-from tests.workloads.api.plane import SYSTEM, Made, gone
+from tests.workloads.api.place import article
+from tests.workloads.api.plane import JOBS, SYSTEM, Made, gone
+from workloads import contract as names
 from workloads.clock import stamp
-from workloads.kube import CONFIG_MAPS, EVENTS
+from workloads.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS
 
 Object = dict[str, Any]
 GPU = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}  # of a container
@@ -49,10 +51,13 @@ class Stack:
             "etcdEndpoint": "etcd-service:2379", "volumes": [], "nodeGroups": list(groups), "dashboards": {}, **changes,
         }  # fmt: skip
         await self._write(SYSTEM, "ebb-platform", {"schema": "1", "platform.json": json.dumps(platform)})
+        zones = ", ".join(sorted({one["zone"] for one in groups}))
+        await self._is_known(names.WAITING_FOR_ZONE, f"which has {zones};")
 
     async def spoil(self) -> None:
         """As a newer program would write it, for another version of Ebb."""
         await self._write(SYSTEM, "ebb-platform", {"schema": "99"})
+        await self._is_known(names.WAITING_FOR_PLATFORM, "'99'")
 
     async def refuses(self, pod: Object, message: str) -> None:
         """The autoscaler makes no machine for this pod."""
@@ -73,6 +78,20 @@ class Stack:
     async def remove(self) -> None:
         for namespace, name in ((SYSTEM, "ebb-platform"), (SYSTEM, "cluster-autoscaler-status")):
             await gone(self.made.kube.delete(CONFIG_MAPS, namespace, name))
+        await self._is_known(names.WAITING_FOR_MACHINES, "")
+
+    async def _is_known(self, reason: str, words: str) -> None:
+        """The controller has heard of it, as a job shows that wants to go where there is nothing."""
+        name = f"probe-{next(_numbers)}"
+        await self.made.kube.create(ELASTIC_JOBS, JOBS, article(name, JOBS, replicas=1, placement={"zone": "nowhere"}))
+
+        def told() -> bool:
+            job = self.made.seen.get(ELASTIC_JOBS, JOBS, name) or {}
+            conditions = (job.get("status") or {}).get("conditions") or ()
+            return any(one["reason"] == reason and words in one["message"] for one in conditions)
+
+        await self.made.seen.until(f"the controller knows the stack ({reason} {words})", told)
+        await gone(self.made.kube.delete(ELASTIC_JOBS, JOBS, name))
 
     async def _report(self) -> None:
         report = {"autoscalerStatus": "Running", "nodeGroups": [self._state(name) for name in self._groups]}

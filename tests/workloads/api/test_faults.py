@@ -31,7 +31,7 @@ async def test_a_leader_whose_lease_is_taken_stops(on: Stage) -> None:
 
 
 async def test_watches_that_go_silent_are_noticed(on: Stage) -> None:
-    await faults.deafened(on, times=2)
+    await faults.deafened(on, times=1)
 
 
 async def test_refusals_and_lost_answers_are_got_over(on: Stage) -> None:
@@ -52,7 +52,7 @@ async def test_nothing_is_deleted_while_the_api_server_is_away_and_all_heartbeat
     """By a controller that lives through it: one that is started again knows of no machine that it was late."""
     election = "workloads.control.election."
     on.limits = {**on.limits, **AWAY, election + "RENEW_SECONDS": 60.0, election + "DURATION_SECONDS": 90}
-    figures = await faults.away(on, seconds=10, back_seconds=3, watched_seconds=12)
+    figures = await faults.away(on, seconds=7, back_seconds=3, watched_seconds=9)
     assert figures["controller_started_again"] == 0
 
 

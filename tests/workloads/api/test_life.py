@@ -215,7 +215,7 @@ async def test_resuming_goes_on_with_the_same_identity(place: Place) -> None:
     await job.runs(2)
     assert job.pods[0]["spec"]["containers"][0]["args"] == arguments
     assert job.condition(names.SUSPENDED)["status"] == "False"
-    assert names.REASON_RESUMED in job.reasons
+    await job.until("people are told", lambda: names.REASON_RESUMED in job.reasons)
 
 
 async def test_bounds_selectors_and_tolerations_may_change_while_suspended_and_hold_on_resume(place: Place) -> None:

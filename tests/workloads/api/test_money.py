@@ -68,7 +68,7 @@ async def test_a_job_stops_before_its_budget_is_spent_and_goes_on_with_a_larger_
         assert "spec.budget.maxUSD" in message
         assert 0 < job.status["cost"]["usdSpent"] <= 3
         assert (job.status["failures"], job.status["reclaims"]) == (0, 0)
-        assert names.REASON_BUDGET in job.reasons
+        await job.until("people are told", lambda: names.REASON_BUDGET in job.reasons)
         await job.patch(budget={"maxUSD": 100})
         await job.runs(1)
 

@@ -14,7 +14,7 @@ from tests.workloads.api.proxy import Asked, Line
 from tests.workloads.api.training import training
 from workloads import contract as names
 
-QUIET_SECONDS = 6.0
+QUIET_SECONDS = 5.0
 PROGRESS_SECONDS = SETTINGS["workloads.plan.reconcile.PROGRESS_SECONDS"]  # 30 s, as it ships
 
 
@@ -59,7 +59,7 @@ async def test_heartbeats_of_machines_cause_no_write(place: Place, line: Line) -
         for machine in list(place.machines.all.values()):
             await place.machines.condition(machine, "Ready", "True", "KubeletReady", "kubelet is posting ready status")
         await asyncio.sleep(0.2)
-    await asyncio.sleep(1)
+    await asyncio.sleep(0.5)
     assert [str(one) for one in line.writes(began)] == []
 
 

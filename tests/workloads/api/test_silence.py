@@ -3,7 +3,7 @@
 import time
 
 from tests.workloads.api.conftest import SETTINGS
-from tests.workloads.api.machines import HEARTBEAT_SECONDS
+from tests.workloads.api.kubelets import HEARTBEAT_SECONDS
 from tests.workloads.api.place import Job, Place
 from workloads import contract as names
 

@@ -26,7 +26,7 @@ async def test_scaling_down_removes_the_highest_indices_and_spends_nothing(place
     assert {index: job.pod_uid(index) for index in (0, 1)} == kept
     await job.looked()
     assert (job.status["reclaims"], job.status["failures"]) == (0, 0)
-    assert names.REASON_SCALED in job.reasons
+    await job.until("people are told", lambda: names.REASON_SCALED in job.reasons)
 
 
 async def test_the_scale_endpoint_reads_and_writes_the_workers(place: Place) -> None:
