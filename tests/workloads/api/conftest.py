@@ -45,7 +45,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(here):
-            item.add_marker(pytest.mark.e2e)
+            # Faults are timed against a busy run: they want a machine of their own.
+            item.add_marker(pytest.mark.proof if item.path.stem == "test_faults" else pytest.mark.e2e)
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 
 
