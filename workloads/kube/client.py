@@ -1,11 +1,11 @@
 """The connection to an API server: see the package's docstring."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import aiohttp
+import orjson
 
 from workloads.kube import credentials
 from workloads.kube.credentials import Credentials
@@ -156,7 +156,7 @@ class Kube:
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=read_seconds)
         async with self._open("GET", resource.path(namespace), query | _selectors(labels, fields), limits=limits) as answer:
             async for line in _lines(answer):
-                event = json.loads(line)
+                event = orjson.loads(line)
                 if event["type"] == "ERROR":
                     raise _refusal(event["object"], int(event["object"].get("code", 500)))
                 yield event["type"], {"apiVersion": resource.api_version, "kind": resource.kind, **event["object"]}
@@ -203,7 +203,7 @@ class Kube:
             raw = await answer.read()
         if "json" not in answer.headers.get("Content-Type", ""):
             return {"text": raw.decode(errors="replace")}
-        parsed: Object = json.loads(raw)
+        parsed: Object = orjson.loads(raw)
         return parsed
 
     @asynccontextmanager
@@ -223,7 +223,7 @@ class Kube:
         server did nothing for the first.
         """
         headers = {"Content-Type": content_type, "Accept": "application/json, */*"}
-        data = None if body is None else json.dumps(body)
+        data = None if body is None else orjson.dumps(body)
         try:
             for attempt in (1, 2):
                 if token := await self._credentials.token():
@@ -266,7 +266,7 @@ async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 
 def _status_of(text: str) -> Object:
     try:
-        parsed = json.loads(text)
+        parsed = orjson.loads(text)
     except ValueError:
         parsed = None
     return parsed if isinstance(parsed, dict) else {"message": text.strip()[:300]}
