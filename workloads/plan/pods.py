@@ -39,6 +39,7 @@ class Seat:
     memory_bytes: float = 0.0  # one worker's share of the smallest machine that may carry it; 0: not known
     grace_seconds: int = DEFAULT_GRACE_SECONDS  # see leave_seconds
     shunned: tuple[str, ...] = ()  # machines that are given up, though Kubernetes would still use them
+    open_to_all: bool = False  # nothing above keeps a worker off the platform's own machine
 
 
 def leave_seconds(notice_seconds: float) -> int:
@@ -96,7 +97,7 @@ def worker_pod(job: Job, *, index: int, attempt: int, seat: Seat, elastic_class:
     spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **seat.selector}
     spec.setdefault("terminationGracePeriodSeconds", seat.grace_seconds)
     _tolerate(spec, seat.taints)
-    _stay_off(spec, seat.shunned)
+    _stay_off(spec, seat)
     _rank(spec, job, elastic_class if index >= job.min_replicas else "")
     _name_host(spec, job, metadata["name"])
     _harden(spec)
@@ -149,18 +150,21 @@ def _name_host(spec: Object, job: Job, name: str) -> None:
         spec["dnsConfig"] = {**config, "searches": searches}
 
 
-def _stay_off(spec: Object, machines: Sequence[str]) -> None:
-    """Keep the worker off these machines, as Kubernetes calls a silent one ready for 40 s more, and off the platform's own, which
-    has no taint, as it must be there first. Terms are alternatives, so each of them says it."""
+def _stay_off(spec: Object, seat: Seat) -> None:
+    """Keep the worker off machines that are given up, as Kubernetes calls a silent one ready for 40 s more, and off the
+    platform's own, which has no taint, as it must be there first. Terms are alternatives, so each of them says it."""
+    own = {"key": names.LABEL_NODE_GROUP, "operator": "NotIn", "values": [names.MANAGER_GROUP]}
+    labels = [own] if seat.open_to_all else []
+    # The API server takes one name for each requirement.
+    fields = [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in seat.shunned]
+    if not labels and not fields:
+        return
     affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
     required = affinity.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {"nodeSelectorTerms": [{}]})
-    rule = {"key": names.LABEL_NODE_GROUP, "operator": "NotIn", "values": [names.MANAGER_GROUP]}
     for term in required["nodeSelectorTerms"]:
-        term["matchExpressions"] = [*(term.get("matchExpressions") or []), rule]
-        # The API server takes one name for each requirement.
-        fields = [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in machines]
-        if fields:
-            term["matchFields"] = [*(term.get("matchFields") or []), *fields]
+        for kind, rules in (("matchExpressions", labels), ("matchFields", fields)):
+            if rules:
+                term[kind] = [*(term.get(kind) or []), *rules]
 
 
 def _rank(spec: Object, job: Job, elastic_class: str) -> None:

@@ -134,6 +134,7 @@ def seat(job: Job, placed: Placed, platform: Platform | None) -> Seat:
         volumes=volumes,
         memory_bytes=_share_bytes(job, carrying),
         grace_seconds=leave_seconds(min(notices, default=0)),
+        open_to_all=not placed.gpu_type,
     )
 
 

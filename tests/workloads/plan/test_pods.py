@@ -35,7 +35,12 @@ def spec_of(job: Object, **rest: Any) -> Object:
 def test_the_whole_pod() -> None:
     job = make_job(container={"resources": {"requests": {"cpu": "3600m"}, "limits": {"nvidia.com/gpu": 1, "memory": "12Gi"}}})
     seat = Seat(
-        selector={"topology.kubernetes.io/zone": "local-a"}, taints=(GPU,), volumes=(DATA,), memory_bytes=2**34, grace_seconds=108
+        selector={"topology.kubernetes.io/zone": "local-a"},
+        taints=(GPU,),
+        volumes=(DATA,),
+        memory_bytes=2**34,
+        grace_seconds=108,
+        open_to_all=True,
     )
     assert pod_of(job, seat=seat) == {
         "apiVersion": "v1",
@@ -292,7 +297,6 @@ def test_new_workers_stay_off_machines_that_are_given_up() -> None:
     term = spec_of(make_job(), seat=Seat(shunned=("n1", "n2")))["affinity"]["nodeAffinity"]
     assert term["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] == [
         {
-            "matchExpressions": [NO_MANAGER],
             "matchFields": [
                 {"key": "metadata.name", "operator": "NotIn", "values": ["n1"]},
                 {"key": "metadata.name", "operator": "NotIn", "values": ["n2"]},
@@ -301,11 +305,15 @@ def test_new_workers_stay_off_machines_that_are_given_up() -> None:
     ]
 
 
+def test_a_worker_that_nothing_has_to_be_said_of_has_no_affinity() -> None:
+    assert "affinity" not in spec_of(make_job())
+
+
 def test_no_term_of_an_own_affinity_lets_a_worker_onto_the_platforms_machine() -> None:
     own: Object = {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
     fields: Object = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [own, fields]}}
-    spec = spec_of(make_job(pod={"affinity": {"nodeAffinity": required, "podAffinity": {"x": 1}}}))
+    spec = spec_of(make_job(pod={"affinity": {"nodeAffinity": required, "podAffinity": {"x": 1}}}), seat=Seat(open_to_all=True))
     affinity = spec["affinity"]
     assert affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] == [
         {"matchExpressions": [*own["matchExpressions"], NO_MANAGER]},

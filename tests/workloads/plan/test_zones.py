@@ -130,6 +130,13 @@ def test_what_is_chosen_is_reported_and_asked_for() -> None:
     assert (found.taints, found.volumes) == ((taint,), (volume,))
 
 
+def test_only_a_worker_that_no_gpu_type_holds_could_land_on_the_platforms_own_machine() -> None:
+    job, platform = Job.of(make_job()), make_platform()
+    assert seat(job, Placed(zone="local-a", gpu_type=""), platform).open_to_all
+    assert not seat(job, Placed(zone="local-a", gpu_type="T4"), platform).open_to_all
+    assert not seat(job, Placed(zone=""), None).open_to_all
+
+
 def test_a_job_in_another_namespace_gets_no_claims_of_the_platform() -> None:
     volume = Volume(name="d", claim="c", mount_path="/d", read_only=False)
     value = make_job(container=GPU)
