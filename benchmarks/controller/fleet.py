@@ -184,8 +184,9 @@ def kwok_config(address: str) -> list[Object]:
         {
             "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
             "kind": "KwokConfiguration",
-            # Its defaults do not count where a file has options. They are 4 at a time: pods would wait for kwok.
-            "options": {"cidr": "10.64.0.0/10", **dict.fromkeys(PARALLEL, 16)},
+            # Its defaults do not count where a file has options. They are 4 at a time: pods would wait for kwok, and not for the
+            # 40 kubelets that it stands for.
+            "options": {"cidr": "10.64.0.0/10", **dict.fromkeys(PARALLEL, 40)},
         },
         _stage("machine-boots", [booting], {"statusTemplate": "phase: Running"}, kind="Node"),
         _stage("pod-runs", staying, {"statusTemplate": RUNNING.replace("ADDRESSES", known)}),
