@@ -191,4 +191,4 @@ def test_researchers_are_a_group_and_nobody_else() -> None:
 def test_the_image_installs_the_versions_that_were_tested() -> None:
     assert "-r workloads/requirements.txt" in (ROOT / "requirements.txt").read_text().splitlines()
     image = [line for line in (ROOT / "workloads" / "requirements.txt").read_text().splitlines() if not line.startswith("#")]
-    assert [line.partition("==")[0] for line in image] == ["aiohttp", "kubernetes_asyncio", "PyYAML"]
+    assert [line.partition("==")[0] for line in image] == ["aiohttp", "kubernetes_asyncio", "orjson", "PyYAML"]

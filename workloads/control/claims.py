@@ -48,6 +48,7 @@ class Effect(enum.Enum):
     """What a job's change may mean for the others."""
 
     NONE = "none"
+    SHRANK = "shrank"  # it has fewer machines beyond its first ones: more room for those that follow free capacity
     MOVED_ON = "moved on"  # it has its machines or its place, so the next in line may be it
     FREED = "freed"  # machines are free that it had or was to have
 
@@ -117,7 +118,8 @@ class Claims:
         for key, job in self._jobs.items():
             if isinstance(job, Job) and not job.spec.suspend and not job.status.ended:
                 short = job.status.state in (names.WAITING, names.RESTARTING)
-                if _behind(job) or (short and effect is Effect.FREED):
+                told = job.automatic if effect is Effect.SHRANK else _behind(job)
+                if told or (short and effect is Effect.FREED):
                     yield key
 
     def _refresh(self, now: float) -> None:
@@ -149,10 +151,18 @@ def _behind(job: Job) -> bool:
 def _effect(old: Claim | None, new: Claim | None) -> Effect:
     if old is None:
         return Effect.NONE
-    if new is None or new.wanted < old.wanted or (old.zone and _site(new) != _site(old)):
+    if new is None or new.wanted < old.wanted or new.holds < old.holds or (old.zone and _site(new) != _site(old)):
         return Effect.FREED
-    moved_on = (old.waits and not new.waits) or _site(new) != _site(old) or new.priority < old.priority
-    return Effect.MOVED_ON if moved_on else Effect.NONE
+    if new.wish != old.wish or new.group != old.group:
+        return Effect.FREED  # what it kept from others, by what it asked for or by its sweep, may be something else now
+    if (old.waits and not new.waits) or _site(new) != _site(old) or new.priority < old.priority:
+        return Effect.MOVED_ON
+    return Effect.SHRANK if _taken(new) < _taken(old) else Effect.NONE
+
+
+def _taken(claim: Claim) -> int:
+    """Workers whose machines even an automatic job leaves alone (plan/target.py)."""
+    return max(claim.holds, claim.placed)
 
 
 def _site(claim: Claim) -> tuple[str, str, str]:

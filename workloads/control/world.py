@@ -35,7 +35,7 @@ OPTIONAL_SECONDS = 5.0  # how long the start waits for what is a help
 # soon, the rest, for which it is seldom news, later.
 SOON_SECONDS, LATER_SECONDS = 0.2, 5.0
 # News of a pod on its way up changes figures and little else; 64 workers that start together have some hundred of them.
-STARTING_SECONDS = 0.2
+STARTING_SECONDS = 0.4
 log = logging.getLogger(__name__)
 
 
@@ -217,7 +217,7 @@ class World:
     def _wake(self, effect: Effect) -> None:
         """Have the jobs looked at for which this may be what they wait for; what comes in a burst is one look."""
         if effect is not Effect.NONE:
-            self._wake_after(SOON_SECONDS, Effect.MOVED_ON)
+            self._wake_after(SOON_SECONDS, Effect.SHRANK if effect is Effect.SHRANK else Effect.MOVED_ON)
         if effect is Effect.FREED:
             self._wake_after(LATER_SECONDS, Effect.FREED)
 

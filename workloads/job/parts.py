@@ -25,7 +25,8 @@ class WorkerSpec:
     """spec.replicaSpecs.Worker."""
 
     replicas: int = described(
-        "How many workers are wanted now, between minReplicas and maxReplicas; `kubectl scale` changes it while the job runs.",
+        "How many workers are wanted now, between minReplicas and maxReplicas; where spec gives both, `kubectl scale` changes it "
+        "while the job runs.",
         count(1, MOST_WORKERS),
     )
     template: Object = described(

@@ -87,6 +87,13 @@ class JobSpec:
         ),
         _fixed("minReplicas"),
         _fixed("maxReplicas"),
+        # A missing bound is Worker.replicas, and launchers that were told different bounds do not agree on a rendezvous.
+        _rule(
+            f"{_SUSPENDED} || (has(self.minReplicas) && has(self.maxReplicas))"
+            " || self.replicaSpecs.Worker.replicas == oldSelf.replicaSpecs.Worker.replicas",
+            "spec.replicaSpecs.Worker.replicas cannot change while workers run, as it stands for the missing spec.minReplicas or "
+            "spec.maxReplicas too: set spec.suspend to true first, or give both when you submit a job that is to be scaled.",
+        ),
     )
 
     rdzv_endpoint: str = described(

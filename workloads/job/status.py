@@ -187,6 +187,9 @@ class Status:
     target: int | None = described("Workers wanted now, where scaling is automatic.", count(1), default=None)
     target_time: str | None = described("When the target last changed.", TIME, default=None)
     cost: Cost | None = described("What the machines cost.", model=Cost, default=None)
+    budget_warned: float | None = described(
+        "The spec.budget.maxUSD of which people were told that it is nearly spent.", NUMBER, default=None
+    )
     hold: Hold | None = described("Why the controller stopped the job, if it did.", model=Hold, default=None)
     stall: Stall | None = described("The watch over the job's progress.", model=Stall, default=None)
     dry: tuple[Dry, ...] = described("Where machines could not be had lately.", model=Dry, many=True, default=())

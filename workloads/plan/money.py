@@ -26,6 +26,7 @@ HOUR = 3600.0
 STOP_SECONDS = 5.0  # from the decision to the SIGTERM, and from the last exit to the pod's end: about a second each, with room
 LABEL_INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 NOTHING_USD = 1e-6  # what sums of floating point may lack
+NEARLY = 0.9  # of a budget: somebody who wants the job to go on has the time of the rest to say so
 
 
 @dataclass(frozen=True)
@@ -131,8 +132,9 @@ def _spent(view: View, draft: Draft) -> tuple[str, str] | None:
     stopping = STOP_SECONDS + max((worker.grace_seconds for worker in holders(view)), default=0)
     left = budget.max_usd - cost.usd_spent - cost.usd_per_hour * stopping / HOUR
     if left > NOTHING_USD:
+        _warn(view, draft, budget.max_usd, cost)
         if cost.usd_per_hour:
-            draft.wakes.append(view.now + left / cost.usd_per_hour * HOUR + 0.001)  # sums are written to the millisecond
+            draft.wakes.append(_when(view, cost, left))
         return None
     limit = dollars(budget.max_usd)
     message = (
@@ -141,6 +143,29 @@ def _spent(view: View, draft: Draft) -> tuple[str, str] | None:
         f"Raise spec.budget.maxUSD above {limit} to go on."
     )
     return names.REASON_BUDGET, message
+
+
+def _warn(view: View, draft: Draft, limit: float, cost: Cost) -> None:
+    """Say once of each budget that it is nearly spent."""
+    if draft.status.budget_warned == limit:
+        return
+    left = NEARLY * limit - cost.usd_spent
+    if left > NOTHING_USD:
+        if cost.usd_per_hour:
+            draft.wakes.append(_when(view, cost, left))
+        return
+    draft.status = replace(draft.status, budget_warned=limit)
+    message = (
+        f"The job has cost {dollars(cost.usd_spent)} USD of the {dollars(limit)} USD in spec.budget.maxUSD, and goes on at "
+        f"{dollars(cost.usd_per_hour)} USD per hour: it is stopped, with a checkpoint, before the rest is spent. "
+        "Raise spec.budget.maxUSD to let it train longer."
+    )
+    draft.event(names.REASON_BUDGET_NEARLY, message, warning=True)
+
+
+def _when(view: View, cost: Cost, usd: float) -> float:
+    """When so much more is spent, at the present rate."""
+    return view.now + usd / cost.usd_per_hour * HOUR + 0.001  # sums are written to the millisecond
 
 
 def dollars(amount: float) -> str:

@@ -32,6 +32,8 @@ def resize(view: View, draft: Draft) -> None:
     one agent too many makes torch's legacy rendezvous end and restart without end."""
     aim(view, draft)
     drop_services(view, draft, keep=service_name(view.job.name))
+    if all(service["metadata"]["name"] != service_name(view.job.name) for service in view.observed.services):
+        draft.actions.append(CreateService(job_service(view.job)))
     missing = _missing(view, draft)
     free = [index for index in missing if worker_name(view.job.name, index) not in view.observed.taken]
     if len(free) < len(missing):
@@ -43,8 +45,6 @@ def resize(view: View, draft: Draft) -> None:
     placed = seat(view.job, draft.status.placement, view.observed.platform)
     placed = replace(placed, shunned=tuple(sorted(view.observed.shunned))[:MOST_SHUNNED])
     elastic = _elastic_class(view)
-    if all(service["metadata"]["name"] != service_name(view.job.name) for service in view.observed.services):
-        draft.actions.append(CreateService(job_service(view.job)))
     for index in created:
         pod = worker_pod(view.job, index=index, attempt=draft.status.restarts, seat=placed, elastic_class=elastic)
         draft.actions.append(CreatePod(pod))

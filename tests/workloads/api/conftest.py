@@ -35,7 +35,9 @@ SETTINGS: dict[str, float] = {
     "workloads.control.world.LATER_SECONDS": 0.3,
     "workloads.control.scraper.EVERY_SECONDS": 0.5,
     "workloads.control.scraper.TELL_SECONDS": 1.0,
-    "workloads.plan.reconcile.PROGRESS_SECONDS": 4.0,
+    "workloads.plan.reconcile.PROGRESS_SECONDS": 3.0,
+    "workloads.plan.reconcile.NOT_READY": 3.0,
+    "workloads.plan.losses.NOT_READY_SECONDS": 3.0,
 }
 _numbers = itertools.count(1)
 
@@ -45,8 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(here):
-            # Faults are timed against a busy run: they want a machine of their own.
-            item.add_marker(pytest.mark.proof if item.path.stem == "test_faults" else pytest.mark.e2e)
+            item.add_marker(pytest.mark.e2e)
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 
 

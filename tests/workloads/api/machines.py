@@ -28,9 +28,11 @@ class Machines(Kubelets):
     """See the module's docstring."""
 
     async def add(self, **labels: str) -> Machine:
-        """A machine that is up and says so."""
+        """A machine that is up and says so. Until it is, no pod goes there: the test has one to bind to it."""
         machine = self._new(labels)
+        machine.doomed = True
         await self._boot(machine)
+        machine.doomed = False
         return machine
 
     def of(self, pod: str) -> Machine:

@@ -52,12 +52,12 @@ class Stack:
         }  # fmt: skip
         await self._write(SYSTEM, "ebb-platform", {"schema": "1", "platform.json": json.dumps(platform)})
         zones = ", ".join(sorted({one["zone"] for one in groups}))
-        await self._is_known(names.WAITING_FOR_ZONE, f"which has {zones};")
+        await self._is_known(f"which has {zones};", names.WAITING_FOR_ZONE)
 
     async def spoil(self) -> None:
         """As a newer program would write it, for another version of Ebb."""
         await self._write(SYSTEM, "ebb-platform", {"schema": "99"})
-        await self._is_known(names.WAITING_FOR_PLATFORM, "'99'")
+        await self._is_known("'99'", names.WAITING_FOR_PLATFORM)
 
     async def refuses(self, pod: Object, message: str) -> None:
         """The autoscaler makes no machine for this pod."""
@@ -78,20 +78,29 @@ class Stack:
     async def remove(self) -> None:
         for namespace, name in ((SYSTEM, "ebb-platform"), (SYSTEM, "cluster-autoscaler-status")):
             await gone(self.made.kube.delete(CONFIG_MAPS, namespace, name))
-        await self._is_known(names.WAITING_FOR_MACHINES, "")
+        await self._is_known("", names.WAITING_FOR_WORKERS, names.WAITING_FOR_MACHINES)
 
-    async def _is_known(self, reason: str, words: str) -> None:
-        """The controller has heard of it, as a job shows that wants to go where there is nothing."""
+    async def _is_known(self, words: str, *reasons: str) -> None:
+        """The controller has heard of it, as a job shows that wants to go where there is nothing. One that came before the news
+        may be placed by then, and stays so: the next one is asked."""
+        deadline, said = time.monotonic() + 15, {"reason": "", "message": ""}
+        while said["reason"] not in reasons or words not in said["message"]:
+            assert time.monotonic() < deadline, f"the controller does not know the stack ({reasons} {words}): {said}"
+            said = await self._probe()
+
+    async def _probe(self) -> Object:
+        """The first thing that such a job is told about its workers."""
         name = f"probe-{next(_numbers)}"
         await self.made.kube.create(ELASTIC_JOBS, JOBS, article(name, JOBS, replicas=1, placement={"zone": "nowhere"}))
 
-        def told() -> bool:
+        def told() -> Object | None:
             job = self.made.seen.get(ELASTIC_JOBS, JOBS, name) or {}
             conditions = (job.get("status") or {}).get("conditions") or ()
-            return any(one["reason"] == reason and words in one["message"] for one in conditions)
+            return next((one for one in conditions if one["type"] == names.RUNNING), None)
 
-        await self.made.seen.until(f"the controller knows the stack ({reason} {words})", told)
+        said = await self.made.seen.until(f"{name} is told", told)
         await gone(self.made.kube.delete(ELASTIC_JOBS, JOBS, name))
+        return said
 
     async def _report(self) -> None:
         report = {"autoscalerStatus": "Running", "nodeGroups": [self._state(name) for name in self._groups]}

@@ -58,6 +58,7 @@ async def test_the_job_fails_when_the_budget_is_spent_and_says_why(place: Place)
     assert job.condition(names.RUNNING)["status"] == "False"
     assert job.status["completionTime"]
     assert job.status["replicaStatuses"]["Worker"]["failed"] == 2
+    await job.until("people are told", lambda: names.REASON_FAILED in job.reasons)
 
 
 async def test_a_budget_of_zero_tolerates_no_failure(place: Place) -> None:

@@ -1,4 +1,4 @@
-"""How a job pauses, ends and is cleaned up."""
+"""How a job ends and is cleaned up, and what its status says of its life."""
 
 import time
 from typing import Any
@@ -29,6 +29,7 @@ async def test_a_job_succeeds_when_its_workers_exit_with_zero(place: Place) -> N
     assert job.status["succeededIndices"] == [0, 1]
     assert job.status["replicaStatuses"]["Worker"]["succeeded"] == 2
     assert job.status["completionTime"]
+    await job.until("people are told", lambda: names.REASON_SUCCEEDED in job.reasons)
 
 
 async def test_the_first_success_ends_the_training_and_the_others_get_a_grace(place: Place) -> None:
@@ -46,15 +47,30 @@ async def test_the_first_success_ends_the_training_and_the_others_get_a_grace(pl
 
 async def test_with_success_policy_all_workers_every_worker_must_finish(place: Place) -> None:
     """As upstream; one that fails meanwhile is started again."""
-    job = await place.submit(replicas=2, successPolicy="AllWorkers")
+    job = await place.submit(replicas=2, successPolicy="AllWorkers", cleanPodPolicy="All")
     await job.runs(2)
     await job.ends(0, code=0)
     await job.until("it is seen", lambda: job.status.get("succeededIndices") == [0])
     await job.looked()
     assert job.state == names.RUNNING
+    old = job.pod_uid(1)
+    await job.ends(1, code=1)
+    await job.is_replaced(1, old)
+    assert (job.status["failures"], job.status["succeededIndices"], 0 in job.running()) == (1, [0], False)
     await job.ends(1, code=0)
     await job.until("it succeeded", lambda: job.state == names.SUCCEEDED)
     assert job.status["succeededIndices"] == [0, 1]
+    await job.until("all pods are gone", lambda: not job.pods)
+
+
+async def test_with_success_policy_all_workers_a_failure_that_is_not_tolerated_fails_the_job(place: Place) -> None:
+    job = await place.submit(replicas=3, successPolicy="AllWorkers", backoffLimit=0)
+    await job.runs(3)
+    await job.ends(0, code=0)
+    await job.until("it is seen", lambda: job.status.get("succeededIndices") == [0])
+    await job.ends(1, code=1)
+    await job.until("it failed", lambda: job.state == names.FAILED)
+    await job.until("what ran is gone, and the logs are not", lambda: set(job.pods) == {0, 1})
 
 
 async def test_an_index_that_succeeded_is_never_started_again(place: Place) -> None:
@@ -176,68 +192,6 @@ async def test_resuming_starts_the_deadline_anew(place: Place) -> None:
     await job.patch(suspend=False)
     await job.runs(1)
     assert job.status["startTime"] > first
-
-
-# --- Suspension -----------------------------------------------------------------------------------------------------------------
-
-
-async def test_suspending_stops_all_workers_within_their_grace_and_spends_nothing(place: Place) -> None:
-    place.machines.exit_code = 1  # as torchrun's own answer to SIGTERM
-    job = await place.submit(replicas=2, backoffLimit=0, pod={"terminationGracePeriodSeconds": 25})
-    await job.runs(2)
-    uids = {job.pod_uid(0), job.pod_uid(1)}
-    await job.patch(suspend=True)
-    await job.until("it is suspended", lambda: job.state == names.SUSPENDED and not job.pods)
-    assert {grace for uid, (_, grace) in place.machines.told.items() if uid in uids} == {25}
-    await job.looked()
-    assert (job.status["failures"], job.status["reclaims"], job.status["ready"]) == (0, 0, "0/2")
-    assert job.is_true(names.SUSPENDED)
-    assert not job.is_true(names.RUNNING)
-    assert "startTime" not in job.status
-
-
-async def test_a_job_that_is_submitted_suspended_gets_no_pods(place: Place) -> None:
-    job = await place.submit(replicas=2, suspend=True)
-    await job.until("it is suspended", lambda: job.state == names.SUSPENDED)
-    await job.looked()
-    assert not job.pods
-    await job.patch(suspend=False)
-    await job.runs(2)
-
-
-async def test_resuming_goes_on_with_the_same_identity(place: Place) -> None:
-    job = await place.submit(replicas=2)
-    await job.runs(2)
-    arguments = job.pods[0]["spec"]["containers"][0]["args"]
-    await job.patch(suspend=True)
-    await job.until("it is suspended", lambda: job.state == names.SUSPENDED and not job.pods)
-    await job.patch(suspend=False)
-    await job.runs(2)
-    assert job.pods[0]["spec"]["containers"][0]["args"] == arguments
-    assert job.condition(names.SUSPENDED)["status"] == "False"
-    await job.until("people are told", lambda: names.REASON_RESUMED in job.reasons)
-
-
-async def test_bounds_selectors_and_tolerations_may_change_while_suspended_and_hold_on_resume(place: Place) -> None:
-    """As Kueue does when it admits a job to a flavour."""
-    job = await place.submit(replicas=2, suspend=True)
-    await job.until("it is suspended", lambda: job.state == names.SUSPENDED)
-    toleration = {"key": "flavour", "operator": "Exists", "effect": "NoSchedule"}
-    spec = {"nodeSelector": {"flavour": "spot"}, "tolerations": [toleration]}
-    await job.patch(maxReplicas=8, replicaSpecs={"Worker": {"template": {"spec": spec}}})
-    await job.patch(suspend=False)
-    await job.runs(2)
-    pod = job.pods[0]["spec"]
-    assert pod["nodeSelector"]["flavour"] == "spot"
-    assert toleration in pod["tolerations"]
-    assert "--nnodes=1:8" in pod["containers"][0]["args"]
-
-
-async def test_a_suspended_job_that_is_ended_stays_ended(place: Place) -> None:
-    job = await done(place)
-    await job.patch(suspend=True)
-    await job.looked()
-    assert job.state == names.SUCCEEDED
 
 
 # --- Whose job it is ------------------------------------------------------------------------------------------------------------

@@ -18,12 +18,13 @@ async def training(place: Place, replicas: int = 2, **changes: Any) -> Job:
     return job
 
 
-async def is_reclaim(job: Job, cause: str, *, index: int, old: str, count: int = 1) -> None:
-    """It is replaced, counted as a reclaim for that cause, and nothing is spent."""
+async def is_reclaim(job: Job, *causes: str, index: int, old: str, count: int = 1) -> None:
+    """It is replaced, counted as a reclaim for that cause (or one of those), and nothing is spent."""
     await job.is_replaced(index, old)
     await job.until("it is counted", lambda: job.status["reclaims"] == count)
     entries = [entry for entry in job.status["history"] if entry["what"] == "reclaimed"]
-    assert {(entry["worker"], entry["cause"]) for entry in entries} == {(index, cause)}
+    assert len(entries) == count
+    assert {(entry["worker"], entry["cause"]) for entry in entries} <= {(index, cause) for cause in causes}
     assert (job.status["failures"], job.status["restarts"]) == (0, 0)
     assert job.machines.doubles == []
 
@@ -138,7 +139,8 @@ async def test_a_pod_that_is_gone_without_a_trace_is_replaced(place: Place) -> N
     job = await training(place)
     old = job.pod_uid(1)
     await place.made.kube.delete(PODS, place.namespace, job.worker(1), grace_seconds=0)
-    await is_reclaim(job, names.CAUSE_VANISHED, index=1, old=old)
+    # The API server tells of the deletion and of the end one right after the other; who is slow sees the end alone.
+    await is_reclaim(job, names.CAUSE_VANISHED, names.CAUSE_DELETED, index=1, old=old)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,14 @@
 """Many jobs: who goes first, what each may hold, and how a job grows and makes room."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest_asyncio
 
 from tests.workloads.api.place import Job, Place
+from tests.workloads.api.proxy import Line
 from tests.workloads.api.stack import GPU, group, stack
 from tests.workloads.api.test_placement import waits_for
 from workloads import contract as names
@@ -135,12 +137,23 @@ async def test_of_a_sweep_only_so_many_run_at_once(place: Place) -> None:
     await second.runs(1)
 
 
-async def test_a_quota_of_the_namespace_is_a_reason_to_wait_in_the_servers_words(place: Place) -> None:
+async def test_a_quota_of_the_namespace_is_a_reason_to_wait_in_the_servers_words(place: Place, line: Line) -> None:
+    """It is tried again after pauses that double, and the job goes on when there is room."""
     quota: Object = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}}
     await place.made.kube.create(QUOTAS, place.namespace, quota)
     await _enforced(place)
     job = await place.submit(replicas=2, low=2)
     await waits_for(job, names.WAITING_FOR_QUOTA, "exceeded quota: few")
+
+    def rounds() -> list[float]:
+        """When it was refused, to the tenth of a second: all pods of a round are asked for at once."""
+        posts = [one for one in line.asked if one.method == "POST" and one.path.endswith(f"/{place.namespace}/pods")]
+        at = [one.at for one in posts if one.status == 403]
+        return [later for earlier, later in itertools.pairwise([0.0, *at]) if later - earlier > 0.1]
+
+    tried = await job.until("it was tried three times", lambda: found if len(found := rounds()) == 3 else None)
+    first, second = (later - earlier for earlier, later in itertools.pairwise(tried))
+    assert (first > 0.4, second > 0.9) == (True, True), tried
     assert job.status["failures"] == 0
     await place.made.kube.delete(QUOTAS, place.namespace, "few")
     await job.runs(2)
@@ -165,6 +178,18 @@ async def test_an_automatic_job_grows_as_far_as_there_is_room(place: Place) -> N
         assert job.status["target"] == 3
         await job.looked()
         assert len(job.pods) == 3
+        grown = [words for reason, words in job.events if reason == names.REASON_SCALED]
+        assert [words.partition(":")[0] for words in grown] == ["The job grows from 1 to 3 workers"], "in one batch"
+
+
+async def test_an_automatic_job_takes_the_machines_that_another_lets_go_of(place: Place) -> None:
+    async with stack(place.made, group("a", max=4)):
+        other = await gpu_job(place, "other", 3, low=1)
+        await other.runs(3)
+        job = await gpu_job(place, "digits", 1, low=1, scaling="automatic")
+        await job.runs(1)
+        await other.scale(1)
+        await job.runs(3)
 
 
 async def test_an_automatic_job_never_grows_beyond_max_replicas(place: Place) -> None:

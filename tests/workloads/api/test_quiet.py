@@ -14,11 +14,11 @@ from tests.workloads.api.proxy import Asked, Line
 from tests.workloads.api.training import training
 from workloads import contract as names
 
-QUIET_SECONDS = 5.0
+QUIET_SECONDS = 4.0  # more than all pauses of SETTINGS
 PROGRESS_SECONDS = SETTINGS["workloads.plan.reconcile.PROGRESS_SECONDS"]  # 30 s, as it ships
 
 
-async def settled(place: Place, line: Line, seconds: float = 2.0) -> None:
+async def settled(place: Place, line: Line, seconds: float = 1.5) -> None:
     """Nothing was written for a while."""
     await place.made.seen.until("it settles", lambda: not line.writes(time.monotonic() - seconds), 60)
 

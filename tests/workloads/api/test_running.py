@@ -1,5 +1,6 @@
 """The controller as a process: what it tells of itself, and how two of them share the work."""
 
+import asyncio
 import json
 
 from tests.workloads.api.controller import Process
@@ -31,6 +32,27 @@ async def test_metrics_tell_of_reclaims_recoveries_and_the_state_of_the_loop(pla
 
 async def test_it_says_that_it_is_well_and_ready(place: Place, controller: Process) -> None:
     assert (await controller.page("healthz"), await controller.page("readyz")) == ("ok\n", "ok\n")
+
+
+async def test_it_says_that_it_is_sick_when_a_watch_is_silent(place: Place, controller: Process, made: Made, line: Line) -> None:
+    """As when the network loses a connection and tells nobody. A watch that is only quiet ends in order, and is begun anew."""
+    lasts = {"workloads.kube.reflector.SERVER_SECONDS": 2, "workloads.kube.reflector.LASTING_SECONDS": 0.5}
+    trusts = {"workloads.kube.reflector.LATE_SECONDS": 60, "workloads.control.health.SILENT_SECONDS": 4}
+    settings = {**controller.settings, **lasts, **trusts}
+    other = Process(controller.log.parent, "ebb-controller-2", line.url, await made.token(), settings)
+    await controller.stop()
+    await other.start()
+    try:
+        await made.seen.until("a watch of pods is open, and says nothing any more", lambda: line.deafen("/pods"))
+        assert await other.page("healthz") == "ok\n"
+        async with asyncio.timeout(15):
+            while (said := await other.page("healthz")) == "ok\n":  # noqa: ASYNC110 - nobody tells when it would change
+                await asyncio.sleep(0.1)
+        assert "nothing heard from the API server" in said
+        assert ('kind="pods"' in said, 'kind="nodes"' in said) == (True, False)
+    finally:
+        await other.stop()
+    await controller.start()
 
 
 async def test_its_log_is_one_object_a_line_with_the_job(place: Place, controller: Process) -> None:

@@ -35,7 +35,8 @@ async def test_while_more_than_a_third_of_the_machines_look_silent_nothing_is_de
     for machine in lost:
         machine.beats = False
     began = time.monotonic()
-    await job.until("they are silent for long", lambda: time.monotonic() > began + 2 * LIMIT_SECONDS, 3 * LIMIT_SECONDS)
+    enough = LIMIT_SECONDS + HEARTBEAT_SECONDS + 1  # in which one of six is given up, as the test above shows
+    await job.until("they are silent for long", lambda: time.monotonic() > began + enough, 3 * LIMIT_SECONDS)
     assert [job.pod_uid(index) for index in range(4)] == before
     for machine in lost:
         machine.beats = True
@@ -50,6 +51,6 @@ async def test_a_machine_that_is_heard_of_again_in_time_keeps_its_worker(place: 
     machine.beats, began = False, time.monotonic()
     await job.until("it is late", lambda: time.monotonic() > began + LIMIT_SECONDS - HEARTBEAT_SECONDS - 0.5)
     machine.beats = True
-    await job.until("it had time to be missed", lambda: time.monotonic() > began + 2 * LIMIT_SECONDS)
+    await job.until("it had time to be missed", lambda: time.monotonic() > began + LIMIT_SECONDS + HEARTBEAT_SECONDS)
     assert job.pod_uid(1) == old
     assert job.status["reclaims"] == 0

@@ -1,8 +1,10 @@
 """How many workers there are: scaling while the job runs, and never one too many."""
 
+import pytest
+
 from tests.workloads.api.place import Place
 from workloads import contract as names
-from workloads.kube import ELASTIC_JOBS, Resource
+from workloads.kube import ELASTIC_JOBS, Invalid, Resource
 
 SCALES = Resource("elastic.pytorch.org", "v1alpha1", "elasticjobs", "ElasticJob")
 
@@ -100,10 +102,21 @@ async def test_below_min_replicas_a_job_that_ran_is_restarting_and_running_and_r
     assert not job.is_true(names.RESTARTING)
 
 
-async def test_a_missing_bound_is_the_number_of_workers(place: Place) -> None:
+async def test_a_missing_bound_is_the_number_of_workers_so_only_a_suspended_job_can_be_scaled(place: Place) -> None:
+    """Launchers that were told different bounds do not agree on a rendezvous."""
     job = await place.submit(replicas=2, low=None, high=None)
     await job.runs(2)
     assert "--nnodes=2:2" in job.pods[0]["spec"]["containers"][0]["args"]
+    with pytest.raises(
+        Invalid, match=r"replicas cannot change while workers run, as it stands for the missing spec\.minReplicas"
+    ):
+        await job.scale(3)
+    await job.patch(suspend=True)
+    await job.until("it is suspended", lambda: job.state == names.SUSPENDED and not job.pods)
+    await job.scale(3)
+    await job.patch(suspend=False)
+    await job.runs(3)
+    assert {pod["spec"]["containers"][0]["args"][3] for pod in job.pods.values()} == {"--nnodes=3:3"}
 
 
 async def test_a_changed_template_is_for_pods_made_from_then_on(place: Place) -> None:

@@ -103,7 +103,7 @@ async def test_a_worker_that_does_not_answer_costs_nothing(place: Place) -> None
 
 
 async def test_a_job_without_a_new_step_is_started_again_once_and_then_stopped(place: Place) -> None:
-    job = await place.submit(replicas=1, low=1, progress={"stallTimeoutSeconds": 4})
+    job = await place.submit(replicas=1, low=1, progress={"stallTimeoutSeconds": 3})
     await job.runs(1)
     first = job.pod_uid(0)
     async with training(job.pods[0]["status"]["podIP"], first=7, moves=False):
@@ -117,7 +117,7 @@ async def test_a_job_without_a_new_step_is_started_again_once_and_then_stopped(p
 
 
 async def test_a_new_step_after_the_restart_means_that_it_is_well(place: Place) -> None:
-    job = await place.submit(replicas=1, low=1, progress={"stallTimeoutSeconds": 4})
+    job = await place.submit(replicas=1, low=1, progress={"stallTimeoutSeconds": 3})
     await job.runs(1)
     first = job.pod_uid(0)
     async with training(job.pods[0]["status"]["podIP"], first=7, moves=False):

@@ -1,30 +1,13 @@
-"""What the controller makes for a job: upstream's names, labels and arguments, and what it fills in where nobody chose."""
+"""What the controller makes for a job: upstream's names, labels and owners, one Service, and nothing that outlives the job."""
 
 from typing import Any
 
-from tests.workloads.api.place import Job, Place
-from tests.workloads.api.stack import GPU, group, stack
+from tests.workloads.api.place import Place, article
+from tests.workloads.api.test_injected import variables, worker
 from workloads import contract as names
-from workloads.kube import PODS
-from workloads.plan.quantities import quantity
+from workloads.kube import ELASTIC_JOBS, PODS, SERVICES
 
 Object = dict[str, Any]
-
-
-async def worker(place: Place, **changes: Any) -> tuple[Job, Object]:
-    """The first pod of a new job, as the API server keeps it."""
-    job = await place.submit(**{"replicas": 1, **changes})
-    await job.until("its worker is made", lambda: 0 in job.pods)
-    return job, job.pods[0]
-
-
-def training(pod: Object) -> Object:
-    found: Object = next(one for one in pod["spec"]["containers"] if one["name"] == names.WORKER_CONTAINER)
-    return found
-
-
-def variables(pod: Object) -> dict[str, Any]:
-    return {one["name"]: one.get("value", one.get("valueFrom")) for one in training(pod)["env"]}
 
 
 async def test_workers_are_named_by_job_and_index_from_zero(place: Place) -> None:
@@ -82,180 +65,70 @@ async def test_a_job_has_no_finalizer_so_deleting_it_never_hangs(place: Place) -
     assert "finalizers" not in job.value["metadata"]
 
 
-async def test_the_launcher_gets_upstreams_arguments_before_its_own(place: Place) -> None:
-    job, pod = await worker(place, low=1, high=4)
-    assert training(pod)["args"] == [
-        "--rdzv_backend=etcd",
-        "--rdzv_endpoint=etcd-service:2379",
-        f"--rdzv_id=digits-{job.uid[:8]}",
-        "--nnodes=1:4",
-        "-m",
-        "trainer",
-    ]
-
-
-async def test_arguments_that_the_author_wrote_are_not_written_twice(place: Place) -> None:
-    _, pod = await worker(place, container={"args": ["--rdzv-id=mine", "--nnodes=2", "train.py"]})
-    arguments = training(pod)["args"]
-    assert [one for one in arguments if one.startswith(("--rdzv_id", "--rdzv-id", "--nnodes"))] == [
-        "--rdzv-id=mine",
-        "--nnodes=2",
-    ]
-
-
-async def test_processes_per_worker_are_its_gpus(place: Place) -> None:
-    _, pod = await worker(place, container={"resources": {"limits": {"nvidia.com/gpu": "4"}}})
-    assert "--nproc_per_node=4" in training(pod)["args"]
-
-
-async def test_processes_per_worker_are_those_of_the_spec_if_it_says_so(place: Place) -> None:
-    _, pod = await worker(place, nprocPerNode=2, container={"resources": {"limits": {"nvidia.com/gpu": "4"}}})
-    assert "--nproc_per_node=2" in training(pod)["args"]
-
-
-async def test_the_rendezvous_is_also_in_variables_for_programs_that_read_those(place: Place) -> None:
-    job, pod = await worker(place)
-    found = variables(pod)
-    wanted = {
-        "PET_RDZV_BACKEND": "etcd",
-        "PET_RDZV_ENDPOINT": "etcd-service:2379",
-        "PET_RDZV_ID": f"digits-{job.uid[:8]}",
-        "PET_NNODES": "1:4",
-        "EBB_JOB": "digits",
-        "EBB_JOB_UID": job.uid,
-        "EBB_NAMESPACE": place.namespace,
-        "EBB_WORKER_INDEX": "0",
-        "EBB_OUTPUT_DIR": f"/mnt/output/{place.namespace}/digits-{job.uid[:8]}",
-    }
-    assert {key: found.get(key) for key in wanted} == wanted
-
-
-async def test_peers_need_no_dns_name_of_a_worker_because_it_tells_its_address(place: Place) -> None:
-    _, pod = await worker(place)
-    assert variables(pod)["PET_LOCAL_ADDR"]["fieldRef"]["fieldPath"] == "status.podIP"
-
-
-async def test_a_variable_that_the_author_set_is_kept(place: Place) -> None:
-    _, pod = await worker(place, container={"env": [{"name": "PET_RDZV_ID", "value": "mine"}]})
-    assert variables(pod)["PET_RDZV_ID"] == "mine"
-    assert [one["name"] for one in training(pod)["env"]].count("PET_RDZV_ID") == 1
-
-
-async def test_sidecars_are_left_alone(place: Place) -> None:
-    sidecar = {
-        "name": "log-shipper",
-        "image": "example.org/shipper:1",
-        "args": ["--follow"],
-        "env": [{"name": "A", "value": "b"}],
-    }
-    main = {"name": names.WORKER_CONTAINER, "image": "example.org/trainer:1", "args": ["train.py"]}
-    _, pod = await worker(place, pod={"containers": [sidecar, main]})
-    kept = next(one for one in pod["spec"]["containers"] if one["name"] == "log-shipper")
-    assert (kept["args"], kept["env"]) == (["--follow"], [{"name": "A", "value": "b"}])
-    assert "--rdzv_backend=etcd" in training(pod)["args"]
-
-
-async def test_the_first_container_trains_where_none_has_the_name(place: Place) -> None:
-    _, pod = await worker(place, pod={"containers": [{"name": "main", "image": "example.org/trainer:1"}]})
-    assert "--rdzv_backend=etcd" in pod["spec"]["containers"][0]["args"]
-
-
-async def test_pods_are_never_restarted_in_place(place: Place) -> None:
-    _, pod = await worker(place, pod={"restartPolicy": "Always"})
-    assert pod["spec"]["restartPolicy"] == "Never"
-
-
-async def test_what_a_silent_template_gets_is_safe(place: Place) -> None:
-    _, pod = await worker(place)
-    assert pod["spec"]["automountServiceAccountToken"] is False
-    assert pod["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    security = training(pod)["securityContext"]
-    assert (security["allowPrivilegeEscalation"], security["capabilities"]) == (False, {"drop": ["ALL"]})
-
-
-async def test_what_the_template_says_of_security_is_kept(place: Place) -> None:
-    security = {"allowPrivilegeEscalation": True, "capabilities": {"add": ["SYS_PTRACE"]}}
-    _, pod = await worker(place, pod={"automountServiceAccountToken": True}, container={"securityContext": security})
-    assert pod["spec"]["automountServiceAccountToken"] is True
-    assert training(pod)["securityContext"]["allowPrivilegeEscalation"] is True
-    assert training(pod)["securityContext"]["capabilities"] == {"add": ["SYS_PTRACE"]}
-
-
-async def test_loader_workers_have_shared_memory(place: Place) -> None:
-    _, pod = await worker(place)
-    mount = next(one for one in training(pod)["volumeMounts"] if one["mountPath"] == "/dev/shm")
-    volume = next(one for one in pod["spec"]["volumes"] if one["name"] == mount["name"])
-    assert volume["emptyDir"]["medium"] == "Memory"
-
-
-async def test_shared_memory_is_part_of_what_the_worker_asked_for(place: Place) -> None:
-    """What is written to it counts as the container's memory, so it must not be promised beside it."""
-    _, pod = await worker(place, container={"resources": {"limits": {"memory": "2Gi"}}})
-    volume = next(one for one in pod["spec"]["volumes"] if one["name"] == "shm")
-    assert volume["emptyDir"] == {"medium": "Memory", "sizeLimit": "1Gi"}
-
-
-async def test_a_worker_that_asks_for_no_memory_asks_for_its_shared_memory_by_the_size_of_the_machine(place: Place) -> None:
-    async with stack(place.made, group("a", memoryGiB=8)):
-        _, pod = await worker(place, container=GPU)
-        volume = next(one for one in pod["spec"]["volumes"] if one["name"] == "shm")
-        asked = training(pod)["resources"]["requests"]["memory"]
-        assert volume["emptyDir"]["sizeLimit"] == asked
-        assert 0 < quantity(asked) < 8 * 2**30
-
-
-async def test_gloo_and_nccl_are_kept_off_the_loopback(place: Place) -> None:
-    _, pod = await worker(place)
-    found = variables(pod)
-    assert (found["NCCL_SOCKET_IFNAME"], found["GLOO_SOCKET_IFNAME"]) == ("^lo,docker", "eth0")
-
-
-async def test_threads_are_each_processs_share_of_the_cpus(place: Place) -> None:
-    _, pod = await worker(place, nprocPerNode=2, container={"resources": {"requests": {"cpu": "8"}}})
-    assert variables(pod)["OMP_NUM_THREADS"] == "4"
-
-
-async def test_the_grace_of_workers_fits_into_the_clouds_notice(place: Place) -> None:
-    async with stack(place.made, group("a", noticeSeconds=120)):
-        _, pod = await worker(place, container=GPU)
-        assert 100 <= pod["spec"]["terminationGracePeriodSeconds"] < 120
-
-
-async def test_a_grace_that_the_author_chose_is_kept(place: Place) -> None:
-    async with stack(place.made, group("a", noticeSeconds=120)):
-        _, pod = await worker(place, container=GPU, pod={"terminationGracePeriodSeconds": 7})
-        assert pod["spec"]["terminationGracePeriodSeconds"] == 7
+MARKS = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
 
 
 async def test_running_workers_are_marked_so_that_the_autoscaler_leaves_their_machine(place: Place) -> None:
     _, pod = await worker(place)
-    assert pod["metadata"]["annotations"]["cluster-autoscaler.kubernetes.io/safe-to-evict"] == "false"
+    assert pod["metadata"]["annotations"].items() >= MARKS.items()
 
 
-async def test_bare_worker_names_resolve_by_a_headless_service(place: Place) -> None:
-    """Of each worker, or one of the job that its pods name as their subdomain; before the pods are ready, too."""
+async def test_the_mark_goes_with_the_job(place: Place) -> None:
+    """A machine must not be kept for one that is suspended or has ended; autoscalers pass over pods that have finished."""
     job = await place.submit(replicas=2)
     await job.runs(2)
-    assert job.services
-    for service in job.services:
-        assert service["spec"]["clusterIP"] == "None"
-        assert service["spec"]["publishNotReadyAddresses"] is True
-        assert service["spec"]["selector"].items() <= job.pods[0]["metadata"]["labels"].items() or len(job.services) == 2
+    await job.patch(suspend=True)
+    await job.until("no marked pod is left", lambda: job.state == names.SUSPENDED and not job.pods)
+    await job.patch(suspend=False)
+    await job.runs(2)
+    await job.ends(0, code=0)
+    await job.ends(1, code=1)
+    await job.until("it succeeded", lambda: job.state == names.SUCCEEDED)
+    await job.looked()
+    assert {pod["status"]["phase"] for pod in job.pods.values()} <= {"Succeeded", "Failed"}
+
+
+async def test_a_job_has_one_headless_service_by_which_bare_names_of_workers_resolve(place: Place) -> None:
+    """Its pods name it as their subdomain, and look names up in it; before they are ready, too."""
+    job = await place.submit(replicas=2)
+    await job.runs(2)
+    (service,) = job.services
+    assert service["metadata"]["name"] == "digits-workers"
+    spec = service["spec"]
+    assert (spec["clusterIP"], spec["publishNotReadyAddresses"], "ports" in spec) == ("None", True, False)
+    assert spec["selector"] == {"group-name": "elastic.pytorch.org", "job-name": "digits", "replica-type": "worker"}
     for pod in job.pods.values():
-        name = pod["metadata"]["name"]
-        by_own_service = name in {service["metadata"]["name"] for service in job.services}
-        assert by_own_service or _named_by_subdomain(job, pod), f"nothing makes {name} resolve"
+        spec, name = pod["spec"], pod["metadata"]["name"]
+        assert (spec["hostname"], spec["subdomain"]) == (name, "digits-workers")
+        assert f"digits-workers.{place.namespace}.svc.cluster.local" in spec["dnsConfig"]["searches"]
 
 
-def _named_by_subdomain(job: Job, pod: Object) -> bool:
-    """The Service, the pod's host name, and the search entry with which a bare name is looked up in it."""
-    spec, service = pod["spec"], pod["spec"].get("subdomain")
-    searched = (spec.get("dnsConfig") or {}).get("searches") or []
-    return (
-        spec.get("hostname") == pod["metadata"]["name"]
-        and service in {one["metadata"]["name"] for one in job.services}
-        and f"{service}.{job.namespace}.svc.cluster.local" in searched
+async def test_the_service_is_made_again_if_somebody_deletes_it_and_those_of_earlier_controllers_go(place: Place) -> None:
+    job = await place.submit(replicas=1)
+    await job.runs(1)
+    (first,) = job.services
+    metadata = {key: first["metadata"][key] for key in ("namespace", "labels", "ownerReferences")}
+    old = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "digits-worker-0", **metadata}}
+    await place.made.kube.create(
+        SERVICES, place.namespace, {**old, "spec": {"clusterIP": "None", "selector": metadata["labels"]}}
     )
+    await place.made.kube.delete(SERVICES, place.namespace, "digits-workers")
+
+    def mended() -> bool:
+        found = {one["metadata"]["name"]: one["metadata"]["uid"] for one in job.services}
+        return set(found) == {"digits-workers"} and found["digits-workers"] != first["metadata"]["uid"]
+
+    await job.until("there is one, and it is another", mended)
+
+
+async def test_what_upstream_declares_and_ignores_is_ignored_here_too(place: Place) -> None:
+    """An Etcd replica and a gang: rdzvEndpoint says where etcd is, and minReplicas how many workers a job needs."""
+    item = article("digits", place.namespace, replicas=2, low=1, schedulingPolicy={"minAvailable": 99})
+    item["spec"]["replicaSpecs"]["Etcd"] = {"replicas": 1, **item["spec"]["replicaSpecs"]["Worker"]}
+    await place.made.kube.create(ELASTIC_JOBS, place.namespace, item)
+    job = place.job()
+    await job.runs(2)
+    assert {pod["metadata"]["labels"]["replica-type"] for pod in place.made.seen.all(PODS, place.namespace)} == {"worker"}
 
 
 async def test_a_name_that_somebody_elses_pod_has_is_waited_for(place: Place) -> None:

@@ -26,6 +26,11 @@ def job(name: str = "a", *, members: int = 0, replicas: int = 2, placed: Placed 
     return make_job(name, replicas=replicas, uid=name, status=encode(status), **rest)
 
 
+def refused() -> Object:
+    """What the status says when a quota refuses the job's pods."""
+    return {"conditions": Status().with_condition("Running", False, "QuotaExceeded", "", NOW).conditions}
+
+
 @pytest.fixture
 def claims() -> Claims:
     return Claims(lambda: NOW)
@@ -65,6 +70,10 @@ def test_a_decision_is_in_the_market_before_it_is_written(claims: Claims) -> Non
         (job(), job(members=1), Effect.MOVED_ON),
         (job(members=1), job(members=2), Effect.NONE),
         (job(members=1), job(), Effect.NONE),
+        (job(members=2), job(members=1), Effect.SHRANK),
+        (job(members=1), job(status=refused()), Effect.FREED),
+        (job(), job(container={"resources": {"limits": {"cpu": "1"}}}), Effect.FREED),
+        (job(group={"name": "sweep", "maxParallel": 1}), job(), Effect.FREED),
         (job(members=2), None, Effect.FREED),
         (job(members=2), job(members=2, suspend=True), Effect.FREED),
         (job(), job(status={"hold": Hold(reason="BudgetSpent", message="", generation=1, at=stamp(NOW))}), Effect.FREED),
@@ -78,7 +87,11 @@ def test_a_decision_is_in_the_market_before_it_is_written(claims: Claims) -> Non
         "is placed",
         "has its machines",
         "has one more",
-        "lost one",
+        "lost one of the first",
+        "lost one beyond the first",
+        "is refused more pods and has none",
+        "asks for other machines",
+        "leaves its sweep",
         "is gone",
         "is suspended",
         "is held",
@@ -118,7 +131,13 @@ def test_who_is_told(claims: Claims, status: Status, when_moved_on: bool, when_f
 def test_a_job_that_follows_free_capacity_is_told_while_it_runs(claims: Claims) -> None:
     status = Status(placement=PLACED, state="Running")
     claims.put(A, make_job("a", status=encode(status), scaling="automatic"))
-    assert list(claims.waiting(Effect.MOVED_ON)) == [A]
+    assert [list(claims.waiting(effect)) for effect in (Effect.MOVED_ON, Effect.SHRANK)] == [[A], [A]]
+
+
+def test_only_jobs_that_follow_free_capacity_are_told_of_machines_that_nobody_was_kept_from(claims: Claims) -> None:
+    """Those that wait for their turn know of minReplicas alone, and there may be hundreds of them."""
+    claims.put(A, make_job("a", status=encode(waiting("BehindOthers", state="Waiting"))))
+    assert list(claims.waiting(Effect.SHRANK)) == []
 
 
 def test_priorities_are_those_of_the_classes(claims: Claims) -> None:

@@ -166,6 +166,36 @@ def test_a_budget_is_looked_at_again_when_it_will_be_spent() -> None:
     assert look(make_job(deadline=stamp(NOW + 50))).wake_at == NOW + 50
 
 
+def test_once_in_the_life_of_a_budget_people_are_told_that_it_is_nearly_spent() -> None:
+    """Of each that the author gives it: a larger one is another."""
+    stack = make_platform(make_group(on_demand_usd_per_hour=3.6, capacity_type="on-demand"))
+    job, now = make_job(container=ONE_GPU, replicas=1), NOW
+    pod, told = make_pod(job), []
+    for generation, maximum in ((1, 10.0), (2, 11.0)):
+        job["metadata"]["generation"], job["spec"]["budget"] = generation, {"maxUSD": maximum}
+        while not (decided := look(job, pod, now=now, nodes=(machine(),), platform=stack)).status.hold:
+            cost = decided.status.cost
+            told += [round(cost.usd_spent, 2) for event in decided.events if cost and event.reason == "BudgetNearlySpent"]
+            job, now = again(job, decided), decided.wake_at or 0
+            assert look(job, pod, now=now - 0.5, nodes=(machine(),), platform=stack).events == ()
+        job = again(job, decided)
+    assert told == [9.0, 9.97], "the larger one at once: 90 % of it were spent before the job was stopped for the first"
+
+
+def test_what_is_left_is_told_with_figures_and_what_to_do() -> None:
+    (event,) = [event for event in spent(9.0).events if event.reason == "BudgetNearlySpent"]
+    assert (event.warning, event.message) == (
+        True,
+        "The job has cost 9.00 USD of the 10.00 USD in spec.budget.maxUSD, and goes on at 3.60 USD per hour: it is stopped, with "
+        "a checkpoint, before the rest is spent. Raise spec.budget.maxUSD to let it train longer.",
+    )
+
+
+def test_a_budget_that_is_spent_at_once_is_told_as_that() -> None:
+    assert [event.reason for event in spent(9.99).events if "Budget" in event.reason] == []
+    assert spent(9.99).status.hold
+
+
 def test_a_budget_is_never_exceeded() -> None:
     """Looked at only when it asks for that, with all of its grace used up: the last cent is not spent."""
     stack = make_platform(make_group(on_demand_usd_per_hour=3.6, capacity_type="on-demand"))
