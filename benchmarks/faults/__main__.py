@@ -87,13 +87,18 @@ async def run(settings: Settings, folder: Path) -> int:
             try:
                 found = await _play(made, folder / name, known[name])
             except (AssertionError, TimeoutError, KubeError) as error:
-                broken[name] = str(error)[:2000] or type(error).__name__
+                broken[name] = _short(str(error)) or type(error).__name__
                 say(f"{name}: BROKEN: {broken[name]}")
             else:
                 figures |= {f"{name}_{key}": round(value, 3) for key, value in found.items()}
                 say(f"{name}: kept, in {time.monotonic() - began:.0f} s: {found}")
     say(json.dumps({"seed": settings.seed, "played": list(settings.only), "broken": broken, **figures}))
     return BROKEN if broken else KEPT
+
+
+def _short(text: str, length: int = 2000) -> str:
+    """What was wanted stands at the beginning of a broken promise, what was there at its end."""
+    return text if len(text) <= 2 * length else f"{text[:length]} ... {text[-length:]}"
 
 
 async def _play(made: Made, folder: Path, play: Play) -> Figures:

@@ -120,11 +120,14 @@ class Controller:
         return await self._carry_out(key, value, job, decided)
 
     async def _carry_out(self, key: Key, value: Object, job: Job, decided: Plan) -> float | None:
-        """Act, then write. Nothing that is created is waited for: its news bring the job back."""
+        """Act, write, and do what had to be written first. Nothing that is created is waited for: its news bring the job back."""
         if job.status.observed_generation != job.generation:
             self._refusals.forget(key)  # other pods are asked for now
         decided, refused_until = await self._act(key, job, decided)
         pause = await self._say(key, value, job, decided)
+        problems = await self._hands.do_all(job, decided.once_written)
+        if problems:
+            raise KubeError(problems[0])
         due = [seconds for seconds in (refused_until, pause) if seconds]
         if decided.wake_at is not None:
             due.append(decided.wake_at - self._clock())
@@ -170,12 +173,12 @@ class Controller:
         wait, problems = self._refusals.resting(key, now)
         stripped = without_creations(decided)
         if not wait or stripped.actions == decided.actions:
-            problems = tuple(await self._hands.do_all(job, decided.actions))
+            problems = tuple(await self._hands.do_all(job, decided.at_once))
             if not problems:
                 self._refusals.forget(key)
                 return decided, 0.0
         else:
-            await self._hands.do_all(job, stripped.actions)
+            await self._hands.do_all(job, stripped.at_once)
         decided = refused(stripped, problems, self._clock())
         if self._refusals.told(key, problems):
             decided = replace(decided, events=stripped.events)

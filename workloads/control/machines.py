@@ -8,6 +8,7 @@ Leases are an optional kind: without them a machine's silence is known when Kube
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
@@ -28,6 +29,7 @@ STALE_SECONDS = 160.0  # a watch that breaks is missed within 82 s, and the next
 FASTEST_SECONDS = 1.0  # a look at all machines is some hundred microseconds for a thousand
 STALE = "nothing was heard of the machines for too long"
 MOST_GONE = 10_000
+log = logging.getLogger(__name__)
 
 
 class Reader(Source, Protocol):
@@ -105,7 +107,9 @@ class Machines:
         self.look = self._silence.look(known=known, unknown=self._unknown, stale=stale, now=now)
         told = old.silent ^ self.look.silent
         if bool(old.doubt) != bool(self.look.doubt):
-            told |= self.look.silent | self._unknown
+            log.info("silent machines: %s", self.look.doubt or "believed again")
+            # In doubt the pods of a machine that is gone are asked to leave, and nobody is there to do so.
+            told |= self.look.silent | self._unknown | self._gone.keys()
         for node in told:
             self._changed(node)
 

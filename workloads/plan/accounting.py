@@ -3,7 +3,8 @@
     failed = account(view, draft)       # workers whose program failed and for which nothing is counted yet
 
 Only here do reclaims grow. Failures of the program are handed back, because what they cost is the planner's decision. Losses that
-the controller caused itself (scaled down, restarted with the group) are settled without being counted. Pure.
+the controller caused itself (scaled down, restarted with the group) are settled without being counted, and that is written before
+the pods are deleted: one that is gone tells nobody who wanted it away. Pure.
 """
 
 from dataclasses import replace
@@ -31,7 +32,7 @@ def account(view: View, draft: Draft) -> list[Loss]:
     members, failures = [], []
     for worker, verdict in view.workers:
         member = replace(known.get(worker.uid) or Member(index=worker.index, uid=worker.uid), node=worker.node)
-        if not member.settled:
+        if not member.settled or _finished_unasked(member, worker, verdict):
             cause = _settle(view, draft, worker, verdict)
             member = replace(member, settled=cause)
             if cause == names.CAUSE_PROGRAM:
@@ -57,12 +58,28 @@ def trained(view: View, status: Status) -> bool:
     return bool(status.succeeded_indices)
 
 
-def stop(draft: Draft, worker: Worker, grace_seconds: int | None = None) -> None:
+def stop(draft: Draft, worker: Worker) -> None:
     """Delete a worker for the controller's own reasons: whatever becomes of it is not counted."""
-    draft.delete(worker, grace_seconds)
+    draft.delete(worker, once_written=True)
     members = draft.status.members
     settled = tuple(replace(item, settled=item.settled or OURS) if item.uid == worker.uid else item for item in members)
     draft.status = replace(draft.status, members=settled)
+
+
+def dismiss(draft: Draft) -> None:
+    """Write down that all workers are to be stopped, which is done in the next round: what becomes of them is not counted."""
+    members = tuple(replace(member, settled=member.settled or OURS) for member in draft.status.members)
+    draft.status = replace(draft.status, members=members)
+
+
+def dismissed(view: View) -> set[str]:
+    """UIDs of the pods of which that is written. They are stopped, although nobody may want it any more."""
+    return {member.uid for member in view.job.status.members if member.settled == OURS}
+
+
+def _finished_unasked(member: Member, worker: Worker, verdict: Verdict) -> bool:
+    """Whether a worker that was to be stopped had finished by itself before anybody asked for its deletion."""
+    return member.settled == OURS and verdict.fate is Fate.DONE and not worker.leaving
 
 
 def _settle(view: View, draft: Draft, worker: Worker, verdict: Verdict) -> str:

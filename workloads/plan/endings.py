@@ -56,7 +56,7 @@ def suspend(view: View, draft: Draft, reason: str, message: str) -> None:
     """All workers leave within their grace; nothing is counted; the next start is as the first, from the checkpoint."""
     for worker, verdict in view.workers:
         if not worker.leaving and not (verdict.fate is Fate.DONE and worker.finished):
-            draft.delete(worker)
+            draft.delete(worker, once_written=True)
     stand_down(view, draft)
     status = count(view, draft.status)
     for kind in (names.RUNNING, names.RESTARTING):

@@ -11,9 +11,9 @@ from functools import partial
 
 from workloads import contract as names
 from workloads.clock import stamp
-from workloads.job.status import PLACED, HistoryEntry, Placed, Status
+from workloads.job.status import PLACED, HistoryEntry, Placed
 from workloads.plan import dry
-from workloads.plan.accounting import OURS, stop
+from workloads.plan.accounting import dismiss, stop
 from workloads.plan.gang import gives_way_to, starving
 from workloads.plan.losses import Fate, Worker
 from workloads.plan.market import Claim, claim
@@ -120,7 +120,8 @@ def _settle(view: View, draft: Draft, site: Site) -> bool:
 def _move(view: View, draft: Draft, move: Move, site: Site) -> bool:
     """Write it down; the workers are stopped in the next round."""
     placed = move.site.placed(stamp(view.now), move.fallbacks)
-    draft.status = replace(_unmanned(draft), placement=placed)
+    dismiss(draft)
+    draft.status = replace(draft.status, placement=placed)
     _enter(view, draft, placed)
     draft.event(names.REASON_MOVED, f"The job goes from {site.title} to {move.site.title}: {move.why}.")
     draft.status = summarize(view, draft.status)
@@ -129,16 +130,11 @@ def _move(view: View, draft: Draft, move: Move, site: Site) -> bool:
 
 def _release(view: View, draft: Draft, first: Claim, site: Site) -> bool:
     """Let go of the place; the workers are stopped in the next round."""
-    draft.status = replace(_unmanned(draft), placement=None)
+    dismiss(draft)
+    draft.status = replace(draft.status, placement=None)
     message = f"Not all machines came in time, and {_title(first)} goes first in {site.title}: this one lets go of what it has."
     draft.event(names.REASON_RELEASED, message)
     return _wait(view, draft, names.WAITING_BEHIND, f"{_title(first)} goes first in {site.title}.")
-
-
-def _unmanned(draft: Draft) -> Status:
-    """With all workers written down as stopped by us, whatever becomes of them until they are."""
-    members = tuple(replace(member, settled=member.settled or OURS) for member in draft.status.members)
-    return replace(draft.status, members=members)
 
 
 def _enter(view: View, draft: Draft, placed: Placed) -> None:

@@ -3,8 +3,8 @@
     decided = plan(job, observed, now)
 
 Level-triggered: nothing depends on which event led here, everything on the objects as they are and on what status remembers.
-Two rules make it safe to be killed between any two calls. What only the status knows (a failure that was counted, an end) is
-written there first and acted upon in the next round. All the rest may be done again at any time.
+Two rules make it safe to be killed between any two calls. What only the status knows (a failure that was counted, an end, that a
+pod goes because we want it) is written there first and acted upon afterwards. All the rest may be done again at any time.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from workloads.job.parts import CLEAN_NONE, EXIT_CODE, NEVER
 from workloads.job.spec import Job
 from workloads.job.status import PROGRAM_FAILED, HistoryEntry, Progress, Stall, Status
 from workloads.plan import money, stalls
-from workloads.plan.accounting import Loss, account, stop, trained
+from workloads.plan.accounting import Loss, account, dismiss, dismissed, stop, trained
 from workloads.plan.endings import ASKED, after_end, end, finish, hold, suspend
 from workloads.plan.losses import NOT_READY_SECONDS as NOT_READY
 from workloads.plan.losses import Fate, Verdict, Worker
@@ -95,7 +95,8 @@ def _run(view: View, draft: Draft) -> None:
     elif stop := stop or stalls.watch(view, draft):
         hold(view, draft, *stop)
     elif draft.status.restarts > view.job.status.restarts:
-        _summarize(view, draft)  # the workers are stopped in the next round, once that is written
+        dismiss(draft)
+        _summarize(view, draft)
     else:
         _replace_lost(view, draft)
         if place(view, draft):
@@ -122,7 +123,7 @@ def _resume(view: View, draft: Draft) -> None:
 
 
 def _program_failed(view: View, draft: Draft, failed: Sequence[Loss]) -> None:
-    """Spend one of the budget for all that failed together; the workers are stopped in the next round, once that is written."""
+    """Spend one of the budget for all that failed together."""
     worker, verdict = min(failed, key=lambda loss: (loss[0].finished_at or view.now, loss[0].index))
     status, limit = draft.status, view.job.spec.backoff_limit
     entry = HistoryEntry(
@@ -136,6 +137,7 @@ def _program_failed(view: View, draft: Draft, failed: Sequence[Loss]) -> None:
         end(view, draft, names.FAILED, names.REASON_FAILED, f"{what} {final}")
         return
     draft.status = replace(draft.status, restarts=status.restarts + 1)
+    dismiss(draft)
     message = f"{what} Failure {draft.status.failures} of {limit} tolerated: all workers start again."
     draft.event(names.REASON_PROGRAM_FAILED, message, warning=True)
     _summarize(view, draft)
@@ -161,22 +163,27 @@ def _overdue(view: View, draft: Draft) -> bool:
 
 def _replace_lost(view: View, draft: Draft) -> None:
     """Delete what is lost, of an earlier attempt, or too many, so that its name is free or its machine is."""
-    surplus = []
+    surplus, goes = [], dismissed(view)
     for worker, verdict in view.workers:
         if worker.leaving or verdict.fate is Fate.DONE:
             continue
-        if worker.attempt < draft.status.restarts:
+        if worker.attempt < draft.status.restarts or worker.uid in goes:
             stop(draft, worker)
         elif worker.index >= view.wanted:
             stop(draft, worker)
             surplus.append(worker)
         elif verdict.fate is Fate.RECLAIMED:
-            draft.delete(worker, _grace(worker, verdict, view))
+            draft.delete(worker, _grace(worker, verdict, view), once_written=_unknown(view, worker))
         elif worker.node in view.observed.nodes:
             _watch_unready(view, draft, worker)
     if surplus:
         stopped = numbered([worker.index for worker in surplus])
         draft.event(names.REASON_SCALED, f"Stopped {stopped}: the job was scaled to {view.wanted}.")
+
+
+def _unknown(view: View, worker: Worker) -> bool:
+    """Whether nobody could tell from the status that this worker was lost, once its pod is gone."""
+    return bool(worker.node) and not any(member.uid == worker.uid and member.node for member in view.job.status.members)
 
 
 def _grace(worker: Worker, verdict: Verdict, view: View) -> int | None:
@@ -213,7 +220,7 @@ def _free_names(view: View, draft: Draft) -> None:
     keeps = view.job.status.ended and view.job.spec.clean_pod_policy == CLEAN_NONE
     for worker, verdict in view.workers:
         if verdict.force and worker.leaving and not keeps:
-            draft.delete(worker, 0)
+            draft.delete(worker, 0, once_written=_unknown(view, worker))
 
 
 def _hold_progress(view: View, draft: Draft) -> None:

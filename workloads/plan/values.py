@@ -32,11 +32,13 @@ class CreateService:
 
 @dataclass(frozen=True, kw_only=True)
 class DeletePod:
-    """Delete exactly this pod; one that is gone is as good. grace_seconds None: the pod's own; 0: its machine is dead."""
+    """Delete exactly this pod; one that is gone is as good. grace_seconds None: the pod's own; 0: its machine is dead.
+    `once_written`: only when the status says why, or a controller that finds the pod gone could not know it."""
 
     name: str
     uid: str
     grace_seconds: int | None = None
+    once_written: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,13 +96,24 @@ class Observed:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Do the actions, then write the status if it changed, then send the events; look again at `wake_at` (unix seconds)."""
+    """Do the actions, then write the status if it changed, then do what waits for that, then send the events; look again at
+    `wake_at` (unix seconds)."""
 
     status: Status
     actions: tuple[Action, ...] = ()
     events: tuple[Event, ...] = ()
     happened: tuple[HistoryEntry, ...] = ()  # what is new in the status's history, all of it
     wake_at: float | None = None
+
+    @property
+    def at_once(self) -> tuple[Action, ...]:
+        """What may be done before the status is written."""
+        return tuple(action for action in self.actions if not _waits(action))
+
+    @property
+    def once_written(self) -> tuple[Action, ...]:
+        """What may be done only then."""
+        return tuple(action for action in self.actions if _waits(action))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,10 +162,11 @@ class Draft:
         self.happened: list[HistoryEntry] = []
         self.wakes: list[float] = []
 
-    def delete(self, worker: Worker, grace_seconds: int | None = None) -> None:
+    def delete(self, worker: Worker, grace_seconds: int | None = None, *, once_written: bool = False) -> None:
         """Ask for a pod's deletion, once per plan."""
         if not any(isinstance(action, DeletePod) and action.uid == worker.uid for action in self.actions):
-            self.actions.append(DeletePod(name=worker.name, uid=worker.uid, grace_seconds=grace_seconds))
+            action = DeletePod(name=worker.name, uid=worker.uid, grace_seconds=grace_seconds, once_written=once_written)
+            self.actions.append(action)
 
     def event(self, reason: str, message: str, *, warning: bool = False) -> None:
         self.events.append(Event(reason, message, warning))
@@ -170,6 +184,10 @@ class Draft:
             happened=tuple(self.happened),
             wake_at=min(self.wakes, default=None),
         )
+
+
+def _waits(action: Action) -> bool:
+    return isinstance(action, DeletePod) and action.once_written
 
 
 def _judge(worker: Worker, observed: Observed) -> Verdict:

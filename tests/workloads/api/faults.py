@@ -36,7 +36,7 @@ async def killed(on: Stage, *, points: int, dice: random.Random, jobs: int = 6, 
     async with crowd(on.made, on.machines, jobs=jobs, seed=dice.randrange(10**6), patience_seconds=on.patience_seconds) as busy:
         for number in range(points):
             writes, when = anywhere(dice)
-            hits += await actor.killed_at(writes, when, seconds=10)
+            hits += await actor.killed_at(writes, when, seconds=30)
             await asyncio.sleep(dice.choice([0, 0, 0.5, 2.0]))
             await actor.process.start()
             say(f"kill {number + 1} of {points}: {when} write {writes}; {busy.steps} things happened to the jobs so far")
@@ -101,7 +101,7 @@ async def usurped(on: Stage, *, say: Say = silent) -> Figures:
 
 async def deafened(on: Stage, *, times: int, say: Say = silent) -> Figures:
     """Watches stay open and say nothing any more."""
-    actor = await on.controller("first")
+    actor = await on.controller("first", supervised=True)
     longest = 0.0
     async with _busy(on) as busy:
         for number in range(times):
@@ -176,7 +176,7 @@ async def refused(on: Stage, *, rate: float, steps: int, dice: random.Random, sa
 
 async def skewed(on: Stage, *, hours: tuple[float, ...], steps: int, say: Say = silent) -> Figures:
     """Each controller has another idea of what time it is."""
-    actor = await on.controller("first")
+    actor = await on.controller("first", supervised=True)
     async with _busy(on) as busy:
         for shift in hours:
             await busy.did(steps, on.patience_seconds * 2)
@@ -193,7 +193,7 @@ async def tokens(on: Stage, *, times: int, lives_seconds: float, say: Say = sile
     """The file of the service account's token is written anew, and the old token ends: it is never used past its end."""
     path = Path(on.folder) / "token"
     path.write_text(await on.made.token(600))
-    actor = await on.controller("first", token_file=str(path))
+    actor = await on.controller("first", token_file=str(path), supervised=True)
     async with _busy(on) as busy:
         for number in range(times):
             old = path.read_text()

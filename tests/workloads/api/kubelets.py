@@ -23,7 +23,7 @@ from workloads.plan.containers import worker_container
 Object = dict[str, Any]
 LEASES_OF_NODES = "kube-node-lease"
 # A kubelet renews every 10 s a Lease of 40 s; a test that looks for silence should not have to wait for several of those.
-HEARTBEAT_SECONDS, LEASE_SECONDS = 2.0, 8
+HEARTBEAT_SECONDS, LEASE_SECONDS, BEATS_AT_ONCE = 2.0, 8, 20
 log = logging.getLogger(__name__)
 _addresses = itertools.count(1)
 
@@ -111,9 +111,9 @@ class Kubelets:
     async def heartbeats(self) -> None:
         """Never returns."""
         while True:
-            for machine in [one for one in self.all.values() if one.up and one.beats and one.name not in self._held]:
-                with suppress(KubeError):
-                    await self._beat(machine)
+            due = [one for one in self.all.values() if one.up and one.beats and one.name not in self._held]
+            for first in range(0, len(due), BEATS_AT_ONCE):  # as many as that do not wait for each other
+                await asyncio.gather(*(self._beat(one) for one in due[first : first + BEATS_AT_ONCE]), return_exceptions=True)
             await asyncio.sleep(HEARTBEAT_SECONDS)
 
     def listen(self, kind: Resource, old: Object | None, new: Object | None) -> None:
@@ -270,7 +270,8 @@ class Kubelets:
             }
             for one in pod["spec"]["containers"]
         ]  # fmt: skip
-        body = {"status": {"phase": phase, "containerStatuses": statuses, **more}}
+        # By its UID: what is said late must not be taken for what has its name now.
+        body = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"phase": phase, "containerStatuses": statuses, **more}}
         await self._patch(PODS, pod["metadata"]["name"], body, "status")
 
     async def _patch(self, kind: Resource, name: str, body: Object, subresource: str) -> None:

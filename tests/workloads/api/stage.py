@@ -21,12 +21,12 @@ from tests.workloads.api.plane import Made, ended
 from tests.workloads.api.proxy import AFTER, BEFORE, Line, Tripwire, proxy
 
 _numbers = itertools.count(1)
-# A quarter of the real limits, so that the short form of a fault is short; benchmarks/faults has the real ones.
+# A third of the real limits or less, so that the short form of a fault is short; benchmarks/faults has the real ones.
 SHORT: Mapping[str, float] = {
     "workloads.plan.sizing.RESTART_SECONDS": 0.3,
-    "workloads.control.election.DURATION_SECONDS": 4,
-    "workloads.control.election.RENEW_SECONDS": 2.5,
-    "workloads.control.election.ATTEMPT_SECONDS": 1.2,
+    "workloads.control.election.DURATION_SECONDS": 6,
+    "workloads.control.election.RENEW_SECONDS": 4.0,
+    "workloads.control.election.ATTEMPT_SECONDS": 2.0,
     "workloads.control.election.RETRY_SECONDS": 0.5,
     "workloads.kube.reflector.SERVER_SECONDS": 4,
     "workloads.kube.reflector.LATE_SECONDS": 1.0,
@@ -62,10 +62,11 @@ class Stage:
         self.made, self.machines, self.folder, self.limits = made, ours, folder, limits
         self.place = Place(made, ours)
         self._at_last = at_last
-        # How long a job may take to get over what happened to it: a watch that went silent is noticed after its whole time.
-        self.patience_seconds = 30.0 if "workloads.kube.reflector.SERVER_SECONDS" in limits else 120.0
+        # How long a job may take to get over what happened to it: a watch that went silent is noticed after its whole time, and a
+        # controller that is killed every few seconds starts for as long as it lives where others use the processor, too.
+        self.patience_seconds = 120.0
         # A leader asks after its Lease that often, and an attempt may take that long.
-        self.renewal_seconds = 7.5 if "workloads.control.election.RETRY_SECONDS" not in limits else 2.0
+        self.renewal_seconds = 7.5 if "workloads.control.election.RETRY_SECONDS" not in limits else 3.0
 
     async def controller(
         self, name: str, *, leads: bool = True, supervised: bool = False, token_file: str = "", **settings: float

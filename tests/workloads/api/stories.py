@@ -13,14 +13,14 @@ import asyncio
 import random
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from tests.workloads.api.machines import Machines
 from tests.workloads.api.place import Job, article
 from tests.workloads.api.plane import Made
 from workloads import contract as names
-from workloads.kube import ELASTIC_JOBS, PODS, Resource
+from workloads.kube import ELASTIC_JOBS, PODS, Conflict, Invalid, NotFound, Resource
 
 Object = dict[str, Any]
 MOST = 4  # workers of a job
@@ -68,10 +68,10 @@ class Story:
             while self.failures < LIMIT:
                 await self.fail()
             self.failures, self.final = self.failures + 1, names.FAILED
-            await self.job.ends(self.dice.randrange(self.replicas), code=1)
+            await self._programs_end([self.dice.randrange(self.replicas)], code=1)
         else:
             self.doing, self.final = "finish", names.SUCCEEDED
-            await self.job.ends(*range(self.replicas), code=0)
+            await self._programs_end(list(range(self.replicas)), code=0)
         await self._until("ended", lambda: self.job.state == self.final and not self.job.pods)
         assert self._figures() == (self.failures, self.reclaims), self._told()
 
@@ -95,21 +95,21 @@ class Story:
         index = self.dice.randrange(self.replicas)
         self.reclaims += 1
         old = {index: self.job.pod_uid(index)}
-        await self.job.ends(index, code=names.EXIT_RECLAIMED)
+        await self._programs_end([index], code=names.EXIT_RECLAIMED)
         await self._as_told(f"{index} left", old)
 
     async def delete_pods(self) -> None:
         lost = self._some()
         self.reclaims += len(lost)
         old = {index: self.job.pod_uid(index) for index in lost}
-        await asyncio.gather(*(self.job.delete_pod(index) for index in lost))
+        await asyncio.gather(*(self._delete(index, uid) for index, uid in old.items()))
         await self._as_told(f"somebody deleted {lost}", old)
 
     async def fail(self) -> None:
         """Several at once spend one, and all start again."""
         self.failures += 1
         old = {index: self.job.pod_uid(index) for index in range(self.replicas)}
-        await self.job.ends(*self._some(), code=1)
+        await self._programs_end(self._some(), code=1)
         await self._as_told("failed", old)
 
     async def scale(self) -> None:
@@ -129,6 +129,15 @@ class Story:
         await self.job.delete()
         await self._until("gone", lambda: self.job.value is None or self.job.uid != old)
         await self.begin()
+
+    async def _programs_end(self, indices: list[int], code: int) -> None:
+        """All at the same moment. Once one is told of, the controller may stop the others before they are."""
+        await asyncio.gather(*(_unless_replaced(self.machines.ends(self.job.worker(index), code)) for index in indices))
+
+    async def _delete(self, index: int, uid: str) -> None:
+        """This pod, however often it takes to be heard: never the one that comes in its place."""
+        pods, name = self.job.made.kube, self.job.worker(index)
+        await _unless_replaced(pods.delete(PODS, self.job.namespace, name, uid=uid))
 
     def _some(self) -> list[int]:
         return sorted(self.dice.sample(range(self.replicas), self.dice.randint(1, self.replicas)))
@@ -261,6 +270,12 @@ class Crowd:
         if counted - Counter(failures=story.failures, reclaims=story.reclaims):
             last = (status.get("history") or [{}])[-1]
             self.broken.append(f"{name}: {dict(counted)} counted, the last for {last}; {story._told()}")
+
+
+async def _unless_replaced(call: Awaitable[None]) -> None:
+    """A pod that is gone, or whose name another one has now (a UID is for ever: Invalid), needs nothing more."""
+    with suppress(NotFound, Conflict, Invalid):
+        await call
 
 
 @asynccontextmanager

@@ -176,3 +176,21 @@ def test_doubt_that_clears_is_acted_upon_without_any_other_change() -> None:
             assert deletions(world) == ["digits-worker-1"]
 
     run(story())
+
+
+def test_a_machine_that_goes_while_there_is_doubt_is_acted_upon_when_that_clears() -> None:
+    """No kubelet is there to end its pod, and no change of the machine comes any more."""
+
+    async def story() -> None:
+        async with training() as world:
+            world.dead = {"n2", "n3", "n4"}
+            await world.settle(20)
+            old = world.pod("digits-worker-1")["metadata"]["uid"]
+            world.api.lose_node("n1")
+            await world.settle(10)
+            assert world.pod("digits-worker-1")["metadata"]["uid"] == old, "nothing is deleted with force yet"
+            world.dead = set()
+            await world.settle(40)
+            assert world.pod("digits-worker-1")["metadata"]["uid"] != old
+
+    run(story())

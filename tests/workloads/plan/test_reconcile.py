@@ -199,7 +199,7 @@ OWN, OLD = make_service(JOB), make_service(JOB, "digits-worker-0")
 SERVED: dict[str, tuple[Plan, list[str]]] = {
     "made-with-the-first-workers": (look(JOB), ["+digits-workers"]),
     "one-for-all": (look(JOB, make_pod(JOB), services=(OWN,)), []),
-    "made-again-with-the-next-worker": (look(JOB, make_pod(JOB)), ["+digits-workers"]),
+    "made-again-if-somebody-deletes-it": (look(JOB, *running(JOB, 2)), ["+digits-workers"]),
     "not-for-a-job-that-waits": (look(JOB, platform_problem="schema is 9"), []),
     "those-of-an-earlier-controller-go": (look(JOB, *running(JOB, 2), services=(OWN, OLD)), ["-digits-worker-0"]),
     "suspended-keeps-it": (look(make_job(suspend=True), *running(JOB, 2), services=(OWN,)), []),

@@ -1,8 +1,10 @@
 """What the planner says: conditions, reasons, columns, events. What it does is in test_reconcile.py."""
 
+from typing import Any
+
 import pytest
 
-from tests.workloads.builders import NOW, make_group, make_job, make_platform, make_pod
+from tests.workloads.builders import NOW, make_group, make_job, make_platform, make_pod, make_service
 from tests.workloads.looks import JOB, again, look, running
 from tests.workloads.plan.scenes import AT_MAX, backing_off, pending, placed_job, said
 from workloads.clock import stamp
@@ -127,7 +129,7 @@ def test_below_min_after_having_run_is_restarting_until_enough_run_again() -> No
 def test_a_look_that_finds_nothing_new_changes_nothing() -> None:
     job, pods = make_job(), running(JOB, 2)
     first = look(job, *pods)
-    second = look(again(job, first), *pods, now=NOW + 1000)
+    second = look(again(job, first), *pods, now=NOW + 1000, services=(make_service(job),))
     assert (second.status, second.actions, second.events) == (first.status, (), ())
 
 
@@ -193,6 +195,7 @@ def test_time_is_lost_until_a_suspension_not_after_it() -> None:
     "supply", [said("pod triggered scale-up", 0, 1, triggered=True), said(AT_MAX, 0)], ids=["booting", "full"]
 )
 def test_a_job_that_waits_and_hears_nothing_new_is_not_written(supply: Supply) -> None:
-    first = look(PLACED, *pending(PLACED, 0, 1), platform=ONE, supply=supply)
-    second = look(again(PLACED, first), *pending(PLACED, 0, 1), platform=ONE, supply=supply, now=NOW + 29)
+    seen: dict[str, Any] = {"platform": ONE, "supply": supply, "services": (make_service(PLACED),)}
+    first = look(PLACED, *pending(PLACED, 0, 1), **seen)
+    second = look(again(PLACED, first), *pending(PLACED, 0, 1), **seen, now=NOW + 29)
     assert (second.status, second.actions, second.events) == (first.status, (), ())

@@ -4,6 +4,7 @@ A world is a seed. A failing one is run again by its id: `pytest "tests/workload
 """
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from workloads.job.spec import Job
 from workloads.job.status import Progress, Status
 from workloads.plan.market import GroupState, Market, Supply, Word
 from workloads.plan.reconcile import plan
-from workloads.plan.values import CreatePod, CreateService, DeleteJob, DeletePod, DeleteService, Observed, Plan
+from workloads.plan.values import Action, CreatePod, CreateService, DeleteJob, DeletePod, DeleteService, Observed, Plan
 
 Object = dict[str, Any]
 WORLDS, TURNS, MOST_LOOKS = 24, 40, 12
@@ -69,6 +70,8 @@ class World:
         self.services: list[Object] = []
         self.supply, self.market, self.progress = Supply(), Market(), Progress()
         self.count = self.failures = 0
+        self.seen: set[str] = set()  # UIDs of the pods that there were when the controller looked
+        self.lost: set[str] = set()  # UIDs of the pods that somebody else than the controller took away
         self.zeros, self.final, self.deleted = False, "", False
 
     # --- What happens ---
@@ -105,6 +108,7 @@ class World:
         self.failures += bool(victims) and code in (1, 137)
         self.zeros |= bool(victims) and code == 0
         for pod in victims:
+            self.lost |= {pod["metadata"]["uid"]} if code == names.EXIT_RECLAIMED else set()
             ended = {"exitCode": code, "reason": "Error", "finishedAt": self.their_now()}
             self.to(pod, "Failed" if code else "Succeeded", {"terminated": ended})
 
@@ -117,16 +121,22 @@ class World:
 
     def reclaim(self) -> None:
         for node in [*self.nodes][: self.dice.randint(1, 2)]:
+            self.lose(node)
             del self.nodes[node]
             self.gone.add(node)
 
     def notice(self) -> None:
         for node in [*self.nodes][:1]:
+            self.lose(node)
             self.nodes[node] = make_node(node, notice=f"away at {stamp(self.now + 20)}", taint=names.TAINT_RECLAIM)
 
     def vanish(self) -> None:
         for name in [*self.pods][:1]:
+            self.lost.add(self.pods[name]["metadata"]["uid"])
             del self.pods[name]
+
+    def lose(self, node: str) -> None:
+        self.lost |= {pod["metadata"]["uid"] for pod in self.pods.values() if pod["spec"].get("nodeName") == node}
 
     def leave(self) -> None:
         self.pods = {name: pod for name, pod in self.pods.items() if "deletionTimestamp" not in pod["metadata"]}
@@ -186,7 +196,7 @@ class World:
         elif isinstance(action, DeletePod):
             pod = self.pods[action.name]
             assert pod["metadata"]["uid"] == action.uid
-            if action.grace_seconds == 0 or "nodeName" not in pod["spec"]:
+            if action.grace_seconds == 0 or "nodeName" not in pod["spec"] or self.dice.random() < 0.5:  # it may be quick
                 del self.pods[action.name]
             elif "deletionTimestamp" not in pod["metadata"]:
                 until = {"deletionTimestamp": stamp(self.now - self.ahead + 30), "deletionGracePeriodSeconds": 30}
@@ -199,27 +209,36 @@ class World:
     def settle(self) -> Plan:
         """Look until nothing is done and nothing is written any more."""
         for number in range(MOST_LOOKS):
+            old, self.seen = Job.of(self.job).status, {pod["metadata"]["uid"] for pod in self.pods.values()}
             decided = self.decide(self.now)
-            actions, killed = list(decided.actions), number < 3 and self.dice.random() < 0.2
-            if killed:
-                self.dice.shuffle(actions)
-                actions = actions[: self.dice.randint(0, len(actions))]
-            for action in actions:
-                self.act(action)
-            self.check(decided)
             written = encode(decided.status)
-            if self.deleted or (not killed and not actions and written == self.job.get("status")):
+            rested = not decided.actions and written == self.job.get("status")
+            killed = number < 4 and self.dice.random() < 0.4
+            unwritten = self._some(decided.at_once) if killed and self.dice.random() < 0.5 else None
+            for action in decided.at_once if unwritten is None else unwritten:
+                self.act(action)
+            if unwritten is None:
+                self.job = {**self.job, "status": written}
+                self.final = decided.status.state if decided.status.ended else self.final
+                for action in self._some(decided.once_written) if killed else decided.once_written:
+                    self.act(action)
+            self.check(decided, old)
+            if self.deleted or (rested and not killed):
                 return decided
-            self.job = self.job if killed else {**self.job, "status": written}
-            self.final = self.final if killed or not decided.status.ended else decided.status.state
         raise AssertionError("no rest: it does or writes something without end")
 
-    def check(self, decided: Plan) -> None:
+    def _some(self, actions: Sequence[Action]) -> list[Action]:
+        """What was done of it in parallel before the controller was killed."""
+        return self.dice.sample(actions, self.dice.randint(0, len(actions)))
+
+    def check(self, decided: Plan, old: Status) -> None:
         status, most = decided.status, self.job["spec"]["maxReplicas"]
+        lost = self.lost & ({member.uid for member in old.members if not member.settled} | self.seen)
         zones = {(pod["spec"].get("nodeSelector") or {}).get(names.LABEL_ZONE) for pod in self.pods.values()}
         assert len(self.pods) <= most, "more than maxReplicas pods"
         assert len(zones) <= 1, f"pods in {zones}"
         assert status.failures <= self.failures, "something else than a program spent the budget"
+        assert status.reclaims - old.reclaims <= len(lost), "a pod that the controller took away was counted as lost"
         assert not self.final or status.state == self.final, "an ended job came back"
         assert status.state != "Succeeded" or self.zeros, "succeeded without a worker that did"
         assert (len(status.history), len(status.dry), len(status.members)) <= (20, 6, most)
