@@ -7,6 +7,7 @@ groups.py    the stack: its node groups          cloud.py       machines, zones,
 kubelets.py  kwok                                crew.py        the programs inside the workers
 seen.py      list and watch                      judge.py       what must hold at every moment
 ledger.py    what was really lost, and when      bill.py        what every job really cost
+presence.py  when a controller acted             diary.py       what was seen, for those who ask why
 run.py       all of it together, and the summary
 
 The API server, the scheduler and Kubernetes' own controllers are real; machines and containers pretend. Not shown here: training,

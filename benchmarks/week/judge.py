@@ -1,16 +1,16 @@
 """What must hold at every moment, whatever happens: looked at with every event of the watches, and every second.
 
-    judge = Judge(sight, ledger); pods.listeners.append(judge.pod); jobs.listeners.append(judge.job); judge.look()
+    judge = Judge(sight, ledger, acts_since=...); pods.listeners.append(judge.pod); jobs.listeners.append(judge.job); judge.look()
 
 Pods and jobs come on two watches, so what joins them counts only when it lasts. Each violation is said once.
 """
 
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from typing import Any
 
 from benchmarks.week.cloud import SILENT, Sight
-from benchmarks.week.groups import WORKERS_PER_MACHINE
 from benchmarks.week.ledger import Ledger
 from benchmarks.week.model import FAILED, SUCCEEDED, SUSPENDED
 from benchmarks.week.seen import Worker, worker
@@ -20,22 +20,27 @@ Object = dict[str, Any]
 LATE_SECONDS = 5.0  # between two watches of a busy API server, and a controller in the middle of a round
 RELEASE_SECONDS = 100.0  # until an ended job holds no pod: a silent machine's kubelet never says that one is gone
 PROGRESS_SECONDS = 29.0  # figures alone are written at most every 30 s, in whole seconds
-SENT_MOST = 2 * WORKERS_PER_MACHINE
-FIGURES = ("progress", "cost", "lastReconcileTime")
-"""Parts of a status that change all the time."""
+# Until the controller knows that a machine is silent: 13 s after its last word, and again if its watch broke meanwhile; 4 s for
+# its round and ours. Kubernetes itself knows after 50 s.
+KNOWN_SECONDS = 30.0
+SENT_MOST = 3  # one worker to one silent machine: a controller that has just begun to act knows of no silence
+FIGURES = ("progress", "lastReconcileTime")
+SUMS = ("usdSpent", "usdOnDemand", "machineSeconds", "at")
+"""Parts of a status, and of its cost, that change all the time. What the machines cost per hour does not."""
 
 
 class Judge:
-    """See the module's docstring."""
+    """See the module's docstring. `acts_since()`: since when (monotonic) the controller that acts now has."""
 
-    def __init__(self, sight: Sight, ledger: Ledger) -> None:
-        self._sight, self._ledger = sight, ledger
+    def __init__(self, sight: Sight, ledger: Ledger, *, acts_since: Callable[[], float]) -> None:
+        self._sight, self._ledger, self._acts_since = sight, ledger, acts_since
         self.violations: list[str] = []
         self.last: dict[str, Object] = {}  # every job that ever was, as last seen
         self._since: dict[tuple[str, str], float] = {}
         self._idle_since: dict[str, float] = {}  # job -> since when it is ended or suspended
         self._figures_at: dict[str, float] = {}
-        self._sent: defaultdict[tuple[str, str], set[str]] = defaultdict(set)  # (job, silent machine) -> workers
+        self._made: dict[str, tuple[float, float]] = {}  # pod -> when it was made, and since when who made it had acted
+        self._sent: Counter[tuple[str, int, str]] = Counter()  # (job, index, silent machine) -> pods
 
     def violation(self, text: str) -> None:
         """Note it, once."""
@@ -56,6 +61,8 @@ class Judge:
         zones = {other.zone for other in there if other.zone}
         if len(zones) > 1:
             self.violation(f"{one.job}: pods in {' and '.join(sorted(zones))} at once")
+        if old is None:
+            self._made[one.uid] = time.monotonic(), self._acts_since()
         self._count_sent(worker(old) if old else None, one)
         idle = self._idle_since.get(one.job_uid)
         if old is None and job and idle and time.monotonic() - idle > LATE_SECONDS:
@@ -64,17 +71,23 @@ class Judge:
     @property
     def sent_to_silent(self) -> int:
         """Workers that were placed on machines after these fell silent."""
-        return sum(map(len, self._sent.values()))
+        return self._sent.total()
 
     def _count_sent(self, before: Worker | None, one: Worker) -> None:
-        """Kubernetes itself takes most of a minute to keep pods off a silent machine. Some are placed there before anybody can
-        know; whoever deletes them there must not send the next ones after."""
+        """Kubernetes itself takes most of a minute to keep pods off a silent machine. Those that were made before the controller
+        could know may be placed there, also when it deletes others from it. Those that it makes later must not."""
         if (before and before.node) or self._ledger.machines.get(one.node) != SILENT:
             return
-        sent = self._sent[one.job_uid, one.node]
-        sent.add(one.uid)
-        if len(sent) > SENT_MOST:
-            self.violation(f"{one.job}: more than {SENT_MOST} workers were sent to {one.node} after it fell silent")
+        sent = one.job_uid, one.index, one.node
+        self._sent[sent] += 1
+        if self._sent[sent] > SENT_MOST:
+            self.violation(
+                f"{one.job}: worker {one.index} was sent to {one.node} more than {SENT_MOST} times after it fell silent"
+            )
+        made, acts_since = self._made[one.uid]
+        late = made - max(self._ledger.since[one.node], acts_since)
+        if late > KNOWN_SECONDS:
+            self.violation(f"{one.job}: pod {one.name} was made {late:.0f} s after {one.node} fell silent, and was sent there")
 
     def job(self, old: Object | None, new: Object | None) -> None:
         """A listener of jobs."""
@@ -153,4 +166,5 @@ def _resumed(job: Object) -> bool:
 
 
 def _without_figures(status: Object) -> Object:
-    return {key: value for key, value in status.items() if key not in FIGURES}
+    rates = {key: value for key, value in (status.get("cost") or {}).items() if key not in SUMS}
+    return {key: value for key, value in status.items() if key not in FIGURES} | {"cost": rates}

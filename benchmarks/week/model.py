@@ -18,6 +18,7 @@ Object = Mapping[str, Any]
 
 SUCCEEDED, FAILED, SUSPENDED, HELD = "Succeeded", "Failed", "Suspended", "Held"
 WAITING, DELETED, UNTOUCHED, RUNNING = "Waiting", "Deleted", "Untouched", "Running"
+AT_REST = (SUCCEEDED, FAILED, SUSPENDED, HELD)  # no worker runs, and none will before somebody asks for it
 TRIED_AGAIN = (130, 137, 138, 143)  # restartPolicy ExitCode: the codes of SIGINT, SIGKILL, SIGUSR1 and SIGTERM
 LEFT = 138  # a launcher's code for "my machine goes away": no failure
 

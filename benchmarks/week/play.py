@@ -59,6 +59,7 @@ class Play:
         self.fate, self._stage = fate, stage
         self.uid = ""
         self.over = False
+        self._failed_attempt = -1  # workers of this one and of those before are stopped sooner or later
         self._dice = random.Random(fate.name)  # noqa: S311 - guards nothing
 
     async def run(self, begun: float) -> None:
@@ -100,8 +101,13 @@ class Play:
         return self._stage.sight.crowd.of(self.uid)
 
     def _sound(self) -> list[Worker]:
-        """Workers that run on machines that stay."""
-        return [one for one in self._workers() if one.trains and one.node not in self._stage.ledger.machines]
+        """Workers that run on machines that stay, and are not about to be started again for a failure of others."""
+        wanted = [one for one in self._workers() if one.trains and one.attempt > self._failed_attempt]
+        return [one for one in wanted if one.node not in self._stage.ledger.machines]
+
+    @property
+    def _placement(self) -> object:
+        return (self.job.get("status") or {}).get("placement")
 
     async def _until(self, holds: Callable[[], bool], seconds: float, otherwise: str) -> None:
         if not await self._stage.sight.pulse.until(holds, seconds):
@@ -154,8 +160,9 @@ class Play:
         raise Stuck(f"no worker could be made to fail in {TRIES} tries")
 
     async def _failed_once(self, act: acts.Fail) -> bool:
-        """False when all that failed were taken away by somebody else in the same moment: nobody can say which came first."""
-        account, pulse = self._stage.ledger.accounts[self.uid], self._stage.sight.pulse
+        """False when all that failed were taken away by somebody else in the same moment, or stopped as the job went elsewhere:
+        nobody can say which came first."""
+        account, pulse, placement = self._stage.ledger.accounts[self.uid], self._stage.sight.pulse, self._placement
         with self._left_alone():
             victims = self._sound()
             self._dice.shuffle(victims)
@@ -167,10 +174,15 @@ class Play:
             def counted() -> bool:
                 return self._failures >= account.failures or self._ended
 
-            if not await pulse.until(lambda: counted() or sure <= account.lost, SETTLE_SECONDS):
+            def unclear() -> bool:
+                return sure <= account.lost or self._placement != placement
+
+            if not await pulse.until(lambda: counted() or unclear(), SETTLE_SECONDS):
                 raise Stuck(f"failure {account.failures} of its program was not counted")
-            if counted() or await pulse.until(counted, UNDECIDED_SECONDS):
+            await pulse.until(lambda: counted() or self._stage.ledger.steady(), SETTLE_SECONDS)  # who is away counts later
+            if await pulse.until(counted, UNDECIDED_SECONDS):
                 self._stage.done["failures"] += 1
+                self._failed_attempt = max((one.attempt for one in victims), default=self._failed_attempt)
                 return True
         account.failures -= 1
         account.doubtful += 1

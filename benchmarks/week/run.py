@@ -19,6 +19,7 @@ from benchmarks.week.bill import Bill
 from benchmarks.week.cloud import GONE, NOTICE, SILENT, Cloud, Sight
 from benchmarks.week.controller import SYSTEM, Controller
 from benchmarks.week.crew import Crew
+from benchmarks.week.diary import Diary
 from benchmarks.week.fates import STALL_SECONDS
 from benchmarks.week.groups import platform_facts
 from benchmarks.week.judge import Judge
@@ -28,11 +29,12 @@ from benchmarks.week.ledger import Ledger, percentile
 from benchmarks.week.play import Play, Stage
 from benchmarks.week.seen import Crowd, Pulse, Watched
 from local.commands import say
-from workloads.kube import CONFIG_MAPS, ELASTIC_JOBS, NODES, PODS, SERVICES
+from workloads.kube import CONFIG_MAPS, ELASTIC_JOBS, LEASES, NODES, PODS, SERVICES
 
 NAMESPACE = "elastic-job"
 SAY_SECONDS = 10.0
 REST_SECONDS = 200.0  # after the last act: silent machines are found out, pods of dead ones are collected, idle ones given back
+EXPLAINED = 4  # of what is not as predicted
 KILL_EVERY_SECONDS = 240.0
 PATIENT_SECONDS = 1.5 * STALL_SECONDS
 Figures = dict[str, Any]
@@ -71,6 +73,7 @@ async def run(settings: Settings) -> Figures:
         week = Week(settings, plane, controller)
         await week.live()
         await week.count_services()
+        week.explain()
         return week.figures() | {"wall_seconds": round(time.monotonic() - began, 1)}
 
 
@@ -82,19 +85,22 @@ class Week:
         pulse, crowd = Pulse(), Crowd()
         pods, nodes, jobs = (Watched(plane.kube, kind, changed=pulse.beat) for kind in (PODS, NODES, ELASTIC_JOBS))
         self._sight = Sight(pods=pods, nodes=nodes, jobs=jobs, crowd=crowd, pulse=pulse)
-        self._ledger = Ledger(crowd, steady=lambda: controller.steady)
-        self._judge = Judge(self._sight, self._ledger)
-        self._bill = Bill(controller.away)
-        pods.listeners += [crowd.note, self._ledger.pod, self._judge.pod, self._bill.pod]
-        nodes.listeners.append(self._bill.node)
-        jobs.listeners.append(self._judge.job)
+        self._leases = Watched(plane.kube, LEASES, SYSTEM, changed=pulse.beat)
+        self._ledger = Ledger(crowd, steady=lambda: controller.presence.steady)
+        self._judge, self._diary = Judge(self._sight, self._ledger, acts_since=lambda: controller.presence.since), Diary()
+        self._bill = Bill(controller.presence.outages)
+        pods.listeners += [crowd.note, self._diary.pod, self._ledger.pod, self._judge.pod, self._bill.pod]
+        nodes.listeners += [self._diary.node, self._ledger.node, self._bill.node]
+        jobs.listeners += [self._diary.job, self._judge.job]
+        self._leases.listeners += [controller.presence.lease, self._diary.lease]
         self._crew = Crew(plane.kube, self._sight, NAMESPACE)
         self._stage = Stage(
             kube=plane.kube, sight=self._sight, crew=self._crew, ledger=self._ledger, judge=self._judge, namespace=NAMESPACE,
             patient=settings.patient, patience_seconds=min(400.0, max(100.0, settings.seconds)),
         )  # fmt: skip
         dice = random.Random(settings.seed + 1)  # noqa: S311 - to be drawn again the same
-        self._cloud = Cloud(plane.kube, self._sight, dice, protected=self._protected, doomed=self._ledger.doomed)
+        self._cloud = Cloud(plane.kube, self._sight, dice, protected=self._protected, doomed=self._doomed)
+        controller.tell = self._controller_changed
         fates = draw(jobs=settings.jobs, seconds=settings.seconds, dice=random.Random(settings.seed), only=settings.only)  # noqa: S311
         self._plays = [Play(fate, self._stage) for fate in fates]
         self._ends = {fate.name: model.predict(fate, patient=settings.patient) for fate in fates}
@@ -103,7 +109,7 @@ class Week:
         """From the first job to the last machine given back."""
         sight, dice = self._sight, random.Random(self._settings.seed + 2)  # noqa: S311
         async with asyncio.TaskGroup() as tasks:
-            watches = (sight.pods, sight.nodes, sight.jobs)
+            watches = (sight.pods, sight.nodes, sight.jobs, self._leases)
             lasting = [tasks.create_task(one.run()) for one in watches]
             for one in watches:
                 await one.listed.wait()
@@ -122,6 +128,24 @@ class Week:
             for task in lasting:
                 task.cancel()
 
+    def explain(self) -> None:
+        """What was seen of those that are not as predicted: in a run that nobody watched there is nothing else."""
+        names = [text.removeprefix("machine ") for text in self._judge.violations]
+        subjects = [text.split()[0].rstrip(":") for text in names]
+        for subject in list(dict.fromkeys(subjects))[:EXPLAINED]:
+            about = subject if any(play.fate.name == subject for play in self._plays) else f"machine {subject}"
+            print(f"--- {about}", self._diary.of(about), sep="\n", flush=True)
+        for text in self._judge.violations:
+            print(f"VIOLATION {text}", flush=True)
+
+    def _controller_changed(self, text: str) -> None:
+        self._diary.note("", text)
+        self._ledger.unwatched()
+
+    def _doomed(self, machine: str, how: str) -> None:
+        self._diary.doomed(machine, how)
+        self._ledger.doomed(machine, how)
+
     def wrong(self) -> list[str]:
         """How the cluster is not what was predicted."""
         return [text for play in self._plays for text in self._wrong_with(play)] + list(self._left())
@@ -137,7 +161,7 @@ class Week:
         if not sure <= reclaims <= len(account.lost):
             yield f"{fate.name}: {reclaims} reclaims counted, at least {sure} and at most {len(account.lost)} happened"
         usd = (((job or {}).get("status") or {}).get("cost") or {}).get("usdSpent", 0.0)
-        objection = self._bill.objection(play.uid, usd) if end.final and end.state != model.DELETED else ""
+        objection = self._bill.objection(play.uid, usd) if end.state in model.AT_REST else ""
         if objection:
             yield f"{fate.name}: {objection}"
         pods = self._sight.crowd.of(play.uid)
@@ -166,7 +190,7 @@ class Week:
     async def _look(self) -> None:
         while True:
             self._judge.look()
-            self._controller.check()
+            await self._controller.check()
             await asyncio.sleep(1)
 
     async def _report(self, begun: float) -> None:
@@ -202,6 +226,7 @@ class Week:
             "deletes": done["deletes"],
             "undecided_failures": sum(account.doubtful for account in self._ledger.accounts.values()),
             "controller_kills": self._controller.kills,
+            "controller_gave_up": self._controller.gave_up,
             "replacements_measured": len(quick),
             "replace_p50_seconds": rounded(percentile(quick, 0.5)),
             "replace_p99_seconds": rounded(percentile(quick, 0.99)),
