@@ -4,7 +4,8 @@ acts.py      what may happen to a job            fates.py       what becomes of 
 kinds.py     draws the jobs of a week            model.py       the end of each, predicted
 play.py      does it to one job, by the API      controller.py  the real controller, killed now and then
 groups.py    the stack: its node groups          cloud.py       machines, zones, reclaims
-kubelets.py  kwok                                crew.py        the programs inside the workers
+kubelets.py  kwok                                exits.py       workers that were asked to leave
+                                                 crew.py        the programs inside the workers
 seen.py      list and watch                      judge.py       what must hold at every moment
 ledger.py    what was really lost, and when      bill.py        what every job really cost
 presence.py  when a controller acted             diary.py       what was seen, for those who ask why

@@ -1,9 +1,9 @@
-"""kwok in the place of all kubelets: containers start after a moment, and leave a moment after they are asked to.
+"""kwok in the place of all kubelets: machines renew their Leases, containers start after a moment. How they leave: exits.py.
 
     await start_kubelets(plane, keep)          # ends with the exit stack
 
 Only machines with the label groups.ALIVE have one. kwok's own default stages know neither a container that cannot start nor one
-that takes its time, hence these two. Pods get addresses of 127.0.0.0/8, a range per run: all of them are this machine.
+that takes its time, hence this one. Pods get addresses of 127.0.0.0/8, a range per run: all of them are this machine.
 """
 
 import json
@@ -22,7 +22,7 @@ Object = dict[str, Any]
 
 LEASE_SECONDS = 40  # a kubelet's default; renewed every quarter of it
 PARALLEL = ("podPlayStageParallelism", "nodePlayStageParallelism", "nodeLeaseParallelism", "podsOnNodeSyncParallelism")
-START_MS, LEAVE_MS = (200, 1500), (50, 2000)
+START_MS = (200, 1500)
 
 RUNNING = """
 {{ $now := Now }}
@@ -75,7 +75,6 @@ def settings() -> list[Object]:
         {"key": ".status.phase", "operator": "In", "values": ["Pending"]},
         {"key": f'.metadata.annotations["{BROKEN}"]', "operator": "DoesNotExist"},
     ]
-    leaves: list[Object] = [{"key": ".metadata.deletionTimestamp", "operator": "Exists"}]
     boots: list[Object] = [{"key": ".status.phase", "operator": "NotIn", "values": ["Running"]}]
     return [
         {
@@ -86,7 +85,6 @@ def settings() -> list[Object]:
         # Without any stage of machines, kwok looks at none.
         _stage("machine-boots", "Node", boots, (0, 0), {"statusTemplate": "phase: Running"}),
         _stage("pod-starts", "Pod", starts, START_MS, {"statusTemplate": RUNNING}),
-        _stage("pod-leaves", "Pod", leaves, LEAVE_MS, {"delete": True}),
     ]
 
 

@@ -20,6 +20,7 @@ from benchmarks.week.cloud import GONE, NOTICE, SILENT, Cloud, Sight
 from benchmarks.week.controller import SYSTEM, Controller
 from benchmarks.week.crew import Crew
 from benchmarks.week.diary import Diary
+from benchmarks.week.exits import Exits
 from benchmarks.week.fates import STALL_SECONDS
 from benchmarks.week.groups import platform_facts
 from benchmarks.week.judge import Judge
@@ -94,6 +95,7 @@ class Week:
         jobs.listeners += [self._diary.job, self._judge.job]
         self._leases.listeners += [controller.presence.lease, self._diary.lease]
         self._crew = Crew(plane.kube, self._sight, NAMESPACE)
+        self._exits = Exits(plane.kube, self._sight, NAMESPACE, random.Random(settings.seed + 3))  # noqa: S311
         self._stage = Stage(
             kube=plane.kube, sight=self._sight, crew=self._crew, ledger=self._ledger, judge=self._judge, namespace=NAMESPACE,
             patient=settings.patient, patience_seconds=min(400.0, max(100.0, settings.seconds)),
@@ -117,7 +119,7 @@ class Week:
             misfortunes = tasks.create_task(
                 self._controller.misfortunes(dice, min(KILL_EVERY_SECONDS, self._settings.seconds / 3))
             )
-            lasting += [tasks.create_task(self._crew.run()), tasks.create_task(self._cloud.run())]
+            lasting += [tasks.create_task(one.run()) for one in (self._crew, self._cloud, self._exits)]
             lasting += [tasks.create_task(self._look()), tasks.create_task(self._report(begun)), misfortunes]
             await asyncio.gather(*(tasks.create_task(play.run(begun)) for play in self._plays))
             say("all is done to all jobs; waiting for what is left of them to go")

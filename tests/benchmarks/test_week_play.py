@@ -1,17 +1,20 @@
-"""One job's play against a cluster by hand: whom it lets fail, and what it takes for decided."""
+"""One job's play against a cluster by hand: whom it lets fail, and what it takes for decided; and workers that leave."""
 
 import asyncio
+import random
 from typing import Any
 
 import pytest
 
+from benchmarks.week import exits
 from benchmarks.week.acts import Fail
+from benchmarks.week.exits import Exits
 from benchmarks.week.fates import Fate
+from benchmarks.week.groups import ALIVE
 from benchmarks.week.model import RUNNING
 from benchmarks.week.play import Play, Stage
 from benchmarks.week.seen import Worker
-from tests.benchmarks.test_week_watch import Scene
-from tests.benchmarks.weeks import make_job, make_pod
+from tests.benchmarks.weeks import Scene, make_job, make_pod
 
 Object = dict[str, Any]
 
@@ -98,3 +101,36 @@ async def test_a_failure_in_a_job_that_goes_elsewhere_is_in_doubt_and_is_played_
     account = scene.ledger.accounts["u1"]
     assert (account.failures, account.doubtful) == (1, 1)
     playing.cancel()
+
+
+class Deletions:
+    """In the place of the API: notes what is deleted."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str | None, int | None]] = []
+
+    async def delete(self, _: object, __: str, name: str, *, uid: str | None = None, grace_seconds: int | None = None) -> None:
+        self.asked.append((name, uid, grace_seconds))
+
+
+async def test_who_was_asked_to_leave_does_once_and_by_uid_where_the_machine_lives(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exits, "LEAVE_SECONDS", (0.0, 0.0))
+    for name, labels in (("spot-week-a-1", {ALIVE: "yes"}), ("spot-week-a-2", {})):
+        scene.sight.nodes.objects[name] = {"metadata": {"name": name, "labels": labels}}
+    for index, node, leaving in (
+        (0, "spot-week-a-1", True),
+        (1, "spot-week-a-1", False),
+        (2, "spot-week-a-2", True),
+        (3, "", True),
+    ):
+        pod = make_pod(index, node=node)
+        pod["metadata"] |= {"deletionTimestamp": "2026-11-21T18:00:00Z"} if leaving else {}
+        scene.pod(pod)
+    deletions: Any = Deletions()
+    one = Exits(deletions, scene.sight, "elastic-job", random.Random(1))
+    for _ in range(2):
+        async with asyncio.TaskGroup() as tasks:
+            one.look(tasks)
+    assert deletions.asked == [("one-worker-0", "p0", 0)]

@@ -1,8 +1,14 @@
-"""Objects for the tests of the week, as the API server would return them, each with the fields that the week reads."""
+"""For the tests of the week: objects as the API server would return them, each with the fields that the week reads, and the
+listeners of its watches without a cluster."""
 
 from typing import Any
 
+from benchmarks.week import judge
+from benchmarks.week.cloud import Sight
+from benchmarks.week.ledger import Ledger
 from benchmarks.week.model import FAILED, RUNNING, SUCCEEDED, SUSPENDED
+from benchmarks.week.seen import Crowd, Pulse, Watched
+from workloads.kube import PODS
 
 Object = dict[str, Any]
 
@@ -32,3 +38,30 @@ def make_pod(
             "containerStatuses": [{"state": {"running": {}} if phase == "Running" else {}}],
         },
     }  # fmt: skip
+
+
+class Scene:
+    """The watches' listeners without a cluster."""
+
+    def __init__(self) -> None:
+        self.crowd = Crowd()
+        kube: Any = None
+        watched = Watched(kube, PODS, changed=lambda: None)
+        jobs = Watched(kube, PODS, changed=lambda: None)
+        self.sight = Sight(pods=watched, nodes=watched, jobs=jobs, crowd=self.crowd, pulse=Pulse())
+        self.steady, self.acts_since = True, 0.0
+        self.ledger = Ledger(self.crowd, steady=lambda: self.steady)
+        self.judge = judge.Judge(self.sight, self.ledger, acts_since=lambda: self.acts_since)
+        self._pods: dict[str, Object] = {}
+
+    def pod(self, pod: Object, *, gone: bool = False) -> None:
+        uid = pod["metadata"]["uid"]
+        old, new = self._pods.pop(uid, None), None if gone else pod
+        if new:
+            self._pods[uid] = new
+        for listener in (self.crowd.note, self.ledger.pod, self.judge.pod):
+            listener(old, new)
+
+    def job(self, job: Object, old: Object | None = None) -> None:
+        self.sight.jobs.objects[job["metadata"]["uid"]] = job
+        self.judge.job(old, job)
