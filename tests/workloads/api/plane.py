@@ -166,7 +166,8 @@ class Made:
     async def namespace(self, name: str) -> None:
         """Make one, and wait for the account that pods in it need."""
         await self.kube.apply(NAMESPACES, None, _plain("v1", "Namespace", name), manager="tests")
-        await found(lambda: self.kube.get(ACCOUNTS, name, "default"))
+        # A manager that found no API server looks for it again after up to a minute (client-go's reflectors: 30 s and a jitter).
+        await found(lambda: self.kube.get(ACCOUNTS, name, "default"), 120)
 
     async def release_lease(self) -> None:
         """Nobody leads."""

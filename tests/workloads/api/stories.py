@@ -214,6 +214,12 @@ class Crowd:
         await self.made.seen.until(f"{steps} steps", lambda: self.steps >= goal or self.lost, seconds)
         self.still_well()
 
+    async def all_did(self, seconds: float) -> None:
+        """Wait until every job has got over what happens to it now."""
+        goals = [(story, story.steps + 1) for story in self.stories]
+        await self.made.seen.until("all got over it", lambda: all(one.steps >= goal for one, goal in goals) or self.lost, seconds)
+        self.still_well()
+
     async def finish(self) -> None:
         """Bring every story to its end. Raises what went wrong."""
         self._enough = True
