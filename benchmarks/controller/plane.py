@@ -73,8 +73,9 @@ class Plane:
                 "kube-scheduler", kubernetes / "kube-scheduler", *clients,
                 f"--secure-port={ports['scheduler']}", f"--cert-dir={folder}/scheduler",
             )  # fmt: skip
-            await kube.create(NAMESPACES, None, {"metadata": {"name": HOME}})
-            yield cls(folder, kube, server, processes)
+            plane = cls(folder, kube, server, processes)
+            await plane.namespace(HOME)
+            yield plane
 
     @property
     def kubeconfig(self) -> Path:

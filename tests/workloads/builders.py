@@ -67,6 +67,7 @@ def make_pod(
     phase: str = "Running",
     node: str = "n0",
     attempt: int = 0,
+    started: float = NOW - 40,
     exit_code: int | None = None,
     finished: float = NOW - 1,
     deleted: float | None = None,
@@ -85,7 +86,9 @@ def make_pod(
     if deleted is not None:
         pod["metadata"] |= {"deletionTimestamp": stamp(deleted + grace), "deletionGracePeriodSeconds": grace}
     pod["spec"] |= {"terminationGracePeriodSeconds": grace, **({"nodeName": node} if node else {})}
-    state: Object = {"running": {}} if phase == "Running" else {"waiting": {"reason": "ContainerCreating"}}
+    state: Object = (
+        {"running": {"startedAt": stamp(started)}} if phase == "Running" else {"waiting": {"reason": "ContainerCreating"}}
+    )
     if exit_code is not None:
         why = exit_reason or ("Completed" if exit_code == 0 else "Error")
         ended = {"exitCode": exit_code, "reason": why, "finishedAt": stamp(finished)}

@@ -14,8 +14,9 @@ from workloads.plan.accounting import stand_down, stop
 from workloads.plan.losses import Fate
 from workloads.plan.money import holders
 from workloads.plan.records import record
+from workloads.plan.service import drop_services
 from workloads.plan.summary import count
-from workloads.plan.values import CreateRecord, DeleteJob, DeleteService, Draft, View
+from workloads.plan.values import CreateRecord, DeleteJob, Draft, View
 
 ASKED = (names.REASON_SUSPENDED, "spec.suspend is true: workers are stopped, checkpoints are kept.")
 # A job over its ttlSecondsAfterFinished waits this long for its record: a namespace full of ConfigMaps must not keep it for ever.
@@ -102,11 +103,3 @@ def after_end(view: View, draft: Draft) -> None:
             draft.actions.append(DeleteJob())
         else:
             draft.wakes.append(due)  # a time that is over would have the job looked at without end, should nobody let it go
-
-
-def drop_services(view: View, draft: Draft, *, keep: str = "") -> None:
-    """Delete the job's Services but the one of that name: earlier controllers made one for each worker."""
-    for service in view.observed.services:
-        metadata = service["metadata"]
-        if metadata["name"] != keep and "deletionTimestamp" not in metadata:
-            draft.actions.append(DeleteService(name=metadata["name"], uid=metadata["uid"]))

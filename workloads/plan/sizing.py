@@ -14,10 +14,10 @@ from dataclasses import replace
 from workloads import contract as names
 from workloads.clock import unix
 from workloads.plan.crew import doubled, enough_seated
-from workloads.plan.endings import drop_services
-from workloads.plan.pods import job_service, service_name, worker_name, worker_pod
+from workloads.plan.pods import worker_name, worker_pod
+from workloads.plan.service import serve
 from workloads.plan.target import aim
-from workloads.plan.values import CreatePod, CreateService, Draft, View
+from workloads.plan.values import CreatePod, Draft, View
 from workloads.plan.zones import seat
 
 ELASTIC_CLASS = (
@@ -31,9 +31,7 @@ def resize(view: View, draft: Draft) -> None:
     """Create the workers that are missing, never more than maxReplicas pods at once, those on their way out included:
     one agent too many makes torch's legacy rendezvous end and restart without end."""
     aim(view, draft)
-    drop_services(view, draft, keep=service_name(view.job.name))
-    if all(service["metadata"]["name"] != service_name(view.job.name) for service in view.observed.services):
-        draft.actions.append(CreateService(job_service(view.job)))
+    serve(view, draft)
     missing = _missing(view, draft)
     free = [index for index in missing if worker_name(view.job.name, index) not in view.observed.taken]
     if len(free) < len(missing):

@@ -60,7 +60,7 @@ class Process:
                 [sys.executable, "-m", *begin, *command], cwd=CHECKOUT, env=env | {"POD_NAME": self.name}, stdout=log, stderr=log
             )
         try:
-            await self._until_metric("ebb_leads", lambda value: value == 1 or not leads)
+            await self.until_metric("ebb_leads", lambda value: value == 1 or not leads)
         except BaseException:
             self.kill()
             raise
@@ -126,9 +126,10 @@ class Process:
         return ""
 
     async def until_leads(self, seconds: float = 30) -> None:
-        await self._until_metric("ebb_leads", lambda value: value == 1, seconds)
+        await self.until_metric("ebb_leads", lambda value: value == 1, seconds)
 
-    async def _until_metric(self, name: str, good: Callable[[float], bool], seconds: float = 30) -> None:
+    async def until_metric(self, name: str, good: Callable[[float], bool], seconds: float = 30) -> None:
+        """Wait: what it did shows on the API server a moment before it is counted."""
         try:
             async with asyncio.timeout(seconds):
                 while True:

@@ -92,7 +92,7 @@ async def test_a_job_has_one_headless_service_by_which_bare_names_of_workers_res
     """Its pods name it as their subdomain, and look names up in it; before they are ready, too."""
     job = await place.submit(replicas=2)
     await job.runs(2)
-    (service,) = job.services
+    (service,) = await job.until("there is one", lambda: job.services)
     assert service["metadata"]["name"] == "digits-workers"
     spec = service["spec"]
     assert (spec["clusterIP"], spec["publishNotReadyAddresses"], "ports" in spec) == ("None", True, False)
@@ -106,7 +106,7 @@ async def test_a_job_has_one_headless_service_by_which_bare_names_of_workers_res
 async def test_the_service_is_made_again_if_somebody_deletes_it_and_those_of_earlier_controllers_go(place: Place) -> None:
     job = await place.submit(replicas=1)
     await job.runs(1)
-    (first,) = job.services
+    (first,) = await job.until("there is one", lambda: job.services)
     metadata = {key: first["metadata"][key] for key in ("namespace", "labels", "ownerReferences")}
     old = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "digits-worker-0", **metadata}}
     await place.made.kube.create(

@@ -13,13 +13,13 @@ def test_a_job_is_created_runs_and_succeeds() -> None:
             world.api.put(ELASTIC_JOBS, make_job())
             await world.settle()
             assert world.pods() == ["digits-worker-0", "digits-worker-1"]
-            assert world.api.names(SERVICES) == ["digits-workers"]
             assert world.state() == "Waiting"
             for index in (0, 1):
                 world.api.put(NODES, make_node(f"n{index}"))
                 world.api.pod_runs(f"digits-worker-{index}", f"n{index}")
             await world.settle()
             assert (world.state(), world.status()["ready"]) == ("Running", "2/2")
+            assert world.api.names(SERVICES) == ["digits-workers"]
             world.api.pod_ends("digits-worker-1", 0)
             await world.settle()
             assert world.state() == "Running", "the other worker has a grace"

@@ -197,7 +197,11 @@ def test_workers_of_a_placed_job_ask_for_its_zone() -> None:
 
 OWN, OLD = make_service(JOB), make_service(JOB, "digits-worker-0")
 SERVED: dict[str, tuple[Plan, list[str]]] = {
-    "made-with-the-first-workers": (look(JOB), ["+digits-workers"]),
+    "not-before-a-worker-runs": (look(JOB, *running(JOB, 2, phase="Pending")), []),
+    "made-when-all-run": (look(JOB, *running(JOB, 2, started=NOW - 1)), ["+digits-workers"]),
+    "not-as-long-as-others-start": (look(JOB, *running(JOB, 1, started=NOW - 4)), []),
+    "nor-for-long": (look(JOB, *running(JOB, 1, started=NOW - 5)), ["+digits-workers"]),
+    "at-once-by-a-clock-that-is-ahead": (look(JOB, *running(JOB, 1, started=NOW + 60)), ["+digits-workers"]),
     "one-for-all": (look(JOB, make_pod(JOB), services=(OWN,)), []),
     "made-again-if-somebody-deletes-it": (look(JOB, *running(JOB, 2)), ["+digits-workers"]),
     "not-for-a-job-that-waits": (look(JOB, platform_problem="schema is 9"), []),
@@ -212,6 +216,10 @@ SERVED: dict[str, tuple[Plan, list[str]]] = {
 def test_a_job_has_one_service_as_long_as_it_has_workers(decided: Plan, services: list[str]) -> None:
     made = [f"+{action.body['metadata']['name']}" for action in decided.actions if isinstance(action, CreateService)]
     assert made + [f"-{action.name}" for action in decided.actions if isinstance(action, DeleteService)] == services
+
+
+def test_a_service_that_is_not_due_is_looked_at_again_when_it_is() -> None:
+    assert look(JOB, make_pod(JOB, started=NOW - 4)).wake_at == NOW + 1
 
 
 def test_a_machine_that_is_not_ready_is_looked_at_again_when_its_time_is_up() -> None:
