@@ -78,7 +78,12 @@ TOOLS = {
                 "k8s.io/component-base/version"
             ),
         ),
-        Tool(name="etcd", module="go.etcd.io/etcd/server/v3", packages=("go.etcd.io/etcd/server/v3",), programs=("etcd",)),
+        *(
+            # `etcd36` is the platform's, `etcd` the one for unmodified images (ebb:legacyRendezvous); the trainer's rendezvous is
+            # proved on all (tests/trainer/rendezvous).
+            Tool(name=name, module="go.etcd.io/etcd/server/v3", packages=("go.etcd.io/etcd/server/v3",), programs=("etcd",))
+            for name in ("etcd", "etcd36", "etcd37")
+        ),
         Tool(
             name="coredns",
             module="github.com/coredns/coredns",
@@ -103,7 +108,9 @@ TOOLS = {
         ),
     )
 }  # fmt: skip
-BOX_TOOLS = ("kubernetes", "etcd", "coredns")
+# One etcd for the control plane and for the jobs: Kubernetes 1.35 is content with the one that the platform wants.
+BOX_TOOLS = ("kubernetes", "etcd36", "coredns")
+LEGACY_ETCD = "etcd"  # with the v2 API, for torch's own rendezvous: built where somebody asks for it
 
 
 def folder_of(name: str | Tool, home: Path = EBB_HOME) -> Path:

@@ -86,6 +86,8 @@ def test_the_pins_that_the_stack_relies_on() -> None:
     assert {name: tool.version for name, tool in TOOLS.items()} == {
         "kubernetes": "v1.35.4",
         "etcd": "v3.5.21",
+        "etcd36": "v3.6.16",
+        "etcd37": "v3.7.3",
         "coredns": "v1.12.4",
         "pulumi": "v3.250.0",
         "pulumi-language-python": "v3.79.0",

@@ -1,0 +1,100 @@
+"""How a process is found dead at once, without waiting for its lease: when it ends, its system closes its connections.
+
+    pulse = Pulse("10.1.2.3")                # pulse.address goes into this machine's key
+    pulse.attend("10.1.2.4:39911")           # keep a connection to that machine's
+    if pulse.wait(0.5): ...                  # True: its connection has ended, or its port refuses
+
+Nothing is ever sent. A machine that is off, cut off or standing still does not end its connections: there only the lease tells.
+The ports of TCPStores are not used for this: each connection to one makes torch look up names.
+"""
+
+import contextlib
+import selectors
+import socket
+
+_CONNECT_SECONDS = 0.3
+_BACKLOG = 128
+
+
+class Pulse:
+    """attend and wait are for one thread."""
+
+    def __init__(self, host: str) -> None:
+        self._listener = _listen()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._peer = ""
+        self._connection: socket.socket | None = None
+        self.address = f"{host}:{self._listener.getsockname()[1]}"
+
+    def attend(self, peer: str) -> None:
+        """To this address from now on; to none if it is empty."""
+        if peer != self._peer:
+            self._drop(self._connection)
+            self._peer, self._connection = peer, None
+
+    def wait(self, seconds: float) -> bool:
+        """Whether the process attended to is gone; answers at once then, else after so long. Not, when that cannot be told."""
+        if self._peer and self._connection is None:
+            try:
+                self._connection = _connect(self._peer)
+                self._selector.register(self._connection, selectors.EVENT_READ)
+            except ConnectionRefusedError:
+                return True
+            except (OSError, ValueError):
+                self._connection = None
+        for key, _ in self._selector.select(seconds):
+            found = key.fileobj
+            assert isinstance(found, socket.socket)
+            if found is self._listener:
+                self._accept()
+                continue
+            self._drop(found)  # the other end has closed it: nothing is ever sent
+            if found is self._connection:
+                self._connection = None
+                return refuses(self._peer)
+        return False
+
+    def wake(self) -> None:
+        """The thread in wait() returns from it; this is for any thread."""
+        refuses(f"127.0.0.1:{self._listener.getsockname()[1]}")
+
+    def close(self) -> None:
+        for key in list(self._selector.get_map().values()):
+            assert isinstance(key.fileobj, socket.socket)
+            self._drop(key.fileobj)
+        self._selector.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            self._selector.register(self._listener.accept()[0], selectors.EVENT_READ)
+
+    def _drop(self, connection: socket.socket | None) -> None:
+        if connection is not None:
+            with contextlib.suppress(KeyError, ValueError):
+                self._selector.unregister(connection)
+            connection.close()
+
+
+def refuses(address: str) -> bool:
+    """Whether no process listens at host:port any more. False also when the machine does not answer at all."""
+    try:
+        _connect(address).close()
+    except ConnectionRefusedError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return False
+
+
+def _connect(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    return socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS)
+
+
+def _listen() -> socket.socket:
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    listener = socket.create_server(("", 0), family=family, dualstack_ipv6=both, backlog=_BACKLOG)
+    listener.setblocking(False)
+    return listener
