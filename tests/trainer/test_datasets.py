@@ -15,7 +15,7 @@ import pytest
 
 from tests.trainer.web import Web, serve
 from trainer import datasets, download
-from trainer.data import ImageIndex
+from trainer.data.listing import scan
 
 CLASSES = ("n01443537", "n01629819")
 
@@ -93,7 +93,7 @@ def test_tiny_imagenet_becomes_an_image_folder(web: Web, folder: Path, capsys: p
 
 def test_the_trainer_sees_the_same_classes_in_both_parts(web: Web, folder: Path) -> None:
     datasets.main(arguments(web, folder))
-    train, val = (ImageIndex.scan(folder / part) for part in ("train", "val"))
+    train, val = (scan(folder / part, folder) for part in ("train", "val"))
     assert (train.classes, len(train)) == (list(CLASSES), 10)
     assert (val.classes, len(val)) == (list(CLASSES), 4)
 
