@@ -1,0 +1,36 @@
+"""What a cloud has said about this machine, and what a cloud must be able to do for the watcher. Data only."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, kw_only=True)
+class Announcement:
+    """One thing that was said. The same thing said again has the same `key`."""
+
+    key: str
+    text: str  # a sentence's beginning: who does what
+    reclaim: bool  # the machine goes; False: it is only at risk, a checkpoint is wise and nobody leaves
+    seconds_left: float | None = None  # until it goes; None: not said, it may be any moment
+
+
+class Source(Protocol):
+    """The metadata service of one cloud, seen from one machine."""
+
+    name: str
+    poll_seconds: float  # between the starts of two looks, as the cloud recommends
+    retry_seconds: float  # the longest pause after errors: short against the cloud's own warning time
+
+    def look(self) -> Announcement | None:
+        """Ask once; blocks for some seconds at most, or as its cloud's long poll is meant to.
+
+        Raises MetadataError: nothing was learnt, ask again later.
+        """
+        ...
+
+    def left(self) -> str | None:
+        """The workers have left, with their checkpoint on the disk: tell the cloud, if it wants to know, and say what was told.
+
+        Raises MetadataError: it was not told, and takes the machine at the announced time.
+        """
+        ...
