@@ -1,0 +1,91 @@
+"""The small GPT through the public API: it learns, and stopped at a notice it ends with the same bits as undisturbed."""
+
+import json
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from trainer import elastic
+from trainer.contract import EXIT_FINISHED, EXIT_PROGRAM_FAILED
+from trainer.notices.notice import Notice
+from trainer.text.train import TextConfig, learn, main, parse
+
+TEXT = b"the quick brown fox jumps over the lazy dog. "
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("text")
+    (folder / "train.bin").write_bytes(TEXT * 120)  # 84 windows of 64 bytes
+    (folder / "val.bin").write_bytes(TEXT * 10)
+    return folder
+
+
+def settings(data: Path, output: Path, *more: str) -> list[str]:
+    base = ["--data", str(data), "--output", str(output), "--size", "tiny", "--lr", "0.003", "--epochs", "20"]
+    return [*base, "--global-batch", "16", "--threads", "1", "--workers", "0", "--log-every", "20", "--device", "cpu", *more]
+
+
+def run(config: TextConfig, notice: Notice) -> bool:
+    """Whether it ran to its end."""
+    try:
+        with elastic.start(config, notice=notice) as one:
+            learn(config, one)
+    except elastic.Left:
+        return False
+    return True
+
+
+def result(output: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((output / "result.json").read_text())
+    return content
+
+
+def entropy_of_single_bytes() -> float:
+    """In bits: the best that can be done without looking at the bytes before."""
+    shares = [count / len(TEXT) for count in Counter(TEXT).values()]
+    return -sum(share * math.log2(share) for share in shares)
+
+
+def test_it_learns_and_a_notice_changes_no_bit(data: Path, tmp_path: Path) -> None:
+    calm, stormy = tmp_path / "calm", tmp_path / "stormy"
+    assert run(parse(settings(data, calm), {}), Notice())
+    told = Notice()
+    told.give()
+    assert [run(parse(settings(data, stormy), {}), told) for _ in range(3)] == [False] * 3
+    assert run(parse(settings(data, stormy), {}), Notice())
+    assert result(stormy)["weights_sha256"] == result(calm)["weights_sha256"]
+    assert (result(stormy)["step"], result(stormy)["generation"]) == (105, 4)
+    assert result(calm)["validation_bits_per_byte"] < 0.9 * entropy_of_single_bytes()
+
+
+def test_it_learns_in_sixteen_bits_too(data: Path, tmp_path: Path) -> None:
+    assert run(parse(settings(data, tmp_path, "--precision", "bf16", "--fused", "on"), {}), Notice())
+    assert result(tmp_path)["validation_bits_per_byte"] < 0.9 * entropy_of_single_bytes()
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        pytest.param(["--data", "/nowhere"], "cannot read the text /nowhere/train.bin", id="no-data"),
+        pytest.param(["--size", "huge"], "--size is 'huge'; allowed: tiny, small, medium", id="size"),
+        pytest.param(["--precision", "fp16"], "a CPU computes in fp32 or bf16", id="precision"),
+    ],
+)
+@pytest.mark.skipif(torch.cuda.is_available(), reason="about a CPU")
+def test_a_wrong_setting_is_one_sentence(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], words: str
+) -> None:
+    assert main([*settings(data, tmp_path), *more]) == EXIT_PROGRAM_FAILED
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.startswith("error: ")
+    assert "Traceback" not in said
+
+
+def test_the_end_has_its_code(data: Path, tmp_path: Path) -> None:
+    assert main(settings(data, tmp_path, "--epochs", "1")) == EXIT_FINISHED
