@@ -32,16 +32,17 @@ def until(what: str, look: Callable[[], T | None], limit_seconds: float = LIMIT_
     raise AssertionError(f"waited {limit_seconds:.0f} s in vain for: {what}")
 
 
-def start_etcd(program: Path, folder: Path, port: int = 0) -> tuple["subprocess.Popen[bytes]", str]:
+def start_etcd(program: Path, folder: Path, *flags: str, port: int = 0) -> tuple["subprocess.Popen[bytes]", str]:
     """Its data stays in `folder`. Returns the process and its endpoint."""
     client, peer = port or free_port(), free_port()
     with (folder / "etcd.log").open("wb") as log:
         process = subprocess.Popen(
             [
-                *[str(program), "--data-dir", str(folder / "etcd"), "--enable-v2", "--name", "test"],
+                *[str(program), "--data-dir", str(folder / "etcd"), "--name", "test"],
                 *["--listen-client-urls", f"http://127.0.0.1:{client}", "--advertise-client-urls", f"http://127.0.0.1:{client}"],
                 *["--listen-peer-urls", f"http://127.0.0.1:{peer}", "--initial-advertise-peer-urls", f"http://127.0.0.1:{peer}"],
                 *["--initial-cluster", f"test=http://127.0.0.1:{peer}"],
+                *flags,
             ],
             stdout=log,
             stderr=log,
@@ -58,10 +59,10 @@ def start_etcd(program: Path, folder: Path, port: int = 0) -> tuple["subprocess.
 class Job:
     """One job and its machines."""
 
-    def __init__(self, endpoint: str, output: Path, arguments: list[str], name: str = "job") -> None:
+    def __init__(self, endpoint: str, output: Path, arguments: list[str], name: str = "job", backend: str = "etcd3") -> None:
         self.output = output
         self._command = [
-            *[sys.executable, "-m", "trainer.launch", "--rdzv_backend=etcd", f"--rdzv_endpoint={endpoint}"],
+            *[sys.executable, "-m", "trainer.launch", f"--rdzv_backend={backend}", f"--rdzv_endpoint={endpoint}"],
             *[f"--rdzv_id={name}", "--nnodes=1:4", *arguments],
         ]
         self._machines: list[subprocess.Popen[bytes]] = []
@@ -104,18 +105,18 @@ class Job:
 
 def kill_with_children(machine: "subprocess.Popen[bytes]") -> None:
     """As a machine that loses its power: nobody in it runs a line any more."""
-    processes = [machine.pid, *_children(machine.pid)] if machine.poll() is None else []
+    processes = [machine.pid, *children(machine.pid)] if machine.poll() is None else []
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for process in processes:
             try:
                 os.kill(process, number)
             except ProcessLookupError:
                 continue
-        processes += [child for child in _children(machine.pid) if child not in processes]
+        processes += [child for child in children(machine.pid) if child not in processes]
     machine.wait(10)
 
 
-def _children(parent: int) -> list[int]:
+def children(parent: int) -> list[int]:
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -124,5 +125,5 @@ def _children(parent: int) -> list[int]:
             continue
         if int(fields[1]) == parent:
             child = int(path.parent.name)
-            found += [child, *_children(child)]
+            found += [child, *children(child)]
     return found

@@ -9,24 +9,18 @@ from typing import Any
 
 import pytest
 
-from local import ledger, tools
+from local import ledger
 from tests.trainer import images
 from tests.trainer.machines import Job, kill_with_children, start_etcd, until
+from tests.trainer.rendezvous.servers import built
 from trainer.contract import EXIT_FINISHED, EXIT_PROGRAM_FAILED, EXIT_RECLAIMED
 
 pytestmark = pytest.mark.e2e
 
 
-def built_etcd() -> Path:
-    program = tools.folder_of("etcd") / "etcd"
-    if not program.exists():
-        pytest.skip(f"{program} is not built yet: `make up` builds it")
-    return program
-
-
 @pytest.fixture(scope="module")
 def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    process, endpoint = start_etcd(built_etcd(), tmp_path_factory.mktemp("etcd"))
+    process, endpoint = start_etcd(built("3.6"), tmp_path_factory.mktemp("etcd"))
     yield endpoint
     process.kill()
     process.wait()
@@ -101,7 +95,7 @@ def test_a_machine_that_waits_for_others_leaves_at_once(etcd: str, tmp_path: Pat
 
 @pytest.mark.parametrize("keeps_data", [True, False], ids=["with-its-data", "without-its-data"])
 def test_a_restart_of_etcd_is_survived(data: Path, tmp_path: Path, keeps_data: bool) -> None:
-    program = built_etcd()
+    program = built("3.6")
     process, endpoint = start_etcd(program, tmp_path)
     arguments = ["-m", "trainer", "--data", str(data), "--arch", "resnet18", "--image-size", "32", "--global-batch", "24"]
     arguments += ["--epochs", "20", "--log-every", "1", "--ledger", "--min-step-seconds", "0.3"]

@@ -6,15 +6,22 @@ Without torch's own `python -m` there is one process start less, and none of the
 import multiprocessing
 import runpy
 import sys
+import traceback
 
-from trainer import notice
+from trainer.launch.settings import is_ours
+from trainer.notices import notice
 
 
 def run_module(module: str, *arguments: str) -> None:
     """Run it as __main__ with these arguments; its exit code is that of the process (SystemExit)."""
-    if module.partition(".")[0] == "trainer":
+    if is_ours(module):
         notice.install()  # before anything else: a signal that comes now must not kill a worker that would have saved
     # a process of the fork server would start its own children through another one, with all its imports
     multiprocessing.set_start_method("fork", force=True)
     sys.argv = [module, *arguments]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    sys.modules.pop(f"{module}.__main__", None)  # it was imported for what it imports (machine.py), and now is run
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except Exception:
+        traceback.print_exc()  # torch, which calls this, keeps it in a file that nobody reads
+        raise

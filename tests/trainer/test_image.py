@@ -1,0 +1,32 @@
+"""The image is reproducible: what is installed is pinned, and the lines that another torch must do without are marked."""
+
+import importlib.metadata
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+TRAINER = Path(__file__).parents[2] / "trainer"
+MARK = "# What these bring along"
+
+
+def pins(text: str) -> dict[str, str]:
+    return dict(re.findall(r"^([a-z0-9.-]+)==(\S+)$", text, re.MULTILINE))
+
+
+def test_everything_that_is_installed_is_pinned() -> None:
+    environment = Path(torch.__file__).parents[1]
+    if (environment / "pytest").exists():
+        pytest.skip("torch is not in a folder of its own here")
+    every = importlib.metadata.distributions(path=[str(environment)])
+    found = {each.name.lower().replace("_", "-"): each.version for each in every}
+    cuda = {name for name in found if name.startswith(("nvidia-", "cuda-")) or name == "triton"}  # pinned by torch's wheel
+    assert pins((TRAINER / "requirements.txt").read_text()) == {name: found[name] for name in found.keys() - cuda}
+
+
+def test_another_torch_is_free_to_bring_others() -> None:
+    asked, _, brought = (TRAINER / "requirements.txt").read_text().partition(MARK)
+    assert set(pins(asked)) == {"torch", "torchvision", "urllib3", "python-etcd", "scikit-learn"}
+    assert "numpy" in pins(brought)
+    assert f"'/^{MARK}/,$d'" in (TRAINER / "Dockerfile").read_text()

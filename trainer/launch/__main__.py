@@ -1,0 +1,38 @@
+"""The process that a pod starts: meets the other machines, runs this machine's workers, meets again when the others change.
+
+    python -m trainer.launch --nnodes=1:4 --rdzv_backend=etcd3 --rdzv_endpoint=etcd:2379 --rdzv_id=JOB -m trainer --data DIR ...
+    python -m trainer.launch --standalone --nproc-per-node=2 -m trainer --data DIR --output DIR
+
+It takes torchrun's flags and the PET_* variables, and runs any torchrun script. What it does differently:
+- A change of the membership is no failure, and has no limit: a worker that leaves at a step boundary (138), that misses a peer
+  (75), or that fails while another machine is gone makes this process meet the others again.
+- A program that fails by itself ends the job at once, with its exit code and its exception in a line of this process
+  (--max-restarts N allows N restarts; a worker that a signal killed is started again up to three times).
+- SIGTERM at any moment, as PID 1 too: the workers are told, save at the next step boundary and leave; the exit code is 138.
+  Ctrl-C is the same with 130; a second one ends everything at once.
+- Outside Kubernetes it listens for the cloud's notices (trainer/notices/), which act as SIGTERM; --notices says whose.
+"""
+
+import sys
+
+from trainer.launch.log import say
+from trainer.launch.reclaim import Interrupted, Reclaim
+
+
+def main(arguments: list[str]) -> int:
+    """The process's edge: what comes at any moment becomes an exit code (trainer/contract.py)."""
+    reclaim = Reclaim()
+    try:
+        reclaim.listen()
+        if not arguments or arguments[0] in ("-h", "--help"):
+            print(__doc__)
+        from trainer.launch import machine  # noqa: PLC0415  # a signal is heard while it is imported
+
+        return machine.launch(arguments or ["--help"], reclaim)
+    except Interrupted:
+        say(f"left before the training started again: {reclaim.name}")
+        return reclaim.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,110 @@
+"""One machine's part in a job, from the settings to the exit code.
+
+    code = launch(sys.argv[1:], reclaim)
+
+In this order: the workers' fork server starts, torch is imported, the cloud's notices are listened for, the machines meet, and
+the agent runs the workers to the end. Errors that a user can mend become a sentence and exit code 1.
+"""
+
+import atexit
+import os
+from multiprocessing import forkserver, get_context
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainer.contract import ENV_OUTPUT_DIR, EXIT_FINISHED, EXIT_PROGRAM_FAILED
+from trainer.launch.log import say
+from trainer.launch.reclaim import Reclaim
+from trainer.launch.settings import is_ours, launch_config, module_of, parse, prepare
+from trainer.notices.choice import choose
+from trainer.notices.relay import Relay
+from trainer.notices.watcher import Watcher, interrupt_main_thread
+
+if TYPE_CHECKING:  # torch takes seconds to import; a signal must be heard before
+    from trainer.launch.agent import Agent
+
+
+def launch(arguments: list[str], reclaim: Reclaim) -> int:
+    """Run the workers to the end; returns the exit code. Raises Interrupted where a signal finds nothing to save."""
+    prepare(os.environ)
+    relay = Relay.create(os.environ)  # before the first process is started, so that all of them know it
+    atexit.register(relay.remove)
+    module = module_of(arguments)
+    ours = [f"{module}.__main__"] if is_ours(module) else []
+    get_context("forkserver").set_forkserver_preload(["trainer.launch.warm", *ours])
+    if module:
+        forkserver.ensure_running()  # it imports torch while this process does
+    settings = parse(arguments)
+    watcher = _watch(settings.notices, relay)
+    if settings.module:
+        warm_up()
+
+    from torch.distributed.elastic.rendezvous import RendezvousConnectionError  # noqa: PLC0415
+
+    from trainer.launch.agent import build  # noqa: PLC0415
+    from trainer.launch.meeting import open_handler  # noqa: PLC0415
+
+    try:
+        handler = open_handler(launch_config(settings)[0], say=say)
+        agent = build(settings, handler, reclaim, say=say)
+    except (ValueError, ModuleNotFoundError, RendezvousConnectionError) as error:
+        say(str(error))
+        return EXIT_PROGRAM_FAILED
+    return run(agent, reclaim, watcher)
+
+
+def run(agent: "Agent", reclaim: Reclaim, watcher: Watcher | None = None) -> int:
+    """The agent's outcomes, as exit codes."""
+    from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousError  # noqa: PLC0415
+
+    from trainer.launch.agent import Left  # noqa: PLC0415
+    from trainer.launch.judge import ProgramFailedError  # noqa: PLC0415
+    from trainer.launch.meeting import Membership  # noqa: PLC0415
+
+    handler = agent.get_worker_group().spec.rdzv_handler
+    try:
+        agent.run()
+        code = EXIT_FINISHED
+    except Left as left:
+        if isinstance(handler, Membership):
+            handler.leave()
+        if watcher and left.saved:
+            watcher.left()
+        say(f"left: {reclaim.name}")
+        return reclaim.exit_code
+    except ProgramFailedError as error:
+        say(str(error))
+        code = error.code
+    except RendezvousClosedError:
+        return _job_is_over()
+    except RendezvousError as error:
+        say(str(error))
+        return EXIT_PROGRAM_FAILED
+    handler.shutdown()
+    return code
+
+
+def warm_up() -> None:
+    """Only a machine whose workers start at once asks the others to stop for it."""
+    first = get_context("forkserver").Process(target=os.getpid)
+    first.start()
+    first.join()
+
+
+def _watch(choice: str, relay: Relay) -> Watcher | None:
+    source = choose(choice, os.environ, say=say)
+    if source is None:
+        return None
+    watcher = Watcher(source, relay, interrupt=interrupt_main_thread, say=say)
+    watcher.start()
+    return watcher
+
+
+def _job_is_over() -> int:
+    """The others closed the job before this machine came (back): it is trained, or one of them failed."""
+    result = Path(os.environ.get(ENV_OUTPUT_DIR, ".")) / "result.json"
+    if result.exists():
+        say("the job has finished; nothing to do")
+        return EXIT_FINISHED
+    say("the job was ended by another machine, whose program failed; its log says why")
+    return EXIT_PROGRAM_FAILED
