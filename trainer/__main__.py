@@ -4,11 +4,11 @@ import multiprocessing
 import os
 import sys
 
-from trainer.train import main
+from trainer.vision.train import main
 
 if __name__ == "__main__":
     code = main(sys.argv[1:])
     if multiprocessing.parent_process() is not None:
         sys.exit(code)  # in a process of the launcher's fork server, which ends it without tearing the interpreter down
     sys.stdout.flush()
-    os._exit(code)  # see group.py: taking a process group apart can wait for ever
+    os._exit(code)  # taking a process group apart can wait for ever, see run/group.py

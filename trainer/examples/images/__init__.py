@@ -1,0 +1,1 @@
+"""Images: a torchvision network on an image folder."""

@@ -1,0 +1,97 @@
+"""A Loop is put together: the order of the samples, the plan of this rank, the report, the ledger."""
+
+from collections.abc import Callable
+
+import torch
+
+from trainer.data.order import Stream
+from trainer.notices.notice import Notice
+from trainer.run.config import RunConfig
+from trainer.run.feed import Loader
+from trainer.run.gradients import Averaged
+from trainer.run.group import Group
+from trainer.run.keeping import Keeping
+from trainer.run.ledger import Ledger
+from trainer.run.loop import Loop
+from trainer.run.metrics import Progress
+from trainer.run.plan import Plan
+from trainer.run.report import Report
+from trainer.run.watchdog import Watchdog
+
+
+def make_loop(
+    config: RunConfig,
+    group: Group,
+    *,
+    notice: Notice,
+    watchdog: Watchdog,
+    keeping: Keeping,
+    loader: Loader,
+    generation: int,
+    models: list[torch.nn.Module],
+    listeners: list[Callable[[Progress], None]],
+) -> Loop:
+    """Raises DataError when the checkpoint is of other data."""
+    stream = Stream(dataset_size=len(loader), epochs=config.epochs, global_batch=config.global_batch, seed=config.seed)
+    first = keeping.first_step(loader.facts, stream)
+    report = Report.open(
+        config,
+        group,
+        generation=generation,
+        resumed_step=first,
+        stream=stream,
+        saved=keeping.saved.get("account"),
+        listeners=listeners,
+    )
+    report.say(f"generation {generation}: {group.world_size} ranks, {keeping.origin.words}; {stream.total_steps} steps in all")
+    if (skipped := keeping.skipped(first, stream)) > 0:
+        report.say(
+            f"the job was at its end already, in a step that was {skipped} samples short: they are left out of the next epoch"
+        )
+    plan = Plan(
+        stream=stream,
+        first_step=first,
+        rank=group.rank,
+        world_size=group.world_size,
+        max_micro_batch=config.max_micro_batch,
+        virtual_workers=config.virtual_workers,
+        in_pairs=keeping.kept.in_pairs,
+    )
+    if config.virtual_workers and config.virtual_workers < group.world_size:
+        report.say(f"{group.world_size} ranks for {config.virtual_workers} virtual workers: the last ones have nothing to do")
+    loop = Loop(
+        group=group,
+        notice=notice,
+        stream=stream,
+        plan=plan,
+        gradients=keeping.virtual or Averaged(models, group.world_size),
+        source=loader.start(plan, group.device, say=report.say),
+        saver=keeping.saver,
+        state=lambda: keeping.state(loop.step, stream, loader.facts, report.account),
+        report=report,
+        watchdog=watchdog,
+        ledger=_ledger(config, group, keeping, stream, generation) if config.ledger else None,
+        step=first,
+        checkpoint_step=first,
+        log_every=config.log_every,
+        min_step_seconds=config.min_step_seconds,
+        lag=1 if group.device.type == "cuda" else 0,
+    )
+    keeping.kept.optimizer.register_step_post_hook(loop.updated)
+    for model in models:
+        model.train()
+    return loop
+
+
+def _ledger(config: RunConfig, group: Group, keeping: Keeping, stream: Stream, generation: int) -> Ledger:
+    header = {
+        "generation": generation,
+        "resumed_step": keeping.first_step({}, stream),
+        "resumed_generation": keeping.origin.generation,
+        "rank": group.rank,
+        "world_size": group.world_size,
+        "dataset_size": stream.dataset_size,
+        "global_batch": stream.global_batch,
+        "epochs": stream.epochs,
+    }
+    return Ledger(config.output / "ledger", header)

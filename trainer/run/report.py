@@ -1,0 +1,118 @@
+"""What a run says while it runs: a line of text, a line of metrics.jsonl, Prometheus, and whoever else wants to know.
+
+report = Report.open(config, group, generation=7, resumed_step=120, stream=stream, saved=saved["account"])
+report.begin(); report.step(seconds); report.line(step=130, loss=0.7, ...)
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from trainer.data.order import Stream
+from trainer.run import metrics
+from trainer.run.account import Account
+from trainer.run.config import RunConfig
+from trainer.run.group import Group
+from trainer.run.metrics import Progress
+
+
+@dataclass(kw_only=True)
+class Report:
+    """Of one rank; only rank 0 writes and speaks, and the first rank of a machine answers Prometheus."""
+
+    group: Group
+    generation: int
+    stream: Stream
+    account: Account
+    lines: metrics.MetricLines
+    board: metrics.Board = field(default_factory=metrics.Board)
+    listeners: list[Callable[[Progress], None]] = field(default_factory=list)
+
+    @classmethod
+    def open(
+        cls,
+        config: RunConfig,
+        group: Group,
+        *,
+        generation: int,
+        resumed_step: int,
+        stream: Stream,
+        saved: dict[str, Any] | None,
+        listeners: list[Callable[[Progress], None]],
+    ) -> Self:
+        lines = metrics.MetricLines(config.output / "metrics.jsonl")
+        report = cls(
+            group=group,
+            generation=generation,
+            stream=stream,
+            account=Account.resume(saved, resumed_step=resumed_step, last=lines.last),
+            lines=lines,
+            listeners=listeners,
+        )
+        if config.metrics_port and config.place.local_rank == 0:
+            metrics.serve(report.board, config.metrics_port)
+        return report
+
+    def begin(self) -> None:
+        """The first step of this generation starts."""
+        self.account.begin(time.time())
+
+    def step(self, seconds: float) -> None:
+        self.account.useful_seconds += seconds
+
+    def line(
+        self,
+        *,
+        step: int,
+        loss: float,
+        samples: int,
+        step_seconds: float,
+        data_seconds: float,
+        figures: dict[str, float],
+        checkpoint_step: int,
+        checkpoint_seconds: float,
+    ) -> None:
+        """All numbers are of all ranks; seconds of this one."""
+        self.account.checkpoint_seconds += checkpoint_seconds
+        used = min(step * self.stream.global_batch, self.stream.total_samples)
+        progress = Progress(
+            time=time.time(),
+            step=step,
+            total_steps=self.stream.total_steps,
+            epoch=round(used / self.stream.dataset_size, 3),
+            loss=round(loss, 5),
+            samples_per_second=round(samples / step_seconds, 1),
+            world_size=self.group.world_size,
+            generation=self.generation,
+            useful_seconds=round(self.account.useful_seconds, 3),
+            lost_seconds=round(self.account.lost_seconds, 3),
+            steps_redone=self.account.steps_redone,
+            checkpoint_seconds=round(self.account.checkpoint_seconds, 3),
+            checkpoint_step=checkpoint_step,
+            step_seconds=round(step_seconds, 4),
+            data_seconds=round(data_seconds, 4),
+            figures={name: round(value, 5) for name, value in figures.items()},
+        )
+        self.board.show(progress)
+        if self.group.rank == 0:
+            self.lines.write(progress)
+            for listener in self.listeners:
+                listener(progress)
+        self.say(sentence(progress))
+
+    def say(self, text: str) -> None:
+        if self.group.rank == 0:
+            print(text, flush=True)
+
+    def close(self) -> None:
+        self.lines.close()
+
+
+def sentence(progress: Progress) -> str:
+    figures = "".join(f"  {name} {value:.4f}" for name, value in progress.figures.items())
+    return (
+        f"step {progress.step}/{progress.total_steps}  epoch {progress.epoch:.2f}  loss {progress.loss:.4f}{figures}  "
+        f"{progress.samples_per_second:.0f} samples/s  step {progress.step_seconds:.3f} s  data {progress.data_seconds:.3f} s  "
+        f"world {progress.world_size}  generation {progress.generation}"
+    )
