@@ -100,6 +100,7 @@ class Images:
     controller: pulumi.Output[str]
     trainers: Mapping[str, pulumi.Output[str]]
     etcd: pulumi.Output[str]
+    legacy_etcd: pulumi.Output[str] | None = None  # of a stack that has `legacyRendezvous`
 
     @property
     def trainer(self) -> pulumi.Output[str]:

@@ -21,6 +21,7 @@ from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding, Role, Rol
 from pulumi_kubernetes.scheduling.v1 import PriorityClass
 
 FOLDER = Path(__file__).resolve().parent.parent / "workloads" / "manifests"
+LEGACY = FOLDER / "legacy"
 Document = dict[str, Any]
 Images = Mapping[str, pulumi.Input[str]]
 
@@ -68,6 +69,14 @@ def read(name: str, folder: Path = FOLDER) -> list[Document]:
         raise ManifestError(f"{folder / name} is missing: run `make manifests`, or check the file out again") from None
     except yaml.YAMLError as error:
         raise ManifestError(f"{folder / name} is not YAML: {error}") from error
+
+
+def pinned(image: str, folder: Path = FOLDER) -> str:
+    """The public image that the kustomization of a folder says for a placeholder of its files. Raises ManifestError."""
+    for one in read("kustomization.yaml", folder)[0]["images"]:
+        if one["name"] == image:
+            return f"{one['newName']}:{one['newTag']}"
+    raise ManifestError(f"{folder / 'kustomization.yaml'} names no image for {image!r}: restore the file from the repository")
 
 
 def placed(documents: Iterable[Document], place: Document) -> list[Document]:

@@ -49,7 +49,10 @@ def parser() -> argparse.ArgumentParser:
         made.set_defaults(verb=function)
         return made
 
-    verb("up", "bring the box up; heals one that is half up", _up)
+    up = verb("up", "bring the box up; heals one that is half up", _up)
+    up.add_argument(
+        "--legacy-etcd", action="store_true", help="from now on with an image of etcd 3.5, for stacks with ebb:legacyRendezvous"
+    )
     status = verb("status", "what runs", _status)
     status.add_argument("-o", "--output", choices=["text", "json"], default="text")
     verb("images", "build the images only, and print their names as JSON", _images)
@@ -82,7 +85,7 @@ def parser() -> argparse.ArgumentParser:
 def _up(arguments: argparse.Namespace) -> None:
     from local.up import up  # noqa: PLC0415 - half a second of imports that the quick verbs do not need
 
-    asyncio.run(up(arguments.box))
+    asyncio.run(up(arguments.box, legacy_etcd=arguments.legacy_etcd))
 
 
 def _down(arguments: argparse.Namespace) -> None:

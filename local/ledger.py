@@ -33,10 +33,12 @@ class Verdict:
     generations: int
     samples: int
     problems: list[str] = field(default_factory=list)
+    steps_of_other_size: int = 0  # on the line, with more or fewer samples than the global batch
+    discarded: dict[int, int] = field(default_factory=dict)  # generation -> its steps that were done again, where there are any
 
     @property
     def exact(self) -> bool:
-        return not (self.samples_lost or self.samples_repeated or self.problems)
+        return not (self.samples_lost or self.samples_repeated or self.steps_of_other_size or self.problems)
 
 
 @dataclass(frozen=True)
@@ -60,24 +62,29 @@ def check(output: Path) -> Verdict:
     line = _descent(generations, final, total_steps)
     problems: list[str] = []
     counts = [Counter[int]() for _ in range(epochs)]
+    other_size = 0
     for step in range(total_steps):
         ids = _ids_of_step(generations[line[step]], step, problems)
+        other_size += len(ids) != min(global_batch, dataset_size * epochs - step * global_batch)
         _count(ids, step, global_batch, dataset_size, counts)
     lost = sum(dataset_size - len(epoch.keys() & range(dataset_size)) for epoch in counts)
     repeated = sum(times - 1 for epoch in counts for times in epoch.values())
     strangers = sorted({number for epoch in counts for number in epoch} - set(range(dataset_size)))
     if strangers:
         problems.append(f"ids that are not in the data set: {strangers[:5]}")
-    attempts = sum(len(generation.steps) for generation in generations.values())
-    kept = sum(step in generations[line[step]].steps for step in range(total_steps))
+    discarded = {
+        number: sum(line.get(step) != number for step in generation.steps) for number, generation in sorted(generations.items())
+    }
     return Verdict(
         samples_lost=lost,
         samples_repeated=repeated,
         steps=total_steps,
-        steps_redone=attempts - kept,
+        steps_redone=sum(discarded.values()),
         generations=len(set(line.values())),
         samples=sum(epoch.total() for epoch in counts),
         problems=problems[:10],
+        steps_of_other_size=other_size,
+        discarded={number: steps for number, steps in discarded.items() if steps},
     )
 
 

@@ -22,9 +22,9 @@ from local.settings import CHECKOUT, EBB_HOME, Box, check_name
 CLOUD = "cloud"
 
 
-async def up(name: str) -> Box:
+async def up(name: str, *, legacy_etcd: bool = False) -> Box:
     """Returns when the API server answers and the cloud runs. Raises BoxError; what was done stays, and `up` goes on from
-    there."""
+    there. `legacy_etcd`: with an image of etcd 3.5, now and from now on."""
     check_name(name)
     registry.check_owner(name, EBB_HOME)
     await preflight.check(EBB_HOME)
@@ -34,7 +34,7 @@ async def up(name: str) -> Box:
         async with asyncio.TaskGroup() as group:
             # The environment is mostly download, the programs are mostly compilation: side by side.
             installed = group.create_task(environment.ensure(EBB_HOME))
-            started = group.create_task(_control_plane_and_images(box))
+            started = group.create_task(_control_plane_and_images(box, legacy_etcd=legacy_etcd))
         programs, image_set = started.result()
         _link(box.folder / "environment", installed.result())
         box.volumes.mkdir(exist_ok=True)
@@ -45,12 +45,20 @@ async def up(name: str) -> Box:
     return box
 
 
-async def _control_plane_and_images(box: Box) -> tuple[dict[str, Path], prepared.ImageSet]:
-    programs = await tools.programs()
+async def _control_plane_and_images(box: Box, *, legacy_etcd: bool) -> tuple[dict[str, Path], prepared.ImageSet]:
+    programs = await _programs(legacy_etcd=legacy_etcd)
     async with asyncio.TaskGroup() as group:
         built = group.create_task(_images(programs))
         group.create_task(_control_plane(box, programs))
     return programs, built.result()
+
+
+async def _programs(*, legacy_etcd: bool = False) -> dict[str, Path]:
+    """Those of the box, and the older etcd where it is asked for or was before."""
+    programs, last = await tools.programs(), prepared.current(EBB_HOME)
+    if legacy_etcd or (last is not None and build.LEGACY_ETCD in last.references):
+        programs[build.LEGACY_ETCD] = await tools.ensure(tools.LEGACY_ETCD) / "etcd"
+    return programs
 
 
 async def _control_plane(box: Box, programs: dict[str, Path]) -> None:
@@ -66,7 +74,7 @@ async def _images(programs: dict[str, Path]) -> prepared.ImageSet:
 async def build_images() -> dict[str, str]:
     """Only tools and images, for `python -m local images`; returns the references."""
     await preflight.check(EBB_HOME)
-    return (await _images(await tools.programs())).references
+    return (await _images(await _programs())).references
 
 
 async def _bring_images(box: Box, image_set: prepared.ImageSet) -> None:

@@ -17,6 +17,11 @@ def test_both_packages_use_the_same_word(name: str) -> None:
     assert getattr(trainer, name) == getattr(workloads, name)
 
 
+def test_the_rendezvous_is_called_and_told_the_same() -> None:
+    handler = pytest.importorskip("trainer.rendezvous.handler", reason="torch is not installed")
+    assert (handler.BACKEND, handler.ENV_PLANNED) == (workloads.BACKEND_ETCD3, workloads.ENV_PLANNED_WORKERS)
+
+
 def test_what_the_controller_must_know_is_shared() -> None:
     assert {"EXIT_FINISHED", "EXIT_PROGRAM_FAILED", "EXIT_RECLAIMED"} <= set(SHARED)
     assert {name for name in vars(trainer) if name.startswith("ENV_")} <= set(SHARED)

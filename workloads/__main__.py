@@ -29,6 +29,7 @@ from workloads.control.health import Health
 from workloads.control.metrics import HELP, JOBS, LEADS, Metrics, by_state, show_process
 from workloads.control.scraper import http_fetch
 from workloads.etcd.alarm import EtcdAlarm, http_ask
+from workloads.etcd.legacy import http_send
 from workloads.kube import ConfigError, Kube
 from workloads.platform import NAMESPACE
 
@@ -81,10 +82,10 @@ def read_settings(arguments: Sequence[str]) -> Settings:
 
 async def run(settings: Settings) -> None:
     """Lead, and act while leading. Raises LeadershipLost, ConfigError."""
-    async with Kube.connect(settings.kubeconfig) as api, http_fetch() as fetch, AsyncExitStack() as opened:
+    async with Kube.connect(settings.kubeconfig) as api, http_fetch() as fetch, http_send() as send, AsyncExitStack() as opened:
         election = Election(api, settings.namespace, LEASE, identity=settings.identity, clock=time.time)
         metrics = Metrics()
-        controller = Controller(api, fence=election.check, fetch=fetch, clock=time.time, metrics=metrics)
+        controller = Controller(api, fence=election.check, fetch=fetch, send=send, clock=time.time, metrics=metrics)
         metrics.gauge(LEADS, "1 on the controller that acts.", lambda: {"": float(election.leads)})
         metrics.gauge(JOBS, HELP[JOBS], lambda: by_state(controller.world.jobs.objects.values()) if election.leads else {})
         show_process(metrics)

@@ -36,11 +36,15 @@ ENV_NAMESPACE: Final = "EBB_NAMESPACE"
 ENV_WORKER_INDEX: Final = "EBB_WORKER_INDEX"
 ENV_OUTPUT_DIR: Final = "EBB_OUTPUT_DIR"  # this job's own folder on the shared output volume
 ENV_METRICS_PORT: Final = "EBB_METRICS_PORT"
+ENV_PLANNED_WORKERS: Final = "EBB_PLANNED_WORKERS"  # how many workers were planned when this one was made; the newest's counts
 ENV_RDZV_BACKEND: Final = "PET_RDZV_BACKEND"
 ENV_RDZV_ENDPOINT: Final = "PET_RDZV_ENDPOINT"
 ENV_RDZV_ID: Final = "PET_RDZV_ID"
 ENV_NNODES: Final = "PET_NNODES"
 ENV_LOCAL_ADDR: Final = "PET_LOCAL_ADDR"  # the pod's IP: peers need no DNS name to reach rank 0
+BACKEND_ETCD3: Final = "etcd3"  # spec.rdzvBackend: Ebb's own rendezvous, on etcd's v3 API; Ebb's trainer package has it
+BACKEND_ETCD: Final = "etcd"  # spec.rdzvBackend: torch's older one, on the v2 API that etcd 3.6 no longer has
+LEGACY_ETCD: Final = "etcd-legacy.ebb-system.svc:2379"  # where BACKEND_ETCD finds that API: manifests/legacy
 OUTPUT_ROOT: Final = "/mnt/output"
 METRICS_PORT: Final = 9400  # Prometheus text on /metrics of every worker
 
@@ -130,6 +134,7 @@ WAITING_BEHIND: Final = "BehindOthers"  # jobs before this one in the order need
 WAITING_FOR_GROUP: Final = "GroupFull"  # spec.group.maxParallel jobs of the group run
 WAITING_FOR_QUOTA: Final = "QuotaExceeded"  # a ResourceQuota of the namespace; the message has its words
 WAITING_FOR_PLATFORM: Final = "PlatformUnreadable"  # ConfigMap ebb-platform is there but cannot be understood
+WAITING_FOR_RENDEZVOUS: Final = "NoLegacyRendezvous"  # the job asks for a rendezvous that no etcd of the stack speaks
 
 # --- Why a worker was lost: label `cause` of ebb_reclaims_total, status.history[].cause ---
 CAUSE_NODE_GONE: Final = "NodeGone"  # the Node object was deleted

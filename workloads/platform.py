@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from workloads.contract import BACKEND_ETCD, BACKEND_ETCD3
+
 NAMESPACE = "ebb-system"
 NAME = "ebb-platform"
 SCHEMA = "1"
@@ -92,6 +94,18 @@ class Platform:
     volumes: tuple[Volume, ...]
     node_groups: tuple[NodeGroup, ...]
     dashboards: Mapping[str, str] = field(default_factory=dict)
+    legacy_etcd_endpoint: str = ""  # an etcd with the v2 API, for torch's own etcd backends; "": the stack has none
+
+    def is_etcd(self, endpoint: str) -> bool:
+        """Whether it is the stack's etcd that a job names, and not one of its author's."""
+        port = ":2379"  # launchers add it where it is missing
+        return endpoint.removesuffix(port) == self.etcd_endpoint.removesuffix(port)
+
+    def usual_backend(self, image: str) -> str:
+        """How workers of an image meet where nobody says so. `legacyRendezvous` is there for images that are not the stack's."""
+        own = {self.trainer_image, *(group.trainer_image for group in self.node_groups)}
+        foreign = _repository(image) not in {_repository(one) for one in own if one}
+        return BACKEND_ETCD if foreign and self.legacy_etcd_endpoint else BACKEND_ETCD3
 
     def gpu_groups(
         self, *, gpu_type: str | None = None, capacity_type: str | None = None, zone: str | None = None
@@ -123,6 +137,13 @@ def parse(data: Mapping[str, str]) -> Platform:
     except ValueError as error:
         raise PlatformError(f"{WHERE}: platform.json is not JSON ({error}): run `pulumi up`.") from error
     return _platform(_Reader(root, ""))
+
+
+def _repository(image: str) -> str:
+    """An image's name without tag and digest: jobs outlive a build of their image."""
+    named = image.partition("@")[0]
+    name, _, tag = named.rpartition(":")
+    return name if name and "/" not in tag else named
 
 
 class _Reader:
@@ -204,6 +225,7 @@ def _platform(root: _Reader) -> Platform:
         volumes=tuple(_volume(item) for item in root.objects("volumes")),
         node_groups=tuple(_node_group(item) for item in root.objects("nodeGroups")),
         dashboards=root.texts("dashboards"),
+        legacy_etcd_endpoint=root.text("legacyEtcdEndpoint", ""),
     )
 
 

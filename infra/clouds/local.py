@@ -25,6 +25,7 @@ from infra.config.model import DEFAULT_IMAGE
 REGION = "local"
 FACTS = "kube-system/ebb-box"
 SCHEMA = "1"
+LEGACY_ETCD = "image.etcd-legacy"
 FOLDER, ROOT_FOLDER = "box.ebb.dev/folder", "shared"  # the annotation by which a claim names its folder (local/cloud/volumes.py)
 # The cloud in a box makes machines of any size, but no larger than the computer that it runs on: 2 cores and 8 GiB are what
 # the smallest computers have that we care for. Prices are those of AWS on-demand in us-east-1, so that estimates look real:
@@ -44,7 +45,10 @@ class Facts(Section):
 
     controller_image: str = Field(description="The controller's image.", examples=["example.org/ebb/controller:1"])
     trainer_image: str = Field(description="The trainer's image.", examples=["example.org/ebb/trainer:1"])
-    etcd_image: str = Field(description="etcd's image.", examples=["example.org/ebb/etcd:3.5.21"])
+    etcd_image: str = Field(description="etcd's image.", examples=["example.org/ebb/etcd:3.6.8"])
+    legacy_etcd_image: str = Field(
+        default="", description="The image of an etcd 3.5, with ebb:legacyRendezvous.", examples=["example.org/ebb/etcd:3.5.21"]
+    )
     storage_class: str = Field(description="It gives ReadWriteMany volumes, writable by uid 1000.", examples=["nfs"])
     environment_volume: str = Field(
         default="", description="A PersistentVolume with torch for the trainer image; empty when the image carries it."
@@ -74,6 +78,12 @@ def problems(stack: Stack, settings: Settings) -> Iterator[Problem]:
         if name != DEFAULT_IMAGE:
             text = "there is one trainer image here, the box's or that of `facts`: remove this one"
             yield Problem(f"trainers.{name}", text)
+    yield from _without_legacy_etcd(stack, settings)
+
+
+def _without_legacy_etcd(stack: Stack, settings: Settings) -> Iterator[Problem]:
+    if stack.legacy_rendezvous and settings.facts and not settings.facts.legacy_etcd_image:
+        yield Problem("local.facts.legacyEtcdImage", "is missing, and ebb:legacyRendezvous needs it: name an image of etcd 3.5")
 
 
 def make(stack: Stack, settings: Settings) -> "Local":
@@ -140,6 +150,7 @@ class Local:
             controller=self._fact(cluster, "image.controller"),
             trainers={DEFAULT_IMAGE: self._fact(cluster, "image.trainer")},
             etcd=self._fact(cluster, "image.etcd"),
+            legacy_etcd=self._fact(cluster, LEGACY_ETCD) if self._stack.legacy_rendezvous else None,
         )
 
     def storage(self, cluster: Cluster, add_ons: Sequence[pulumi.Resource]) -> Storage:
@@ -171,6 +182,7 @@ class Local:
                 "image.controller": facts.controller_image,
                 "image.trainer": facts.trainer_image,
                 "image.etcd": facts.etcd_image,
+                LEGACY_ETCD: facts.legacy_etcd_image,
                 "storageClass": facts.storage_class,
                 "environmentVolume": facts.environment_volume,
             }
@@ -178,7 +190,7 @@ class Local:
         if self._read is None:
             found = kubernetes.core.v1.ConfigMap.get("box", FACTS, opts=cluster.options())
             self._read = found.data.apply(_checked)
-        return self._read.apply(lambda data: data[key])
+        return self._read.apply(lambda data: _fact_of(data, key))
 
 
 def _shared(name: str, size_gib: int, storage_class: pulumi.Output[str]) -> Volume:
@@ -239,6 +251,13 @@ def _identifier(path: Path) -> str:
     if not authority and cluster.get("certificate-authority"):
         authority = (path.parent / cluster["certificate-authority"]).read_text()
     return hashlib.sha256(f"{cluster['server']}\n{authority}".encode()).hexdigest()[:16]
+
+
+def _fact_of(data: Mapping[str, str], key: str) -> str:
+    """All are there but what a box makes only when it is asked to."""
+    if key == LEGACY_ETCD and not data.get(key):
+        raise ConfigError("legacyRendezvous: the box has no image of etcd 3.5: run `python -m local up --legacy-etcd`, once")
+    return data[key]
 
 
 def _checked(data: Mapping[str, str] | None) -> Mapping[str, str]:

@@ -206,6 +206,9 @@ def _jobs(stack: Stack) -> Iterator[Problem]:
             have = f"have {', '.join(gpus)}" if gpus else "have no GPUs"
             text = f"it asks for GPU {wanted!r}, and the node groups {have}: add one with it, or change placement.gpuType"
             yield Problem(where, text, ("cloud", "nodeGroups"))
+        if _inside(job, "spec", "rdzvBackend") == "etcd" and not stack.legacy_rendezvous:
+            text = "it asks for torch's own rendezvous (rdzvBackend: etcd): set ebb:legacyRendezvous to true, or take etcd3"
+            yield Problem(where, text, ("legacyRendezvous",))
 
 
 def _inside(node: Any, *keys: str) -> Any:

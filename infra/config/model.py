@@ -113,6 +113,10 @@ class Stack(Section):
     jobs: tuple[dict[str, Any], ...] = Field(
         default=(), strict=False, description="Jobs of the stack: files with ElasticJobs, or ElasticJobs in place."
     )
+    legacy_rendezvous: bool = Field(
+        default=False,
+        description="An etcd 3.5 with the v2 API beside the other: for torch's own rendezvous, in images without Ebb's trainer.",
+    )
     settings: Any = Field(default=None, alias=CLOUD_KEY)
 
     def trainer(self, image: str = DEFAULT_IMAGE) -> Trainer:

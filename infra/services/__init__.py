@@ -7,7 +7,7 @@ cloud it is nobody knows here.
 from infra.services.access import access
 from infra.services.controller import controller
 from infra.services.datasets import datasets
-from infra.services.etcd import etcd, etcd_maintenance
+from infra.services.etcd import etcd, etcd_maintenance, legacy_etcd
 from infra.services.helpers import helpers
 from infra.services.jobs import jobs
 from infra.services.limits import limits
@@ -29,6 +29,7 @@ __all__ = [
     "etcd_maintenance",
     "helpers",
     "jobs",
+    "legacy_etcd",
     "limits",
     "namespaces",
     "platform",

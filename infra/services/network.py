@@ -21,7 +21,7 @@ from pulumi_kubernetes.networking.v1 import (
 )
 
 from infra.cloud import Cluster
-from infra.services.names import ETCD, ETCD_PORT, JOBS, NAME_LABEL, SYSTEM, Resources
+from infra.services.names import COMPONENT_LABEL, ETCD_PORT, JOBS, RENDEZVOUS, SYSTEM, Resources
 
 LINK_LOCAL = "169.254.0.0/16"  # metadata (169.254.169.254) and identity agents of machines (EKS Pod Identity: 169.254.170.23)
 EVERY_POD: Mapping[str, Any] = {}
@@ -68,7 +68,7 @@ def _platform() -> NetworkPolicySpecArgsDict:
 def _etcd() -> NetworkPolicySpecArgsDict:
     """Beside that, the jobs meet in etcd."""
     return _spec(
-        {"match_labels": {NAME_LABEL: ETCD}},
+        {"match_labels": {COMPONENT_LABEL: RENDEZVOUS}},
         ingress=[{"from_": [_namespace(JOBS)], "ports": [{"protocol": "TCP", "port": ETCD_PORT}]}],
     )
 

@@ -8,7 +8,7 @@ from pulumi_kubernetes import core
 
 from infra.cloud import Cluster, Images, NodeGroup, Storage
 from infra.config.model import DEFAULT_IMAGE
-from infra.services.names import ETCD_ENDPOINT, JOBS, SYSTEM
+from infra.services.names import ETCD_ENDPOINT, JOBS, LEGACY_ETCD_ENDPOINT, SYSTEM
 
 PLATFORM, PLATFORM_SCHEMA = "ebb-platform", "1"
 
@@ -24,6 +24,7 @@ def platform(
         "trainerImage": images.trainer,
         "jobsNamespace": JOBS,
         "etcdEndpoint": ETCD_ENDPOINT,
+        **({"legacyEtcdEndpoint": LEGACY_ETCD_ENDPOINT} if images.legacy_etcd else {}),
         "volumes": [volume.facts() for volume in storage.jobs],
         "nodeGroups": [{**_group(group, images), "provisionSeconds": cluster.provision_seconds} for group in groups],
         "dashboards": {},

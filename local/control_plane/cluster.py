@@ -14,6 +14,7 @@ from local.settings import CHECKOUT, REGION, ZONES, Box
 
 MANIFESTS = CHECKOUT / "local" / "manifests"
 STORAGE_CLASS = "ebb-shared"
+TOLD = ("controller", "trainer", "etcd", "etcd-legacy")  # images that the Pulumi program asks for; the last only if it was built
 ENVIRONMENT_VOLUME = "ebb-environment"
 
 
@@ -36,7 +37,7 @@ def facts(box: Box, images: ImageSet) -> dict[str, Any]:
         "storageClass": STORAGE_CLASS,
         "environmentVolume": ENVIRONMENT_VOLUME,
     }
-    data |= {f"image.{name}": images.references[name] for name in ("controller", "trainer", "etcd") if name in images.references}
+    data |= {f"image.{name}": images.references[name] for name in TOLD if name in images.references}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ebb-box", "namespace": "kube-system"}, "data": data}
 
 

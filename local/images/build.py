@@ -17,6 +17,7 @@ from local.commands import CommandError, locked, run, say, watch
 from local.images.base import base_key, make_base_archive
 from local.settings import CHECKOUT, BoxError
 
+LEGACY_ETCD = "etcd-legacy"  # the image, and what its program is called among the others
 BUILDING = "building"  # folder for work, empty when no build runs
 BUSYBOX = Path("/bin/busybox")
 PAUSE = 'FROM scratch\nCOPY busybox /bin/busybox\nENTRYPOINT ["/bin/busybox", "sleep", "2147483647"]\n'
@@ -72,10 +73,14 @@ def is_content(path: Path) -> bool:
 
 
 def recipes(programs: dict[str, Path], base: str) -> list[Recipe]:
-    """All images but the base. Those of the repository may copy what is named here, by its path in the repository."""
+    """All images but the base; the older etcd's only with its program. Those of the repository may copy what is named here, by
+    its path in the repository."""
     found = [Recipe(name="pause", dockerfile=PAUSE, sources={"busybox": BUSYBOX}, arguments={})]
     for name in ("coredns", "etcd"):
         found.append(Recipe(name=name, dockerfile=PROGRAM.format(name=name), sources={name: programs[name]}, arguments={}))
+    if LEGACY_ETCD in programs:
+        older = {"etcd": programs[LEGACY_ETCD]}
+        found.append(Recipe(name=LEGACY_ETCD, dockerfile=PROGRAM.format(name="etcd"), sources=older, arguments={}))
     arguments = {"BASE": base, "ENVIRONMENT": "volume"}
     for name, dockerfile, sources in (
         ("controller", "workloads/Dockerfile", ("workloads",)),

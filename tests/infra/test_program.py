@@ -189,7 +189,26 @@ def test_etcd_is_reached_by_its_old_name(graph: Graph) -> None:
     assert alias["metadata"] == {"name": "etcd-service", "namespace": "elastic-job"}
     assert alias["spec"]["externalName"] == "etcd.ebb-system.svc.cluster.local"
     assert platform(graph)["etcdEndpoint"] == "etcd-service:2379"
-    assert "--enable-v2=true" in workloads(graph)["etcd"]["template"]["spec"]["containers"][0]["command"]
+    assert "legacyEtcdEndpoint" not in platform(graph)
+
+
+def test_the_older_etcd_is_there_if_the_stack_wants_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FACTS, "image.etcd-legacy", "ebb/etcd-legacy:1")
+    there = declared(tmp_path, legacyRendezvous=True, jobs=[JOB])
+    pod = workloads(there)["etcd-legacy"]["template"]["spec"]
+    assert [one["image"] for one in pod["containers"]] == ["ebb/etcd-legacy:1"]
+    assert (pod["volumes"], pod["nodeSelector"]) == tuple(
+        workloads(there)["etcd"]["template"]["spec"][key] for key in ("volumes", "nodeSelector")
+    )
+    service = there["service-etcd-legacy"].inputs["metadata"]
+    assert platform(there)["legacyEtcdEndpoint"] == f"{service['name']}.{service['namespace']}.svc:2379"
+    assert "etcd" in before(there, "etcd-legacy")
+    assert "etcd-legacy" in before(there, "job-one")
+
+
+def test_a_box_without_the_older_etcd_says_how_it_gets_it(tmp_path: Path) -> None:
+    with pytest.raises(config.ConfigError, match="python -m local up --legacy-etcd"):
+        declared(tmp_path, legacyRendezvous=True)
 
 
 def test_a_cluster_that_is_not_a_box_says_its_facts_by_hand(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ class ControlPlane:
     def _start_etcd(self) -> None:
         client, peer = (f"http://127.0.0.1:{self._ports[name]}" for name in ("etcd", "peer"))
         self._run(
-            "etcd", tools.main_ensure("etcd") / "etcd", f"--data-dir={self.folder}/etcd", "--unsafe-no-fsync",
+            "etcd", tools.main_ensure("etcd36") / "etcd", f"--data-dir={self.folder}/etcd", "--unsafe-no-fsync",
             f"--listen-client-urls={client}", f"--advertise-client-urls={client}", f"--listen-peer-urls={peer}",
         )  # fmt: skip
 

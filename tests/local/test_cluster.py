@@ -29,6 +29,11 @@ def test_facts_for_the_pulumi_program() -> None:
     }
 
 
+def test_the_older_etcd_is_told_of_where_it_was_built() -> None:
+    images = ImageSet(folder=Path("/i"), references={**IMAGES.references, "etcd-legacy": "localhost/ebb/etcd-legacy:1"})
+    assert cluster.facts(BOX, images)["data"]["image.etcd-legacy"] == "localhost/ebb/etcd-legacy:1"
+
+
 def test_cluster_dns_is_where_the_kubelets_look_for_it() -> None:
     by_kind = {document["kind"]: document for document in cluster.coredns(BOX, IMAGES.references["coredns"])}
     assert by_kind["Service"]["spec"]["clusterIP"] == str(BOX.dns_address)

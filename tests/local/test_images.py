@@ -48,6 +48,18 @@ def test_reference_and_archive_carry_the_tag(tmp_path: Path) -> None:
     assert image.archive == tmp_path / "trainer-0123.tar"
 
 
+def test_the_older_etcd_has_an_image_only_where_its_program_was_built(tmp_path: Path) -> None:
+    programs = {name: tmp_path / name for name in ("coredns", "etcd", "etcd-legacy")}
+    made = {recipe.name: recipe for recipe in build.recipes(programs, "base:1")}
+    assert made["etcd"].sources == {"etcd": programs["etcd"]}
+    assert (made["etcd-legacy"].sources, made["etcd-legacy"].dockerfile) == (
+        {"etcd": programs["etcd-legacy"]},
+        made["etcd"].dockerfile,
+    )
+    del programs["etcd-legacy"]
+    assert {recipe.name for recipe in build.recipes(programs, "base:1")} == set(made) - {"etcd-legacy"}
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A prepared containerd root with one layer."""

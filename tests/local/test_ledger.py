@@ -83,6 +83,7 @@ def test_discarded_steps_count_once_and_are_told(history: History) -> None:
     history.alone(3, {1: STEPS[1], 2: STEPS[2]}, resumed=(1, 1))
     history.finish(3)
     assert numbers(history) == (True, 0, 0, 3, 2)
+    assert check(history.output).discarded == {1: 2, 2: 1}
 
 
 def test_a_generation_that_only_evaluated(history: History) -> None:
@@ -121,6 +122,13 @@ def test_what_is_lost_and_repeated(history: History, steps: dict[int, list[int]]
     assert (verdict.samples_lost, verdict.samples_repeated) == expected
     fine = expected == (0, 0)
     assert verdict.exact is fine
+
+
+def test_a_step_of_another_size_although_no_sample_is_lost(history: History) -> None:
+    history.alone(1, {0: STEPS[0], 1: STEPS[1][:3], 2: [STEPS[1][3], *STEPS[2]]})
+    history.finish(1)
+    verdict = check(history.output)
+    assert (verdict.exact, verdict.samples_lost, verdict.steps_of_other_size) == (False, 0, 2)
 
 
 def test_a_rank_that_wrote_nothing(history: History) -> None:
@@ -235,4 +243,6 @@ def test_the_program_prints_one_line(history: History, capsys: pytest.CaptureFix
         "generations": 1,
         "samples": 10,
         "problems": [],
+        "steps_of_other_size": 0,
+        "discarded": {},
     }

@@ -10,8 +10,8 @@ import yaml
 from tests.workloads.builders import NOW, UID, make_group, make_job, make_platform
 from tests.workloads.looks import look
 from tests.workloads.pod_security import violations
-from trainer import model
-from trainer.config import TrainConfig, parse
+from trainer.vision import models as model
+from trainer.vision.config import TrainConfig, parse
 from workloads.clock import stamp
 from workloads.job.spec import Job, parse_spec
 from workloads.job.status import Placed
@@ -162,7 +162,7 @@ def test_the_articles_job_runs_as_it_is() -> None:
     pod = pod_of(job, AWS)
     found, own = container(pod), written["containers"][0]
     assert found["args"] == [
-        *shlex.split("--rdzv_backend=etcd --rdzv_endpoint=etcd-service:2379 --rdzv_id=imagenet-0b8e7a52 --nnodes=1:3"),
+        *shlex.split("--rdzv_backend=etcd3 --rdzv_endpoint=etcd-service:2379 --rdzv_id=imagenet-0b8e7a52 --nnodes=1:3"),
         *own["args"],
     ]
     assert found["image"] == own["image"]

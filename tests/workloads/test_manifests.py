@@ -23,13 +23,15 @@ def documents(name: str) -> dict[tuple[str, str], Object]:
     return {(item["kind"], item["metadata"]["name"]): item for item in found}
 
 
-def kustomization() -> Object:
-    found: Object = yaml.safe_load((MANIFESTS / "kustomization.yaml").read_text())
+def kustomization(folder: str = ".") -> Object:
+    found: Object = yaml.safe_load((MANIFESTS / folder / "kustomization.yaml").read_text())
     return found
 
 
 def everything() -> dict[tuple[str, str], Object]:
-    return {key: item for file in kustomization()["resources"] for key, item in documents(file).items()}
+    """What both kustomizations install."""
+    files = [*kustomization()["resources"], "legacy/etcd.yaml"]
+    return {key: item for file in files for key, item in documents(file).items()}
 
 
 def pods() -> dict[str, Object]:
@@ -41,16 +43,55 @@ def pods() -> dict[str, Object]:
 
 
 def test_the_kustomization_has_every_file() -> None:
-    assert sorted(kustomization()["resources"]) == sorted({path.name for path in MANIFESTS.iterdir()} - {"kustomization.yaml"})
+    assert sorted(kustomization()["resources"]) == sorted(
+        {path.name for path in MANIFESTS.glob("*.yaml")} - {"kustomization.yaml"}
+    )
+    assert kustomization("legacy")["resources"] == ["etcd.yaml"]
 
 
 def test_every_image_is_named_in_one_place() -> None:
     used = {container["image"] for pod in pods().values() for container in pod["containers"]}
-    assert used == {image["name"] for image in kustomization()["images"]}
+    named = {image["name"]: image for folder in ("legacy", ".") for image in kustomization(folder)["images"]}
+    assert used == set(named)
+
+
+def test_one_etcd_is_of_a_supported_version_and_the_other_has_the_api_that_torch_wants() -> None:
+    """3.6 has no v2 API, and refuses to start when it is asked for it; from 3.5.26 on it is reported to be broken."""
+    version = {
+        image["name"]: tuple(map(int, image["newTag"].partition("-")[0].split(".")))
+        for folder in ("legacy", ".")
+        for image in kustomization(folder)["images"]
+        if "etcd" in image["name"]
+    }
+    assert version["ebb-etcd"][:2] == (3, 6)
+    assert (3, 5) < version["ebb-etcd-legacy"] <= (3, 5, 25)
+    v2 = {name for name in ("etcd", "etcd-legacy") if any("v2" in word for word in pods()[name]["containers"][0]["command"])}
+    assert v2 == {"etcd-legacy"}
+
+
+def test_the_older_etcd_is_where_the_controller_makes_runs() -> None:
+    service = documents("legacy/etcd.yaml")["Service", "etcd-legacy"]
+    metadata, (port,) = service["metadata"], service["spec"]["ports"]
+    assert f"{metadata['name']}.{metadata['namespace']}.svc:{port['port']}" == contract.LEGACY_ETCD
+    labels = documents("legacy/etcd.yaml")["StatefulSet", "etcd-legacy"]["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= labels.items()
+
+
+def test_both_etcds_have_a_folder_of_their_own_on_one_volume_and_its_machine() -> None:
+    folders = {
+        name: next(word for word in pods()[name]["containers"][0]["command"] if word.startswith("--data-dir="))
+        for name in ("etcd", "etcd-legacy")
+    }
+    assert len(set(folders.values())) == 2
+    assert pods()["etcd"]["volumes"] == pods()["etcd-legacy"]["volumes"]
+    (term,) = pods()["etcd-legacy"]["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    labels = documents("etcd.yaml")["StatefulSet", "etcd"]["spec"]["template"]["metadata"]["labels"]
+    assert term["labelSelector"]["matchLabels"].items() <= labels.items()
+    assert term["topologyKey"] == "kubernetes.io/hostname"
 
 
 def test_every_pod_passes_restricted_in_the_platforms_class_and_writes_nowhere() -> None:
-    assert set(pods()) == {"ebb-controller", "etcd", "etcd-maintenance"}
+    assert set(pods()) == {"ebb-controller", "etcd", "etcd-legacy", "etcd-maintenance"}
     for name, pod in pods().items():
         assert (violations(pod), pod["priorityClassName"]) == ([], "ebb-system"), name
         assert all(one["securityContext"]["readOnlyRootFilesystem"] is True for one in pod["containers"]), name

@@ -41,6 +41,15 @@ def test_a_group_may_name_a_trainer_image_of_its_own() -> None:
     assert {group.name: group.trainer_image for group in groups if group.trainer_image} == {"old": "ebb/trainer:cuda12"}
 
 
+def test_an_older_etcd_is_there_if_the_stack_says_so() -> None:
+    value = platform_json() | {"legacyEtcdEndpoint": "old:2379"}
+    assert (platform().legacy_etcd_endpoint, parse(changed_to(value)).legacy_etcd_endpoint) == ("", "old:2379")
+
+
+def changed_to(value: dict[str, Any]) -> dict[str, str]:
+    return {"schema": "1", "platform.json": json.dumps(value)}
+
+
 def test_prices_follow_the_capacity_type() -> None:
     group = platform().node_groups[1]
     assert group.usd_per_hour == pytest.approx(0.1578)

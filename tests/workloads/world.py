@@ -1,7 +1,7 @@
 """The real controller on a fake API server in fake time, for tests that tell a story: `async with started() as world: ...`"""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -9,6 +9,7 @@ from tests.workloads.builders import NOW, make_lease, make_node
 from tests.workloads.fake_kube import FakeKube
 from workloads.control.controller import Controller
 from workloads.control.metrics import Metrics
+from workloads.etcd.legacy import RunError
 from workloads.kube import ELASTIC_JOBS, EVENTS, LEASES, NODES, PODS
 
 Object = dict[str, Any]
@@ -23,6 +24,8 @@ class FakeCluster:
     def __init__(self, api: FakeKube, fence: Callable[[], None]) -> None:
         self.api, self._fence = api, fence
         self.metrics_text: dict[str, str] = {}  # address of a worker -> its metrics
+        self.asked_etcd: list[str] = []  # of one with the v2 API
+        self.etcd_is_away = False
         self.dead: set[str] = set()  # machines whose kubelet renews no Lease any more
 
     def job(self, name: str = DIGITS) -> Object:
@@ -87,8 +90,17 @@ class FakeCluster:
         async def fetch(address: str) -> str | None:
             return self.metrics_text.get(address)
 
-        self.controller = Controller(self.api, fence=self._fence, fetch=fetch, clock=self.api.clock, metrics=Metrics())
+        self.controller = Controller(
+            self.api, fence=self._fence, fetch=fetch, send=self._send, clock=self.api.clock, metrics=Metrics()
+        )
         self._task = asyncio.create_task(self.controller.run())
+
+    async def _send(self, method: str, address: str, fields: Mapping[str, str]) -> Object:
+        """An etcd with the v2 API, while it is there."""
+        if self.etcd_is_away:
+            raise RunError(f"{address}: refused: does this etcd run?")
+        self.asked_etcd.append(f"{method} {address}")
+        return {"action": "create"}
 
     async def kill(self) -> None:
         """Stop the controller wherever it is, as kill -9 would between two calls. Raises what it died of, if it did."""

@@ -24,6 +24,7 @@ def manifest(request: Request, fit: Fit, platform: Platform, namespace: str) -> 
         "metadata": {"name": request.name, "namespace": namespace},
         "spec": {
             "rdzvEndpoint": platform.etcd_endpoint,
+            "rdzvBackend": platform.usual_backend(_image(request, fit, platform)),
             "minReplicas": fit.min_workers,
             "maxReplicas": fit.max_workers,
             "placement": {"gpuType": fit.gpu_type, "capacity": fit.capacity, "zone": request.zone or "single"},
@@ -65,7 +66,7 @@ def _container(request: Request, fit: Fit, platform: Platform) -> Object:
     memory, gpus = f"{fit.memory_mib}Mi", str(fit.gpus_per_worker)
     return {
         "name": WORKER_CONTAINER,
-        "image": request.image or fit.groups[0].trainer_image or platform.trainer_image,
+        "image": _image(request, fit, platform),
         "imagePullPolicy": "IfNotPresent",
         "args": _arguments(request, platform),
         "env": [{"name": key, "value": value} for key, value in _environment(request).items()],
@@ -85,6 +86,10 @@ def _container(request: Request, fit: Fit, platform: Platform) -> Object:
             *(_mount(volume) for volume in platform.volumes),
         ],
     }
+
+
+def _image(request: Request, fit: Fit, platform: Platform) -> str:
+    return request.image or fit.groups[0].trainer_image or platform.trainer_image
 
 
 def _arguments(request: Request, platform: Platform) -> list[str]:

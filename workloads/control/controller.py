@@ -1,6 +1,6 @@
 """The loop around the planner: look at a job, decide, act, write one status, tell people. `python -m workloads` runs it.
 
-    controller = Controller(api, fence=election.check, fetch=fetch, clock=time.time, metrics=Metrics())
+    controller = Controller(api, fence=election.check, fetch=fetch, send=send, clock=time.time, metrics=Metrics())
     await controller.run()
 
 Everything here is plumbing: what is to be done is decided in reconcile.py and what is seen is gathered in world.py. Actions may
@@ -22,6 +22,7 @@ from workloads.control.recovery import Recovery
 from workloads.control.scraper import Fetch, Scraper
 from workloads.control.workqueue import WorkQueue
 from workloads.control.world import Object, World
+from workloads.etcd.legacy import Runs, Send
 from workloads.job.schema import decode, encode
 from workloads.job.spec import Job, SpecError
 from workloads.job.status import PROGRAM_FAILED, RECLAIMED, Status
@@ -36,17 +37,19 @@ log = logging.getLogger(__name__)
 
 
 class Controller:
-    """`fence` raises when this process must not write any more; its exception ends `run`. `clock` is wall time."""
+    """`fence` raises when this process must not write any more; its exception ends `run`. `clock` is wall time. `send` speaks to
+    the etcds of torch's own rendezvous."""
 
     def __init__(
-        self, api: Api, *, fence: Callable[[], None], fetch: Fetch, clock: Callable[[], float], metrics: Metrics
+        self, api: Api, *, fence: Callable[[], None], fetch: Fetch, send: Send, clock: Callable[[], float], metrics: Metrics
     ) -> None:
         self._clock, self.metrics = clock, metrics
         self._queue: WorkQueue[Key] = WorkQueue()
         self.world = World(api, self._queue, clock)
         self._scraper = Scraper(fetch, self.world, self._queue.add, clock=clock)
         self._pace, self._refusals, self._recovery = Pace(), Refusals(), Recovery(metrics)
-        self._hands = Hands(api, self.world, self._recovery, fence=fence, clock=clock)
+        self._runs = Runs(send, jobs=self.unfinished)
+        self._hands = Hands(api, self.world, self._recovery, fence=fence, clock=clock, make_run=self._runs.create)
         metrics.gauge(QUEUE_DEPTH, "Jobs that wait to be looked at.", lambda: {"": len(self._queue)})
         metrics.gauge(WATCH_AGE, "Since when nothing came from the API server, by kind.", self.ages)
 
@@ -60,6 +63,7 @@ class Controller:
             tasks.create_task(self.world.machines.watch_silence())
             tasks.create_task(self._scraper.run())
             tasks.create_task(self._hands.send_events())
+            tasks.create_task(self._runs.run())
             for _ in range(JOBS_AT_ONCE):
                 tasks.create_task(self._work())
 

@@ -8,7 +8,7 @@ Everything may be done twice: what exists already or is gone already is as good.
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
 from workloads import contract as names
@@ -16,6 +16,7 @@ from workloads.clock import stamp
 from workloads.control.machines import Reader
 from workloads.control.recovery import Recovery
 from workloads.control.world import Object, World
+from workloads.etcd.legacy import RunError
 from workloads.job.spec import Job
 from workloads.kube import (
     CONFIG_MAPS,
@@ -31,10 +32,22 @@ from workloads.kube import (
     Resource,
 )
 from workloads.kube.reflector import Reflector
-from workloads.plan.values import Action, CreatePod, CreateRecord, CreateService, DeleteJob, DeletePod, DeleteService, Event
+from workloads.plan.values import (
+    Action,
+    CreatePod,
+    CreateRecord,
+    CreateRun,
+    CreateService,
+    DeleteJob,
+    DeletePod,
+    DeleteService,
+    Event,
+)
 
 WRITES_AT_ONCE = 50  # as JobSet; more makes an API server queue them
 SENDERS, MOST_LETTERS = 8, 1000  # of events, and how many may wait for each
+MakeRun = Callable[[str, str], Awaitable[None]]
+"""Endpoint of an etcd, folder."""
 log = logging.getLogger(__name__)
 
 
@@ -57,23 +70,46 @@ class Api(Reader, Protocol):
 
 
 class Hands:
-    """`fence` raises when this process must not write any more. `clock` is wall time."""
+    """`fence` raises when this process must not write any more. `clock` is wall time. `make_run` makes a folder in an etcd and
+    raises RunError."""
 
     def __init__(
-        self, api: Api, world: World, recovery: Recovery, *, fence: Callable[[], None], clock: Callable[[], float]
+        self,
+        api: Api,
+        world: World,
+        recovery: Recovery,
+        *,
+        fence: Callable[[], None],
+        clock: Callable[[], float],
+        make_run: MakeRun,
     ) -> None:
         self._api, self._world, self._recovery, self._fence, self._clock = api, world, recovery, fence, clock
+        self._make_run = make_run
         self._writes = asyncio.Semaphore(WRITES_AT_ONCE)
         self._letters: list[asyncio.Queue[Object]] = [asyncio.Queue(MOST_LETTERS) for _ in range(SENDERS)]
 
     async def do_all(self, job: Job, actions: tuple[Action, ...]) -> list[str]:
-        """Do all of it, in parallel; returns what the API server refused for good reasons, raises what may be tried again."""
-        results = await asyncio.gather(*(self._do(job, action) for action in actions), return_exceptions=True)
+        """Do all of it, in parallel; returns what was refused for good reasons, raises what may be tried again. Without the
+        folder where they meet, no pods are created: torch would make one that ends."""
+        unmet = await self._make_runs(actions)
+        possible = (action for action in actions if not (unmet and isinstance(action, CreatePod)))
+        results = await asyncio.gather(*(self._do(job, action) for action in possible), return_exceptions=True)
         refusals = [error for error in results if isinstance(error, Denied | Invalid)]
         for error in results:
             if isinstance(error, BaseException) and error not in refusals:
                 raise error
-        return [str(error) for error in refusals]
+        return [*unmet, *(str(error) for error in refusals)]
+
+    async def _make_runs(self, actions: tuple[Action, ...]) -> list[str]:
+        """Why folders of runs could not be made."""
+        try:
+            for action in actions:
+                if isinstance(action, CreateRun):
+                    self._fence()
+                    await self._make_run(action.endpoint, action.folder)
+        except RunError as error:
+            return [str(error)]
+        return []
 
     async def _do(self, job: Job, action: Action) -> None:
         async with self._writes:
@@ -83,6 +119,8 @@ class Hands:
                     await self.create(PODS, self._world.pods, body)
                     index = int(body["metadata"]["labels"][names.LABEL_INDEX])
                     self._recovery.replaced((job.namespace, job.name), index, self._clock())
+                case CreateRun():
+                    return  # by now it is there
                 case CreateService(body):
                     await self.create(SERVICES, self._world.services, body)
                 case CreateRecord(body):

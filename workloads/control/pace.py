@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from workloads import contract as names
 from workloads.job.status import Condition, Member, Status
-from workloads.plan.values import CreatePod, CreateService, Plan
+from workloads.plan.values import CreatePod, CreateRun, CreateService, Plan
 
 Key = tuple[str, str]
 
@@ -79,7 +79,7 @@ def without_creations(decided: Plan) -> Plan:
     """The same plan, creating no pods and Services, and telling of none."""
     return replace(
         decided,
-        actions=tuple(item for item in decided.actions if not isinstance(item, CreatePod | CreateService)),
+        actions=tuple(item for item in decided.actions if not isinstance(item, CreatePod | CreateRun | CreateService)),
         events=tuple(event for event in decided.events if event.reason != names.REASON_POD_CREATED),
     )
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from workloads.clock import unix
-from workloads.contract import ANNOTATION_BILLED, MANAGER
+from workloads.contract import ANNOTATION_BILLED, BACKEND_ETCD, BACKEND_ETCD3, MANAGER
 from workloads.job.parts import (
     ALL_WORKERS,
     ANY_WORKER,
@@ -87,6 +87,7 @@ class JobSpec:
         ),
         _fixed("minReplicas"),
         _fixed("maxReplicas"),
+        _fixed("rdzvBackend"),
         # A missing bound is Worker.replicas, and launchers that were told different bounds do not agree on a rendezvous.
         _rule(
             f"{_SUSPENDED} || (has(self.minReplicas) && has(self.maxReplicas))"
@@ -98,6 +99,13 @@ class JobSpec:
 
     rdzv_endpoint: str = described(
         "host:port of the etcd where the workers meet, for example etcd-service:2379.", {"type": "string", "minLength": 1}
+    )
+    rdzv_backend: str | None = described(
+        "How they meet: etcd3, Ebb's own rendezvous, for images with Ebb's trainer package; etcd, torch's older one, for other "
+        "images, on a stack with ebb:legacyRendezvous, whose etcd 3.5 is then used in place of the stack's. Default: etcd3; on "
+        "such a stack etcd for images that are not the stack's own. A --rdzv_backend in the template's args counts before this.",
+        one_of(BACKEND_ETCD3, BACKEND_ETCD),
+        default=None,
     )
     replica_specs: ReplicaSpecs = described("How many workers, and what each of them runs.", model=ReplicaSpecs)
     min_replicas: int | None = described(

@@ -2,25 +2,24 @@
 
     container = worker_container(spec["containers"])
     mount(spec, container, volumes=seat.volumes, share_bytes=seat.memory_bytes)
-    inject(container, job, index=2, attempt=0)
+    inject(container, job, index=2, attempt=0, met=rendezvous(job, container, platform), planned=4)
 
 Both change what they are given. Other containers are left alone. What a ConfigMap or Secret sets as a whole (envFrom) is not seen
 here, so a variable of ours wins over one that comes from there.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
 from typing import Any
 
 from workloads import contract as names
 from workloads.job.spec import Job
 from workloads.plan.quantities import quantity
+from workloads.plan.rendezvous import Rendezvous, flags, variables
 from workloads.platform import Volume
 
 Object = dict[str, Any]
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a mount point in the pod; containers get 64 MiB otherwise
-BACKEND = "etcd"  # torch's legacy etcd backend, which upstream's images speak
 ENV_PROCESSES = "PET_NPROC_PER_NODE"
 ENV_THREADS = "OMP_NUM_THREADS"
 
@@ -77,23 +76,23 @@ def mount(spec: Object, container: Object, *, volumes: Sequence[Volume], share_b
         container["volumeMounts"] = mounts
 
 
-def inject(container: Object, job: Job, *, index: int, attempt: int) -> None:
-    """Tell the launcher where to meet: by arguments as upstream does, and by variables for programs that read those."""
-    flags, env = _flags(container), container.get("env") or []
-    written = {variable["name"]: variable.get("value") or "" for variable in env}
-    said = flags.get("nproc_per_node") or written.get(ENV_PROCESSES, "")
+def inject(container: Object, job: Job, *, index: int, attempt: int, met: Rendezvous, planned: int) -> None:
+    """Tell the launcher where to meet: by arguments as upstream does, and by variables for programs that read those. `planned`:
+    how many workers to wait for at a first start."""
+    given, env, written = flags(container), container.get("env") or [], variables(container)
+    said = given.get("nproc_per_node") or written.get(ENV_PROCESSES, "")
     processes = int(said) if said.isdigit() else job.spec.nproc_per_node or container_gpus(container)
-    launch = _launch(job, attempt, processes)
-    arguments = [f"--{flag}={value}" for flag, (name, value) in launch.items() if flag not in flags and name not in written]
+    launch = _launch(job, met, rendezvous_id(job, attempt), processes)
+    arguments = [f"--{flag}={value}" for flag, (name, value) in launch.items() if flag not in given and name not in written]
     container["args"] = [*arguments, *(container.get("args") or [])]
     # A program's last words end up in the pod's status, and so in the job's: by then its log is often gone with the pod.
     container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     # `auto` and the like without GPUs are one process for each core, and threads are the launcher's business then.
     threads = _threads(container, processes or 1) if processes or not said else {}
-    values = {**dict(launch.values()), **_about(job, index), **INTERFACES, **threads}
-    variables: list[Object] = [{"name": name, "value": value} for name, value in values.items()]
-    variables.append({"name": names.ENV_LOCAL_ADDR, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
-    container["env"] = [variable for variable in variables if variable["name"] not in written] + env
+    values = {**dict(launch.values()), **_about(job, index), names.ENV_PLANNED_WORKERS: str(planned), **INTERFACES, **threads}
+    ours: list[Object] = [{"name": name, "value": value} for name, value in values.items()]
+    ours.append({"name": names.ENV_LOCAL_ADDR, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
+    container["env"] = [variable for variable in ours if variable["name"] not in written] + env
 
 
 def _shared_memory(container: Object, share_bytes: float) -> Object:
@@ -122,23 +121,12 @@ def _amount(container: Object, resource: str, *kinds: str) -> float | None:
         return None
 
 
-def _flags(container: Object) -> dict[str, str]:
-    """Flags that the author wrote, and what follows them."""
-    words = [str(word) for word in (*(container.get("command") or []), *(container.get("args") or []))]
-    found = {}
-    for word, following in zip_longest(words, words[1:], fillvalue=""):
-        if word.startswith("--"):
-            name, _, value = word.removeprefix("--").partition("=")
-            found[name.replace("-", "_")] = value or following
-    return found
-
-
-def _launch(job: Job, attempt: int, processes: int) -> dict[str, tuple[str, str]]:
+def _launch(job: Job, met: Rendezvous, meeting: str, processes: int) -> dict[str, tuple[str, str]]:
     """Flags of the launcher, each with the variable that says the same."""
     return {
-        "rdzv_backend": (names.ENV_RDZV_BACKEND, BACKEND),
-        "rdzv_endpoint": (names.ENV_RDZV_ENDPOINT, job.spec.rdzv_endpoint),
-        "rdzv_id": (names.ENV_RDZV_ID, rendezvous_id(job, attempt)),
+        "rdzv_backend": (names.ENV_RDZV_BACKEND, met.backend),
+        "rdzv_endpoint": (names.ENV_RDZV_ENDPOINT, met.endpoint),
+        "rdzv_id": (names.ENV_RDZV_ID, meeting),
         "nnodes": (names.ENV_NNODES, f"{job.min_replicas}:{job.max_replicas}"),
         **({"nproc_per_node": (ENV_PROCESSES, str(processes))} if processes else {}),
     }

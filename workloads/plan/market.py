@@ -17,7 +17,7 @@ from workloads.plan.needs import Wish
 
 RECENT_SECONDS = 1800.0  # spot shortages of a zone last minutes to hours; older reclaims say little
 HUNGRY = (names.WAITING_FOR_MACHINES, names.WAITING_BOOTING, names.WAITING_DRY, names.WAITING_CLOUD_QUOTA)
-REFUSED = (names.WAITING_FOR_QUOTA, names.REASON_CREATE_REFUSED)
+REFUSED = (names.WAITING_FOR_QUOTA, names.REASON_CREATE_REFUSED, names.WAITING_FOR_RENDEZVOUS)
 Key = tuple[str, str]  # namespace and name of a job
 
 
@@ -41,7 +41,7 @@ class Claim:
     located: bool = False  # it has a placement, which on a cluster without a stack names no zone
     automatic: bool = False  # it lets go of workers beyond minReplicas when others need their machines
     hungry_since: float | None = None  # since when it waits, where it was placed, for machines; None: it does not
-    refused: bool = False  # the API server takes no more of its pods, such as a quota: it holds what it has and no more
+    refused: bool = False  # a quota, or a rendezvous that the stack does not have: it holds what it has and gets no more
 
     @property
     def waits(self) -> bool:

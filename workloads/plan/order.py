@@ -103,7 +103,7 @@ def queue(me: Claim, market: Market, platform: Platform | None) -> Line:
     ahead = (claim for claim in market.claims if not claim.located and claim.rank < me.rank)
     for claim in sorted(ahead, key=lambda claim: claim.rank):
         found = book.sites(claim.wish) if book else []
-        if (book and not found) or (claim.group and running[_group(claim)] >= claim.group_max):
+        if (book and not found) or claim.refused or (claim.group and running[_group(claim)] >= claim.group_max):
             continue  # it cannot start, whatever becomes free
         running[_group(claim)] += 1
         if book and found:

@@ -14,12 +14,14 @@ from workloads.clock import stamp
 from workloads.job.status import PLACED, HistoryEntry, Placed
 from workloads.plan import dry
 from workloads.plan.accounting import dismiss, stop
+from workloads.plan.containers import worker_container
 from workloads.plan.gang import gives_way_to, starving
 from workloads.plan.losses import Fate, Worker
 from workloads.plan.market import Claim, claim
 from workloads.plan.moves import Move, fallback_due, next_try, open_sites, out_of_drought, to_other_machines
 from workloads.plan.needs import Wish
 from workloads.plan.order import Line, queue
+from workloads.plan.rendezvous import rendezvous
 from workloads.plan.summary import blocked, summarize
 from workloads.plan.values import Draft, View
 from workloads.plan.waiting import here, strangers
@@ -37,10 +39,18 @@ def place(view: View, draft: Draft) -> bool:
     leaving = strangers(view, draft.status)
     if leaving:
         return _stop(view, draft, leaving)
+    lacking = _lacking(view)
+    return _wait(view, draft, *lacking) if lacking else _stay(view, draft, me, here(view, draft.status))
+
+
+def _lacking(view: View) -> tuple[str, str] | None:
+    """What the job needs of the platform and cannot have now: reason and message."""
     if view.observed.platform_problem:
         # Workers made now would lack the volumes and tolerations that only the platform tells of.
-        return _wait(view, draft, names.WAITING_FOR_PLATFORM, view.observed.platform_problem)
-    return _stay(view, draft, me, here(view, draft.status))
+        return names.WAITING_FOR_PLATFORM, view.observed.platform_problem
+    container = worker_container(view.job.worker.template["spec"]["containers"])
+    problem = rendezvous(view.job, container, view.observed.platform).problem
+    return (names.WAITING_FOR_RENDEZVOUS, problem) if problem else None
 
 
 def _stay(view: View, draft: Draft, me: Claim, site: Site) -> bool:
@@ -59,8 +69,9 @@ def _stay(view: View, draft: Draft, me: Claim, site: Site) -> bool:
 def _first(view: View, draft: Draft, me: Claim) -> bool:
     """Choose a place for a job that has none."""
     observed, held = view.observed, _held(view)
-    if observed.platform_problem:
-        return _wait(view, draft, names.WAITING_FOR_PLATFORM, observed.platform_problem)
+    lacking = _lacking(view)
+    if lacking:
+        return _wait(view, draft, *lacking)
     line = queue(me, observed.market, observed.platform)
     if me.group and line.in_group >= me.group_max and not held:
         message = f"group {me.group!r} runs {me.group_max} at once, as its maxParallel says: this one waits for its turn."

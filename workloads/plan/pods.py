@@ -14,6 +14,7 @@ from typing import Any
 from workloads import contract as names
 from workloads.job.spec import Job
 from workloads.plan.containers import inject, mount, worker_container
+from workloads.plan.rendezvous import Rendezvous, rendezvous
 from workloads.platform import Taint, Volume
 
 Object = dict[str, Any]
@@ -40,6 +41,8 @@ class Seat:
     grace_seconds: int = DEFAULT_GRACE_SECONDS  # see leave_seconds
     shunned: tuple[str, ...] = ()  # machines that are given up, though Kubernetes would still use them
     open_to_all: bool = False  # nothing above keeps a worker off the platform's own machine
+    met: Rendezvous | None = None  # where the workers meet; None: as on a cluster that no stack of ours describes
+    planned: int = 0  # workers that a first start should wait for; 0: not known, and the rendezvous waits for as many as may be
 
 
 def leave_seconds(notice_seconds: float) -> int:
@@ -103,7 +106,8 @@ def worker_pod(job: Job, *, index: int, attempt: int, seat: Seat, elastic_class:
     _harden(spec)
     container = worker_container(spec["containers"])
     mount(spec, container, volumes=seat.volumes, share_bytes=seat.memory_bytes)
-    inject(container, job, index=index, attempt=attempt)
+    met = seat.met or rendezvous(job, container, None)
+    inject(container, job, index=index, attempt=attempt, met=met, planned=seat.planned or job.max_replicas)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 

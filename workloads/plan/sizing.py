@@ -13,11 +13,14 @@ from dataclasses import replace
 
 from workloads import contract as names
 from workloads.clock import unix
+from workloads.plan.containers import rendezvous_id, worker_container
 from workloads.plan.crew import doubled, enough_seated
+from workloads.plan.losses import Fate
 from workloads.plan.pods import worker_name, worker_pod
+from workloads.plan.rendezvous import run_id
 from workloads.plan.service import serve
 from workloads.plan.target import aim
-from workloads.plan.values import CreatePod, Draft, View
+from workloads.plan.values import CreatePod, CreateRun, Draft, View
 from workloads.plan.zones import seat
 
 ELASTIC_CLASS = (
@@ -41,12 +44,24 @@ def resize(view: View, draft: Draft) -> None:
         return
     assert draft.status.placement is not None
     placed = seat(view.job, draft.status.placement, view.observed.platform)
-    placed = replace(placed, shunned=tuple(sorted(view.observed.shunned))[:MOST_SHUNNED])
+    shunned = tuple(sorted(view.observed.shunned))[:MOST_SHUNNED]
+    placed = replace(placed, shunned=shunned, planned=_planned(view) + len(created))
+    if placed.met and placed.met.prefix:
+        container = worker_container(view.job.worker.template["spec"]["containers"])
+        meeting = run_id(container, rendezvous_id(view.job, draft.status.restarts))
+        draft.actions.append(CreateRun(endpoint=placed.met.endpoint, folder=placed.met.folder(meeting)))
     elastic = _elastic_class(view)
     for index in created:
         pod = worker_pod(view.job, index=index, attempt=draft.status.restarts, seat=placed, elastic_class=elastic)
         draft.actions.append(CreatePod(pod))
     draft.event(names.REASON_POD_CREATED, f"Created {numbered(created)}.")
+
+
+def _planned(view: View) -> int:
+    """Workers that exist and that newer ones should wait for when all of them start: those with a machine, and the first
+    minReplicas, without which nothing starts. An elastic one that has none may not get any; it joins when it does."""
+    alive = [worker for worker, verdict in view.workers if verdict.fate is Fate.LIVES and worker.index < view.wanted]
+    return sum(1 for worker in alive if worker.node or worker.index < view.job.min_replicas)
 
 
 def _missing(view: View, draft: Draft) -> list[int]:

@@ -31,6 +31,15 @@ class CreateService:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CreateRun:
+    """Create the folder in an older etcd that torch's own rendezvous will use, before any pod that does; one that exists is as
+    good."""
+
+    endpoint: str
+    folder: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class DeletePod:
     """Delete exactly this pod; one that is gone is as good. grace_seconds None: the pod's own; 0: its machine is dead.
     `once_written`: only when the status says why, or a controller that finds the pod gone could not know it."""
@@ -61,7 +70,7 @@ class DeleteJob:
     """Delete the job itself, and by its ownership all that is left of it."""
 
 
-Action = CreatePod | CreateService | CreateRecord | DeletePod | DeleteService | DeleteJob
+Action = CreatePod | CreateRun | CreateService | CreateRecord | DeletePod | DeleteService | DeleteJob
 
 
 @dataclass(frozen=True)

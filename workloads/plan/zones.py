@@ -17,9 +17,11 @@ from workloads import contract as names
 from workloads.job.parts import ANY, ON_DEMAND, SINGLE, SPOT, SPOT_THEN_ON_DEMAND
 from workloads.job.spec import Job
 from workloads.job.status import Placed
+from workloads.plan.containers import worker_container
 from workloads.plan.market import Market
 from workloads.plan.needs import Wish, needs, workers_per_machine
 from workloads.plan.pods import Seat, leave_seconds
+from workloads.plan.rendezvous import rendezvous
 from workloads.platform import PROVISION_SECONDS, NodeGroup, Platform, Volume
 
 Rank = tuple[float, float, float, float, float, str, str]
@@ -120,8 +122,9 @@ def best(
 def seat(job: Job, placed: Placed, platform: Platform | None) -> Seat:
     """What holds the workers to their placement, and lets them in there."""
     selector = _selector(job, placed)
+    met = rendezvous(job, worker_container(job.worker.template["spec"]["containers"]), platform)
     if platform is None:
-        return Seat(selector=selector)
+        return Seat(selector=selector, met=met)
     groups = [group for group in platform.node_groups if placed.zone in (ANY, group.zone) and placed.gpu_type == group.gpu_type]
     taints = dict.fromkeys(taint for group in groups for taint in group.taints)
     # Claims are of one namespace; a job elsewhere brings its own.
@@ -135,6 +138,7 @@ def seat(job: Job, placed: Placed, platform: Platform | None) -> Seat:
         memory_bytes=_share_bytes(job, carrying),
         grace_seconds=leave_seconds(min(notices, default=0)),
         open_to_all=not placed.gpu_type,
+        met=met,
     )
 
 

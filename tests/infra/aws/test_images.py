@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import pulumi_aws as aws
 import pytest
 from pulumi.runtime import mocks
 
-from infra import config
+from infra import config, manifests
 from infra.clouds.aws.builds import image_builds, images, sources
 from infra.clouds.aws.builds.sources import Recipe
 from infra.clouds.aws.part import Part
@@ -20,6 +21,7 @@ from tests.infra import declared as seam
 from tests.infra.declared import ACCOUNT, Declared, declared
 
 DIGEST = "sha256:" + "a" * 64
+ETCD = manifests.pinned("ebb-etcd")
 REGISTRY = f"{ACCOUNT}.dkr.ecr.us-west-2.amazonaws.com"
 TRAINERS = {"cuda12": {"cuda": "12.6"}}
 ANSWERS = {
@@ -71,6 +73,7 @@ def world(settings: config.Stack, monkeypatch: pytest.MonkeyPatch) -> Declared:
             "controller": made.controller,
             "trainers": dict(made.trainers),
             "etcd": made.etcd,
+            "legacy": made.legacy_etcd,
             "compressed_mb": dict(made.compressed_mb),
         }
 
@@ -92,7 +95,8 @@ def test_pods_name_images_by_digest(build: str, monkeypatch: pytest.MonkeyPatch)
     assert world(stack(build), monkeypatch).returned == {
         "controller": f"{REGISTRY}/ebb-dev/controller@{DIGEST}",
         "trainers": {name: f"{REGISTRY}/ebb-dev/trainer@{DIGEST}" for name in ("default", "cuda12")},
-        "etcd": images.ETCD,
+        "etcd": ETCD,
+        "legacy": None,
         "compressed_mb": {"controller": 3456.8, "default": 3456.8, "cuda12": 3456.8},
     }
 
@@ -178,8 +182,19 @@ def test_without_a_build_nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> Non
     settings = {"build": "none", "controller": controller, "trainers": named}
     other = {**_dev()["aws"], "network": {}, "storage": {"efs": {}}, "images": settings}
     made = world(stack(aws=other), monkeypatch)
-    assert made.returned == {"controller": controller, "trainers": named, "etcd": images.ETCD, "compressed_mb": {}}
+    assert made.returned == {"controller": controller, "trainers": named, "etcd": ETCD, "legacy": None, "compressed_mb": {}}
     assert {one.kind for one in made.resources} == {"aws", "Images", "Role"}
+
+
+@pytest.mark.parametrize("build", ["codebuild", "none"])
+def test_the_older_etcd_is_there_if_the_stack_wants_it(build: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = {"controller": f"c@{DIGEST}", "trainers": {"default": f"t@{DIGEST}", "cuda12": f"u@{DIGEST}"}}
+    named = there if build == "none" else {}
+    other = {**_dev()["aws"], "network": {}, "storage": {"efs": {}}, "images": {"build": build, **named}}
+    made = world(stack(aws=other, legacyRendezvous=True), monkeypatch).returned
+    assert made["legacy"] == manifests.pinned("ebb-etcd-legacy", manifests.LEGACY)
+    assert made["legacy"] != made["etcd"] == ETCD
+    assert all(re.fullmatch(r"registry\.k8s\.io/etcd:3\.\d+\.\d+-0@sha256:[0-9a-f]{64}", made[one]) for one in ("etcd", "legacy"))
 
 
 # ------------------------------------------------------------------------------------------------------------------ sources

@@ -37,14 +37,16 @@ ROOTS = {*PLUGINS, "prepare-storage"}  # sockets of the kubelet; the root of a n
 def test_all_pods_but_these_pass_pod_security_restricted(world: Declared) -> None:
     found = pods(world)
     assert set(found) == {
-        *("ebb-controller", "etcd", "etcd-maintenance", "cluster-autoscaler"),
+        *("ebb-controller", "etcd", "etcd-legacy", "etcd-maintenance", "cluster-autoscaler"),
         *("prepare-digits", "prepare-storage", "dataset-tiny-imagenet-200", "dataset-birds"),
         *PLUGINS,
     }
     assert {name for name, pod in found.items() if violations(pod)} == ROOTS
 
 
-@pytest.mark.parametrize("name", sorted({"ebb-controller", "etcd", "etcd-maintenance", "cluster-autoscaler", "dataset-birds"}))
+@pytest.mark.parametrize(
+    "name", sorted({"ebb-controller", "etcd", "etcd-legacy", "etcd-maintenance", "cluster-autoscaler", "dataset-birds"})
+)
 def test_pods_of_the_platform_are_on_the_manager_machine(world: Declared, name: str) -> None:
     pod = pods(world)[name]
     assert pod["nodeSelector"] == {"ebb.dev/node-group": "manager"}
@@ -171,8 +173,9 @@ def test_the_platform_is_closed_but_for_etcd(world: Declared) -> None:
     (rule,) = etcd["ingress"]
     assert names_of(rule["from"]) == {"elastic-job"}
     assert rule["ports"] == [{"protocol": "TCP", "port": 2379}]
-    labels = spec(world, "StatefulSet", "etcd")["template"]["metadata"]["labels"]
-    assert etcd["podSelector"]["matchLabels"].items() <= labels.items()
+    for name in ("etcd", "etcd-legacy"):
+        labels = spec(world, "StatefulSet", name)["template"]["metadata"]["labels"]
+        assert etcd["podSelector"]["matchLabels"].items() <= labels.items()
 
 
 def names_of(peers: list[Object]) -> set[str]:
@@ -236,7 +239,15 @@ def test_jobs_start_when_all_is_there(world: Declared) -> None:
     there = before(world, world.one("ElasticJob", "job-tiny-imagenet"))
     assert there >= {
         *("dataset-tiny-imagenet-200", "dataset-birds", "prepare-digits", "prepare-storage"),
-        *("deployment-ebb-controller", "cluster-autoscaler", "gpus", "fast-network", "etcd", "role-ebb-researcher"),
+        *(
+            "deployment-ebb-controller",
+            "cluster-autoscaler",
+            "gpus",
+            "fast-network",
+            "etcd",
+            "etcd-legacy",
+            "role-ebb-researcher",
+        ),
         *LIMITS,
     }
 

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
+from infra import manifests
 from infra.config import ROOT
 from local import tools
 from tests.infra.services.api import Api, Plane, await_kind
@@ -131,19 +132,26 @@ def test_all_images_are_real_ones_and_of_one_place(cluster: Cluster) -> None:
             spec = item["spec"].get("jobTemplate", item)["spec"]["template"]["spec"]
             found[item["metadata"]["name"]] = spec["containers"][0]["image"]
     assert found == {
-        "etcd": "registry.k8s.io/etcd:3.5.21-0",
+        "etcd": manifests.pinned("ebb-etcd"),
         "ebb-controller": "ebb-controller:dev",
         "etcd-maintenance": "ebb-controller:dev",
     }
 
 
-def test_etcd_is_the_version_that_a_stack_on_aws_has() -> None:
-    from infra.clouds.aws.builds.images import ETCD
-
-    (image,) = [
-        image for image in yaml.safe_load((FOLDER / "kustomization.yaml").read_text())["images"] if "etcd" in image["name"]
+def test_the_older_etcd_is_installed_beside_it(cluster: Cluster) -> None:
+    """As the server would take it: what is there stays as it is, and no warning is given."""
+    assert cluster.kubectl("apply", "--server-side", "--dry-run=server", "-k", str(FOLDER / "legacy")) == [
+        "service/etcd-legacy serverside-applied (server dry run)",
+        "statefulset.apps/etcd-legacy serverside-applied (server dry run)",
     ]
-    assert ETCD.partition("@")[0] == f"{image['newName']}:{image['newTag']}"
+
+
+def test_the_box_builds_the_etcds_that_are_installed() -> None:
+    """One place says which: the kustomizations."""
+    minor = {name: tools.TOOLS[name].version.removeprefix("v").rpartition(".")[0] for name in tools.BOX_TOOLS if "etcd" in name}
+    assert [f"registry.k8s.io/etcd:{one}." in manifests.pinned("ebb-etcd") for one in minor.values()] == [True]
+    older = tools.TOOLS[tools.LEGACY_ETCD].version.removeprefix("v")
+    assert f"registry.k8s.io/etcd:{older}-" in manifests.pinned("ebb-etcd-legacy", manifests.LEGACY)
 
 
 def test_the_server_warns_of_nothing(cluster: Cluster) -> None:

@@ -82,7 +82,8 @@ class Elsewhere:
         return Images(
             controller=pulumi.Output.from_input("example.org/controller@sha256:3"),
             trainers={name: pulumi.Output.from_input(image) for name, image in trainers.items()},
-            etcd=pulumi.Output.from_input("example.org/etcd:3.5.21"),
+            etcd=pulumi.Output.from_input("example.org/etcd:3.6.8"),
+            legacy_etcd=pulumi.Output.from_input("example.org/etcd:3.5.21"),
         )
 
     def storage(self, cluster: Cluster, add_ons: Sequence[pulumi.Resource]) -> Storage:

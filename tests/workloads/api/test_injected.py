@@ -29,7 +29,7 @@ def variables(pod: Object) -> dict[str, Any]:
 async def test_the_launcher_gets_upstreams_arguments_before_its_own(place: Place) -> None:
     job, pod = await worker(place, low=1, high=4)
     assert training(pod)["args"] == [
-        "--rdzv_backend=etcd",
+        "--rdzv_backend=etcd3",
         "--rdzv_endpoint=etcd-service:2379",
         f"--rdzv_id=digits-{job.uid[:8]}",
         "--nnodes=1:4",
@@ -62,7 +62,7 @@ async def test_the_rendezvous_is_also_in_variables_for_programs_that_read_those(
     job, pod = await worker(place)
     found = variables(pod)
     wanted = {
-        "PET_RDZV_BACKEND": "etcd",
+        "PET_RDZV_BACKEND": "etcd3",
         "PET_RDZV_ENDPOINT": "etcd-service:2379",
         "PET_RDZV_ID": f"digits-{job.uid[:8]}",
         "PET_NNODES": "1:4",
@@ -106,12 +106,12 @@ async def test_sidecars_are_left_alone(place: Place) -> None:
     assert [one["name"] for one in others] == ["log-shipper", "fetch-weights"]
     assert [(one["args"], one["env"]) for one in others] == [(["--follow"], [{"name": "A", "value": "b"}])] * 2
     assert not any("volumeMounts" in one for one in others)
-    assert "--rdzv_backend=etcd" in training(pod)["args"]
+    assert "--rdzv_backend=etcd3" in training(pod)["args"]
 
 
 async def test_the_first_container_trains_where_none_has_the_name(place: Place) -> None:
     _, pod = await worker(place, pod={"containers": [{"name": "main", "image": "example.org/trainer:1"}]})
-    assert "--rdzv_backend=etcd" in pod["spec"]["containers"][0]["args"]
+    assert "--rdzv_backend=etcd3" in pod["spec"]["containers"][0]["args"]
 
 
 async def test_pods_are_never_restarted_in_place(place: Place) -> None:

@@ -51,6 +51,7 @@ def test_the_fields_of_the_spec_are_these() -> None:
     """A public surface: a new field is a decision, and has to do something."""
     assert list(schema()["properties"]["spec"]["properties"]) == [
         "rdzvEndpoint",
+        "rdzvBackend",
         "replicaSpecs",
         "minReplicas",
         "maxReplicas",

@@ -64,7 +64,7 @@ def test_only_the_training_container_is_told_where_to_meet() -> None:
     made = pod_of(make_job(pod={"containers": [sidecar, worker]}))["spec"]["containers"]
     assert made[0]["args"] == ["--follow"]
     assert "env" not in made[0]
-    assert made[1]["args"][0] == "--rdzv_backend=etcd"
+    assert made[1]["args"][0] == "--rdzv_backend=etcd3"
 
 
 def test_without_the_name_the_first_container_trains() -> None:

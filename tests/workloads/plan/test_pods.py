@@ -95,7 +95,7 @@ def test_the_whole_pod() -> None:
                     "name": "elasticjob-worker",
                     "image": "trainer",
                     "args": [
-                        "--rdzv_backend=etcd",
+                        "--rdzv_backend=etcd3",
                         "--rdzv_endpoint=etcd-service:2379",
                         f"--rdzv_id=digits-{UID[:8]}",
                         "--nnodes=1:4",
@@ -104,7 +104,7 @@ def test_the_whole_pod() -> None:
                         "trainer",
                     ],
                     "env": [
-                        {"name": "PET_RDZV_BACKEND", "value": "etcd"},
+                        {"name": "PET_RDZV_BACKEND", "value": "etcd3"},
                         {"name": "PET_RDZV_ENDPOINT", "value": "etcd-service:2379"},
                         {"name": "PET_RDZV_ID", "value": f"digits-{UID[:8]}"},
                         {"name": "PET_NNODES", "value": "1:4"},
@@ -115,6 +115,7 @@ def test_the_whole_pod() -> None:
                         {"name": "EBB_WORKER_INDEX", "value": "1"},
                         {"name": "EBB_OUTPUT_DIR", "value": f"/mnt/output/elastic-job/digits-{UID[:8]}"},
                         {"name": "EBB_METRICS_PORT", "value": "9400"},
+                        {"name": "EBB_PLANNED_WORKERS", "value": "4"},
                         {"name": "NCCL_SOCKET_IFNAME", "value": "^lo,docker"},
                         {"name": "GLOO_SOCKET_IFNAME", "value": "eth0"},
                         {"name": "OMP_NUM_THREADS", "value": "3"},

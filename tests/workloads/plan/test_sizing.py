@@ -64,6 +64,31 @@ def test_elastic_workers_have_the_class_that_makes_room() -> None:
     assert classes({}) == [None, None]
 
 
+def planned(decided: Plan) -> list[str]:
+    bodies = [action.body for action in decided.actions if isinstance(action, CreatePod)]
+    variables = [{one["name"]: one.get("value") for one in body["spec"]["containers"][0]["env"]} for body in bodies]
+    return [found["EBB_PLANNED_WORKERS"] for found in variables]
+
+
+PLANNED: dict[str, tuple[Plan, list[str]]] = {
+    "all-that-are-made-now": (look(JOB, platform=ONE, priorities=CLASSES), ["4"] * 4),
+    "the-base-alone-where-the-rest-comes-later": (look(JOB, platform=ONE), ["2"] * 2),
+    "and-those-that-are-there": (look(JOB, *seated(JOB, 0, 1), platform=ONE), ["4"] * 2),
+    "a-replacement": (look(JOB, *seated(JOB, 0, 1, 3), platform=ONE), ["4"]),
+    "without-elastic-ones-that-get-no-machine": (look(JOB, *seated(JOB, 0, 1), *pending(JOB, 3), platform=ONE), ["3"]),
+    "with-a-first-one-that-gets-none": (
+        look(JOB, *seated(JOB, 0), *pending(JOB, 1), platform=ONE, priorities=CLASSES), ["4"] * 2,
+    ),
+    "without-those-on-their-way-out": (look(JOB, *seated(JOB, 0, 1), *map(leaving, seated(JOB, 3)), platform=ONE), ["3"]),
+    "not-one-whose-name-is-taken": (look(JOB, platform=ONE, priorities=CLASSES, taken=frozenset({"digits-worker-3"})), ["3"] * 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("decided", "values"), PLANNED.values(), ids=PLANNED.keys())
+def test_how_many_a_new_worker_should_wait_for(decided: Plan, values: list[str]) -> None:
+    assert planned(decided) == values
+
+
 # --- Automatic ---
 
 

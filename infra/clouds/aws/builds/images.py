@@ -5,17 +5,19 @@
     made.compressed_mb       # what a machine fetches of each
 
 An image is tagged with a hash of its sources (sources.py); a build (image_builds.py) runs only when that hash is new. Pods name
-images by digest. etcd's image is a public one. With `build: none` nothing is made: the stack's file names images that exist.
+images by digest. etcd's image is the public one of workloads/manifests. With `build: none` nothing is made: the stack's file
+names images that exist.
 """
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pulumi
 import pulumi_aws as aws
 
-from infra import cloud
+from infra import cloud, manifests
 from infra.clouds.aws.builds import image_builds, sources
 from infra.clouds.aws.builds.sources import Recipe
 from infra.clouds.aws.part import Part
@@ -23,10 +25,6 @@ from infra.clouds.aws.settings import Settings
 from infra.config import Stack, Trainer
 from infra.config.model import DEFAULT_IMAGE
 
-# The last series with the v2 API, which torch's `etcd` rendezvous speaks; the version that the cloud in a box runs. Its binaries
-# are in /usr/local/bin (https://github.com/kubernetes/kubernetes/blob/master/cluster/images/etcd/Dockerfile). Digest:
-# https://github.com/kubernetes/k8s.io/blob/main/registry.k8s.io/images/k8s-staging-etcd/images.yaml, read 2026-11-21.
-ETCD = "registry.k8s.io/etcd:3.5.21-0@sha256:d58c035df557080a27387d687092e3fc2b64c6d0e3162dc51453a115f847d121"
 # Docker's official image from AWS's mirror: Docker Hub refuses anonymous pulls from the addresses that CodeBuild shares.
 BASE = "public.ecr.aws/docker/library/python:3.11-slim-bookworm"
 TORCH_INDEX = "https://download.pytorch.org/whl/cu{}"  # https://pytorch.org/get-started/locally/, read 2026-11-21
@@ -69,7 +67,7 @@ def _torch(trainer: Trainer) -> dict[str, str]:
 def declare(part: Part, name: str, stack: Stack, settings: Settings, builder: aws.iam.Role | None = None) -> Images:
     """`builder`: the role of CodeBuild, needed with `build: codebuild` alone."""
     if settings.images.build == "none":
-        return _named(settings)
+        return _named(stack, settings)
     wanted = recipes(stack)
     repositories = {one: _repository(part, name, one, wanted) for one in (CONTROLLER, TRAINER)}
     pairs = [(one, repositories[one.repository]) for one in wanted]
@@ -81,18 +79,28 @@ def declare(part: Part, name: str, stack: Stack, settings: Settings, builder: aw
     return Images(
         controller=built[CONTROLLER].reference,
         trainers={one.name: built[one.name].reference for one in wanted if one.repository == TRAINER},
-        etcd=pulumi.Output.from_input(ETCD),
+        etcd=_public("ebb-etcd"),
+        legacy_etcd=_legacy(stack),
         compressed_mb={one.name: built[one.name].compressed_mb for one in wanted},
     )
 
 
-def _named(settings: Settings) -> Images:
+def _named(stack: Stack, settings: Settings) -> Images:
     """Images that somebody else has built; the settings' checks have seen that all are named."""
     return Images(
         controller=pulumi.Output.from_input(settings.images.controller or ""),
         trainers={name: pulumi.Output.from_input(reference) for name, reference in settings.images.trainers.items()},
-        etcd=pulumi.Output.from_input(ETCD),
+        etcd=_public("ebb-etcd"),
+        legacy_etcd=_legacy(stack),
     )
+
+
+def _legacy(stack: Stack) -> pulumi.Output[str] | None:
+    return _public("ebb-etcd-legacy", manifests.LEGACY) if stack.legacy_rendezvous else None
+
+
+def _public(name: str, folder: Path = manifests.FOLDER) -> pulumi.Output[str]:
+    return pulumi.Output.from_input(manifests.pinned(name, folder))
 
 
 def _repository(part: Part, name: str, kind: str, wanted: list[Recipe]) -> aws.ecr.Repository:
