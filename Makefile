@@ -1,7 +1,7 @@
 # Everything that one does with Ebb on this machine. `make` alone prints this list.
 # Each target does its own set-up, may be run again at any time, and may be interrupted at any time.
 .DEFAULT_GOAL := help
-.PHONY: help install demo up down preview graph preflight costs leftovers test check manifests bench-controller prove-controller prove-week prove-interruptions clean
+.PHONY: help install demo up down preview graph preflight costs leftovers test check manifests bench-controller prove-controller prove-week prove-exact prove-interruptions bench-recovery bench-trainer clean
 export PYTHONDONTWRITEBYTECODE = 1
 PYTHON ?= python3.11
 BIN := .venv/bin
@@ -75,6 +75,15 @@ bench-controller: install  ## our controller against Kubeflow's, as shipped and 
 
 prove-controller: install  ## kill it, cut it off, lie to it: no double pods, no lost job, no budget spent (about 15 minutes)
 	@$(BIN)/python -m benchmarks.faults
+
+prove-exact: install  ## 200 histories of machines that come, leave and are killed: every sample once, and the same weights bit for bit
+	@$(BIN)/python -m benchmarks.exact
+
+bench-recovery: install  ## seconds without a step when machines change, ours beside stock torchrun
+	@$(BIN)/python -m benchmarks.recovery
+
+bench-trainer: install  ## images/s beside the original example: make bench-trainer UPSTREAM=path/to/main.py
+	@$(BIN)/python -m benchmarks.trainer $(if $(UPSTREAM),--upstream $(UPSTREAM))
 
 prove-week: install  ## 300 jobs with reclaims, scales, suspensions and deletions, and a model that predicts each end (an hour)
 	@$(BIN)/python -m benchmarks.week

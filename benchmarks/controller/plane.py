@@ -44,7 +44,7 @@ class Plane:
     @asynccontextmanager
     async def started(cls, folder: Path) -> AsyncIterator["Plane"]:
         """Everything answers; all of it ends with the context."""
-        kubernetes, etcd = await tools.ensure("kubernetes"), await tools.ensure("etcd")
+        kubernetes, etcd = await tools.ensure("kubernetes"), await tools.ensure("etcd36")
         ports = {name: free_port() for name in ("etcd", "peer", "api", "manager", "scheduler")}
         server, admin = f"https://127.0.0.1:{ports['api']}", folder / "admin.kubeconfig"
         await _certificates(folder)

@@ -1,0 +1,90 @@
+"""Two hundred histories of machines that come and go, and every sample counted: `python -m benchmarks.exact`."""
+
+import argparse
+import json
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.controller.processes import BenchmarkError
+from benchmarks.exact.run import Settings, histories, run
+from local.commands import say
+from local.settings import BoxError
+
+KEPT, BROKEN, FAILED, INTERRUPTED = 0, 1, 2, 130
+HELP = """\
+Each history trains a small network on loopback with real launchers, a real etcd and gloo, while machines join, leave with notice
+(SIGTERM) and are killed (-9: a process, a machine, that of rank 0, all of them), 3 to 5 events at moments drawn from the seed, at
+world sizes of 1 to 6, with 1 or 2 processes a machine. Some of the events come while the job still recovers from the last one.
+`--agents` of the histories start every launcher from nothing; in the others launchers and workers are forked from a process that
+has torch loaded, and run the same code.
+
+What every history must show: along the lineage of the final weights no sample of any epoch is lost or repeated, and every step
+holds the global batch; steps are done again only after a kill, and at most those since the last checkpoint (every second here);
+the test accuracy is that of the undisturbed run within 0.05; with virtual workers (three histories of ten) the weights are the
+same, bit for bit; every machine ends with the right exit code. The checker is tested besides on each ledger: samples that are
+dropped, doubled or replaced in it must be found.
+
+What is done is kept in .ebb/exact for this very code, so that a run that was interrupted goes on where it was. With --seed it
+begins there and plays each anew. The last line is one JSON object.
+
+exit status: 0 every promise is kept, 1 one is broken (logs are kept, the last lines say where and how to repeat it), 2 it could
+not be run, 130 interrupted
+"""
+
+
+def read_settings(arguments: Sequence[str]) -> Settings:
+    """The only reader of argv."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.exact", description=__doc__, epilog=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seed", metavar="N", type=int, help="begin with this history, and play those that are done anew")
+    parser.add_argument("--histories", metavar="N", type=int, default=200, help="(default: %(default)d)")
+    parser.add_argument("--agents", metavar="N", type=int, help="how many of them start launchers from nothing (default: 1 of 6)")
+    parser.add_argument("--at-once", metavar="N", type=int, default=3, help="histories played at a time (default: %(default)d)")
+    given = parser.parse_args(arguments)
+    agents = -(-given.histories // 6) if given.agents is None else given.agents
+    if given.histories < 1 or given.at_once < 1:
+        parser.error(f"--histories {given.histories} and --at-once {given.at_once} must be 1 or more")
+    if not 0 <= agents <= given.histories:
+        parser.error(f"--agents {agents} is not between 0 and --histories {given.histories}")
+    return Settings(
+        first=given.seed or 1,
+        histories=given.histories,
+        agents=agents,
+        at_once=given.at_once,
+        resume=given.seed is None,
+        folder=Path(tempfile.mkdtemp(prefix="ebb-exact-")),
+    )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Returns the exit status."""
+    settings = read_settings(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    status = FAILED
+    try:
+        figures, broken = run(settings)
+        status = BROKEN if broken else KEPT
+        for seed, problems in sorted(broken.items()):
+            agents = next(int(history.agents) for history in histories(settings) if history.seed == seed)
+            say(f"BROKEN, seed {seed}: {'; '.join(problems)}")
+            say(f"  its logs: {settings.folder}/exact-{seed}; repeat it: "
+                f"python -m benchmarks.exact --seed {seed} --histories 1 --agents {agents}")  # fmt: skip
+        print(json.dumps(figures | {"broken": sorted(broken)}), flush=True)
+    except (BenchmarkError, BoxError) as error:
+        print(f"it could not be run; logs are in {settings.folder}: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        say("interrupted; what is done is kept")
+        status = INTERRUPTED
+    finally:
+        if status in (KEPT, INTERRUPTED):
+            shutil.rmtree(settings.folder, ignore_errors=True)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

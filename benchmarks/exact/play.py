@@ -1,0 +1,204 @@
+"""Lets one history happen to real machines, and waits for their end.
+
+    played = Play(history, stage, folder, epochs=32).run()      # raises BrokenError when the job does not go on
+
+What it knows of the job is what the ranks write and which processes there are. It judges nothing but that the job goes on:
+judge.py does.
+"""
+
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.exact import processes, watch
+from benchmarks.exact.history import Event, History, Kind, after
+from benchmarks.exact.machines import Machine, Starter, environment, until
+
+# Above the longest that a job may need on a busy machine: a start from nothing of six launchers on two cores takes 40 s.
+PATIENCE_SECONDS = 180.0
+FINISHED, RECLAIMED = 0, 138  # exit codes, as a controller knows them
+# A step lasts so long at least, so that events hit a job that trains.
+STEP_SECONDS = {True: 0.08, False: 0.04}  # real agents need seconds to come
+CHECKPOINT_SECONDS = 1.0
+# Shorter waits for newcomers, and for leases of which nobody is left, than the defaults: more happens in a minute.
+_QUICK = "last_call_timeout=1,join_batch_seconds=0.3,lease_seconds=4"
+
+
+class BrokenError(Exception):
+    """A promise was broken; the text says which, by what was seen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """What all histories have in common. `virtual_workers` 0: this trainer has no such mode."""
+
+    data: Path
+    endpoint: str
+    fresh: Starter
+    forked: Starter
+    virtual_workers: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Played:
+    """`events` are those that hit the job before it had finished, `codes` the exit codes of all machines that were not killed."""
+
+    output: Path
+    events: tuple[Kind, ...]
+    codes: tuple[int, ...]
+    seconds: float
+    step_seconds: float
+
+
+def training(stage: Stage, history: History, *, epochs: int) -> list[str]:
+    """The trainer's own flags."""
+    shape = history.shape
+    return [
+        *["-m", "trainer", "--data", str(stage.data), "--image-size", "32", "--arch", shape.arch, "--device", "cpu"],
+        *["--global-batch", str(shape.global_batch), "--epochs", str(epochs), "--seed", "7"],
+        *["--lr", str(shape.lr), "--workers", "0"],
+        *["--checkpoint-seconds", str(CHECKPOINT_SECONDS), "--checkpoint-min-seconds", "0.2", "--ledger", "--log-every", "1"],
+        *(["--virtual-workers", str(stage.virtual_workers)] if history.virtual else []),
+    ]
+
+
+@dataclass
+class Play:
+    history: History
+    stage: Stage
+    folder: Path
+    epochs: int
+    machines: list[Machine] = field(default_factory=list)  # that should live
+    _gone: list[tuple[Machine, bool]] = field(default_factory=list)  # and whether with notice
+
+    @property
+    def output(self) -> Path:
+        return self.folder / "output"
+
+    @property
+    def step_seconds(self) -> float:
+        return STEP_SECONDS[self.history.agents]
+
+    def run(self) -> Played:
+        began = time.monotonic()
+        self.output.mkdir(parents=True)
+        try:
+            self._start(self.history.machines, planned=self.history.machines)
+            done: list[Kind] = []
+            for event in self.history.events:
+                if not self._wait_for(event):
+                    break
+                self._happen(event)
+                done.append(event.kind)
+            self._note("all has happened")
+            codes = self._wait_for_end()
+            self._note(f"ended with {codes}")
+        finally:
+            for machine in [*self.machines, *(machine for machine, _ in self._gone)]:
+                machine.kill()
+        return Played(
+            output=self.output,
+            events=tuple(done),
+            codes=codes,
+            seconds=time.monotonic() - began,
+            step_seconds=self.step_seconds,
+        )
+
+    def _wait_for(self, event: Event) -> bool:
+        """Until it is due. False when the job has finished before."""
+        if event.seconds is not None:
+            return not until(lambda: watch.is_finished(self.output), event.seconds)
+        world_size = len(self.machines) * self.history.processes
+
+        def due() -> bool:
+            self._look_after()
+            sight = watch.look(self.output)
+            as_wanted = sight is not None and sight.world_size == world_size and sight.steps >= event.steps
+            return as_wanted or watch.is_finished(self.output)
+
+        if not until(due, PATIENCE_SECONDS):
+            found = watch.look(self.output)
+            raise BrokenError(f"{PATIENCE_SECONDS:.0f} s in vain for {event.steps} steps by {world_size} ranks; there is {found}")
+        self._note("due")
+        return not watch.is_finished(self.output)
+
+    def _note(self, text: str) -> None:
+        """For whoever has to find out what went wrong."""
+        with (self.folder / "diary.txt").open("a") as diary:
+            diary.write(f"{time.strftime('%H:%M:%S')} {time.time():.2f} {text}\n")
+
+    def _look_after(self) -> None:
+        for machine in self.machines:
+            if machine.code not in (None, FINISHED):
+                raise BrokenError(f"a machine ended with {machine.code}, and nobody had told or killed it: {machine.log}")
+
+    def _happen(self, event: Event) -> None:
+        self._note(f"{event}; there is {watch.look(self.output)}")
+        match event.kind:
+            case "join":
+                self._start(event.machines, planned=after(event, len(self.machines)))
+            case "notice":
+                self._let_go(self._target(event), told=True)
+            case "kill-machine":
+                self._let_go(self._target(event), told=False)
+            case "kill-rank-zero":
+                first = watch.ranks(self.output, self.machines).get(0)
+                self._let_go(first.machine if first else self._target(event), told=False)
+            case "kill-process":
+                self._kill_process(event)
+            case "kill-all":
+                for machine in list(self.machines):
+                    self._let_go(machine, told=False)
+                self._start(event.machines, planned=event.machines)
+
+    def _target(self, event: Event) -> Machine:
+        return self.machines[event.target % len(self.machines)]
+
+    def _kill_process(self, event: Event) -> None:
+        found = until(lambda: watch.ranks(self.output, self.machines) or watch.is_finished(self.output), PATIENCE_SECONDS)
+        if isinstance(found, dict):
+            _, victim = sorted(found.items())[event.target % len(found)]
+            processes.send(victim.pid, signal.SIGKILL)
+
+    def _let_go(self, machine: Machine, *, told: bool) -> None:
+        if told:
+            machine.tell()
+        else:
+            machine.kill()
+        self.machines.remove(machine)
+        self._gone.append((machine, told))
+
+    def _start(self, count: int, *, planned: int) -> None:
+        starter = self.stage.fresh if self.history.agents else self.stage.forked
+        arguments = [
+            *["--rdzv_backend=etcd3", f"--rdzv_endpoint={self.stage.endpoint}", f"--rdzv_id={self.folder.name}"],
+            *[f"--nnodes=1:{self.history.largest}", f"--nproc-per-node={self.history.processes}", "--local-addr=127.0.0.1"],
+            *[f"--rdzv_conf={_QUICK}", *training(self.stage, self.history, epochs=self.epochs)],
+            *["--min-step-seconds", str(self.step_seconds)],
+        ]
+        given = job_environment(self.output) | {"EBB_PLANNED_WORKERS": str(planned)}
+        for _ in range(count):
+            log = self.folder / f"machine{len(self.machines) + len(self._gone)}.log"
+            self.machines.append(starter.start(arguments, given, log))
+
+    def _wait_for_end(self) -> tuple[int, ...]:
+        """The exit codes, once all that were not killed have ended. Raises BrokenError."""
+        ends = [*self.machines, *(machine for machine, told in self._gone if told)]
+
+        def ended() -> bool:
+            self._look_after()
+            return all(machine.code is not None for machine in ends)
+
+        if not until(ended, PATIENCE_SECONDS):
+            raise BrokenError(f"not all machines ended; there is {watch.look(self.output)}")
+        if not watch.is_finished(self.output):
+            raise BrokenError(f"all machines ended, but the job has no result.json; there is {watch.look(self.output)}")
+        return tuple(machine.code for machine in ends if machine.code is not None)
+
+
+def job_environment(output: Path) -> dict[str, str]:
+    """A machine that is killed leaves its temporary files: they go with the history's."""
+    temporary = output.parent / "tmp"
+    temporary.mkdir(exist_ok=True)
+    return environment() | {"EBB_OUTPUT_DIR": str(output), "TMPDIR": str(temporary)}

@@ -1,0 +1,49 @@
+"""What is done already, so that a proof that was interrupted goes on: a line of JSON for each history, in a file of this code.
+
+    records = Records.open(EBB_HOME / "exact"); records.found("history 17 agents") -> what was kept, or None
+    records.keep("history 17 agents", {...})
+
+The file's name is a hash of the trainer and of the judge: other code begins anew.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Self
+
+from local.settings import CHECKOUT
+
+_CODE = ("trainer/**/*.py", "benchmarks/exact/*.py", "local/ledger.py")
+
+
+class Records:
+    """Used by several threads; a line is written at once and whole."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._kept: dict[str, dict[str, Any]] = {}
+        for line in path.read_text().split("\n")[:-1] if path.exists() else []:
+            entry = json.loads(line)
+            self._kept[entry["key"]] = entry["value"]
+
+    @classmethod
+    def open(cls, folder: Path, fingerprint: str) -> Self:
+        folder.mkdir(parents=True, exist_ok=True)
+        return cls(folder / f"{fingerprint}.jsonl")
+
+    def found(self, key: str) -> dict[str, Any] | None:
+        return self._kept.get(key)
+
+    def keep(self, key: str, value: dict[str, Any]) -> None:
+        self._kept[key] = value
+        with self.path.open("a") as file:
+            file.write(json.dumps({"key": key, "value": value}) + "\n")
+
+
+def fingerprint(root: Path = CHECKOUT, patterns: Iterable[str] = _CODE) -> str:
+    digest = hashlib.sha256()
+    for path in sorted({path for pattern in patterns for path in root.glob(pattern)}):
+        digest.update(f"{path.relative_to(root)}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]

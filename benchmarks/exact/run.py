@@ -1,0 +1,228 @@
+"""All histories, several at a time: what is drawn is played, judged and kept; then the sums of the last line.
+
+figures, problems = run(settings)
+"""
+
+import contextlib
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.exact import pictures, planted
+from benchmarks.exact.etcd import etcd
+from benchmarks.exact.history import KILLS, SHORTEST, History, Shape, draw
+from benchmarks.exact.judge import Findings, Result, judge
+from benchmarks.exact.machines import Forked, Fresh, environment, given_up, until
+from benchmarks.exact.play import PATIENCE_SECONDS, BrokenError, Play, Played, Stage, job_environment, training
+from benchmarks.exact.records import Records, fingerprint
+from local.commands import say
+from local.ledger import LedgerError
+from local.settings import CHECKOUT, EBB_HOME
+
+# What the processes of a machine import: torch takes seconds. Those that there are no more are passed over.
+PRELOADED: tuple[str, ...] = ("trainer.vision.train", "trainer.launch.machine", "trainer.launch.agent", "trainer.launch.meeting")
+PRELOADED += ("trainer.rendezvous.handler", "torch.distributed.run")
+VIRTUAL_WORKERS = 6  # the largest world: every rank must have one
+# Three histories of ten are played with virtual workers: they take twice as long.
+VIRTUAL = (1, 3, 6)
+VIRTUAL_OF = 10
+EPOCHS = {True: 40, False: 16}  # about 5 steps each: so long that the events of almost every history happen before the end
+Figures = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the command line said. `resume`: histories that are done with this code are not played again."""
+
+    first: int
+    histories: int
+    agents: int
+    at_once: int
+    resume: bool
+    folder: Path
+
+
+@dataclass
+class Totals:
+    """Sums over the histories that are done."""
+
+    findings: list[Findings] = field(default_factory=list)
+    broken: dict[int, list[str]] = field(default_factory=dict)
+
+    def figures(self) -> Figures:
+        found = self.findings
+        kinds = Counter(event for each in found for event in each.events)
+        virtual = [each for each in found if each.virtual]
+        return {
+            "histories": len(found),
+            "agent_histories": sum(each.agents for each in found),
+            "events": kinds.total(),
+            "joins": kinds["join"],
+            "notices": kinds["notice"],
+            "kills": sum(kinds[kind] for kind in KILLS),
+            "kills_by_kind": {kind: kinds[kind] for kind in KILLS},
+            "samples": sum(each.samples for each in found),
+            "samples_lost": sum(each.samples_lost for each in found),
+            "samples_repeated": sum(each.samples_repeated for each in found),
+            "steps": sum(each.steps for each in found),
+            "steps_redone": sum(each.steps_redone for each in found),
+            "most_redone_at_once": max((each.most_redone for each in found), default=0),
+            "virtual_histories": len(virtual),
+            "bit_identical": sum(each.bit_identical for each in virtual) if virtual else None,
+            "accuracy_off_most": max((each.accuracy_off for each in found), default=0.0),
+            "loss_off_most": max((each.loss_off for each in found), default=0.0),
+            "worlds": dict(sorted(Counter(world for each in found for world in each.worlds).items())),
+        }
+
+
+class Proof:
+    """One run of the command."""
+
+    def __init__(self, settings: Settings, stage: Stage, records: Records) -> None:
+        self._settings, self._stage, self._records = settings, stage, records
+        self._lock = threading.Lock()
+        self._references: dict[tuple[Shape, bool, int], threading.Lock] = {}
+        self.totals = Totals()
+
+    def play_all(self, histories: Sequence[History]) -> None:
+        """One line is told as each ends."""
+        missing = [history for history in histories if not self._is_done(history)]
+        if len(missing) < len(histories):
+            say(f"{len(histories) - len(missing)} histories are done already: {self._records.path}")
+        with ThreadPoolExecutor(self._settings.at_once) as pool:
+            waiting = {pool.submit(self.one, history): history for history in missing}
+            try:
+                for number, future in enumerate(as_completed(waiting), 1):
+                    future.result()
+                    say(f"{number} of {len(missing)} done: {self._told(waiting[future])}")
+            except BaseException:
+                given_up.set()
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def one(self, history: History) -> None:
+        """Play, judge, keep."""
+        folder = self._settings.folder / history.name
+        try:
+            played = self._play(history, folder)
+            epochs = json.loads((played.output / "result.json").read_text())["epochs"]
+            reference = self.reference(history, epochs)
+            findings = judge(history, played, reference)
+            findings.problems += [f"the checker did not find a planted fault: {fault}" for fault in self._planted(played, folder)]
+        except (BrokenError, LedgerError) as error:
+            with self._lock:
+                self.totals.broken[history.seed] = [str(error)]
+            return
+        with self._lock:
+            self.totals.findings.append(findings)
+            if findings.problems:
+                self.totals.broken[history.seed] = findings.problems
+                return
+            self._records.keep(_key(history), findings.json())
+        shutil.rmtree(folder)
+
+    def reference(self, history: History, epochs: int) -> Result:
+        """What the same job comes to alone and undisturbed."""
+        shape = history.shape
+        with self._lock:
+            lock = self._references.setdefault((shape, history.virtual, epochs), threading.Lock())
+        with lock:
+            key = f"reference {shape} virtual={history.virtual} epochs={epochs}"
+            if kept := self._records.found(key):
+                return Result(**kept)
+            result = self._undisturbed(history, epochs)
+            with self._lock:
+                self._records.keep(key, vars(result))
+            return result
+
+    def _play(self, history: History, folder: Path) -> Played:
+        """Once more with more epochs when the job had finished before enough had happened."""
+        epochs = EPOCHS[history.agents]
+        while True:
+            shutil.rmtree(folder, ignore_errors=True)
+            played = Play(history, self._stage, folder, epochs=epochs).run()
+            if len(played.events) >= SHORTEST or epochs > 4 * EPOCHS[history.agents]:
+                return played
+            epochs *= 2
+
+    def _undisturbed(self, history: History, epochs: int) -> Result:
+        output = self._settings.folder / f"alone-{history.shape.arch}-{history.virtual}-{epochs}" / "output"
+        output.mkdir(parents=True)
+        arguments = ["--standalone", *training(self._stage, history, epochs=epochs)]
+        alone = self._stage.forked.start(arguments, job_environment(output), output / "machine.log")
+        if not until(lambda: alone.code is not None, PATIENCE_SECONDS) or alone.code:
+            alone.kill()
+            raise BrokenError(f"the undisturbed run ended with {alone.code}; the end of {alone.log} says why")
+        result = Result.read(output)
+        shutil.rmtree(output.parent)
+        return result
+
+    def _planted(self, played: Played, folder: Path) -> list[planted.Fault]:
+        return planted.missed_faults(played.output, folder / "planted")
+
+    def _is_done(self, history: History) -> bool:
+        kept = self._records.found(_key(history)) if self._settings.resume else None
+        if kept is None:
+            return False
+        self.totals.findings.append(Findings(**kept))
+        return True
+
+    def _told(self, history: History) -> str:
+        where = "agents" if history.agents else "forked"
+        found = next((each for each in self.totals.findings if each.seed == history.seed), None)
+        if history.seed in self.totals.broken:
+            return f"seed {history.seed} ({where}) BROKEN: {'; '.join(self.totals.broken[history.seed])}"
+        assert found is not None
+        return (
+            f"seed {history.seed} ({where}{', virtual' if history.virtual else ''}): {', '.join(found.events)}; "
+            f"{found.generations} generations, {found.steps_redone} steps redone, {found.seconds:.0f} s"
+        )
+
+
+def histories(settings: Settings, *, virtual: bool = False) -> list[History]:
+    """`agents` of them, spread evenly, are played on launchers from nothing."""
+    count, found = settings.histories, []
+    for number in range(count):
+        seed = settings.first + number
+        agents = (number + 1) * settings.agents // count > number * settings.agents // count
+        found.append(draw(seed, agents=agents, virtual=virtual and seed % VIRTUAL_OF in VIRTUAL))
+    return found
+
+
+def run(settings: Settings) -> tuple[Figures, dict[int, list[str]]]:
+    """The figures, and what was broken by seed."""
+    began = time.monotonic()
+    with _stage(settings) as stage:
+        proof = Proof(settings, stage, Records.open(EBB_HOME / "exact", fingerprint()))
+        proof.play_all(histories(settings, virtual=stage.virtual_workers > 0))
+    figures = proof.totals.figures() | {"seconds": round(time.monotonic() - began, 1)}
+    return figures, proof.totals.broken
+
+
+@contextlib.contextmanager
+def _stage(settings: Settings) -> Iterator[Stage]:
+    virtual = VIRTUAL_WORKERS if _has_virtual_workers() else 0
+    if not virtual:
+        say("this trainer has no --virtual-workers: no history is played with them")
+    pictures.write(settings.folder / "data")
+    with etcd(settings.folder) as endpoint, Forked(PRELOADED, settings.folder / "host.log") as forked:
+        yield Stage(data=settings.folder / "data", endpoint=endpoint, fresh=Fresh(), forked=forked, virtual_workers=virtual)
+
+
+def _has_virtual_workers() -> bool:
+    command = [sys.executable, "-m", "trainer", "--help"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True, cwd=CHECKOUT, env=environment())
+    return "--virtual-workers" in told.stdout
+
+
+def _key(history: History) -> str:
+    return f"history {history.seed} agents={history.agents} virtual={history.virtual}"

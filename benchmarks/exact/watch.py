@@ -1,0 +1,68 @@
+"""How far a job is, from what its ranks write down (--ledger), and which process is which rank.
+
+sight = look(output)          # None before the first generation
+sight.generation, sight.world_size, sight.steps
+ranks(output, machines)       # rank -> (machine, process) of the newest generation, of those that live
+"""
+
+import json
+import re
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.exact import processes
+from benchmarks.exact.machines import Machine
+
+_NAME = re.compile(r"g(\d+)-r(\d+)\.jsonl")
+_LAST_LOSSES = 15
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sight:
+    """The newest generation; `steps` is how many rank 0 has begun in it."""
+
+    generation: int
+    world_size: int
+    steps: int
+
+
+class Rank(NamedTuple):
+    machine: Machine
+    pid: int
+
+
+def look(output: Path) -> Sight | None:
+    numbers = [int(match[1]) for path in (output / "ledger").glob("g*-r0.jsonl") if (match := _NAME.fullmatch(path.name))]
+    if not numbers:
+        return None
+    newest = max(numbers)
+    header, *lines = (output / "ledger" / f"g{newest}-r0.jsonl").read_bytes().split(b"\n")
+    if not lines:
+        return None  # the header is just being written
+    return Sight(generation=newest, world_size=int(json.loads(header)["world_size"]), steps=len(lines) - 1)
+
+
+def ranks(output: Path, machines: Sequence[Machine]) -> dict[int, Rank]:
+    """By the file that each worker process has open; empty while the machines meet."""
+    folder, found = output / "ledger", dict[tuple[int, int], Rank]()
+    for machine in machines:
+        for pid in processes.family(machine.pid):
+            for name in processes.has_open(pid, folder):
+                if match := _NAME.fullmatch(name):
+                    found.setdefault((int(match[1]), int(match[2])), Rank(machine, pid))
+    newest = max((generation for generation, _ in found), default=0)
+    return {rank: place for (generation, rank), place in found.items() if generation == newest}
+
+
+def is_finished(output: Path) -> bool:
+    return (output / "result.json").exists()
+
+
+def last_loss(output: Path) -> float:
+    """The median of the last steps, each as it was done the last time: the very last may have a sample or two alone."""
+    lines = (output / "metrics.jsonl").read_text().splitlines()
+    losses = {line["step"]: float(line["loss"]) for line in map(json.loads, lines)}
+    return statistics.median(losses[step] for step in sorted(losses)[-_LAST_LOSSES:])

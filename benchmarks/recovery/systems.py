@@ -1,0 +1,149 @@
+"""The systems that are compared: how a machine of each is started, and where it writes its steps.
+
+Each trains the same network on the same images with 24 samples a step and two machines, a step lasting at least STEP_SECONDS.
+Ours runs as the platform starts it. Stock torchrun runs stock.py, with its defaults and with the settings that are best for it;
+its --max-restarts is above its default of 0 in both, since with 0 every loss ends the job.
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.exact import processes, watch
+from benchmarks.exact.machines import LAUNCHER, Machine, environment
+from benchmarks.recovery.timeline import Line
+from local.settings import CHECKOUT
+
+STEP_SECONDS = 0.1
+ARCH = "squeezenet1_1"
+GLOBAL_BATCH = 24
+# An epoch of 60 steps of two machines, 6 s: real ones are hours, after which stock torchrun with such a script would do all of
+# it again.
+EPOCH_REPEATS = 12
+STOCK_SCRIPT = CHECKOUT / "benchmarks" / "recovery" / "stock.py"
+# Processes of one new membership start within this time of each other; two memberships are further apart.
+_TOGETHER_SECONDS = 1.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class System:
+    """`etcd` is the tool of local/tools.py and its flags; None: it needs none. `conf` goes into --rdzv_conf."""
+
+    name: str
+    title: str
+    module: str = "torch.distributed.run"
+    backend: str = ""
+    etcd: tuple[str, ...] | None = None
+    conf: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_ours(self) -> bool:
+        return self.module == LAUNCHER
+
+    def command(self, *, endpoint: str, run_id: str, data: Path, output: Path) -> list[str]:
+        flags = [f"--rdzv_backend={self.backend}", f"--rdzv_endpoint={endpoint}", f"--rdzv_id={run_id}", "--nnodes=1:4"]
+        flags += ["--nproc-per-node=1", "--local-addr=127.0.0.1", *([f"--rdzv_conf={self.conf}"] if self.conf else [])]
+        if self.is_ours:
+            return [
+                *[*flags, "-m", "trainer", "--data", str(data), "--arch", ARCH, "--image-size", "32", "--device", "cpu"],
+                *["--global-batch", str(GLOBAL_BATCH), "--epochs", "100000", "--workers", "0", "--log-every", "1", "--ledger"],
+                *["--min-step-seconds", str(STEP_SECONDS)],
+            ]
+        script = [str(STOCK_SCRIPT), "--data", str(data), "--output", str(output), "--arch", ARCH]
+        script += ["--batch-size", str(GLOBAL_BATCH // 2), "--step-seconds", str(STEP_SECONDS)]
+        return [*flags, "--max-restarts=1000", *script, "--repeat-data", str(EPOCH_REPEATS)]
+
+    def given(self, output: Path, *, planned: int) -> dict[str, str]:
+        """The environment of a machine; `planned` is what a controller would tell it."""
+        ours = {"EBB_OUTPUT_DIR": str(output), "EBB_PLANNED_WORKERS": str(planned)} if self.is_ours else {}
+        temporary = output.parent / "tmp"  # a machine that is killed leaves its temporary files
+        temporary.mkdir(exist_ok=True)
+        return environment() | {"TMPDIR": str(temporary)} | dict(self.environment) | ours
+
+    def lines(self, output: Path) -> list[Line]:
+        return _our_lines(output) if self.is_ours else _stock_lines(output)
+
+    def ranks(self, output: Path, machines: Sequence[Machine]) -> dict[int, watch.Rank]:
+        """The newest membership's processes, of those that live."""
+        return watch.ranks(output, machines) if self.is_ours else _stock_ranks(output, machines)
+
+
+_UNSHARED = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # without it no torch 2.13 job can grow (pytorch #182221)
+_DYNAMIC_BEST = "keep_alive_interval=1,keep_alive_max_attempt=5,last_call_timeout=1,join_timeout=600"
+
+SYSTEMS = {
+    system.name: system
+    for system in (
+        System(name="ours", title="Ebb's launcher, etcd3, etcd 3.6", module=LAUNCHER, backend="etcd3", etcd=("etcd36",)),
+        System(name="etcd", title="torchrun etcd, defaults, etcd 3.5", backend="etcd", etcd=("etcd", "--enable-v2")),
+        System(
+            name="etcd_best",
+            title="torchrun etcd, last_call_timeout=1",
+            backend="etcd",
+            etcd=("etcd", "--enable-v2"),
+            conf="last_call_timeout=1",
+        ),
+        System(name="c10d", title="torchrun c10d, defaults", backend="c10d"),
+        System(
+            name="c10d_best",
+            title="torchrun c10d, own store, quick keep-alive",
+            backend="c10d",
+            conf=_DYNAMIC_BEST,
+            environment=_UNSHARED,
+        ),
+        System(name="etcd_v2", title="torchrun etcd-v2, defaults", backend="etcd-v2", etcd=("etcd", "--enable-v2")),
+        System(
+            name="etcd_v2_best",
+            title="torchrun etcd-v2, own store, quick keep-alive",
+            backend="etcd-v2",
+            etcd=("etcd", "--enable-v2"),
+            conf=_DYNAMIC_BEST,
+            environment=_UNSHARED,
+        ),
+    )
+}
+
+
+def _our_lines(output: Path) -> list[Line]:
+    """From metrics.jsonl: a line for each step that is done."""
+    path = output / "metrics.jsonl"
+    text = path.read_text() if path.exists() else ""
+    return [
+        Line(
+            time=found["time"],
+            incarnation=str(found["generation"]),
+            world_size=found["world_size"],
+            first=(found["step"] - 1) * GLOBAL_BATCH,
+            end=found["step"] * GLOBAL_BATCH,
+        )
+        for found in map(json.loads, text[: text.rfind("\n") + 1].splitlines())
+    ]
+
+
+def _stock_lines(output: Path) -> list[Line]:
+    """Of rank 0 of each membership: the others tell the same."""
+    found = []
+    for path in (output / "steps").glob("*.jsonl"):
+        header, *lines = [json.loads(line) for line in path.read_text().split("\n")[:-1]] or [{}]
+        if header.get("rank") == 0:
+            size = header["world_size"]
+            found += [
+                Line(time=line["time"], incarnation=path.stem, world_size=size, first=line["from"], end=line["to"])
+                for line in lines
+            ]
+    return sorted(found, key=lambda line: line.time)
+
+
+def _stock_ranks(output: Path, machines: Sequence[Machine]) -> dict[int, watch.Rank]:
+    folder, found = output / "steps", dict[int, tuple[float, watch.Rank]]()
+    for machine in machines:
+        for pid in processes.family(machine.pid):
+            for name in processes.has_open(pid, folder):
+                header = json.loads((folder / name).read_text().partition("\n")[0] or "{}")
+                if header and header["started"] > found.get(header["rank"], (0.0, None))[0]:
+                    found[header["rank"]] = header["started"], watch.Rank(machine, pid)
+    newest = max((started for started, _ in found.values()), default=time.time())
+    return {rank: place for rank, (started, place) in found.items() if newest - started < _TOGETHER_SECONDS}

@@ -1,0 +1,99 @@
+"""The judge and the planted faults, on books written by hand."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.exact import planted
+from benchmarks.exact.history import Kind, draw
+from benchmarks.exact.judge import Findings, Result, interval_steps, judge
+from benchmarks.exact.play import Played
+from local import ledger
+from tests.benchmarks.exact import books
+
+EVENTS: tuple[Kind, ...] = ("join", "notice", "kill-all")
+REFERENCE = Result(accuracy=1.0, loss=0.1, sha256="a" * 64)
+
+
+def judged(
+    output: Path,
+    *,
+    virtual: bool = False,
+    events: tuple[Kind, ...] = EVENTS,
+    codes: tuple[int, ...] = (0,),
+) -> Findings:
+    played = Played(output=output, events=events, codes=codes, seconds=1.0, step_seconds=0.1)
+    return judge(draw(1, agents=False, virtual=virtual), played, REFERENCE)
+
+
+def test_all_promises_kept(tmp_path: Path) -> None:
+    findings = judged(books.write(tmp_path, redone=2), virtual=True, codes=(0, 138))
+    assert findings.problems == []
+    assert (findings.samples, findings.steps, findings.steps_redone, findings.most_redone) == (24, 6, 2, 2)
+    assert (findings.generations, findings.bit_identical, findings.loss_off) == (2, True, 0.0)
+
+
+def test_other_weights_are_broken_with_virtual_workers_only(tmp_path: Path) -> None:
+    books.write(tmp_path, sha256="b" * 64)
+    assert judged(tmp_path).problems == []
+    assert not judged(tmp_path).bit_identical
+    assert judged(tmp_path, virtual=True).problems == ["the weights are not those of the undisturbed run, bit for bit"]
+
+
+def test_an_accuracy_that_differs_too_much(tmp_path: Path) -> None:
+    assert judged(books.write(tmp_path / "near", accuracy=0.95, loss=2.0)).problems == []
+    problems = judged(books.write(tmp_path / "far", accuracy=0.9)).problems
+    assert problems == ["the test accuracy is 0.1 off the undisturbed run's, more than 0.05"]
+
+
+def test_a_step_done_again_needs_a_kill(tmp_path: Path) -> None:
+    books.write(tmp_path, redone=1)
+    assert judged(tmp_path).problems == []
+    problems = judged(tmp_path, events=("join", "notice", "join")).problems
+    assert problems == ["1 generations had steps done again, but there were 0 kills: {1: 1}"]
+
+
+def test_more_than_an_interval_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert interval_steps(0.1) == 21
+    monkeypatch.setattr("benchmarks.exact.judge.interval_steps", lambda _: 2)
+    assert judged(books.write(tmp_path, redone=3)).problems == [
+        "generation 1: 3 steps done again, more than the 2 of a checkpoint interval"
+    ]
+
+
+def test_wrong_exit_codes_and_too_few_events(tmp_path: Path) -> None:
+    problems = judged(books.write(tmp_path), events=("join",), codes=(0, 1, -9)).problems
+    assert problems == [
+        "a machine ended with 1",
+        "a machine ended with -9",
+        "the job ended after 1 events, fewer than 3",
+    ]
+
+
+@pytest.mark.parametrize("fault", planted.FAULTS)
+def test_each_planted_fault_is_found(tmp_path: Path, fault: planted.Fault) -> None:
+    books.write(tmp_path, redone=2)
+    assert ledger.check(tmp_path).exact
+    planted.plant(tmp_path, fault)
+    verdict = ledger.check(tmp_path)
+    assert not verdict.exact
+    counts = {"dropped": (1, 0), "doubled": (0, 1), "replaced": (1, 1), "step dropped": (4, 0)}
+    assert (verdict.samples_lost, verdict.samples_repeated) == counts[fault]
+    assert judged(tmp_path).problems
+
+
+def test_a_blind_checker_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    books.write(tmp_path)
+    assert planted.missed_faults(tmp_path, tmp_path / "scratch") == []
+    fine = ledger.check(tmp_path)
+    monkeypatch.setattr(ledger, "check", lambda _: fine)
+    assert planted.missed_faults(tmp_path, tmp_path / "scratch") == list(planted.FAULTS)
+
+
+def test_a_fault_is_planted_in_a_step_that_counts(tmp_path: Path) -> None:
+    """Generation 2 has steps of its own; where it has none, the fault goes into generation 1, not into what was discarded."""
+    books.write(tmp_path, redone=2)
+    planted.plant(tmp_path, "dropped")
+    lines = (tmp_path / "ledger" / "g2-r0.jsonl").read_text().splitlines()
+    assert json.loads(lines[1])["ids"] == [1, 2, 3]

@@ -1,0 +1,85 @@
+"""What is seen of a job while it trains."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.exact import processes, watch
+from benchmarks.exact.machines import until
+from tests.benchmarks.exact import books
+
+
+@dataclass
+class Standing:
+    """A machine that only is."""
+
+    pid: int
+    log: Path = Path()
+    code: int | None = None
+
+    def tell(self) -> None: ...
+    def kill(self) -> None: ...
+
+
+def test_before_the_first_line_there_is_nothing(tmp_path: Path) -> None:
+    assert watch.look(tmp_path) is None
+    (tmp_path / "ledger").mkdir()
+    (tmp_path / "ledger" / "g1-r0.jsonl").write_text('{"generation": 1, "wor')
+    assert watch.look(tmp_path) is None
+
+
+def test_the_newest_generation_counts(tmp_path: Path) -> None:
+    books.write(tmp_path)
+    assert watch.look(tmp_path) == watch.Sight(generation=2, world_size=1, steps=3)
+    with (tmp_path / "ledger" / "g2-r0.jsonl").open("a") as file:
+        file.write('{"step": 6')
+    assert watch.look(tmp_path) == watch.Sight(generation=2, world_size=1, steps=3)
+    assert watch.is_finished(tmp_path)
+
+
+def test_the_last_loss_is_that_of_steps_as_done_last(tmp_path: Path) -> None:
+    books.write(tmp_path, loss=0.5)
+    assert watch.last_loss(tmp_path) == 0.5
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.writelines(f'{{"step": {step}, "loss": 1.5}}\n' for step in range(1, 13))
+    assert watch.last_loss(tmp_path) == 1.5
+
+
+def test_a_rank_is_found_by_the_file_that_it_has_open(tmp_path: Path) -> None:
+    books.write(tmp_path)
+    code = "import sys, time; files = [open(name) for name in sys.argv[1:]]; print(flush=True); time.sleep(60)"
+    names = [str(tmp_path / "ledger" / name) for name in ("g1-r1.jsonl", "g2-r0.jsonl")]
+    worker = subprocess.Popen([sys.executable, "-c", code, *names], stdout=subprocess.PIPE)
+    try:
+        assert worker.stdout is not None
+        worker.stdout.readline()
+        machine = Standing(os.getpid())
+        assert watch.ranks(tmp_path, [machine]) == {0: watch.Rank(machine, worker.pid)}
+        assert watch.ranks(tmp_path, [Standing(1 << 30)]) == {}
+    finally:
+        worker.kill()
+        worker.communicate()
+
+
+def test_a_machine_is_killed_with_all_that_it_has_started(tmp_path: Path) -> None:
+    script = f"sh -c 'echo $$ > {tmp_path}/inner; exec sleep 60' & echo $! ; wait"
+    with subprocess.Popen(["sh", "-c", script], start_new_session=True, stdout=subprocess.PIPE) as machine:
+        inner = until(lambda: _text(tmp_path / "inner"), 10)
+        assert inner
+        assert int(inner) in processes.family(machine.pid)
+        processes.kill(machine.pid)
+        assert machine.wait(10) == -9
+        assert until(lambda: not _runs(int(inner)), 10)
+
+
+def _text(path: Path) -> str:
+    return path.read_text().strip() if path.exists() else ""
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
