@@ -67,6 +67,7 @@ class _Fresh:
     def kill(self) -> None:
         if self.code is None:
             processes.kill(self.pid)
+            self._process.wait()
 
 
 class Fresh:

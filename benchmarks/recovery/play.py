@@ -46,6 +46,7 @@ class Job:
     folder: Path
     run_id: str
     machines: list[Machine] = field(default_factory=list)
+    _left: list[Machine] = field(default_factory=list)
     _started: int = 0
 
     @property
@@ -93,6 +94,7 @@ class Job:
             return processes.send(last.pid, signal.SIGKILL)
         victim = first.machine if event == "kill_rank0_pod" else last.machine
         self.machines.remove(victim)
+        self._left.append(victim)
         if event == "notice":
             victim.tell()
         else:
@@ -100,7 +102,7 @@ class Job:
         return None
 
     def stop(self) -> None:
-        for machine in self.machines:
+        for machine in (*self.machines, *self._left):
             machine.kill()
 
 
