@@ -1,7 +1,8 @@
 """The whole stack on one screen: settings -> cluster -> machines -> storage -> services -> jobs -> exports.
 
 `pulumi up` runs it through __main__.py. On the way down the engine walks the same dependencies backwards: jobs go first, with
-their grace for a checkpoint; then claims, when no pod holds them; volumes and file systems; machines; the cluster; the network.
+their grace for a checkpoint; then claims, when no pod holds them; then etcd, without which a checkpoint cannot be committed;
+volumes and file systems; machines; the cluster; the network.
 """
 
 import pulumi
@@ -31,16 +32,16 @@ def declare(stack: Stack, cloud: Cloud) -> None:
     priorities = services.priorities(cluster)
     base = [*spaces.values(), machines[manager.name], *add_ons, *limits, *priorities.values()]
     helpers = services.helpers(cluster, cloud.helpers(cluster, workers), manager, base)
-    claims = services.claims(cluster, storage, spaces, limits)
-    prepared = services.prepare(cluster, storage, images.controller, manager, [*base, *claims])
     etcd = services.etcd(cluster, storage, images.etcd, manager, base)
     legacy = services.legacy_etcd(cluster, storage, images, manager, [*base, *etcd])
+    claims = services.claims(cluster, storage, spaces, [*limits, *etcd, *legacy])
+    prepared = services.prepare(cluster, storage, images.controller, manager, [*base, *claims])
     services.etcd_maintenance(cluster, images.controller, manager, [*base, *etcd])
     facts = services.platform(cluster, storage, images, [manager, *workers], spaces)
     controller = services.controller(cluster, images.controller, manager, [*base, *claims, *prepared, facts])
     access = services.access(cluster, [*spaces.values()])
     data = services.datasets(cluster, storage, images.trainer, manager, stack, [*base, *claims, *prepared])
-    services.jobs(cluster, stack.jobs, images, [*controller, *etcd, *legacy, *data, *helpers, *access, *machines.values()])
+    services.jobs(cluster, stack.jobs, images, [*controller, *data, *helpers, *access, *machines.values()])
 
     pulumi.export("cloud", stack.cloud)
     pulumi.export("jobsNamespace", services.JOBS)

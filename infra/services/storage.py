@@ -23,7 +23,8 @@ MODE = "0775"
 def claims(
     cluster: Cluster, storage: Storage, spaces: Mapping[str, pulumi.Resource], needs: Sequence[pulumi.Resource] = ()
 ) -> Resources:
-    """The jobs' shared volumes, and the file system's root for job files that mount it whole. `needs`: the namespaces' limits."""
+    """The jobs' shared volumes, and the file system's root for job files that mount it whole. `needs`: the namespaces' limits,
+    and what workers use to their end: a claim is gone when no pod holds it any more, so it goes before that."""
     return [claim(cluster, volume, JOBS, [spaces[JOBS], *needs]) for volume in (*storage.jobs, storage.root)]
 
 

@@ -21,6 +21,7 @@ NODE_GROUP, SUBNET = "aws:eks/nodeGroup:NodeGroup", "aws:ec2/subnet:Subnet"
 FILE_SYSTEM, MOUNT_TARGET = "aws:efs/fileSystem:FileSystem", "aws:efs/mountTarget:MountTarget"
 EKS, VPC, CRD = "aws:eks/cluster:Cluster", "aws:ec2/vpc:Vpc", "kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition"
 CLAIM, PV = "kubernetes:core/v1:PersistentVolumeClaim", "kubernetes:core/v1:PersistentVolume"
+STATEFUL_SET = "kubernetes:apps/v1:StatefulSet"
 ADD_ON, NAMESPACE = "aws:eks/addon:Addon", "kubernetes:core/v1:Namespace"
 JOB = "kubernetes:elastic.pytorch.org/v1alpha1:ElasticJob"
 FIRST_ADD_ONS = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")  # machines need them from their start to their end
@@ -170,6 +171,11 @@ def destroyed() -> Destroyed:
 )
 def test_destroy_goes_in_this_order(destroyed: Destroyed, first: tuple[str], then: tuple[str]) -> None:
     assert destroyed.before(destroyed.of(*first), destroyed.of(*then))
+
+
+def test_etcd_is_there_until_no_worker_holds_a_claim(destroyed: Destroyed) -> None:
+    """Without it a worker that is told to end could write its checkpoint, but not commit it."""
+    assert destroyed.before(destroyed.of(CLAIM, without=("::claim-etcd-data",)), destroyed.of(STATEFUL_SET))
 
 
 def test_machines_lose_their_network_plugin_last(destroyed: Destroyed) -> None:
