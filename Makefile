@@ -63,12 +63,14 @@ check: install  ## lint, format, types, import contracts, and that generated fil
 	@$(BIN)/python -m workloads.job.page --check
 	@$(BIN)/python -m infra.config.schema --check
 	@$(BIN)/python -m infra.clouds.aws.iam.page --check
+	@$(BIN)/python -m infra.page --check
 
 manifests: install  ## write the generated files again
 	@$(BIN)/python -m workloads.job.crd
 	@$(BIN)/python -m workloads.job.page
 	@$(BIN)/python -m infra.config.schema
 	@$(BIN)/python -m infra.clouds.aws.iam.page
+	@$(BIN)/python -m infra.page
 
 bench-controller: install  ## our controller against Kubeflow's, as shipped and tuned, on one API server (about 25 minutes)
 	@$(BIN)/python -m benchmarks.controller

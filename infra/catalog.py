@@ -26,6 +26,9 @@ class InstanceType:
     gpus: int = 0
     spot_discount: float = 0.0
     refused: str = ""  # why no node group may be made of it
+    # What the cloud puts on its spot machines by itself, as (key, value); taints are NoSchedule.
+    spot_taints: tuple[tuple[str, str], ...] = ()
+    spot_labels: tuple[tuple[str, str], ...] = ()
 
     @property
     def shape(self) -> dict[str, object]:
@@ -49,10 +52,12 @@ GPUS: Mapping[str, Gpu] = {
     "T4": Gpu(capability="7.5", memory_gib=16),
     "A100": Gpu(capability="8.0", memory_gib=40),
     "A100-80GB": Gpu(capability="8.0", memory_gib=80),
+    "A10": Gpu(capability="8.6", memory_gib=24),
     "A10G": Gpu(capability="8.6", memory_gib=22),
     "L4": Gpu(capability="8.9", memory_gib=22),
     "L40S": Gpu(capability="8.9", memory_gib=44),
     "H100": Gpu(capability="9.0", memory_gib=80),
+    "H100-NVL": Gpu(capability="9.0", memory_gib=93),
     "H200": Gpu(capability="9.0", memory_gib=141),
     "B200": Gpu(capability="10.0", memory_gib=179),
     "B300": Gpu(capability="10.3", memory_gib=268),
@@ -119,9 +124,24 @@ def by_name(cloud: str | None, name: str) -> InstanceType | None:
 
 
 def by_gpu(cloud: str | None, gpu_type: str) -> InstanceType | None:
-    """The smallest machine with that GPU, spelt in any case: fewest GPUs, then the lowest price."""
+    """The smallest machine with that GPU, spelt in any case: one that may be used, fewest GPUs, the lowest price."""
     fitting = [one for one in types(cloud, refused=True) if one.gpu_type.lower() == gpu_type.lower()]
-    return min(fitting, key=lambda one: (one.gpus, one.usd_per_hour), default=None)
+    return min(fitting, key=lambda one: (bool(one.refused), one.gpus, one.usd_per_hour), default=None)
+
+
+def nearest_gpu(cloud: str | None, gpu_type: str) -> str | None:
+    """Of a GPU type that the cloud lacks, the most alike of those that it has: first by the compute capability, as that decides
+    what code runs on it, then by its memory. None for what is no GPU type at all."""
+    wanted = next((gpu for name, gpu in GPUS.items() if name.lower() == gpu_type.lower()), None)
+    here = gpu_types(cloud)
+    if wanted is None or not here:
+        return None
+    return min(here, key=lambda one: _unlike(wanted, GPUS[one]))
+
+
+def _unlike(one: Gpu, other: Gpu) -> tuple[float, int]:
+    (major, minor), (other_major, other_minor) = _version(one.capability), _version(other.capability)
+    return abs(10 * (major - other_major) + minor - other_minor), abs(one.memory_gib - other.memory_gib)
 
 
 def _version(text: str) -> tuple[int, int]:

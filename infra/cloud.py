@@ -18,7 +18,8 @@ LABEL_NODE_GROUP = "ebb.dev/node-group"
 LABEL_CAPACITY = "ebb.dev/capacity-type"
 LABEL_GPU_TYPE = "ebb.dev/gpu-type"
 TAINT_GPU = "nvidia.com/gpu"
-SPOT, ON_DEMAND, CAPACITY_BLOCK = "spot", "on-demand", "capacity-block"
+# How machines are bought. Which of them a cloud has, its module says (CAPACITIES).
+SPOT, ON_DEMAND, CAPACITY_BLOCK, FLEX_START = "spot", "on-demand", "capacity-block", "flex-start"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,7 @@ class NodeGroup:
     min: int
     max: int
     notice_seconds: int  # how long before a reclaim the cloud warns; 0 for machines that are never reclaimed
+    max_age_seconds: int = 0  # no machine is kept for longer: jobs leave it by plan before; 0: for ever
     image: str = DEFAULT_IMAGE  # which trainer image jobs on it get: a key of Images.trainers
     settings: Any = None  # the cloud's own section of the group
 
@@ -40,14 +42,15 @@ class NodeGroup:
     def labels(self) -> dict[str, str]:
         """The labels of its nodes, beside those that every cloud sets (zone, region, instance type)."""
         gpu = {LABEL_GPU_TYPE: self.instance.gpu_type} if self.instance.gpus else {}
-        return {LABEL_NODE_GROUP: self.name, LABEL_CAPACITY: self.capacity_type, **gpu}
+        own = dict(self.instance.spot_labels) if self.capacity_type == SPOT else {}
+        return {LABEL_NODE_GROUP: self.name, LABEL_CAPACITY: self.capacity_type, **gpu, **own}
 
     @property
     def taints(self) -> list[dict[str, str]]:
         """Only jobs shall be on machines with GPUs, and only what can bear a reclaim on spot machines."""
         gpu = [{"key": TAINT_GPU, "value": "present", "effect": "NoSchedule"}] if self.instance.gpus else []
-        spot = [{"key": LABEL_CAPACITY, "value": SPOT, "effect": "NoSchedule"}] if self.capacity_type == SPOT else []
-        return gpu + spot
+        keys = [(LABEL_CAPACITY, SPOT), *self.instance.spot_taints] if self.capacity_type == SPOT else []
+        return gpu + [{"key": key, "value": value, "effect": "NoSchedule"} for key, value in keys]
 
     @property
     def usd_per_hour(self) -> float:
@@ -57,6 +60,7 @@ class NodeGroup:
 
     def facts(self) -> dict[str, Any]:
         """Its entry in `ebb-platform` (workloads/platform.py reads it)."""
+        oldest = {"maxAgeSeconds": self.max_age_seconds} if self.max_age_seconds else {}
         return {
             "name": self.name,
             "zone": self.zone,
@@ -73,6 +77,7 @@ class NodeGroup:
             "pricePerHourOnDemand": self.instance.usd_per_hour,
             "spotDiscount": self.instance.spot_discount,
             "noticeSeconds": self.notice_seconds,
+            **oldest,
         }
 
 
@@ -85,6 +90,9 @@ class Cluster:
     provider: kubernetes.Provider
     # How long a machine of a job may take from being asked for until pods run on it: jobs go elsewhere when one takes longer.
     provision_seconds: int = 300
+    # Who the researchers are, as (kind, name) of Kubernetes' subjects. A cloud whose identities cannot be put into a group of
+    # Kubernetes names its own groups and users.
+    researchers: tuple[tuple[str, str], ...] = (("Group", "ebb:researchers"),)
 
     def options(
         self, *, depends_on: Sequence[pulumi.Resource] = (), parent: pulumi.Resource | None = None

@@ -44,6 +44,7 @@ def _expanded(line: config.NodeGroup, stack: Stack, cloud: Notice) -> Iterator[N
             min=line.min,
             max=line.max,
             notice_seconds=cloud.notice_seconds if line.capacity == SPOT else 0,
+            max_age_seconds=int(3600 * line.max_age_hours) if line.max_age_hours else 0,
             image=line.image,
             settings=line.settings,
         )

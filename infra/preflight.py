@@ -42,6 +42,18 @@ class Check:
     look: Callable[[], Iterable[Finding]]
 
 
+def ok(text: str) -> Finding:
+    return Finding(level=OK, text=text)
+
+
+def warn(text: str, fix: str = "") -> Finding:
+    return Finding(level=WARN, text=text, fix=fix)
+
+
+def fail(text: str, fix: str = "") -> Finding:
+    return Finding(level=FAIL, text=text, fix=fix)
+
+
 def run(checks: Sequence[Check], say: Callable[[str], None]) -> list[Finding]:
     """All findings, told as they come. Raises CannotLook."""
     found: list[Finding] = []

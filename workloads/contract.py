@@ -141,6 +141,7 @@ CAUSE_NODE_GONE: Final = "NodeGone"  # the Node object was deleted
 CAUSE_NODE_SILENT: Final = "NodeSilent"  # its kubelet stopped reporting
 CAUSE_NODE_NOT_READY: Final = "NodeNotReady"
 CAUSE_NOTICE: Final = "ReclaimNotice"
+CAUSE_AGE: Final = "MachineAge"  # left by plan, before the cloud takes the machine for its age
 CAUSE_DISRUPTED: Final = "Disrupted"  # evicted, preempted or shut down; the pod's condition says by whom
 CAUSE_DELETED: Final = "PodDeleted"  # somebody deleted the pod
 CAUSE_VANISHED: Final = "PodVanished"

@@ -68,6 +68,7 @@ class NodeGroup:
     spot_discount: float  # assumed, a fraction of the on-demand price: 0.7 means that spot costs 30 % of it
     notice_seconds: int  # how long before a reclaim the cloud warns; 0: it does not
     provision_seconds: int = PROVISION_SECONDS  # from being asked for until pods run on it; later than that it does not come
+    max_age_seconds: int = 0  # the cloud takes older machines away; 0: it does not look at their age
     trainer_image: str = ""  # where jobs on it need another one than the platform's: its GPU is too old for that one's torch
 
     @property
@@ -257,6 +258,7 @@ def _node_group(item: _Reader) -> NodeGroup:
         spot_discount=item.fraction("spotDiscount", 0.0),
         notice_seconds=item.count("noticeSeconds", 0),
         provision_seconds=item.count("provisionSeconds", PROVISION_SECONDS),
+        max_age_seconds=item.count("maxAgeSeconds", 0),
         trainer_image=item.text("trainerImage", ""),
     )
 

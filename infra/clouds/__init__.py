@@ -1,8 +1,8 @@
 """One cloud a module, found by its name and imported when it is used: a missing SDK hurts only the stacks of its cloud.
 
-A cloud's module has `TYPES`, its instance types; `Settings`, a pydantic model of the stack's section of that name (and
-`GroupSettings`, if its node groups have one); `problems(stack, settings)`, what does not agree in a stack on it; and
-`make(stack, settings) -> Cloud`.
+A cloud's module has `TYPES`, its instance types; `CAPACITIES`, how machines can be bought (infra.cloud: SPOT...); `Settings`, a
+pydantic model of the stack's section of that name (and `GroupSettings`, if its node groups have one); `problems(stack,
+settings)`, what does not agree in a stack on it; and `make(stack, settings) -> Cloud`.
 """
 
 import importlib

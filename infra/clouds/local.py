@@ -18,11 +18,12 @@ from pulumi_kubernetes.apiextensions import CustomResource
 from pydantic import Field
 
 from infra.catalog import InstanceType
-from infra.cloud import CAPACITY_BLOCK, Cluster, Helpers, Images, NodeGroup, Storage, Volume
+from infra.cloud import ON_DEMAND, SPOT, Cluster, Helpers, Images, NodeGroup, Storage, Volume
 from infra.config import ROOT, ConfigError, Problem, Section, Stack
 from infra.config.model import DEFAULT_IMAGE
 
 REGION = "local"
+CAPACITIES = (SPOT, ON_DEMAND)
 FACTS = "kube-system/ebb-box"
 SCHEMA = "1"
 LEGACY_ETCD = "image.etcd-legacy"
@@ -70,10 +71,6 @@ class Settings(Section):
 
 def problems(stack: Stack, settings: Settings) -> Iterator[Problem]:
     """What the cloud in a box does not have."""
-    for index, line in enumerate(stack.node_groups):
-        if line.capacity == CAPACITY_BLOCK:
-            text = "found 'capacity-block'; allowed are spot, on-demand: there is nothing to reserve here"
-            yield Problem(f"nodeGroups[{index}].capacity", text)
     for name in stack.trainers:
         if name != DEFAULT_IMAGE:
             text = "there is one trainer image here, the box's or that of `facts`: remove this one"
@@ -132,6 +129,7 @@ class Local:
             "bootSeconds": self._settings.boot_seconds,
             "pricePerHour": group.usd_per_hour,
             "noticeSeconds": group.notice_seconds,
+            **({"maxAgeSeconds": group.max_age_seconds} if group.max_age_seconds else {}),
         }
         return CustomResource(
             f"node-group-{group.name}",

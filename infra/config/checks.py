@@ -1,10 +1,10 @@
 """What must agree in the settings that every cloud has. Each check yields Problems and raises nothing."""
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
-from infra import catalog
+from infra import catalog, clouds
 from infra.config.model import DEFAULT_IMAGE, NodeGroup, Stack
 from infra.config.section import Problem, choice
 
@@ -23,6 +23,7 @@ def problems(stack: Stack) -> Iterator[Problem]:
         where = f"nodeGroups[{index}]"
         yield from _places(where, group, stack)
         yield from _machines(where, group, stack)
+        yield from _capacity(where, group, stack)
         yield from _image(where, group, stack)
         yield from _names(where, group, stack, taken)
         if group.min > group.max:
@@ -72,9 +73,8 @@ def _machines(where: str, group: NodeGroup, stack: Stack) -> Iterator[Problem]:
     if not group.gpu and not group.instance_types:
         yield Problem(where, "neither gpu nor instanceTypes is there: name one of them", uses)
     if group.gpu and group.gpu.lower() not in {one.lower() for one in gpus}:
-        yield Problem(
-            f"{where}.gpu", _refused(group.gpu, catalog.by_gpu(stack.cloud, group.gpu)) or choice(group.gpu, gpus), uses
-        )
+        text = _refused(group.gpu, catalog.by_gpu(stack.cloud, group.gpu)) or _lacking(stack.cloud, group.gpu)
+        yield Problem(f"{where}.gpu", text or choice(group.gpu, gpus), uses)
     for name in dict.fromkeys(group.instance_types):
         if name not in names:
             yield Problem(
@@ -85,6 +85,28 @@ def _machines(where: str, group: NodeGroup, stack: Stack) -> Iterator[Problem]:
 
 def _refused(name: str, machine: catalog.InstanceType | None) -> str:
     return f"found {name!r}, which cannot be used: {machine.refused}" if machine and machine.refused else ""
+
+
+def _lacking(cloud: str, gpu: str) -> str:
+    """A real GPU type, but not of this cloud."""
+    nearest = catalog.nearest_gpu(cloud, gpu)
+    if nearest is None:
+        return ""
+    like = catalog.GPUS[nearest]
+    return (
+        f"found {gpu!r}, which {cloud!r} does not have; nearest is {nearest} ({like.memory_gib} GiB, compute capability "
+        f"{like.capability}) of {', '.join(catalog.gpu_types(cloud))}"
+    )
+
+
+def _capacity(where: str, group: NodeGroup, stack: Stack) -> Iterator[Problem]:
+    """How machines can be bought there."""
+    if stack.cloud not in clouds.names():
+        return
+    allowed: Sequence[str] = clouds.module(stack.cloud).CAPACITIES
+    if group.capacity not in allowed:
+        text = f"found {group.capacity!r}; on {stack.cloud!r} allowed are {', '.join(allowed)}"
+        yield Problem(f"{where}.capacity", text, ("cloud",))
 
 
 def _shape(where: str, group: NodeGroup, stack: Stack) -> Iterator[Problem]:
@@ -170,6 +192,39 @@ def _trainers(stack: Stack) -> Iterator[Problem]:
                 f"found {trainer.torchvision!r}, which was built for another torch: with torch {trainer.torch} it is 0.{minor}.x",
                 (f"trainers.{name}.torch",),
             )
+
+
+class Images(Protocol):
+    """The part of a cloud's section that says how the images come to be."""
+
+    @property
+    def build(self) -> str: ...
+    @property
+    def controller(self) -> str | None: ...
+    @property
+    def trainers(self) -> Mapping[str, str]: ...
+    @property
+    def model_fields_set(self) -> set[str]: ...
+
+
+def images(where: str, images: Images, stack: Stack) -> Iterator[Problem]:
+    """Images are named where nothing builds them, and only there. `where`: the key of the section."""
+    needed = list(dict.fromkeys((DEFAULT_IMAGE, *stack.trainers)))
+    if images.build != "none":
+        for key in sorted(images.model_fields_set & {"controller", "trainers"}):
+            text = f"not used with build: {images.build}: remove it, or set build: none"
+            yield Problem(f"{where}.{key}", text, (f"{where}.build",))
+        return
+    if images.controller is None:
+        yield Problem(f"{where}.controller", "missing: with build: none it names the controller's image", (f"{where}.build",))
+    for name in needed:
+        if name not in images.trainers:
+            text = "missing: with build: none each trainer needs its image, and node groups use this one"
+            yield Problem(f"{where}.trainers.{name}", text, (f"{where}.build", f"{where}.trainers", "trainers"))
+    for name in images.trainers:
+        if name not in needed:
+            text = f"{choice(name, needed)}: add it to ebb:trainers, or remove it here"
+            yield Problem(f"{where}.trainers.{name}", text, ("trainers",))
 
 
 def _datasets(stack: Stack) -> Iterator[Problem]:

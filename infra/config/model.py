@@ -32,15 +32,22 @@ class NodeGroup(Section):
         strict=False,
         description="Instance types by name, the first preferred. All of one shape: vCPU, memory, GPU type and number.",
     )
-    capacity: Literal["spot", "on-demand", "capacity-block"] = Field(
+    capacity: Literal["spot", "on-demand", "capacity-block", "flex-start"] = Field(
         default="spot",
-        description="spot is cheap and may be reclaimed; on-demand is not; capacity-block was reserved for some days.",
+        description="spot is cheap and may be reclaimed; on-demand is not; capacity-block was reserved for some days; flex-start "
+        "is waited for, and then kept for some days.",
     )
     zones: tuple[str, ...] | None = Field(
         default=None, min_length=1, strict=False, description="Where: some of ebb:zones. Default: all of them."
     )
     min: int = Field(default=0, ge=0, description="Machines that are always there, per zone.")
     max: int = Field(ge=0, description="Machines at most, per zone.", examples=[8])
+    max_age_hours: float | None = Field(
+        default=None,
+        gt=0,
+        strict=False,
+        description="No machine is kept for longer: jobs leave it by plan before. Default: for ever.",
+    )
     image: str = Field(default=DEFAULT_IMAGE, description="The trainer image of jobs on it: a key of ebb:trainers.")
     name: Name | None = Field(
         default=None,

@@ -19,6 +19,8 @@ _WORDS: Mapping[str, str] = {
     "string_type": "allowed is text: put it in quotes",
     "bool_type": "allowed are true and false",
     "greater_than_equal": "allowed is {ge} or more",
+    "greater_than": "allowed is more than {gt:g}",
+    "float_parsing": "allowed is a number, without quotes",
     "less_than_equal": "allowed is {le} or less",
     "too_short": "allowed is a list with at least {min_length} entry",
     "tuple_type": "allowed is a list",

@@ -21,6 +21,7 @@ from local.cloud.reclaim import (
     read_leave,
     read_wish,
     removal,
+    seconds_to_live,
     start,
 )
 from local.cloud.records import Node, NodeGroup, Pod
@@ -60,7 +61,7 @@ class Leaving:
             self._marked.pop(node.name, None)
         leave = self._marked.get(node.name) or await self._wished(node, group, now) or read_leave(node)
         if leave is None:
-            return float("inf")
+            return seconds_to_live(node, group, now)
         if leave.why == WITHOUT_NOTICE:
             self._fleet.end(node.name, leave.why)
             return float("inf")
@@ -81,6 +82,9 @@ class Leaving:
             log.warning("%s", error)
             await self._attempt(f"node {node.name}: unmark", self._cluster.unmark(node.name))
             return None
+        if seconds is None and group is not None and read_leave(node) is None and not seconds_to_live(node, group, now):
+            log.info("machine %s: as old as its group %s allows", node.name, group.name)
+            seconds = group.notice_seconds
         if seconds is None:
             return None
         leave = start(seconds, now, read_leave(node))

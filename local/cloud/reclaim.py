@@ -83,6 +83,13 @@ def check_spot(node: str, group: NodeGroup | None) -> None:
         )
 
 
+def seconds_to_live(node: Node, group: NodeGroup | None, now: float) -> float:
+    """Until the cloud takes the machine for its age: from then on it is 0. Without an age it lives for ever."""
+    if group is None or not group.max_age_seconds or not node.created:
+        return float("inf")
+    return max(0.0, node.created + group.max_age_seconds - now)
+
+
 def start(notice_seconds: float, now: float, already: Leave | None) -> Leave:
     """The reclaim that a wish begins; a second wish for the same node can only bring the end nearer."""
     deadline = now + notice_seconds

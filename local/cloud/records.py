@@ -85,6 +85,7 @@ class NodeGroup:
     boot_seconds: float = 0.0
     usd_per_hour: float = 0.0
     notice_seconds: float = 0.0
+    max_age_seconds: float = 0.0  # the cloud takes machines that are older; 0: it does not look at their age
 
     @property
     def node_labels(self) -> dict[str, str]:
@@ -112,6 +113,7 @@ class Node:
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     allocatable: Resources = field(default_factory=dict)
+    created: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,6 +171,7 @@ def node_group(item: Object) -> NodeGroup:
             boot_seconds=float(spec.get("bootSeconds", 0)),
             usd_per_hour=float(spec.get("pricePerHour", 0)),
             notice_seconds=float(spec.get("noticeSeconds", 0)),
+            max_age_seconds=float(spec.get("maxAgeSeconds", 0)),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise RecordError(f"NodeGroup {name} is not what the CRD promises ({error!r}): run `python -m local up`.") from error
@@ -189,6 +192,7 @@ def node(item: Object) -> Node:
         annotations=meta.get("annotations") or {},
         taints=tuple(_taint(taint) for taint in spec.get("taints") or []),
         allocatable=resources(status.get("allocatable") or {}),
+        created=unix_time(meta.get("creationTimestamp")),
     )
 
 

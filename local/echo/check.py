@@ -1,4 +1,4 @@
-"""Whether AWS would take a resource's inputs: names and kinds by the SDK's classes, values by the API's model. Pure.
+"""Whether a cloud would take a resource's inputs: names and kinds by the SDK's classes, values by the API's model. Pure.
 
 A value that a preview does not know yet passes; `up` checks it again.
 """
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from local.echo import wheel
-from local.echo.kind import AwsType
 from local.echo.models import Shape, problem
 from local.echo.package import Failure, is_unknown
+from local.echo.rows import Reviewed
 from local.echo.wheel import Property
 from local.echo.wire import SIGNATURE
 
@@ -24,7 +24,7 @@ NUMBER = re.compile(r"-?\d+(\.\d+)?")
 class Place:
     """`path` has no indices, as the tables know the property; `shown` has them, as people do."""
 
-    kind: AwsType
+    kind: Reviewed
     path: str
     shown: str
 
@@ -35,7 +35,7 @@ class Place:
         return Place(self.kind, self.path, f"{self.shown}[{index}]")
 
 
-def wrong_inputs(kind: AwsType, inputs: Mapping[str, Any]) -> Iterator[Failure]:
+def wrong_inputs(kind: Reviewed, inputs: Mapping[str, Any]) -> Iterator[Failure]:
     """Everything that is wrong with a resource's inputs."""
     yield from _wrong_fields(Place(kind, "", ""), inputs, kind.properties)
 

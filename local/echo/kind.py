@@ -13,6 +13,7 @@ from typing import Any
 
 from local.echo import models, wheel
 from local.echo.models import Shape
+from local.echo.rows import within
 
 
 @dataclass(frozen=True)
@@ -64,10 +65,11 @@ class AwsType:
         place = self.place_of(path)
         return None if place is None else models.member(*place)
 
-    def replaced_by(self, path: str) -> bool:
-        """Whether a change of the property, given without indices, needs a new resource."""
-        said = [(len(one), True) for one in self.replaces if _within(path, one)]
-        said += [(len(one), False) for one in self.updated if _within(path, one)]
+    def replaced_by(self, path: str, value: Any = None) -> bool:
+        """Whether a change of the property, given without indices, needs a new resource. `value` does not count here: blocks that
+        come and go are in conditions.py."""
+        said = [(len(one), True) for one in self.replaces if within(path, one)]
+        said += [(len(one), False) for one in self.updated if within(path, one)]
         return max(said)[1] if said else self._derived(path)
 
     def resolved(self, name: str) -> bool:
@@ -114,7 +116,3 @@ def _joined(within: tuple[str, str, str] | None, name: str) -> tuple[str, str, s
     assert within is not None, name
     service, operation, path = within
     return service, operation, f"{path}.{name}".lstrip(".")
-
-
-def _within(path: str, prefix: str) -> bool:
-    return path == prefix or path.startswith(f"{prefix}.")

@@ -41,10 +41,10 @@ def resources(run: Run) -> dict[str, Mapping[str, Any]]:
 def figures(name: str, states: Mapping[str, Mapping[str, Any]], *, seconds: float) -> dict[str, object]:
     """For machines: the last line."""
     kinds = Counter(_sort(urn, state) for urn, state in states.items())
+    components, providers = kinds.pop("component", 0), kinds.pop("provider", 0)
     return {
-        "preview": "ok", "stack": name, "resources": kinds["aws"] + kinds["kubernetes"] + kinds["other"], "aws": kinds["aws"],
-        "kubernetes": kinds["kubernetes"], "components": kinds["component"], "providers": kinds["provider"],
-        "seconds": round(seconds, 1),
+        "preview": "ok", "stack": name, "resources": kinds.total(), **dict(sorted(kinds.items())), "components": components,
+        "providers": providers, "seconds": round(seconds, 1),
     }  # fmt: skip
 
 
@@ -54,8 +54,7 @@ def _sort(urn: str, state: Mapping[str, Any]) -> str:
         return "provider"
     if not state.get("custom"):
         return "component"
-    package = kind.partition(":")[0]
-    return package if package in ("aws", "kubernetes") else "other"
+    return kind.partition(":")[0]
 
 
 def tree(states: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -98,7 +97,7 @@ def short(kind: str) -> str:
     """aws:ec2/vpc:Vpc -> aws ec2 Vpc; kubernetes:apps/v1:Deployment -> kubernetes apps/v1 Deployment."""
     package, _, rest = kind.partition(":")
     where, _, name = rest.rpartition(":")
-    module = where.partition("/")[0] if package == "aws" else where
+    module = where if package == "kubernetes" else where.partition("/")[0]  # there it is the API's group and version
     return f"provider {name}" if kind.startswith(PROVIDERS) else " ".join(part for part in (package, module, name) if part)
 
 

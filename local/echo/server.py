@@ -35,6 +35,8 @@ PARENT_SECONDS = 1.0
 MESSAGE_BYTES = 400 * 1024 * 1024  # the engine's own limit
 MODULES = {
     "aws": "local.echo.aws",
+    "gcp": "local.echo.gcp",
+    "azure-native": "local.echo.azure",
     "eks": "local.echo.cluster",
     "kubernetes": "local.echo.kubernetes",
     "command": "local.echo.command",

@@ -7,11 +7,10 @@ import pytest
 
 from infra import catalog, clouds
 from infra.catalog import InstanceType
-from infra.clouds.aws.catalog import AMI_CPU, AMI_GPU, AwsInstance
 from infra.config.model import Trainer
+from tests.infra.cases import CASES
 
 EVERY = [(cloud, one) for cloud in clouds.names() for one in catalog.types(cloud, refused=True)]
-AWS = [one for _, one in EVERY if isinstance(one, AwsInstance)]
 
 
 @pytest.mark.parametrize("one", [one for _, one in EVERY], ids=[f"{cloud}-{one.name}" for cloud, one in EVERY])
@@ -30,22 +29,13 @@ def test_names_are_unique_and_gpu_types_differ_in_every_spelling(cloud: str) -> 
     assert len({gpu.lower() for gpu in catalog.gpu_types(cloud)}) == len(catalog.gpu_types(cloud)) > 0
 
 
-@pytest.mark.parametrize("one", AWS, ids=lambda one: one.name)
-def test_aws_types_have_the_ami_of_their_gpus_and_a_card_for_each_efa_interface(one: AwsInstance) -> None:
-    assert one.ami_type == (AMI_GPU if one.gpus else AMI_CPU)
-    assert one.network_cards >= max(1, one.efa)
-
-
 @pytest.mark.parametrize(
     ("cloud", "gpu", "name"),
     [
         pytest.param("local", "T4", "ebb.t4", id="exact"),
         pytest.param("local", "t4", "ebb.t4", id="case"),
         pytest.param("local", "H100", None, id="none"),
-        pytest.param("aws", "T4", "g4dn.xlarge", id="T4"),
-        pytest.param("aws", "V100", "p3.2xlarge", id="V100"),
-        pytest.param("aws", "a100", "p4d.24xlarge", id="A100"),
-        pytest.param("aws", "H100", "p5.4xlarge", id="H100"),
+        *((case.cloud, gpu, name) for case in CASES for gpu, name in case.smallest.items()),
     ],
 )
 def test_the_smallest_machine_with_a_gpu_is_found(cloud: str, gpu: str, name: str | None) -> None:
@@ -61,10 +51,14 @@ def test_the_smallest_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     assert catalog.by_gpu("local", "X") == cheap
 
 
-def test_a_refused_type_is_known_but_not_offered() -> None:
-    assert catalog.by_gpu("aws", "K80") == catalog.by_name("aws", "p2.xlarge")
-    assert "K80" not in catalog.gpu_types("aws")
-    assert "p2.xlarge" not in catalog.names("aws")
+@pytest.mark.parametrize("cloud", clouds.names())
+def test_a_gpu_that_a_cloud_lacks_has_a_nearest_one(cloud: str) -> None:
+    """Itself where it is there; the code that runs on it decides, then its memory."""
+    for name in catalog.GPUS:
+        nearest = catalog.nearest_gpu(cloud, name.lower())
+        assert nearest in catalog.gpu_types(cloud)
+        assert name not in catalog.gpu_types(cloud) or catalog.GPUS[str(nearest)].capability == catalog.GPUS[name].capability
+    assert catalog.nearest_gpu(cloud, "TPU") is None
 
 
 def test_a_cloud_without_types_has_none() -> None:
@@ -74,10 +68,10 @@ def test_a_cloud_without_types_has_none() -> None:
 @pytest.mark.parametrize(
     ("torch", "cuda", "gpus"),
     [
-        pytest.param("2.13.0", "13.0", {"T4", "A100", "A100-80GB", "A10G", "L4", "L40S", "H100", "H200", "B200", "B300",
-                                        "RTX-PRO-6000"}, id="PyPI"),
-        pytest.param("2.13.0", "12.6", {"P100", "V100", "V100-32GB", "T4", "A100", "A100-80GB", "A10G", "L4", "L40S", "H100",
-                                        "H200"}, id="CUDA 12"),
+        pytest.param("2.13.0", "13.0", {"T4", "A100", "A100-80GB", "A10", "A10G", "L4", "L40S", "H100", "H100-NVL", "H200",
+                                        "B200", "B300", "RTX-PRO-6000"}, id="PyPI"),
+        pytest.param("2.13.0", "12.6", {"P100", "V100", "V100-32GB", "T4", "A100", "A100-80GB", "A10", "A10G", "L4", "L40S",
+                                        "H100", "H100-NVL", "H200"}, id="CUDA 12"),
     ],
 )  # fmt: skip
 def test_a_build_of_torch_runs_on_the_gpus_that_it_has_code_for(torch: str, cuda: str, gpus: set[str]) -> None:

@@ -9,6 +9,7 @@ from infra import commands, costs
 from infra.clouds.aws import costs as aws_costs
 from infra.costs import Line, Sheet, Use
 from tests.infra.aws import stacks
+from tests.infra.cases import CASES
 
 
 def lines(**aws: Any) -> dict[str, Any]:
@@ -112,7 +113,7 @@ def test_the_table_is_one_that_a_person_reads() -> None:
     assert costs.summary(found) == {"usdPerHourIdle": 0.1, "usdPerHourFull": 2.6, "usdPerMonthIdle": 73.0}
 
 
-@pytest.mark.parametrize("stack", ["dev", "local", "imagenet"])
+@pytest.mark.parametrize("stack", ["local", "imagenet", *(case.stack for case in CASES)])
 def test_the_command_ends_with_json(stack: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert costs.main(["-s", stack]) == commands.EXIT_GOOD
     said = json.loads(capsys.readouterr().out.splitlines()[-1])

@@ -9,7 +9,7 @@ import pytest
 from local.cloud.daemon import EXIT_REFUSED, run
 from local.cloud.fleet import TRUE_BOOT_SECONDS
 from local.cloud.leaving import Leaving
-from local.cloud.reclaim import WISH_ANNOTATION
+from local.cloud.reclaim import WISH_ANNOTATION, rfc3339
 from local.settings import Box
 from tests.local.cloud_world import CloudWorld, group_object, pod_object
 from workloads.kube import CLAIMS, CONFIG_MAPS, NODE_GROUPS, NODES, PODS, VOLUMES
@@ -158,6 +158,18 @@ async def test_a_reclaim_without_notice(world: CloudWorld) -> None:
     await world.tick()
     assert (world.nodes, world.api.evicted, world.charges[0].why) == ([], [], "reclaim")
     assert world.machines.history == [f"boot {name}", f"kill {name}"]
+
+
+async def test_a_machine_that_is_as_old_as_its_group_allows_is_reclaimed_with_notice(world: CloudWorld) -> None:
+    world.api.put(NODE_GROUPS, group_object(maxAgeSeconds=100))
+    name = await with_machine(world)
+    world.node(name)["metadata"]["creationTimestamp"] = rfc3339(world.now)
+    assert await world.tick(80) <= 20
+    assert world.api.evicted == []
+    await world.tick(20)
+    assert world.api.evicted == [("w0", 30)]
+    await world.tick(31)
+    assert (world.nodes, world.charges[0].why) == ([], "reclaim-notice")
 
 
 async def test_a_disruption_budget_only_delays_an_eviction(world: CloudWorld) -> None:

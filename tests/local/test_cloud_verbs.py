@@ -105,8 +105,10 @@ def test_a_group_with_all_fields_of_the_schema_is_read() -> None:
         "bootSeconds": 5,
         "pricePerHour": 0.16,
         "noticeSeconds": 30,
+        "maxAgeSeconds": 600,
     }
     assert set(schema()["properties"]["spec"]["properties"]) == set(spec)
     group = node_group({"metadata": {"name": "g"}, "spec": spec})
     assert (group.gpus, group.min, group.max, group.boot_seconds, group.notice_seconds) == (1, 1, 2, 5, 30)
+    assert group.max_age_seconds == 600
     assert group.allocatable == {"cpu": 4000, "memory": 16 * 2**30, "pods": 110, "nvidia.com/gpu": 1}

@@ -20,6 +20,7 @@ CAUSES = {
     names.CAUSE_NODE_SILENT: "its machine fell silent",
     names.CAUSE_NODE_NOT_READY: "its machine broke down",
     names.CAUSE_NOTICE: "the cloud takes its machine back",
+    names.CAUSE_AGE: "its machine is as old as it may get",
     names.CAUSE_DISRUPTED: "its machine was drained",
     names.CAUSE_DELETED: "somebody deleted it",
     names.CAUSE_VANISHED: "it vanished",

@@ -23,6 +23,7 @@ from workloads.job.spec import Job
 from workloads.job.status import Progress, Status
 from workloads.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS, PODS, PRIORITY_CLASSES, SERVICES, Resource
 from workloads.kube.reflector import Habits, Key, Reflector, key_of
+from workloads.plan.ages import aged
 from workloads.plan.market import GroupState, Supply
 from workloads.plan.pods import worker_name
 from workloads.plan.values import Observed
@@ -89,7 +90,7 @@ class World:
             gone=gone,
             silent=self.machines.look.silent & held,
             unready=self.machines.unready(held),
-            shunned=self.machines.shunned,
+            shunned=self.machines.shunned | aged(self.machines.nodes.objects.values(), self._platform, now),
             doubt=self.machines.look.doubt,
             platform=self._platform,
             platform_problem=self._platform_problem,

@@ -62,6 +62,7 @@ class Verdict:
 
 
 LIVES = Verdict(fate=Fate.LIVES)
+TOO_OLD = Verdict(fate=Fate.RECLAIMED, cause=names.CAUSE_AGE, message="its machine is nearly as old as the cloud lets it get")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,14 +135,15 @@ def judge(
     node_gone: bool = False,
     silent: bool = False,
     doubt: bool = False,
+    too_old: bool = False,
 ) -> Verdict:
     """`node` is the worker's Node (None: not known yet), not ready for so long; `node_gone`: the API server says that it does not
     exist; `silent`: the controller has not seen it renew its Lease for too long. `doubt`: silence proves nothing now, nor does it
-    allow force."""
+    allow force. `too_old`: the worker is to leave its machine before the cloud takes that for its age."""
     lost = _lost_with_node(worker, node, unready_seconds, node_gone=node_gone, silent=silent, doubt=doubt)
     if _finished_before_deletion(worker):
         return Verdict(fate=Fate.DONE, force=lost is not None and lost.force)
-    return _beyond_its_limits(worker) or lost or _lost_alone(worker) or _ended(worker) or LIVES
+    return _beyond_its_limits(worker) or lost or _lost_alone(worker) or _ended(worker) or (TOO_OLD if too_old else LIVES)
 
 
 def node_trouble(node: Object, unready_seconds: float, *, silent: bool = False, doubt: bool = False) -> Verdict | None:

@@ -176,6 +176,7 @@ def _replace_lost(view: View, draft: Draft) -> None:
             draft.delete(worker, _grace(worker, verdict, view), once_written=_unknown(view, worker))
         elif worker.node in view.observed.nodes:
             _watch_unready(view, draft, worker)
+            _watch_age(view, draft, worker)
     if surplus:
         stopped = numbered([worker.index for worker in surplus])
         draft.event(names.REASON_SCALED, f"Stopped {stopped}: the job was scaled to {view.wanted}.")
@@ -203,6 +204,12 @@ def _watch_unready(view: View, draft: Draft, worker: Worker) -> None:
     since = view.observed.unready.get(worker.node)
     if since is not None and since < NOT_READY:
         draft.wakes.append(view.now + NOT_READY - since)
+
+
+def _watch_age(view: View, draft: Draft, worker: Worker) -> None:
+    leaves_at = view.leaves_at(worker)
+    if leaves_at is not None:
+        draft.wakes.append(leaves_at)
 
 
 def _summarize(view: View, draft: Draft) -> None:

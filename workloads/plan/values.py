@@ -4,11 +4,12 @@ Plan(status=..., actions=(CreatePod(body), DeletePod(name="a-worker-1", uid="...
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from workloads.job.spec import Job
 from workloads.job.status import HistoryEntry, Progress, Status
+from workloads.plan.ages import leave_at
 from workloads.plan.losses import Fate, Verdict, Worker, judge
 from workloads.plan.market import Market, Supply
 from workloads.platform import Platform
@@ -137,8 +138,8 @@ class View:
     @classmethod
     def of(cls, job: Job, observed: Observed, now: float) -> "View":
         workers = sorted((Worker.of(pod) for pod in observed.pods), key=lambda worker: worker.index)
-        judged = tuple((worker, _judge(worker, observed)) for worker in workers)
-        return cls(job=job, observed=observed, now=now, workers=judged)
+        view = cls(job=job, observed=observed, now=now, workers=())
+        return replace(view, workers=tuple((worker, view._judge(worker)) for worker in workers))
 
     @property
     def wanted(self) -> int:
@@ -154,6 +155,24 @@ class View:
     def finished(self, status: Status) -> int:
         """Workers that are wanted and have finished: what was scaled away does not count for the others."""
         return sum(1 for index in status.succeeded_indices if index < self.wanted)
+
+    def leaves_at(self, worker: Worker) -> float | None:
+        """When it leaves its machine by plan, before that is too old; None: never."""
+        node = self.observed.nodes.get(worker.node)
+        return leave_at(node, self.observed.platform, index=worker.index, workers=self.wanted) if node else None
+
+    def _judge(self, worker: Worker) -> Verdict:
+        observed = self.observed
+        leaves_at = self.leaves_at(worker)
+        return judge(
+            worker,
+            observed.nodes.get(worker.node),
+            observed.unready.get(worker.node, 0.0),
+            node_gone=worker.node in observed.gone,
+            silent=worker.node in observed.silent,
+            doubt=bool(observed.doubt),
+            too_old=leaves_at is not None and self.now >= leaves_at,
+        )
 
     @property
     def running(self) -> tuple[Worker, ...]:
@@ -197,14 +216,3 @@ class Draft:
 
 def _waits(action: Action) -> bool:
     return isinstance(action, DeletePod) and action.once_written
-
-
-def _judge(worker: Worker, observed: Observed) -> Verdict:
-    return judge(
-        worker,
-        observed.nodes.get(worker.node),
-        observed.unready.get(worker.node, 0.0),
-        node_gone=worker.node in observed.gone,
-        silent=worker.node in observed.silent,
-        doubt=bool(observed.doubt),
-    )

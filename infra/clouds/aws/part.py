@@ -1,22 +1,16 @@
-"""A named group of resources: one line in the preview's tree, one thing to depend on."""
+"""A part of a stack on AWS."""
 
 from collections.abc import Sequence
 
 import pulumi
 
+from infra import part
 
-class Part(pulumi.ComponentResource):
-    """`Part("network", providers=[aws])` has type ebb:aws:Network. Who depends on it depends on all its children so far."""
+
+class Part(part.Part):
+    """`Part("network", providers=[aws])` has type ebb:aws:Network."""
 
     def __init__(
         self, name: str, *, providers: Sequence[pulumi.ProviderResource] = (), depends_on: Sequence[pulumi.Resource] = ()
     ) -> None:
-        kind = "".join(word.capitalize() for word in name.split("-"))
-        super().__init__(
-            f"ebb:aws:{kind}", name, None, pulumi.ResourceOptions(providers=list(providers), depends_on=list(depends_on))
-        )
-
-    def child(self, *, depends_on: Sequence[pulumi.Resource] = (), **options: object) -> pulumi.ResourceOptions:
-        """Options of a resource in the group; `options` as pulumi.ResourceOptions has them."""
-        given = pulumi.ResourceOptions(**options)  # type: ignore[arg-type]
-        return pulumi.ResourceOptions.merge(pulumi.ResourceOptions(parent=self, depends_on=list(depends_on)), given)
+        super().__init__("aws", name, providers=providers, depends_on=depends_on)

@@ -12,22 +12,19 @@ import pulumi_aws as aws
 import pytest
 from pulumi.runtime import mocks
 
-from infra import config, manifests
-from infra.clouds.aws.builds import image_builds, images, sources
-from infra.clouds.aws.builds.sources import Recipe
+from infra import config, manifests, recipes
+from infra.clouds.aws.builds import image_builds, images
 from infra.clouds.aws.part import Part
 from infra.config import ROOT
+from infra.recipes import Recipe
 from tests.infra import declared as seam
+from tests.infra.aws.case import CASE, DIGEST
 from tests.infra.declared import ACCOUNT, Declared, declared
 
-DIGEST = "sha256:" + "a" * 64
 ETCD = manifests.pinned("ebb-etcd")
 REGISTRY = f"{ACCOUNT}.dkr.ecr.us-west-2.amazonaws.com"
 TRAINERS = {"cuda12": {"cuda": "12.6"}}
-ANSWERS = {
-    "command:local:Command": lambda name, inputs: {"stdout": json.dumps({"digest": DIGEST, "compressed_mb": 3456.8})},
-    "docker-build:index:Image": lambda name, inputs: {"digest": DIGEST},
-}
+ANSWERS = CASE.answers
 
 
 def stack(build: str = "codebuild", **changes: Any) -> config.Stack:
@@ -247,9 +244,9 @@ JUNK: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("change", JUNK.values(), ids=JUNK.keys())
 def test_the_tag_does_not_change_with_junk(tmp_path: Path, change: Callable[[Path], object]) -> None:
-    before, packed = tag(checkout(tmp_path)), sources.archive(tmp_path, "app")
+    before, packed = tag(checkout(tmp_path)), recipes.archive(tmp_path, "app")
     change(tmp_path)
-    assert (tag(tmp_path), sources.archive(tmp_path, "app")) == (before, packed)
+    assert (tag(tmp_path), recipes.archive(tmp_path, "app")) == (before, packed)
 
 
 def test_build_arguments_are_part_of_the_tag(tmp_path: Path) -> None:
@@ -267,7 +264,7 @@ def test_a_tag_is_one_that_a_registry_takes(tmp_path: Path) -> None:
 def test_the_archive_holds_what_the_dockerfile_copies(tmp_path: Path) -> None:
     checkout(tmp_path)
     (tmp_path / "app" / "inner" / "run.sh").chmod(0o700)
-    packed = zipfile.ZipFile(io.BytesIO(sources.archive(tmp_path, "app")))
+    packed = zipfile.ZipFile(io.BytesIO(recipes.archive(tmp_path, "app")))
     assert packed.namelist() == ["app/Dockerfile", "app/inner/run.sh", "app/main.py"]
     assert packed.read("app/main.py") == b"print(1)\n"
     assert [packed.getinfo(name).external_attr >> 16 for name in packed.namelist()] == [0o100644, 0o100755, 0o100644]

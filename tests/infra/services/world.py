@@ -30,7 +30,7 @@ from infra.cloud import (
 )
 from infra.config.model import DEFAULT_IMAGE
 from tests.infra import stacks
-from tests.infra.aws.test_images import ANSWERS
+from tests.infra.cases import CASES
 from tests.infra.declared import Declared, declared
 
 Object = dict[str, Any]
@@ -143,7 +143,8 @@ def example(name: str) -> Declared:
     """What the program declares for a stack of the repository, on its own cloud."""
     known = config.read(name)
     cloud = clouds.module(known.cloud).make(known, known.settings)
-    return declared(lambda: program.declare(known, cloud), stack=name, answers=ANSWERS)
+    own = next((case.answers for case in CASES if case.cloud == known.cloud), {})
+    return declared(lambda: program.declare(known, cloud), stack=name, answers=own)
 
 
 def objects(world: Declared) -> list[Object]:

@@ -9,9 +9,10 @@ from infra.cloud import NodeGroup
 from infra.clouds.aws.account.calls import Calls, NoAccess, Refused
 from infra.clouds.aws.settings import Settings
 from infra.config import Stack
-from infra.preflight import FAIL, OK, WARN, Check, Finding
+from infra.preflight import Check, Finding, fail, ok, warn
 
 STACK_TAG = "ebb.dev/stack"
+__all__ = ["STACK_TAG", "Look", "absent", "check", "fail", "ok", "tag", "warn"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,18 +62,6 @@ def _guarded(function: Callable[[Look], Iterable[Finding]], look: Look) -> Itera
     except Refused as error:
         fix = "give this identity the right to read it, or ask who has it" if error.denied else ""
         yield warn(f"not checked: {error}", fix)
-
-
-def ok(text: str) -> Finding:
-    return Finding(level=OK, text=text)
-
-
-def warn(text: str, fix: str = "") -> Finding:
-    return Finding(level=WARN, text=text, fix=fix)
-
-
-def fail(text: str, fix: str = "") -> Finding:
-    return Finding(level=FAIL, text=text, fix=fix)
 
 
 def absent(error: Refused) -> bool:

@@ -19,10 +19,11 @@ import pulumi_aws as aws
 import pulumi_command as command
 import pulumi_docker_build as docker_build
 
-from infra.clouds.aws.builds import codebuild, sources
-from infra.clouds.aws.builds.sources import Recipe
+from infra import recipes
+from infra.clouds.aws.builds import codebuild
 from infra.clouds.aws.part import Part
 from infra.config import ROOT
+from infra.recipes import Recipe
 
 with warnings.catch_warnings():  # on import, this module of the SDK warns of old names in it
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -126,8 +127,8 @@ def _bucket(part: Part, name: str) -> Bucket:
 
 def _archive(part: Part, bucket: Bucket, folder: str) -> BucketObjectv2:
     """Its key changes with its content, so that a build never reads what another `up` is writing."""
-    content = sources.archive(ROOT, folder)
-    path = ROOT / "build" / "image-sources" / f"{folder}-{sources.name_of(content)}.zip"
+    content = recipes.archive(ROOT, folder)
+    path = ROOT / "build" / "image-sources" / f"{folder}-{recipes.name_of(content)}.zip"
     path.parent.mkdir(parents=True, exist_ok=True)
     for former in set(path.parent.glob(f"{folder}-*.zip")) - {path}:
         former.unlink(missing_ok=True)

@@ -4,8 +4,8 @@
     made.controller          # ACCOUNT.dkr.ecr.REGION.amazonaws.com/ebb-dev/controller@sha256:...
     made.compressed_mb       # what a machine fetches of each
 
-An image is tagged with a hash of its sources (sources.py); a build (image_builds.py) runs only when that hash is new. Pods name
-images by digest. etcd's image is the public one of workloads/manifests. With `build: none` nothing is made: the stack's file
+An image is tagged with a hash of its sources (infra/recipes.py); a build (image_builds.py) runs only when that hash is new. Pods
+name images by digest. etcd's image is the public one of workloads/manifests. With `build: none` nothing is made: the stack's file
 names images that exist.
 """
 
@@ -18,18 +18,16 @@ import pulumi
 import pulumi_aws as aws
 
 from infra import cloud, manifests
-from infra.clouds.aws.builds import image_builds, sources
-from infra.clouds.aws.builds.sources import Recipe
+from infra import recipes as shared
+from infra.clouds.aws.builds import image_builds
 from infra.clouds.aws.part import Part
 from infra.clouds.aws.settings import Settings
-from infra.config import Stack, Trainer
-from infra.config.model import DEFAULT_IMAGE
+from infra.config import Stack
+from infra.recipes import CONTROLLER, TRAINER, Recipe
 
 # Docker's official image from AWS's mirror: Docker Hub refuses anonymous pulls from the addresses that CodeBuild shares.
 BASE = "public.ecr.aws/docker/library/python:3.11-slim-bookworm"
-TORCH_INDEX = "https://download.pytorch.org/whl/cu{}"  # https://pytorch.org/get-started/locally/, read 2026-11-21
 KEPT, UNTAGGED_DAYS = 10, 7  # ten builds back is further than any job runs; what has lost its tag is nobody's
-CONTROLLER, TRAINER = "controller", "trainer"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,28 +38,9 @@ class Images(cloud.Images):
 
 
 def recipes(stack: Stack) -> list[Recipe]:
-    """What the stack builds: the controller, the default trainer, and those that it names."""
+    """What the stack builds; with EFA's libraries where node groups have EFA."""
     efa = {line.image for line in stack.node_groups if getattr(line.settings, "efa", False)}
-    made = [Recipe(repository=CONTROLLER, name=CONTROLLER, folder="workloads", arguments={"BASE": BASE})]
-    for name in dict.fromkeys((DEFAULT_IMAGE, *stack.trainers)):
-        arguments = {"BASE": BASE, **_torch(stack.trainer(name)), **({"EFA": "1"} if name in efa else {})}
-        made.append(Recipe(repository=TRAINER, name=name, folder="trainer", arguments=arguments))
-    return made
-
-
-def _torch(trainer: Trainer) -> dict[str, str]:
-    """Build arguments for another torch than that of trainer/requirements.txt. PyPI has the builds of one CUDA only."""
-    usual = Trainer()
-    if trainer == usual:
-        return {}
-    if trainer.cuda == usual.cuda:
-        return {"TORCH": trainer.torch, "TORCHVISION": trainer.torchvision}
-    cuda = "".join(trainer.cuda.split(".")[:2])
-    return {
-        "TORCH": f"{trainer.torch}+cu{cuda}",
-        "TORCHVISION": f"{trainer.torchvision}+cu{cuda}",
-        "TORCH_INDEX": TORCH_INDEX.format(cuda),
-    }
+    return shared.recipes(stack, BASE, {name: {"EFA": "1"} for name in efa})
 
 
 def declare(part: Part, name: str, stack: Stack, settings: Settings, builder: aws.iam.Role | None = None) -> Images:
@@ -109,7 +88,7 @@ def _repository(part: Part, name: str, kind: str, wanted: list[Recipe]) -> aws.e
         f"repository-{kind}",
         name=f"{name}/{kind}",
         image_tag_mutability="IMMUTABLE_WITH_EXCLUSION",
-        image_tag_mutability_exclusion_filters=[{"filter": f"*.{sources.CACHE}", "filter_type": "WILDCARD"}],
+        image_tag_mutability_exclusion_filters=[{"filter": f"*.{shared.CACHE}", "filter_type": "WILDCARD"}],
         image_scanning_configuration={"scan_on_push": True},
         force_delete=True,  # images are rebuilt from the checkout at any time: destroy need not stop for them
         opts=part.child(),

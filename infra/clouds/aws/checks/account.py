@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterator
 
 from infra.clouds.aws.settings import Settings
-from infra.config import Problem, Stack, choice
-from infra.config.model import DEFAULT_IMAGE
+from infra.config import Problem, Stack, checks, choice
 
 TAGS = 40  # AWS allows 50 on a resource, and services and Ebb add some (https://docs.aws.amazon.com/tag-editor, 2026-11-21)
 OURS = ("ebb.dev/stack", "ebb.dev/project", "Name")
@@ -16,7 +15,7 @@ def problems(stack: Stack, settings: Settings) -> Iterator[Problem]:
     """What disagrees."""
     yield from _zones(stack, settings)
     yield from _tags(settings)
-    yield from _images(stack, settings)
+    yield from checks.images("aws.images", settings.images, stack)
     yield from _drill(stack, settings)
 
 
@@ -42,25 +41,6 @@ def _tags(settings: Settings) -> Iterator[Problem]:
             yield Problem(where, text)
         elif not re.fullmatch(r"[\w .:/=+@-]*", key + value):
             yield Problem(where, f"found {value!r}; allowed are letters, digits, spaces and _.:/=+-@ in keys and values")
-
-
-def _images(stack: Stack, settings: Settings) -> Iterator[Problem]:
-    images, needed = settings.images, list(dict.fromkeys((DEFAULT_IMAGE, *stack.trainers)))
-    if images.build != "none":
-        for key in sorted(images.model_fields_set & {"controller", "trainers"}):
-            text = f"not used with build: {images.build}: remove it, or set build: none"
-            yield Problem(f"aws.images.{key}", text, ("aws.images.build",))
-        return
-    if images.controller is None:
-        yield Problem("aws.images.controller", "missing: with build: none it names the controller's image", ("aws.images.build",))
-    for name in needed:
-        if name not in images.trainers:
-            text = "missing: with build: none each trainer needs its image, and node groups use this one"
-            yield Problem(f"aws.images.trainers.{name}", text, ("aws.images.build", "aws.images.trainers", "trainers"))
-    for name in images.trainers:
-        if name not in needed:
-            text = f"{choice(name, needed)}: add it to ebb:trainers, or remove it here"
-            yield Problem(f"aws.images.trainers.{name}", text, ("trainers",))
 
 
 def _drill(stack: Stack, settings: Settings) -> Iterator[Problem]:

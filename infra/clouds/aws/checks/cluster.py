@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from infra.clouds.aws.checks.network import is_private, malformed, network_of
 from infra.clouds.aws.settings import Settings
 from infra.config import Problem, Stack
+from infra.config.cidrs import not_public
 
 ALWAYS = (
     "vpc-cni",
@@ -66,19 +66,8 @@ def _endpoint(settings: Settings) -> Iterator[Problem]:
     if len(cluster.public_access_cidrs) > RANGES:
         yield Problem(key, f"found {len(cluster.public_access_cidrs)} ranges; EKS allows {RANGES}: join some")
     for cidr in dict.fromkeys(cluster.public_access_cidrs):
-        if text := _not_public(cidr):
+        if text := not_public(cidr):
             yield Problem(key, text)
-
-
-def _not_public(cidr: str) -> str:
-    network = network_of(cidr)
-    if network is None:
-        return malformed(cidr)
-    if network.prefixlen == 0:
-        return f"found {cidr!r}, the whole internet: name the ranges of your office or VPN, such as 198.51.100.0/24"
-    if is_private(network):
-        return f"found {cidr!r}, a private range, from which nothing comes over the internet: name the public addresses behind it"
-    return ""
 
 
 def _people(settings: Settings) -> Iterator[Problem]:

@@ -2,12 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from ipaddress import IPv4Network, ip_network
 
 from infra.clouds.aws.settings import Settings
 from infra.config import Problem, Stack, choice
+from infra.config.cidrs import PRIVATE, is_private, malformed, network_of
 
-PRIVATE = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")))  # RFC 1918, RFC 6598
 WIDEST, NARROWEST = 16, 20  # AWS has no VPC wider than /16; below /20 a zone has no addresses for a handful of machines
 LETTERS, PRIVATE_BITS = "abcdef", 3  # the places of zones in an own VPC, as network.py has them (a test holds them together)
 RESERVED = 5  # of each subnet, by AWS (VPC user guide, subnet sizing, read 2026-11-21)
@@ -20,30 +19,6 @@ OWN_ONLY = {"cidr": "cidr", "nat": "nat", "interface_endpoints": "interfaceEndpo
 def problems(stack: Stack, settings: Settings) -> Iterator[Problem]:
     """What disagrees."""
     yield from _existing(stack, settings) if settings.network.vpc_id else _own(stack, settings)
-
-
-def network_of(cidr: str) -> IPv4Network | None:
-    """The range, or None if it is not one."""
-    try:
-        found = ip_network(cidr)
-    except ValueError:
-        return None
-    return found if isinstance(found, IPv4Network) else None
-
-
-def malformed(cidr: str) -> str:
-    """Why a text that looks like a range is not one; "" if it is."""
-    if network_of(cidr):
-        return ""
-    try:
-        return f"found {cidr!r}, whose address goes beyond its length; did you mean {ip_network(cidr, strict=False)}?"
-    except ValueError:
-        return f"found {cidr!r}; allowed is a range such as 10.64.0.0/16, each number up to 255, the length up to 32"
-
-
-def is_private(network: IPv4Network) -> bool:
-    """Addresses that the internet does not route."""
-    return any(network.subnet_of(one) for one in PRIVATE)
 
 
 def _own(stack: Stack, settings: Settings) -> Iterator[Problem]:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from infra.clouds.aws.checks.network import malformed, network_of
 from infra.clouds.aws.settings import Fsx, Settings
 from infra.config import Problem, Stack
+from infra.config.cidrs import malformed, network_of
 
 STEP_GIB = (
     2400  # fsx CreateFileSystem StorageCapacity: 1200, 2400 and increments of 2400 for SCRATCH_2 and PERSISTENT_2 (botocore)

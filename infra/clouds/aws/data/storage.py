@@ -20,13 +20,14 @@ from infra.cloud import Volume
 from infra.clouds.aws.control.cluster import ControlPlane
 from infra.clouds.aws.data import efs, fsx
 from infra.clouds.aws.data.clients import clients
-from infra.clouds.aws.data.volumes import Source, Volumes, efs_source, etcd_disk, lustre_source
+from infra.clouds.aws.data.volumes import ebs_source, efs_source, etcd_disk, lustre_source
 from infra.clouds.aws.iam import identity
 from infra.clouds.aws.network import Network
 from infra.clouds.aws.part import Part
 from infra.clouds.aws.settings import Settings
 from infra.clouds.aws.settings import Storage as StorageSettings
 from infra.config import Stack
+from infra.volumes import Source, Volumes
 
 ROOT_CLAIM, ROOT_PATH = "efs-claim", "/mnt/efs"  # as the step-by-step articles have them
 NFS_OPTIONS = "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport"
@@ -92,7 +93,7 @@ def _places(shared: efs.FileSystem | None, fast: fsx.FileSystem | None) -> tuple
 
 
 def _etcd(volumes: Volumes, disk: aws.ebs.Volume, zone: str, size_gib: int) -> Volume:
-    return volumes.disk("etcd", disk, claim="etcd-data", mount_path="/var/lib/etcd", zone=zone, size_gib=size_gib)
+    return volumes.disk("etcd", ebs_source(disk), claim="etcd-data", mount_path="/var/lib/etcd", zone=zone, size_gib=size_gib)
 
 
 def _commands(shared: efs.FileSystem | None, fast: fsx.FileSystem | None, wanted: StorageSettings) -> dict[str, Command]:

@@ -1,0 +1,103 @@
+"""Microsoft Azure as infra.cloud.Cloud: calls the modules beside it, and keeps what later ones need of earlier."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import pulumi
+
+from infra.cloud import LABEL_GPU_TYPE, Cluster, DevicePlugin, Helpers, Images, NodeGroup, Storage
+from infra.clouds.azure import cluster, images, network, pools, storage
+from infra.clouds.azure.base import Base
+from infra.clouds.azure.settings import Settings
+from infra.config import Stack
+from infra.config.checks import MANAGER
+from infra.groups import manager_group
+from infra.part import Part
+
+# https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events, read 2026-11-22: Preempt comes at least 30 seconds
+# before. AKS drains the machine on it, as best it can (https://learn.microsoft.com/azure/aks/node-auto-drain, the same day).
+NOTICE_SECONDS = 30
+# The newest of https://github.com/NVIDIA/k8s-device-plugin (versions.mk, 2026-08-19).
+NVIDIA_IMAGE = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
+
+
+class Azure:
+    """See infra.cloud.Cloud. Every resource uses one provider: the stack's subscription, and no other."""
+
+    def __init__(self, stack: Stack, settings: Settings) -> None:
+        self._base = Base(stack, settings, f"ebb-{pulumi.get_stack()}")
+        self._outputs: dict[str, pulumi.Input[Any] | None] = {}
+
+    @property
+    def notice_seconds(self) -> int:
+        return NOTICE_SECONDS
+
+    @cached_property
+    def _network(self) -> network.Network:
+        return network.declare(self._base)
+
+    @cached_property
+    def _control(self) -> cluster.ControlPlane:
+        return cluster.declare(self._base, self._network, manager_group(self._base.stack))
+
+    @cached_property
+    def _machines(self) -> Part:
+        return self._base.part("machines")
+
+    def cluster(self) -> Cluster:
+        control, settings, name = self._control, self._base.settings, self._base.name
+        portal = f"https://portal.azure.com/#resource/subscriptions/{settings.subscription_id}/resourceGroups/{name}"
+        login = f"az aks get-credentials --subscription {settings.subscription_id} --resource-group {name} --name {name}"
+        self._outputs |= {
+            "kubeconfig": control.kubeconfig,
+            "researcherCommand": f"{login} && kubelogin convert-kubeconfig -l azurecli",
+            "dashboards": {"cluster": f"{portal}/providers/Microsoft.ContainerService/managedClusters/{name}/overview"},
+        }
+        return Cluster(
+            name=self._base.stack.cloud,
+            region=settings.location,
+            provider=control.kubernetes,
+            # The autoscaler, too, takes a machine that is not there by then for one that will not come.
+            provision_seconds=60 * settings.autoscaler.provision_minutes,
+            # Entra's groups go by their object ids in Kubernetes.
+            researchers=tuple(("Group", one) for one in settings.cluster.researchers),
+        )
+
+    def node_group(self, cluster: Cluster, group: NodeGroup) -> pulumi.Resource:
+        if group.name == MANAGER:
+            return self._control.resource  # the system pool is part of the cluster's own resource
+        return pools.declare(self._base, self._machines, group, self._control, self._network)
+
+    def add_ons(self, cluster: Cluster, manager: pulumi.Resource) -> Sequence[pulumi.Resource]:
+        return []  # AKS brings DNS, metrics and the storage drivers
+
+    def images(self, cluster: Cluster) -> Images:
+        made = images.declare(self._base, self._control)
+        self._outputs |= {"images": {"controller": made.controller, **made.trainers}, "imagesCompressedMB": made.compressed_mb}
+        return made
+
+    def storage(self, cluster: Cluster, add_ons: Sequence[pulumi.Resource]) -> Storage:
+        made = storage.declare(self._base, self._network, self._control, cluster.provider)
+        self._outputs |= made.commands
+        return made
+
+    def helpers(self, cluster: Cluster, groups: Sequence[NodeGroup]) -> Helpers:
+        pools.priorities(self._machines, groups, cluster.provider)
+        gpu_types = sorted({group.instance.gpu_type for group in groups if group.instance.gpus})
+        if not gpu_types:
+            return Helpers()
+        # AKS installs the driver alone (https://learn.microsoft.com/azure/aks/use-nvidia-gpu, read 2026-11-22).
+        plugin = DevicePlugin(
+            name="nvidia-device-plugin",
+            image=NVIDIA_IMAGE,
+            # It runs on machines with GPUs alone: one that finds none has a broken driver, and a pod that fails shows that.
+            arguments=["--fail-on-init-error=true"],
+            label=LABEL_GPU_TYPE,
+            values=gpu_types,
+            environment={"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"},
+        )
+        return Helpers(device_plugins=(plugin,))
+
+    def outputs(self, cluster: Cluster) -> Mapping[str, pulumi.Input[Any]]:
+        return {name: value for name, value in self._outputs.items() if value is not None}

@@ -1,0 +1,103 @@
+"""What a stack costs on Azure beside its machines: control plane, network, disks, file share, images. Settings in, money out.
+
+List prices of East US in USD, with the page of each beside it. They were written down from memory in 2026-11 and not read again:
+hold them to the pages before a budget is made of them. Other regions cost up to a half more. Taxes, support plans, traffic
+between zones and out to the internet are not in it.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from infra.cloud import NodeGroup
+from infra.clouds.azure import machine
+from infra.clouds.azure.settings import Settings
+from infra.config import Stack
+from infra.costs import HOURS_PER_MONTH, Line, Sheet, Use
+
+AKS_HOUR = 0.10  # tier Standard: https://azure.microsoft.com/pricing/details/kubernetes-service/
+NAT_HOUR, NAT_GB = 0.045, 0.045  # https://azure.microsoft.com/pricing/details/azure-nat-gateway/
+ADDRESS_HOUR = 0.005  # Standard, static: https://azure.microsoft.com/pricing/details/ip-addresses/
+ENDPOINT_HOUR, ENDPOINT_GB = 0.01, 0.01  # https://azure.microsoft.com/pricing/details/private-link/
+ZONE_MONTH = 0.50  # a private DNS zone: https://azure.microsoft.com/pricing/details/dns/
+FILES_GIB_MONTH = {
+    "local": 0.16,
+    "zone": 0.20,
+}  # premium, as provisioned: https://azure.microsoft.com/pricing/details/storage/files/
+REGISTRY_DAY = 0.667  # Standard: https://azure.microsoft.com/pricing/details/container-registry/
+TASK_SECOND = 0.0001  # per vCPU, and a task has two: the same page
+# Premium SSD, locally redundant, GiB -> USD a month; a disk is paid as the next larger of these
+# (https://azure.microsoft.com/pricing/details/managed-disks/).
+PREMIUM_MONTH = {
+    4: 0.60, 8: 1.20, 16: 2.40, 32: 5.28, 64: 10.21, 128: 19.71, 256: 38.02, 512: 73.22, 1024: 135.17, 2048: 259.05,
+}  # fmt: skip
+
+
+def sheet(stack: Stack, groups: Sequence[NodeGroup]) -> Sheet:
+    """Everything but the machines."""
+    settings: Settings = stack.settings
+    lines = [*_network(settings), *_disks(settings, groups), *_share(stack, settings)]
+    if settings.cluster.tier == "standard":
+        lines.insert(0, _always("AKS control plane", AKS_HOUR))
+    if settings.images.build != "none":
+        lines.append(_always("container registry", REGISTRY_DAY / 24, "100 GiB of images are in it"))
+    return Sheet(lines=tuple(lines), uses=tuple(_uses(settings)), advice=tuple(_advice(stack, settings)), basis=_basis(settings))
+
+
+def disk_usd_per_hour(gib: int) -> float:
+    """A premium disk of that size."""
+    return next(usd for size, usd in PREMIUM_MONTH.items() if size >= gib) / HOURS_PER_MONTH
+
+
+def _network(settings: Settings) -> Iterator[Line]:
+    if settings.network.subnet_id is None:
+        yield _always("NAT gateway", NAT_HOUR + ADDRESS_HOUR, "with its address; per GB see below")
+    yield _always("the share's private address", ENDPOINT_HOUR + ZONE_MONTH / HOURS_PER_MONTH, "with its DNS zone")
+
+
+def _disks(settings: Settings, groups: Sequence[NodeGroup]) -> Iterator[Line]:
+    manager, *jobs = groups
+    always = disk_usd_per_hour(settings.nodes.manager_disk_gib) * manager.max + disk_usd_per_hour(settings.storage.etcd_gib)
+    yield _always("disks: manager and etcd", always, "Premium SSD")
+    disks = [(group, *machine.system_disk(group, settings)) for group in jobs]
+    paid = [(group, disk_usd_per_hour(size)) for group, size, kind in disks if kind == "Managed"]
+    if paid:
+        idle, full = sum(group.min * usd for group, usd in paid), sum(group.max * usd for group, usd in paid)
+        yield Line(what="disks: machines for jobs", idle=idle, full=full, note="Premium SSD; others have their own")
+
+
+def _share(stack: Stack, settings: Settings) -> Iterator[Line]:
+    files, gib = settings.storage.files, stack.storage.data_gib + stack.storage.output_gib
+    if files.share_id is None:
+        usd = gib * FILES_GIB_MONTH[files.redundancy] / HOURS_PER_MONTH
+        yield _always("file share", usd, f"{gib} GiB, used or not; reading and writing are free")
+
+
+def _uses(settings: Settings) -> Iterator[Use]:
+    if settings.network.subnet_id is None:
+        yield Use(what="NAT gateway", usd=NAT_GB, unit="per GB from and to the internet, the layers of images too")
+    yield Use(what="the share's private address", usd=ENDPOINT_GB, unit="per GB that is read or written")
+    if settings.images.build == "acr":
+        yield Use(what="builds", usd=2 * 60 * TASK_SECOND, unit="per minute of a build")
+
+
+def _advice(stack: Stack, settings: Settings) -> Iterator[str]:
+    """A share is paid by size, so what it is fast at is bought by size too: 100 MiB/s, and 0.1 for each GiB
+    (https://learn.microsoft.com/azure/storage/files/understanding-billing, provisioned v1)."""
+    gib = stack.storage.data_gib + stack.storage.output_gib
+    if settings.storage.files.share_id is None:
+        yield (
+            f"a share of {gib} GiB reads and writes {100 + 0.1 * gib:.0f} MiB/s, for all machines together: where loading waits "
+            "for it, make it larger, or copy shards to the machines' disks at the start of a job"
+        )
+
+
+def _basis(settings: Settings) -> tuple[str, ...]:
+    where = "East US" if settings.location == "eastus" else f"East US ({settings.location} may cost up to a half more)"
+    return (
+        f"Azure's list prices of {where}, as of 2026-11 (infra/clouds/azure/costs.py), machines as of 2026-06 (catalog.py)",
+        "spot machines at an assumed discount; the spot price moves by the day",
+        "not included: traffic between zones and to the internet, taxes, support",
+    )
+
+
+def _always(what: str, usd_per_hour: float, note: str = "") -> Line:
+    return Line(what=what, idle=usd_per_hour, full=usd_per_hour, note=note)

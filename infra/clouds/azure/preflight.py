@@ -1,0 +1,173 @@
+"""The checks of `python -m infra.preflight` for a stack on Azure: who asks, from where, and whether names are free.
+
+What machines there are, and how many may be had, is in offers.py. Everything is read only.
+"""
+
+import shutil
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
+
+from infra.clouds.azure import names, offers
+from infra.clouds.azure.look import GROUPS_VERSION, Look, check, fail, found, ok, warn
+from infra.clouds.azure.rest import Arm
+from infra.config import Stack
+from infra.costs import groups_of
+from infra.preflight import Check, Finding
+
+WHAT_IS_MY_ADDRESS = "https://api.ipify.org"
+# Resource providers that a subscription registers once, before the first resource of a kind.
+PROVIDERS = (
+    *("Microsoft.Compute", "Microsoft.ContainerRegistry", "Microsoft.ContainerService", "Microsoft.ManagedIdentity"),
+    *("Microsoft.Network", "Microsoft.Storage"),
+)
+# Program -> what needs it.
+TOOLS = {
+    "pulumi": "it runs the stack",
+    "az": "Pulumi, kubelogin and these checks take its login",
+    "kubelogin": "`up` and every kubeconfig get tokens of the cluster by it (az aks install-cli)",
+}
+
+
+def checks(stack_name: str, stack: Stack) -> list[Check]:
+    """All checks, those first without which the others cannot be made."""
+    settings = stack.settings
+    look = Look(
+        stack_name=stack_name, stack=stack, groups=groups_of(stack), arm=Arm(settings.subscription_id),
+        which=shutil.which, address=_address,
+    )  # fmt: skip
+    return listed(look)
+
+
+def listed(look: Look) -> list[Check]:
+    return [
+        Check(what="login and subscription", look=lambda: identity(look)),
+        check("programs on this machine", tools, look),
+        check("resource providers", providers, look),
+        check("region and zones", offers.zones, look),
+        check("machines in their zones", offers.machines, look),
+        check("the catalog's facts", offers.facts, look),
+        check("quotas (vCPUs)", offers.quotas, look),
+        check("Kubernetes", offers.kubernetes, look),
+        check("names", taken, look),
+        check("network", network, look),
+        check("the way to the cluster", reach, look),
+    ]
+
+
+def identity(look: Look) -> Iterator[Finding]:
+    """Not guarded: without a login nothing else can be asked."""
+    one = found(look.arm, look.arm.root, "2022-12-01")
+    number = look.settings.subscription_id
+    if one is None:
+        yield fail(f"subscription {number} is not one that this login sees", "az account list --all; change azure.subscriptionId")
+    elif one["state"] != "Enabled":
+        yield fail(f"subscription {one['displayName']} ({number}) is {one['state'].lower()}", "ask who pays for it")
+    else:
+        yield ok(f"subscription {one['displayName']} ({number})")
+
+
+def tools(look: Look) -> Iterator[Finding]:
+    needed = dict(TOOLS)
+    if look.settings.images.build == "docker":
+        needed["docker"] = "images.build: docker builds here; `acr` needs no Docker"
+    for program, why in needed.items():
+        path = look.which(program)
+        yield ok(f"{program}: {path}") if path else fail(f"{program} is not on PATH: {why}", f"install {program}")
+
+
+def providers(look: Look) -> Iterator[Finding]:
+    missing = []
+    for name in PROVIDERS:
+        state = look.arm.get(f"/providers/{name}", "2021-04-01")["registrationState"]
+        if state != "Registered":
+            missing.append(name)
+            yield fail(f"{name} is {state.lower()}", f"az provider register --namespace {name} --wait")
+    if not missing:
+        yield ok(f"{', '.join(PROVIDERS)} are registered")
+
+
+def taken(look: Look) -> Iterator[Finding]:
+    """What the stack would make under a fixed name, and somebody has made already."""
+    clashes = [*_groups(look), *_world_wide(look)]
+    yield from clashes or [ok(f"resource group {look.name} and what it would hold: the names are free, or the stack's own")]
+
+
+def _groups(look: Look) -> Iterator[Finding]:
+    for name in (look.name, f"{look.name}-nodes", f"{look.name}-data"):
+        one = found(look.arm, f"/resourceGroups/{name}", GROUPS_VERSION)
+        if one is None:
+            continue
+        if name.endswith("-data") and look.settings.storage.files.share_id is None and not _is_up(look):
+            account = names.world_wide(look.stack_name, look.settings.subscription_id)
+            share = f"{one['id']}/providers/Microsoft.Storage/storageAccounts/{account}/fileServices/default/shares/ebb"
+            text = f"resource group {name} is there: an earlier destroy has kept its data, and `up` cannot make it again"
+            yield fail(text, f"set azure.storage.files.shareId: {share}; or remove the data: az group delete --name {name}")
+        elif name == look.name and not look.is_ours(one.get("tags")):
+            yield fail(f"there is a resource group {name} that no stack of Ebb has made", "pulumi stack init another name")
+
+
+def _is_up(look: Look) -> bool:
+    group = found(look.arm, f"/resourceGroups/{look.name}", GROUPS_VERSION)
+    return group is not None and look.is_ours(group.get("tags"))
+
+
+def _world_wide(look: Look) -> Iterator[Finding]:
+    """Names of registries and of storage accounts are one space for all of Azure."""
+    if _is_up(look):
+        return
+    name = names.world_wide(look.stack_name, look.settings.subscription_id)
+    asked = {"Microsoft.ContainerRegistry/registries": "2023-07-01"} if look.settings.images.build != "none" else {}
+    for kind, version in asked.items():
+        provider = kind.partition("/")[0]
+        said = look.arm.post(f"/providers/{provider}/checkNameAvailability", version, {"name": name, "type": kind})
+        if not said["nameAvailable"]:
+            yield fail(f"the name {name} is taken: {said.get('message', '')}", "pulumi stack init another name")
+
+
+def network(look: Look) -> Iterator[Finding]:
+    """Existing subnets: that they are there, and have a way out."""
+    given = look.settings.network
+    if given.subnet_id is None:
+        yield ok("an own network")
+        return
+    subnet = found(look.arm, given.subnet_id, "2024-05-01")
+    if subnet is None:
+        yield fail(f"there is no subnet {given.subnet_id}", "change azure.network.subnetId")
+        return
+    properties, name = subnet["properties"], given.subnet_id.rpartition("/")[2]
+    needed = {"nat-gateway": "natGateway", "routes": "routeTable"}[given.outbound]
+    if needed not in properties:
+        yield fail(
+            f"subnet {name} has no {needed}, and azure.network.outbound is {given.outbound}", "add one, or change outbound"
+        )
+    else:
+        yield ok(f"subnet {name} {properties.get('addressPrefix', '')} goes out by its {needed}")
+
+
+def reach(look: Look) -> Iterator[Finding]:
+    """`up` makes objects in the cluster: this machine has to reach its API server."""
+    cluster = look.settings.cluster
+    if cluster.endpoint == "private":
+        yield warn("the endpoint is private and upReachesNetwork says that this machine is in the network: not checked")
+        return
+    try:
+        address = ip_address(look.address())
+    except (OSError, ValueError) as error:
+        yield warn(f"this machine's address on the internet is not known ({error}): is it in authorizedRanges?")
+        return
+    if any(address in ip_network(cidr) for cidr in cluster.authorized_ranges):
+        yield ok(f"this machine ({address}) is in azure.cluster.authorizedRanges")
+    else:
+        listed_ones = ", ".join(cluster.authorized_ranges)
+        yield fail(f"this machine ({address}) is not in azure.cluster.authorizedRanges ({listed_ones})", f"add {address}/32")
+
+
+def _address() -> str:
+    """Raises OSError."""
+    try:
+        with urllib.request.urlopen(WHAT_IS_MY_ADDRESS, timeout=5) as answer:
+            return str(answer.read(64).decode("ascii", "replace").strip())
+    except urllib.error.URLError as error:
+        raise OSError(f"{WHAT_IS_MY_ADDRESS}: {error.reason}") from error

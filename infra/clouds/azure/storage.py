@@ -1,0 +1,272 @@
+"""Where the stack's data lives: an Azure Files share over NFS for the jobs, a blob container to read from, a disk for etcd.
+
+    declared = storage.declare(base, network, control, kubernetes_provider)
+    declared.commands                                  # what a researcher types to mount the share: for the stack's outputs
+
+Data and output are folders of one share; the Job prepare-storage makes them, owned by the images' user. The share has a private
+address alone. It is in a resource group of its own, for a group takes all that is in it along when it goes: with `data: keep`,
+group, account and share stay, and `azure.storage.files.shareId` takes them back.
+
+NFS knows no passwords: who reaches the address may mount. The network's security group says who does; what is on the way is not
+encrypted, and does not leave the network.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+from pulumi_azure_native.compute import Disk
+from pulumi_azure_native.network import PrivateDnsZoneGroup, PrivateEndpoint
+from pulumi_azure_native.privatedns import PrivateZone, VirtualNetworkLink
+from pulumi_azure_native.resources import ResourceGroup
+from pulumi_azure_native.storage import FileShare, StorageAccount
+
+from infra import cloud
+from infra.cloud import Volume
+from infra.clouds.azure import names
+from infra.clouds.azure.base import Base
+from infra.clouds.azure.cluster import ControlPlane
+from infra.clouds.azure.network import Network
+from infra.part import Part
+from infra.volumes import Csi, Volumes
+
+FILES, BLOBS, DISKS = "file.csi.azure.com", "blob.csi.azure.com", "disk.csi.azure.com"
+DOMAIN, PRIVATE_DOMAIN = "file.core.windows.net", "privatelink.file.core.windows.net"
+SHARE = "ebb"
+KEEP, PROTECT = "keep", "protect"
+ROOT_CLAIM, ROOT_PATH = "efs-claim", "/mnt/efs"  # as the step-by-step articles have them
+# https://learn.microsoft.com/azure/aks/create-volume-azure-files#recommended-mount-options-for-nfs-shares, read 2026-11-22. Not
+# its actimeo=30, which would show one machine's new checkpoint to the next half a minute late.
+MOUNT_OPTIONS = ("nconnect=4", "noresvport")
+REDUNDANCY = {"zone": "Premium_ZRS", "local": "Premium_LRS"}
+
+Command = pulumi.Output[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Storage(cloud.Storage):
+    """`commands`: what to type on a machine of `storage.clients`, by what it does."""
+
+    commands: Mapping[str, Command]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """A file share. `address`: its private one; `ready`: what a mount needs, which goes after all mounts."""
+
+    account: pulumi.Output[str]
+    name: pulumi.Output[str]
+    address: pulumi.Output[str]
+    ready: Sequence[pulumi.Resource]
+
+
+def declare(base: Base, network: Network, control: ControlPlane, kubernetes_provider: kubernetes.Provider) -> Storage:
+    """The share, the disk of etcd, and their volumes."""
+    part, sizes, wanted = base.part("storage"), base.stack.storage, base.settings.storage
+    share = _share(base, part, network)
+    disk, attach = _etcd_disk(base, part, control)
+    volumes = Volumes(part, base.name, kubernetes_provider, [*share.ready, attach, control.resource])
+    jobs = [
+        volumes.shared("data", _folder(share, "data"), claim="ebb-data", mount_path="/mnt/data", size_gib=sizes.data_gib),
+        volumes.shared(
+            "output", _folder(share, "output"), claim="ebb-output", mount_path="/mnt/output", size_gib=sizes.output_gib
+        ),
+    ]
+    if wanted.blob:
+        jobs.append(_blob(base, part, volumes, control, wanted.blob.container_id))
+    whole = sizes.data_gib + sizes.output_gib
+    return Storage(
+        jobs=tuple(jobs),
+        root=volumes.shared("efs", _folder(share), claim=ROOT_CLAIM, mount_path=ROOT_PATH, size_gib=whole),
+        etcd=volumes.disk(
+            "etcd",
+            Csi(driver=DISKS, handle=disk.id, fs_type="ext4", attributes={"cachingMode": "None"}),
+            claim="etcd-data",
+            mount_path="/var/lib/etcd",
+            zone=base.stack.manager.zone,
+            size_gib=wanted.etcd_gib,
+        ),
+        commands=_commands(share),
+    )
+
+
+def _share(base: Base, part: Part, network: Network) -> Share:
+    """A new one, or one that exists; with a private address in the stack's network, which comes and goes with the stack."""
+    given, made = base.settings.storage.files.share_id, None
+    if given:
+        owner_id, _, share = given.partition("/fileServices/default/shares/")
+        account, account_name, name = map(pulumi.Output.from_input, (owner_id, owner_id.rpartition("/")[2], share))
+    else:
+        owner, made = _made(base, part)
+        account, account_name, name = owner.id, owner.name, made.name
+    endpoint, resolved = _address(base, part, network, account)
+    return Share(
+        account=account_name,
+        name=name,
+        address=endpoint.custom_dns_configs.apply(lambda found: str(((found or [])[0].ip_addresses or [""])[0])),
+        ready=[*([made] if made else []), endpoint, *resolved],
+    )
+
+
+def _made(base: Base, part: Part) -> tuple[StorageAccount, FileShare]:
+    """In a resource group of their own."""
+    on_destroy, sizes = base.settings.storage.data, base.stack.storage
+
+    def data() -> pulumi.ResourceOptions:
+        return part.child(retain_on_delete=on_destroy == KEEP, protect=on_destroy == PROTECT)
+
+    group = ResourceGroup(
+        f"{base.name}-data",
+        resource_group_name=f"{base.name}-data",
+        location=base.settings.location,
+        tags=base.tags,
+        opts=data(),
+    )
+    account = StorageAccount(
+        f"{base.name}-data",
+        account_name=names.world_wide(base.name.removeprefix("ebb-"), base.settings.subscription_id),
+        resource_group_name=group.name,
+        location=base.settings.location,
+        kind="FileStorage",
+        sku={"name": REDUNDANCY[base.settings.storage.files.redundancy]},
+        enable_https_traffic_only=False,  # which NFS without TLS asks for
+        allow_shared_key_access=False,
+        allow_blob_public_access=False,
+        minimum_tls_version="TLS1_2",
+        public_network_access="Disabled",
+        tags=base.tags,
+        opts=data(),
+    )
+    share = FileShare(
+        f"{base.name}-data",
+        share_name=SHARE,
+        account_name=account.name,
+        resource_group_name=group.name,
+        enabled_protocols="NFS",
+        root_squash="NoRootSquash",  # the Job that makes the folders is root
+        share_quota=sizes.data_gib + sizes.output_gib,
+        opts=data(),
+    )
+    return account, share
+
+
+def _address(
+    base: Base, part: Part, network: Network, account: pulumi.Input[str]
+) -> tuple[PrivateEndpoint, list[pulumi.Resource]]:
+    """A private address for an account, and the name that resolves to it inside the network."""
+    name, group = f"{base.name}-files", base.group.name
+    zone = PrivateZone(
+        name,
+        private_zone_name=PRIVATE_DOMAIN,
+        resource_group_name=group,
+        location="global",
+        tags=base.tags,
+        opts=part.child(),
+    )
+    link = VirtualNetworkLink(
+        name,
+        virtual_network_link_name=base.name,
+        private_zone_name=zone.name,
+        resource_group_name=group,
+        location="global",
+        registration_enabled=False,
+        virtual_network={"id": network.id},
+        tags=base.tags,
+        opts=part.child(),
+    )
+    endpoint = PrivateEndpoint(
+        name,
+        private_endpoint_name=name,
+        resource_group_name=group,
+        location=base.settings.location,
+        subnet={"id": network.endpoints},
+        private_link_service_connections=[{"name": "files", "private_link_service_id": account, "group_ids": ["file"]}],
+        tags=base.tags,
+        opts=part.child(depends_on=[network.part]),
+    )
+    entry = PrivateDnsZoneGroup(
+        name,
+        private_dns_zone_group_name="default",
+        private_endpoint_name=endpoint.name,
+        resource_group_name=group,
+        private_dns_zone_configs=[{"name": "files", "private_dns_zone_id": zone.id}],
+        opts=part.child(),
+    )
+    return endpoint, [link, entry]
+
+
+def _folder(share: Share, folder: str = "") -> Csi:
+    """The share, or a folder of it, which must exist by then: prepare-storage mounts the share itself, and runs first."""
+    attributes: dict[str, pulumi.Input[str]] = {
+        "protocol": "nfs",
+        "storageAccount": share.account,
+        "shareName": share.name,
+        "server": pulumi.Output.concat(share.account, ".", DOMAIN),
+        # By default the driver gives everything to everybody (0777), and changes the owner of each file when a pod wants a group.
+        "mountPermissions": "0",
+        "fsGroupChangePolicy": "None",
+    }
+    if folder:
+        attributes["folderName"] = folder
+    handle = pulumi.Output.concat(share.account, "#", share.name, "#", folder or "root")
+    return Csi(driver=FILES, handle=handle, attributes=attributes, mount_options=MOUNT_OPTIONS)
+
+
+def _blob(base: Base, part: Part, volumes: Volumes, control: ControlPlane, container_id: str) -> Volume:
+    """Read as a file system, by the machines' identity. What is written there is written by others."""
+    words = container_id.split("/")
+    account, container = words[words.index("storageAccounts") + 1], words[-1]
+    object_id, client_id = control.kubelet
+    base.allow(part, "blobs", "Storage Blob Data Reader", object_id, container_id)
+    source = Csi(
+        driver=BLOBS,
+        handle=pulumi.Output.concat(account, "#", container),
+        attributes={
+            "protocol": "fuse2",
+            "storageAccount": account,
+            "containerName": container,
+            "AzureStorageAuthType": "msi",
+            "AzureStorageIdentityClientID": client_id,
+        },
+        mount_options=("-o allow_other", "--file-cache-timeout-in-seconds=120"),
+    )
+    made = volumes.shared("blob", source, claim="ebb-blob", mount_path="/mnt/blob", size_gib=1)
+    return replace(made, read_only=True)
+
+
+def _etcd_disk(base: Base, part: Part, control: ControlPlane) -> tuple[Disk, pulumi.Resource]:
+    """In the manager's zone, and the right of the cluster to attach it."""
+    disk = Disk(
+        f"{base.name}-etcd",
+        disk_name=f"{base.name}-etcd",
+        resource_group_name=base.group.name,
+        location=base.settings.location,
+        sku={"name": "Premium_LRS"},
+        zones=[names.number(base.stack.manager.zone)],
+        creation_data={"create_option": "Empty"},
+        disk_size_gb=base.settings.storage.etcd_gib,
+        public_network_access="Disabled",
+        network_access_policy="DenyAll",
+        tags=base.tags,
+        opts=part.child(),
+    )
+    return disk, base.allow(part, "etcd-disk", "Virtual Machine Contributor", control.identity, disk.id)
+
+
+def _commands(share: Share) -> dict[str, Command]:
+    """By any NFS client (https://learn.microsoft.com/azure/storage/files/storage-files-how-to-mount-nfs-shares, read 2026-11-22).
+    Where the name does not resolve to the private address, `mountHosts` is the line for /etc/hosts."""
+    server = pulumi.Output.concat(share.account, ".", DOMAIN)
+    path = pulumi.Output.concat(server, ":/", share.account, "/", share.name)
+    options = "-t nfs -o vers=4,minorversion=1,sec=sys,nconnect=4,noresvport"
+
+    def mount(folder: str, below: str = "") -> Command:
+        return pulumi.Output.concat(f"sudo mkdir -p {folder} && sudo mount {options} ", path, below, f" {folder}")
+
+    found = {
+        "mountData": mount("/mnt/data", "/data"),
+        "mountOutput": mount("/mnt/output", "/output"),
+        "mountAll": mount(ROOT_PATH),
+    }
+    return found | ({"mountHosts": pulumi.Output.concat(share.address, " ", server)} if share.address is not None else {})

@@ -1,0 +1,149 @@
+"""The control plane: a regional GKE cluster without machines of its own, who may do what in it, and the machines' identity.
+
+    control = cluster.declare(part, "ebb-dev", settings, network)
+    control.ready                                  # everything that machines wait for, and that goes after them
+
+GKE brings what other clouds are given by infra/services: cluster-autoscaler, NVIDIA's drivers and device plugin, DNS, metrics.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_gcp as gcp
+import pulumi_kubernetes as kubernetes
+
+from infra.clouds.gcp.network import Network
+from infra.clouds.gcp.settings import Cluster, Settings
+from infra.part import Part
+
+# What a machine of GKE must be able to do, and no more
+# (https://docs.cloud.google.com/kubernetes-engine/docs/how-to/hardening-your-cluster, read 2026-11-22).
+NODE_ROLE = "roles/container.defaultNodeServiceAccount"
+ADMINISTRATOR, RESEARCHER = "roles/container.admin", "roles/container.clusterViewer"
+ACCOUNT_ID = 30
+KINDS = {"group": "Group", "user": "User", "serviceAccount": "User"}  # an identity in IAM's words -> in Kubernetes'
+SCOPE = "https://www.googleapis.com/auth/cloud-platform"  # rights are the account's roles; scopes are older, and limit no further
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlPlane:
+    """What machines, storage and services need to know. `name` is known once the cluster is there."""
+
+    name: pulumi.Output[str]
+    account: pulumi.Output[str]  # the machines' service account, by its address
+    ready: Sequence[pulumi.Resource]
+    kubernetes: kubernetes.Provider
+    kubeconfig: pulumi.Output[str]
+    researchers: tuple[tuple[str, str], ...]
+
+
+def declare(part: Part, name: str, settings: Settings, network: Network) -> ControlPlane:
+    """The cluster `name`."""
+    account = gcp.serviceaccount.Account(
+        "machines", account_id=account_id(name, "machine"), display_name=f"Machines of {name}", opts=part.child()
+    )
+    rights = [_member(part, "machines", settings.project, NODE_ROLE, pulumi.Output.concat("serviceAccount:", account.email))]
+    for role, people in ((ADMINISTRATOR, settings.cluster.administrators), (RESEARCHER, settings.cluster.researchers)):
+        rights += [_member(part, f"{role.rpartition('.')[2]}-{one}", settings.project, role, one) for one in people]
+    made = _cluster(part, name, settings, network, account.email, rights)
+    told = kubeconfig(name, made.endpoint, made.master_auth.cluster_ca_certificate)
+    provider = kubernetes.Provider(
+        "cluster",
+        kubeconfig=told,
+        cluster_identifier=name,  # so another kubeconfig replaces nothing
+        enable_config_map_mutable=True,  # ebb-platform is read by name, so it changes in place
+        enable_patch_force=True,  # the stack's file wins over hands
+        opts=part.child(depends_on=[made]),
+    )
+    subjects = tuple((KINDS[one.partition(":")[0]], one.partition(":")[2]) for one in settings.cluster.researchers)
+    return ControlPlane(
+        name=made.name, account=account.email, ready=[network.part, made, *rights], kubernetes=provider, kubeconfig=told,
+        researchers=subjects,
+    )  # fmt: skip
+
+
+def _cluster(  # noqa: PLR0917 - one of each thing that exists before the cluster
+    part: Part, name: str, settings: Settings, network: Network, account: pulumi.Output[str], needs: Sequence[pulumi.Resource]
+) -> gcp.container.Cluster:
+    wanted = settings.cluster
+    return gcp.container.Cluster(
+        name,
+        name=name,  # fixed: the researchers' command has it
+        location=settings.region,
+        # No node_locations: to change them would move the machines of every node pool. Each pool names its own zone.
+        remove_default_node_pool=True,
+        initial_node_count=1,  # of the pool that is removed
+        node_config={"service_account": account, "disk_size_gb": 20, "disk_type": "pd-standard"},  # of the same
+        network=network.network,
+        subnetwork=network.subnet,
+        networking_mode="VPC_NATIVE",
+        ip_allocation_policy={
+            "cluster_secondary_range_name": network.pods_range,
+            "services_secondary_range_name": network.services_range,
+        },
+        datapath_provider="ADVANCED_DATAPATH",  # Dataplane V2: it enforces network policies
+        private_cluster_config={"enable_private_nodes": True, "enable_private_endpoint": wanted.endpoint == "private"},
+        master_authorized_networks_config={
+            "cidr_blocks": [{"cidr_block": cidr, "display_name": f"authorized {cidr}"} for cidr in wanted.authorized_cidrs],
+            "gcp_public_cidrs_access_enabled": False,  # or every machine that anybody rents from Google could try
+        },
+        control_plane_endpoints_config={"dns_endpoint_config": {"allow_external_traffic": False}},
+        release_channel={"channel": wanted.channel},
+        min_master_version=wanted.min_version,
+        maintenance_policy={"daily_maintenance_window": {"start_time": wanted.maintenance_start}},
+        workload_identity_config={"workload_pool": f"{settings.project}.svc.id.goog"},
+        authenticator_groups_config={"security_group": wanted.security_group} if wanted.security_group else None,
+        addons_config={
+            "gce_persistent_disk_csi_driver_config": {"enabled": True},  # etcd's disk
+            "http_load_balancing": {"disabled": True},  # nothing here is served to the world
+            "dns_cache_config": {"enabled": False},  # it answers at a link-local address, which jobs may not reach
+            "lustre_csi_driver_config": {"enabled": settings.storage.lustre is not None},
+        },
+        deletion_protection=wanted.deletion_protection,
+        # GKE upgrades by its channel, and says nothing of the first pool, which is gone.
+        opts=part.child(depends_on=[network.part, *needs], ignore_changes=["nodeConfig", "initialNodeCount"]),
+    )
+
+
+def _member(part: Part, logical: str, project: str, role: str, member: pulumi.Input[str]) -> pulumi.Resource:
+    return gcp.projects.IAMMember(logical, project=project, role=role, member=member, opts=part.child())
+
+
+def account_id(name: str, what: str) -> str:
+    """Of a service account: at most 30 characters. A stack with a long name has some of them exchanged for its hash."""
+    whole = f"{name}-{what}"
+    if len(whole) <= ACCOUNT_ID:
+        return whole
+    short = hashlib.sha256(name.encode()).hexdigest()[:5]
+    return f"{name[: ACCOUNT_ID - len(what) - len(short) - 2].rstrip('-')}-{short}-{what}"
+
+
+def kubeconfig(name: str, endpoint: pulumi.Input[str], certificate_authority: pulumi.Input[str]) -> pulumi.Output[str]:
+    """As JSON, which is YAML too. It holds no secret: Google's plugin asks gcloud for a token of the hour
+    (https://docs.cloud.google.com/kubernetes-engine/docs/how-to/cluster-access-for-kubectl, read 2026-11-22)."""
+    plugin = {
+        "apiVersion": "client.authentication.k8s.io/v1beta1",
+        "command": "gke-gcloud-auth-plugin",
+        "installHint": "gcloud components install gke-gcloud-auth-plugin",
+        "provideClusterInfo": True,
+        "interactiveMode": "Never",
+    }
+    server = {"server": pulumi.Output.concat("https://", endpoint), "certificate-authority-data": certificate_authority}
+    return pulumi.Output.json_dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": name, "cluster": server}],
+            "users": [{"name": name, "user": {"exec": plugin}}],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+            "current-context": name,
+        }
+    )
+
+
+def command(name: str, wanted: Cluster, region: str, project: str) -> str | None:
+    """What a researcher types once: it writes such a kubeconfig into their own."""
+    words = f"gcloud container clusters get-credentials {name} --region {region} --project {project}"
+    return f"{words}{' --internal-ip' if wanted.endpoint == 'private' else ''}" if wanted.researchers else None

@@ -1,0 +1,156 @@
+"""A node group: a node pool in one zone, from zero machines.
+
+    pools.declare(part, group, control, settings)
+
+A changed `min` or `max` updates the pool in place and nothing else. Another machine type, disk or label is an update that GKE
+rolls through the pool; another GPU, capacity type or zone is another pool (the provider's ForceNew fields:
+local/echo/tables/gcp.py). The autoscaler owns the number of machines, so none is said, but for the manager's one.
+
+Taints: GKE adds nvidia.com/gpu=present:NoSchedule to GPU pools by itself; ours is the same, so that it is there in any case. Of
+taints that GKE adds beside those named here the provider reports no difference: it keeps them apart, in effectiveTaints
+(terraform-provider-google, node_config.go, flattenTaints, read at e03b7622a26c).
+"""
+
+import pulumi
+import pulumi_gcp as gcp
+from pulumi_gcp.container._inputs import (
+    NodePoolAutoscalingArgsDict,
+    NodePoolNodeConfigArgsDict,
+    NodePoolNodeConfigGuestAcceleratorArgsDict,
+)
+
+from infra import catalog
+from infra.cloud import FLEX_START, ON_DEMAND, SPOT, NodeGroup
+from infra.clouds.gcp.catalog import GcpInstance
+from infra.clouds.gcp.cluster import SCOPE, ControlPlane
+from infra.clouds.gcp.settings import GroupSettings, Settings
+from infra.config.checks import MANAGER
+from infra.part import Part
+
+EFFECTS = {"NoSchedule": "NO_SCHEDULE", "NoExecute": "NO_EXECUTE", "PreferNoSchedule": "PREFER_NO_SCHEDULE"}
+# Half of the least grace; the rest of a longer one is the jobs'
+# (https://docs.cloud.google.com/kubernetes-engine/docs/concepts/spot-vms, read 2026-11-22).
+CRITICAL_SECONDS = 15
+HYPERDISK_ONLY = ("a3-ultragpu", "g4", "n4")  # .../compute/docs/disks/hyperdisks, read 2026-11-22
+# NVIDIA's branch 580 is the last for GPUs before Turing (https://docs.nvidia.com/datacenter/tesla/drivers, read 2026-11-22), and
+# `latest` may be newer.
+TURING = (7, 5)
+_TIMEOUTS = pulumi.CustomTimeouts(create="45m", update="3h", delete="1h")
+
+
+def notice_seconds(settings: Settings) -> int:
+    """What pods get of a reclaim: Google warns 30 s before, or as long as the kubelet holds up the shutdown; the last 15 s are
+    the system's."""
+    return settings.nodes.shutdown_grace_seconds - CRITICAL_SECONDS
+
+
+def declare(
+    part: Part, group: NodeGroup, control: ControlPlane, settings: Settings, stack_labels: dict[str, str]
+) -> pulumi.Resource:
+    """What is returned exists once machines can join the cluster; deleting it drains and ends them."""
+    own, manager = own_settings(group), group.name == MANAGER
+    return gcp.container.NodePool(
+        group.name,
+        cluster=control.name,
+        location=settings.region,
+        node_locations=[group.zone],
+        node_count=1 if manager else None,
+        initial_node_count=None if manager else group.min,
+        autoscaling=None if manager else _scaling(group),
+        node_config=_machine(group, own, control, settings, stack_labels),
+        placement_policy={"type": "COMPACT"} if own.compact_placement else None,
+        # Upgrades come with the channel and cannot be turned off. One machine at a time, and no further one, for which GPUs
+        # seldom are there.
+        upgrade_settings={"strategy": "SURGE", "max_surge": 1 if manager else 0, "max_unavailable": 0 if manager else 1},
+        # A machine of flex-start cannot be had again (.../concepts/dws): GKE refuses repair there.
+        management={"auto_repair": settings.nodes.repair and group.capacity_type != FLEX_START, "auto_upgrade": True},
+        opts=part.child(
+            depends_on=control.ready,
+            custom_timeouts=_TIMEOUTS,
+            # `min` is where a new pool begins; a later one is the autoscaler's affair, and here it would replace the pool.
+            ignore_changes=["initialNodeCount"],
+        ),
+    )
+
+
+def own_settings(group: NodeGroup) -> GroupSettings:
+    """Section `gcp` of the group, or its defaults."""
+    settings = group.settings if group.settings is not None else GroupSettings()
+    assert isinstance(settings, GroupSettings), f"{group.name}: settings of another cloud"
+    return settings
+
+
+def instance(group: NodeGroup) -> GcpInstance:
+    assert isinstance(group.instance, GcpInstance), f"{group.name}: a type of another cloud's catalog"
+    return group.instance
+
+
+def disk(group: NodeGroup, settings: Settings) -> tuple[int, str]:
+    """GiB and kind of the system disk."""
+    size = settings.nodes.manager_disk_gib if group.name == MANAGER else settings.nodes.disk_gib
+    only = instance(group).machine_type.startswith(HYPERDISK_ONLY)
+    return own_settings(group).disk_gib or size, "hyperdisk-balanced" if only else settings.nodes.disk_type
+
+
+def driver(group: NodeGroup) -> str:
+    """Which of NVIDIA's drivers GKE shall install, in its words."""
+    asked = own_settings(group).driver
+    if asked == "disabled":
+        return "INSTALLATION_DISABLED"
+    major, _, minor = catalog.GPUS[group.instance.gpu_type].capability.partition(".")
+    return (asked or ("latest" if (int(major), int(minor)) >= TURING else "default")).upper()
+
+
+def _scaling(group: NodeGroup) -> NodePoolAutoscalingArgsDict:
+    """ANY: of what the zone has, without an order. With one zone a pool, the two policies differ in how long they try."""
+    policy = "BALANCED" if group.capacity_type == ON_DEMAND else "ANY"
+    return {"min_node_count": group.min, "max_node_count": group.max, "location_policy": policy}
+
+
+def _machine(
+    group: NodeGroup, own: GroupSettings, control: ControlPlane, settings: Settings, stack_labels: dict[str, str]
+) -> NodePoolNodeConfigArgsDict:
+    machine, (disk_gib, disk_type), spot = instance(group), disk(group, settings), group.capacity_type == SPOT
+    config: NodePoolNodeConfigArgsDict = {
+        "machine_type": machine.machine_type,
+        "disk_size_gb": disk_gib,
+        "disk_type": disk_type,
+        "image_type": "COS_CONTAINERD",
+        "service_account": control.account,
+        "oauth_scopes": [SCOPE],
+        "workload_metadata_config": {"mode": "GKE_METADATA"},  # pods cannot ask for the machine's identity
+        "metadata": {"disable-legacy-endpoints": "true"},
+        "shielded_instance_config": {"enable_secure_boot": not machine.gpus, "enable_integrity_monitoring": True},
+        "gvnic": {"enabled": True},
+        "labels": group.labels,
+        "resource_labels": {**stack_labels, "ebb-node-group": group.name},
+        "taints": [{"key": one["key"], "value": one["value"], "effect": EFFECTS[one["effect"]]} for one in group.taints],
+    }
+    if machine.gpus:
+        config["guest_accelerators"] = [_accelerator(group)]
+        # An image with torch starts while it is still being fetched, from this project's registry alone.
+        config["gcfs_config"] = {"enabled": settings.images.build != "none"}
+    if machine.local_ssds:
+        config["ephemeral_storage_local_ssd_config"] = {"local_ssd_count": machine.local_ssds}
+    if spot:
+        config["preemptible" if own.preemptible else "spot"] = True
+        if settings.nodes.shutdown_grace_seconds > 2 * CRITICAL_SECONDS:
+            config["kubelet_config"] = {
+                "shutdown_grace_period_seconds": settings.nodes.shutdown_grace_seconds,
+                "shutdown_grace_period_critical_pods_seconds": CRITICAL_SECONDS,
+            }
+    if group.capacity_type == FLEX_START:
+        config["flex_start"] = True
+        config["max_run_duration"] = f"{group.max_age_seconds}s"
+        config["reservation_affinity"] = {"consume_reservation_type": "NO_RESERVATION"}
+    return config
+
+
+def _accelerator(group: NodeGroup) -> NodePoolNodeConfigGuestAcceleratorArgsDict:
+    """Also of machines whose type says it already: the driver is asked for here."""
+    machine = instance(group)
+    return {
+        "type": machine.accelerator,
+        "count": machine.gpus,
+        "gpu_driver_installation_config": {"gpu_driver_version": driver(group)},
+    }

@@ -1,0 +1,162 @@
+"""Section `gcp` of a stack, and of its node groups: what only Google Cloud has. Checked before any resource exists.
+
+What one key may be is here; what must agree with other keys is in checks.py.
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from infra.clouds.gcp import forms
+from infra.config import Section
+
+
+class Network(Section):
+    """An own network with one subnet, or an existing one by names."""
+
+    cidr: forms.Cidr = Field(default="10.64.0.0/20", description="Addresses of the own subnet: one for each machine.")
+    pods_cidr: forms.Cidr = Field(
+        default="10.68.0.0/14", description="Addresses of pods, a second range of the subnet: each machine takes a /24."
+    )
+    services_cidr: forms.Cidr = Field(default="10.66.0.0/20", description="Addresses of Kubernetes' services, a third range.")
+    name: forms.Resource | None = Field(default=None, description="An existing network of the project, in place of an own one.")
+    subnet: forms.Resource | None = Field(default=None, description="Existing network: its subnet in the region.")
+    pods_range: forms.Resource | None = Field(default=None, description="Existing network: the subnet's second range for pods.")
+    services_range: forms.Resource | None = Field(default=None, description="Existing network: the same for services.")
+
+
+class Cluster(Section):
+    """The control plane, who may reach it, and who may do what."""
+
+    channel: Literal["RAPID", "REGULAR", "STABLE", "EXTENDED"] = Field(
+        default="REGULAR", description="How soon Google upgrades control plane and machines."
+    )
+    min_version: forms.Version = Field(
+        default="1.35.0-gke.1171000",
+        description="The control plane is at least this. From the default on, spot machines can leave pods 105 s instead of 15.",
+    )
+    maintenance_start: forms.Hour = Field(
+        default="03:00", description="Upgrades begin within four hours from this hour on, UTC; they end machines, one by one."
+    )
+    endpoint: Literal["public", "private"] = Field(
+        default="public", description="public: from authorizedCidrs and from the network; private: from the network alone."
+    )
+    authorized_cidrs: tuple[forms.Cidr, ...] = Field(
+        default=(),
+        strict=False,
+        description="Addresses that may reach the endpoint: with a public one those of the office, of CI. Required there.",
+    )
+    up_reaches_network: bool = Field(
+        default=False,
+        description="With a private endpoint: the machine that runs `pulumi up` is inside the network (VPN, bastion).",
+    )
+    administrators: tuple[forms.Person, ...] = Field(
+        default=(), strict=False, description="Identities with all rights in the project's clusters, beside the project's owners."
+    )
+    researchers: tuple[forms.Person, ...] = Field(
+        default=(), strict=False, description="Identities that may submit jobs, read their logs and open shells in them."
+    )
+    security_group: forms.Group | None = Field(
+        default=None, description="Needed for groups of researchers: the group that theirs are members of (docs/gcp.md)."
+    )
+    deletion_protection: bool = Field(default=False, description="Google refuses to delete the cluster until this is false.")
+
+
+class Nodes(Section):
+    """What all machines share."""
+
+    disk_gib: int = Field(
+        default=200, ge=50, le=65536, description="System disk of machines for jobs. An image with torch takes 10 GB unpacked."
+    )
+    disk_type: Literal["pd-balanced", "pd-ssd", "hyperdisk-balanced"] = Field(
+        default="pd-balanced",
+        description="Its kind; machines that take only Hyperdisk (a3-ultragpu, g4, n4) get that in any case.",
+    )
+    manager_disk_gib: int = Field(default=50, ge=20, le=65536, description="System disk of the manager machine.")
+    repair: bool = Field(default=True, description="Let GKE replace machines that are not healthy.")
+    shutdown_grace_seconds: Literal[30, 60, 90, 120] = Field(
+        default=120, description="What a spot machine's kubelet makes of a reclaim; 15 of it are for the system's own pods."
+    )
+
+
+class Filestore(Section):
+    """A Filestore instance, mounted by NFS; or the address and share of one that exists."""
+
+    tier: Literal["BASIC_HDD", "BASIC_SSD", "ZONAL", "REGIONAL"] = Field(
+        default="ZONAL", description="ZONAL and BASIC are in one zone and read by all; REGIONAL outlives a zone, at a price."
+    )
+    size_gib: int = Field(default=1024, ge=1024, description="Its size, paid whether used or not; it may grow later.")
+    zone: str | None = Field(default=None, description="Its zone, one of ebb:zones. Default: the manager's.")
+    address: forms.Address | None = Field(
+        default=None, description="An existing instance, e.g. one that an earlier destroy has kept: its address, with `share`."
+    )
+    share: forms.Share = Field(default="ebb", description="The name of its file share.")
+
+
+class Lustre(Section):
+    """A Managed Lustre instance in one zone, as a third volume at /mnt/lustre."""
+
+    zone: str = Field(description="Its zone: one in which machines with GPUs may be.", examples=["us-central1-a"])
+    size_gib: int = Field(default=18000, ge=9000, description="18000, or more in the steps of its throughput.")
+    throughput: Literal[125, 250, 500, 1000] = Field(default=500, description="MB/s per TiB.")
+
+
+class Storage(Section):
+    """Where data and output live: on Filestore. Lustre is a third volume beside it."""
+
+    filestore: Filestore = Field(default=Filestore(), description="The file system of /mnt/data and /mnt/output.")
+    lustre: Lustre | None = Field(default=None, description="Managed Lustre, in one zone.")
+    data: Literal["keep", "protect", "delete"] = Field(
+        default="keep",
+        description="What `pulumi destroy` does to Filestore: keep leaves it, and an own network, in the project; protect stops "
+        "at once; delete deletes. Lustre always goes.",
+    )
+    clients: tuple[forms.Cidr, ...] = Field(
+        default=(),
+        strict=False,
+        description="Private ranges that may mount the data from outside the subnet.",
+    )
+    etcd_gib: int = Field(default=10, ge=10, le=16384, description="The volume of etcd, which holds the jobs' rendezvous.")
+
+
+class Images(Section):
+    """docker and cloudbuild build the images within `up`; with none, `controller` and `trainers` name images that exist."""
+
+    build: Literal["docker", "cloudbuild", "none"] = Field(
+        default="cloudbuild", description="docker: on this machine; cloudbuild: in Google Cloud; none: they are there already."
+    )
+    controller: forms.ImageReference | None = Field(default=None, description="build: none: the controller's image.")
+    trainers: dict[str, forms.ImageReference] = Field(
+        default={}, description="build: none: for `default` and each key of ebb:trainers its image."
+    )
+
+
+class Settings(Section):
+    """Section `gcp` of the stack."""
+
+    project: forms.ProjectId = Field(description="The project's id; everything is in it.", examples=["my-project-123"])
+    region: forms.Region = Field(description="The region; ebb:zones are in it.", examples=["us-central1"])
+    labels: dict[forms.LabelKey, forms.LabelValue] = Field(
+        default={}, description="Further labels of everything that the stack makes."
+    )
+    network: Network = Field(default=Network(), description="An own network, or an existing one.")
+    cluster: Cluster = Field(description="The control plane and its rights.")
+    nodes: Nodes = Field(default=Nodes(), description="Disks, repair, and how long machines shut down.")
+    storage: Storage = Field(default=Storage(), description="File systems.")
+    images: Images = Field(default=Images(), description="How the images come to be.")
+
+
+class GroupSettings(Section):
+    """Section `gcp` of a node group."""
+
+    compact_placement: bool = Field(
+        default=False, description="Machines close to each other: faster between them, and scarcer. A2, A3 and G2 alone."
+    )
+    preemptible: bool = Field(
+        default=False, description="With capacity spot: the older kind, which Google ends after 24 hours; needs maxAgeHours."
+    )
+    disk_gib: int | None = Field(default=None, ge=50, le=65536, description="Another system disk than gcp.nodes.diskGiB.")
+    driver: Literal["default", "latest", "disabled"] | None = Field(
+        default=None,
+        description="NVIDIA's driver that GKE installs. Default: latest, but default for V100 and P100, which newer ones lack.",
+    )

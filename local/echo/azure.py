@@ -1,0 +1,54 @@
+"""The echo of pulumi-resource-azure-native: checks inputs by the installed SDK, says what replaces, makes up Azure's answers.
+
+What it knows of a type is one row of tables/azure.py, which says where that comes from and what is not proven. The one look-up
+that it answers is that of a cluster's kubeconfig for users, which AKS tells nowhere else.
+"""
+
+import base64
+import json
+
+from local.echo.package import Asked, Object
+from local.echo.tabled import Tabled
+from local.echo.tables.azure import ROWS
+
+CREDENTIALS = "azure-native:containerservice:listManagedClusterUserCredentials"
+
+
+class Azure(Tabled):
+    """One configured provider: its subscription goes into every id."""
+
+    needed = ("subscriptionId", "location")
+
+    def __init__(self) -> None:
+        super().__init__("azure-native", {row.token: row for row in ROWS}, {CREDENTIALS: _credentials})
+
+    def create(self, asked: Asked, inputs: Object, *, preview: bool) -> tuple[str, Object]:
+        made, outputs = super().create(asked, inputs, preview=preview)
+        return made, _told(outputs)
+
+    def update(self, asked: Asked, outputs: Object, old: Object, new: Object, *, preview: bool) -> Object:
+        return _told(super().update(asked, outputs, old, new, preview=preview))
+
+    def own_facts(self) -> dict[str, str]:
+        return {"subscription": str(self.settings.get("subscriptionId"))}
+
+
+def _told(outputs: Object) -> Object:
+    """Identities go in as a list of ids, and come back as a map from them."""
+    identity = outputs.get("identity")
+    if not isinstance(identity, dict) or not isinstance(identity.get("userAssignedIdentities"), list):
+        return outputs
+    found: Object = {one: {} for one in identity["userAssignedIdentities"]}
+    return {**outputs, "identity": {**identity, "userAssignedIdentities": found}}
+
+
+def _credentials(arguments: Object) -> Object:
+    """As AKS gives it out: YAML, of which JSON is a part, in base64."""
+    name = str(arguments["resourceName"])
+    server = {"server": f"https://{name}.hcp.azmk8s.io:443", "certificate-authority-data": "ZWNobw=="}
+    kubeconfig = {"apiVersion": "v1", "kind": "Config", "clusters": [{"name": name, "cluster": server}]}
+    return {"kubeconfigs": [{"name": "clusterUser", "value": base64.b64encode(json.dumps(kubeconfig).encode()).decode()}]}
+
+
+def package() -> Azure:
+    return Azure()

@@ -1,0 +1,8 @@
+"""The checks of the settings and the network agree on the places of zones."""
+
+from infra.clouds.aws import network
+from infra.clouds.aws.checks import network as checks
+
+
+def test_the_checks_know_the_places_of_the_own_network() -> None:
+    assert (checks.LETTERS, checks.PRIVATE_BITS) == (network.LETTERS, network.PRIVATE_BITS)

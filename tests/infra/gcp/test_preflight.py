@@ -1,0 +1,150 @@
+"""Preflight on Google Cloud, by a project that is as the test says."""
+
+from typing import Any
+
+import pytest
+
+from infra.clouds.gcp import pools, preflight
+from infra.clouds.gcp.calls import DENIED, NoAccess, Refused
+from infra.clouds.gcp.preflight import Look
+from infra.costs import groups_of
+from infra.preflight import FAIL, WARN, Finding, run
+from tests.infra.gcp import stacks
+from tests.infra.gcp.fake_calls import FakeCalls
+
+ENABLED = (
+    *("compute", "container", "iam", "cloudresourcemanager", "file", "artifactregistry", "containerfilesystem"),
+    *("cloudbuild", "storage"),
+)
+HERE = "198.51.100.7"
+
+
+def answers(changes: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A project in which the stack can come up."""
+    found: dict[str, Any] = {
+        "v3/projects/my-project-123": {"state": "ACTIVE", "displayName": "Mine"},
+        "my-project-123/services": {"services": [{"config": {"name": f"{one}.googleapis.com"}} for one in ENABLED]},
+        "regions/us-central1": {
+            "quotas": [{"metric": "PREEMPTIBLE_NVIDIA_T4_GPUS", "limit": 24}, {"metric": "NVIDIA_T4_GPUS", "limit": 2}]
+        },
+        "compute/v1/projects/my-project-123": {"quotas": [{"metric": "GPUS_ALL_REGIONS", "limit": 32}]},
+        "serverConfig": {"channels": [{"channel": "REGULAR", "validVersions": ["1.34.1-gke.1", "1.35.2-gke.1"]}]},
+    }
+    for zone in ("us-central1-a", "us-central1-b", "us-central1-c"):
+        found[f"zones/{zone}"] = {"status": "UP"}
+        found[f"{zone}/machineTypes/n1-standard-4"] = {"guestCpus": 4}
+        found[f"{zone}/acceleratorTypes/nvidia-tesla-t4"] = {}
+    found["us-central1-a/machineTypes/e2-standard-4"] = {"guestCpus": 4}
+    return found | (changes or {})
+
+
+def look(changes: dict[str, Any] | None = None, settings: dict[str, Any] | None = None, **here: Any) -> list[Finding]:
+    stack = stacks.stack(settings)
+    gone = [key for key, value in (changes or {}).items() if value is None]
+    table = {key: value for key, value in answers(changes).items() if key not in gone}
+    made = Look(
+        stack_name="gcp", stack=stack, groups=groups_of(stack), calls=FakeCalls(table),
+        which=here.get("which", lambda name: f"/usr/bin/{name}"), address=here.get("address", lambda: HERE),
+    )  # fmt: skip
+    return run(preflight.listed(made), lambda line: None)
+
+
+def bad(found: list[Finding]) -> list[tuple[str, str]]:
+    return [(one.level, one.text) for one in found if one.level in (FAIL, WARN)]
+
+
+def test_a_project_that_has_everything() -> None:
+    assert bad(look()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "level", "said"),
+    [
+        pytest.param({"v3/projects/my-project-123": None}, FAIL, "project my-project-123 is not there", id="no project"),
+        pytest.param({"my-project-123/services": {"services": []}}, FAIL, "not enabled: compute.googleapis.com", id="APIs"),
+        pytest.param({"zones/us-central1-b": {"status": "DOWN"}}, FAIL, "zone us-central1-b is not there, or not up", id="zone"),
+        pytest.param(
+            {"us-central1-c/machineTypes/n1-standard-4": None}, FAIL,
+            "spot-t4-us-central1-c: us-central1-c has no n1-standard-4", id="machine type",
+        ),
+        pytest.param(
+            {"us-central1-b/acceleratorTypes/nvidia-tesla-t4": None}, FAIL,
+            "spot-t4-us-central1-b: us-central1-b has no nvidia-tesla-t4", id="GPU",
+        ),
+        pytest.param(
+            {"us-central1-a/machineTypes/e2-standard-4": {"guestCpus": 3}}, WARN,
+            "e2-standard-4 has 3 vCPU, the catalog says 4", id="the catalog is wrong",
+        ),
+        pytest.param(
+            {"compute/v1/projects/my-project-123": {"quotas": [{"metric": "GPUS_ALL_REGIONS", "limit": 0}]}}, FAIL,
+            "GPUS_ALL_REGIONS: 0, the smallest machine has 1", id="a new project has no GPUs",
+        ),
+        pytest.param(
+            {"regions/us-central1": {"quotas": [{"metric": "PREEMPTIBLE_NVIDIA_T4_GPUS", "limit": 8},
+                                                {"metric": "NVIDIA_T4_GPUS", "limit": 2}]}}, WARN,
+            "PREEMPTIBLE_NVIDIA_T4_GPUS: 8, the node groups have up to 24", id="less than at full scale",
+        ),
+        pytest.param(
+            {"serverConfig": {"channels": [{"channel": "REGULAR", "validVersions": ["1.34.1-gke.1"]}]}}, FAIL,
+            "channel REGULAR has nothing from 1.35.0-gke.1171000 on (newest: 1.34.1-gke.1)", id="version",
+        ),
+        pytest.param(
+            {"clusters/ebb-gcp": {"resourceLabels": {}}}, FAIL,
+            "there is a cluster ebb-gcp that this stack has not made", id="name",
+        ),
+        pytest.param({"serverConfig": Refused(DENIED, "no right")}, WARN, "not checked: no right", id="no right to look"),
+    ],
+)  # fmt: skip
+def test_what_stands_in_the_way_is_said(changes: dict[str, Any], level: str, said: str) -> None:
+    found = bad(look(changes))
+    assert [(one, text.startswith(said)) for one, text in found] == [(level, True)], found
+
+
+def test_the_stacks_own_cluster_is_no_clash() -> None:
+    assert bad(look({"clusters/ebb-gcp": {"resourceLabels": {"ebb-stack": "gcp"}}})) == []
+
+
+def test_this_machine_must_reach_the_cluster_and_have_the_programs() -> None:
+    assert bad(look(address=lambda: "203.0.113.1")) == [
+        (FAIL, "this machine (203.0.113.1) is not in gcp.cluster.authorizedCidrs (198.51.100.0/24)")
+    ]
+    [(level, said)] = bad(look(which=lambda name: None if name == "gke-gcloud-auth-plugin" else "/x"))
+    assert (level, said.startswith("gke-gcloud-auth-plugin is not on PATH")) == (FAIL, True)
+
+
+EXISTING = {"gcp.network": {"name": "theirs", "subnet": "sub", "podsRange": "pods", "servicesRange": "services"}}
+SUBNET = {"network": ".../networks/theirs", "privateIpGoogleAccess": True,
+          "secondaryIpRanges": [{"rangeName": "pods"}, {"rangeName": "services"}]}  # fmt: skip
+ROUTERS = {"items": [{"network": ".../networks/theirs", "nats": [{}]}]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        pytest.param({}, ["network theirs has no subnet sub in us-central1"], id="no subnet"),
+        pytest.param({"subnetworks/sub": SUBNET, "us-central1/routers": ROUTERS}, [], id="all is there"),
+        pytest.param(
+            {"subnetworks/sub": SUBNET | {"secondaryIpRanges": []}, "us-central1/routers": ROUTERS},
+            ["subnet sub has no range pods, services; it has none"], id="no ranges",
+        ),
+        pytest.param(
+            {"subnetworks/sub": SUBNET | {"privateIpGoogleAccess": False}, "us-central1/routers": {}},
+            ["subnet sub: machines without public addresses cannot reach Google's registry",
+             "network theirs has no Cloud NAT in us-central1: data sets and public images come over it"], id="no way out",
+        ),
+    ],
+)  # fmt: skip
+def test_an_existing_network_has_what_machines_need(changes: dict[str, Any], said: list[str]) -> None:
+    assert [text for _, text in bad(look(changes, EXISTING))] == said
+
+
+def test_without_credentials_nothing_is_looked_at() -> None:
+    with pytest.raises(NoAccess):
+        look({"v3/projects/my-project-123": NoAccess(401, "log in")})
+
+
+def test_every_gpu_has_googles_name_of_it() -> None:
+    for name in ("T4", "L4", "A100", "H100"):
+        line = {"gpu": name, "max": 1, "zones": ["us-central1-a"], "name": "one"}
+        _, group = groups_of(stacks.stack({"nodeGroups": [line]}))
+        assert pools.instance(group).accelerator.startswith("nvidia-")

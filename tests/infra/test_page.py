@@ -1,0 +1,25 @@
+"""docs/clouds.md is what the clouds say of themselves."""
+
+from pathlib import Path
+
+import pytest
+
+from infra import catalog, page
+from tests.infra.cases import CASES
+
+
+def test_the_file_is_up_to_date() -> None:
+    assert page.main(["--check"]) == 0
+
+
+def test_drift_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(page, "PATH", tmp_path / "clouds.md")
+    assert page.main(["--check"]) == 1
+    assert "make manifests" in capsys.readouterr().err
+    assert (page.main([]), page.main(["--check"])) == (0, 0)
+
+
+def test_every_cloud_and_every_gpu_that_one_has_is_in_it() -> None:
+    text = page.text()
+    assert all(f" {case.cloud} |" in text for case in CASES)
+    assert all(f"\n| {gpu} |" in text for case in CASES for gpu in catalog.gpu_types(case.cloud))
