@@ -20,7 +20,7 @@ NAME = "ebb-platform"
 SCHEMA = "1"
 WHERE = f"ConfigMap {NAMESPACE}/{NAME}"
 
-SPOT, ON_DEMAND, CAPACITY_BLOCK = "spot", "on-demand", "capacity-block"
+SPOT, ON_DEMAND, CAPACITY_BLOCK, FLEX_START = "spot", "on-demand", "capacity-block", "flex-start"
 PROVISION_SECONDS = 300  # where the stack does not say; a cloud's GPU machine takes 2 to 5 minutes until pods run on it
 
 
@@ -59,7 +59,7 @@ class NodeGroup:
     gpus_per_node: int
     cpu: float
     memory_gib: float
-    capacity_type: str  # spot or on-demand
+    capacity_type: str  # SPOT, ON_DEMAND, CAPACITY_BLOCK or FLEX_START
     min: int
     max: int
     taints: tuple[Taint, ...]
@@ -249,7 +249,7 @@ def _node_group(item: _Reader) -> NodeGroup:
         gpus_per_node=item.count("gpusPerNode", 0),
         cpu=item.number("cpu"),
         memory_gib=item.number("memoryGiB"),
-        capacity_type=item.one_of("capacityType", SPOT, ON_DEMAND, CAPACITY_BLOCK),
+        capacity_type=item.one_of("capacityType", SPOT, ON_DEMAND, CAPACITY_BLOCK, FLEX_START),
         min=item.count("min"),
         max=item.count("max"),
         taints=tuple(_taint(taint) for taint in item.objects("taints", [])),

@@ -18,7 +18,7 @@ import yaml
 
 from workloads.cli.request import BadRequest, Request, launcher_arguments
 from workloads.contract import API_VERSION, KIND
-from workloads.platform import CAPACITY_BLOCK, ON_DEMAND, SPOT
+from workloads.platform import CAPACITY_BLOCK, FLEX_START, ON_DEMAND, SPOT
 
 TEXTS = ("name", "gpu", "zone", "capacity", "image", "shm", "data")
 COUNTS = ("gpus", "min", "max")
@@ -62,8 +62,8 @@ def request_of(file: Mapping[str, Any], flags: Mapping[str, Any], command: Itera
     arguments = launcher_arguments(tuple(command) or _command(merged.get("command")))
     texts = {key: _text(key, merged[key]) for key in TEXTS if key in merged}
     counts = {key: _count(key, merged[key]) for key in COUNTS if key in merged}
-    if texts.get("capacity") not in (None, SPOT, ON_DEMAND, CAPACITY_BLOCK):
-        raise BadRequest(f"capacity {texts['capacity']!r} is unknown: use {SPOT}, {ON_DEMAND} or {CAPACITY_BLOCK}.")
+    if texts.get("capacity") not in (None, SPOT, ON_DEMAND, CAPACITY_BLOCK, FLEX_START):
+        raise BadRequest(f"capacity {texts['capacity']!r} is unknown: use {SPOT}, {ON_DEMAND}, {CAPACITY_BLOCK} or {FLEX_START}.")
     return Request(
         name=texts.pop("name", "") or generated_name(arguments, suffix),
         arguments=arguments,

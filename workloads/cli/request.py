@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from workloads.platform import CAPACITY_BLOCK, ON_DEMAND, SPOT, NodeGroup, Platform
+from workloads.platform import CAPACITY_BLOCK, FLEX_START, ON_DEMAND, SPOT, NodeGroup, Platform
 
 CPU_RESERVE = 0.1
 """The share of a machine's CPUs that jobs leave alone: of 4 cores GKE and EKS keep 0.08, pods on every machine need the rest."""
@@ -197,7 +197,7 @@ def _groups(request: Request, platform: Platform) -> tuple[NodeGroup, ...]:
     of_type = platform.gpu_groups(gpu_type=_gpu_type(request, platform))
     gpu_type = of_type[0].gpu_type
     kinds = _unique(group.capacity_type for group in of_type)
-    capacity = request.capacity or next(kind for kind in (CAPACITY_BLOCK, SPOT, ON_DEMAND) if kind in kinds)
+    capacity = request.capacity or next(kind for kind in (CAPACITY_BLOCK, SPOT, FLEX_START, ON_DEMAND) if kind in kinds)
     if capacity not in kinds:
         raise BadRequest(
             f"capacity {capacity!r}: this platform has {gpu_type} as {_listed(kinds)} only. "

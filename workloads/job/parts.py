@@ -12,7 +12,7 @@ BACKOFF_LIMIT = 3  # Kubernetes' Job has 6, for pods that cost little; three sta
 ALWAYS, ON_FAILURE, NEVER, EXIT_CODE = "Always", "OnFailure", "Never", "ExitCode"
 CLEAN_ALL, CLEAN_RUNNING, CLEAN_NONE = "All", "Running", "None"
 SINGLE, ANY = "single", "any"
-SPOT, ON_DEMAND, CAPACITY_BLOCK = "spot", "on-demand", "capacity-block"
+SPOT, ON_DEMAND, CAPACITY_BLOCK, FLEX_START = "spot", "on-demand", "capacity-block", "flex-start"
 SPOT_THEN_ON_DEMAND = "spot-then-on-demand"
 FALLBACK_SECONDS = 600  # a spot machine that is to be had comes within minutes (cluster-autoscaler gives up after 15)
 MANUAL, AUTOMATIC = "manual", "automatic"
@@ -77,7 +77,7 @@ class Placement:
     capacity: str | None = described(
         "Only machines that are bought like this; the cheapest that fit where this is absent. spot-then-on-demand: on-demand "
         "machines when spot ones cannot be had for fallbackAfterSeconds, and back to spot at a checkpoint when they can.",
-        one_of(SPOT, ON_DEMAND, CAPACITY_BLOCK, SPOT_THEN_ON_DEMAND),
+        one_of(SPOT, ON_DEMAND, CAPACITY_BLOCK, FLEX_START, SPOT_THEN_ON_DEMAND),
         default=None,
     )
     fallback_after_seconds: int = described(
