@@ -22,8 +22,8 @@ Object = dict[str, Any]
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a mount point in the pod; containers get 64 MiB otherwise
 ENV_PROCESSES = "PET_NPROC_PER_NODE"
 ENV_THREADS = "OMP_NUM_THREADS"
-# torch's own rendezvous is for programs whose exit codes do not tell a lost peer from a bug, and torchrun's default is to end with
-# the first: each reclaim of a machine would spend one of backoffLimit. Three was torchelastic's default when it was a package.
+# torch's own rendezvous is for programs whose exit codes do not tell a lost peer from a bug, and torchrun's default is to end
+# with the first: each reclaim of a machine would spend one of backoffLimit. Three was torchelastic's default as a package.
 ENV_RESTARTS, RESTARTS = "PET_MAX_RESTARTS", "3"
 
 INTERFACES: Mapping[str, str] = {
