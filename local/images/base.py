@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from local.commands import run, watch
+from local.commands import CommandError, run, say, watch
 
 SUITE = "bookworm"
 PACKAGES = ("python3", "python3-pip", "tini", "ca-certificates")
@@ -26,19 +26,22 @@ def base_key(dockerfile: str) -> str:
 async def make_base_archive(archive: Path, log: Path) -> None:
     """Some 45 s, mostly downloads."""
     with tempfile.TemporaryDirectory(prefix=".root-", dir=archive.parent) as work:
-        root = Path(work) / "root"
-        mirror = await _mirror()
-        args = [
-            "debootstrap",
-            "--variant=minbase",
-            f"--include={','.join(PACKAGES)}",
-            SUITE,
-            str(root),
-            *([mirror] if mirror else []),
-        ]
-        await watch(f"installing Debian {SUITE} for the base image", args, log=log)
+        root = await _installed(Path(work), log)
         _tidy(root)
         await watch("packing the base image", ["tar", "-C", str(root), "-cf", str(archive), "."], log=log.with_name("tar.log"))
+
+
+async def _installed(work: Path, log: Path) -> Path:
+    """A mirror that fails once is asked a second time, from nothing. Raises CommandError."""
+    args, mirror = ["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE], await _mirror()
+    what, after = f"installing Debian {SUITE} for the base image", [mirror] if mirror else []
+    try:
+        await watch(what, [*args, str(work / "root"), *after], log=log)
+    except CommandError as error:
+        say(f"{error}\nonce more")
+        await watch(what, [*args, str(work / "again"), *after], log=log)
+        return work / "again"
+    return work / "root"
 
 
 def _tidy(root: Path) -> None:
