@@ -16,7 +16,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from local import tools
-from local.commands import say
+from local.commands import dies_with_us, say
 from local.settings import CHECKOUT, BoxError
 from tests.trainer.rendezvous.servers import VERSIONS
 
@@ -121,7 +121,7 @@ def run(settings: Settings, folder: Path) -> int:
         asyncio.run(tools.ensure(tool))
     report = folder / "scenarios.xml"
     say("scenarios, one after the other")
-    subprocess.run(scenarios(settings, report), cwd=CHECKOUT, env=_environment(), check=False)
+    play(scenarios(settings, report))
     if not report.exists():
         raise BoxError("pytest has played nothing; its last lines say why")
     say(f"{settings.generations} generations on each etcd, side by side")
@@ -129,6 +129,17 @@ def run(settings: Settings, folder: Path) -> int:
     kept = is_kept(told, settings)
     print(json.dumps({**told, "kept": kept, "seconds": round(time.monotonic() - began, 1)}), flush=True)
     return KEPT if kept else BROKEN
+
+
+def play(command: Sequence[str]) -> None:
+    """To its end. In a process group of its own: when we are interrupted it ends with all its machines."""
+    process = subprocess.Popen([*dies_with_us(), *command], cwd=CHECKOUT, env=_environment(), start_new_session=True)
+    try:
+        process.wait()
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
 
 
 def scenarios(settings: Settings, report: Path) -> list[str]:
@@ -170,7 +181,7 @@ def _environment() -> dict[str, str]:
 def main(arguments: Sequence[str]) -> int:
     """Returns the exit status."""
     settings = read_settings(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="ebb-rendezvous-", ignore_cleanup_errors=True) as folder:
         try:
             return run(settings, Path(folder))
