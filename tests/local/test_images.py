@@ -119,12 +119,14 @@ def test_a_running_jobs_image_stays_for_its_replacement_pods() -> None:
 
 
 @pytest.mark.parametrize("failures", [0, 1, 2])
-async def test_a_mirror_that_fails_is_asked_once_more(failures: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    roots: list[str] = []
+async def test_a_mirror_that_fails_is_asked_again(failures: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    roots: list[Path] = []
 
     async def installs(_what: str, args: list[str], **_: object) -> None:
-        roots.append(args[4])
+        roots.append(Path(args[4]))
         if len(roots) <= failures:
+            (roots[-1] / "debootstrap").mkdir(parents=True)
+            (roots[-1] / "debootstrap/debootstrap.log").write_text("ERROR 503: Service Unavailable.")
             raise CommandError("no such file on the mirror")
 
     async def mirror() -> str:
@@ -133,8 +135,8 @@ async def test_a_mirror_that_fails_is_asked_once_more(failures: int, tmp_path: P
     monkeypatch.setattr(base, "watch", installs)
     monkeypatch.setattr(base, "_mirror", mirror)
     if failures == 2:
-        with pytest.raises(CommandError):
-            await base._installed(tmp_path, tmp_path / "log")
+        with pytest.raises(CommandError, match=r"no such file on the mirror\nERROR 503: Service Unavailable\."):
+            await base._installed(tmp_path, tmp_path / "log", pauses=(0.01,))
     else:
-        assert str(await base._installed(tmp_path, tmp_path / "log")) == roots[-1]
+        assert await base._installed(tmp_path, tmp_path / "log", pauses=(0.01,)) == roots[-1]
     assert len(roots) == len(set(roots)) == min(failures + 1, 2)
