@@ -1,7 +1,7 @@
 # Everything that one does with Ebb on this machine. `make` alone prints this list.
 # Each target does its own set-up, may be run again at any time, and may be interrupted at any time.
 .DEFAULT_GOAL := help
-.PHONY: help install demo up down preview graph preflight costs leftovers test check manifests bench-controller prove-controller prove-week prove-exact prove-interruptions bench-recovery bench-trainer clean
+.PHONY: help install demo up down preview graph preflight costs leftovers test check manifests bench-controller prove-controller prove-week prove-exact prove-rendezvous prove-checkpoints prove-interruptions bench-recovery bench-trainer clean
 export PYTHONDONTWRITEBYTECODE = 1
 PYTHON ?= python3.11
 BIN := .venv/bin
@@ -80,6 +80,14 @@ prove-controller: install  ## kill it, cut it off, lie to it: no double pods, no
 
 prove-exact: install  ## 200 histories of machines that come, leave and are killed: every sample once, and the same weights bit for bit
 	@$(BIN)/python -m benchmarks.exact
+
+prove-rendezvous: install  ## the rendezvous on etcd 3.5, 3.6 and 3.7: every scenario, 10,000 generations without growth (about 15 minutes)
+	@$(BIN)/python -m local environment
+	@$(BIN)/python -m benchmarks.rendezvous
+
+prove-checkpoints: install  ## a writer killed at 1,000 points: always a valid newest checkpoint (about a minute)
+	@$(BIN)/python -m local environment
+	@$(BIN)/python -m tests.trainer.checkpoint.kill_points --points 1000
 
 bench-recovery: install  ## seconds without a step when machines change, ours beside stock torchrun
 	@$(BIN)/python -m benchmarks.recovery

@@ -19,7 +19,7 @@ def test_both_packages_use_the_same_word(name: str) -> None:
 
 def test_the_rendezvous_is_called_and_told_the_same() -> None:
     handler = pytest.importorskip("trainer.rendezvous.handler", reason="torch is not installed")
-    assert (handler.BACKEND, handler.ENV_PLANNED) == (workloads.BACKEND_ETCD3, workloads.ENV_PLANNED_WORKERS)
+    assert handler.BACKEND == workloads.BACKEND_ETCD3
 
 
 def test_what_the_controller_must_know_is_shared() -> None:

@@ -13,12 +13,13 @@
             optimizer.step(); optimizer.zero_grad()
             if step.ends_epoch:
                 schedule.step()
-                run.best(run.evaluate(val_set, measure)["top1"])
+                run.best(run.evaluate(val_set, measure)["top1"])            # last: a notice in it ends the step here
 
 What it guarantees, on any number of ranks that come and go: a step is the gradient of the mean loss over `global_batch` samples;
 each sample is used once per epoch, with the same random transforms; all ranks leave at the same step boundary, with a checkpoint
 of it; what goes on is the newest checkpoint that is whole and of this program. With virtual_workers=V the weights are the same to
-the last bit. Run it alone, or on many machines: `python -m trainer.launch --nnodes=1:8 ... script.py`.
+the last bit. An evaluation that a notice has cut short is made again by a program that asks `run.owes_evaluation` before its next
+step. Run it alone, or on many machines: `python -m trainer.launch --nnodes=1:8 ... script.py`.
 
 This file is the whole public surface; what stands behind it is trainer/run/.
 """

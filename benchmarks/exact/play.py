@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.exact import processes, watch
-from benchmarks.exact.history import Event, History, Kind, after
+from benchmarks.exact.history import LARGEST_WORLD, Event, History, Kind, after
 from benchmarks.exact.machines import Machine, Starter, environment, until
 
 # Above the longest that a job may need on a busy machine: a start from nothing of six launchers on two cores takes 40 s.
 PATIENCE_SECONDS = 180.0
 FINISHED, RECLAIMED = 0, 138  # exit codes, as a controller knows them
-# A step lasts so long at least, so that events hit a job that trains.
-STEP_SECONDS = {True: 0.08, False: 0.04}  # real agents need seconds to come
+# A step lasts so long at least, so that events hit a job that trains. Real agents need seconds to come, and what is trained
+# meanwhile costs processor time.
+STEP_SECONDS = {True: 0.25, False: 0.08}
 CHECKPOINT_SECONDS = 1.0
 # Shorter waits for newcomers, and for leases of which nobody is left, than the defaults: more happens in a minute.
 _QUICK = "last_call_timeout=1,join_batch_seconds=0.3,lease_seconds=4"
@@ -31,13 +32,12 @@ class BrokenError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """What all histories have in common. `virtual_workers` 0: this trainer has no such mode."""
+    """What all histories have in common."""
 
     data: Path
     endpoint: str
     fresh: Starter
     forked: Starter
-    virtual_workers: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,11 +55,11 @@ def training(stage: Stage, history: History, *, epochs: int) -> list[str]:
     """The trainer's own flags."""
     shape = history.shape
     return [
-        *["-m", "trainer", "--data", str(stage.data), "--image-size", "32", "--arch", shape.arch, "--device", "cpu"],
+        *["-m", *shape.program, "--data", str(stage.data / shape.data), "--device", "cpu"],
         *["--global-batch", str(shape.global_batch), "--epochs", str(epochs), "--seed", "7"],
         *["--lr", str(shape.lr), "--workers", "0"],
         *["--checkpoint-seconds", str(CHECKPOINT_SECONDS), "--checkpoint-min-seconds", "0.2", "--ledger", "--log-every", "1"],
-        *(["--virtual-workers", str(stage.virtual_workers)] if history.virtual else []),
+        *(["--virtual-workers", str(LARGEST_WORLD)] if history.virtual else []),  # every rank must have one
     ]
 
 
@@ -70,6 +70,7 @@ class Play:
     folder: Path
     epochs: int
     machines: list[Machine] = field(default_factory=list)  # that should live
+    _ended: int = 0  # a generation that the last event has ended for certain, at the same world size perhaps
     _gone: list[tuple[Machine, bool]] = field(default_factory=list)  # and whether with notice
 
     @property
@@ -114,7 +115,9 @@ class Play:
         def due() -> bool:
             self._look_after()
             sight = watch.look(self.output)
-            as_wanted = sight is not None and sight.world_size == world_size and sight.steps >= event.steps
+            if sight is None or sight.generation <= self._ended:
+                return watch.is_finished(self.output)
+            as_wanted = sight.world_size == world_size and sight.steps >= event.steps
             return as_wanted or watch.is_finished(self.output)
 
         if not until(due, PATIENCE_SECONDS):
@@ -150,6 +153,7 @@ class Play:
             case "kill-all":
                 for machine in list(self.machines):
                     self._let_go(machine, told=False)
+                self._end_generation()
                 self._start(event.machines, planned=event.machines)
 
     def _target(self, event: Event) -> Machine:
@@ -160,6 +164,11 @@ class Play:
         if isinstance(found, dict):
             _, victim = sorted(found.items())[event.target % len(found)]
             processes.send(victim.pid, signal.SIGKILL)
+            self._end_generation()
+
+    def _end_generation(self) -> None:
+        sight = watch.look(self.output)
+        self._ended = sight.generation if sight else self._ended
 
     def _let_go(self, machine: Machine, *, told: bool) -> None:
         if told:
@@ -171,8 +180,9 @@ class Play:
 
     def _start(self, count: int, *, planned: int) -> None:
         starter = self.stage.fresh if self.history.agents else self.stage.forked
+        name = f"{self.folder.name}-{self.epochs}"  # played again it is another job
         arguments = [
-            *["--rdzv_backend=etcd3", f"--rdzv_endpoint={self.stage.endpoint}", f"--rdzv_id={self.folder.name}"],
+            *["--rdzv_backend=etcd3", f"--rdzv_endpoint={self.stage.endpoint}", f"--rdzv_id={name}"],
             *[f"--nnodes=1:{self.history.largest}", f"--nproc-per-node={self.history.processes}", "--local-addr=127.0.0.1"],
             *[f"--rdzv_conf={_QUICK}", *training(self.stage, self.history, epochs=self.epochs)],
             *["--min-step-seconds", str(self.step_seconds)],

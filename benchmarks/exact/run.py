@@ -6,36 +6,40 @@ figures, problems = run(settings)
 import contextlib
 import json
 import shutil
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.exact import pictures, planted
+from benchmarks.exact import pictures, planted, words
 from benchmarks.exact.etcd import etcd
 from benchmarks.exact.history import KILLS, SHORTEST, History, Shape, draw
 from benchmarks.exact.judge import Findings, Result, judge
-from benchmarks.exact.machines import Forked, Fresh, environment, given_up, until
+from benchmarks.exact.machines import Forked, Fresh, given_up, until
 from benchmarks.exact.play import PATIENCE_SECONDS, BrokenError, Play, Played, Stage, job_environment, training
 from benchmarks.exact.records import Records, fingerprint
 from local.commands import say
 from local.ledger import LedgerError
-from local.settings import CHECKOUT, EBB_HOME
+from local.settings import EBB_HOME
 
 # What the processes of a machine import: torch takes seconds. Those that there are no more are passed over.
-PRELOADED: tuple[str, ...] = ("trainer.vision.train", "trainer.launch.machine", "trainer.launch.agent", "trainer.launch.meeting")
+PRELOADED: tuple[str, ...] = (
+    "trainer.vision.train",
+    "trainer.text.train",
+    "trainer.launch.machine",
+    "trainer.launch.agent",
+    "trainer.launch.meeting",
+)
 PRELOADED += ("trainer.rendezvous.handler", "torch.distributed.run")
-VIRTUAL_WORKERS = 6  # the largest world: every rank must have one
-# Three histories of ten are played with virtual workers: they take twice as long.
+# Three histories of ten are played with virtual workers: they take several times as long.
 VIRTUAL = (1, 3, 6)
 VIRTUAL_OF = 10
-EPOCHS = {True: 40, False: 16}  # about 5 steps each: so long that the events of almost every history happen before the end
+# By agents and virtual; about 5 steps each: so long that the events of almost every history happen before the end.
+EPOCHS = {(False, False): 12, (False, True): 8, (True, False): 24, (True, True): 18}
 Figures = dict[str, Any]
 
 
@@ -78,7 +82,7 @@ class Totals:
             "most_redone_at_once": max((each.most_redone for each in found), default=0),
             "virtual_histories": len(virtual),
             "bit_identical": sum(each.bit_identical for each in virtual) if virtual else None,
-            "accuracy_off_most": max((each.accuracy_off for each in found), default=0.0),
+            "validation_off_most": max((each.validation_off for each in found), default=0.0),
             "loss_off_most": max((each.loss_off for each in found), default=0.0),
             "worlds": dict(sorted(Counter(world for each in found for world in each.worlds).items())),
         }
@@ -94,8 +98,8 @@ class Proof:
         self.totals = Totals()
 
     def play_all(self, histories: Sequence[History]) -> None:
-        """One line is told as each ends."""
-        missing = [history for history in histories if not self._is_done(history)]
+        """One line is told as each ends. Those that take longest come first, so that nobody waits for one of them at the end."""
+        missing = sorted((history for history in histories if not self._is_done(history)), key=lambda history: not history.agents)
         if len(missing) < len(histories):
             say(f"{len(histories) - len(missing)} histories are done already: {self._records.path}")
         with ThreadPoolExecutor(self._settings.at_once) as pool:
@@ -136,7 +140,7 @@ class Proof:
         with self._lock:
             lock = self._references.setdefault((shape, history.virtual, epochs), threading.Lock())
         with lock:
-            key = f"reference {shape} virtual={history.virtual} epochs={epochs}"
+            key = f"reference {shape.name} virtual={history.virtual} epochs={epochs}"
             if kept := self._records.found(key):
                 return Result(**kept)
             result = self._undisturbed(history, epochs)
@@ -146,16 +150,16 @@ class Proof:
 
     def _play(self, history: History, folder: Path) -> Played:
         """Once more with more epochs when the job had finished before enough had happened."""
-        epochs = EPOCHS[history.agents]
+        least = epochs = EPOCHS[history.agents, history.virtual]
         while True:
             shutil.rmtree(folder, ignore_errors=True)
             played = Play(history, self._stage, folder, epochs=epochs).run()
-            if len(played.events) >= SHORTEST or epochs > 4 * EPOCHS[history.agents]:
+            if len(played.events) >= SHORTEST or epochs > 4 * least:
                 return played
             epochs *= 2
 
     def _undisturbed(self, history: History, epochs: int) -> Result:
-        output = self._settings.folder / f"alone-{history.shape.arch}-{history.virtual}-{epochs}" / "output"
+        output = self._settings.folder / f"alone-{history.shape.name}-{epochs}" / "output"
         output.mkdir(parents=True)
         arguments = ["--standalone", *training(self._stage, history, epochs=epochs)]
         alone = self._stage.forked.start(arguments, job_environment(output), output / "machine.log")
@@ -188,40 +192,47 @@ class Proof:
         )
 
 
-def histories(settings: Settings, *, virtual: bool = False) -> list[History]:
+def histories(settings: Settings) -> list[History]:
     """`agents` of them, spread evenly, are played on launchers from nothing."""
     count, found = settings.histories, []
     for number in range(count):
         seed = settings.first + number
         agents = (number + 1) * settings.agents // count > number * settings.agents // count
-        found.append(draw(seed, agents=agents, virtual=virtual and seed % VIRTUAL_OF in VIRTUAL))
+        found.append(draw(seed, agents=agents, virtual=seed % VIRTUAL_OF in VIRTUAL))
     return found
 
 
 def run(settings: Settings) -> tuple[Figures, dict[int, list[str]]]:
     """The figures, and what was broken by seed."""
-    began = time.monotonic()
-    with _stage(settings) as stage:
-        proof = Proof(settings, stage, Records.open(EBB_HOME / "exact", fingerprint()))
-        proof.play_all(histories(settings, virtual=stage.virtual_workers > 0))
-    figures = proof.totals.figures() | {"seconds": round(time.monotonic() - began, 1)}
-    return figures, proof.totals.broken
+    records = Records.open(EBB_HOME / "exact", fingerprint())
+    with _counted(records, settings) as seconds, _stage(settings) as stage:
+        proof = Proof(settings, stage, records)
+        proof.play_all(histories(settings))
+    return proof.totals.figures() | {"seconds": round(seconds(), 1)}, proof.totals.broken
+
+
+@contextlib.contextmanager
+def _counted(records: Records, settings: Settings) -> Iterator[Callable[[], float]]:
+    """How long it has taken until now, with the runs that were interrupted before it."""
+    began, key = time.monotonic(), f"seconds of {settings.histories} histories"
+    before = (records.found(key) or {}).get("seconds", 0.0) if settings.resume else 0.0
+
+    def seconds() -> float:
+        return float(before + time.monotonic() - began)
+
+    try:
+        yield seconds
+    finally:
+        if settings.resume:
+            records.keep(key, {"seconds": seconds()})
 
 
 @contextlib.contextmanager
 def _stage(settings: Settings) -> Iterator[Stage]:
-    virtual = VIRTUAL_WORKERS if _has_virtual_workers() else 0
-    if not virtual:
-        say("this trainer has no --virtual-workers: no history is played with them")
-    pictures.write(settings.folder / "data")
+    pictures.write(settings.folder / "data" / "pictures")
+    words.write(settings.folder / "data" / "words")
     with etcd(settings.folder) as endpoint, Forked(PRELOADED, settings.folder / "host.log") as forked:
-        yield Stage(data=settings.folder / "data", endpoint=endpoint, fresh=Fresh(), forked=forked, virtual_workers=virtual)
-
-
-def _has_virtual_workers() -> bool:
-    command = [sys.executable, "-m", "trainer", "--help"]
-    told = subprocess.run(command, capture_output=True, text=True, check=True, cwd=CHECKOUT, env=environment())
-    return "--virtual-workers" in told.stdout
+        yield Stage(data=settings.folder / "data", endpoint=endpoint, fresh=Fresh(), forked=forked)
 
 
 def _key(history: History) -> str:

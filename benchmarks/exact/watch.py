@@ -7,7 +7,6 @@ ranks(output, machines)       # rank -> (machine, process) of the newest generat
 
 import json
 import re
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,6 @@ from benchmarks.exact import processes
 from benchmarks.exact.machines import Machine
 
 _NAME = re.compile(r"g(\d+)-r(\d+)\.jsonl")
-_LAST_LOSSES = 15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +59,7 @@ def is_finished(output: Path) -> bool:
     return (output / "result.json").exists()
 
 
-def last_loss(output: Path) -> float:
-    """The median of the last steps, each as it was done the last time: the very last may have a sample or two alone."""
+def losses(output: Path) -> dict[str, float]:
+    """Of each step, as it was done the last time. A step that was saved by what was left of a generation has none."""
     lines = (output / "metrics.jsonl").read_text().splitlines()
-    losses = {line["step"]: float(line["loss"]) for line in map(json.loads, lines)}
-    return statistics.median(losses[step] for step in sorted(losses)[-_LAST_LOSSES:])
+    return {str(line["step"]): float(line["loss"]) for line in map(json.loads, lines)}

@@ -7,9 +7,11 @@ its --max-restarts is above its default of 0 in both, since with 0 every loss en
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from benchmarks.exact import processes, watch
 from benchmarks.exact.machines import LAUNCHER, Machine, environment
@@ -108,19 +110,30 @@ SYSTEMS = {
 
 
 def _our_lines(output: Path) -> list[Line]:
-    """From metrics.jsonl: a line for each step that is done."""
+    """From metrics.jsonl: a line for each step that is done; and the steps whose line went with rank 0."""
     path = output / "metrics.jsonl"
     text = path.read_text() if path.exists() else ""
-    return [
-        Line(
-            time=found["time"],
-            incarnation=str(found["generation"]),
-            world_size=found["world_size"],
-            first=(found["step"] - 1) * GLOBAL_BATCH,
-            end=found["step"] * GLOBAL_BATCH,
-        )
-        for found in map(json.loads, text[: text.rfind("\n") + 1].splitlines())
-    ]
+    found = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+    lines = [_our_line(one["time"], one["generation"], one["world_size"], one["step"]) for one in found]
+    pairs = [(one, later) for one, later in pairwise(found) if later["step"] > one["step"] + 1]
+    return lines + [line for last, first in pairs for line in _told_by_ledger(output, last, first)]
+
+
+def _our_line(seconds: float, generation: int, world_size: int, step: int) -> Line:
+    first, end = (step - 1) * GLOBAL_BATCH, step * GLOBAL_BATCH
+    return Line(time=seconds, incarnation=str(generation), world_size=world_size, first=first, end=end)
+
+
+def _told_by_ledger(output: Path, last: dict[str, Any], first: dict[str, Any]) -> Iterator[Line]:
+    """Steps between two lines, the last one of a generation and the first one of the next: rank 0 may be killed when a step is
+    done and its line is not written; a survivor saves that step. A ledger counts from 0. Every rank writes its samples of a step
+    down before it gives its gradients away, so a step that one rank lacks there was not done."""
+    generation, world_size = last["generation"], last["world_size"]
+    ranks = [(output / "ledger" / f"g{generation}-r{rank}.jsonl").read_text() for rank in range(world_size)]
+    told = [{one["step"] + 1: float(one["time"]) for one in map(json.loads, text.split("\n")[1:-1])} for text in ranks]
+    for step in range(last["step"] + 1, first["step"]):
+        if all(step in times for times in told):
+            yield _our_line(max(times[step] for times in told), generation, world_size, step)
 
 
 def _stock_lines(output: Path) -> list[Line]:

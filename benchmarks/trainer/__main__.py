@@ -135,7 +135,7 @@ def _device(work: Work) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Returns the exit status."""
     settings, began = read_settings(arguments), time.monotonic()
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     status = FAILED
     try:
         found = measure(settings)

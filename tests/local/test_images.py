@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from local.images import build, prepared
+from local.commands import CommandError
+from local.images import base, build, prepared
 from local.images.build import Recipe
 from local.images.prepared import CONTENT, DATABASES, METADATA, SNAPSHOTS
 
@@ -115,3 +116,27 @@ def test_a_running_jobs_image_stays_for_its_replacement_pods() -> None:
         "ebb/trainer:2",
     )
     assert prepared.older_versions(wanted, image_set("ebb/trainer:4", "ebb/trainer:3")) == ("ebb/trainer:3",)
+
+
+@pytest.mark.parametrize("failures", [0, 1, 2])
+async def test_a_mirror_that_fails_is_asked_again(failures: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    roots: list[Path] = []
+
+    async def installs(_what: str, args: list[str], **_: object) -> None:
+        roots.append(Path(args[4]))
+        if len(roots) <= failures:
+            (roots[-1] / "debootstrap").mkdir(parents=True)
+            (roots[-1] / "debootstrap/debootstrap.log").write_text("ERROR 503: Service Unavailable.")
+            raise CommandError("no such file on the mirror")
+
+    async def mirror() -> str:
+        return "http://mirror"
+
+    monkeypatch.setattr(base, "watch", installs)
+    monkeypatch.setattr(base, "_mirror", mirror)
+    if failures == 2:
+        with pytest.raises(CommandError, match=r"no such file on the mirror\nERROR 503: Service Unavailable\."):
+            await base._installed(tmp_path, tmp_path / "log", pauses=(0.01,))
+    else:
+        assert await base._installed(tmp_path, tmp_path / "log", pauses=(0.01,)) == roots[-1]
+    assert len(roots) == len(set(roots)) == min(failures + 1, 2)

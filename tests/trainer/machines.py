@@ -68,13 +68,20 @@ class Job:
         self._machines: list[subprocess.Popen[bytes]] = []
         output.mkdir()
 
-    def start(self) -> "subprocess.Popen[bytes]":
+    def start(self, planned: int = 0) -> "subprocess.Popen[bytes]":
+        """`planned` is how many machines a controller would tell it that the job is to have; 0: none tells it anything."""
         with (self.output / f"machine{len(self._machines)}.log").open("wb") as log:
             machine = subprocess.Popen(
                 self._command,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "EBB_OUTPUT_DIR": str(self.output), "OMP_NUM_THREADS": "1"},
+                env={
+                    **os.environ,
+                    "EBB_OUTPUT_DIR": str(self.output),
+                    "EBB_PLANNED_WORKERS": str(planned),
+                    "OMP_NUM_THREADS": "1",
+                    "RES_OPTIONS": "attempts:0",  # no DNS: all is on loopback, and torch looks up each peer of a store
+                },
                 start_new_session=True,
             )
         self._machines.append(machine)

@@ -30,3 +30,12 @@ def test_another_torch_is_free_to_bring_others() -> None:
     assert set(pins(asked)) == {"torch", "torchvision", "urllib3", "python-etcd", "scikit-learn"}
     assert "numpy" in pins(brought)
     assert f"'/^{MARK}/,$d'" in (TRAINER / "Dockerfile").read_text()
+
+
+def test_only_an_image_that_holds_torch_holds_a_compiler() -> None:
+    """It is larger than all else in the box's; torch.compile needs g++ and Python.h at run time."""
+    layers = (TRAINER / "Dockerfile").read_text().split("\nRUN ")
+    [compiler] = [layer for layer in layers if "g++" in layer.partition("\n\n")[0]]
+    assert compiler.startswith('if [ "$ENVIRONMENT" = image ]; then')
+    assert "Python.h" in compiler
+    assert layers.index(compiler) < next(number for number, layer in enumerate(layers) if "pip install" in layer)

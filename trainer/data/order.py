@@ -67,17 +67,21 @@ def permutation(seed: int, epoch: int, size: int) -> torch.Tensor:
     return torch.randperm(size, generator=generator, dtype=dtype)
 
 
-def share(piece: Piece, rank: int, world_size: int) -> Piece:
-    """The contiguous part of `piece` that `rank` trains on; sizes differ by one at most, the first ranks have the larger."""
-    base, extra = divmod(piece.size, world_size)
-    start = piece.start + rank * base + min(rank, extra)
-    return Piece(start, start + base + (rank < extra))
+def share(piece: Piece, rank: int, world_size: int, together: int = 1) -> Piece:
+    """The contiguous part of `piece` that `rank` trains on; sizes differ by one at most, the first ranks have the larger. So many
+    positions as `together` says, counted from the start of `piece`, are never parted; then sizes differ by as many."""
+    base, extra = divmod(-(-piece.size // together), world_size)
+    start = rank * base + min(rank, extra)
+    stop = start + base + (rank < extra)
+    return Piece(min(piece.start + start * together, piece.stop), min(piece.start + stop * together, piece.stop))
 
 
-def split(piece: Piece, largest: int) -> list[Piece]:
-    """Pieces of `piece` of at most `largest` positions, as equal as can be: what one forward pass takes (accumulation)."""
-    count = -(-piece.size // largest)
-    return [share(piece, number, count) for number in range(count)]
+def split(piece: Piece, largest: int, together: int = 1) -> list[Piece]:
+    """Pieces of `piece` of at most `largest` positions (or `together`, if that is more), as equal as can be: what one forward
+    pass takes (accumulation)."""
+    count = -(-piece.size // together)
+    count = -(-count // max(1, largest // together))
+    return [share(piece, number, count, together) for number in range(count)]
 
 
 def in_order(dataset_size: int, rank: int, world_size: int, largest: int) -> list[list[Sample]]:

@@ -17,6 +17,7 @@ from torch.distributed import DistError
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec, WorkerState
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
+from torch.distributed.elastic.multiprocessing.api import MultiprocessContext
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousHandler
 from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
@@ -85,10 +86,30 @@ class Agent(LocalElasticAgent):
         if self._notices.seen and time.monotonic() - self._told_at > _REPEAT_SECONDS:
             self._told_at = time.monotonic()
             self._tell(worker_group)
+        ended = self._ended_well()  # before torch looks: what these had to say is then there
         result: RunResult = super()._monitor_workers(worker_group)
         if result.state == WorkerState.FAILED:
             self._weigh([_failure(each) for each in result.failures.values()], worker_group)
+        if result.state == WorkerState.HEALTHY and ended and self._finished_without_a_word(ended):
+            return RunResult(state=WorkerState.SUCCEEDED, return_values={each.global_rank: None for each in worker_group.workers})
         return result
+
+    def _ended_well(self) -> set[int]:
+        """Forked workers, by local rank, that have ended with 0: torch lets none end before all have returned."""
+        context = self._pcontext
+        if not isinstance(context, MultiprocessContext) or context._pc is None:
+            return set()
+        return {rank for rank, process in enumerate(context._pc.processes) if process.exitcode == 0}
+
+    def _finished_without_a_word(self, ended: set[int]) -> bool:
+        """torch waits for the value that each forked function returns: for ever, for one that ended by os._exit(0)."""
+        context = self._pcontext
+        assert isinstance(context, MultiprocessContext)
+        if len(ended) == context.nprocs:
+            return True
+        if not context._return_values.keys() & ended and len(context._return_values) + len(ended) == context.nprocs:
+            context._worker_finished_event.set()  # those that have returned wait for it, to end in order
+        return False
 
     def _weigh(self, failures: list[Failure], worker_group: WorkerGroup) -> None:
         """Return to meet the others again. Raises Left, ProgramFailedError, RendezvousClosedError."""

@@ -19,7 +19,9 @@ def run_module(module: str, *arguments: str) -> None:
     # a process of the fork server would start its own children through another one, with all its imports
     multiprocessing.set_start_method("fork", force=True)
     sys.argv = [module, *arguments]
-    sys.modules.pop(f"{module}.__main__", None)  # it was imported for what it imports (machine.py), and now is run
+    # it was imported for what it imports (machine.py), and now is run
+    package = hasattr(sys.modules.get(module), "__path__")
+    sys.modules.pop(f"{module}.__main__" if package else module, None)
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     except Exception:

@@ -118,6 +118,11 @@ class Etcd:
         answer = self._call("/v3/lease/keepalive", {"ID": str(lease)})
         return int(answer.get("result", answer).get("TTL", 0))
 
+    def time_to_live(self, lease: int) -> tuple[int, int]:
+        """The seconds that it lives if nobody renews it, rounded down, of how many; (0, 0) when it is gone. Renews nothing."""
+        answer = self._call("/v3/lease/timetolive", {"ID": str(lease)})
+        return max(int(answer.get("TTL", 0)), 0), int(answer.get("grantedTTL", 0))
+
     def revoke(self, lease: int) -> None:
         """Its keys are gone at once. One that is gone already is fine."""
         with contextlib.suppress(LeaseGone):

@@ -35,7 +35,7 @@ from torch.distributed.elastic.rendezvous import (
     rendezvous_handler_registry,
 )
 
-from trainer.contract import ENV_OUTPUT_DIR
+from trainer.contract import ENV_OUTPUT_DIR, ENV_PLANNED_WORKERS
 from trainer.rendezvous.etcd import EtcdError, Refused
 from trainer.rendezvous.generation import EtcdAddress, Generation, open_etcd
 from trainer.rendezvous.life import JobClosed, Settings
@@ -45,7 +45,6 @@ from trainer.rendezvous.store import Torn, address_of, assemble, serve
 from trainer.rendezvous.view import Record
 
 BACKEND = "etcd3"
-ENV_PLANNED = "EBB_PLANNED_WORKERS"
 _CLOSING_SECONDS = 10.0  # for an etcd that is just being restarted when the job ends
 _SETTINGS = {
     "protocol": "http or https, for endpoints that do not say it",
@@ -211,7 +210,7 @@ def create_handler(parameters: RendezvousParameters, *, say: Callable[[str], Non
             straggler_seconds=_number(found, "straggler_seconds", Rules.straggler_seconds),
         ),
         processes=int(_number(found, "processes", 0)) or None,
-        planned=int(_number({ENV_PLANNED: os.environ.get(ENV_PLANNED) or 0}, ENV_PLANNED, 0)),
+        planned=int(_number({ENV_PLANNED_WORKERS: os.environ.get(ENV_PLANNED_WORKERS) or 0}, ENV_PLANNED_WORKERS, 0)),
         lease_seconds=max(2, int(_number(found, "lease_seconds", Settings.lease_seconds))),
         output=Path(output) if output else None,
     )

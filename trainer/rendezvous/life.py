@@ -27,6 +27,8 @@ from trainer.rendezvous.wire import Compare, Delete, Op, Put, Transaction
 # What a job leaves in etcd is gone so long after its last machine. Longer than a job may be stopped and be gone on with.
 KEPT_SECONDS = 7 * 24 * 3600
 PATIENCE_SECONDS = 1.0  # between two looks when no news wake us: for what time alone decides
+# Of a lease: who has not renewed it for so long has missed a renewal (member.py: one in each fifth).
+_SILENCE_SHARE = 0.3
 RETRY_SECONDS = 0.5  # while etcd is away, or a port is asked; also after an attempt at what another machine did first
 
 
@@ -57,6 +59,7 @@ class Writer(Protocol):
     def transact(self, compares: Sequence[Compare], operations: Sequence[Op]) -> bool: ...
     def grant(self, ttl_seconds: int) -> int: ...
     def keep_alive(self, lease: int) -> int: ...
+    def time_to_live(self, lease: int) -> tuple[int, int]: ...
     def revoke(self, lease: int) -> None: ...
 
 
@@ -176,13 +179,23 @@ class Life:
     def _remove_dead(self, view: View, holdouts: tuple[Entry, ...]) -> bool:
         """Nobody needs to wait for the lease of a machine whose process is gone: its port refuses. True when there were such.
 
-        A machine that is off or cut off does not answer at all: there only the lease tells.
+        A machine that is off, cut off or standing still does not refuse: there only the lease tells. A newcomer may also be
+        behind a wall that refuses in place of a machine that lives, so it asks the lease too; and one member that is there is
+        enough for it, which finds out about the others by itself.
         """
-        found = False
+        member, found = view.includes(self.id), False
         for entry in holdouts:
-            if entry.id != self.id and self._refuses(entry.words.pulse):
+            if entry.id == self.id:
+                continue
+            if self._refuses(entry.words.pulse) and (member or self._is_silent(entry)):
                 found = self.bury(view, entry) or found
+            elif not member:
+                break
         return found
+
+    def _is_silent(self, entry: Entry) -> bool:
+        left, granted = self._etcd.time_to_live(entry.lease)
+        return granted - left - 1 >= _SILENCE_SHARE * granted  # what is left is rounded down
 
     def _register(self, view: View) -> float:
         """As a newcomer. Repeated as it is when no answer comes: it must not be there twice."""

@@ -36,7 +36,7 @@ class Rules:
 
 @dataclass(frozen=True, kw_only=True)
 class Wait:
-    """For another view, or for this time. `holdouts` are who stands in the way, if that is all."""
+    """For another view, or for this time. `holdouts` are who stands in the way: in a whole generation, all its members."""
 
     until: float | None
     holdouts: tuple[Entry, ...] = ()
@@ -60,7 +60,7 @@ def decide(view: View, me: str, now: float, rules: Rules) -> Wait | Form | Close
     turn = next((number for number, entry in enumerate(places) if entry.id == me), None)
     due = _due(view, len(places), rules)
     if turn is None or due is None:
-        return Wait(until=None, holdouts=view.holdouts if view.is_broken else ())
+        return Wait(until=None, holdouts=view.holdouts)
     due = max(due, view.changed_at) + turn * _TURN_SECONDS
     if now < due:
         return Wait(until=due, holdouts=view.holdouts)

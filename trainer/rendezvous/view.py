@@ -42,6 +42,7 @@ class Entry:
     create_revision: int
     mod_revision: int
     since: float
+    lease: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,4 +182,11 @@ class View:
 
 def _entry(member: str, item: Item, now: float) -> Entry:
     words = Words(**json.loads(item.value))
-    return Entry(id=member, words=words, create_revision=item.create_revision, mod_revision=item.mod_revision, since=now)
+    return Entry(
+        id=member,
+        words=words,
+        create_revision=item.create_revision,
+        mod_revision=item.mod_revision,
+        since=now,
+        lease=item.lease,
+    )

@@ -106,7 +106,7 @@ def resolve(environment: Mapping[str, str], **values: Any) -> RunConfig:
             raise ConfigError(f"there is no setting {name!r}; allowed: {', '.join(known)}")
     if "output" in values:
         values["output"] = Path(values["output"])
-    return _complete(RunConfig, values, environment, "give start(output=...)")
+    return complete(RunConfig, values, environment, "give start(output=...)")
 
 
 def parse(
@@ -116,10 +116,10 @@ def parse(
 
     Raises ConfigError for a wrong flag or value. `--help` prints and raises SystemExit(0).
     """
-    parser = _Parser(prog=program, allow_abbrev=False, description=description, epilog=epilog)
+    parser = Parser(prog=program, allow_abbrev=False, description=description, epilog=epilog)
     add_flags(parser, kind)
     values = {name: value for name, value in vars(parser.parse_args(arguments)).items() if value is not None}
-    return _complete(kind, values, environment, "name a folder")
+    return complete(kind, values, environment, "name a folder")
 
 
 def add_flags(parser: argparse.ArgumentParser, kind: type[RunConfig] = RunConfig) -> None:
@@ -144,7 +144,11 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _complete(kind: type[C], values: dict[str, Any], environment: Mapping[str, str], fix: str) -> C:
+def complete(kind: type[C], values: dict[str, Any], environment: Mapping[str, str], fix: str) -> C:
+    """The settings from what was given, the environment and the defaults. `fix` is how the output folder can be given.
+
+    Raises ConfigError.
+    """
     types = get_type_hints(RunConfig)
     for each in flags(RunConfig):
         variable = contract.ENV_OUTPUT_DIR if each.name == "output" else "EBB_" + each.name.upper()
@@ -222,6 +226,8 @@ _READERS: dict[Any, Callable[[str, str], Any]] = {
 }
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
+    """One that raises ConfigError instead of ending the process with a code of its own."""
+
     def error(self, message: str) -> Never:
         raise ConfigError(f"{message}; `{self.prog} --help` explains all flags")

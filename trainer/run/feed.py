@@ -16,8 +16,10 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 from trainer.data.loader import FORK, PREFETCH, start_worker
 from trainer.data.order import Sample
 from trainer.data.seeding import Seeded
-from trainer.data.tuning import Watched
+from trainer.data.tuning import Watched, measured_workers, workers_beside_cpu_training
+from trainer.run.config import RunConfig
 
+_CPU = torch.device("cpu")
 _ADVICE = "give the loader more processes, run.loader(..., workers=N)"
 
 
@@ -40,14 +42,19 @@ class Loader:
         seeded: bool = True,
         collate_fn: Callable[[list[Any]], Any] | None = None,
         advice: str = _ADVICE,
+        together: int = 1,
         **options: Any,
     ) -> None:
-        """`options` are those of torch's DataLoader, but for what decides about the order."""
+        """`options` are those of torch's DataLoader, but for what decides about the order. `together`: so many neighbours of a
+        step, counted from its start, come in one batch on any number of ranks: what blends samples with each other needs it."""
+        if together < 1:
+            raise ValueError(f"together is {together!r}; it must be at least 1")
         taken = {"batch_size", "shuffle", "sampler", "batch_sampler", "drop_last", "num_workers"} & set(options)
         if taken:
             raise ValueError(f"{', '.join(sorted(taken))}: the order is the run's own; give workers= for loader processes")
         self.dataset = dataset
         self.workers = workers
+        self.together = together
         self.facts = {"dataset_size": len(dataset), "fingerprint": ""}  # by which ranks and generations know the data
         self._advice = advice
         self._inner = _Numbered(Seeded(dataset, seed=seed) if seeded else dataset)
@@ -63,6 +70,33 @@ class Loader:
         options = {"pin_memory": device.type == "cuda", **self._options}
         loader = DataLoader(self._inner, batch_sampler=plan, **options)
         return Watched(on_device(iter(loader), device), say=say, advice=self._advice)
+
+
+def loader_processes(
+    asked: int,
+    dataset: Any,
+    config: RunConfig,
+    device: torch.device,
+    world_size: int,
+    *,
+    options: dict[str, Any],
+    say: Callable[[str], None],
+) -> int:
+    """On a GPU -1 is measured, once per kind of machine; on the CPU the loader and the network share the cores."""
+    place = config.place
+    if asked >= 0:
+        return min(place.cores, asked)
+    if device.type == "cpu":
+        return workers_beside_cpu_training(place.cores)
+    return measured_workers(
+        dataset,
+        lambda workers, plan: Loader(dataset, seed=-1, workers=workers, **options).start(plan, _CPU, say=say),
+        micro_batch=min(config.max_micro_batch, -(-config.global_batch // world_size)),
+        cores=place.cores,
+        ranks=place.local_world_size,
+        kept_in=config.output,
+        say=say,
+    )
 
 
 class _Numbered(Dataset[tuple[int, Any]]):

@@ -35,10 +35,12 @@ from trainer.run.config import Place
 # network, a fraction of a recovery.
 PEER_SECONDS = 4
 MEETING_SECONDS = 60  # the launchers have met already; only the start of the other processes is waited for
+# For rank 0's word that it has saved. Its machine may live on without its process: then no word comes, and the others save, too.
+SAVED_SECONDS = 5
 _LOST = re.compile(r"gloo|NCCL|connection (closed|reset|refused)|broken pipe|socket", re.IGNORECASE)
 # Outside of our own collectives (DistributedDataParallel has some in its forward pass) it must say whose connection it was
 _LOST_ANYWHERE = re.compile(r"\bgloo\b|NCCL|connection (closed|reset) by peer", re.IGNORECASE)
-_SAVED = "saved"
+_SAVED, _LEAVING = "saved", "leaving"
 
 
 class PeerLostError(Exception):
@@ -144,6 +146,20 @@ class Group:
         """Rank 0's, as JSON, on every rank; the others may pass anything."""
         return json.loads(self.hand_out(json.dumps(facts).encode() if self.rank == 0 else None))
 
+    def all_facts(self, facts: Any) -> list[Any]:
+        """Every rank's, as JSON, in the order of the ranks, on every rank."""
+        content = json.dumps(facts).encode()
+        if self._store is None:
+            return [json.loads(content)]
+        sizes = [0.0] * self.world_size
+        sizes[self.rank] = len(content)
+        lengths = [int(size) for size in self.sum(sizes)]
+        own = torch.tensor(list(content.ljust(max(lengths))), dtype=torch.uint8)
+        found = [torch.empty_like(own) for _ in lengths]
+        with noticing_loss():
+            dist.all_gather(found, own)
+        return [json.loads(bytes(each.tolist())) for each in found]
+
     def hand_out_tensors(self, tensors: list[torch.Tensor], source: int = 0) -> None:
         """The values of rank `source`, into every rank's tensors."""
         if self._store is None:
@@ -151,6 +167,19 @@ class Group:
         with noticing_loss():
             for tensor in tensors:
                 dist.broadcast(tensor, src=source)
+
+    def tell_leaving(self) -> None:
+        """To ranks that ask told_to_leave() while there is no collective. Raises PeerLostError when the store is gone."""
+        if self._store is not None:
+            with noticing_loss():
+                self._store.set(_LEAVING, "1")
+
+    def told_to_leave(self) -> bool:
+        """Whether a rank has said so: one question to the store, which waits for no rank."""
+        if self._store is None:
+            return False
+        with noticing_loss():
+            return bool(self._store.check([_LEAVING]))
 
     def abandon(self) -> None:
         """Cut the connections to the other ranks, so that those who wait for this one notice too. The store stays."""
@@ -166,10 +195,10 @@ class Group:
                 self._store.set(_SAVED, "1" if saved else "0")
 
     def saved_by_rank_zero(self) -> bool:
-        """After a loss: wait for `announce_saved`; False when rank 0, which keeps the store, is gone itself."""
+        """After a loss: wait for `announce_saved`; False when rank 0 is gone itself, or needs long."""
         assert self._store is not None
         try:
-            self._store.wait([_SAVED], datetime.timedelta(seconds=MEETING_SECONDS))
+            self._store.wait([_SAVED], datetime.timedelta(seconds=SAVED_SECONDS))
             return bool(self._store.get(_SAVED) == b"1")
         except RuntimeError:
             return False

@@ -88,7 +88,9 @@ class Keeping:
         position = min(first * stream.global_batch, stream.total_samples)
         return position - int(self.saved.get("sampler", {}).get("samples", position))
 
-    def state(self, step: int, stream: Stream, facts: Facts, account: Account) -> dict[str, Any]:
+    def state(
+        self, step: int, stream: Stream, facts: Facts, account: Account, *, owes_evaluation: bool = False
+    ) -> dict[str, Any]:
         """References to what a checkpoint keeps."""
         samples = min(step * stream.global_batch, stream.total_samples)
         reached = Reached(step=step, samples=samples, epoch=samples // stream.dataset_size, best_accuracy=self.best)
@@ -97,6 +99,7 @@ class Keeping:
             "account": account.saved(),
             "config": self.config.plain(),
             "identity": self.identity,
+            "owes_evaluation": owes_evaluation,
         }
         return self.kept.state(reached, seed=stream.seed, virtual=self.virtual, parts=parts)
 

@@ -5,22 +5,31 @@ kept.state(reached, ...);  kept.load(saved, restart=False)
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
 from trainer.checkpoint import ForeignCheckpointError
 from trainer.checkpoint.seeds import load_optimizer
-from trainer.checkpoint.state import Reached, collect, weights
+from trainer.checkpoint.state import PREFIX, Reached, collect, weights
 from trainer.run.virtual import Virtual
+
+Weights = Callable[[], Mapping[str, torch.Tensor]]  # by the names of the network's state_dict
 
 
 class Kept:
-    """`model` may be wrapped and compiled; its plain form is what is kept."""
+    """`model` may be wrapped and compiled; its plain form is what is kept. `evaluated` gives the weights that validations judge
+    where they are not the model's own: a moving average of them."""
 
     def __init__(
-        self, *, model: torch.nn.Module, optimizer: torch.optim.Optimizer, others: Mapping[str, Any], arch: str = ""
+        self,
+        *,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        others: Mapping[str, Any],
+        arch: str = "",
+        evaluated: Weights | None = None,
     ) -> None:
         for name, each in others.items():
             if not (hasattr(each, "state_dict") and hasattr(each, "load_state_dict")):
@@ -31,12 +40,18 @@ class Kept:
         self.network = plain(model)
         self.optimizer = optimizer
         self._others = dict(others)
+        self._evaluated = evaluated
         self.arch = arch or type(self.network).__name__
 
     @property
     def in_pairs(self) -> bool:
         """Whether a forward pass needs two samples: batch normalisation of any kind."""
         return any(isinstance(each, torch.nn.modules.batchnorm._BatchNorm) for each in self.network.modules())
+
+    @property
+    def evaluated(self) -> list[torch.Tensor]:
+        """Those weights; none where they are the model's own."""
+        return [each.detach() for each in self._evaluated().values()] if self._evaluated else []
 
     def identity(self) -> dict[str, Any]:
         """What must be the same for a checkpoint to fit."""
@@ -52,6 +67,9 @@ class Kept:
     def state(self, reached: Reached, *, seed: int, virtual: Virtual | None, parts: dict[str, Any]) -> dict[str, Any]:
         """References to the live tensors; the saver copies."""
         state = collect(arch=self.arch, network=self.network, optimizer=self.optimizer, reached=reached, seed=seed, parts=parts)
+        if self._evaluated is not None:  # where any program looks for weights are those that were judged
+            state["trained"] = state["state_dict"]
+            state["state_dict"] = {PREFIX + name: each.detach() for name, each in self._evaluated().items()}
         state["kept"] = {name: each.state_dict() for name, each in self._others.items()}
         if virtual is not None:
             state["virtual_buffers"] = virtual.buffers[1:]  # the first worker's are the model's own
@@ -63,7 +81,7 @@ class Kept:
         Raises ForeignCheckpointError when it does not fit.
         """
         try:
-            self.network.load_state_dict(weights(saved))
+            self.network.load_state_dict(weights({"state_dict": saved.get("trained", saved["state_dict"])}))
             if settings_stay:
                 load_optimizer(self.optimizer, saved["optimizer"])
             else:

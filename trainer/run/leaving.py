@@ -32,18 +32,19 @@ def meet_again(error: BaseException, group: Group | None = None, loop: Loop | No
 
 def save_after_loss(group: Group, loop: Loop) -> None:
     """Keep the steps that are done. On a GPU the last ones may be the result of a broken collective. In the middle of a step's
-    update, or of what the program does after it, the state is that of no step."""
+    update, or of what the program does after it (but for an evaluation), the state is that of no step."""
     loop.saver.finish()
     if group.device.type != "cpu":
         return
     group.abandon()
+    loop.come_to_boundary()
     if loop.at_boundary:
         loop.gradients.undo()
     if group.rank == 0:
-        if loop.at_boundary:
+        if loop.whole:
             loop.saver.save_now(loop.step, loop.state)
-        group.announce_saved(loop.at_boundary)
-    elif loop.at_boundary and not group.saved_by_rank_zero() and group.rank <= 2:
+        group.announce_saved(loop.whole)
+    elif loop.whole and not group.saved_by_rank_zero() and group.rank <= 2:
         loop.saver.save_now(loop.step, loop.state)
 
 

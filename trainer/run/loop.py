@@ -19,9 +19,11 @@ from trainer.run.feed import Fetched
 from trainer.run.gradients import Gradients
 from trainer.run.group import Agreed, Agreement, Group
 from trainer.run.ledger import Ledger
+from trainer.run.mark import Mark
 from trainer.run.plan import Plan
 from trainer.run.report import Report
 from trainer.run.step import Step, Sums
+from trainer.run.waits import Waits
 from trainer.run.watchdog import Watchdog
 
 
@@ -42,7 +44,6 @@ class Pending:
     logged: bool
     names: list[str]
     seconds: float = 0.0
-    data_seconds: float = 0.0
 
 
 @dataclass(kw_only=True)
@@ -65,14 +66,19 @@ class Loop:
     log_every: int
     min_step_seconds: float
     lag: int  # steps by which an agreement is known late
+    mark: Mark
+    owes_evaluation: bool = False  # one of the weights after the last step, which a notice or a loss has cut short
 
     def __post_init__(self) -> None:
         self.at_boundary = True
+        self.mark.set()
         self.ended = False
+        self.evaluating = False  # now, or when an error came
         self.score: tuple[float, dict[str, float]] | None = None
         self._sums = Sums(self.group.device)
+        self._waits = Waits(self.group.rank, self.group.world_size, lambda: self.source.waited_seconds)
         self._names: list[str] | None = None
-        self._open: tuple[Step, float, float] | None = None
+        self._open: tuple[Step, float] | None = None  # the step that the program has, and when it got it
         self._pending: deque[Pending] = deque()
         self._told_until = min(self.step * self.stream.global_batch, self.stream.total_samples)
 
@@ -80,13 +86,15 @@ class Loop:
         """Until the end. Raises Left where the ranks agree to leave."""
         self.report.begin()
         while self.step < self.stream.total_steps:
-            started, waited = time.monotonic(), self.source.waited_seconds
+            started = time.monotonic()
+            self._waits.begin_step()
             step = self._step()
-            self._open = step, started, waited
+            self._open = step, started
+            self.evaluating = False
             yield step
             self._open = None
             self._count(step)
-            if self._between(started, waited):
+            if self._between(started):
                 self.leave()
         self._settle_all()
         self.ended = True
@@ -96,13 +104,57 @@ class Loop:
     def stop_early(self) -> None:
         """The program has left the loop, on every rank at the same step, and has not failed: that step is the last one."""
         if self._open is not None and self._open[0].done:
-            (step, started, waited), self._open = self._open, None
+            (step, started), self._open = self._open, None
             self._count(step)
-            self._between(started, waited, last=True)
+            self._between(started, last=True)
 
     def updated(self, *_: object) -> None:
         """The optimizer has changed the weights: until the boundary they are those of no step."""
         self.at_boundary = False
+        self.mark.set()
+
+    @property
+    def whole(self) -> bool:
+        """Whether the state is that after `step` steps."""
+        return self.at_boundary and self.mark.holds()
+
+    @property
+    def may_stop(self) -> bool:
+        """Whether an evaluation finds the state of a step: nothing of the present one is done, or all of it."""
+        if self._open is None or not self._open[0].begun:
+            return self.ended or self.whole
+        return self._open[0].done and not self.at_boundary and self.mark.holds()
+
+    def come_to_boundary(self) -> None:
+        """An evaluation was cut short after the update of a step, and the program does not come back: the step is done."""
+        if self.evaluating and self._open is not None and self._open[0].begun and self.may_stop:
+            (step, started), self._open = self._open, None
+            self._count(step)
+            self._pending[-1].seconds = time.monotonic() - started
+            self.owes_evaluation = True
+
+    def stop_evaluation(self) -> None:
+        """On all ranks, since one was told to leave: nothing comes after it but leave_evaluation()."""
+        self.come_to_boundary()
+        self._settle_all()
+        self.owes_evaluation = True
+
+    def leave_evaluation(self) -> None:
+        """After stop_evaluation, when the program has put back whatever it had changed for the evaluation."""
+        if not self.evaluating or self.ended:
+            return  # all was saved
+        if self.whole:
+            self.save_now()
+        what = "with a checkpoint" if self.whole else "without a checkpoint, since it has changed the weights"
+        self.report.say(f"left an evaluation after step {self.step} {what}")
+
+    def judged(self, score: float, metrics: dict[str, float]) -> None:
+        """The present weights were. Those of the step under way are kept at its end."""
+        self.score = score, metrics
+        if self.ended:
+            self.save_now()
+        elif self._open is not None and not self._open[0].begun:
+            self._save(wish=False)
 
     def _step(self) -> Step:
         return Step(
@@ -124,7 +176,7 @@ class Loop:
         logged = done % self.log_every == 0 or done == self.stream.total_steps
         if logged and self._names is None:
             self._names = self.group.hand_out_facts(self._sums.names)  # a rank without samples knows none
-        sums = [step.loss.item(), *self._sums.take(self._names or [])] if logged else []
+        sums = [step.loss.item(), *self._sums.take(self._names or []), *self._waits.mine()] if logged else []
         newest = max(self.checkpoint_step, self.saver.saved_step)
         agreement = self.group.agree(leave=self.notice.seen, wish=self.notice.take_wish(), checkpoint_step=newest, sums=sums)
         self._pending.append(Pending(done, step.samples.stop - self._told_until, agreement, logged, self._names or []))
@@ -139,13 +191,15 @@ class Loop:
         self.gradients.commit()
         self.step += 1
         self.at_boundary = True
+        self.mark.set()
+        self.owes_evaluation = False
 
-    def _between(self, started: float, waited: float, *, last: bool = False) -> bool:
+    def _between(self, started: float, *, last: bool = False) -> bool:
         """Whether to leave."""
         now = self._pending[-1]
         agreed = [(each, each.agreement.wait()) for each in self._taken(0 if last else self.lag)]
         self.notice.wait(self.min_step_seconds - (time.monotonic() - started))
-        now.seconds, now.data_seconds = time.monotonic() - started, self.source.waited_seconds - waited
+        now.seconds = time.monotonic() - started
         self.watchdog.beat()
         self.ended = last
         wish = False
@@ -171,13 +225,14 @@ class Loop:
         if not pending.logged:
             return
         loss, *sums = agreed.sums
+        figures, waits = sums[: len(pending.names)], sums[len(pending.names) :]
         self.report.line(
             step=pending.number,
             loss=loss,
             samples=self.stream.step(pending.number - 1).size,
             step_seconds=pending.seconds,
-            data_seconds=pending.data_seconds,
-            figures={name: each / pending.samples for name, each in zip(pending.names, sums, strict=True)},
+            waits=self._waits.of_all(waits),
+            figures={name: each / pending.samples for name, each in zip(pending.names, figures, strict=True)},
             checkpoint_step=self.checkpoint_step,
             checkpoint_seconds=self.saver.take_cost(),
         )

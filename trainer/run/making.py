@@ -13,6 +13,7 @@ from trainer.run.group import Group
 from trainer.run.keeping import Keeping
 from trainer.run.ledger import Ledger
 from trainer.run.loop import Loop
+from trainer.run.mark import Mark
 from trainer.run.metrics import Progress
 from trainer.run.plan import Plan
 from trainer.run.report import Report
@@ -55,6 +56,7 @@ def make_loop(
         world_size=group.world_size,
         max_micro_batch=config.max_micro_batch,
         virtual_workers=config.virtual_workers,
+        together=loader.together,
         in_pairs=keeping.kept.in_pairs,
     )
     if config.virtual_workers and config.virtual_workers < group.world_size:
@@ -65,9 +67,9 @@ def make_loop(
         stream=stream,
         plan=plan,
         gradients=keeping.virtual or Averaged(models, group.world_size),
-        source=loader.start(plan, group.device, say=report.say),
+        source=loader.start(plan, group.device, say=report.advise),
         saver=keeping.saver,
-        state=lambda: keeping.state(loop.step, stream, loader.facts, report.account),
+        state=lambda: keeping.state(loop.step, stream, loader.facts, report.account, owes_evaluation=loop.owes_evaluation),
         report=report,
         watchdog=watchdog,
         ledger=_ledger(config, group, keeping, stream, generation) if config.ledger else None,
@@ -76,6 +78,8 @@ def make_loop(
         log_every=config.log_every,
         min_step_seconds=config.min_step_seconds,
         lag=1 if group.device.type == "cuda" else 0,
+        mark=Mark([each for model in models for each in model.parameters()]),
+        owes_evaluation=bool(keeping.saved.get("owes_evaluation", False)),
     )
     keeping.kept.optimizer.register_step_post_hook(loop.updated)
     for model in models:

@@ -35,6 +35,7 @@ class Plan:
     world_size: int
     max_micro_batch: int
     virtual_workers: int = 0
+    together: int = 1  # neighbours of a step that are always in one micro-batch, counted from its start
     in_pairs: bool = (
         False  # a sample that is alone comes twice: BatchNorm needs two values per channel, and a mean stays the same
     )
@@ -42,7 +43,8 @@ class Plan:
     def micro_batches(self, step: int) -> list[MicroBatch]:
         """Of this rank, worker after worker; at least one unless the workers are virtual."""
         whole = self.stream.step(step)
-        found = [each for worker in self.workers for each in self._of(worker, share(whole, worker, self.num_workers))]
+        shares = {worker: share(whole, worker, self.num_workers, self.together) for worker in self.workers}
+        found = [each for worker, piece in shares.items() for each in self._of(worker, piece)]
         if found or self.virtual_workers:
             return found
         return [MicroBatch(worker=self.rank, piece=Piece(whole.start, whole.start), first=True, last=True)]
@@ -61,7 +63,7 @@ class Plan:
         )
 
     def _of(self, worker: int, piece: Piece) -> list[MicroBatch]:
-        pieces = split(piece, self.max_micro_batch)
+        pieces = split(piece, self.max_micro_batch, self.together)
         last = len(pieces) - 1
         return [MicroBatch(worker=worker, piece=each, first=not at, last=at == last) for at, each in enumerate(pieces)]
 

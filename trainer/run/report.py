@@ -15,6 +15,7 @@ from trainer.run.account import Account
 from trainer.run.config import RunConfig
 from trainer.run.group import Group
 from trainer.run.metrics import Progress
+from trainer.run.waits import Waited
 
 
 @dataclass(kw_only=True)
@@ -28,6 +29,7 @@ class Report:
     lines: metrics.MetricLines
     board: metrics.Board = field(default_factory=metrics.Board)
     listeners: list[Callable[[Progress], None]] = field(default_factory=list)
+    slowest: int = 0  # the rank that has waited most for data of late, as all ranks know it
 
     @classmethod
     def open(
@@ -68,12 +70,13 @@ class Report:
         loss: float,
         samples: int,
         step_seconds: float,
-        data_seconds: float,
+        waits: Waited,
         figures: dict[str, float],
         checkpoint_step: int,
         checkpoint_seconds: float,
     ) -> None:
-        """All numbers are of all ranks; seconds of this one."""
+        """All numbers are of all ranks, but for the step's own seconds, which are this one's."""
+        self.slowest = waits.rank
         self.account.checkpoint_seconds += checkpoint_seconds
         used = min(step * self.stream.global_batch, self.stream.total_samples)
         progress = Progress(
@@ -91,7 +94,7 @@ class Report:
             checkpoint_seconds=round(self.account.checkpoint_seconds, 3),
             checkpoint_step=checkpoint_step,
             step_seconds=round(step_seconds, 4),
-            data_seconds=round(data_seconds, 4),
+            data_seconds=round(waits.seconds, 4),
             figures={name: round(value, 5) for name, value in figures.items()},
         )
         self.board.show(progress)
@@ -104,6 +107,11 @@ class Report:
     def say(self, text: str) -> None:
         if self.group.rank == 0:
             print(text, flush=True)
+
+    def advise(self, text: str) -> None:
+        """About the data of this rank: said by the rank that waits most, and by no other."""
+        if self.group.rank == self.slowest:
+            print(f"rank {self.group.rank}: {text}" if self.group.world_size > 1 else text, flush=True)
 
     def close(self) -> None:
         self.lines.close()

@@ -14,15 +14,15 @@ from torch.nn.parallel import DistributedDataParallel
 from trainer.checkpoint import Stale
 from trainer.contract import EXIT_PEER_LOST
 from trainer.data import DataError
-from trainer.data.tuning import measured_workers, workers_beside_cpu_training
+from trainer.data.tuning import workers_beside_cpu_training
 from trainer.notices.notice import Notice, install
 from trainer.run import leaving, making
 from trainer.run.config import RunConfig, resolve
-from trainer.run.evaluation import Measure, evaluate
-from trainer.run.feed import Loader
+from trainer.run.evaluation import Measure, Stopped, evaluate, listener
+from trainer.run.feed import Loader, loader_processes
 from trainer.run.group import Group, PeerLostError, is_loss
 from trainer.run.keeping import Keeping
-from trainer.run.kept import Kept
+from trainer.run.kept import Kept, Weights
 from trainer.run.loop import Left, Loop
 from trainer.run.metrics import Progress
 from trainer.run.result import weights_sha256, write_json
@@ -31,8 +31,6 @@ from trainer.run.step import Step, seed_everything
 from trainer.run.virtual import fix_algorithms
 from trainer.run.watchdog import Watchdog
 from trainer.speed import CompileCache, Speed
-
-_CPU = torch.device("cpu")
 
 
 def start(config: RunConfig | None = None, *, notice: Notice | None = None, **settings: Any) -> "Run":
@@ -91,6 +89,12 @@ class Run:
         """Of the whole job; known once the steps have begun."""
         return self._loop.stream.total_steps if self._loop else 0
 
+    @property
+    def owes_evaluation(self) -> bool:
+        """Whether a notice, or a lost machine, has cut an evaluation of the present weights short: to be asked at the beginning
+        of the loop's body, and after the loop. It is no longer so after the next evaluation or step."""
+        return self._loop is not None and self._loop.owes_evaluation
+
     def distribute(
         self, model: torch.nn.Module, *, speed: Speed | None = None, cache: CompileCache | None = None, **options: Any
     ) -> torch.nn.Module:
@@ -112,18 +116,27 @@ class Run:
         return speed.wrap(model, self.world_size, accumulates=largest_share > self.config.max_micro_batch)
 
     def keep(
-        self, *, model: torch.nn.Module, optimizer: torch.optim.Optimizer, identity: dict[str, Any] | None = None, **others: Any
+        self,
+        *,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        identity: dict[str, Any] | None = None,
+        evaluated: Weights | None = None,
+        **others: Any,
     ) -> None:
         """What checkpoints hold: the model, its optimizer, and whatever else has a state_dict, by any name. The newest checkpoint
         is loaded into them. They change after the gradient of a step is there, in the loop's body, and at no other time.
 
         `identity` is what must be the same to go on from a checkpoint, besides the weights' names and shapes, the optimizer, the
-        global batch and the seed. Raises RefusedError where it is not.
+        global batch and the seed. `evaluated` gives the weights that validations judge, by the names in the model's state_dict,
+        where they are not its own: plain files hold those as the model's, and an evaluation makes them rank 0's. Raises
+        RefusedError where something does not fit.
         """
         if not self._models:
             raise RuntimeError("run.keep() comes after run.distribute(model)")
         identity = identity or {}
-        kept = Kept(model=model, optimizer=optimizer, others=others, arch=str(identity.get("arch", "")))
+        arch = str(identity.get("arch", ""))
+        kept = Kept(model=model, optimizer=optimizer, others=others, arch=arch, evaluated=evaluated)
         self._keeping = Keeping.open(
             self.config, self._group, self._start, self._fence, kept, models=self._models, identity=identity
         )
@@ -138,9 +151,9 @@ class Run:
         ranks must see the same samples: their number and `fingerprint`, or the dataset's own, are compared with rank 0's.
         Raises DataError when they differ.
         """
-        loader = Loader(
-            dataset, seed=self.config.seed, workers=self._workers(workers, dataset, options), seeded=seeded, **options
-        )
+        asked = self.config.workers if workers is None else workers
+        processes = loader_processes(asked, dataset, self.config, self.device, self.world_size, options=options, say=self.say)
+        loader = Loader(dataset, seed=self.config.seed, workers=processes, seeded=seeded, **options)
         loader.facts["fingerprint"] = fingerprint or str(getattr(dataset, "fingerprint", ""))
         first = self._group.hand_out_facts(loader.facts)
         if first != loader.facts:
@@ -148,24 +161,6 @@ class Run:
                 f"rank {self.rank} sees other data than rank 0: {loader.facts} here, {first} there. All need the same data"
             )
         return loader
-
-    def _workers(self, asked: int | None, dataset: Any, options: dict[str, Any]) -> int:
-        """On a GPU -1 is measured, once per kind of machine; on the CPU the loader and the network share the cores."""
-        place = self.config.place
-        asked = self.config.workers if asked is None else asked
-        if asked >= 0:
-            return min(place.cores, asked)
-        if self.device.type == "cpu":
-            return workers_beside_cpu_training(place.cores)
-        return measured_workers(
-            dataset,
-            lambda workers, plan: Loader(dataset, seed=-1, workers=workers, **options).start(plan, _CPU, say=self.say),
-            micro_batch=min(self.config.max_micro_batch, -(-self.config.global_batch // self.world_size)),
-            cores=place.cores,
-            ranks=place.local_world_size,
-            kept_in=self.output,
-            say=self.say,
-        )
 
     def steps(self, loader: Loader) -> Iterator[Step]:
         """The steps that are left, one after the other. Between two of them checkpoints are written, and the program ends (Left,
@@ -189,13 +184,33 @@ class Run:
         self, dataset: Any, measure: Measure, *, batch_size: int = 256, workers: int | None = None, **options: Any
     ) -> dict[str, float]:
         """The means of what `measure(batch)` sums up over a batch's samples, by name, over the whole dataset; and `samples`,
-        their number. Each rank has a share, nothing is padded, all get the same answer. Without gradients, and in eval mode."""
+        their number. Each rank has a share, nothing is padded, all get the same answer. Without gradients, and in eval mode.
+
+        A notice ends it on all ranks (Left), with a checkpoint of the step: so it comes last in the loop's body, after all that a
+        checkpoint keeps has changed. The next generation does not come back to that place, see `owes_evaluation`. Who validates
+        other weights than the model's own must not copy them over those; then a notice has to wait for its end."""
         assert self._keeping is not None, "run.evaluate() comes after run.keep()"
         asked = self.config.workers if workers is None else workers
         processes = min(self.config.place.cores, asked) if asked >= 0 else workers_beside_cpu_training(self.config.place.cores)
         loader = Loader(dataset, seed=self.config.seed, workers=processes, **options)
-        with self._watchdog.unhurried():
-            return evaluate(self._models, loader, measure, self._group, batch_size=batch_size)
+        with self._watchdog.unhurried(), self._evaluating() as told:
+            more = self._keeping.kept.evaluated
+            return evaluate(self._models, loader, measure, self._group, batch_size=batch_size, told=told, more=more)
+
+    @contextlib.contextmanager
+    def _evaluating(self) -> Iterator[Callable[[], bool]]:
+        """What is asked whether to stop."""
+        told, loop = listener(self._notice, self._group), self._loop
+        if loop is not None:
+            loop.evaluating = True
+        try:
+            yield told if loop is None or loop.may_stop else lambda: False
+        except Stopped:
+            if loop is not None:
+                loop.stop_evaluation()
+            raise Left from None  # what is left to do comes in __exit__
+        if loop is not None:
+            loop.evaluating = loop.owes_evaluation = False
 
     def best(self, score: float, **metrics: float) -> None:
         """The result of a validation of the present weights, on all ranks; higher is better. Their checkpoint is kept besides the
@@ -203,9 +218,7 @@ class Run:
         assert self._loop is not None, "run.best() belongs into run.steps(), or after it"
         assert self._keeping is not None
         self._keeping.best = max(self._keeping.best, score)
-        self._loop.score = score, metrics
-        if self._loop.ended:
-            self._loop.save_now()
+        self._loop.judged(score, metrics)
 
     def finish(self, **figures: Any) -> None:
         """Write result.json: `figures`, and what the run knows. Without a call the end of the `with` does it."""
@@ -238,6 +251,10 @@ class Run:
         """Rank 0's `facts` (as JSON can hold them), on every rank: for what all must decide alike."""
         return self._group.hand_out_facts(facts)
 
+    def from_all_ranks(self, facts: Any) -> list[Any]:
+        """What each rank gave (as JSON can hold it), in the order of the ranks, on every rank."""
+        return self._group.all_facts(facts)
+
     def unhurried(self) -> contextlib.AbstractContextManager[None]:
         """For work of the program that takes longer than a step may: in the body it has the limit of a first step."""
         return self._watchdog.unhurried()
@@ -258,6 +275,8 @@ class Run:
         try:
             if error is None:
                 self._end()
+            elif isinstance(error, Left) and self._loop is not None:
+                self._loop.leave_evaluation()
         except (PeerLostError, Stale) as lost:
             error = lost
         if isinstance(error, Stale) or (self.world_size > 1 and is_loss(error)):

@@ -66,6 +66,7 @@ class Step:
     ) -> None:
         self.number = number
         self.samples = samples
+        self.piece = samples  # positions of the micro-batch that was given last; none in one that weighs nothing
         self.epoch = (samples.stop - 1) // dataset_size  # of its last sample
         self.ends_epoch = samples.stop // dataset_size > samples.start // dataset_size
         self.loss = torch.zeros((), device=sums._device)  # this rank's part of the mean over the global batch
@@ -79,10 +80,12 @@ class Step:
         self._numbers: list[int] = []
         self._now: MicroBatch | None = None  # given, and its loss not yet
         self._counted = 1.0  # of each sample in it: a half where it comes twice, 0 where it weighs nothing
+        self.begun = False  # it has read samples
         self.done = False  # the step's gradient lies in the parameters
 
     def __iter__(self) -> Iterator[Any]:
         """The micro-batches of this rank. When it is through, the gradient of the step lies in the parameters."""
+        self.begun = True
         for micro_batch in self._micro_batches:
             fetched = next(self._source)
             self._numbers += fetched.numbers[: micro_batch.num_samples]
@@ -90,7 +93,7 @@ class Step:
             if micro_batch.first:
                 seed_everything(mix(self._seed, self.number, micro_batch.worker))
             self._gradients.begin(micro_batch)
-            self._now = micro_batch
+            self._now, self.piece = micro_batch, micro_batch.piece
             yield fetched.batch
             if self._now is not None:
                 raise RuntimeError(f"step {self.number}: call step.backward(loss) once for each micro-batch, before the next one")

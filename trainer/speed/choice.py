@@ -2,8 +2,8 @@
 
     speed: bf16, channels_last, fused optimizer, not compiled (NVIDIA H200 has tensor cores for bf16; ...)
 
-What the user sets wins; "auto" is decided here, from facts of the device alone (Chip), so that every rank on the same kind of
-machine decides the same. Nothing is measured: that would take minutes of each start.
+What the user sets wins; "auto" is decided here, from facts of the device alone (Chip): those of the least able one in the job, so
+that all ranks decide the same. Nothing is measured: that would take minutes of each start.
 
 - 16 bits where the GPU has matrix units for them: bf16 from compute capability 8.0 on (A100, L4, H100), which needs no scaler;
   fp16 with one on 7.0 and 7.5 (V100, T4). NVIDIA's ResNet-50 in mixed precision: 2.6 times TF32 on an A100, 3.3 times 32 bits on
@@ -14,9 +14,9 @@ machine decides the same. Nothing is measured: that would take minutes of each s
 - A CPU computes in 32 bits: the same numbers everywhere, and only the newest have units for bf16.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Self
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 
 import torch
 
@@ -57,21 +57,40 @@ class Chip:
     capability: tuple[int, int] = (0, 0)
 
     @classmethod
+    def from_facts(cls, facts: dict[str, Any]) -> Self:
+        """From asdict(), through JSON."""
+        major, minor = facts["capability"]
+        return cls(type=facts["type"], name=facts["name"], capability=(major, minor))
+
+    @classmethod
     def of(cls, device: torch.device) -> Self:
         if device.type != "cuda":
             return cls(type=device.type)
         return cls(type="cuda", name=torch.cuda.get_device_name(device), capability=torch.cuda.get_device_capability(device))
 
 
-def choose(device: torch.device, arch: str, options: SpeedOptions | None = None) -> Speed:
-    """Raises ConfigError for what this device cannot do."""
-    return choose_for(Chip.of(device), arch, options or SpeedOptions())
+def choose(
+    device: torch.device,
+    arch: str,
+    options: SpeedOptions | None = None,
+    *,
+    from_all_ranks: Callable[[Any], list[Any]] = lambda facts: [facts],
+) -> Speed:
+    """The same on all ranks. `from_all_ranks` gives each the facts of all (Run.from_all_ranks); without it this one is alone.
+
+    Raises ConfigError for what a device cannot do.
+    """
+    chips = [Chip.from_facts(facts) for facts in from_all_ranks(asdict(Chip.of(device)))]
+    return choose_for(lowest(chips), arch, options or SpeedOptions())
 
 
 def lowest(chips: Sequence[Chip]) -> Chip:
     """The one that all others can follow: in a job with several kinds of GPU all must compute alike, or fp16's scaled gradients
-    would be added to others that are not."""
-    return min(chips, key=lambda chip: (chip.type == "cuda", chip.capability))
+    would be added to others that are not. Raises ConfigError where some are no GPUs."""
+    types = sorted({chip.type for chip in chips})
+    if len(types) > 1:
+        raise ConfigError(f"ranks compute on the {' and the '.join(types)}: take machines with GPUs alone, or --device cpu")
+    return min(chips, key=lambda chip: chip.capability)
 
 
 def choose_for(chip: Chip, arch: str, options: SpeedOptions) -> Speed:

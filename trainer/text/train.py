@@ -7,7 +7,6 @@ The second user of the public API, and an example of it: an optimizer that is no
 are clipped. Exit codes are those of `python -m trainer`.
 """
 
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,11 +15,9 @@ from pathlib import Path
 import torch
 
 from trainer import elastic
-from trainer.checkpoint import RefusedError
-from trainer.contract import EXIT_FINISHED, EXIT_PROGRAM_FAILED, EXIT_RECLAIMED
-from trainer.data import DataError
 from trainer.run.config import option
 from trainer.run.config import parse as parse_run
+from trainer.run.edge import end_process, run_program
 from trainer.speed import SpeedOptions, choose
 from trainer.text.gpt import SIZES, Gpt, bits_per_byte, losses
 from trainer.text.windows import Windows
@@ -59,7 +56,7 @@ def learn(config: TextConfig, run: elastic.Run) -> None:
     """Train to the end of the last epoch."""
     size = SIZES[config.size]
     train, val = (Windows(config.data / f"{part}.bin", context=size.context) for part in ("train", "val"))
-    speed = choose(run.device, "gpt", config)
+    speed = choose(run.device, "gpt", config, from_all_ranks=run.from_all_ranks)
     run.say(f"speed: {speed}")
     network = Gpt(size)
     model = run.distribute(network, speed=speed)
@@ -71,7 +68,14 @@ def learn(config: TextConfig, run: elastic.Run) -> None:
     schedule = schedule_of(config, len(train))
     bits: dict[str, float] = {}
 
+    def judge() -> dict[str, float]:
+        found = validate(run, network, val)
+        run.best(-found["bits_per_byte"], **found)
+        return found
+
     for step in run.steps(run.loader(train, seeded=False)):
+        if run.owes_evaluation:  # of the epoch that ended before
+            bits = judge()
         for group in optimizer.param_groups:
             group["lr"] = schedule.rate(start=step.samples.start, stop=step.samples.stop)
         for inputs, targets, _ in step:
@@ -82,9 +86,10 @@ def learn(config: TextConfig, run: elastic.Run) -> None:
         scaler.update()
         optimizer.zero_grad(set_to_none=True)
         if step.ends_epoch:
-            bits = validate(run, network, val)
-            run.best(-bits["bits_per_byte"], **bits)
+            bits = judge()
 
+    if run.owes_evaluation:
+        bits = judge()
     bits = bits or validate(run, network, val)  # resumed when all was done
     run.finish(validation_bits_per_byte=round(bits["bits_per_byte"], 5))
     run.say(f"finished after step {run.step}: {bits['bits_per_byte']:.4f} bits per byte of text that it has not seen")
@@ -108,19 +113,8 @@ def schedule_of(config: TextConfig, dataset_size: int) -> Schedule:
 
 def main(arguments: list[str]) -> int:
     """The process's edge: errors become sentences and exit codes."""
-    try:
-        config = parse(arguments, os.environ)
-        with elastic.start(config) as run:
-            learn(config, run)
-    except elastic.Left:
-        return EXIT_RECLAIMED
-    except (elastic.ConfigError, DataError, RefusedError) as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
-        return EXIT_PROGRAM_FAILED
-    return EXIT_FINISHED
+    return run_program(arguments, parse, learn)
 
 
 if __name__ == "__main__":
-    code = main(sys.argv[1:])
-    sys.stdout.flush()
-    os._exit(code)  # taking a process group apart can wait for ever, see run/group.py
+    end_process(main(sys.argv[1:]))

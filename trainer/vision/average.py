@@ -2,7 +2,7 @@
 
     average = WeightAverage(network, decay=0.9999, every=32)
     ... average.update(step)                  # after every step; `step` steps are done
-    with average.applied(): evaluate(network)
+    average.answers(images)                   # of the network with the averaged weights
     checkpoint: average.state_dict(), average.load_state_dict(saved)
 
 What happens at a step depends on its number and the weights alone, which are the same on every rank: so every rank has the same
@@ -11,8 +11,6 @@ statistics: each rank's own, as in the network) are averaged; counters are copie
 average, the decay is smaller: (1 + step) / (10 + step), as in TensorFlow's moving averages.
 """
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -44,15 +42,16 @@ class WeightAverage:
         for name in self._tensors.keys() - set(floats):
             self._tensors[name].copy_(now[name])
 
-    @contextlib.contextmanager
-    def applied(self) -> Iterator[None]:
-        """In here the network has the averaged weights; afterwards its own again, to the last bit."""
-        own = {name: tensor.detach().clone() for name, tensor in self._network.state_dict().items()}
-        self._network.load_state_dict(self._tensors)
-        try:
-            yield
-        finally:
-            self._network.load_state_dict(own)
+    def answers(self, images: torch.Tensor) -> torch.Tensor:
+        """What the network would say with these weights. Its own stay where they are: a checkpoint may be made at any moment."""
+        own = self._network.state_dict()
+        tensors = {name: tensor.to(own[name].dtype) for name, tensor in self._tensors.items()}
+        found: torch.Tensor = torch.func.functional_call(self._network, tensors, (images,))
+        return found
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """By their names in the network's state_dict; the live tensors."""
+        return dict(self._tensors)
 
     def state_dict(self) -> dict[str, Any]:
         """References to the live tensors."""

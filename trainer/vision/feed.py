@@ -15,7 +15,6 @@ import torch
 from trainer.data import Images
 from trainer.data.images import Files
 from trainer.data.tuning import Site, advice, loader_workers, loading_rate, workers_beside_cpu_training
-from trainer.vision.config import TrainConfig
 from trainer.vision.options import VisionConfig
 
 
@@ -27,7 +26,7 @@ class Feed:
     @classmethod
     def choose(
         cls,
-        config: TrainConfig | VisionConfig,
+        config: VisionConfig,
         dataset: Images,
         device: torch.device,
         *,

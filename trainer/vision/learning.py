@@ -1,4 +1,4 @@
-"""Training and validating a network on images, through trainer/elastic.py: what `python -m trainer.vision` does.
+"""Training and validating a network on images, through trainer/elastic.py: what `python -m trainer` does.
 
     with elastic.start(config) as run:
         learn(config, run)
@@ -8,7 +8,6 @@ Read learn() from top to bottom; everything above it is a part of it.
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -21,10 +20,11 @@ from trainer.data.order import Sample
 from trainer.report import Curves, EventFile, Labelled, append, save_images, spread
 from trainer.speed import CompileCache, Speed, choose
 from trainer.vision import models
-from trainer.vision.accuracy import places
+from trainer.vision.accuracy import right_answers
 from trainer.vision.average import WeightAverage
 from trainer.vision.feed import Feed
-from trainer.vision.loss import losses
+from trainer.vision.loss import losses, mixed_losses
+from trainer.vision.mixup import Mixup
 from trainer.vision.options import VisionConfig, fixed
 from trainer.vision.schedule import Schedule
 
@@ -48,32 +48,35 @@ def learn(config: VisionConfig, run: elastic.Run) -> None:
     )
     scaler = speed.scaler()
     average = WeightAverage(network, decay=config.ema, every=config.ema_every) if config.ema else None
-    run.keep(
-        model=model,
-        optimizer=optimizer,
-        identity=identity(config, data),
-        **({"scaler": scaler} if scaler.is_enabled() else {}),
-        **({"average": average} if average else {}),
-    )
+    others: dict[str, Any] = {"scaler": scaler} if scaler.is_enabled() else {}
+    if average:
+        others |= {"average": average, "evaluated": average.weights}
+    run.keep(model=model, optimizer=optimizer, identity=identity(config, data), **others)
     schedule = schedule_of(config, len(data.train))
+    mixup = Mixup(alpha=config.mixup, seed=config.seed)
     judge = Judge(config=config, run=run, data=data, network=network, speed=speed, average=average)
     with contextlib.closing(Told(config, run, optimizer, cache)) as told:
-        for step in run.steps(data.loader(run)):
+        for step in run.steps(data.loader(run, together=mixup.together)):
             told.begin(step.number)
+            if run.owes_evaluation:
+                told.validation(judge, step.number)  # of the step before, in which a notice came
             for group in optimizer.param_groups:
                 group["lr"] = schedule.rate(start=step.samples.start, stop=step.samples.stop)
             for images, labels, _ in step:
-                scores = model(speed.laid_out(normalise(images, run.device)))
-                step.backward(losses(scores, labels, label_smoothing=config.label_smoothing).mean(), scaler=scaler)
+                mixed = mixup.mixed(normalise(images, run.device), labels, step=step.samples, own=step.piece)
+                scores = model(speed.laid_out(mixed.images_NCHW))
+                step.backward(mixed_losses(scores, mixed, label_smoothing=config.label_smoothing).mean(), scaler=scaler)
                 step.add(**right_answers(scores, labels))
             scaler.step(optimizer)
             scaler.update()
             optimizer.zero_grad(set_to_none=True)
             if average:
                 average.update(step.number + 1)
-            epoch = step.samples.stop // len(data.train)  # so many are done
-            if step.ends_epoch and judge.is_due(epoch):
-                told.validation(judge.validate(), step.number + 1, epoch, judge)
+            if step.ends_epoch and judge.is_due(step.number + 1):
+                told.validation(judge, step.number + 1)
+        if run.owes_evaluation:
+            told.begin(run.step)
+            told.validation(judge, run.step)
 
     found = judge.found or judge.validate()  # resumed when all was done
     run.finish(test_accuracy=round(found["top1"], 5), test_samples=int(found["samples"]))
@@ -83,7 +86,7 @@ def learn(config: VisionConfig, run: elastic.Run) -> None:
 def settle(config: VisionConfig, run: elastic.Run) -> VisionConfig:
     """Rank 0 says how large a step is, so that nobody can read something else from a folder that changes."""
     chosen, why = fixed(config) if run.rank == 0 else (config, "")
-    facts = run._group.hand_out_facts({"global_batch": chosen.global_batch, "max_micro_batch": chosen.max_micro_batch})
+    facts = run.from_rank_zero({"global_batch": chosen.global_batch, "max_micro_batch": chosen.max_micro_batch})
     run.config = config = dataclasses.replace(config, **facts)
     run.say(f"{why}; at most {config.max_micro_batch} in one pass of a process")
     backend = "nccl" if run.device.type == "cuda" else "gloo"
@@ -96,7 +99,7 @@ def speed_of(config: VisionConfig, run: elastic.Run) -> Speed:
     """The same on all ranks. Where the bits must be the same nothing is tuned."""
     if config.virtual_workers:
         return Speed(device_type=run.device.type, why="virtual workers: the same bits everywhere")
-    speed = choose(run.device, config.arch, config)
+    speed = choose(run.device, config.arch, config, from_all_ranks=run.from_all_ranks)
     run.say(f"speed: {speed}")
     return speed
 
@@ -117,11 +120,6 @@ def schedule_of(config: VisionConfig, dataset_size: int) -> Schedule:
     )
 
 
-def right_answers(scores_NK: torch.Tensor, labels_N: torch.Tensor) -> dict[str, torch.Tensor]:
-    places_N = places(scores_NK.detach(), labels_N)
-    return {"top1": (places_N < 1).sum(), "top5": (places_N < 5).sum()}
-
-
 @dataclass(frozen=True, kw_only=True)
 class Data:
     """Training and validation images, and how they are read."""
@@ -138,9 +136,14 @@ class Data:
         feed = Feed.choose(config, train, run.device, world_size=run.world_size, say=run.say)
         return cls(train=train, val=val, feed=feed, fingerprint=train.source.fingerprint)
 
-    def loader(self, run: elastic.Run) -> elastic.Loader:
+    def loader(self, run: elastic.Run, *, together: int) -> elastic.Loader:
         return run.loader(
-            self.train, workers=self.feed.workers, advice=self.feed.advice, fingerprint=self.fingerprint, seeded=False
+            self.train,
+            workers=self.feed.workers,
+            advice=self.feed.advice,
+            fingerprint=self.fingerprint,
+            seeded=False,
+            together=together,
         )
 
 
@@ -162,13 +165,18 @@ class Judge:
     average: WeightAverage | None
     found: dict[str, float] = field(default_factory=dict)  # by the last validation
 
-    def is_due(self, epoch: int) -> bool:
-        every = self.config.evaluate_every
+    def epoch(self, step: int) -> int:
+        """So many are done after so many steps."""
+        total = self.config.epochs * len(self.data.train)
+        return min(step * self.config.global_batch, total) // len(self.data.train)
+
+    def is_due(self, step: int) -> bool:
+        epoch, every = self.epoch(step), self.config.evaluate_every
         return epoch == self.config.epochs or (every > 0 and epoch % every == 0)
 
     def validate(self) -> dict[str, float]:
         """Over all ranks: loss, top1, top5 (from 0 to 1), samples."""
-        with self._as_judged():
+        with self.speed.uncompiled():
             self.found = self.run.evaluate(
                 self.data.val, self._measure, batch_size=_VALIDATION_BATCH, workers=self.data.feed.workers, seeded=False
             )
@@ -186,7 +194,7 @@ class Judge:
         images, labels = zip(*map(self._image, numbers), strict=True)
         training = self.network.training
         self.network.eval()
-        with self._as_judged():
+        with self.speed.uncompiled():
             scores = self._scores(torch.stack(images)).cpu()
         self.network.train(training)
         return [Labelled(*each) for each in zip(images, labels, scores, strict=True)]
@@ -196,13 +204,9 @@ class Judge:
         return image, label
 
     def _scores(self, images: torch.Tensor) -> torch.Tensor:
-        scores: torch.Tensor = self.network(self.speed.laid_out(normalise(images, self.run.device)))
+        inputs = self.speed.laid_out(normalise(images, self.run.device))
+        scores: torch.Tensor = self.average.answers(inputs) if self.average else self.network(inputs)
         return scores
-
-    @contextlib.contextmanager
-    def _as_judged(self) -> Iterator[None]:
-        with self.speed.uncompiled(), self.average.applied() if self.average else contextlib.nullcontext():
-            yield
 
 
 class Told:
@@ -237,8 +241,9 @@ class Told:
         if self._events is not None:
             Curves(self._events, more=lambda: {"train/learning_rate": self._optimizer.param_groups[0]["lr"]})(progress)
 
-    def validation(self, found: dict[str, float], step: int, epoch: int, judge: Judge) -> None:
-        run = self._run
+    def validation(self, judge: Judge, step: int) -> None:
+        """Of the weights after so many steps."""
+        run, found, epoch = self._run, judge.validate(), judge.epoch(step)
         run.best(100 * found["top1"], **{name: found[name] for name in ("loss", "top1", "top5")})
         run.say(
             f"validation after epoch {epoch}: top-1 {100 * found['top1']:.2f} %  top-5 {100 * found['top5']:.2f} %  "

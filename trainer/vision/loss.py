@@ -17,5 +17,7 @@ def losses(logits_NK: torch.Tensor, labels_N: torch.Tensor, *, label_smoothing: 
 def mixed_losses(logits_NK: torch.Tensor, mixed: Mixed, *, label_smoothing: float = 0.0) -> torch.Tensor:
     """(N,): each sample has two labels, in the proportion of its two images."""
     own = losses(logits_NK, mixed.labels_N, label_smoothing=label_smoothing)
+    if mixed.proportions_N is None:
+        return own
     other = losses(logits_NK, mixed.other_labels_N, label_smoothing=label_smoothing)
     return torch.lerp(other, own, mixed.proportions_N)

@@ -15,8 +15,10 @@ import torch
 from torchvision import models
 from torchvision.models import get_model, list_models  # type: ignore[attr-defined]
 
+from trainer.run.config import ConfigError
 
-class UnknownModelError(ValueError):
+
+class UnknownModelError(ConfigError):
     """torchvision has no classification network of this name, or not for images of this size."""
 
 

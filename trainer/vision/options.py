@@ -16,13 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from trainer.run import config as run_config
-from trainer.run.config import ConfigError, RunConfig, option
+from trainer.contract import ENV_PLANNED_WORKERS
+from trainer.run.config import ConfigError, Parser, RunConfig, add_flags, complete, option
 from trainer.speed.choice import SpeedOptions
 from trainer.vision.batch import batch_sizes, kept_global_batch, processes_wanted
 from trainer.vision.schedule import KINDS
 
-ENV_PLANNED = "EBB_PLANNED_WORKERS"  # as the controller and the rendezvous call it
 PROGRAM = "python -m trainer.vision"
 # trainer.data.augment.AUGMENTATIONS; its import would load torchvision's codecs for a --help
 AUGMENTATIONS = ("shift", "imagenet", "none")
@@ -55,6 +54,8 @@ class VisionConfig(RunConfig, SpeedOptions):
         0.0, "epochs until the peak learning rate is reached; 5 is usual for large global batches", low=0.0
     )
     label_smoothing: float = option(0.0, "share of the target that is given to all classes; 0.1 is usual", low=0.0)
+    mixup: float = option(0.0, "blend pairs of images and their labels: alpha of their proportions' Beta distribution, 0.2 is "
+                               "usual; the same blends on any number of machines; 0: none", low=0.0)  # fmt: skip
     ema: float = option(0.0, "validate a moving average of the weights with this decay, 0.9999 for example; 0: none", low=0.0)
     ema_every: int = option(32, "steps between two updates of that average", low=1)
     # --- speed, besides SpeedOptions
@@ -93,7 +94,7 @@ def parse_as(kind: type[C], program: str, arguments: list[str], environment: Map
     if "data" not in values:
         raise ConfigError(f"--data is missing: name the folder as the last argument; `{program} --help` explains all flags")
     values["planned_workers"] = _planned(environment)
-    config = run_config._complete(kind, values, environment, "name a folder")
+    config = complete(kind, values, environment, "name a folder")
     for part in ("train", "val"):
         if not (config.data / part).is_dir():
             raise ConfigError(
@@ -120,21 +121,21 @@ def fixed(config: VisionConfig) -> tuple[VisionConfig, str]:
 
 
 def _planned(environment: Mapping[str, str]) -> int:
-    text = environment.get(ENV_PLANNED, "0")
+    text = environment.get(ENV_PLANNED_WORKERS, "0")
     if not text.isdecimal():
-        raise ConfigError(f"the environment variable {ENV_PLANNED} is {text!r}; it must be a whole number")
+        raise ConfigError(f"the environment variable {ENV_PLANNED_WORKERS} is {text!r}; it must be a whole number")
     return int(text)
 
 
 def _parser(kind: type[VisionConfig], program: str) -> argparse.ArgumentParser:
-    parser = run_config._Parser(
+    parser = Parser(
         prog=program,
         allow_abbrev=False,
         description="Train a torchvision network on an image folder, exactly: every sample once per epoch, whatever machines "
         "come and go. SIGTERM writes a checkpoint at the next step boundary and leaves; the same command goes on from there.",
         epilog=f"example: {program} --arch resnet18 --epochs 20 --batch-size 32 /mnt/data/tiny-imagenet-200",
     )
-    run_config.add_flags(parser, kind)
+    add_flags(parser, kind)
     parser.add_argument("-p", dest="log_every", type=int, metavar="N", default=None, help="the same as --print-freq")
     parser.add_argument("place_of_data", nargs="?", type=Path, metavar="DATA", help="the same as --data")
     return parser

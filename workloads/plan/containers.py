@@ -14,7 +14,7 @@ from typing import Any
 from workloads import contract as names
 from workloads.job.spec import Job
 from workloads.plan.quantities import quantity
-from workloads.plan.rendezvous import Rendezvous, flags, variables
+from workloads.plan.rendezvous import NEED_V2, Rendezvous, flags, variables
 from workloads.platform import Volume
 
 Object = dict[str, Any]
@@ -22,6 +22,9 @@ Object = dict[str, Any]
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a mount point in the pod; containers get 64 MiB otherwise
 ENV_PROCESSES = "PET_NPROC_PER_NODE"
 ENV_THREADS = "OMP_NUM_THREADS"
+# torch's own rendezvous is for programs whose exit codes do not tell a lost peer from a bug, and torchrun's default is to end
+# with the first: each reclaim of a machine would spend one of backoffLimit. Three was torchelastic's default as a package.
+ENV_RESTARTS, RESTARTS = "PET_MAX_RESTARTS", "3"
 
 INTERFACES: Mapping[str, str] = {
     # What NCCL does by itself, made firm: without it NCCL falls back to the loopback when it finds nothing else, and waits for
@@ -89,7 +92,9 @@ def inject(container: Object, job: Job, *, index: int, attempt: int, met: Rendez
     container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     # `auto` and the like without GPUs are one process for each core, and threads are the launcher's business then.
     threads = _threads(container, processes or 1) if processes or not said else {}
-    values = {**dict(launch.values()), **_about(job, index), names.ENV_PLANNED_WORKERS: str(planned), **INTERFACES, **threads}
+    restarts = {ENV_RESTARTS: RESTARTS} if met.backend in NEED_V2 else {}
+    told = {**_about(job, index), names.ENV_PLANNED_WORKERS: str(planned), **restarts}
+    values = {**dict(launch.values()), **told, **INTERFACES, **threads}
     ours: list[Object] = [{"name": name, "value": value} for name, value in values.items()]
     ours.append({"name": names.ENV_LOCAL_ADDR, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
     container["env"] = [variable for variable in ours if variable["name"] not in written] + env

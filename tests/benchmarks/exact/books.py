@@ -8,13 +8,25 @@ SHAPE = {"dataset_size": 12, "global_batch": 4, "epochs": 2}
 STEPS = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]] * 2
 
 
-def write(output: Path, *, redone: int = 0, accuracy: float = 1.0, loss: float = 0.1, sha256: str = "a" * 64) -> Path:
+def write(
+    output: Path,
+    *,
+    redone: int = 0,
+    accuracy: float = 1.0,
+    loss: float = 0.1,
+    sha256: str = "a" * 64,
+    generations: int = 2,
+    finished: bool = True,
+) -> Path:
     """Generation 1 (two ranks) reaches step 3 and `redone` steps more; generation 2 (one rank) goes on after step 3."""
     _generation(output, 1, 2, (0, 0), range(3 + redone))
-    _generation(output, 2, 1, (1, 3), range(3, 6))
+    if generations == 2:
+        _generation(output, 2, 1, (1, 3), range(3, 6))
+    if not finished:
+        return output
     result = {"generation": 2, "test_accuracy": accuracy, "weights_sha256": sha256, "epochs": 2}
     (output / "result.json").write_text(json.dumps(result))
-    lines = [{"step": step + 1, "loss": loss if step else 9.0} for step in range(12)]
+    lines = [{"step": step + 1, "loss": loss} for step in range(6)]
     (output / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return output
 

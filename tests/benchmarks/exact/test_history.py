@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from benchmarks.exact.history import COMPARABLE, KILLS, LARGEST_WORLD, LONGEST, SHAPES, SHORTEST, Event, draw
+from benchmarks.exact.history import GPT, KILLS, LARGEST_WORLD, LONGEST, SHORTEST, VIRTUAL_SHAPES, Event, draw
 from benchmarks.exact.run import Settings, histories
 
 DRAWN = [draw(seed, agents=False, virtual=False) for seed in range(1, 201)]
@@ -27,8 +27,8 @@ def test_two_hundred_histories_hold_everything() -> None:
     assert worlds == set(range(1, 7))
     assert all(kinds[kind] >= 20 for kind in (*KILLS, "join", "notice")), kinds
     assert {history.processes for history in DRAWN} == {1, 2}
-    assert {history.shape for history in DRAWN} == {COMPARABLE}
-    assert {draw(seed, agents=False, virtual=True).shape for seed in range(1, 201)} == set(SHAPES)
+    assert {history.shape for history in DRAWN} == {GPT}
+    assert {draw(seed, agents=False, virtual=True).shape for seed in range(1, 201)} == set(VIRTUAL_SHAPES)
     hurried = [event for history in DRAWN for event in history.events if event.seconds is not None]
     assert len(hurried) > 50
     assert all(history.events[0].seconds is None for history in DRAWN)
@@ -51,9 +51,8 @@ def test_sizes_follow_the_events() -> None:
 
 def test_agents_are_spread_evenly_and_virtual_workers_go_by_the_seed(tmp_path: object) -> None:
     settings = Settings(first=1, histories=200, agents=34, at_once=1, resume=True, folder=tmp_path)  # type: ignore[arg-type]
-    drawn = histories(settings, virtual=True)
+    drawn = histories(settings)
     assert sum(history.agents for history in drawn) == 34
     assert sum(history.agents for history in drawn[:100]) == 17
     assert sum(history.virtual for history in drawn) == 60
     assert sum(history.agents and history.virtual for history in drawn) >= 10
-    assert not any(history.virtual for history in histories(settings, virtual=False))

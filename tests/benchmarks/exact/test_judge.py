@@ -13,7 +13,7 @@ from local import ledger
 from tests.benchmarks.exact import books
 
 EVENTS: tuple[Kind, ...] = ("join", "notice", "kill-all")
-REFERENCE = Result(accuracy=1.0, loss=0.1, sha256="a" * 64)
+REFERENCE = Result(validation=1.0, losses={str(step): 0.1 for step in range(1, 7)}, sha256="a" * 64)
 
 
 def judged(
@@ -41,10 +41,35 @@ def test_other_weights_are_broken_with_virtual_workers_only(tmp_path: Path) -> N
     assert judged(tmp_path, virtual=True).problems == ["the weights are not those of the undisturbed run, bit for bit"]
 
 
-def test_an_accuracy_that_differs_too_much(tmp_path: Path) -> None:
-    assert judged(books.write(tmp_path / "near", accuracy=0.95, loss=2.0)).problems == []
-    problems = judged(books.write(tmp_path / "far", accuracy=0.9)).problems
-    assert problems == ["the test accuracy is 0.1 off the undisturbed run's, more than 0.05"]
+def test_a_result_that_differs_by_more_than_the_order_of_sums(tmp_path: Path) -> None:
+    assert judged(books.write(tmp_path / "near", accuracy=0.99991, loss=0.10009)).problems == []
+    assert judged(books.write(tmp_path / "far", accuracy=0.9)).problems == [
+        "the validation is 0.1 off the undisturbed run's, more than 0.0001"
+    ]
+    assert judged(books.write(tmp_path / "other", loss=0.11)).problems == [
+        "the loss of a step is 0.01 off the undisturbed run's, more than 0.0001"
+    ]
+
+
+def test_one_step_of_other_samples_is_seen_in_its_loss(tmp_path: Path) -> None:
+    with (books.write(tmp_path) / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 3, "loss": 0.2}\n')
+    assert judged(tmp_path).problems == ["the loss of a step is 0.1 off the undisturbed run's, more than 0.0001"]
+
+
+def test_a_step_without_a_loss_needs_a_kill(tmp_path: Path) -> None:
+    lines = (books.write(tmp_path) / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "metrics.jsonl").write_text("".join(lines[1:]))
+    assert judged(tmp_path).problems == []
+    problems = judged(tmp_path, events=("join", "notice", "join")).problems
+    assert problems == ["the losses of 1 steps are not written down, but there were 0 kills"]
+
+
+def test_text_is_judged_by_its_bits_per_byte(tmp_path: Path) -> None:
+    result = json.loads((books.write(tmp_path) / "result.json").read_text())
+    result["validation_bits_per_byte"] = result.pop("test_accuracy")
+    (tmp_path / "result.json").write_text(json.dumps(result))
+    assert judged(tmp_path).problems == []
 
 
 def test_a_step_done_again_needs_a_kill(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import struct
 import zlib
 from pathlib import Path
 
-from benchmarks.exact import pictures
+from benchmarks.exact import pictures, words
 from benchmarks.exact.records import Records, fingerprint
 
 
@@ -38,3 +38,12 @@ def test_pictures_are_the_same_each_time_and_png(tmp_path: Path) -> None:
     assert struct.unpack(">II", image[16:24]) == (32, 32)
     length = struct.unpack(">I", image[33:37])[0]
     assert len(zlib.decompress(image[41 : 41 + length])) == 32 * (1 + 3 * 32)
+
+
+def test_the_words_are_the_same_each_time_and_whole_windows(tmp_path: Path) -> None:
+    words.write(tmp_path / "a")
+    words.write(tmp_path / "b")
+    for part, windows in (("train", words.TRAIN), ("val", words.VALIDATION)):
+        text = (tmp_path / "a" / f"{part}.bin").read_bytes()
+        assert text == (tmp_path / "b" / f"{part}.bin").read_bytes()
+        assert len(text) == windows * words.WINDOW + 1

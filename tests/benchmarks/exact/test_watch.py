@@ -39,12 +39,12 @@ def test_the_newest_generation_counts(tmp_path: Path) -> None:
     assert watch.is_finished(tmp_path)
 
 
-def test_the_last_loss_is_that_of_steps_as_done_last(tmp_path: Path) -> None:
+def test_the_losses_are_those_of_steps_as_done_last(tmp_path: Path) -> None:
     books.write(tmp_path, loss=0.5)
-    assert watch.last_loss(tmp_path) == 0.5
+    assert watch.losses(tmp_path) == {str(step): 0.5 for step in range(1, 7)}
     with (tmp_path / "metrics.jsonl").open("a") as file:
-        file.writelines(f'{{"step": {step}, "loss": 1.5}}\n' for step in range(1, 13))
-    assert watch.last_loss(tmp_path) == 1.5
+        file.write('{"step": 6, "loss": 1.5}\n')
+    assert watch.losses(tmp_path) == {str(step): 0.5 for step in range(1, 6)} | {"6": 1.5}
 
 
 def test_a_rank_is_found_by_the_file_that_it_has_open(tmp_path: Path) -> None:

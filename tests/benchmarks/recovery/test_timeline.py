@@ -54,6 +54,24 @@ def test_lines_of_ours(tmp_path: Path) -> None:
     assert system.lines(tmp_path) == [Line(time=5.0, incarnation="3", world_size=2, first=72, end=96)]
 
 
+@pytest.mark.parametrize(("told", "steps"), [((4, 4), [4, 5, 6]), ((4, 3), [4, 6])], ids=["by-all-ranks", "by-one-rank"])
+def test_a_step_whose_line_went_with_rank_zero_is_done_if_all_ranks_have_told_it(
+    tmp_path: Path, told: tuple[int, int], steps: list[int]
+) -> None:
+    lines = [
+        {"time": 5.0, "generation": 3, "world_size": 2, "step": 4},
+        {"time": 9.0, "generation": 4, "world_size": 2, "step": 6},
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "ledger").mkdir()
+    for rank, last in enumerate(told):
+        ledger = [{"generation": 3}, *({"step": step, "time": step + rank / 8} for step in range(3, last + 1))]
+        (tmp_path / "ledger" / f"g3-r{rank}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in ledger))
+    found = sorted(SYSTEMS["ours"].lines(tmp_path), key=lambda line: line.end)
+    assert [line.end // 24 for line in found] == steps
+    assert [line.time for line in found if line.end == 120] == [4.125] * (5 in steps)
+
+
 def test_lines_of_stock_are_those_of_rank_zero(tmp_path: Path) -> None:
     (tmp_path / "steps").mkdir()
     for pid, rank in ((11, 0), (12, 1)):

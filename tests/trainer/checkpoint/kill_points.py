@@ -32,6 +32,7 @@ from trainer.checkpoint.files import Disk
 from trainer.checkpoint.folder import Patience
 from trainer.checkpoint.state import dump, load
 
+MEMORY = Path("/dev/shm")  # a kill loses nothing that a disk would keep, and flushing costs nothing here
 _SAVES = 2  # of each process: the second one removes what the first one has made superfluous
 _MODES = ("before", "after", "half", "anytime")
 
@@ -266,8 +267,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=0)
     settings = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    memory = Path("/dev/shm")  # a kill loses nothing that a disk would keep, and flushing costs nothing here
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
         verdict = prove(Path(folder), settings.points, settings.seed)
     print(json.dumps(verdict))
     return 1 if verdict["wrong"] else 0

@@ -94,15 +94,15 @@ def test_a_job_commits_in_etcd_and_resumes_from_what_etcd_names(tmp_path: Path) 
     server.start()
     data = images.make(tmp_path / "images", train=40)
     arguments = ["-m", "trainer", "--data", str(data), "--arch", "resnet18", "--image-size", "32", "--global-batch", "24"]
-    arguments += ["--epochs", "12", "--log-every", "1", "--min-step-seconds", "0.2", "--checkpoint-min-seconds", "1"]
+    arguments += ["--epochs", "6", "--log-every", "1", "--min-step-seconds", "0.2", "--checkpoint-min-seconds", "1"]
     job = Job(server.endpoint, tmp_path / "output", arguments)
     try:
-        machine = job.start()
+        machine = job.start(planned=1)
         [key] = until("a commit", lambda: server.client().list("/ebb/checkpoints/")[0])
         assert key.key.rpartition("/")[2] == json.loads((tmp_path / "output/owner.json").read_text())["id"]
         kill_with_children(machine)
         named = json.loads(server.client().list("/ebb/checkpoints/")[0][0].value)
-        again = job.start()
+        again = job.start(planned=1)
         assert again.wait(300) == EXIT_FINISHED
         words = f"resumed after step {named['step']} of generation {named['generation']}"
         assert words in (tmp_path / "output/machine1.log").read_text()

@@ -1,5 +1,6 @@
 """The order of samples: exactly once at any split of world sizes, over any history of generations."""
 
+import itertools
 import pickle
 import random
 from collections import Counter
@@ -74,6 +75,18 @@ def test_micro_batches(size: int, largest: int, expected: list[int]) -> None:
     pieces = split(Piece(5, 5 + size), largest)
     assert [piece.size for piece in pieces] == expected
     assert [position for piece in pieces for position in range(*piece)] == list(range(5, 5 + size))
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 12])
+@pytest.mark.parametrize("together", [2, 3])
+def test_neighbours_that_belong_together_are_never_parted(size: int, together: int) -> None:
+    whole = Piece(5, 5 + size)
+    for world_size, largest in itertools.product((1, 2, 3, 5, 9), (1, 2, 4, 99)):
+        shares = [share(whole, rank, world_size, together) for rank in range(world_size)]
+        pieces = [piece for each in shares for piece in split(each, largest, together)]
+        assert [position for piece in pieces for position in range(*piece)] == list(range(*whole))
+        assert all((piece.start - whole.start) % together == 0 for piece in pieces)
+        assert all(1 <= piece.size <= max(largest, together) for piece in pieces)
 
 
 def test_seeds_and_epochs_give_other_orders() -> None:

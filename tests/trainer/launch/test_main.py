@@ -66,9 +66,43 @@ def test_a_script_alone(program: str, code: int, words: str, tmp_path: Path) -> 
     assert "trainer/launch" not in done.stderr, "the traceback is the script's own"
 
 
+def launch_module(folder: Path, program: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    (folder / "wrong.py").write_text(program + "\n")
+    path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    return launch("--standalone", *arguments, "-m", "wrong", PYTHONPATH=path)
+
+
+IN_ORDER = """
+import os, sys, time
+from multiprocessing.util import Finalize
+if os.environ["RANK"] == "1":
+    Finalize(None, print, ("the other ended in order",), {"flush": True}, exitpriority=1)
+"""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param("os._exit(0)", id="both"),
+        pytest.param("if os.environ['RANK'] == '0': os._exit(0)\ntime.sleep(0.5)", id="one-of-two"),
+        pytest.param("if os.environ['RANK'] == '0': time.sleep(0.5); os._exit(0)", id="the-last-of-two"),
+    ],
+)
+def test_a_module_may_end_without_a_word(program: str, tmp_path: Path) -> None:
+    done = launch_module(tmp_path, IN_ORDER + program, "--nproc-per-node=2")
+    assert done.returncode == 0, done.stderr
+    assert ("the other ended in order" in done.stdout) is ("RANK" in program)
+
+
+def test_a_module_that_ends_without_a_word_beside_one_that_fails(tmp_path: Path) -> None:
+    program = "import os, time\nif os.environ['RANK'] == '0': os._exit(0)\ntime.sleep(0.5)\nraise KeyError('lr')"
+    done = launch_module(tmp_path, program, "--nproc-per-node=2")
+    assert done.returncode == 1, done.stderr
+    assert "KeyError: 'lr': the job ends" in done.stderr
+
+
 def test_a_module_alone_says_its_exception(tmp_path: Path) -> None:
-    (tmp_path / "wrong.py").write_text("raise KeyError('lr')\n")
-    done = launch("--standalone", "-m", "wrong", PYTHONPATH=os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    done = launch_module(tmp_path, "raise KeyError('lr')")
     assert done.returncode == 1, done.stderr
     assert "a worker failed with exit code 1: KeyError: 'lr': the job ends" in done.stderr
     assert "wrong.py" in done.stderr, "and its traceback"

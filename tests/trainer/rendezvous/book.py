@@ -58,6 +58,11 @@ class Book:
         self.leases[lease].expires = self.now + self.leases[lease].seconds
         return self.leases[lease].seconds
 
+    def time_to_live(self, lease: int) -> tuple[int, int]:
+        self._ask(lambda: None)
+        found = self.leases.get(lease)
+        return (int(found.expires - self.now), found.seconds) if found else (0, 0)
+
     def revoke(self, lease: int) -> None:
         self._ask(lambda: self._end(lease))
 

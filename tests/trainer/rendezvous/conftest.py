@@ -7,8 +7,10 @@ import pytest
 
 from tests.trainer.rendezvous.servers import VERSIONS, Server, built
 
-# As launch/settings.py does, and before the first look-up of a name: a lost DNS packet costs one second instead of five.
-os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:3")
+# Everything is on loopback. torch looks up the name of each peer of a store, six times in a generation of two, and each lost
+# packet of DNS costs a second. Read at a process's first look-up.
+os.environ["RES_OPTIONS"] = "attempts:0"
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # it warns of each name that it did not find
 
 
 @pytest.fixture(scope="session", params=list(VERSIONS))

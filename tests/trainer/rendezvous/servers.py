@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from local import tools
+from local.commands import dies_with_us
 from tests.trainer.machines import free_port, until
 from trainer.rendezvous.etcd import Etcd, Refused, Tls, Unreachable
 
@@ -56,7 +57,13 @@ class Server:
     def start(self) -> "Server":
         peer = f"http://127.0.0.1:{self._peer}"
         command = [
-            *[str(self.program), "--name=test", f"--data-dir={self.folder}/etcd", f"--initial-cluster=test={peer}"],
+            *[
+                *dies_with_us(),
+                str(self.program),
+                "--name=test",
+                f"--data-dir={self.folder}/etcd",
+                f"--initial-cluster=test={peer}",
+            ],
             *[f"--listen-client-urls={self.endpoint}", f"--advertise-client-urls={self.endpoint}"],
             *[f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}"],
             *([] if self.durable else ["--unsafe-no-fsync"]),

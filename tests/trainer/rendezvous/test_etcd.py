@@ -61,6 +61,8 @@ def test_leases(etcd: Server, prefix: str) -> None:
     client.put(f"{prefix}kept", b"", lease)
     client.put(f"{prefix}short", b"", short)
     assert client.keep_alive(lease) == 60
+    assert client.time_to_live(lease) in [(60, 60), (59, 60)]
+    assert client.time_to_live(12345) == (0, 0)
     until("the lease has expired", lambda: client.get(f"{prefix}short") is None, 10)
     assert client.keep_alive(short) == 0
     with pytest.raises(LeaseGone):
@@ -192,6 +194,7 @@ def test_user_and_password(guarded: Server) -> None:
     client = guarded.client(user="ebb", password="ebb-secret")
     lease = client.grant(10)
     first = client.put("/ebb/x", b"", lease)
+    assert client.time_to_live(lease)[1] == 10, "of a lease whose keys it may read"
     assert client.keep_alive(lease) == 10
     guarded.kill()
     guarded.start()  # it has forgotten all tokens

@@ -67,6 +67,41 @@ def test_rank_0_of_three_vanishes(machines: Machines) -> None:
     assert all(machines[name].events()[-2]["lost"] for name in others)
 
 
+def test_all_vanish_at_once(machines: Machines, capsys: pytest.CaptureFixture[str]) -> None:
+    machines.environment["EBB_PLANNED_WORKERS"] = "3"
+    for name in "abc":
+        machines.start(name)
+    number = machines.together("a", "b", "c")
+    for name in "abc":
+        machines[name].signal(signal.SIGKILL)
+    since = time.monotonic()
+    for name in "def":
+        machines.start(name)
+    assert machines.together("d", "e", "f") == number + 1
+    seconds = time.monotonic() - since
+    with capsys.disabled():
+        print(f"\nall members killed, as many newcomers: {seconds:.1f} s to the next generation")
+    assert seconds < 7, "nobody waits for a lease of ten seconds"
+
+
+def test_all_stand_still_and_are_not_taken_for_dead(machines: Machines) -> None:
+    machines.environment["EBB_PLANNED_WORKERS"] = "2"
+    machines.start("a")
+    machines.start("b")
+    number = machines.together("a", "b")
+    for name in "ab":
+        machines[name].signal(signal.SIGSTOP)
+    since = time.monotonic()
+    machines.start("c")
+    machines.start("d")
+    time.sleep(max(0.0, since + 6 - time.monotonic()))  # what must not happen has no event; less than a lease
+    assert [machines[name].last()["event"] for name in "cd"] == ["none", "none"], "a second world beside the first"
+    for name in "ab":
+        machines[name].signal(signal.SIGCONT)
+    assert machines.together("a", "b", "c", "d") == number + 1
+    assert [machines[name].events()[1]["lost"] for name in "ab"] == [False, False]
+
+
 def test_one_more_than_the_maximum_waits(machines: Machines) -> None:
     machines.settings["size"] = "1:2"
     machines.start("a")

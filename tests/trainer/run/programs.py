@@ -6,7 +6,7 @@
 import contextlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from torch.utils.data import Dataset
 
 from trainer import elastic
 from trainer.notices.notice import Notice
-from trainer.run import making
+from trainer.run import evaluation, making
 from trainer.run.config import resolve
 from trainer.run.loop import Loop
 from trainer.run.result import weights_sha256
@@ -69,6 +69,9 @@ class Program:
     lag: int | None = None
     score_at: dict[int, float] = field(default_factory=dict)
     break_at: int | None = None
+    evaluate_at: int | None = None  # the step at whose end 40 points are evaluated, one by one
+    disturbed_by: str = ""  # in that evaluation rank `leaver` hears a notice, or vanishes; the others wait until they know
+    other_weights: str = ""  # evaluated are others: "restored" afterwards in any case, or "left" there when it is disturbed
 
 
 SCHEDULES: dict[str, Callable[[torch.optim.Optimizer], Any]] = {
@@ -115,10 +118,11 @@ def _steps(program: Program, run: elastic.Run, notice: Notice, answer: dict[str,
     scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=3) if program.scaled else None
     others: dict[str, Any] = {"schedule": schedule, "scaler": scaler}
     run.keep(model=model, optimizer=optimizer, **{name: each for name, each in others.items() if each is not None})
-    if program.lag is not None:
-        vars(making)["Loop"] = lambda **parts: Loop(**{**parts, "lag": program.lag})
+    _arrange(program)
     for step in run.steps(run.loader(Points(program.size))):
         mine = run.rank == program.leaver
+        if run.owes_evaluation:
+            evaluate(program, run, model, notice, answer)
         if mine and step.number == program.leave_at:
             notice.give()
         for batch in step:
@@ -136,11 +140,68 @@ def _steps(program: Program, run: elastic.Run, notice: Notice, answer: dict[str,
         optimizer.zero_grad()
         if schedule is not None:
             schedule.step(*([1.0] if program.schedule == "plateau" else []))
-        if step.number in program.score_at:
-            run.best(program.score_at[step.number], accuracy=program.score_at[step.number])
+        _judge(program, run, model, notice, answer)
         if step.number == program.break_at:
             break
+    answer["owes"] = run.owes_evaluation
     answer["weights"] = weights_sha256(getattr(model, "module", model))
+
+
+def _arrange(program: Program) -> None:
+    """What is otherwise a GPU's, or chance."""
+    if program.lag is not None:
+        vars(making)["Loop"] = lambda **parts: Loop(**{**parts, "lag": program.lag})
+    vars(evaluation)["_LOOK_SECONDS"] = 0.0  # how far a rank comes before it hears of another one's notice
+
+
+def _judge(program: Program, run: elastic.Run, model: nn.Module, notice: Notice, answer: dict[str, Any]) -> None:
+    number = answer["steps"][-1]
+    if number == program.evaluate_at:
+        evaluate(program, run, model, notice, answer)
+    if number in program.score_at:
+        run.best(program.score_at[number], accuracy=program.score_at[number])
+
+
+def evaluate(program: Program, run: elastic.Run, model: nn.Module, notice: Notice, answer: dict[str, Any]) -> None:
+    answer["batches"] = 0
+
+    def measure(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        answer["batches"] += 1
+        if program.disturbed_by and answer["batches"] == 3:
+            _disturb(program, run, notice)
+        return {"loss": cross_entropy(model(batch["point"]), batch["label"])}
+
+    with other_weights(program.other_weights, model):
+        found = run.evaluate(Points(40), measure, batch_size=1)
+    answer.setdefault("evaluated", {})[answer["steps"][-1] if answer["steps"] else "owed"] = found["loss"]
+    run.best(-found["loss"], loss=found["loss"])
+
+
+def _disturb(program: Program, run: elastic.Run, notice: Notice) -> None:
+    if run.rank != program.leaver:
+        while program.disturbed_by == "notice" and not run._group.told_to_leave():
+            notice.wait(0.01)
+    elif program.disturbed_by == "notice":
+        notice.give()
+    else:
+        _vanish(program)
+
+
+@contextlib.contextmanager
+def other_weights(what: str, model: nn.Module) -> Iterator[None]:
+    """As programs do that average: behind torch's back, through .data."""
+    own = [each.detach().clone() for each in model.parameters()]
+    well = False
+    if what:
+        for each in model.parameters():
+            each.data.mul_(0.5)
+    try:
+        yield
+        well = True
+    finally:
+        if well or what == "restored":
+            for each, before in zip(model.parameters(), own, strict=True):
+                each.data.copy_(before)
 
 
 def _update(optimizer: torch.optim.Optimizer, scaler: Any) -> None:

@@ -17,9 +17,10 @@ from tests.trainer.run.ranks import Ended, together
 from trainer import elastic
 from trainer.checkpoint import ForeignCheckpointError
 from trainer.checkpoint.__main__ import entries
-from trainer.data import DataError
+from trainer.data import DataError, Seeded
 from trainer.notices.notice import Notice
 from trainer.run.config import resolve
+from trainer.run.kept import plain
 
 
 def interrupted(output: Path, at: list[int], **changes: Any) -> dict[str, Any]:
@@ -274,6 +275,7 @@ def evaluated(output: Path) -> dict[str, float]:
     with run:
         model = run.distribute(network())
         run.keep(model=model, optimizer=torch.optim.SGD(model.parameters(), 0.1))
+        model = plain(model)
 
         def measure(batch: dict[str, torch.Tensor]) -> dict[str, Any]:
             assert not model.training
@@ -285,6 +287,11 @@ def evaluated(output: Path) -> dict[str, float]:
 
         found = run.evaluate(Points(7), measure, batch_size=2)
         assert model.training
+        assert all(int(each) == 0 for name, each in model.named_buffers() if "num_batches" in name)  # nothing was learnt from it
+        model.eval()
+        seeded = Seeded(Points(7), seed=run.config.seed)
+        whole = model(torch.stack([seeded[number]["point"] for number in range(7)])).sum() / 7
+        assert found["outputs"] == pytest.approx(whole.item(), abs=1e-5)
     return found
 
 

@@ -29,8 +29,9 @@ def test_a_run() -> None:
     assert signatures(elastic.Run) == {
         "step": "property",
         "total_steps": "property",
+        "owes_evaluation": "property",
         "distribute": "model, speed, cache, **options",
-        "keep": "model, optimizer, identity, **others",
+        "keep": "model, optimizer, identity, evaluated, **others",
         "loader": "dataset, workers, fingerprint, seeded, **options",
         "steps": "loader",
         "evaluate": "dataset, measure, batch_size, workers, **options",
@@ -38,6 +39,7 @@ def test_a_run() -> None:
         "finish": "**figures",
         "rank_zero_first": "",
         "from_rank_zero": "facts",
+        "from_all_ranks": "facts",
         "unhurried": "",
         "on_progress": "listener",
         "say": "text",

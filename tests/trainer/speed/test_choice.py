@@ -1,8 +1,13 @@
 """What is chosen on which device, and what cannot be asked of it."""
 
+import json
+from dataclasses import asdict
+from typing import Any
+
 import pytest
 import torch
 
+from trainer.run.config import ConfigError
 from trainer.speed import Speed, SpeedOptions, choose
 from trainer.speed.choice import Chip, choose_for, lowest
 
@@ -83,7 +88,21 @@ def test_what_is_asked_for_wins() -> None:
 def test_several_kinds_of_gpu_in_one_job_compute_alike() -> None:
     chosen = choose_for(lowest([H200, T4, A100]), "resnet50", SpeedOptions())
     assert chosen.precision == "fp16"
-    assert lowest([H200, CPU]) == CPU
+    with pytest.raises(
+        ConfigError, match="ranks compute on the cpu and the cuda: take machines with GPUs alone, or --device cpu"
+    ):
+        lowest([H200, CPU])
+
+
+def test_what_the_other_ranks_have_counts() -> None:
+    """This rank has a CPU; as if the job's ranks were two GPUs elsewhere, of which each says what it is through JSON."""
+
+    def from_all_ranks(facts: Any) -> list[Any]:
+        assert facts == {"type": "cpu", "name": "the CPU", "capability": (0, 0)}
+        return [json.loads(json.dumps(asdict(chip))) for chip in (H200, V100)]
+
+    chosen = choose(torch.device("cpu"), "resnet50", from_all_ranks=from_all_ranks)
+    assert chosen == choose_for(V100, "resnet50", SpeedOptions())
 
 
 def test_the_device_of_this_machine() -> None:

@@ -46,7 +46,14 @@ print(json.dumps({
 
 
 def run(folder: Path, local: Path) -> dict[str, object]:
-    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(local), "OMP_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "TORCHINDUCTOR_CACHE_DIR": str(local),
+        "OMP_NUM_THREADS": "1",
+        # Which vector units there are torch finds out by compiling a program for each: 50 s of two cores, and nothing of ours
+        "TORCHINDUCTOR_VEC_ISA_OK": "0",
+        "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",  # repays itself after many kernels
+    }
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(folder)], env=environment, capture_output=True, text=True, check=False
     )

@@ -1,17 +1,9 @@
-"""Counts are those of sorting the scores by hand, on shares of any size, and add up over ranks."""
-
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+"""Right answers are those of sorting the scores by hand, and are counted without waiting for the device."""
 
 import pytest
 import torch
 
-from trainer.data.loader import Batch
-from trainer.data.order import Piece, share, split
-from trainer.vision.accuracy import Counter, Counts, places
-from trainer.vision.evaluation import evaluate
-
-CPU = torch.device("cpu")
+from trainer.vision.accuracy import places, right_answers
 
 
 def scores(count: int, classes: int = 9) -> tuple[torch.Tensor, torch.Tensor]:
@@ -40,24 +32,12 @@ def test_a_network_that_has_diverged_is_never_right() -> None:
     rows = torch.zeros(3, 9)
     rows[0] = torch.nan
     rows[1, 4] = torch.nan
-    counter = Counter(CPU)
-    counter.add(rows, torch.zeros(3, dtype=torch.int64), torch.zeros(3))
-    assert counter.counts()[:3] == (3, 1, 2)  # one broken score comes before all others, and after none
+    found = right_answers(rows, torch.zeros(3, dtype=torch.int64))
+    assert (found["top1"].item(), found["top5"].item()) == (1, 2)  # one broken score comes before all others, and after none
 
 
 def test_with_fewer_than_five_classes_all_are_among_the_five() -> None:
-    counter = Counter(CPU)
-    counter.add(*scores(7, classes=3), torch.zeros(7))
-    assert counter.counts().top5_accuracy == 1
-
-
-def test_counts_are_exact_beyond_what_32_bits_hold() -> None:
-    counter = Counter(CPU)
-    counter._sums[:3] = 2.0**40
-    counter.add(torch.eye(3), torch.arange(3), torch.ones(3))
-    assert counter.take()[:3] == (2**40 + 3,) * 3
-    assert counter.counts() == Counts(0, 0, 0, 0)
-    assert counter.counts().top1_accuracy == counter.counts().mean_loss == 0
+    assert right_answers(*scores(7, classes=3))["top5"].item() == 7
 
 
 class Tracker(torch.overrides.TorchFunctionMode):
@@ -70,48 +50,9 @@ class Tracker(torch.overrides.TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
-def test_adding_waits_for_nothing() -> None:
-    counter = Counter(CPU)
+def test_counting_waits_for_nothing() -> None:
     rows, labels = scores(8)
-    zeros = torch.zeros(8)
     with Tracker():
-        counter.add(rows, labels, zeros)
+        found = right_answers(rows, labels)
         with pytest.raises(AssertionError):
-            counter.counts()
-
-
-@dataclass
-class OneRank:
-    """What a rank says; the others' sums are added by the test."""
-
-    device: torch.device = CPU
-    said: list[list[float]] = field(default_factory=list)
-
-    def sum(self, numbers: list[float]) -> list[float]:
-        self.said.append(numbers)
-        return numbers
-
-
-@pytest.mark.parametrize("world_size", [1, 2, 3, 30])
-@pytest.mark.parametrize("largest", [1, 4, 99])
-def test_every_sample_is_evaluated_once_at_any_number_of_ranks(world_size: int, largest: int) -> None:
-    torch.manual_seed(0)
-    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.BatchNorm1d(12), torch.nn.Dropout(0.5), torch.nn.Linear(12, 9))
-    images = torch.randint(0, 256, (23, 3, 2, 2), dtype=torch.uint8)
-    labels = torch.arange(23) % 9
-
-    def batches(rank: int) -> Iterator[Batch]:
-        for piece in split(share(Piece(0, 23), rank, world_size), largest):
-            yield Batch(images[slice(*piece)], labels[slice(*piece)], list(range(*piece)))
-
-    network.train()
-    ranks = [OneRank() for _ in range(world_size)]
-    for rank, group in enumerate(ranks):
-        evaluate(network, batches(rank), group=group, forward=lambda some: network(some.float() / 255))
-    assert network.training  # as it was
-    total = Counts.of([sum(column) for column in zip(*[group.said[0] for group in ranks], strict=True)])
-    network.eval()
-    expected = by_hand(network(images.float() / 255).detach(), labels)
-    assert (total.samples, total.top1, total.top5) == (23, expected.count(0), sum(place < 5 for place in expected))
-    assert total.mean_loss == pytest.approx(torch.nn.functional.cross_entropy(network(images.float() / 255), labels).item())
-    assert network[1].num_batches_tracked == 0  # nothing was learnt from the validation data
+            found["top1"].item()

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from trainer.vision.average import WeightAverage
 
 
-def network() -> torch.nn.Module:
+def network() -> torch.nn.Sequential:
     torch.manual_seed(0)
     return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3))
 
@@ -88,19 +88,20 @@ def test_with_fewer_turns_the_memory_is_as_long() -> None:
     assert reached == pytest.approx([1 - 0.99**320] * 2, rel=1e-3)
 
 
-def test_applied_and_taken_back_to_the_last_bit() -> None:
+def test_it_answers_while_the_network_keeps_its_own_weights() -> None:
     model = network()
     average = WeightAverage(model, decay=0.9)
     train(model, average, 0, 5)
     before = copy.deepcopy(model.state_dict())
-
-    def fail() -> None:
-        with average.applied():
-            assert all(torch.equal(tensor, tensors(average)[name]) for name, tensor in model.state_dict().items())
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
+    model.eval()
+    seen: list[bool] = []
+    model[0].register_forward_hook(lambda module, *_: seen.append(torch.equal(module.weight, tensors(average)["0.weight"])))
+    answers = average.answers(torch.ones(2, 4))
+    assert seen == [True]
+    other = network()
+    other.load_state_dict(average.weights())
+    assert torch.equal(answers, other.eval()(torch.ones(2, 4)))
+    assert not torch.equal(answers, model(torch.ones(2, 4)))
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
@@ -112,8 +113,7 @@ def test_sixteen_bits_are_averaged_in_thirty_two() -> None:
     for step in range(100_000, 100_100):
         average.update(step)
     assert tensors(average)["weight"].item() == pytest.approx(1 - 0.9999**100, rel=1e-3)
-    with average.applied():
-        assert model.weight.dtype == torch.bfloat16
+    assert average.answers(torch.ones(1, 1).bfloat16()).dtype == torch.bfloat16
 
 
 def test_the_average_of_another_network_is_refused() -> None:

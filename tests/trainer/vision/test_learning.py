@@ -5,14 +5,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from PIL import Image
 
 from tests.trainer import images
 from tests.trainer.report import board
 from trainer import elastic
 from trainer.checkpoint import ForeignCheckpointError
+from trainer.checkpoint.state import weights
+from trainer.data import open_images
+from trainer.data.augment import normalise
+from trainer.data.order import Sample
 from trainer.notices.notice import Notice
-from trainer.vision.learning import learn
+from trainer.vision import models
+from trainer.vision.learning import Judge, learn
 from trainer.vision.options import parse
 
 
@@ -23,7 +29,22 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(data: Path, output: Path, notice: Notice, *more: str) -> bool:
     """27 images, 3 epochs, 8 a step: 11 steps. Whether it ran to its end."""
-    base = ["-a", "resnet18", "--image-size", "32", "--epochs", "3", "--augment", "shift", "--lr", "0.02", "-p", "1", "-j", "0"]
+    base = [
+        "-a",
+        "shufflenet_v2_x0_5",
+        "--image-size",
+        "32",
+        "--epochs",
+        "3",
+        "--augment",
+        "shift",
+        "--lr",
+        "0.02",
+        "-p",
+        "1",
+        "-j",
+        "0",
+    ]
     config = parse([*base, "--threads", "1", "--output", str(output), "--device", "cpu", *more, str(data)], {})
     try:
         with elastic.start(config, notice=notice) as one:
@@ -45,7 +66,8 @@ def result(output: Path) -> dict[str, Any]:
 
 
 EVERYTHING = (
-    "-b", "8", "--ema", "0.5", "--ema-every", "1", "--label-smoothing", "0.1", "--schedule", "cosine", "--warmup-epochs", "1",
+    "-b", "8", "--ema", "0.5", "--ema-every", "1", "--label-smoothing", "0.1", "--mixup", "0.2", "--schedule", "cosine",
+    "--warmup-epochs", "1",
     "--channels-last", "on", "--fused", "on",
 )  # fmt: skip
 
@@ -59,6 +81,49 @@ def test_with_everything_on_a_notice_changes_no_bit(data: Path, tmp_path: Path) 
     assert result(stormy)["test_accuracy"] == result(calm)["test_accuracy"]
     assert board.curves(stormy / "tensorboard")["train/loss"] == board.curves(calm / "tensorboard")["train/loss"]
     assert (stormy / "images/epoch-003.png").read_bytes() == (calm / "images/epoch-003.png").read_bytes()
+
+
+def test_a_notice_in_a_validation_changes_no_bit_and_no_line(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The average is what is validated; the network's own weights are what goes on."""
+    calm, stormy = tmp_path / "calm", tmp_path / "stormy"
+    assert run(data, calm, Notice(), *EVERYTHING)
+    notice, measure = Notice(), Judge._measure
+
+    def measured(judge: Judge, batch: list[torch.Tensor]) -> dict[str, torch.Tensor]:
+        notice.give()
+        return measure(judge, batch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Judge, "_measure", measured)
+        assert not run(data, stormy, notice, *EVERYTHING)
+    assert not (stormy / "validations.jsonl").exists()
+    assert run(data, stormy, Notice(), *EVERYTHING)
+    assert result(stormy)["weights_sha256"] == result(calm)["weights_sha256"]
+    assert (stormy / "validations.jsonl").read_bytes() == (calm / "validations.jsonl").read_bytes()
+    assert board.curves(stormy / "tensorboard")["train/loss"] == board.curves(calm / "tensorboard")["train/loss"]
+
+
+def test_the_best_plain_file_holds_what_was_validated(data: Path, tmp_path: Path) -> None:
+    """The network of any other program, with the weights in it, answers as well as the best validation says."""
+    assert run(data, tmp_path, Notice(), *EVERYTHING, "--checkpoint-file", str(tmp_path / "plain.pth"), "--ema", "0.9")
+    lines = [json.loads(line) for line in (tmp_path / "validations.jsonl").read_text().splitlines()]
+    best = max(lines, key=lambda line: (line["top1"], line["step"]))
+    saved = torch.load(tmp_path / "model_best.pth.tar", weights_only=True)
+    network = models.build("shufflenet_v2_x0_5", 3, 32)
+    network.load_state_dict(weights(saved))
+    assert validated(network.eval(), data, tmp_path) == pytest.approx((best["top1"], best["loss"]), rel=1e-4)
+    network.load_state_dict(weights({"state_dict": saved["trained"]}))
+    assert validated(network.eval(), data, tmp_path) != pytest.approx((best["top1"], best["loss"]), rel=1e-4)
+
+
+@torch.no_grad()
+def validated(network: torch.nn.Module, data: Path, output: Path) -> tuple[float, float]:
+    """Accuracy and loss on the images for validation."""
+    dataset = open_images(data / "val", output, image_size=32, augment="none", seed=0)
+    images, labels, _ = zip(*(dataset[Sample(0, number)] for number in range(len(dataset))), strict=True)
+    scores = network(normalise(torch.stack(images), torch.device("cpu")))
+    found = torch.tensor(labels)
+    return (scores.argmax(1) == found).float().mean().item(), torch.nn.functional.cross_entropy(scores, found).item()
 
 
 def test_what_a_person_is_shown(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

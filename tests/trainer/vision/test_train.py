@@ -22,7 +22,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def settings(data: Path, output: Path, *more: str) -> list[str]:
     """27 images, 3 epochs, 8 a step: 11 steps, the last of one sample, some across the end of an epoch."""
-    base = ["--data", str(data), "--output", str(output), "--arch", "resnet18", "--image-size", "32", "--epochs", "3"]
+    base = ["--data", str(data), "--output", str(output), "--arch", "shufflenet_v2_x0_5", "--image-size", "32", "--epochs", "3"]
     return [*base, "--global-batch", "8", "--threads", "1", "--workers", "0", "--log-every", "1", "--ledger", *more]
 
 

@@ -187,11 +187,14 @@ class Kubelets:
 
     async def _bind(self, pod: Object) -> None:
         wanted = pod["spec"].get("nodeSelector") or {}
-        machine = self._free(wanted) or (self._new(wanted) if self._to_be_had(wanted) else None)
+        uid = pod["metadata"]["uid"]
+        # One that it was given already, which this look at the pod is too old to know of: it must not hold two.
+        given = next((one for one in self.all.values() if one.holds == uid and one.up and not one.lost), None)
+        machine = given or self._free(wanted) or (self._new(wanted) if self._to_be_had(wanted) else None)
         if machine is None:
             await self._unschedulable(pod)
             return
-        machine.holds = pod["metadata"]["uid"]
+        machine.holds = uid
         if not machine.up:
             await self._boot(machine)
         await self.bind(pod, machine)

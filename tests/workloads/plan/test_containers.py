@@ -58,6 +58,12 @@ def test_a_launcher_that_is_told_by_a_variable_is_not_told_otherwise_by_an_argum
     assert (environment(found)["PET_RDZV_ENDPOINT"], [word for word in found["args"] if "endpoint" in word]) == ("mine:2379", [])
 
 
+@pytest.mark.parametrize(("backend", "restarts"), [("etcd", "3"), ("etcd-v2", "3"), ("etcd3", None), ("c10d", None)])
+def test_a_lost_peer_does_not_end_a_launcher_that_cannot_tell_it_from_a_bug(backend: str, restarts: str | None) -> None:
+    env = environment(container_of(make_job(container={"args": [f"--rdzv_backend={backend}", "train.py"]})))
+    assert env.get("PET_MAX_RESTARTS") == restarts
+
+
 def test_only_the_training_container_is_told_where_to_meet() -> None:
     sidecar = {"name": "sidecar", "image": "logger", "args": ["--follow"]}
     worker = {"name": "elasticjob-worker", "image": "trainer"}

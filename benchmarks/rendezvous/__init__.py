@@ -1,0 +1,1 @@
+"""The rendezvous on every etcd that we promise to work with, in full: `python -m benchmarks.rendezvous`."""

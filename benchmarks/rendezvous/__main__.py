@@ -1,0 +1,197 @@
+"""Plays all scenarios of the rendezvous, and 10,000 generations, on each etcd: `python -m benchmarks.rendezvous`."""
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from local import tools
+from local.commands import dies_with_us, say
+from local.settings import CHECKOUT, BoxError
+from tests.trainer.rendezvous.servers import VERSIONS
+
+KEPT, BROKEN, FAILED, INTERRUPTED = 0, 1, 2, 130
+WITHOUT = "no etcd"  # scenarios that need none: the rules, on an etcd in a dict
+SCENARIOS = "tests/trainer/rendezvous"
+HELP = f"""\
+First it builds each etcd with Go, where it is not there yet (a minute or two each). Then:
+
+  scenarios     all of {SCENARIOS}: join, grow, leave, lose rank 0, lose all at once, stand still, be cut off, an etcd that
+                restarts or loses its data, TLS and passwords, plain torchrun; and random histories of the rules without an etcd
+  generations   two machines meet again and again, every tenth time with a new one of them; keys, threads, descriptors and
+                memory at the end are compared with those after a fifth. All versions at once: this waits more than it computes
+
+The last line is one JSON object: of each version scenarios passed and failed, generations, keys_at_end (3 are right: two machines
+and the generation) and megabytes by which this process and etcd's have grown. About 12 minutes on 2 cores, the builds apart.
+
+exit status: 0 all passed and nothing grew, 1 not so, 2 it could not be measured, 130 interrupted
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the command line said."""
+
+    versions: tuple[str, ...]
+    generations: int
+    scenarios: str
+
+
+def read_settings(arguments: Sequence[str]) -> Settings:
+    """The only reader of argv."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.rendezvous",
+        description="Does the rendezvous keep its promises on every etcd?",
+        epilog=HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    every = ",".join(sorted(VERSIONS))
+    parser.add_argument("--versions", metavar="A,B", default=every, help="of etcd (default: %(default)s)")
+    parser.add_argument("--generations", metavar="N", type=int, default=10_000, help="of each version (default: %(default)d)")
+    parser.add_argument(
+        "--scenarios", metavar="WORDS", default="", help="only those that pytest -k finds by these (default: all)"
+    )
+    given = parser.parse_args(arguments)
+    versions = tuple(given.versions.split(","))
+    unknown = sorted(set(versions) - VERSIONS.keys())
+    if unknown:
+        parser.error(f"--versions has {unknown[0]!r}: use some of {every}")
+    if given.generations < 10:
+        parser.error(f"--generations {given.generations} cannot show that nothing grows: use 10 or more")
+    return Settings(versions=versions, generations=given.generations, scenarios=given.scenarios)
+
+
+def outcomes(report: Path, versions: Sequence[str]) -> dict[str, dict[str, list[str]]]:
+    """version -> "passed", "failed", "skipped" -> names, from pytest's report. Other versions' scenarios are left out."""
+    found: dict[str, dict[str, list[str]]] = {name: {"passed": [], "failed": [], "skipped": []} for name in (*versions, WITHOUT)}
+    for case in ElementTree.parse(report).getroot().iter("testcase"):  # noqa: S314  # our own pytest's
+        name = case.get("name", "")
+        words = name.partition("[")[2].removesuffix("]").split("-")
+        version = next((each for each in VERSIONS if each in words), WITHOUT)
+        kinds = {child.tag for child in case}
+        kind = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
+        if version in found:
+            found[version][kind].append(name)
+    return found
+
+
+def verdict(found: Mapping[str, Mapping[str, list[str]]], endured: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The last line. A scenario that was skipped is not passed: each etcd has been built."""
+    growth = {
+        name: {size: round(each["after"][size] - each["before"][size], 1) for size in ("megabytes", "etcd_megabytes")}
+        for name, each in endured.items()
+    }
+    return {
+        "passed": {name: len(kinds["passed"]) for name, kinds in found.items()},
+        "failed": {name: len(kinds["failed"]) + len(kinds["skipped"]) for name, kinds in found.items()},
+        "failures": [f"{name}: {case}" for name, kinds in found.items() for case in [*kinds["failed"], *kinds["skipped"]]],
+        "generations": {name: each["generations"] for name, each in endured.items()},
+        "keys_at_end": {name: each["after"]["keys"] for name, each in endured.items()},
+        "megabytes_grown": {name: each["megabytes"] for name, each in growth.items()},
+        "etcd_megabytes_grown": {name: each["etcd_megabytes"] for name, each in growth.items()},
+        "milliseconds_per_generation": {
+            name: round(1000 * each["seconds"] / each["generations"], 1) for name, each in endured.items()
+        },
+        "grown": {name: each["grown"] for name, each in endured.items() if each["grown"]},
+    }
+
+
+def is_kept(told: Mapping[str, Any], settings: Settings) -> bool:
+    """Also that each version was there: what did not run has not failed, but shows nothing."""
+    complete = set(told["generations"]) == set(settings.versions) and all(told["passed"][name] for name in settings.versions)
+    return complete and not told["failures"] and not told["grown"]
+
+
+def run(settings: Settings, folder: Path) -> int:
+    """Returns the exit code. Raises BoxError when an etcd cannot be built, or nothing was played."""
+    began = time.monotonic()
+    for number, version in enumerate(settings.versions, 1):
+        tool = VERSIONS[version]
+        say(f"[{number}/{len(settings.versions)}] etcd {tools.TOOLS[tool].version}")
+        asyncio.run(tools.ensure(tool))
+    report = folder / "scenarios.xml"
+    say("scenarios, one after the other")
+    play(scenarios(settings, report))
+    if not report.exists():
+        raise BoxError("pytest has played nothing; its last lines say why")
+    say(f"{settings.generations} generations on each etcd, side by side")
+    told = verdict(outcomes(report, settings.versions), generations(settings))
+    kept = is_kept(told, settings)
+    print(json.dumps({**told, "kept": kept, "seconds": round(time.monotonic() - began, 1)}), flush=True)
+    return KEPT if kept else BROKEN
+
+
+def play(command: Sequence[str]) -> None:
+    """To its end. In a process group of its own: when we are interrupted it ends with all its machines."""
+    process = subprocess.Popen([*dies_with_us(), *command], cwd=CHECKOUT, env=_environment(), start_new_session=True)
+    try:
+        process.wait()
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
+
+
+def scenarios(settings: Settings, report: Path) -> list[str]:
+    """The command that plays them and writes the report."""
+    words = [f"not {version}" for version in sorted(VERSIONS.keys() - set(settings.versions))]
+    words += [f"({settings.scenarios})"] if settings.scenarios else []
+    chosen = ["-k", " and ".join(words)] if words else []
+    return [sys.executable, "-m", "pytest", "-v", "--no-header", "-m", "not proof", f"--junitxml={report}", *chosen, SCENARIOS]
+
+
+def generations(settings: Settings) -> dict[str, dict[str, Any]]:
+    """version -> what tests/trainer/rendezvous/endurance.py says of it at its end; a version that broke is not there."""
+    program = [sys.executable, "-m", "tests.trainer.rendezvous.endurance", f"--generations={settings.generations}"]
+    running = {
+        version: subprocess.Popen(
+            [*program, f"--version={version}"], stdout=subprocess.PIPE, text=True, cwd=CHECKOUT, env=_environment()
+        )
+        for version in settings.versions
+    }
+    found: dict[str, dict[str, Any]] = {}
+    try:
+        for version, process in running.items():
+            told = process.communicate()[0].splitlines()
+            if told:
+                found[version] = json.loads(told[-1])
+                say(f"etcd {version}: {told[-1]}")
+    finally:
+        for process in running.values():
+            process.terminate()
+            process.wait()
+    return found
+
+
+def _environment() -> dict[str, str]:
+    """Everything is on loopback: torch looks up the name of each peer of a store, and a lost DNS packet costs seconds."""
+    return {**os.environ, "RES_OPTIONS": "attempts:0", "TORCH_CPP_LOG_LEVEL": "ERROR", "OMP_NUM_THREADS": "1"}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Returns the exit status."""
+    settings = read_settings(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with tempfile.TemporaryDirectory(prefix="ebb-rendezvous-", ignore_cleanup_errors=True) as folder:
+        try:
+            return run(settings, Path(folder))
+        except BoxError as error:
+            print(f"it could not be measured: {error}", file=sys.stderr)
+            return FAILED
+        except KeyboardInterrupt:
+            say("interrupted")
+            return INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

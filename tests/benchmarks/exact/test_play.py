@@ -1,0 +1,80 @@
+"""How a history is let happen: what machines are told, and when the next event is due."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.exact import play
+from benchmarks.exact.history import LARGEST_WORLD, Event, History, draw
+from benchmarks.exact.play import BrokenError, Play, Stage
+from tests.benchmarks.exact import books
+from tests.benchmarks.exact.test_watch import Standing
+
+TWO = replace(draw(1, agents=False, virtual=False), machines=2, processes=1)
+
+
+class Starter:
+    """Starts nothing, and knows what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[Sequence[str]] = []
+
+    def start(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> Standing:
+        self.told.append(arguments)
+        return Standing(1 << 30, log)
+
+
+def playing(folder: Path, history: History = TWO, *, epochs: int = 12) -> tuple[Play, Starter]:
+    starter = Starter()
+    stage = Stage(data=folder, endpoint="127.0.0.1:1", fresh=starter, forked=starter)
+    (folder / "output").mkdir(parents=True, exist_ok=True)
+    return Play(history, stage, folder, epochs=epochs), starter
+
+
+def told(starter: Starter) -> str:
+    return " ".join(starter.told[-1])
+
+
+def test_a_history_that_is_played_again_is_another_job(tmp_path: Path) -> None:
+    """The first has closed its rendezvous."""
+    found = set()
+    for epochs in (12, 24):
+        job, starter = playing(tmp_path, epochs=epochs)
+        job._start(1, planned=1)
+        found |= {flag for flag in starter.told[0] if flag.startswith("--rdzv_id=")}
+    assert len(found) == 2
+
+
+def test_each_history_trains_its_own_network(tmp_path: Path) -> None:
+    job, starter = playing(tmp_path)
+    job._start(1, planned=1)
+    assert "-m trainer.text.train --size tiny --data" in told(starter)
+    assert "--virtual-workers" not in told(starter)
+    job, starter = playing(tmp_path, draw(3, agents=False, virtual=True))
+    job._start(1, planned=1)
+    assert "-m trainer --image-size 32 --arch shufflenet_v2_x0_5 --data" in told(starter)
+    assert f"--virtual-workers {LARGEST_WORLD}" in told(starter)
+
+
+def test_an_event_is_due_at_its_world_size_and_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(play, "PATIENCE_SECONDS", 0.1)
+    job, _ = playing(tmp_path)
+    job._start(2, planned=2)
+    books.write(job.output, finished=False, generations=1)
+    assert job._wait_for(Event(kind="join", steps=3))
+    with pytest.raises(BrokenError, match="in vain for 4 steps by 2 ranks"):
+        job._wait_for(Event(kind="join", steps=4))
+
+
+def test_after_a_killed_process_the_next_generation_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the same size, so that the steps of the one that was killed must not count."""
+    monkeypatch.setattr(play, "PATIENCE_SECONDS", 0.1)
+    job, _ = playing(tmp_path, replace(TWO, machines=1))
+    job._start(1, planned=1)
+    books.write(job.output, finished=False)
+    assert job._wait_for(Event(kind="join", steps=3))
+    job._end_generation()
+    with pytest.raises(BrokenError, match="in vain"):
+        job._wait_for(Event(kind="join", steps=0))
