@@ -20,6 +20,9 @@ LABEL_GPU_TYPE = "ebb.dev/gpu-type"
 TAINT_GPU = "nvidia.com/gpu"
 # How machines are bought. Which of them a cloud has, its module says (CAPACITIES).
 SPOT, ON_DEMAND, CAPACITY_BLOCK, FLEX_START = "spot", "on-demand", "capacity-block", "flex-start"
+# How much longer jobs wait for a machine of flex-start before they try another zone. Nobody promises when one comes, so this is
+# a choice: long enough that waiting is worth it, and two jobs that each hold half of what both need do not stand still for a day.
+FLEX_START_SECONDS = 3600
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +92,7 @@ class Cluster:
     region: str
     provider: kubernetes.Provider
     # How long a machine of a job may take from being asked for until pods run on it: jobs go elsewhere when one takes longer.
+    # Those of flex-start may take FLEX_START_SECONDS more.
     provision_seconds: int = 300
     # Who the researchers are, as (kind, name) of Kubernetes' subjects. A cloud whose identities cannot be put into a group of
     # Kubernetes names its own groups and users.

@@ -112,8 +112,8 @@ DAMAGE = {
     ),
     "unknown capacity": (
         changed(lambda value: value["nodeGroups"][1].update(capacityType="reserved")),
-        "nodeGroups[1].capacityType must be 'spot' or 'on-demand' or 'capacity-block' or 'flex-start', found 'reserved': run `pulumi up` "
-        "with this version of Ebb.",
+        "nodeGroups[1].capacityType must be 'spot' or 'on-demand' or 'capacity-block' or 'flex-start', found 'reserved': run "
+        "`pulumi up` with this version of Ebb.",
     ),
     "discount in per cent": (
         changed(lambda value: value["nodeGroups"][1].update(spotDiscount=70)),

@@ -147,6 +147,7 @@ def happening(item: Happening) -> str:
     sentences = {
         "placed": f"goes to {why}",
         "reclaimed": f"{who} was lost: {why}",
+        "left": f"{who} moves on: {why}",
         "failed": f"the program failed in {who}: {why}",
         "stalled": f"all workers start again: {why}",
         "held": f"stopped: {why}",

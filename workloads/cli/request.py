@@ -195,8 +195,7 @@ def _check_counts(request: Request) -> None:
 def _groups(request: Request, platform: Platform) -> tuple[NodeGroup, ...]:
     """The groups of the wanted GPU type, capacity and zone; what was not said is chosen if there is one sensible choice."""
     of_type = platform.gpu_groups(gpu_type=_gpu_type(request, platform))
-    gpu_type = of_type[0].gpu_type
-    kinds = _unique(group.capacity_type for group in of_type)
+    gpu_type, kinds = of_type[0].gpu_type, _unique(group.capacity_type for group in of_type)
     capacity = request.capacity or next(kind for kind in (CAPACITY_BLOCK, SPOT, FLEX_START, ON_DEMAND) if kind in kinds)
     if capacity not in kinds:
         raise BadRequest(

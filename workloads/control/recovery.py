@@ -1,4 +1,5 @@
-"""Measures how long losses cost: from noticing one to the replacement's creation, and to enough workers that run again.
+"""Measures how long losses cost, those by plan too: from noticing one to the replacement's creation, and to enough workers
+that run again.
 
     recovery.noticed(key, decided, now); recovery.replaced(key, index, now); recovery.written(key, before, after, now)
 
@@ -8,7 +9,7 @@ In memory: what was lost before this controller began to lead is measured by the
 from workloads import contract as names
 from workloads.clock import unix
 from workloads.control.metrics import RECOVERY_SECONDS, REPLACEMENT_SECONDS, Metrics
-from workloads.job.status import RECLAIMED, Status
+from workloads.job.status import LEFT, RECLAIMED, Status
 from workloads.plan.values import Plan
 
 Key = tuple[str, str]
@@ -25,7 +26,7 @@ class Recovery:
     def noticed(self, key: Key, decided: Plan, now: float) -> None:
         """A look found what it found."""
         for entry in decided.happened:
-            if entry.what == RECLAIMED and entry.worker is not None:
+            if entry.what in (RECLAIMED, LEFT) and entry.worker is not None:
                 self._lost.setdefault(key, {}).setdefault(entry.worker, now)
 
     def replaced(self, key: Key, index: int, now: float) -> None:

@@ -16,7 +16,7 @@ from workloads.job.schema import FLAG, NUMBER, TEXT, TIME, Schema, count, descri
 HISTORY_LENGTH = 20  # enough for a day of spot machines; the object must stay small, as it is written often
 INDICES: Schema = {"type": "array", "items": {"type": "integer", "format": "int32"}}
 
-RECLAIMED, PROGRAM_FAILED, PLACED, STALL, HELD, ENDED = "reclaimed", "failed", "placed", "stalled", "held", "ended"
+RECLAIMED, LEFT, PROGRAM_FAILED, PLACED, STALL, HELD, ENDED = "reclaimed", "left", "failed", "placed", "stalled", "held", "ended"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +144,10 @@ class HistoryEntry:
     """Something that happened to the job."""
 
     at: str = described("When the controller noticed.", TIME)
-    what: str = described("What happened.", one_of(RECLAIMED, PROGRAM_FAILED, PLACED, STALL, HELD, ENDED))
+    what: str = described(
+        "What happened; left: by plan, before the machine reached its maximum age.",
+        one_of(RECLAIMED, LEFT, PROGRAM_FAILED, PLACED, STALL, HELD, ENDED),
+    )
     worker: int | None = described("The worker's index, where it is about one.", count(), default=None)
     node: str | None = described("The machine.", TEXT, default=None)
     cause: str | None = described("Why.", TEXT, default=None)
@@ -173,7 +176,10 @@ class Status:
     placement: Placed | None = described("Where the workers run.", model=Placed, default=None)
     progress: Progress | None = described("How far the training is.", model=Progress, default=None)
     reclaims: int = described(
-        "Workers lost because their machine was reclaimed or died; never counted against backoffLimit.", count(), default=0
+        "Workers lost because their machine was reclaimed or died; never counted against backoffLimit. Not those that left by "
+        "plan, before their machine reached its maximum age.",
+        count(),
+        default=0,
     )
     failures: int = described("Failures of the program, counted against backoffLimit.", count(), default=0)
     restarts: int = described(

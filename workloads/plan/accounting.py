@@ -3,8 +3,8 @@
     failed = account(view, draft)       # workers whose program failed and for which nothing is counted yet
 
 Only here do reclaims grow. Failures of the program are handed back, because what they cost is the planner's decision. Losses that
-the controller caused itself (scaled down, restarted with the group) are settled without being counted, and that is written before
-the pods are deleted: one that is gone tells nobody who wanted it away. Pure.
+the controller caused itself (scaled down, restarted with the group, a machine left before it is too old) are settled without
+being counted, and that is written before the pods are deleted: one that is gone tells nobody who wanted it away. Pure.
 """
 
 from dataclasses import replace
@@ -12,11 +12,12 @@ from dataclasses import replace
 from workloads import contract as names
 from workloads.clock import stamp
 from workloads.job.parts import ALL_WORKERS
-from workloads.job.status import RECLAIMED, HistoryEntry, Member, Status
+from workloads.job.status import LEFT, RECLAIMED, HistoryEntry, Member, Status
 from workloads.plan.losses import Fate, Verdict, Worker
 from workloads.plan.values import Draft, View
 
 OURS = "Stopped"  # settled: the controller itself stopped it
+BY_PLAN = frozenset({OURS, names.CAUSE_AGE})  # settled before it went, for the controller's own reasons
 FINISHED = "Finished"
 
 Loss = tuple[Worker, Verdict]
@@ -74,12 +75,12 @@ def dismiss(draft: Draft) -> None:
 
 def dismissed(view: View) -> set[str]:
     """UIDs of the pods of which that is written. They are stopped, although nobody may want it any more."""
-    return {member.uid for member in view.job.status.members if member.settled == OURS}
+    return {member.uid for member in view.job.status.members if member.settled in BY_PLAN}
 
 
 def _finished_unasked(member: Member, worker: Worker, verdict: Verdict) -> bool:
     """Whether a worker that was to be stopped had finished by itself before anybody asked for its deletion."""
-    return member.settled == OURS and verdict.fate is Fate.DONE and not worker.leaving
+    return member.settled in BY_PLAN and verdict.fate is Fate.DONE and not worker.leaving
 
 
 def _settle(view: View, draft: Draft, worker: Worker, verdict: Verdict) -> str:
@@ -92,6 +93,8 @@ def _settle(view: View, draft: Draft, worker: Worker, verdict: Verdict) -> str:
         return OURS
     if verdict.fate is Fate.RECLAIMED:
         _reclaimed(view, draft, worker.index, worker.node, verdict)
+    if verdict.fate is Fate.LEAVES:
+        _leaves(view, draft, worker, verdict)
     return verdict.cause
 
 
@@ -120,6 +123,13 @@ def _vanished(view: View, draft: Draft, member: Member) -> None:
         message="its machine is gone" if gone else "its pod disappeared",
     )
     _reclaimed(view, draft, member.index, member.node, verdict)
+
+
+def _leaves(view: View, draft: Draft, worker: Worker, verdict: Verdict) -> None:
+    """Told, not counted: the time that it costs is in the job's figures as any other."""
+    entry = HistoryEntry(at=stamp(view.now, digits=3), what=LEFT, worker=worker.index, node=worker.node, cause=verdict.cause)
+    draft.remember(entry)
+    draft.event(names.REASON_LEAVES, f"Worker {worker.index} leaves {worker.node}: {verdict.message}. It will be replaced.")
 
 
 def _reclaimed(view: View, draft: Draft, index: int, node: str, verdict: Verdict) -> None:

@@ -1,4 +1,4 @@
-"""What happened to a worker, judged before anything is counted: lives, done, reclaimed, or failed by its program.
+"""What happened to a worker, judged before anything is counted: lives, leaves by plan, done, reclaimed, or failed by its program.
 
     verdict = judge(Worker.of(pod), node, unready_seconds)
 
@@ -45,6 +45,7 @@ class Fate(enum.Enum):
     """What became of a worker."""
 
     LIVES = "lives"  # pending or running; may become any of the others
+    LEAVES = "leaves"  # well, but its machine is nearly too old: to be replaced; neither a reclaim nor a failure
     DONE = "done"  # exited with 0; final for this index
     RECLAIMED = "reclaimed"  # lost to the machine or to somebody outside; to be replaced, nothing is spent
     FAILED = "failed"  # its program failed; may spend one of backoffLimit
@@ -62,7 +63,7 @@ class Verdict:
 
 
 LIVES = Verdict(fate=Fate.LIVES)
-TOO_OLD = Verdict(fate=Fate.RECLAIMED, cause=names.CAUSE_AGE, message="its machine is nearly as old as the cloud lets it get")
+TOO_OLD = Verdict(fate=Fate.LEAVES, cause=names.CAUSE_AGE, message="its machine is nearly as old as the cloud lets it get")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from workloads.plan.endings import ASKED, after_end, end, finish, hold, suspend
 from workloads.plan.losses import NOT_READY_SECONDS as NOT_READY
 from workloads.plan.losses import Fate, Verdict, Worker
 from workloads.plan.placing import place
-from workloads.plan.pods import selector
+from workloads.plan.pods import leave_seconds, selector
 from workloads.plan.sizing import numbered, resize
 from workloads.plan.summary import summarize
 from workloads.plan.values import CreateRecord, Draft, Event, Observed, Plan, View
@@ -162,7 +162,8 @@ def _overdue(view: View, draft: Draft) -> bool:
 
 
 def _replace_lost(view: View, draft: Draft) -> None:
-    """Delete what is lost, of an earlier attempt, or too many, so that its name is free or its machine is."""
+    """Delete what is lost, of an earlier attempt, on its way off an old machine, or too many, so that its name is free or its
+    machine is."""
     surplus, goes = [], dismissed(view)
     for worker, verdict in view.workers:
         if worker.leaving or verdict.fate is Fate.DONE:
@@ -172,6 +173,8 @@ def _replace_lost(view: View, draft: Draft) -> None:
         elif worker.index >= view.wanted:
             stop(draft, worker)
             surplus.append(worker)
+        elif verdict.fate is Fate.LEAVES:
+            stop(draft, worker)
         elif verdict.fate is Fate.RECLAIMED:
             draft.delete(worker, _grace(worker, verdict, view), once_written=_unknown(view, worker))
         elif worker.node in view.observed.nodes:
@@ -191,13 +194,20 @@ def _grace(worker: Worker, verdict: Verdict, view: View) -> int | None:
     """Seconds for a lost worker to leave: what the notice leaves it; 0 on a dead machine; else its own grace."""
     if verdict.force:
         return 0
-    if verdict.notice_until is None:
-        return None
-    left = verdict.notice_until - view.now
-    if left < -CLOCKS_DIFFER:
-        return None
+    left = _time_left(worker, verdict, view)
     # Never 0: that would free the name while the processes still run.
-    return max(1, min(worker.grace_seconds, int(left)))
+    return None if left is None else max(1, min(worker.grace_seconds, int(left)))
+
+
+def _time_left(worker: Worker, verdict: Verdict, view: View) -> float | None:
+    """Until its machine goes: as the notice says, or, where that names no time (GKE's taint), as the cloud promises."""
+    if verdict.cause != names.CAUSE_NOTICE:
+        return None
+    left = None if verdict.notice_until is None else verdict.notice_until - view.now
+    if left is not None and left >= -CLOCKS_DIFFER:
+        return left
+    group = money.group_of(view.observed.nodes.get(worker.node), view.observed.platform)
+    return leave_seconds(group.notice_seconds) if group and group.notice_seconds else None
 
 
 def _watch_unready(view: View, draft: Draft, worker: Worker) -> None:

@@ -148,6 +148,13 @@ def test_status_page() -> None:
     )
 
 
+def test_a_machine_that_was_left_by_plan_is_no_loss() -> None:
+    entry = {"at": "2026-11-21T12:01:07Z", "what": "left", "worker": 1, "node": "m1", "cause": "MachineAge"}
+    page = drawn(job_page(view(elastic_job(history=[entry])), [], NOW, 80))
+    assert "  reclaims  none\n" in page
+    assert page.endswith("12:01:07  worker 1 on m1 moves on: its machine is as old as it may get")
+
+
 def test_status_says_what_a_job_waits_for_and_how_it_ended() -> None:
     assert drawn(job_page(view(STATES["waiting"]), [], NOW, 80)).splitlines()[:3] == [
         "digits  waiting  submitted 3m ago",

@@ -119,7 +119,10 @@ def test_several_gpu_types_need_a_choice() -> None:
 FILES = {
     "unknown key": ("gpu_type: T4", f"key 'gpu_type' in the job file is unknown: use {KEYS}."),
     "a word for a number": ("gpus: two\ncommand: x.py", "gpus 'two' is not a whole number: write it as in `gpus: 2`."),
-    "capacity": ("capacity: cheap\ncommand: x.py", "capacity 'cheap' is unknown: use spot, on-demand, capacity-block or flex-start."),
+    "capacity": (
+        "capacity: cheap\ncommand: x.py",
+        "capacity 'cheap' is unknown: use spot, on-demand, capacity-block or flex-start.",
+    ),
     "env as a list": ("env: [A]\ncommand: x.py", "env ['A'] is not a mapping: write it as in `env: {LR: 0.1}`."),
     "open quote": (
         "command: \"python 'x\"",

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from tests.workloads.cli.world import NS, FakeKube, elastic_job, node_group, platform_map, session
+from tests.workloads.cli.world import NS, TAINTS, FakeKube, elastic_job, node_group, platform_map, session
 from tests.workloads.pod_security import violations
 from workloads.cli.app import app
 from workloads.cli.jobfile import generated_name, request_of
@@ -200,6 +200,31 @@ def test_zone_and_capacity_go_into_the_job() -> None:
     spec = yaml.safe_load(result.stdout)["spec"]
     assert spec["placement"] == {"gpuType": "T4", "capacity": "spot", "zone": "local-b"}
     assert "topology.kubernetes.io/zone" not in spec["replicaSpecs"]["Worker"]["template"]["spec"]["nodeSelector"]
+
+
+FLEX = node_group("flex", "local-b", gpuType="H100", capacityType="flex-start", maxAgeSeconds=172_800, taints=TAINTS[:1])
+
+
+@pytest.mark.parametrize(
+    ("said", "groups", "capacity"),
+    [
+        pytest.param("", (FLEX,), "flex-start", id="the-only-way"),
+        pytest.param("", (FLEX, {**FLEX, "name": "spot", "capacityType": "spot"}), "spot", id="spot-is-there-at-once"),
+        pytest.param(
+            "capacity: flex-start", (FLEX, {**FLEX, "name": "spot", "capacityType": "spot"}), "flex-start", id="asked-for"
+        ),
+        pytest.param("", (FLEX, {**FLEX, "name": "od", "capacityType": "on-demand"}), "flex-start", id="cheaper-than-on-demand"),
+    ],
+)
+def test_machines_that_are_waited_for(tmp_path: Path, said: str, groups: tuple[dict[str, Any], ...], capacity: str) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(f"gpu: H100\n{said}\ncommand: train.py\n")
+    result = invoke("submit", "-f", str(file), "--dry-run", kube=FakeKube(platform_map(*groups)))
+    assert result.exit_code == 0, result.stderr
+    spec = yaml.safe_load(result.stdout)["spec"]
+    assert spec["placement"] == {"gpuType": "H100", "capacity": capacity, "zone": "single"}
+    pod = spec["replicaSpecs"]["Worker"]["template"]["spec"]
+    assert pod["nodeSelector"] == {"ebb.dev/gpu-type": "H100", "ebb.dev/capacity-type": capacity}
 
 
 def test_a_job_file_and_flags_that_win(tmp_path: Path) -> None:

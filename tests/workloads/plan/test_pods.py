@@ -189,7 +189,7 @@ def test_time_to_leave(pod: Object, seat: Seat, seconds: int) -> None:
     assert spec_of(make_job(pod=pod), seat=seat)["terminationGracePeriodSeconds"] == seconds
 
 
-@pytest.mark.parametrize(("notice", "seconds"), [(120, 108), (60, 54), (30, 25), (6, 1), (3, 1), (0, 30)])
+@pytest.mark.parametrize(("notice", "seconds"), [(120, 108), (105, 94), (60, 54), (30, 25), (15, 10), (6, 1), (3, 1), (0, 30)])
 def test_a_notice_less_a_margin(notice: int, seconds: int) -> None:
     assert leave_seconds(notice) == seconds
 

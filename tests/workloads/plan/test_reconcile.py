@@ -101,6 +101,33 @@ def test_actions(decided: Plan, actions: list[str]) -> None:
     assert done(decided) == actions
 
 
+@pytest.mark.parametrize(
+    ("promised", "grace", "action"),
+    [
+        pytest.param(105, 110, "-0/94", id="a-job-file-for-two-minutes"),
+        pytest.param(15, 110, "-0/10", id="pods-get-half-of-30-seconds"),
+        pytest.param(15, 5, "-0/5", id="a-shorter-one-is-the-authors"),
+        pytest.param(0, 110, "-0", id="nothing-promised"),
+    ],
+)
+def test_a_notice_that_names_no_time_leaves_what_the_cloud_promises(promised: int, grace: int, action: str) -> None:
+    node, group = make_node(taint="cloud.google.com/impending-node-termination"), make_group(notice_seconds=promised)
+    node["metadata"]["labels"] = {"ebb.dev/node-group": group.name}
+    assert done(
+        look(JOB, make_pod(JOB, grace=grace), make_pod(JOB, 1, node="n1"), nodes=(node,), platform=make_platform(group))
+    ) == [action]
+
+
+def test_a_promise_counts_for_its_own_machines_and_for_notices_alone() -> None:
+    group = make_group(notice_seconds=15)
+    noticed, labels = make_node(taint="cloud.google.com/impending-node-termination"), {"ebb.dev/node-group": group.name}
+    pods = make_pod(JOB, grace=110), make_pod(JOB, 1, node="n1")
+    assert done(look(JOB, *pods, nodes=(noticed,), platform=make_platform(group))) == ["-0"]
+    unready = make_node(ready="False")
+    unready["metadata"]["labels"] = labels
+    assert done(look(JOB, *pods, nodes=(unready,), platform=make_platform(group))) == ["-0"]
+
+
 COUNTS: dict[str, tuple[Plan, tuple[int, int, int, str]]] = {
     # reclaims, failures, restarts, state
     "well": (look(JOB, *running(JOB, 2)), (0, 0, 0, "Running")),

@@ -214,6 +214,17 @@ def test_spot_first_and_on_demand_where_there_is_no_spot() -> None:
         assert there.capacity_type == seat(job, there, stack).selector["ebb.dev/capacity-type"] == capacity
 
 
+def test_flex_start_is_a_way_of_its_own() -> None:
+    flex = make_group("flex", capacity_type="flex-start", spot_discount=0.0, notice_seconds=0, provision_seconds=3900)
+    stack = make_platform(make_group("spot"), flex)
+    there = placed(stack, placement={"capacity": "flex-start"}).status.placement
+    assert there is not None
+    found = seat(Job.of(make_job(container=GPU, placement={"capacity": "flex-start"})), there, stack)
+    assert (found.selector["ebb.dev/capacity-type"], found.grace_seconds) == ("flex-start", 30)
+    (site,) = sites(Wish.of(Job.of(make_job(container=GPU))), stack, "flex-start")
+    assert (site.patience_seconds, site.usd_per_worker_hour) == (3960, 1.0)
+
+
 def test_dry_sites_come_last_and_the_longest_dry_first() -> None:
     found = sites(Wish.of(Job.of(make_job(container=GPU))), THREE, None)
     since = {"local-a": 30.0, "local-b": 20.0, "local-c": 25.0}
