@@ -6,12 +6,14 @@ that it answers is that of a cluster's kubeconfig for users, which AKS tells now
 
 import base64
 import json
+from dataclasses import replace
 
-from local.echo.package import Asked, Object
+from local.echo.package import UNKNOWN, Asked, Difference, Object
 from local.echo.tabled import Tabled
 from local.echo.tables.azure import ROWS
 
 CREDENTIALS = "azure-native:containerservice:listManagedClusterUserCredentials"
+STABLE = ("name", "location")  # outputs of which the provider is sure that no update changes them
 
 
 class Azure(Tabled):
@@ -20,14 +22,26 @@ class Azure(Tabled):
     needed = ("subscriptionId", "location")
 
     def __init__(self) -> None:
-        super().__init__("azure-native", {row.token: row for row in ROWS}, {CREDENTIALS: _credentials})
+        self._own = {row.token: row for row in ROWS}
+        super().__init__("azure-native", self._own, {CREDENTIALS: _credentials})
+
+    def diff(self, asked: Asked, old: Object, outputs: Object, new: Object) -> Difference:
+        """What replaces, the provider tells by rules of its own. Then it always deletes first (provider.go, Diff)."""
+        found = super().diff(asked, old, outputs, new)
+        forces = self._own[asked.token].forces
+        replaces = tuple(path for path, change in found.changes.items() if forces(path, change))
+        return replace(found, replaces=replaces, delete_first=bool(replaces))
 
     def create(self, asked: Asked, inputs: Object, *, preview: bool) -> tuple[str, Object]:
         made, outputs = super().create(asked, inputs, preview=preview)
         return made, _told(outputs)
 
     def update(self, asked: Asked, outputs: Object, old: Object, new: Object, *, preview: bool) -> Object:
-        return _told(super().update(asked, outputs, old, new, preview=preview))
+        """What Azure made up stays, also where an input of that name could have given it: a cluster's identityProfile. A preview
+        knows inputs alone, and STABLE (provider.go, Update)."""
+        made_up = {name: outputs[name] for name in self._own[asked.token].outputs if name in outputs}
+        found = _told({**made_up, **super().update(asked, outputs, old, new, preview=preview)})
+        return {name: value if name in {*new, *STABLE} else UNKNOWN for name, value in found.items()} if preview else found
 
     def own_facts(self) -> dict[str, str]:
         return {"subscription": str(self.settings.get("subscriptionId"))}

@@ -1,19 +1,25 @@
 """One row of Azure's table: what of a type is derived from the installed pulumi_azure_native, and what the row says beside it.
 
 Derived: what its id is made of (a change there is another resource), and the values that the SDK has an enumeration for. By hand:
-`anywhere`, names of properties whose change, at whatever depth, needs a new resource.
+`fixed`, names of properties whose change needs a new resource, of the type or of the objects right inside it.
+
+What the real provider makes of those names is the rule of provider/pkg/provider/diff.go in
+https://github.com/pulumi/pulumi-azure-native (read at 03707ff7fc10b70f7dd23ec847a3ce1e9264c124 and in a later version, which have
+the same one), and AzureRow.forces does as it does, also where that surprises: an item of a list of texts replaces nothing, nor
+does a block that comes or goes for what is inside it. What Azure then refuses, the program has to say by `replace_on_changes`.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from local.echo import wheel
+from local.echo.package import Change
 from local.echo.rows import Row
+from local.echo.wheel import Property
 
 NOT_OF_THE_ID = ("id", "expand")  # inputs that are no outputs, and yet no part of the id
 _NAMED = re.compile(r'@pulumi\.getter\(name="(\w+)"\)\n    def (\w+)\(')
@@ -23,9 +29,10 @@ _VALUE = re.compile(r'^    [A-Z_0-9]+ = "(.*)"$', re.MULTILINE)
 
 @dataclass(frozen=True)
 class AzureRow(Row):
-    """`anywhere`: names of properties, not paths. All else as in Row; `replaces` and `allowed` are added to what is derived."""
+    """`fixed`: names of properties, not paths, which is how the provider has them. All else as in Row, but that `replaces` is
+    not used."""
 
-    anywhere: tuple[str, ...] = ("location",)
+    fixed: tuple[str, ...] = ()
     autoname: str = ""
 
     @cached_property
@@ -34,9 +41,18 @@ class AzureRow(Row):
         outputs = wheel.outputs_of(self.token)
         return tuple(sorted(name for name in self.properties if name not in outputs and name not in NOT_OF_THE_ID))
 
-    def replaced_by(self, path: str, value: Any = None) -> bool:
-        named = {*path.split("."), *_keys(value)}
-        return path in self.identity or bool(named & set(self.anywhere)) or super().replaced_by(path, value)
+    @cached_property
+    def forcing(self) -> frozenset[str]:
+        """Paths whose change needs a new resource: parts of the id, properties, and properties one level further down."""
+        own = {*self.identity, *(set(self.properties) & set(self.fixed))}
+        return frozenset(own | {path for name, one in self.properties.items() for path in _below(name, one, self.fixed)})
+
+    def forces(self, path: str, change: Change) -> bool:
+        """Of a change as compare() has it, with indices: the property itself, or a value inside an object that is one."""
+        plain = re.sub(r"\[\d+\]", "[]", path)
+        steps = plain.split(".")
+        above = {".".join(steps[:depth]) for depth in range(1, len(steps))}
+        return plain in self.forcing or (change == "update" and bool(above & self.forcing))
 
 
 class Values(Mapping[str, tuple[str, ...]]):
@@ -70,15 +86,11 @@ class Values(Mapping[str, tuple[str, ...]]):
         return sum(1 for _ in self)
 
 
-def _keys(value: Any) -> Iterator[str]:
-    """The names of all that is inside a value."""
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield str(key)
-            yield from _keys(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _keys(item)
+def _below(name: str, one: Property, wanted: Collection[str]) -> Iterator[str]:
+    """Paths of the wanted properties of an object, or of the objects in a list."""
+    path, inner = (f"{name}[]", one.item) if one.kind == "list" and one.item else (name, one)
+    if inner.fields:
+        yield from (f"{path}.{known}" for known in wheel.fields_of(inner.fields) if known in wanted)
 
 
 @cache

@@ -145,7 +145,7 @@ def _log(world: World, number: str, request: Request, count: int) -> list[str]:
 
 def stored(request: Request, *, registry: str, token: Callable[[str], str] = cli_token) -> dict[str, Any] | None:
     """What the registry has under the tag. It takes Entra's token for one of its own
-    (https://github.com/Azure/acr/blob/main/docs/AAD-OAuth.md, read 2026-11-22). `registry`: its address."""
+    (https://github.com/Azure/acr/blob/main/docs/AAD-OAuth.md at 048a81e318f1). `registry`: its address."""
     service = urllib.parse.urlsplit(registry).netloc
     form = {"grant_type": "access_token", "service": service, "access_token": token(ENDPOINT)}
     refresh = _posted(f"{registry}/oauth2/exchange", form)["refresh_token"]

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import pulumi
 from pulumi_azure_native.authorization import RoleAssignment
@@ -13,7 +14,8 @@ from infra.clouds.azure.settings import Settings
 from infra.config import Stack
 from infra.part import Part
 
-# Built-in roles (https://learn.microsoft.com/azure/role-based-access-control/built-in-roles, read 2026-11-22).
+# Built-in roles, by the ids that public templates have for these names; Azure's own list
+# (https://learn.microsoft.com/azure/role-based-access-control/built-in-roles) was not read.
 ROLES = {
     "AcrPull": "7f951dda-4ed3-4680-a7ca-43fe172d538d",
     "Azure Kubernetes Service Cluster User Role": "4abbcc35-e782-43d8-92c5-2d3f1bd2253f",
@@ -21,6 +23,12 @@ ROLES = {
     "Storage Blob Data Reader": "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1",
     "Virtual Machine Contributor": "9980e02c-c2be-4d73-94e8-173b1dc7cf3c",
 }
+
+
+def only_new(*properties: str) -> dict[str, Any]:
+    """Options of a resource: these properties need a new one. Azure refuses to change them, and the provider, which does not
+    know that, would try. The old one goes first, as both have the same name (the provider says so only of what it knows)."""
+    return {"replace_on_changes": list(properties), "delete_before_replace": True}
 
 
 @dataclass(frozen=True)
@@ -67,5 +75,6 @@ class Base:
                 f"/subscriptions/{self.settings.subscription_id}/providers/Microsoft.Authorization/roleDefinitions/{ROLES[role]}"
             ),
             scope=scope,
-            opts=part.child(),
+            # https://learn.microsoft.com/azure/role-based-access-control/troubleshooting: RoleAssignmentUpdateNotPermitted
+            opts=part.child(**only_new("roleDefinitionId")),
         )

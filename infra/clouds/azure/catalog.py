@@ -2,7 +2,7 @@
 
 On-demand prices of East US (of ND96isr_H200_v5: West US 2), vCPUs of the name: the generated price list of
 https://github.com/Azure/karpenter-provider-azure at commit 352646f59929 (prices generated 2026-06-18). Memory, GPUs and temporary
-disks: https://github.com/MicrosoftDocs/azure-compute-docs, articles/virtual-machines/sizes/gpu-accelerated, read 2026-11-22.
+disks: https://github.com/MicrosoftDocs/azure-compute-docs, articles/virtual-machines/sizes/gpu-accelerated, as of 2024 to 2026.
 Drivers: pkg/utils/gpu.go of the former repository, which follows the node images of AKS: 580 for compute sizes, 570 ("GRID") for
 those with an A10. Missing: the RTX PRO 6000 sizes, whose list of GPUs by size has not settled; GB200 and GB300, which are Arm
 machines; MI300X, which is not NVIDIA's; NC*_A10_v4, which few regions have.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from infra.catalog import InstanceType
 
 # AKS sets it on machines of spot pools by itself, as a taint and as a label (https://learn.microsoft.com/azure/aks/spot-node-pool,
-# read 2026-11-22). It is declared too, so that workers tolerate it, and what is declared is what is there.
+# as of 2026-08). It is declared too, so that workers tolerate it, and what is declared is what is there.
 SPOT_MARK = ("kubernetes.azure.com/scalesetpriority", "spot")
 # An assumption for estimates: Azure says up to 0.9 (https://azure.microsoft.com/pricing/spot-advisor/), and it moves by the day.
 SPOT_DISCOUNT = 0.6

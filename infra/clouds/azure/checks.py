@@ -18,8 +18,8 @@ WIDEST, NARROWEST = 16, 22
 RESERVED = 5  # addresses that Azure keeps in each subnet; pods have addresses of their own network
 # Of pods and of services: networks of their own, which nothing else may overlap.
 PODS, SERVICES = "10.244.0.0/16", "10.245.0.0/16"
-RANGES = 200  # https://learn.microsoft.com/azure/aks/api-server-authorized-ip-ranges, read 2026-11-22
-SHARE_GIB = (100, 102400)  # of a premium share: https://learn.microsoft.com/azure/storage/files/storage-files-scale-targets
+RANGES = 200  # https://learn.microsoft.com/azure/aks/api-server-authorized-ip-ranges, as of 2026-08
+SHARE_GIB = (100, 102400)  # of a premium share: https://learn.microsoft.com/azure/storage/files/understanding-billing
 
 
 def problems(stack: Stack, settings: Settings) -> Iterator[Problem]:

@@ -15,8 +15,9 @@ from infra.config.checks import MANAGER
 from infra.groups import manager_group
 from infra.part import Part
 
-# https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events, read 2026-11-22: Preempt comes at least 30 seconds
-# before. AKS drains the machine on it, as best it can (https://learn.microsoft.com/azure/aks/node-auto-drain, the same day).
+# https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (MicrosoftDocs/azure-compute-docs at 533281db10ee):
+# Preempt comes at least 30 seconds before, as best Azure can. AKS drains the machine on it, as best it can
+# (https://learn.microsoft.com/azure/aks/node-auto-drain, as of 2026-08).
 NOTICE_SECONDS = 30
 # The newest of https://github.com/NVIDIA/k8s-device-plugin (versions.mk, 2026-08-19).
 NVIDIA_IMAGE = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
@@ -87,7 +88,7 @@ class Azure:
         gpu_types = sorted({group.instance.gpu_type for group in groups if group.instance.gpus})
         if not gpu_types:
             return Helpers()
-        # AKS installs the driver alone (https://learn.microsoft.com/azure/aks/use-nvidia-gpu, read 2026-11-22).
+        # AKS installs the driver alone (https://learn.microsoft.com/azure/aks/use-nvidia-gpu, as of 2026-08).
         plugin = DevicePlugin(
             name="nvidia-device-plugin",
             image=NVIDIA_IMAGE,

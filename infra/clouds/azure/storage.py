@@ -25,7 +25,7 @@ from pulumi_azure_native.storage import FileShare, StorageAccount
 from infra import cloud
 from infra.cloud import Volume
 from infra.clouds.azure import names
-from infra.clouds.azure.base import Base
+from infra.clouds.azure.base import Base, only_new
 from infra.clouds.azure.cluster import ControlPlane
 from infra.clouds.azure.network import Network
 from infra.part import Part
@@ -36,7 +36,7 @@ DOMAIN, PRIVATE_DOMAIN = "file.core.windows.net", "privatelink.file.core.windows
 SHARE = "ebb"
 KEEP, PROTECT = "keep", "protect"
 ROOT_CLAIM, ROOT_PATH = "efs-claim", "/mnt/efs"  # as the step-by-step articles have them
-# https://learn.microsoft.com/azure/aks/create-volume-azure-files#recommended-mount-options-for-nfs-shares, read 2026-11-22. Not
+# https://learn.microsoft.com/azure/aks/create-volume-azure-files#recommended-mount-options-for-nfs-shares, as of 2026-08. Not
 # its actimeo=30, which would show one machine's new checkpoint to the next half a minute late.
 MOUNT_OPTIONS = ("nconnect=4", "noresvport")
 REDUNDANCY = {"zone": "Premium_ZRS", "local": "Premium_LRS"}
@@ -173,7 +173,7 @@ def _address(
         registration_enabled=False,
         virtual_network={"id": network.id},
         tags=base.tags,
-        opts=part.child(),
+        opts=part.child(**only_new("virtualNetwork")),
     )
     endpoint = PrivateEndpoint(
         name,
@@ -249,14 +249,14 @@ def _etcd_disk(base: Base, part: Part, control: ControlPlane) -> tuple[Disk, pul
         public_network_access="Disabled",
         network_access_policy="DenyAll",
         tags=base.tags,
-        opts=part.child(),
+        opts=part.child(**only_new("zones")),
     )
     return disk, base.allow(part, "etcd-disk", "Virtual Machine Contributor", control.identity, disk.id)
 
 
 def _commands(share: Share) -> dict[str, Command]:
-    """By any NFS client (https://learn.microsoft.com/azure/storage/files/storage-files-how-to-mount-nfs-shares, read 2026-11-22).
-    Where the name does not resolve to the private address, `mountHosts` is the line for /etc/hosts."""
+    """By any NFS client; the options are those of public scripts that mount such shares, and of MOUNT_OPTIONS. Where the name
+    does not resolve to the private address, `mountHosts` is the line for /etc/hosts."""
     server = pulumi.Output.concat(share.account, ".", DOMAIN)
     path = pulumi.Output.concat(server, ":/", share.account, "/", share.name)
     options = "-t nfs -o vers=4,minorversion=1,sec=sys,nconnect=4,noresvport"

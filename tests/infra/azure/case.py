@@ -5,15 +5,16 @@ from tests.infra.cases import Case
 
 NETWORK, SUBNET = "azure-native:network:VirtualNetwork", "azure-native:network:Subnet"
 AGENT_POOL, ENDPOINT = "azure-native:containerservice:AgentPool", "azure-native:network:PrivateEndpoint"
+CLUSTER = "azure-native:containerservice:ManagedCluster"
 CASE = Case(
     cloud="azure",
     stack="azure",
     package="azure-native",
     provider="azure",
-    least=90,
+    least=80,
     network=NETWORK,
     subnet=SUBNET,
-    control_plane="azure-native:containerservice:ManagedCluster",
+    control_plane=CLUSTER,
     node_group=AGENT_POOL,
     file_system="azure-native:storage:FileShare",
     mounts=ENDPOINT,
@@ -23,10 +24,14 @@ CASE = Case(
     further_updates=("cluster-autoscaler-priority-expander", "ebb-platform"),
     further_creates=frozenset((AGENT_POOL,)),
     cidr=(("ebb:azure", "network", "cidr"), "10.96.0.0/16"),
-    cidr_replaces=frozenset((NETWORK, SUBNET)),
+    cidr_replaces=frozenset((NETWORK, SUBNET, AGENT_POOL, ENDPOINT)),
     data=("ebb:azure", "storage", "data"),
     wrong=(("ebb:azure", "cluster", "authorizedRanges"), [], "authorizedRanges"),
-    later=((ENDPOINT, SUBNET), ("azure-native:authorization:RoleAssignment", "azure-native:resources:ResourceGroup")),
+    later=(
+        (ENDPOINT, SUBNET),  # a subnet with an address in it cannot go
+        (CLUSTER, "azure-native:network:NatGateway"),  # machines that are ended still speak to Azure
+        (CLUSTER, "azure-native:managedidentity:UserAssignedIdentity"),  # by which AKS gives the machines' addresses back
+    ),
     smallest={"T4": "Standard_NC4as_T4_v3", "a100": "Standard_ND96asr_v4", "A10": "Standard_NV36ads_A10_v5",
               "H100": "Standard_ND96isr_H100_v5"},
     answers=ANSWERS,

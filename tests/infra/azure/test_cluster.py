@@ -88,6 +88,11 @@ def test_the_control_plane_may_do_two_things_and_machines_one() -> None:
     assert len({one["roleAssignmentName"] for one in given.values()}) == len(given)
 
 
+def test_the_control_planes_right_to_the_network_is_there_before_it_and_outlives_it() -> None:
+    found = world()
+    assert found.one("RoleAssignment", "ebb-dev-network").key in found.before(found.one("ManagedCluster"))
+
+
 def test_the_researchers_group_is_bound_in_kubernetes() -> None:
     found = world()
     bindings = [one.inputs for one in found.resources if one.kind in ("RoleBinding", "ClusterRoleBinding")]
