@@ -6,7 +6,8 @@
 
 The credentials are those of gcloud's application default login. Nothing here makes anything by itself.
 
-    Refused        a request did not succeed; `code` is the HTTP status, the text one plain sentence
+    Refused        a request did not succeed; `code` is the HTTP status, the text one plain sentence. A service that the project
+                   has not enabled has nothing: its refusals are ABSENT
     └─ NoAccess    no request can: there are no credentials, they have expired, or Google is not reachable
 """
 
@@ -106,4 +107,10 @@ def answered(status: int, data: bytes, address: str) -> dict[str, Any]:
     words = f"{address.partition('?')[0]}: {status}: {said or 'no reason is given'}"
     if status == UNAUTHENTICATED:
         raise NoAccess(status, f"Google Cloud does not accept the credentials of this shell: log in again and repeat ({words})")
-    raise Refused(status, words)
+    raise Refused(ABSENT if _is_disabled(found) else status, words)
+
+
+def _is_disabled(answer: Any) -> bool:
+    """Google says so in an ErrorInfo (https://cloud.google.com/apis/design/errors), with status 403."""
+    details = (answer.get("error") or {}).get("details") if isinstance(answer, dict) else None
+    return any(isinstance(one, dict) and one.get("reason") == "SERVICE_DISABLED" for one in details or [])

@@ -28,10 +28,15 @@ ACCELERATORS = {
 }
 # What one GPU adds to an N1 machine, in USD per hour.
 ATTACHED_USD = {"T4": 0.35, "P100": 1.46, "V100": 2.48}
-# Fractions of the on-demand price, by family, as of the price list above; for attached GPUs an assumption: Google says 60 to 91 %
-# (https://cloud.google.com/spot-vms/pricing, read 2026-11-22). They change up to once a day.
+# Fractions of the on-demand price, by family, as of the price list above; for attached GPUs an assumption, the least of the 60 to
+# 91 % that Google promises (pages that quote it, read 2026-11-22). They change up to once a day.
 SPOT = {"a2-highgpu": 0.48, "a2-ultragpu": 0.46, "a3-highgpu": 0.43, "a3-ultragpu": 0.43, "g2": 0.44, "g4": 0.60, "n1": 0.60}
 CPU_SPOT = {"e2": 0.40, "n2": 0.53, "n2d": 0.71, "n4": 0.51}
+
+
+# GPUs that compact placement is for: kubernetes-engine/docs/how-to/compact-placement, a stored copy, read 2026-11-22. That list
+# is Autopilot's; the one of node pools was not seen.
+COMPACT = frozenset({"A100", "A100-80GB", "L4", "H100"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +56,8 @@ class GcpInstance(InstanceType):
 
     @property
     def compact(self) -> bool:
-        """Whether machines may be placed close to each other
-        (https://docs.cloud.google.com/kubernetes-engine/docs/how-to/compact-placement, read 2026-11-22)."""
-        return self.family in {"a2", "a3", "g2"}
+        """Whether machines may be placed close to each other."""
+        return self.gpu_type in COMPACT
 
 
 def _gpu(name: str, size: tuple[int, int], gpus: tuple[int, str], usd_per_hour: float, ssds: int = 0) -> GcpInstance:

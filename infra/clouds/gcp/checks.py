@@ -13,14 +13,14 @@ from infra.config.cidrs import is_private, malformed, network_of, not_public
 
 OURS = ("ebb-stack", "ebb-project")
 POOL_NAME = 32  # GKE allows 40 (https://docs.cloud.google.com/kubernetes-engine/docs/how-to/node-pools), Pulumi adds 8
-OLDEST_FLEX, OLDEST_PREEMPTIBLE = 7 * 24, 24  # hours; .../concepts/dws and .../how-to/preemptible-vms, read 2026-11-22
-LONG_GRACE = (1, 35, 0, 1171000)  # the first version that can (.../concepts/spot-vms, read 2026-11-22)
-RANGES = 100  # https://docs.cloud.google.com/kubernetes-engine/quotas, authorized networks, read 2026-11-22
-# Least GiB and step of a Filestore tier (https://docs.cloud.google.com/filestore/docs/service-tiers, read 2026-11-22).
+# Stored copies of pages under https://docs.cloud.google.com, all read 2026-11-22.
+OLDEST_FLEX, OLDEST_PREEMPTIBLE = 7 * 24, 24  # hours; kubernetes-engine/docs/concepts/dws and .../how-to/preemptible-vms
+LONG_GRACE = (1, 35, 0, 1171000)  # the first version that can: kubernetes-engine/docs/concepts/spot-vms
+RANGES = 100  # authorized networks where machines are private: an older copy of kubernetes-engine/docs/how-to/authorized-networks
+# Least GiB and step of a Filestore tier: filestore/docs/service-tiers.
 TIERS = {"BASIC_HDD": (1024, 1), "BASIC_SSD": (2560, 1), "ZONAL": (1024, 256), "REGIONAL": (1024, 256)}
 LARGE, LARGE_STEP = 10240, 2560  # of the latter two, from there on
-# Least GiB and step of Managed Lustre, by MB/s per TiB
-# (https://docs.cloud.google.com/managed-lustre/docs/increase-capacity, read 2026-11-22).
+# Least GiB of Managed Lustre, by MB/s per TiB: managed-lustre/docs/quotas. That steps are as large was not read.
 LUSTRE_STEPS = {125: 72000, 250: 36000, 500: 18000, 1000: 9000}
 NODE_ADDRESSES = 256  # of the pods' range, for 110 pods a machine: .../how-to/flexible-pod-cidr
 EXISTING = {"subnet": "subnet", "pods_range": "podsRange", "services_range": "servicesRange"}
@@ -140,7 +140,7 @@ def _group(where: str, line: NodeGroup, stack: Stack) -> Iterator[Problem]:
     yield from _age(where, line, own)
     for machine in line.machines(stack.cloud):
         if own.compact_placement and isinstance(machine, GcpInstance) and not machine.compact:
-            text = f"{machine.name} cannot be placed close to others: take A2, A3 or G2, or remove it"
+            text = f"{machine.name} cannot be placed close to others: take A100, L4 or H100, or remove it"
             yield Problem(f"{where}.gcp.compactPlacement", text, (f"{where}.gpu", f"{where}.instanceTypes"))
 
 

@@ -18,8 +18,8 @@ from infra.clouds.gcp.network import Network
 from infra.clouds.gcp.settings import Cluster, Settings
 from infra.part import Part
 
-# What a machine of GKE must be able to do, and no more
-# (https://docs.cloud.google.com/kubernetes-engine/docs/how-to/hardening-your-cluster, read 2026-11-22).
+# The least that GKE asks for machines' accounts
+# (https://docs.cloud.google.com/kubernetes-engine/security/configure-node-service-accounts, a stored copy, read 2026-11-22).
 NODE_ROLE = "roles/container.defaultNodeServiceAccount"
 ADMINISTRATOR, RESEARCHER = "roles/container.admin", "roles/container.clusterViewer"
 ACCOUNT_ID = 30
@@ -121,8 +121,8 @@ def account_id(name: str, what: str) -> str:
 
 
 def kubeconfig(name: str, endpoint: pulumi.Input[str], certificate_authority: pulumi.Input[str]) -> pulumi.Output[str]:
-    """As JSON, which is YAML too. It holds no secret: Google's plugin asks gcloud for a token of the hour
-    (https://docs.cloud.google.com/kubernetes-engine/docs/how-to/cluster-access-for-kubectl, read 2026-11-22)."""
+    """As JSON, which is YAML too. It holds no secret: Google's plugin asks gcloud for a token of the hour. The keys are those of
+    what `gcloud container clusters get-credentials` writes, as people quote it; but nobody is asked anything."""
     plugin = {
         "apiVersion": "client.authentication.k8s.io/v1beta1",
         "command": "gke-gcloud-auth-plugin",

@@ -1,8 +1,8 @@
 """What a stack costs on Google Cloud beside its machines: control plane, network, disks, file systems, images.
 
-List prices of us-central1 in USD, with the page of each beside it. The pages build their tables as one looks, and these could
-not be read again on 2026-11-22: the figures are those of the years before, and an estimate. Other regions cost up to a third
-more. Taxes, support, traffic between zones and out to the internet are not in it.
+List prices of us-central1 in USD. Google's price pages build their tables as one looks; what could be read on 2026-11-22 are
+stored copies of them, some years old, named beside each figure. What none of them had says that it is an estimate. Other regions
+cost up to a third more, as an estimate. Taxes, support, traffic between zones and out to the internet are not in it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,22 +13,17 @@ from infra.clouds.gcp.settings import Settings
 from infra.config import Stack
 from infra.costs import HOURS_PER_MONTH, Line, Sheet, Use
 
-GKE_HOUR = 0.10  # https://cloud.google.com/kubernetes-engine/pricing; the free tier pays one zonal cluster of an account
-NAT_VM_HOUR, NAT_GB, ADDRESS_HOUR = 0.0014, 0.045, 0.005  # https://cloud.google.com/nat/pricing: per machine, up to 32 of them
-DISK_GIB_MONTH: Mapping[str, float] = {  # https://cloud.google.com/compute/disks-image-pricing
-    "pd-balanced": 0.10, "pd-ssd": 0.17, "hyperdisk-balanced": 0.08,
-}  # fmt: skip
-FILESTORE_GIB_MONTH: Mapping[str, float] = {  # https://cloud.google.com/filestore/pricing
-    "BASIC_HDD": 0.16, "BASIC_SSD": 0.30, "ZONAL": 0.25, "REGIONAL": 0.45,
-}  # fmt: skip
-LUSTRE_GIB_MONTH: Mapping[int, float] = {
-    125: 0.145,
-    250: 0.21,
-    500: 0.34,
-    1000: 0.60,
-}  # https://cloud.google.com/managed-lustre/pricing
-REGISTRY_GB_MONTH = 0.10  # https://cloud.google.com/artifact-registry/pricing
-BUILD_MINUTE = 0.016  # E2_HIGHCPU_8: https://cloud.google.com/build/pricing
+GKE_HOUR = 0.10  # cloud.google.com/kubernetes-engine/pricing; the free tier is for zonal clusters alone
+NAT_VM_HOUR, NAT_GB, ADDRESS_HOUR = 0.0014, 0.045, 0.005  # cloud.google.com/nat/pricing: per machine, up to 32 of them
+# The first two: an estimate that Google's price calculator printed on 2023-05-18 (github.com/developmentseed/bioacoustics-api).
+# Hyperdisk: SKU 5BC4-9775-DEC9, of its storage pools, and 3,000 IOPS and 140 MiB/s are included.
+DISK_GIB_MONTH: Mapping[str, float] = {"pd-balanced": 0.10, "pd-ssd": 0.17, "hyperdisk-balanced": 0.08}
+# cloud.google.com/filestore/docs/service-tiers, from when it had prices.
+FILESTORE_GIB_MONTH: Mapping[str, float] = {"BASIC_HDD": 0.16, "BASIC_SSD": 0.30, "ZONAL": 0.25, "REGIONAL": 0.45}
+# By MB/s per TiB: an estimate, from memory.
+LUSTRE_GIB_MONTH: Mapping[int, float] = {125: 0.145, 250: 0.21, 500: 0.34, 1000: 0.60}
+REGISTRY_GB_MONTH = 0.10  # cloud.google.com/artifact-registry/pricing
+BUILD_MINUTE = 0.016  # e2-highcpu-8: cloud.google.com/build/pricing
 TRAINER_GB, CONTROLLER_GB = 4.0, 0.1  # compressed; an assumption
 NAT_CAP = 32
 
@@ -102,7 +97,7 @@ def _basis(settings: Settings, groups: Sequence[NodeGroup]) -> tuple[str, ...]:
     where = "us-central1" if settings.region == "us-central1" else f"us-central1 ({settings.region} may cost up to a third more)"
     flex = any(group.capacity_type == FLEX_START for group in groups)
     return (
-        f"Google's list prices of {where}: machines as of 2026-08, the rest older (infra/clouds/gcp/costs.py, catalog.py)",
+        f"Google's list prices of {where}: machines as of 2026-08, the rest older, Lustre estimated (costs.py, catalog.py)",
         "spot machines at the discount of the price list; it moves from day to day",
         *(["flex-start at the on-demand price; Google gives a discount that depends on the GPU"] if flex else []),
         "not included: traffic between zones and to the internet, logs and metrics beyond the free share, taxes, support",

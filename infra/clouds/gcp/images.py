@@ -26,9 +26,10 @@ from infra.config import ROOT, Stack
 from infra.part import Part
 from infra.recipes import CONTROLLER, TRAINER, Recipe
 
-# Docker's official image from Google's cache of Docker Hub, which refuses anonymous pulls from shared addresses
-# (https://docs.cloud.google.com/artifact-registry/docs/pull-cached-dockerhub-images, read 2026-11-22).
-BASE = "mirror.gcr.io/library/python:3.11-slim-bookworm"
+# Docker Hub refuses many anonymous pulls from one address. Cloud Build asks Google's cache of it first, by itself; naming that
+# cache (mirror.gcr.io) here would fail whenever it does not hold the image just then
+# (https://docs.cloud.google.com/artifact-registry/docs/pull-cached-dockerhub-images, stored copies, read 2026-11-22).
+BASE = "docker.io/library/python:3.11-slim-bookworm"
 KEPT, UNTAGGED_SECONDS = 10, 7 * 24 * 3600  # ten builds back is further than any job runs
 READER, WRITER = "roles/artifactregistry.reader", "roles/artifactregistry.writer"
 LOGS, SOURCES = "roles/logging.logWriter", "roles/storage.objectViewer"

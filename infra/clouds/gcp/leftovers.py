@@ -16,7 +16,8 @@ from infra.leftovers import Left, Seen
 
 COMPUTE = "https://compute.googleapis.com/compute/v1/projects/{project}"
 CONTAINER = "https://container.googleapis.com/v1/projects/{project}/locations/{region}/clusters"
-SNAPSHOT_GIB_MONTH = 0.05  # https://cloud.google.com/compute/disks-image-pricing#disk, read 2026-11-22
+# In one region, since 2023-04-01: https://cloud.google.com/compute/pricing-announce, a stored copy, read 2026-11-22.
+SNAPSHOT_GIB_MONTH = 0.05
 LABELS = ("ebb-stack", "goog-k8s-cluster-name")
 Price = Callable[[Mapping[str, Any]], float | None]
 

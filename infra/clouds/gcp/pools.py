@@ -29,11 +29,14 @@ from infra.part import Part
 
 EFFECTS = {"NoSchedule": "NO_SCHEDULE", "NoExecute": "NO_EXECUTE", "PreferNoSchedule": "PREFER_NO_SCHEDULE"}
 # Half of the least grace; the rest of a longer one is the jobs'
-# (https://docs.cloud.google.com/kubernetes-engine/docs/concepts/spot-vms, read 2026-11-22).
+# (https://docs.cloud.google.com/kubernetes-engine/docs/concepts/spot-vms, a stored copy, read 2026-11-22).
 CRITICAL_SECONDS = 15
-HYPERDISK_ONLY = ("a3-ultragpu", "g4", "n4")  # .../compute/docs/disks/hyperdisks, read 2026-11-22
-# NVIDIA's branch 580 is the last for GPUs before Turing (https://docs.nvidia.com/datacenter/tesla/drivers, read 2026-11-22), and
-# `latest` may be newer.
+# Compute Engine's API takes hyperdisk-balanced for the fourth generation and A3 where none is named (its description of
+# AttachedDiskInitializeParams.diskType, read 2026-11-22). That these have nothing else is Google's word for N4 and A3 Ultra as
+# others quote it, and an assumption for G4.
+HYPERDISK_ONLY = ("a3-ultragpu", "g4", "n4")
+# NVIDIA's branch 580 is the last for GPUs before Turing (its Unix deprecation schedule, as the press quotes it, read 2026-11-22),
+# and `latest` may be newer.
 TURING = (7, 5)
 _TIMEOUTS = pulumi.CustomTimeouts(create="45m", update="3h", delete="1h")
 

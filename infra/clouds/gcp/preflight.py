@@ -32,8 +32,8 @@ TOOLS = {
     "gke-gcloud-auth-plugin": "kubeconfigs get tokens by it: gcloud components install gke-gcloud-auth-plugin",
 }
 APIS = ("compute", "container", "iam", "cloudresourcemanager", "file")
-# Quotas of a region, which count GPUs by type (https://docs.cloud.google.com/compute/resource-usage#gpu_quota, read 2026-11-22).
-# Newer GPUs have theirs elsewhere, in Cloud Quotas: then this check says so.
+# Metrics of a region's quotas in Compute Engine's API, which counts GPUs by type. Those of newer GPUs, H100 among them, are not
+# in its answer but in Cloud Quotas (seen so in github.com/dstackai/dstack, pull request 3100): then this check says so.
 GPU_QUOTA = {
     "T4": "NVIDIA_T4_GPUS", "P100": "NVIDIA_P100_GPUS", "V100": "NVIDIA_V100_GPUS", "L4": "NVIDIA_L4_GPUS",
     "A100": "NVIDIA_A100_GPUS", "A100-80GB": "NVIDIA_A100_80GB_GPUS", "H100": "NVIDIA_H100_GPUS", "H200": "NVIDIA_H200_GPUS",

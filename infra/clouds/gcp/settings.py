@@ -150,7 +150,7 @@ class GroupSettings(Section):
     """Section `gcp` of a node group."""
 
     compact_placement: bool = Field(
-        default=False, description="Machines close to each other: faster between them, and scarcer. A2, A3 and G2 alone."
+        default=False, description="Machines close to each other: faster between them, and scarcer. With A100, L4 and H100 alone."
     )
     preemptible: bool = Field(
         default=False, description="With capacity spot: the older kind, which Google ends after 24 hours; needs maxAgeHours."

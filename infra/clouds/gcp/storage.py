@@ -25,9 +25,10 @@ ROOT_CLAIM, ROOT_PATH = "efs-claim", "/mnt/efs"  # as the step-by-step articles 
 KEEP, PROTECT = "keep", "protect"
 SNAPSHOTS_KEPT_DAYS = 7
 DISK_DRIVER, LUSTRE_DRIVER = "pd.csi.storage.gke.io", "lustre.csi.storage.gke.io"
-# As Google recommends (https://docs.cloud.google.com/filestore/docs/mounting-fileshares, read 2026-11-22).
+# hard: what writes to a file system that is away waits, and does not lose what it writes. The sizes and the two connections are
+# those of Google's page filestore/docs/mounting-fileshares as remembered: it could not be read.
 NFS_OPTIONS = ("hard", "timeo=600", "retrans=3", "rsize=524288", "wsize=524288", "nconnect=2")
-PEERING_BITS = 20  # for Lustre: .../managed-lustre/docs/vpc, which asks for a /20
+PEERING_BITS = 20  # for Lustre: managed-lustre/docs/vpc asks for a /20, as remembered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +179,10 @@ def _etcd_disk(part: Part, name: str, zone: str, settings: Settings) -> gcp.comp
         snapshot_schedule_policy={
             "schedule": {"daily_schedule": {"days_in_cycle": 1, "start_time": "03:00"}},
             "retention_policy": {"max_retention_days": SNAPSHOTS_KEPT_DAYS, "on_source_disk_delete": "APPLY_RETENTION_POLICY"},
-            "snapshot_properties": {"labels": {"ebb-stack": name.removeprefix("ebb-")}},
+            "snapshot_properties": {
+                "labels": {"ebb-stack": name.removeprefix("ebb-")},
+                "storage_locations": settings.region,  # or they would be copied over the continent, which costs more
+            },
         },
         opts=part.child(),
     )

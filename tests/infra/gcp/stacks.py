@@ -14,6 +14,8 @@ from tests.infra.declared import Declared, declared
 from tests.infra.gcp.case import CASE
 from tests.infra.stacks import changed, settings
 
+EXISTING = {"name": "theirs", "subnet": "sub", "podsRange": "pods-of-theirs", "servicesRange": "services-of-theirs"}
+
 
 def stack(changes: dict[str, Any] | None = None) -> Stack:
     """Pulumi.gcp.yaml without jobs and data sets; `changes`: path -> value, as tests/infra/stacks.py has them."""

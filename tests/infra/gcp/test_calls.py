@@ -11,7 +11,7 @@ from google.auth import credentials
 from google.auth.transport import urllib3 as transport
 
 from infra.clouds.gcp import calls
-from infra.clouds.gcp.calls import Account, NoAccess, Refused
+from infra.clouds.gcp.calls import ABSENT, DENIED, Account, NoAccess, Refused
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -25,6 +25,8 @@ class Handler(BaseHTTPRequestHandler):
             "/absent": (404, {"error": {"message": "it is not there"}}),
             "/expired": (401, {"error": {"message": "token expired"}}),
             "/page": (503, "no JSON"),
+            "/disabled": (403, {"error": {"message": "not enabled", "details": [{"reason": "SERVICE_DISABLED"}]}}),
+            "/denied": (403, {"error": {"message": "no right", "details": [{"reason": "IAM_PERMISSION_DENIED"}]}}),
         }
         self._send(*pages[self.path])
 
@@ -90,6 +92,13 @@ def test_requests_are_signed(account: Account, server: str) -> None:
 def test_a_refusal_is_one_sentence(account: Account, server: str, path: str, kind: type[Exception], said: str) -> None:
     with pytest.raises(kind, match=said):
         account.get(f"{server}/{path}")
+
+
+@pytest.mark.parametrize(("path", "code"), [("disabled", ABSENT), ("denied", DENIED), ("absent", ABSENT), ("page", 503)])
+def test_a_service_that_is_not_enabled_has_nothing(account: Account, server: str, path: str, code: int) -> None:
+    with pytest.raises(Refused) as caught:
+        account.get(f"{server}/{path}")
+    assert caught.value.code == code
 
 
 def test_without_a_network_it_is_said(account: Account) -> None:

@@ -1,9 +1,11 @@
 """What is left on Google Cloud after destroy: found by label and name, with what removes it."""
 
+import json
 from typing import Any
 
 import pytest
 
+from infra import commands
 from infra import leftovers as neutral
 from infra.clouds.gcp import leftovers
 from infra.clouds.gcp.calls import DENIED, NoAccess, Refused
@@ -89,6 +91,14 @@ def test_kept_data_and_its_network_are_no_leftovers() -> None:
     assert neutral.summary(found)["left"] == []
     alone = seen({"global/networks": {"items": [{"name": "ebb-gcp-9f"}]}})
     assert [one.kept for one in alone.things] == [""]
+
+
+def test_the_whole_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(leftovers, "Account", lambda: FakeCalls({"aggregated/instances": aggregated("instances", MACHINE)}))
+    assert neutral.main(["-s", "gcp"]) == commands.EXIT_BAD
+    said = capsys.readouterr().out.splitlines()
+    assert "  gcloud compute instances delete gke-x --zone us-central1-b --project my-project-123" in said
+    assert json.loads(said[-1])["left"] == [{"kind": "machine", "name": "gke-x"}]
 
 
 def test_what_cannot_be_looked_at_is_said() -> None:

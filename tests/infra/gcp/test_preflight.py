@@ -1,9 +1,12 @@
 """Preflight on Google Cloud, by a project that is as the test says."""
 
+import json
 from typing import Any
 
 import pytest
 
+from infra import commands
+from infra import preflight as neutral
 from infra.clouds.gcp import pools, preflight
 from infra.clouds.gcp.calls import DENIED, NoAccess, Refused
 from infra.clouds.gcp.preflight import Look
@@ -136,6 +139,18 @@ ROUTERS = {"items": [{"network": ".../networks/theirs", "nats": [{}]}]}
 )  # fmt: skip
 def test_an_existing_network_has_what_machines_need(changes: dict[str, Any], said: list[str]) -> None:
     assert [text for _, text in bad(look(changes, EXISTING))] == said
+
+
+def test_the_whole_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(preflight, "Account", lambda: FakeCalls(answers()))
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(preflight, "_address", lambda: "203.0.113.1")
+    assert neutral.main(["-s", "gcp"]) == commands.EXIT_BAD
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "[1/9] project"
+    assert json.loads(said[-1])["failed"] == [
+        "this machine (203.0.113.1) is not in gcp.cluster.authorizedCidrs (198.51.100.0/24)"
+    ]
 
 
 def test_without_credentials_nothing_is_looked_at() -> None:
