@@ -12,7 +12,7 @@ help:  ## print this list
 
 install: .venv/installed  ## the virtual environment of the CLI, the Pulumi program and the tests
 
-.venv/installed: requirements.txt requirements-dev.txt workloads/requirements.txt workloads/cli/requirements.txt pyproject.toml
+.venv/installed: requirements.txt requirements-azure.txt requirements-dev.txt workloads/requirements.txt workloads/cli/requirements.txt pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "Ebb needs Python 3.11 as $(PYTHON): the training image is Debian 12, and what pods mount is built for its Python. Install it, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@echo "installing the Python packages into .venv (about a minute)"
 	@$(PYTHON) -m venv .venv

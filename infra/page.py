@@ -3,17 +3,19 @@
     python -m infra.page            # write it (make manifests)
     python -m infra.page --check    # is it what the clouds say? (make check)
 
-Capacity kinds, GPU types and prices are of the clouds' catalogs; the rest is `DIFFERENCES` of
-infra/clouds/<cloud>/differences.py, a text for each of ROWS.
+Capacity kinds, GPU types and prices are of the clouds' catalogs, sizes are counted, and of what is not proven it has the place in
+docs/<cloud>.md; the rest is `DIFFERENCES` of infra/clouds/<cloud>/differences.py, a text for each of ROWS.
 """
 
+import re
 import sys
 from collections.abc import Iterator, Mapping
 
 from infra import catalog, clouds, commands
 from infra.config import ROOT
 
-PATH = ROOT / "docs" / "clouds.md"
+DOCS = ROOT / "docs"
+PATH = DOCS / "clouds.md"
 ROWS = (
     "cluster",
     "network",
@@ -32,6 +34,7 @@ ROWS = (
     "what a destroy keeps",
     "echo's source",
 )
+PLACES = {"its program, infra/clouds": "infra/clouds/{}/**/*.py", "its tests, tests/infra": "tests/infra/{}/**/*.py"}
 HEAD = """\
 # What each cloud does differently
 
@@ -45,6 +48,17 @@ The smallest machine with each GPU type, and what an hour of it costs: on-demand
 with.
 Sources and dates are in each cloud's catalog.py.
 """
+UNPROVEN = """\
+## Not proven
+
+None of them has run in a real account. What is proven without one, and what only an account can prove, at the end of each page:
+"""
+PROOF = "What is proven"  # how the heading of that part begins
+SIZES = """\
+## Size
+
+Lines of Python, comments included, to the nearest hundred. What all clouds share, infra without infra/clouds, has {shared}.
+"""
 
 
 def text() -> str:
@@ -53,7 +67,9 @@ def text() -> str:
     wrong = {name: sorted(set(rows) - set(ROWS)) for name, rows in told.items() if set(rows) - set(ROWS)}
     assert not wrong, f"rows that infra/page.py does not have: {wrong}"
     names = list(told)
-    lines = [HEAD, *_table(["", *names], _rows(told)), "", GPUS, *_table(["", *names], _gpus(names))]
+    sizes = SIZES.format(shared=_rounded(_lines("infra/**/*.py") - _lines("infra/clouds/**/*.py")))
+    lines = [HEAD, *_table(["", *names], _rows(told)), "", GPUS, *_table(["", *names], _gpus(names)), ""]
+    lines += [UNPROVEN, *map(_unproven, names), "", sizes, *_table(["", *names], _sizes(names))]
     return "\n".join(lines) + "\n"
 
 
@@ -69,6 +85,29 @@ def _gpus(names: list[str]) -> Iterator[list[str]]:
         found = [catalog.by_gpu(name, gpu) for name in names]
         if any(one and not one.refused for one in found):
             yield [gpu, *(_priced(one) if one and not one.refused else "-" for one in found)]
+
+
+def _unproven(name: str) -> str:
+    """How much a cloud's page lists below that heading, and the way there."""
+    page = (DOCS / f"{name}.md").read_text()
+    heading = next(line for line in page.splitlines() if line.startswith(f"## {PROOF}"))
+    anchor = re.sub(r"[^a-z0-9 -]", "", heading.removeprefix("## ").lower()).replace(" ", "-")
+    open_points = re.findall(r"^- ", page.partition(heading)[2].partition(" can prove:\n")[2], re.MULTILINE)
+    return f"- {name}: [{len(open_points)} points]({name}.md#{anchor})"
+
+
+def _sizes(names: list[str]) -> Iterator[list[str]]:
+    for what, pattern in PLACES.items():
+        yield [what, *(_rounded(_lines(pattern.format(name))) for name in names)]
+
+
+def _lines(pattern: str) -> int:
+    return sum(len(path.read_text().splitlines()) for path in ROOT.glob(pattern))
+
+
+def _rounded(lines: int) -> str:
+    """Or every changed line would change the file."""
+    return f"{round(lines, -2):,}"
 
 
 def _priced(one: catalog.InstanceType) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import pulumi
 from pulumi_kubernetes import core
 
-from infra.cloud import Cluster, Images, NodeGroup, Storage
+from infra.cloud import FLEX_START, FLEX_START_SECONDS, Cluster, Images, NodeGroup, Storage
 from infra.config.model import DEFAULT_IMAGE
 from infra.services.names import ETCD_ENDPOINT, JOBS, LEGACY_ETCD_ENDPOINT, SYSTEM
 
@@ -26,7 +26,7 @@ def platform(
         "etcdEndpoint": ETCD_ENDPOINT,
         **({"legacyEtcdEndpoint": LEGACY_ETCD_ENDPOINT} if images.legacy_etcd else {}),
         "volumes": [volume.facts() for volume in storage.jobs],
-        "nodeGroups": [{**_group(group, images), "provisionSeconds": cluster.provision_seconds} for group in groups],
+        "nodeGroups": [_group(group, images, cluster) for group in groups],
         "dashboards": {},
     }
     return core.v1.ConfigMap(
@@ -37,7 +37,8 @@ def platform(
     )
 
 
-def _group(group: NodeGroup, images: Images) -> Mapping[str, Any]:
+def _group(group: NodeGroup, images: Images, cluster: Cluster) -> Mapping[str, Any]:
     """A group's facts, with its trainer image where that is not the default: GPUs that the default's torch has no code for."""
     own = {} if group.image == DEFAULT_IMAGE else {"trainerImage": images.trainers[group.image]}
-    return {**group.facts(), **own}
+    waits = FLEX_START_SECONDS if group.capacity_type == FLEX_START else 0
+    return {**group.facts(), **own, "provisionSeconds": cluster.provision_seconds + waits}

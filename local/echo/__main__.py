@@ -14,9 +14,10 @@ from local.settings import CHECKOUT, BoxError
 EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
 
 ABOUT = """\
-The real Pulumi engine on the program of this checkout, with providers that answer as AWS and Kubernetes would and make nothing:
-no account, no cluster, no network. Wrong values are refused by AWS's own API models; what those allow and a real account refuses
-(a quota, a type that a zone has not, a name that is taken) shows only there: `python -m infra.preflight`."""
+The real Pulumi engine on the program of this checkout, with providers that answer as the clouds and Kubernetes would and make
+nothing: no account, no cluster, no network. Wrong values are refused by the SDKs' types, those of AWS by its own API models too;
+what these allow and a real account refuses (a quota, a type that a zone has not, a name that is taken) shows only there:
+`python -m infra.preflight`."""
 
 PREVIEW = """\
 Prints the tree of all resources that `pulumi up` of an empty stack would make, a count of them, and one line of JSON."""

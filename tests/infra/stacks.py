@@ -9,6 +9,7 @@ import yaml
 from infra import config
 
 ROOT = Path(__file__).parent.parent.parent
+STACKS = tuple(sorted(path.name.split(".")[1] for path in ROOT.glob("Pulumi.*.yaml")))
 GONE = object()  # changed(..., GONE) removes the key
 JOB = {"apiVersion": "elastic.pytorch.org/v1alpha1", "kind": "ElasticJob", "metadata": {"name": "one"}, "spec": {"a": 1}}
 

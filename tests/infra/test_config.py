@@ -14,15 +14,12 @@ from pydantic import BaseModel
 from infra import clouds, config
 from infra.config.words import models
 from tests.infra.cases import CASES
-from tests.infra.stacks import GONE, JOB, ROOT, changed, problems, settings
+from tests.infra.stacks import GONE, JOB, ROOT, STACKS, changed, problems, settings
 
-STACKS = tuple(sorted(path.name.split(".")[1] for path in ROOT.glob("Pulumi.*.yaml")))
 FOLDER = Path(__file__).parent
-FILES = [*sorted((FOLDER / "malformed").glob("*.yaml")), *(FOLDER / case.cloud / "malformed.yaml" for case in CASES)]
 TABLE = [
-    (path.stem if path.parent.name == "malformed" else path.parent.name, one)
-    for path in FILES
-    if path.exists()
+    (path.relative_to(FOLDER).with_suffix("").as_posix(), one)
+    for path in (*sorted(FOLDER.rglob("malformed.yaml")), *sorted(FOLDER.rglob("malformed/*.yaml")))
     for one in yaml.safe_load(path.read_text())
 ]
 
@@ -52,33 +49,6 @@ def test_a_malformed_stack_is_told_what_is_wrong(part: str, case: dict[str, Any]
 def test_the_table_has_no_case_twice() -> None:
     cases = [json.dumps([one["stack"], one["change"]]) for _, one in TABLE]
     assert len(cases) == len(set(cases)) >= 40
-
-
-def test_all_problems_of_a_file_come_at_once() -> None:
-    """Wrong keys hide no other, neither in their own section nor in another; what only follows from them is not said."""
-    values = settings("dev")
-    for path, value in {
-        "zones[2]": "us-east-1a",
-        "nodeGroups[0].gpu": "H1000",
-        "nodeGroups[1].min": 7,
-        "nodeGroups[1].aws": {"efa": 1},
-        "nodegroup": [],
-        "datasets[0].md5": GONE,
-        "jobs": ["no.yaml"],
-        "aws.region": GONE,
-        "aws.cluster.endpoint": "both",
-        "aws.cluster.kubernetesVerson": "1.34",
-        "aws.cluster.addOns.coredns": GONE,
-        "aws.autoscaler.version": "v1.34.0",
-        "aws.network.cidr": "8.8.0.0/16",
-        "aws.storage.clients": ["0.0.0.0/0", 7],
-    }.items():
-        changed(values, path, value)
-    assert [line.split(": ")[0] for line in problems(values)] == [
-        "nodegroup", "aws.region", "aws.cluster.endpoint", "aws.cluster.kubernetesVerson", "aws.storage.clients[1]",
-        "nodeGroups[1].aws.efa", "jobs[0]", "nodeGroups[0].gpu", "nodeGroups[1].max", "datasets[0]", "aws.network.cidr",
-        "aws.cluster.addOns.coredns", "aws.autoscaler.version", "aws.storage.clients",
-    ]  # fmt: skip
 
 
 def test_whatever_is_in_a_file_it_is_told_and_nothing_breaks() -> None:
@@ -140,11 +110,13 @@ def test_settings_are_frozen() -> None:
         stack.cloud = "other"
 
 
-def test_load_reads_what_pulumi_hands_out() -> None:
-    written = {f"ebb:{key}": value if isinstance(value, str) else json.dumps(value) for key, value in settings("dev").items()}
-    pulumi.runtime.set_all_config({**written, "aws:region": "nowhere", "pulumi:disable-default-providers": '["aws"]'})
+@pytest.mark.parametrize("stack", STACKS)
+def test_load_reads_what_pulumi_hands_out(stack: str) -> None:
+    written = {f"ebb:{key}": value if isinstance(value, str) else json.dumps(value) for key, value in settings(stack).items()}
+    others = {"other:region": "nowhere", "pulumi:disable-default-providers": '["other"]'}
+    pulumi.runtime.set_all_config(written | others)
     try:
-        assert config.load() == config.read("dev")
+        assert config.load() == config.read(stack)
     finally:
         pulumi.runtime.set_all_config({})
 

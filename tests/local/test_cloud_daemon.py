@@ -12,7 +12,9 @@ from local.cloud.leaving import Leaving
 from local.cloud.reclaim import WISH_ANNOTATION, rfc3339
 from local.settings import Box
 from tests.local.cloud_world import CloudWorld, group_object, pod_object
+from tests.workloads.builders import make_group, make_platform
 from workloads.kube import CLAIMS, CONFIG_MAPS, NODE_GROUPS, NODES, PODS, VOLUMES
+from workloads.plan.ages import leave_at
 
 
 @pytest.fixture(params=[False, True], ids=["undisturbed", "killed between ticks"])
@@ -170,6 +172,25 @@ async def test_a_machine_that_is_as_old_as_its_group_allows_is_reclaimed_with_no
     assert world.api.evicted == [("w0", 30)]
     await world.tick(31)
     assert (world.nodes, world.charges[0].why) == ([], "reclaim-notice")
+
+
+async def test_a_worker_that_the_controller_moves_by_plan_is_off_an_old_machine_in_time(tmp_path: Path) -> None:
+    """Then it goes as an idle one, and nothing was reclaimed."""
+    world = CloudWorld(tmp_path)
+    world.api.put(NODE_GROUPS, group_object(maxAgeSeconds=1000))
+    name = await with_machine(world)
+    world.node(name)["metadata"]["creationTimestamp"] = rfc3339(world.now)
+    born, platform = world.now, make_platform(make_group("t4-a", max_age_seconds=1000))
+    leaves = leave_at(world.node(name), platform, index=0, workers=1)
+    assert leaves is not None
+    await world.tick(leaves - world.now)
+    assert world.api.evicted == []
+    world.remove(PODS, "w0", "jobs")
+    await world.tick()
+    await world.tick(20)
+    await world.tick(1)
+    assert (world.nodes, world.charges[0].why, world.api.evicted) == ([], "idle", [])
+    assert world.now < born + 1000
 
 
 async def test_a_disruption_budget_only_delays_an_eviction(world: CloudWorld) -> None:

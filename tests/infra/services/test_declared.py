@@ -101,7 +101,7 @@ def test_no_role_has_a_wildcard(world: Declared, kind: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "label", "values"),
-    [("gpus", "ebb.dev/gpu-type", ["T4", "V100"]), ("fast-network", "ebb.dev/node-group", ["old-us-west-2b"])],
+    [("gpus", "ebb.dev/gpu-type", ["T4", "V100"]), ("fast-network", "ebb.dev/node-group", ["old-north-b"])],
 )
 def test_a_device_plugin_runs_on_its_machines_whatever_their_taints(
     world: Declared, name: str, label: str, values: list[str]
@@ -192,9 +192,9 @@ def test_the_cli_understands_the_facts(world: Declared) -> None:
     assert [volume.mount_path for volume in facts.volumes] == ["/mnt/data", "/mnt/output", "/mnt/fsx"]
     assert {group.name: group.trainer_image for group in facts.node_groups} == {
         "manager": "",
-        "spot-t4-us-west-2a": "",
-        "spot-t4-us-west-2b": "",
-        "old-us-west-2b": "example.org/trainer@sha256:2",
+        "spot-t4-north-a": "",
+        "spot-t4-north-b": "",
+        "old-north-b": "example.org/trainer@sha256:2",
     }
 
 

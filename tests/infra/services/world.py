@@ -4,11 +4,13 @@
     world = example("dev")                  # the same of a stack of the repository
     objects(world)                          # the Kubernetes objects in it, as an API server gets them
 
-The cloud is made up, so that these tests do not change with a real one. Its settings are those of Pulumi.dev.yaml, with CHANGES.
+The cloud is made up, catalog and settings too, so that these tests neither change with a real one nor need one.
 """
 
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pulumi
 import pulumi_kubernetes as kubernetes
@@ -16,9 +18,12 @@ from pulumi_kubernetes.core.v1 import ConfigMap
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 
 from infra import clouds, config, program
+from infra.catalog import InstanceType
 from infra.cloud import (
     LABEL_GPU_TYPE,
     LABEL_NODE_GROUP,
+    ON_DEMAND,
+    SPOT,
     Autoscaler,
     Cluster,
     DevicePlugin,
@@ -28,22 +33,31 @@ from infra.cloud import (
     Storage,
     Volume,
 )
+from infra.config import Section
 from infra.config.model import DEFAULT_IMAGE
-from tests.infra import stacks
 from tests.infra.cases import CASES
 from tests.infra.declared import Declared, declared
 
 Object = dict[str, Any]
 
-CHANGES: Mapping[str, Any] = {
-    "zones": ["us-west-2a", "us-west-2b"],
+TYPES = (
+    InstanceType(name="plain", cpu=2, memory_gib=8, usd_per_hour=0.1),
+    InstanceType(name="small", cpu=4, memory_gib=16, usd_per_hour=0.5, gpu_type="T4", gpus=1, spot_discount=0.6),
+    InstanceType(name="large", cpu=32, memory_gib=244, usd_per_hour=12.0, gpu_type="V100", gpus=4, spot_discount=0.6),
+)
+SETTINGS: Mapping[str, Any] = {
+    "cloud": "elsewhere",
+    "elsewhere": {},
+    "manager": {"zone": "north-a", "instanceType": "plain"},
+    "storage": {"dataGiB": 50, "outputGiB": 50},
+    "zones": ["north-a", "north-b"],
     "trainers": {"cuda12": {"cuda": "12.6"}},
     "nodeGroups": [
         {"gpu": "T4", "capacity": "spot", "max": 4},
         {
-            "instanceTypes": ["p3.8xlarge"],
+            "instanceTypes": ["large"],
             "capacity": "spot",
-            "zones": ["us-west-2b"],
+            "zones": ["north-b"],
             "max": 4,
             "name": "old",
             "image": "cuda12",
@@ -105,7 +119,7 @@ class Elsewhere:
                     name="fast-network",
                     image="example.org/network:1",
                     label=LABEL_NODE_GROUP,
-                    values=["old-us-west-2b"],
+                    values=["old-north-b"],
                     privileged=True,
                     environment={"LEVEL": "1"},
                 ),
@@ -135,8 +149,10 @@ def _volume(name: str, claim: str, path: str, access_mode: str = "ReadWriteMany"
 
 def stack(**changes: Any) -> Declared:
     """What the program declares on that cloud for these settings."""
-    checked = config.parse({**stacks.settings("dev"), **CHANGES, **changes}, config.ROOT)
-    return declared(lambda: program.declare(checked, Elsewhere()), stack="test")
+    module = SimpleNamespace(TYPES=TYPES, CAPACITIES=(SPOT, ON_DEMAND), Settings=Section, problems=lambda stack, settings: ())
+    with mock.patch.multiple(clouds, names=lambda: ("elsewhere",), module=lambda name: module):
+        checked = config.parse({**SETTINGS, **changes}, config.ROOT)
+        return declared(lambda: program.declare(checked, Elsewhere()), stack="test")
 
 
 def example(name: str) -> Declared:
