@@ -116,7 +116,8 @@ def _our_lines(output: Path) -> list[Line]:
     found = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
     lines = [_our_line(one["time"], one["generation"], one["world_size"], one["step"]) for one in found]
     pairs = [(one, later) for one, later in pairwise(found) if later["step"] > one["step"] + 1]
-    return lines + [line for last, first in pairs for line in _told_by_ledger(output, last, first)]
+    lines += [line for last, first in pairs for line in _told_by_ledger(output, last, first)]
+    return sorted(lines, key=lambda line: line.time)
 
 
 def _our_line(seconds: float, generation: int, world_size: int, step: int) -> Line:
