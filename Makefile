@@ -48,10 +48,10 @@ costs: install  ## what the stack costs, idle and at full scale
 leftovers: install  ## after `pulumi destroy`: what is still in the account
 	@$(BIN)/python -m infra.leftovers --stack $(STACK)
 
-test: install  ## all tests: pure code first, then the whole platform on a box of its own (about 50 minutes)
+test: install  ## all tests: pure code first, then the whole platform on a box of its own (about 35 minutes)
 	@$(BIN)/python -m local environment
 	@$(BIN)/pytest -q
-	@$(BIN)/pytest -v -m e2e
+	@$(BIN)/pytest -v -m e2e -n 2
 
 check: install  ## lint, format, types, import contracts, and that generated files are up to date
 	@$(BIN)/ruff check .

@@ -26,6 +26,7 @@ KERNEL_SETTINGS = (
     "kernel/keys/root_maxbytes",
 )
 SYSCTL = Path("/proc/sys")
+RESOLVER = Path("/etc/resolv.conf")
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ async def register(name: str, home: Path = EBB_HOME) -> Box:
     """The box of that name, made if there is none. Raises BoxError when another checkout has one, or its addresses are taken."""
     check_name(name)
     taken = taken_networks(await run("ip", "-4", "-o", "route", "show", "table", "all"))
+    taken += nameservers(RESOLVER.read_text() if RESOLVER.exists() else "")
     with _locked():
         check_owner(name, home)
         others = [entry for entry in entries() if entry.name != name]
@@ -101,7 +103,7 @@ def check_slot(box: Box, others: list[Entry]) -> None:
 
 
 def free_slot(others: list[Entry], taken: list[IPv4Network]) -> int:
-    """The first slot that no box has and no route of the host touches."""
+    """The first slot that no box has and no network that is taken touches."""
     used = {entry.slot for entry in others}
     for slot in range(SLOTS):
         if slot not in used and not any(network.overlaps(slot_network(slot)) for network in taken):
@@ -124,6 +126,17 @@ def taken_networks(routes: str) -> list[IPv4Network]:
             if network.prefixlen > 8:
                 networks.append(network)
     return networks
+
+
+def nameservers(resolver: str) -> list[IPv4Network]:
+    """Those of a resolv.conf: behind the default route no route names them, and a box on their addresses would cut them off."""
+    found = []
+    for line in resolver.splitlines():
+        with suppress(ValueError):
+            key, address, *_ = [*line.split(), "", ""]
+            if key == "nameserver":
+                found.append(IPv4Network(address))
+    return found
 
 
 @contextmanager

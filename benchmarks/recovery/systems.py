@@ -80,6 +80,9 @@ SYSTEMS = {
     system.name: system
     for system in (
         System(name="ours", title="Ebb's launcher, etcd3, etcd 3.6", module=LAUNCHER, backend="etcd3", etcd=("etcd36",)),
+        # The slowest of the others first: three play at a time, and a long one that begins last would be alone at the end.
+        System(name="etcd_v2", title="torchrun etcd-v2, defaults", backend="etcd-v2", etcd=("etcd", "--enable-v2")),
+        System(name="c10d", title="torchrun c10d, defaults", backend="c10d"),
         System(name="etcd", title="torchrun etcd, defaults, etcd 3.5", backend="etcd", etcd=("etcd", "--enable-v2")),
         System(
             name="etcd_best",
@@ -88,7 +91,6 @@ SYSTEMS = {
             etcd=("etcd", "--enable-v2"),
             conf="last_call_timeout=1",
         ),
-        System(name="c10d", title="torchrun c10d, defaults", backend="c10d"),
         System(
             name="c10d_best",
             title="torchrun c10d, own store, quick keep-alive",
@@ -96,7 +98,6 @@ SYSTEMS = {
             conf=_DYNAMIC_BEST,
             environment=_UNSHARED,
         ),
-        System(name="etcd_v2", title="torchrun etcd-v2, defaults", backend="etcd-v2", etcd=("etcd", "--enable-v2")),
         System(
             name="etcd_v2_best",
             title="torchrun etcd-v2, own store, quick keep-alive",
@@ -116,7 +117,8 @@ def _our_lines(output: Path) -> list[Line]:
     found = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
     lines = [_our_line(one["time"], one["generation"], one["world_size"], one["step"]) for one in found]
     pairs = [(one, later) for one, later in pairwise(found) if later["step"] > one["step"] + 1]
-    return lines + [line for last, first in pairs for line in _told_by_ledger(output, last, first)]
+    lines += [line for last, first in pairs for line in _told_by_ledger(output, last, first)]
+    return sorted(lines, key=lambda line: line.time)
 
 
 def _our_line(seconds: float, generation: int, world_size: int, step: int) -> Line:

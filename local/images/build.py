@@ -15,7 +15,7 @@ from pathlib import Path
 
 from local.commands import CommandError, locked, run, say, watch
 from local.images.base import base_key, make_base_archive
-from local.settings import CHECKOUT, BoxError
+from local.settings import CACHE, CHECKOUT, BoxError
 
 LEGACY_ETCD = "etcd-legacy"  # the image, and what its program is called among the others
 BUILDING = "building"  # folder for work, empty when no build runs
@@ -124,10 +124,24 @@ async def _ensure_base(folder: Path) -> Image:
         await _buildah(folder, "loading image base", "pull", f"docker-archive:{image.archive}")
         return image
     with tempfile.TemporaryDirectory(prefix="base-", dir=folder / BUILDING) as work:
-        await make_base_archive(Path(work) / "base.tar", folder / "debootstrap.log")
+        await base_archive(Path(work) / "base.tar", folder / "debootstrap.log")
         (Path(work) / "Dockerfile").write_text(BASE)
         await _build(folder, image, Path(work), {})
     return image
+
+
+async def base_archive(archive: Path, log: Path, cache: Path = CACHE) -> None:
+    """Makes `archive`, the Debian root of the base image; downloaded once for all checkouts, so that a second one needs no
+    mirror."""
+    kept = cache / f"base-root-{base_key(BASE)}.tar"
+    if kept.exists():
+        say(f"taking Debian for the base image from {kept}")
+        shutil.copyfile(kept, archive)
+        return
+    await make_base_archive(archive, log)
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".base-", dir=cache) as work:  # a half copy never has the name
+        shutil.copyfile(archive, Path(work) / kept.name).replace(kept)
 
 
 async def _ensure(folder: Path, recipe: Recipe) -> Image:

@@ -97,10 +97,12 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     it.configure(settings)
     (it.folder / "state").mkdir()
     it.box("down")  # what a killed run left
-    it.box("up")
-    it.run("bash", "-c", f"source ./env && pulumi stack init {STACK} --no-select --non-interactive")
-    (CHECKOUT / f"Pulumi.{STACK}.yaml").unlink(missing_ok=True)  # `init` cannot be told where the stack's file is
-    it.pulumi("up", "--yes", "--skip-preview")
-    yield it
-    if os.environ.get("EBB_E2E_KEEP") != "1":
-        it.box("down")
+    try:
+        it.box("up")
+        it.run("bash", "-c", f"source ./env && pulumi stack init {STACK} --no-select --non-interactive")
+        (CHECKOUT / f"Pulumi.{STACK}.yaml").unlink(missing_ok=True)  # `init` cannot be told where the stack's file is
+        it.pulumi("up", "--yes", "--skip-preview")
+        yield it
+    finally:
+        if os.environ.get("EBB_E2E_KEEP") != "1":
+            it.box("down")

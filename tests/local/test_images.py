@@ -140,3 +140,18 @@ async def test_a_mirror_that_fails_is_asked_again(failures: int, tmp_path: Path,
     else:
         assert await base._installed(tmp_path, tmp_path / "log", pauses=(0.01,)) == roots[-1]
     assert len(roots) == len(set(roots)) == min(failures + 1, 2)
+
+
+async def test_a_second_checkout_downloads_no_debian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Path] = []
+
+    async def makes(archive: Path, _log: Path) -> None:
+        made.append(archive)
+        archive.write_text("debian")
+
+    monkeypatch.setattr(build, "make_base_archive", makes)
+    for checkout in ("first.tar", "second.tar"):
+        await build.base_archive(tmp_path / checkout, tmp_path / "log", tmp_path / "cache" / "ebb")
+        assert (tmp_path / checkout).read_text() == "debian"
+    assert made == [tmp_path / "first.tar"]
+    assert len(list((tmp_path / "cache" / "ebb").iterdir())) == 1

@@ -45,6 +45,14 @@ def test_routes_of_the_host_that_a_box_must_not_touch() -> None:
     ]
 
 
+def test_a_nameserver_behind_the_default_route_is_not_cut_off() -> None:
+    found = registry.nameservers(
+        "# ours\nsearch lab\nnameserver 10.210.0.53\nnameserver fd00::53\noptions ndots:2\n\nnameserver\n"
+    )
+    assert found == [IPv4Network("10.210.0.53")]
+    assert registry.free_slot([], found) == 1
+
+
 def test_the_first_slot_that_is_free() -> None:
     others = [Entry("a", 0, Path("/x")), Entry("b", 2, Path("/x"))]
     assert registry.free_slot([], []) == 0

@@ -15,6 +15,7 @@ It takes torchrun's flags and the PET_* variables, and runs any torchrun script.
 
 import sys
 
+from trainer.launch.ending import Ending
 from trainer.launch.log import say
 from trainer.launch.reclaim import Interrupted, Reclaim
 
@@ -35,4 +36,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    ending = Ending()
+    ending.code = main(sys.argv[1:])

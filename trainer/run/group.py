@@ -100,8 +100,9 @@ class Group:
         for each in (store, dist.group.WORLD):
             _keep_for_ever(each)
         group.barrier()
-        for connection in _connections():
-            _probe(connection)
+        for connection, _ in _connections():
+            with connection:
+                _probe(connection)
         return group
 
     def close(self) -> None:
@@ -183,9 +184,9 @@ class Group:
 
     def abandon(self) -> None:
         """Cut the connections to the other ranks, so that those who wait for this one notice too. The store stays."""
-        for connection in _connections():
-            if str(connection.getpeername()[1]) != os.environ.get("MASTER_PORT"):
-                with contextlib.suppress(OSError):
+        for connection, port in _connections():
+            with connection, contextlib.suppress(OSError):
+                if str(port) != os.environ.get("MASTER_PORT"):
                     connection.shutdown(socket.SHUT_RDWR)
 
     def announce_saved(self, saved: bool) -> None:
@@ -232,17 +233,29 @@ def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0][:200]
 
 
-def _connections() -> list[socket.socket]:
-    """Duplicates of the TCP connections of this process: gloo and the store do not hand out theirs."""
+def _connections() -> list[tuple[socket.socket, int]]:
+    """Duplicates of the TCP connections of this process, each with the other end's port: gloo and the store do not hand out
+    theirs. The port is asked once: a peer that ends at any moment takes the answer with it."""
     found = []
     for entry in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
             if entry.readlink().as_posix().startswith("socket:"):
                 connection = socket.socket(fileno=os.dup(int(entry.name)))
-                if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.type == socket.SOCK_STREAM:
-                    connection.getpeername()
-                    found.append(connection)
+                port = _peer_port(connection)
+                if port is None:
+                    connection.close()
+                else:
+                    found.append((connection, port))
     return found
+
+
+def _peer_port(connection: socket.socket) -> int | None:
+    if connection.family not in (socket.AF_INET, socket.AF_INET6) or connection.type != socket.SOCK_STREAM:
+        return None
+    try:
+        return int(connection.getpeername()[1])
+    except OSError:  # it listens, or has no other end any more
+        return None
 
 
 def _probe(connection: socket.socket) -> None:
