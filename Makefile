@@ -48,7 +48,7 @@ costs: install  ## what the stack costs, idle and at full scale
 leftovers: install  ## after `pulumi destroy`: what is still in the account
 	@$(BIN)/python -m infra.leftovers --stack $(STACK)
 
-test: install  ## all tests: pure code first, then the whole platform on a box of its own (about 35 minutes)
+test: install  ## all tests: pure code first, then the whole platform on a box of its own (about 50 minutes)
 	@$(BIN)/python -m local environment
 	@$(BIN)/pytest -q
 	@$(BIN)/pytest -v -m e2e -n 2

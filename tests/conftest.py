@@ -4,7 +4,7 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling, Scheduling
 
-PROCESSES = ("trainer", "workloads")
+PROCESSES = ("benchmarks", "trainer", "workloads")
 
 
 class Streams(LoadScopeScheduling):
