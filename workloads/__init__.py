@@ -5,5 +5,6 @@ job/          the API object: spec, status, their schema and the CRD
 plan/         the decision (job, what is there, now) -> actions and status; pure. Start at reconcile.py
 control/      the loop that acts on it, its copy of the cluster, the Lease, the metrics
 kube/         the API server: client, credentials, reflector            etcd/   its alarm, its upkeep
-cli/          what a researcher types            manifests/, jobs/   what is applied to a cluster
+client/       what a researcher may do, as a Python API    cli/  the same as the command `ebb`
+manifests/, jobs/   what is applied to a cluster
 """

@@ -1,8 +1,9 @@
 """`ebb`, the researcher's tool: the only thing that most users ever touch.
 
-Read in this order: app.py (the verbs), session.py (where the platform is), manifest.py (what submit sends), view.py (a job in
-plain words), render.py (how it looks), live.py and logs.py (what changes while you watch), outcome.py (exit codes).
-It needs a kubeconfig and ConfigMap `ebb-platform`, nothing else, and holds no state of its own.
+It reads words, calls workloads.client and shows what comes of it:
+
+app.py (the verbs and the end of errors), verbs/ (one file each family), render.py (how it looks), writer.py (log lines),
+exits.py and outcome.py (exit codes). It needs a kubeconfig and ConfigMap `ebb-platform`, and holds no state of its own.
 """
 
 

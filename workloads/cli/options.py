@@ -3,15 +3,17 @@
 import asyncio
 import json
 import re
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, TypeVar
 
 import typer
 
-from workloads.cli.request import BadRequest
 from workloads.cli.session import Session
+from workloads.client.ebb import Ebb
+from workloads.client.errors import BadRequest
 
 T = TypeVar("T")
 
@@ -26,6 +28,7 @@ class Output(StrEnum):
     JSON = "json"
 
 
+JobNames = Annotated[list[str], typer.Argument(metavar="JOB", help="The jobs' names.")]
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="The job's name, as `ebb list` shows it.")]
 Format = Annotated[Output, typer.Option("-o", "--output", help="text, or json with a stable schema.")]
 Namespace = Annotated[
@@ -37,6 +40,16 @@ def session_of(ctx: typer.Context) -> Session:
     """What the main command prepared."""
     assert isinstance(ctx.obj, Session), ctx.obj
     return ctx.obj
+
+
+def call(ctx: typer.Context, namespace: str | None, verb: Callable[[Ebb], Awaitable[T]]) -> T:
+    """What `verb` returns of the platform that the options name."""
+
+    async def connected() -> T:
+        async with session_of(ctx).open(namespace) as ebb:
+            return await verb(ebb)
+
+    return run(connected())
 
 
 def run(verb: Coroutine[Any, Any, T]) -> T:
@@ -60,3 +73,20 @@ def seconds(text: str, label: str) -> float:
     if not match:
         raise BadRequest(f"{label} {text!r} is not a length of time: use for example 90s, 15m or 2h.")
     return float(match[1]) * _SECONDS[match[2]]
+
+
+def moment(text: str, label: str) -> str:
+    """RFC 3339 of a moment such as 2026-12-01T18:00Z, or of a time from now such as 12h. Raises BadRequest."""
+    if _DURATION.fullmatch(text):
+        at = datetime.now(UTC) + timedelta(seconds=seconds(text, label))
+    else:
+        try:
+            at = datetime.fromisoformat(text).astimezone(UTC)  # without an offset: the user's own time
+        except ValueError as error:
+            raise BadRequest(f"{label} {text!r} is not a time: use for example 12h, or 2026-12-01T18:00Z.") from error
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def note(text: str) -> None:
+    """A line for the person, not for the pipe."""
+    typer.echo(text, err=True)

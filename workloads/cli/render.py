@@ -13,8 +13,10 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from workloads.cli.request import Fit, Price, Request, price
-from workloads.cli.view import CAUSES, FAILED_STATE, FINISHED, OVER, RECOVERING, RUNNING_STATE, Happening, JobView, WorkerView
+from workloads.client.fit import Fit, Price, price
+from workloads.client.request import Request
+from workloads.client.view import FAILED_STATE, FINISHED, OVER, RECOVERING, RUNNING_STATE, JobView, WorkerView
+from workloads.client.words import happening
 from workloads.platform import ON_DEMAND, Platform
 
 PIPE_WIDTH = 500
@@ -138,22 +140,6 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str | Text]], width: i
     for row in cells:
         made.add_row(*row)
     return made
-
-
-def happening(item: Happening) -> str:
-    """A line of history without its time."""
-    why = CAUSES.get(item.cause, item.cause)
-    who = f"worker {item.worker}" + (f" on {item.machine}" if item.machine else "")
-    sentences = {
-        "placed": f"goes to {why}",
-        "reclaimed": f"{who} was lost: {why}",
-        "left": f"{who} moves on: {why}",
-        "failed": f"the program failed in {who}: {why}",
-        "stalled": f"all workers start again: {why}",
-        "held": f"stopped: {why}",
-        "ended": f"ended: {why}",
-    }
-    return sentences.get(item.what) or " ".join(filter(None, (item.what, who if item.worker is not None else "", why)))
 
 
 def steps(job: JobView) -> str:

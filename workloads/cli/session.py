@@ -1,85 +1,20 @@
-"""Where the platform is: finds a kubeconfig, opens the connection and reads `ebb-platform`. The only reader of the environment.
+"""One run of `ebb`: what its global options said of how to reach the platform."""
 
-Order: --kubeconfig, $EBB_KUBECONFIG, $KUBECONFIG, the box `ebb` of this checkout if it is there, ~/.kube/config.
-"""
-
-import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from pathlib import Path
 
-from workloads import platform
-from workloads.cli.outcome import Missing, NoPlatform
-from workloads.kube import CONFIG_MAPS, ELASTIC_JOBS, ConfigError, Kube, NotFound, Object
-from workloads.platform import Platform
-
-Connect = Callable[[str | None, str | None], AbstractAsyncContextManager[Kube]]
-"""(kubeconfig, context) -> connection; tests hand in one of their own."""
+from workloads.client.ebb import Ebb, Opener, connect
+from workloads.kube import Kube
 
 
 @dataclass(kw_only=True)
 class Session:
-    """One run of `ebb`: how to reach the platform."""
+    """How to reach the platform; tests hand in a `connect` of their own."""
 
     kubeconfig: str | None = None
     context: str | None = None
-    connect: Connect = Kube.connect
+    connect: Opener = Kube.connect
 
-    @asynccontextmanager
-    async def open(self) -> AsyncIterator[Kube]:
-        """A connection. Raises NoPlatform if there is no usable kubeconfig."""
-        kubeconfig = self.kubeconfig or _kubeconfig()
-        if kubeconfig and not any(Path(path).expanduser().is_file() for path in kubeconfig.split(os.pathsep)):
-            raise NoPlatform(
-                f"kubeconfig {kubeconfig!r} is not a file. Set EBB_KUBECONFIG (or --kubeconfig) to the stack's kubeconfig, "
-                "or run `make up` for a platform on this machine."
-            )
-        async with self.connect(kubeconfig, self.context) as kube:
-            yield kube
-
-    @asynccontextmanager
-    async def platform(self) -> AsyncIterator[tuple[Kube, Platform]]:
-        """A connection and what the stack built. Raises NoPlatform, PlatformError, KubeError."""
-        async with self.open() as kube:
-            yield kube, await read_platform(kube)
-
-
-async def read_platform(kube: Kube) -> Platform:
-    """ConfigMap `ebb-platform`. Raises NoPlatform if the cluster has none."""
-    try:
-        found = await kube.get(CONFIG_MAPS, platform.NAMESPACE, platform.NAME)
-    except NotFound as error:
-        raise NoPlatform(
-            f"no Ebb platform at {kube.server}: {platform.WHERE} is not there. Run `pulumi up` on the stack, "
-            "or set EBB_KUBECONFIG to the cluster that has one."
-        ) from error
-    return platform.parse(found.get("data") or {})
-
-
-async def read_job(kube: Kube, namespace: str, name: str) -> Object:
-    """One ElasticJob. Raises Missing with the names that there are."""
-    try:
-        return await kube.get(ELASTIC_JOBS, namespace, name)
-    except NotFound as error:
-        names = sorted(job["metadata"]["name"] for job in await kube.list(ELASTIC_JOBS, namespace))
-        known = f"There are: {', '.join(names[:10])}{' and more' if len(names) > 10 else ''}." if names else "There are none."
-        raise Missing(f"no job named {name!r} in {namespace}. {known}") from error
-
-
-def _kubeconfig() -> str | None:
-    """The kubeconfig that the environment names, or that of this checkout's box; None leaves it to the client's default."""
-    named = os.environ.get("EBB_KUBECONFIG") or os.environ.get("KUBECONFIG")
-    if named or "KUBERNETES_SERVICE_HOST" in os.environ:  # in a pod: its service account
-        return named
-    home = Path(os.environ.get("EBB_HOME") or Path(__file__).parents[2] / ".ebb")
-    box = home / "boxes" / "ebb" / "kubeconfig"
-    if box.is_file():
-        return str(box)
-    default = Path("~/.kube/config").expanduser()
-    if not default.is_file():
-        raise ConfigError(
-            f"no kubeconfig: EBB_KUBECONFIG and KUBECONFIG are not set, and neither {box} nor {default} is there. "
-            "Set EBB_KUBECONFIG to the stack's kubeconfig, or run `make up` for a platform on this machine."
-        )
-    return str(default)
+    def open(self, namespace: str | None = None) -> AbstractAsyncContextManager[Ebb]:
+        """A connection. Raises NoPlatform, PlatformError, KubeError."""
+        return connect(self.kubeconfig, self.context, namespace=namespace, opener=self.connect)

@@ -10,12 +10,14 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.workloads.cli.world import NS, FakeKube, elastic_job, platform_map, session, worker_pod
-from workloads.cli import live, logs
 from workloads.cli.app import app
-from workloads.cli.live import Board, states
-from workloads.cli.logs import Writer, follow_logs, print_logs
-from workloads.cli.outcome import Exit, Missing
-from workloads.cli.replay import Line, Replay, parse
+from workloads.cli.writer import Writer
+from workloads.client import live, logs
+from workloads.client.errors import Missing
+from workloads.client.live import Board, states
+from workloads.client.logs import follow_logs, print_logs
+from workloads.client.replay import Line, Replay, parse
+from workloads.client.view import FAILED_STATE, FINISHED
 from workloads.kube import PODS, Denied, KubeError, Object
 
 
@@ -96,8 +98,8 @@ def test_prefixes_are_coloured_on_a_terminal_only() -> None:
     assert lines(coloured) == ["\x1b[36mw0 | \x1b[0mx", "\x1b[33mw7 | \x1b[0mx"]
 
 
-@pytest.mark.parametrize(("state", "code"), [("Succeeded", Exit.OK), ("Failed", Exit.JOB_FAILED)])
-async def test_following_ends_with_the_job(state: str, code: Exit) -> None:
+@pytest.mark.parametrize(("condition", "state"), [("Succeeded", FINISHED), ("Failed", FAILED_STATE)])
+async def test_following_ends_with_the_job(condition: str, state: str) -> None:
     zero = worker_pod(0)
     kube, found = FakeKube(elastic_job(), zero), writer()
     kube.write(zero, at(1, "a"))
@@ -106,8 +108,8 @@ async def test_following_ends_with_the_job(state: str, code: Exit) -> None:
     kube.write(zero, at(2, "b"))
     await until(lambda: len(lines(found)) == 2)
     kube.write(zero, at(3, "last words"))
-    end(kube, zero, state=state)
-    assert await task == code
+    end(kube, zero, state=condition)
+    assert (await task).state == state
     assert lines(found) == ["w0 | a", "w0 | b", "w0 | last words"]
 
 
@@ -116,7 +118,7 @@ async def test_the_log_of_a_job_that_is_over_is_shown_once() -> None:
     kube, found = FakeKube(elastic_job(), zero), writer()
     kube.write(zero, at(1, "a"), at(2, "b"))
     end(kube, zero)
-    assert await follow_logs(kube, NS, "digits", found) == Exit.OK
+    assert (await follow_logs(kube, NS, "digits", found)).state == FINISHED
     assert lines(found) == ["w0 | a", "w0 | b"]
 
 
@@ -136,7 +138,7 @@ async def test_a_restarted_api_server_loses_and_repeats_no_line(forget: bool) ->
             kube.heal()
         await until(lambda: len(lines(found)) >= 4 * (turn + 1))  # noqa: B023 - called at once
     end(kube, zero, one)
-    assert await task == Exit.OK
+    assert (await task).state == FINISHED
     assert sorted(lines(found)) == sorted(wanted)
     assert "no answer; trying again" in notes(found)
 
@@ -158,7 +160,7 @@ async def test_a_lost_worker_and_the_one_in_its_place() -> None:
     await until(lambda: len(lines(found)) == 3)
     kube.put(elastic_job(history=[entry]))
     end(kube, worker_pod(1, uid="new"))
-    assert await task == Exit.OK
+    assert (await task).state == FINISHED
     assert lines(found) == ["w1 | before", "w1 | after", "w1 | more"]
     assert (
         notes(found)
@@ -200,7 +202,7 @@ async def test_a_silent_connection_is_made_anew(monkeypatch: pytest.MonkeyPatch)
     await asyncio.sleep(0.05)
     kube.write(zero, at(2, "b"))
     end(kube, zero)
-    assert await task == Exit.OK
+    assert (await task).state == FINISHED
     assert lines(found) == ["w0 | a", "w0 | b"]
 
 
@@ -210,7 +212,7 @@ async def test_pods_of_an_earlier_job_of_that_name_are_not_shown() -> None:
     kube, found = FakeKube(elastic_job(), other), writer()
     kube.write(other, at(1, "old news"))
     end(kube)
-    assert await follow_logs(kube, NS, "digits", found) == Exit.OK
+    assert (await follow_logs(kube, NS, "digits", found)).state == FINISHED
     assert lines(found) == []
 
 
@@ -229,4 +231,4 @@ def test_logs_verb_follows_to_the_end() -> None:
     kube.write(zero, at(1, "a"))
     end(kube, zero, state="Failed")
     result = CliRunner().invoke(app, ["logs", "-f", "digits"], obj=session(kube))
-    assert (result.exit_code, result.stdout) == (Exit.JOB_FAILED, "w0 | a\n")
+    assert (result.exit_code, result.stdout) == (5, "w0 | a\n")

@@ -9,9 +9,9 @@ from typer.testing import CliRunner, Result
 
 from tests.workloads.cli.world import NS, FakeKube, elastic_job, platform_map, session, worker_pod
 from workloads.cli.app import app
-from workloads.cli.look import summary
 from workloads.cli.render import age, duration, job_page, job_table, short
-from workloads.cli.view import view, worker_view
+from workloads.cli.verbs.look import summary
+from workloads.client.view import view, worker_view
 from workloads.kube import Object
 
 NOW = datetime(2026, 11, 21, 12, 3, 20, tzinfo=UTC)

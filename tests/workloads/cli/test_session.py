@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from workloads.cli import session
 from workloads.cli.app import app
+from workloads.client import reach
 
 
 @pytest.fixture(autouse=True)
@@ -27,19 +27,19 @@ def touch(path: Path) -> str:
 
 def test_order(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     default = touch(home / ".kube" / "config")
-    assert session._kubeconfig() == default
+    assert reach._kubeconfig() == default
     box = touch(home / ".ebb" / "boxes" / "ebb" / "kubeconfig")
-    assert session._kubeconfig() == box
+    assert reach._kubeconfig() == box
     monkeypatch.setenv("KUBECONFIG", "/usual")
-    assert session._kubeconfig() == "/usual"
+    assert reach._kubeconfig() == "/usual"
     monkeypatch.setenv("EBB_KUBECONFIG", "/ours")
-    assert session._kubeconfig() == "/ours"
+    assert reach._kubeconfig() == "/ours"
 
 
 def test_a_pod_uses_its_service_account(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     touch(home / ".kube" / "config")
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
-    assert session._kubeconfig() is None
+    assert reach._kubeconfig() is None
 
 
 def test_without_any(home: Path) -> None:

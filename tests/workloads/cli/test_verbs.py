@@ -7,11 +7,11 @@ from typer.testing import CliRunner, Result
 
 from tests.workloads.cli.test_look import RUNNING
 from tests.workloads.cli.world import NS, FakeKube, elastic_job, node_group, platform_map, session, worker_pod
-from workloads.cli import act
 from workloads.cli.app import VERBS, app
+from workloads.cli.exits import MEANINGS, Exit
 from workloads.cli.options import seconds
-from workloads.cli.outcome import MEANINGS, Exit
-from workloads.cli.request import BadRequest
+from workloads.client import change
+from workloads.client.errors import BadRequest
 from workloads.kube import Object
 
 
@@ -142,9 +142,9 @@ def test_scale() -> None:
 def test_scale_counts_gpus_of_whole_workers() -> None:
     job = elastic_job()
     job["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = "8"
-    assert act.workers_for(job, 24) == 3
+    assert change.workers_for(job, 24) == 3
     with pytest.raises(BadRequest, match="use 8 to 32, in steps of 8"):
-        act.workers_for(job, 12)
+        change.workers_for(job, 12)
 
 
 def test_delete_waits_for_the_workers() -> None:

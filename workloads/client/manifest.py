@@ -7,7 +7,9 @@ zone, the time to leave, which is the machine's) is not here, so that the job ca
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from workloads.cli.request import BadRequest, Fit, Request
+from workloads.client.errors import BadRequest
+from workloads.client.fit import Fit
+from workloads.client.request import Request
 from workloads.contract import GPU_RESOURCE, LABEL_CAPACITY, LABEL_GPU_TYPE, WORKER_CONTAINER
 from workloads.kube import ELASTIC_JOBS, Object
 from workloads.platform import Platform, Taint, Volume

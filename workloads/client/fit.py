@@ -1,18 +1,19 @@
-"""What a job asks of the platform, as pure code: a request + the platform -> which machines, how many workers, what price.
+"""A request on a platform, as pure code: which machines, how many workers, what price.
 
-    fit = find_fit(request, platform)           # or a BadRequest: one sentence with field, value, what is allowed and the fix
+    fit = find_fit(request, platform)           # or a BadRequest
     print(price(fit, fit.workers))
 
-cli/manifest.py turns the result into the ElasticJob. Users count in GPUs, Kubernetes in workers: here is where one becomes the
-other. Nothing here reserves a machine or picks the zone; the controller does, with newer knowledge.
+Users count in GPUs, Kubernetes in workers: here is where one becomes the other. Nothing here reserves a machine or picks
+the zone; the controller does, with newer knowledge.
 """
 
 import math
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from collections.abc import Iterable
+from dataclasses import dataclass
 
+from workloads.client.errors import BadRequest
+from workloads.client.request import Request, check, check_worker_name
 from workloads.platform import CAPACITY_BLOCK, FLEX_START, ON_DEMAND, SPOT, NodeGroup, Platform
 
 CPU_RESERVE = 0.1
@@ -22,33 +23,8 @@ _MEMORY_TIERS = ((4, 0.25), (4, 0.20), (8, 0.10), (112, 0.06), (math.inf, 0.02))
 """(GiB, share kept): what GKE keeps for itself, the most of all clouds: https://cloud.google.com/kubernetes-engine/docs/concepts/plan-node-sizes"""
 _AGENTS_GIB = 0.5  # what the platform's own pods on each machine ask for, and the 100 MiB at which the kubelet begins to evict
 
-_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")  # DNS-1035: the workers' Service and host names carry it
-_NAME_LENGTH = 63
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|k|M|G|T|)")
 _FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
-
-
-class BadRequest(ValueError):
-    """The user asked for something that cannot be; the message names field, value, what is allowed and the fix."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What the user typed or wrote in a job file. None: not said."""
-
-    name: str
-    arguments: tuple[str, ...]  # of the launcher: its flags, then a script or `-m module`, then the program's own
-    gpus: int = 1
-    min_gpus: int | None = None
-    max_gpus: int | None = None
-    gpu: str | None = None
-    zone: str | None = None
-    capacity: str | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
-    image: str | None = None
-    shm: str | None = None
-    data: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,17 +62,14 @@ class Price:
 
 def find_fit(request: Request, platform: Platform) -> Fit:
     """Check a request against the platform and split its GPUs into workers. Raises BadRequest."""
-    check_name(request.name)
-    _check_program(request)
-    _check_env(request.env)
-    _check_counts(request)
+    check(request)
     groups = _groups(request, platform)
     size = _gpus_per_worker(request, groups)
     groups = tuple(group for group in groups if group.gpus_per_node >= size)
     groups = groups if request.image else _of_one_image(groups)
     _check_room(request, groups, size)
     max_workers = (request.max_gpus or request.gpus) // size
-    _check_worker_name(request.name, max_workers)
+    check_worker_name(request.name, max_workers)
     memory_mib = min(int(size / group.gpus_per_node * _usable_gib(group.memory_gib) * 1024) for group in groups)
     return Fit(
         groups=groups,
@@ -125,71 +98,12 @@ def price(fit: Fit, workers: int) -> Price:
     )
 
 
-def launcher_arguments(words: Iterable[str]) -> tuple[str, ...]:
-    """What follows `--`, as the launcher's arguments; `python train.py` and `torchrun train.py` are taken as typed.
-
-    Raises BadRequest for what no launcher can start.
-    """
-    arguments = list(words)
-    if arguments and re.fullmatch(r"(python[\d.]*|torchrun)", PurePosixPath(arguments[0]).name):
-        arguments = arguments[1:]
-        if arguments[:1] == ["-u"]:  # output is never buffered: the pod sets PYTHONUNBUFFERED
-            arguments = arguments[1:]
-        if arguments[:1] == ["-c"]:
-            raise BadRequest("program '-c' is text on the command line, and every process needs a file: write it to a script.")
-    return tuple(arguments)
-
-
-def check_name(name: str) -> None:
-    """Raises BadRequest unless `name` can name a job."""
-    if not _NAME.fullmatch(name):
-        raise BadRequest(
-            f"name {name!r} is not usable: use lower-case letters, digits and '-'; start with a letter, do not end with '-'."
-        )
-    _check_worker_name(name, 1)
-
-
 def memory_bytes(quantity: str) -> int:
     """Bytes of a Kubernetes quantity such as 512Mi, 1.5Gi or 2G. Raises ValueError."""
     match = _QUANTITY.fullmatch(quantity)
     if not match:
         raise ValueError(f"{quantity!r} is not an amount of memory")
     return int(float(match[1]) * _FACTORS[match[2]])
-
-
-def _check_worker_name(name: str, max_workers: int) -> None:
-    longest = f"{name}-worker-{max_workers - 1}"
-    if len(longest) > _NAME_LENGTH:
-        raise BadRequest(
-            f"name {name!r} is too long: its last worker would be named {longest!r}, {len(longest)} characters of at most "
-            f"{_NAME_LENGTH}. Shorten it by {len(longest) - _NAME_LENGTH}."
-        )
-
-
-def _check_program(request: Request) -> None:
-    if not request.arguments:
-        raise BadRequest("nothing to run: give the program after --, as in `-- python train.py --lr 0.1` or `-- -m trainer`.")
-
-
-def _check_env(env: Mapping[str, str]) -> None:
-    for key in env:
-        if not _VARIABLE.fullmatch(key):
-            raise BadRequest(f"env {key!r} is not a variable's name: use letters, digits and '_', as in --env LR=0.1.")
-        if key.startswith("EBB_"):
-            raise BadRequest(f"env {key!r} is taken: the platform sets the names that start with EBB_. Choose another name.")
-
-
-def _check_counts(request: Request) -> None:
-    for label, value in (("gpus", request.gpus), ("min", request.min_gpus), ("max", request.max_gpus)):
-        if value is not None and value < 1:
-            raise BadRequest(f"{label} {value} is too few: a job has at least 1 GPU.")
-    low, high = request.min_gpus, request.max_gpus
-    if low is not None and high is not None and low > high:
-        raise BadRequest(f"min {low} is more than max {high}: lower --min or raise --max.")
-    if low is not None and low > request.gpus:
-        raise BadRequest(f"min {low} is more than gpus {request.gpus}: lower --min or raise --gpus.")
-    if high is not None and high < request.gpus:
-        raise BadRequest(f"max {high} is less than gpus {request.gpus}: raise --max or lower --gpus.")
 
 
 def _groups(request: Request, platform: Platform) -> tuple[NodeGroup, ...]:

@@ -16,7 +16,8 @@ from typing import Any
 
 import yaml
 
-from workloads.cli.request import BadRequest, Request, launcher_arguments
+from workloads.client.errors import BadRequest
+from workloads.client.request import Request, launcher_arguments
 from workloads.contract import API_VERSION, KIND
 from workloads.platform import CAPACITY_BLOCK, FLEX_START, ON_DEMAND, SPOT
 

@@ -1,28 +1,24 @@
 """The logs of a job as one stream: all workers merged, across lost and new pods and lost connections, each line once.
 
-    await print_logs(kube, namespace, "digits", writer)                 # what there is now, in the order of time
-    code = await follow_logs(kube, namespace, "digits", writer)         # until the job is over; the code is its outcome
+    await print_logs(kube, namespace, "digits", sink)                 # what there is now, in the order of time
+    job = await follow_logs(kube, namespace, "digits", sink)          # until the job is over
 
 What the API server can no longer give (pods that are gone, files that the kubelet rotated away at 10 MiB) is not here.
 """
 
 import asyncio
-import json
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from typing import TextIO
+from typing import Protocol
 
-from workloads.cli.live import Board
-from workloads.cli.outcome import Exit, Missing
-from workloads.cli.render import happening
-from workloads.cli.replay import Line, Replay, merged, parse
-from workloads.cli.view import FINISHED, OVER, RUNNING_STATE, view, worker_container, worker_index
+from workloads.client.errors import Missing
+from workloads.client.live import Board
+from workloads.client.replay import Line, Replay, merged, parse
+from workloads.client.view import OVER, RUNNING_STATE, JobView, view, worker_container, worker_index
+from workloads.client.words import happening
 from workloads.contract import LABEL_INDEX, LABEL_JOB
 from workloads.kube import PODS, Kube, KubeError, NotFound, Object
 
-COLOURS = (36, 33, 35, 32, 34, 31)  # ANSI: cyan, yellow, magenta, green, blue, red
 DRAIN_SECONDS = 3.0
 """How long the last lines of a pod that is gone may take to arrive; its connection may also hang, as its machine may be dead."""
 RECHECK_SECONDS = 1.0
@@ -30,36 +26,18 @@ SILENCE_SECONDS = 60.0  # then the log is asked for anew, which costs little and
 TRIES_AT_END = 3  # for the last lines of a pod that has ended; its machine may be gone already
 
 
-@dataclass(kw_only=True)
-class Writer:
-    """Where lines go: text with a prefix for each worker, or one JSON object a line. Notes about the job go to stderr."""
-
-    out: TextIO = field(default_factory=lambda: sys.stdout)
-    notes: TextIO = field(default_factory=lambda: sys.stderr)
-    colour: bool = False
-    json: bool = False
-    prefix: bool = True
+class Sink(Protocol):
+    """Where lines and notes go."""
 
     def line(self, worker: int, line: Line) -> None:
-        if self.json:
-            self.out.write(json.dumps({"worker": worker, "time": line.stamp, "text": line.text}) + "\n")
-        else:
-            self.out.write(f"{self._prefix(worker)}{line.text}\n")
-        self.out.flush()
+        """One line of one worker's."""
 
     def note(self, text: str) -> None:
-        self.notes.write(f"\x1b[2m{text}\x1b[0m\n" if self.colour else f"{text}\n")
-        self.notes.flush()
-
-    def _prefix(self, worker: int) -> str:
-        if not self.prefix:
-            return ""
-        text = f"w{worker} | "
-        return f"\x1b[{COLOURS[worker % len(COLOURS)]}m{text}\x1b[0m" if self.colour else text
+        """What happens to the job meanwhile."""
 
 
 async def print_logs(
-    kube: Kube, namespace: str, job: str, writer: Writer, *, worker: int | None = None, tail: int | None = None
+    kube: Kube, namespace: str, job: str, sink: Sink, *, worker: int | None = None, tail: int | None = None
 ) -> None:
     """Print what the workers' pods have written. Raises Missing if no pod that has started is there."""
     pods = await kube.list(PODS, namespace, labels=_selector(job, worker))
@@ -72,15 +50,15 @@ async def print_logs(
         )
     logs = await asyncio.gather(*(_lines_now(kube, namespace, pod, Replay(), tail) for pod in started))
     for index, line in merged(zip(map(worker_index, started), logs, strict=True)):
-        writer.line(index, line)
+        sink.line(index, line)
 
 
 async def follow_logs(
-    kube: Kube, namespace: str, job: str, writer: Writer, *, worker: int | None = None, tail: int | None = None
-) -> Exit:
-    """Print lines as they come until the job is over. Raises KubeError if it cannot be watched at all."""
-    async with Board(kube, namespace, job, on_trouble=writer.note) as board:
-        follower = _Follower(board, writer, worker)
+    kube: Kube, namespace: str, job: str, sink: Sink, *, worker: int | None = None, tail: int | None = None
+) -> JobView:
+    """Print lines as they come until the job is over; returns it as it ended. Raises KubeError if it cannot be watched at all."""
+    async with Board(kube, namespace, job, on_trouble=sink.note) as board:
+        follower = _Follower(board, sink, worker)
         await follower.catch_up(tail)
         return await follower.run()
 
@@ -88,8 +66,8 @@ async def follow_logs(
 class _Follower:
     """One task per pod that has started, as long as the job lives."""
 
-    def __init__(self, board: Board, writer: Writer, worker: int | None) -> None:
-        self._board, self._writer, self._worker = board, writer, worker
+    def __init__(self, board: Board, sink: Sink, worker: int | None) -> None:
+        self._board, self._sink, self._worker = board, sink, worker
         self._replays: dict[str, Replay] = {}
         self._tails: dict[str, asyncio.Task[None]] = {}
         self._told = set(view(board.job).history) if board.job else set()
@@ -101,17 +79,17 @@ class _Follower:
         self._replays = {_uid(pod): Replay() for pod in pods}
         logs = await asyncio.gather(*(_lines_now(kube, namespace, pod, self._replays[_uid(pod)], tail) for pod in pods))
         for worker, line in merged(zip(map(worker_index, pods), logs, strict=True)):
-            self._writer.line(worker, line)
+            self._sink.line(worker, line)
 
-    async def run(self) -> Exit:
-        """Raises Missing when the job is deleted."""
+    async def run(self) -> JobView:
+        """The job as it ended. Raises Missing when it is deleted."""
         try:
             while (job := self._board.job) is not None:
                 self._tell(job)
                 self._start_tails(self._board.pods)
-                state = view(job).state
-                if state in OVER and not self._busy() and await self._nothing_new():
-                    return Exit.OK if state == FINISHED else Exit.JOB_FAILED
+                seen = view(job)
+                if seen.state in OVER and not self._busy() and await self._nothing_new():
+                    return seen
                 await self._board.change(RECHECK_SECONDS)
             if self._tails:
                 await asyncio.wait(self._tails.values(), timeout=DRAIN_SECONDS)
@@ -128,7 +106,7 @@ class _Follower:
         for pod in self._followed(pods):
             if _uid(pod) not in self._tails:
                 replay = self._replays.setdefault(_uid(pod), Replay())
-                self._tails[_uid(pod)] = asyncio.create_task(_Tail(self._board, self._writer, pod, replay).run())
+                self._tails[_uid(pod)] = asyncio.create_task(_Tail(self._board, self._sink, pod, replay).run())
 
     def _busy(self) -> bool:
         """Whether lines may still come. A tail that ended in an error is a bug, and nobody else waits for it: raise it here."""
@@ -150,18 +128,18 @@ class _Follower:
         for item in seen.history:
             if item not in self._told:
                 self._told.add(item)
-                self._writer.note(happening(item))
+                self._sink.note(happening(item))
         waiting = "" if seen.state == RUNNING_STATE else f"{seen.name} is {seen.state}{f': {seen.detail}' if seen.detail else ''}"
         if waiting not in ("", self._waiting) and seen.state not in OVER:
-            self._writer.note(waiting)
+            self._sink.note(waiting)
         self._waiting = waiting
 
 
 class _Tail:
     """Follows one pod's log to its end, through as many connections as it takes."""
 
-    def __init__(self, board: Board, writer: Writer, pod: Object, replay: Replay) -> None:
-        self._board, self._writer, self._replay = board, writer, replay
+    def __init__(self, board: Board, sink: Sink, pod: Object, replay: Replay) -> None:
+        self._board, self._sink, self._replay = board, sink, replay
         self._name, self._uid, self._worker = str(pod["metadata"]["name"]), _uid(pod), worker_index(pod)
         self._container = worker_container(pod)[0]
 
@@ -202,7 +180,7 @@ class _Tail:
                 if not known:
                     return False
                 if (fresh := self._replay.new(line)) is not None:
-                    self._writer.line(self._worker, fresh)
+                    self._sink.line(self._worker, fresh)
         return True
 
     async def _is_ours(self) -> bool:

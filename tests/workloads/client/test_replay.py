@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from workloads.cli.replay import Line, Replay, merged, parse
+from workloads.client.replay import Line, Replay, merged, parse
 
 
 def at(second: float, text: str) -> str:

@@ -1,0 +1,122 @@
+"""The verbs that look at jobs: list, status, wait."""
+
+import json
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from workloads import client
+from workloads.cli.exits import Exit
+from workloads.cli.options import Format, JobName, Namespace, Output, call, note, print_json, record, seconds
+from workloads.cli.outcome import ended
+from workloads.cli.render import job_page, job_table, make_console, now_local, number, steps
+from workloads.client.errors import Missing
+from workloads.client.live import Board
+from workloads.client.reach import read_job
+from workloads.client.view import OVER, JobView, view, worker_view
+from workloads.client.watch import TICK_SECONDS, until_over
+
+
+def list_jobs(ctx: typer.Context, namespace: Namespace = None, output: Format = Output.TEXT) -> None:
+    """All jobs, newest first."""
+    place, jobs = call(ctx, namespace, _list)
+    if output is Output.JSON:
+        print_json({"jobs": [record(job) for job in jobs]})
+    elif not jobs:
+        note(f"No jobs in {place} yet. Start one: ebb submit --gpus 1 -- python train.py")
+    else:
+        console = make_console()
+        console.print(job_table(jobs, now_local(), console.width))
+
+
+def status(
+    ctx: typer.Context,
+    job: JobName,
+    *,
+    watch: Annotated[bool, typer.Option("-w", "--watch", help="Keep it current until the job is over.")] = False,
+    namespace: Namespace = None,
+    output: Format = Output.TEXT,
+) -> None:
+    """One job: size, place, progress, speed, what it lost and why."""
+    if watch:
+        raise typer.Exit(call(ctx, namespace, lambda ebb: _watch(ebb, job, output)))
+    seen = call(ctx, namespace, lambda ebb: client.status(ebb, job))
+    if output is Output.JSON:
+        print_json(record(seen))
+    else:
+        console = make_console()
+        console.print(job_page(seen.job, seen.workers, now_local(), console.width))
+
+
+def wait(
+    ctx: typer.Context,
+    job: JobName,
+    *,
+    timeout: Annotated[str | None, typer.Option(metavar="TIME", help="Give up after this, such as 90s or 2h.")] = None,
+    namespace: Namespace = None,
+    output: Format = Output.TEXT,
+) -> None:
+    """Wait until a job is over; the exit code says how it ended."""
+    limit = None if timeout is None else seconds(timeout, "timeout")
+
+    def say(seen: JobView) -> None:
+        note(summary(seen))
+
+    done = call(ctx, namespace, lambda ebb: client.wait(ebb, job, timeout_seconds=limit, say=say, note=note))
+    if output is Output.JSON:
+        print_json({"job": record(done)})
+    raise typer.Exit(ended(done))
+
+
+async def _list(ebb: client.Ebb) -> tuple[str, tuple[JobView, ...]]:
+    return ebb.namespace, await client.list_jobs(ebb)
+
+
+async def _watch(ebb: client.Ebb, name: str, output: Output) -> Exit:
+    """A page that redraws itself; into a pipe, a line for each change; a JSON object each with -o json."""
+    await read_job(ebb.kube, ebb.namespace, name)
+    line = _json_line if output is Output.JSON else summary
+    if output is Output.JSON or not make_console().is_terminal:
+        return await _lines(ebb, name, line)
+    return await _page(ebb, name)
+
+
+async def _lines(ebb: client.Ebb, name: str, line: Callable[[JobView], str]) -> Exit:
+    async with Board(ebb.kube, ebb.namespace, name, on_trouble=note) as board:
+        return ended(await until_over(board, lambda job: typer.echo(line(job))))
+
+
+async def _page(ebb: client.Ebb, name: str) -> Exit:
+    console = make_console()
+    async with Board(ebb.kube, ebb.namespace, name) as board:
+        with Live(console=console, auto_refresh=False) as live:
+            while board.job is not None:
+                job = view(board.job, now_local().timestamp())
+                workers = sorted((worker_view(pod) for pod in board.pods), key=lambda item: item.worker)
+                page = job_page(job, workers, now_local(), console.width)
+                live.update(Group(page, Text(board.trouble, "yellow")) if board.trouble else page, refresh=True)
+                if job.state in OVER:
+                    return ended(job)
+                await board.change(TICK_SECONDS)
+    raise Missing(f"{name} was deleted.")
+
+
+def summary(job: JobView) -> str:
+    """A job in one line."""
+    parts = [
+        f"{job.name} is {job.state}",
+        f"{job.workers} of {job.wanted_workers} workers" if job.state not in OVER else "",
+        f"step {steps(job)}" if job.step is not None else "",
+        f"loss {number(job.loss)}" if job.loss is not None else "",
+        f"{job.reclaims} reclaimed" if job.reclaims else "",
+        job.detail if job.state != "running" else "",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _json_line(job: JobView) -> str:
+    return json.dumps({"job": record(job)})
