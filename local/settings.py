@@ -77,7 +77,13 @@ class Box:
 
     @property
     def kubeconfig(self) -> Path:
+        """The administrator's."""
         return self.folder / "kubeconfig"
+
+    @property
+    def researcher_kubeconfig(self) -> Path:
+        """One with the rights of workloads/manifests/researcher.yaml alone: what `ebb` takes."""
+        return self.folder / "researcher.kubeconfig"
 
     @property
     def logs(self) -> Path:

@@ -22,6 +22,7 @@ from local.settings import API_PORT, Box, BoxError
 ETCD_HEALTH_PORT = 2381
 CONTROLLERS_PORT = 10257
 SCHEDULER_PORT = 10259
+RESEARCHERS = "ebb:researchers"  # the group of workloads/manifests/researcher.yaml
 SCHEDULER_CONFIG = "scheduler.yaml"
 DAEMONS = ("kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd")
 """In the order in which they may be stopped."""
@@ -85,11 +86,16 @@ async def certify(box: Box) -> None:
         _kubeconfig(box, "kube-proxy.kubeconfig", "system:kube-proxy"),
     )
     (box.folder / SCHEDULER_CONFIG).write_text(yaml.safe_dump(scheduler_config(box)))
-    admin = certificates.kubeconfig(
-        box, await certificates.ensure(box, box.pki / "admin.pem", user="ebb-box-admin", group=masters)
-    )
-    if not box.kubeconfig.exists() or box.kubeconfig.read_text() != admin:
-        certificates.write_private(box.kubeconfig, admin)
+    await _person(box, box.researcher_kubeconfig, "ebb-box-researcher", RESEARCHERS)
+    await _person(box, box.kubeconfig, "ebb-box-admin", masters)
+
+
+async def _person(box: Box, path: Path, user: str, group: str) -> None:
+    """A kubeconfig for people; written anew only where it differs, as stacks and shells hold on to the file."""
+    certificate = await certificates.ensure(box, box.pki / f"{user.removeprefix('ebb-box-')}.pem", user=user, group=group)
+    text = certificates.kubeconfig(box, certificate)
+    if not path.exists() or path.read_text() != text:
+        certificates.write_private(path, text)
 
 
 async def _kubeconfig(box: Box, file: str, user: str) -> None:
