@@ -55,16 +55,17 @@ def _stacks() -> set[str]:
 
 
 def _pulumi(*arguments: str, quiet: bool = False) -> str:
-    """Run pulumi as at the shell; its output is shown as it comes, or returned when quiet."""
+    """Run pulumi as at the shell; its output is shown as it comes, or returned when quiet. What it says beside (that Pulumi is
+    being built, for minutes) is shown in any case."""
     typed = shlex.join(["pulumi", *arguments, "--non-interactive", "--color", "never"])
     done = subprocess.run(
         [*dies_with_us(), "bash", "-c", f"source ./env && exec {typed}"],
         cwd=CHECKOUT,
         stdin=subprocess.DEVNULL,
-        capture_output=quiet,
+        stdout=subprocess.PIPE if quiet else None,
         text=True,
         check=False,
     )
     if done.returncode != 0:
-        raise StackError(f"`{typed}` ended with {done.returncode}. {done.stderr or ''}".strip())
+        raise StackError(f"`{typed}` ended with {done.returncode}: what it said is above.")
     return done.stdout or ""
