@@ -1,8 +1,8 @@
 """Checkpoints that cannot lie: whole or not there, committed by the newest generation only, found again by anyone.
 
 Read in this order: manifest.py (what one is), files.py (the disk), fence.py (who may commit), folder.py (how one comes to be and
-is found), retention.py, snapshot.py and saver.py (at what cost, and when), state.py (what is inside), owner.py, plain.py and
-seeds.py.
+is found), retention.py, snapshot.py and saver.py (at what cost, and when), state.py and optimizers.py (what is inside), owner.py,
+plain.py and seeds.py.
 Nothing imported here loads torch: the launcher and the command `python -m trainer.checkpoint` do without.
 """
 

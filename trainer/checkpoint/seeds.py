@@ -16,6 +16,7 @@ import torch
 
 from trainer.checkpoint.errors import ForeignCheckpointError, RefusedError
 from trainer.checkpoint.files import Disk
+from trainer.checkpoint.optimizers import load_state
 from trainer.checkpoint.state import load
 
 _FIELDS = ("epoch", "arch", "state_dict")
@@ -65,7 +66,7 @@ def load_optimizer(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> N
     """The momentum of a file; learning rate, weight decay and the like stay those of this run's settings."""
     ours = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
     try:
-        optimizer.load_state_dict(saved)
+        load_state(optimizer, saved)
     except (ValueError, KeyError) as error:
         raise RefusedError(f"the optimizer in the file does not fit {type(optimizer).__name__}: {error}") from error
     for group, settings in zip(optimizer.param_groups, ours, strict=True):

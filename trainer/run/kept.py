@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from trainer.checkpoint import ForeignCheckpointError
+from trainer.checkpoint.optimizers import load_state
 from trainer.checkpoint.seeds import load_optimizer
 from trainer.checkpoint.state import PREFIX, Reached, collect, weights
 from trainer.run.virtual import Virtual
@@ -85,7 +86,7 @@ class Kept:
             if settings_stay:
                 load_optimizer(self.optimizer, saved["optimizer"])
             else:
-                self.optimizer.load_state_dict(saved["optimizer"])
+                load_state(self.optimizer, saved["optimizer"])
             for name, state in saved.get("kept", {}).items():
                 if name in self._others:
                     self._others[name].load_state_dict(state)

@@ -23,6 +23,7 @@ from trainer.checkpoint.seeds import read_file
 from trainer.rendezvous import generation
 from trainer.run.config import ConfigError, RunConfig
 from trainer.run.group import Group
+from trainer.speed.memory import keep_freed_memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +173,9 @@ def open_saver(
 
 
 def choose_device(config: RunConfig) -> torch.device:
+    """The one of this process from now on."""
     if config.device == "cpu" or (config.device == "auto" and not torch.cuda.is_available()):
+        keep_freed_memory(os.environ)
         return torch.device("cpu")
     if not torch.cuda.is_available():
         raise ConfigError("--device is 'cuda', but torch sees no GPU here; use --device cpu, or run where there is one")

@@ -9,6 +9,7 @@
     choice.py       what is taken on which device, and why
     compilation.py  torch.compile with results that outlive the process and the machine
     gradients.py    DistributedDataParallel as tuned here
+    memory.py       a process that trains on the CPU keeps the memory that it frees
 
 `Speed()` is plain torch: 32 bits, nothing compiled. Everything else is chosen or asked for.
 """

@@ -115,9 +115,15 @@ def fixed(config: VisionConfig) -> tuple[VisionConfig, str]:
             local_world_size=config.place.local_world_size,
             world_size=config.place.world_size,
         ),
-        kept=kept_global_batch(config.output),
+        kept=_kept(config),
     )
     return dataclasses.replace(config, global_batch=sizes.global_batch, max_micro_batch=sizes.largest), sizes.why
+
+
+def _kept(config: VisionConfig) -> int | None:
+    """Of this job; before its first checkpoint, of the job that it goes on from."""
+    kept = kept_global_batch(config.output)
+    return kept_global_batch(Path(config.resume_from)) if kept is None and config.resume_from else kept
 
 
 def _planned(environment: Mapping[str, str]) -> int:

@@ -1,12 +1,13 @@
 """What is read from the output of each contender."""
 
 import json
+import random
 from pathlib import Path
 
 import pytest
 
 from benchmarks.trainer import figures
-from benchmarks.trainer.__main__ import read_settings
+from benchmarks.trainer.__main__ import in_turns, read_settings
 from benchmarks.trainer.contenders import CONTENDERS, offered
 
 PRINTED = """=> creating model: resnet18
@@ -48,24 +49,53 @@ def test_stalls_and_waiting() -> None:
 
 
 def test_the_summary_and_what_is_broken() -> None:
-    found = figures.summary({"original": [4.0, 5.0, 6.0], "ours": [10.0], "synthetic": [12.5], "fp32": [5.0]})
+    rates = {"original": [4.0, 5.0, 6.0], "ours": [8.0, 10.0, 12.0], "synthetic": [10.0, 12.5, 15.0], "fp32": [4.0, 5.0]}
+    found = figures.summary(rates)
     assert found == {
         "original_images_per_second": 5.0,
         "ours_images_per_second": 10.0,
         "synthetic_images_per_second": 12.5,
-        "fp32_images_per_second": 5.0,
+        "fp32_images_per_second": 4.5,
         "ratio_to_original": 2.0,
         "real_to_synthetic": 0.8,
+        "noise": {"ratio_to_original": 0.0, "real_to_synthetic": 0.0},  # a machine that slows down hinders all alike
         "choices": {"fp32": 0.5},
     }
-    assert figures.broken(found) == ["real data bring 0.8 of the rate of synthetic ones, less than 0.9"]
+    assert figures.broken(found) == ["real_to_synthetic is 0.8 (noise 0.0), less than 0.9"]
     slow = {"ratio_to_original": 0.9, "checkpoint_stall_seconds": 0.06}
     assert [line.split(" ")[0] for line in figures.broken(slow)] == ["ratio_to_original", "a"]
 
 
+def test_the_noise_is_that_of_a_median() -> None:
+    generator = random.Random(0)
+    draws = [figures.ratio([1 + generator.gauss(0, 0.05) for _ in range(25)], [1.0] * 25) for _ in range(400)]
+    missed = sum(abs(median - 1) > noise for median, noise in draws)
+    assert 0.02 < missed / len(draws) < 0.12, "two standard errors hold about 19 of 20"
+
+
+def test_what_the_noise_hides_is_neither_kept_nor_broken() -> None:
+    found = {"ratio_to_original": 0.97, "noise": {"ratio_to_original": 0.04}}
+    assert figures.broken(found) == []
+    [line] = figures.unclear(found)
+    assert line.startswith("ratio_to_original is 0.97, wanted 1, and the noise 0.04")
+    found["noise"] = {"ratio_to_original": 0.02}
+    assert figures.unclear(found) == []
+    assert len(figures.broken(found)) == 1
+    assert len(figures.unclear({"ratio_to_original": 1.01, "noise": {"ratio_to_original": 0.04}})) == 1
+    assert figures.unclear({"ratio_to_original": 1.05, "noise": {"ratio_to_original": 0.04}}) == []
+
+
+def test_promises_have_every_round_and_choices_the_first() -> None:
+    turns = [each.name for each in in_turns(CONTENDERS, 3)]
+    assert turns[-5:] == ["original", "original_loading", "ours", "synthetic", "checkpoints"]
+    assert turns.count("ours") == 3
+    assert turns.count("contiguous") == 2
+    assert turns[: len(CONTENDERS)] == turns[2 * len(CONTENDERS) - 1 : len(CONTENDERS) - 1 : -1]
+
+
 def test_only_what_the_trainer_offers_is_measured() -> None:
     names = [each.name for each in offered(CONTENDERS, "--augment NAME --workers N")]
-    assert names == ["original", "original_loading", "ours", "synthetic", "no_loader_process", "shards"]
+    assert names == ["original", "original_loading", "ours", "synthetic", "no_loader_process", "shards", "memory_given_back"]
 
 
 def test_settings_are_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

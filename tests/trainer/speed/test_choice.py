@@ -55,7 +55,15 @@ CPU = Chip()
             "fp32, fused optimizer, not compiled (Tesla P100, compute capability 6.0: no units for 16 bits)",
             id="P100",
         ),
-        pytest.param(CPU, "resnet18", "fp32, not compiled (the CPU: the same numbers everywhere)", id="CPU"),
+        pytest.param(
+            CPU,
+            "resnet18",
+            "fp32, channels_last, fused optimizer, not compiled (the CPU: the same numbers everywhere)",
+            id="CPU",
+        ),
+        pytest.param(
+            CPU, "gpt", "fp32, fused optimizer, not compiled (the CPU: the same numbers everywhere)", id="CPU-attention"
+        ),
     ],
 )
 def test_the_choice_says_itself_and_why(chip: Chip, arch: str, line: str) -> None:
@@ -106,7 +114,7 @@ def test_what_the_other_ranks_have_counts() -> None:
 
 
 def test_the_device_of_this_machine() -> None:
-    assert choose(torch.device("cpu"), "resnet18") == Speed()
+    assert choose(torch.device("cpu"), "resnet18") == Speed(channels_last=True, fused=True)
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ def test_what_a_person_is_shown(data: Path, tmp_path: Path, capsys: pytest.Captu
     said = capsys.readouterr().out
     assert "global batch 8: 8 for each of 1 processes; at most 8 in one pass of a process" in said
     assert "--dist-backend nccl is not used: on the cpu it is gloo" in said
-    assert "speed: fp32, not compiled (the CPU: the same numbers everywhere)" in said
+    assert "speed: fp32, channels_last, fused optimizer, not compiled (the CPU: the same numbers everywhere)" in said
     assert said.count("validation after epoch") == 2  # after the second, and the last
     curves = board.curves(tmp_path / "tensorboard")
     assert [step for step, _ in curves["train/top1"]] == list(range(1, 12))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.trainer.vision.test_batch import manifest
 from trainer.data.augment import AUGMENTATIONS as OF_THE_DATA
 from trainer.run.config import ConfigError
 from trainer.speed import SpeedOptions
@@ -63,6 +64,16 @@ def test_defaults_are_the_original_examples(data: Path) -> None:
 def test_the_global_batch_follows_the_plan_not_who_is_there(data: Path) -> None:
     config, _ = fixed(given(data, "-b", "16", str(data), WORLD_SIZE="2", LOCAL_WORLD_SIZE="2", EBB_PLANNED_WORKERS="8"))
     assert (config.global_batch, config.max_micro_batch) == (256, 16)
+
+
+def test_a_job_that_goes_on_from_another_ones_checkpoint_keeps_its_global_batch(data: Path) -> None:
+    """On other machines too, until it has checkpoints of its own (`ebb submit --from`)."""
+    for job, global_batch in (("first", 512), ("out", 256)):
+        folder = data.parent / job / "checkpoints"
+        folder.mkdir(parents=True)
+        (folder / "g00001-s00000010-r0.json").write_bytes(manifest(1, global_batch))
+        config, why = fixed(given(data, str(data), WORLD_SIZE="2", EBB_RESUME_FROM=str(data.parent / "first")))
+        assert (config.global_batch, why) == (global_batch, f"global batch {global_batch}, as at the first start")
 
 
 def test_the_flags_about_speed(data: Path) -> None:
