@@ -38,6 +38,7 @@ class Progress:
     checkpoint_step: int = 0  # of the newest checkpoint; 0: there is none. Lines of earlier versions lack it and what follows
     step_seconds: float = 0.0  # of this step
     data_seconds: float = 0.0  # of those, waited for data, on the rank that waited longest
+    samples: int = 0  # trained on so far, each counted once
     figures: dict[str, float] = dataclasses.field(
         default_factory=dict
     )  # the program's own, means over the samples since the last line

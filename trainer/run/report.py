@@ -95,6 +95,7 @@ class Report:
             checkpoint_step=checkpoint_step,
             step_seconds=round(step_seconds, 4),
             data_seconds=round(waits.seconds, 4),
+            samples=used,
             figures={name: round(value, 5) for name, value in figures.items()},
         )
         self.board.show(progress)
