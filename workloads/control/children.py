@@ -22,7 +22,7 @@ class Children:
 
     def __init__(self) -> None:
         self._owned: dict[str, dict[tuple[str, str], Object]] = {}  # owner's UID -> (plural, name) -> object
-        self._by_node: dict[str, dict[str, Key]] = {}  # node -> pod's UID -> job
+        self._by_node: dict[str, dict[str, Object]] = {}  # node -> pod's UID -> pod
         self._by_uid: dict[str, Key] = {}  # pod's UID -> job
 
     def put(self, plural: str, value: Object) -> Key | None:
@@ -36,7 +36,7 @@ class Children:
             uid, node = value["metadata"]["uid"], value["spec"].get("nodeName")
             self._by_uid[uid] = key
             if node:
-                self._by_node.setdefault(node, {})[uid] = key
+                self._by_node.setdefault(node, {})[uid] = value
         return key
 
     def drop(self, plural: str, value: Object) -> Key | None:
@@ -67,7 +67,11 @@ class Children:
 
     def on_node(self, node: str) -> Collection[Key]:
         """The jobs that have workers on this machine."""
-        return set(self._by_node.get(node, {}).values())
+        return {self._by_uid[uid] for uid in self._by_node.get(node, {})}
+
+    def pods_on(self, node: str) -> Collection[Object]:
+        """The workers on this machine, of whatever job."""
+        return self._by_node.get(node, {}).values()
 
     def job_of(self, uid: str) -> Key | None:
         """The job that the pod with this UID belongs to."""

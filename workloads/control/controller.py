@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from workloads import contract as names
+from workloads.control.books import BookKeeper
 from workloads.control.claims import BUGS
 from workloads.control.hands import Api, Hands
 from workloads.control.logs import about
@@ -50,6 +51,7 @@ class Controller:
         self._pace, self._refusals, self._recovery = Pace(), Refusals(), Recovery(metrics)
         self._runs = Runs(send, jobs=self.unfinished)
         self._hands = Hands(api, self.world, self._recovery, fence=fence, clock=clock, make_run=self._runs.create)
+        self._books = BookKeeper(api, self.world, fence=fence, clock=clock)
         metrics.gauge(QUEUE_DEPTH, "Jobs that wait to be looked at.", lambda: {"": len(self._queue)})
         metrics.gauge(WATCH_AGE, "Since when nothing came from the API server, by kind.", self.ages)
 
@@ -64,6 +66,7 @@ class Controller:
             tasks.create_task(self._scraper.run())
             tasks.create_task(self._hands.send_events())
             tasks.create_task(self._runs.run())
+            tasks.create_task(self._books.run())
             for _ in range(JOBS_AT_ONCE):
                 tasks.create_task(self._work())
 

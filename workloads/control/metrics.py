@@ -148,6 +148,7 @@ def read_progress(text: str, now: float) -> Progress | None:
         generation=_whole(values, names.METRIC_GENERATION),
         samples_per_second=_finite(values, names.METRIC_SAMPLES_PER_SECOND),
         checkpoint_step=_whole(values, names.METRIC_CHECKPOINT_STEP),
+        useful_seconds=_finite(values, names.METRIC_USEFUL_SECONDS),
         at=stamp(now),
     )
 

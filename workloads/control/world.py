@@ -14,7 +14,7 @@ from typing import Any
 
 from workloads import contract as names
 from workloads.control import trims
-from workloads.control.children import Children
+from workloads.control.children import Children, owner_of
 from workloads.control.claims import Claims, Effect
 from workloads.control.machines import Machines, Reader
 from workloads.control.supply import NAMESPACES, REFUSED, REPORT, TRIGGERED, Words, by_group, read_report
@@ -53,6 +53,7 @@ class World:
         self._platform_problem = ""
         self._wakes: set[Effect] = set()  # due already
         self._own: Key | None = None  # whose change is no news
+        self.moved: Callable[[str], None] = lambda machine: None  # told of machines on which something changed
         self.claims = Claims(clock)
         self.departed: dict[Key, list[Object]] = {}  # jobs that were deleted, as last seen, until somebody takes them
         self.machines = Machines(api, self._machine_changed)
@@ -110,6 +111,20 @@ class World:
         self.jobs.observe(value)
         self._own = None
 
+    @property
+    def platform(self) -> Platform | None:
+        """What the stack built; None: there is none, or it cannot be understood now."""
+        return self._platform
+
+    def charged(self, machine: str) -> list[Object]:
+        """The workers on a machine whose job is there to be charged for them."""
+        owners = [(pod, owner_of(pod), pod["metadata"]["namespace"]) for pod in self._children.pods_on(machine)]
+        return [pod for pod, owner, space in owners if owner and self._has(space, owner["name"], owner["uid"])]
+
+    def _has(self, namespace: str, name: str, uid: str) -> bool:
+        job = self.jobs.objects.get((namespace, name))
+        return job is not None and job["metadata"]["uid"] == uid
+
     def training(self) -> list[Key]:
         """The jobs whose workers may train."""
         states = (names.RUNNING, names.RESTARTING)
@@ -134,6 +149,8 @@ class World:
         def changed(old: Object | None, new: Object | None) -> None:
             keys = {self._children.drop(resource.plural, old) if old else None}
             keys.add(self._children.put(resource.plural, new) if new else None)
+            for machine in {value["spec"].get("nodeName", "") for value in (old, new) if value and "spec" in value} - {""}:
+                self.moved(machine)
             if old and not new:
                 self._words.forget(old["metadata"].get("uid", ""))
             for key in filter(None, keys):
@@ -173,11 +190,15 @@ class World:
         if new is None:
             self.departed.setdefault(key, []).append(value)
         effect = self.claims.put(key, new)
+        if old is None or new is None:
+            for pod in self._children.pods(value["metadata"]["uid"]):
+                self.moved(pod["spec"].get("nodeName", ""))
         if key != self._own:
             self._changed(key)
         self._wake(effect)
 
     def _machine_changed(self, node: str) -> None:
+        self.moved(node)
         self._tell(self._children.on_node(node))
 
     def _event_seen(self, _: Object | None, event: Object | None) -> None:
@@ -206,6 +227,8 @@ class World:
                 log.error("%s", error)
                 self._platform_problem = str(error)
         self._match_groups()
+        for _, machine in list(self.machines.nodes.objects):
+            self.moved(machine)
         self._tell(self.jobs.objects)
 
     def _match_groups(self) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from workloads.clock import unix
-from workloads.contract import ANNOTATION_BILLED, BACKEND_ETCD, BACKEND_ETCD3, MANAGER
+from workloads.contract import ANNOTATION_BILLED, BACKEND_ETCD, BACKEND_ETCD3, LABEL_USER, MANAGER
 from workloads.job.parts import (
     ALL_WORKERS,
     ANY_WORKER,
@@ -215,7 +215,7 @@ class Job:
             deleting="deletionTimestamp" in metadata,
             spec=parse_spec(value.get("spec") or {}),
             status=decode(Status, value.get("status") or {}),
-            submitted_by=_submitted_by(metadata),
+            submitted_by=user_of(metadata),
         )
 
     @property
@@ -241,10 +241,12 @@ class Job:
         return self.uid[:8]
 
 
-def _submitted_by(metadata: Mapping[str, Any]) -> str:
-    """An annotation may hold an address of mail, a label may not; where people use labels for accounts, those count too."""
-    written = {**(metadata.get("labels") or {}), **(metadata.get("annotations") or {})}
-    return str(written.get(ANNOTATION_BILLED, ""))
+def user_of(metadata: Mapping[str, Any]) -> str:
+    """Who is named as the one to pay: by annotation, which may hold an address of mail, or by label; else whoever `ebb` ran as.
+    Nobody checks any of them."""
+    labels = metadata.get("labels") or {}
+    written = {**labels, **(metadata.get("annotations") or {})}
+    return str(written.get(ANNOTATION_BILLED) or labels.get(LABEL_USER, ""))
 
 
 def parse_spec(value: Mapping[str, Any]) -> JobSpec:

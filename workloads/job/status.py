@@ -74,6 +74,9 @@ class Progress:
     checkpoint_step: int | None = described(
         "The step of the newest checkpoint.", {"type": "integer", "format": "int64"}, default=None
     )
+    useful_seconds: float | None = described(
+        "Time in steps that count, over all generations; steps that are done again count once.", NUMBER, default=None
+    )
     at: str | None = described("When these figures were read.", TIME, default=None)
 
 
@@ -88,6 +91,11 @@ class Cost:
     )
     usd_on_demand_per_hour: float = described("The same per hour since `at`.", NUMBER, default=0.0, json="usdOnDemandPerHour")
     machine_seconds: float = described("Machine time until `at`, in seconds of one machine.", NUMBER, default=0.0)
+    useful_machine_seconds: float = described(
+        "Machine time in steps that count, as far as progress was read: its share of machineSeconds is the job's goodput.",
+        NUMBER,
+        default=0.0,
+    )
     machines: float = described("Machines held since `at`; a worker that shares one counts for its share.", NUMBER, default=0.0)
     at: str | None = described("Until when the sums count; add the rates for the time since.", TIME, default=None)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from workloads import contract as names
 from workloads.clock import stamp, unix
-from workloads.job.status import Cost
+from workloads.job.status import Cost, Progress
 from workloads.plan.losses import Worker
 from workloads.plan.needs import needs, workers_per_machine
 from workloads.plan.values import Draft, View
@@ -75,6 +75,21 @@ def sums(cost: Cost, now: float) -> Cost:
     )
 
 
+def credit(view: View, draft: Draft, progress: Progress) -> None:
+    """Add to status.cost the machine time that went into steps that count: what the training gained, on the machines that the job
+    held meanwhile. Steps that are done again take back what they had added."""
+    old, cost = view.job.status, draft.status.cost
+    if cost is None or progress.useful_seconds is None:
+        return
+    # What an earlier version saw of the training cannot be told any more.
+    before = 0.0 if old.progress is None else old.progress.useful_seconds or progress.useful_seconds
+    machines = old.cost.machines if old.cost and old.cost.machines else cost.machines
+    useful = cost.useful_machine_seconds + machines * (progress.useful_seconds - before)
+    # Never more than was paid: a step that was under way when the machines were last counted may have begun on other ones.
+    useful = min(max(0.0, useful), cost.machine_seconds)
+    draft.status = replace(draft.status, cost=replace(cost, useful_machine_seconds=round(useful, 3)))
+
+
 def holders(view: View) -> tuple[Worker, ...]:
     """The workers that hold a machine."""
     there = (worker for worker, _ in view.workers if worker.node and not worker.finished)
@@ -88,11 +103,16 @@ def rates(view: View) -> Rates:
     machines = usd = on_demand = 0.0
     for worker in workers:
         group = group_of(observed.nodes.get(worker.node), observed.platform)
-        share = 1 / max(workers_per_machine(needs(dict(worker.pod)), group) if group else 1, beside[worker.node])
+        share = share_of(worker.pod, group, beside[worker.node])
         machines += share
         usd += share * (group.usd_per_hour if group else 0.0)
         on_demand += share * (group.on_demand_usd_per_hour if group else 0.0)
     return Rates(machines, usd, on_demand)
+
+
+def share_of(pod: Object, group: NodeGroup | None, beside: int) -> float:
+    """What a worker holds of its machine, when so many of its job are there."""
+    return 1 / max(workers_per_machine(needs(dict(pod)), group) if group else 1, beside)
 
 
 def group_of(node: Object | None, platform: Platform | None) -> NodeGroup | None:

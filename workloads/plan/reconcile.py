@@ -103,6 +103,7 @@ def _run(view: View, draft: Draft) -> None:
             resize(view, draft)
             _summarize(view, draft)
     if view.observed.progress:
+        money.credit(view, draft, view.observed.progress)
         draft.status = replace(draft.status, progress=view.observed.progress)
 
 
@@ -266,7 +267,9 @@ def _still(status: Status, moved: bool) -> Status:
     return replace(
         status,
         progress=Progress() if status.progress else None,
-        cost=replace(cost, usd_spent=0.0, usd_on_demand=0.0, machine_seconds=0.0, at=None) if cost else None,
+        cost=replace(cost, usd_spent=0.0, usd_on_demand=0.0, machine_seconds=0.0, useful_machine_seconds=0.0, at=None)
+        if cost
+        else None,
         stall=Stall(broken_at=stall.broken_at, creating_at=stall.creating_at, restarts=stall.restarts)
         if stall and moved
         else stall,

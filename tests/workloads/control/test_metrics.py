@@ -32,6 +32,7 @@ ebb_samples_per_second 310.5
 ebb_world_size 2
 ebb_generation 4
 ebb_checkpoint_step 100
+ebb_useful_seconds_total 71.25
 """
 
 
@@ -45,6 +46,7 @@ def test_a_workers_page_is_progress() -> None:
         generation=4,
         samples_per_second=310.5,
         checkpoint_step=100,
+        useful_seconds=71.25,
         at=stamp(NOW),
     )
 

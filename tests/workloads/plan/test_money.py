@@ -11,7 +11,7 @@ from workloads import contract as names
 from workloads.clock import stamp
 from workloads.job.schema import encode
 from workloads.job.spec import Job
-from workloads.job.status import Cost
+from workloads.job.status import Cost, Progress
 from workloads.plan.money import Rates, dollars, group_of, rates, sums
 from workloads.plan.values import Observed, Plan, View
 
@@ -240,3 +240,25 @@ def test_a_budget_without_prices_is_said_once() -> None:
 @pytest.mark.parametrize(("amount", "text"), [(0.0, "0.00"), (12.345, "12.35"), (0.5, "0.50"), (0.0123, "0.012")])
 def test_small_amounts_are_still_amounts(amount: float, text: str) -> None:
     assert dollars(amount) == text
+
+
+def useful(*readings: tuple[float, float, int]) -> list[float]:
+    """(seconds since NOW, useful seconds as the trainer says, workers on machines) -> useful machine time after each reading."""
+    job, found = again(JOB, look(JOB, *ON_TWO, nodes=TWO, platform=STACK)), []
+    for at, seconds, workers in readings:
+        progress = Progress(step=int(at), useful_seconds=seconds, at=stamp(NOW + at))
+        seen = look(job, *ON_TWO[:workers], now=NOW + at, nodes=TWO[:workers], platform=STACK, progress=progress)
+        job = again(job, seen)
+        assert seen.status.cost is not None
+        found.append(seen.status.cost.useful_machine_seconds)
+    return found
+
+
+def test_machine_time_in_steps_that_count() -> None:
+    assert useful((100, 80, 2), (200, 170, 2)) == [160, 340]
+    assert useful((100, 80, 2), (200, 60, 2)) == [160, 120]  # twenty seconds of steps are done again
+    assert useful((100, 80, 2), (200, 170, 1), (300, 270, 1)) == [160, 340, 440]  # the second machine was there until the second
+
+
+def test_no_more_machine_time_counts_than_was_paid() -> None:
+    assert useful((100, 500, 2)) == [200]

@@ -120,6 +120,7 @@ def test_the_whole_pod() -> None:
                         {"name": "GLOO_SOCKET_IFNAME", "value": "eth0"},
                         {"name": "OMP_NUM_THREADS", "value": "3"},
                         {"name": "PET_LOCAL_ADDR", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+                        {"name": "EBB_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
                     ],
                     "resources": {"requests": {"cpu": "3600m"}, "limits": {"nvidia.com/gpu": 1, "memory": "12Gi"}},
                     "terminationMessagePolicy": "FallbackToLogsOnError",

@@ -1,0 +1,173 @@
+"""Keeps the machine books: takes the time of every machine, and writes ConfigMap `ebb-system/ebb-machines`.
+
+    books = BookKeeper(api, world, fence=election.check, clock=time.time)
+    await books.run()                       # a task of the leader, once the world is synced
+
+What is written carries the moment until which it counts, so a controller that comes after goes on from there. It is written soon
+after a machine or who is on it changed, and each minute; who replaced it in between is believed. Without the right to do so
+the controller goes on without books.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Protocol
+
+from workloads.clock import stamp, unix
+from workloads.control.machines import Reader
+from workloads.control.world import World
+from workloads.job.spec import user_of
+from workloads.kube import CONFIG_MAPS, Conflict, Denied, Invalid, KubeError, NotFound, Resource
+from workloads.plan.days import Books, Who
+from workloads.plan.machine_text import NAME, NAMESPACE, BooksError, read, write
+from workloads.plan.machine_time import Meter, Sight, resume, standing
+from workloads.plan.money import group_of
+
+Object = dict[str, Any]
+
+GATHER_SECONDS = 2.0  # changes come in bursts; what a controller that is killed has not written counts as it stood before
+EVERY_SECONDS = 60.0
+REFUSED_SECONDS = 300.0
+TRUNCATED_SECONDS = 1.5  # times of creation have no fractions: a Node that is so young was made just now
+log = logging.getLogger(__name__)
+
+
+class Api(Reader, Protocol):
+    """What is needed of an API client."""
+
+    async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object: ...
+    async def replace(
+        self, resource: Resource, namespace: str | None, name: str, body: Object, subresource: str | None = None
+    ) -> Object: ...
+
+
+class BookKeeper:
+    """`fence` raises when this process must not write any more; `clock` is wall time."""
+
+    def __init__(self, api: Api, world: World, *, fence: Callable[[], None], clock: Callable[[], float]) -> None:
+        self._api, self._world, self._fence, self._clock = api, world, fence, clock
+        self._meter: Meter | None = None
+        self._version = ""  # of the ConfigMap as last read or written; "": there is none
+        self._sent: set[str] = set()  # until when the books counted that were written, or may have been
+        self._doubt = False  # somebody else may have written
+        self._had = False  # machines, when it was last written
+        self._who: dict[str, Who] = {}  # the jobs that were seen on machines
+        self._news = asyncio.Event()
+        world.moved = self._moved
+
+    async def run(self) -> None:
+        """Never returns; raises what the fence raises."""
+        while True:
+            self._news.clear()
+            pause = await self._round()
+            if not pause:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(EVERY_SECONDS):
+                        await self._news.wait()
+            await asyncio.sleep(max(pause, GATHER_SECONDS))
+
+    async def _round(self) -> float:
+        """Write them; returns seconds after which to try again, if that failed."""
+        try:
+            if self._meter is None or self._doubt:
+                self._meter = await self._make_sure(self._meter)
+            await self._write(self._meter)
+        except Conflict as error:
+            # Somebody else wrote it, or an answer was lost. What is read next time says which.
+            log.info("machine books: %s; reading them again", error)
+            self._doubt = True
+            return GATHER_SECONDS
+        except NotFound:
+            self._version = ""  # somebody deleted it: what is known is written anew
+            return GATHER_SECONDS
+        except BooksError as error:
+            self._meter = None
+            log.error("machine books: %s", error)
+            return REFUSED_SECONDS
+        except (KubeError, TimeoutError) as error:
+            log.warning("machine books: %s", error or "no answer")
+            return REFUSED_SECONDS if isinstance(error, Denied | Invalid) else GATHER_SECONDS
+        return 0.0
+
+    async def _read(self) -> Books | None:
+        """As they were last written; None: there are none. Raises BooksError for those that are to be left alone."""
+        try:
+            value = await self._api.get(CONFIG_MAPS, NAMESPACE, NAME)
+        except NotFound:
+            self._version = ""
+            return None
+        self._version = value["metadata"]["resourceVersion"]
+        return read(value.get("data") or {})
+
+    def _go_on(self, books: Books | None) -> Meter:
+        now = self._clock()
+        there = self._world.machines.nodes.objects
+        sights = {name: self._sight(node, now) for (_, name), node in there.items()}
+        if books is None:
+            log.info("machine books: begun")
+        else:
+            self._had = bool(books.open)
+        known = {name: sight for name, sight in sights.items() if sight is not None}
+        return resume(books or Books(begun=now, until=now), known, now)
+
+    async def _make_sure(self, meter: Meter | None) -> Meter:
+        """After a Conflict. What another controller counted is later than what this one knows, and is gone on from; who put an
+        annotation on it changed no figure, nor did a write of our own whose answer was lost."""
+        books = await self._read()
+        self._doubt = False
+        ours = books is not None and stamp(books.until, digits=3) in self._sent
+        return meter if meter is not None and ours else self._go_on(books)
+
+    async def _write(self, meter: Meter) -> None:
+        """Nothing as long as there is no machine of a stack."""
+        meter.books.who |= self._who
+        meter.settle(self._clock())
+        self._who.clear()
+        if not meter.books.open and not self._had:
+            return
+        until = stamp(meter.books.until, digits=3)
+        version = {"resourceVersion": self._version} if self._version else {}
+        metadata = {"name": NAME, "namespace": NAMESPACE, **version}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": write(meter.books)}
+        self._fence()
+        self._sent.add(until)
+        if self._version:
+            value = await self._api.replace(CONFIG_MAPS, NAMESPACE, NAME, body)
+        else:
+            value = await self._api.create(CONFIG_MAPS, NAMESPACE, body)
+        self._version, self._sent, self._had = value["metadata"]["resourceVersion"], {until}, bool(meter.books.open)
+
+    def _moved(self, machine: str) -> None:
+        """A machine, or who is on it, changed."""
+        if self._meter is None:
+            return
+        node, now = self._world.machines.nodes.objects.get(("", machine)), self._clock()
+        sight = self._sight(node, now) if node is not None else None
+        known = machine in self._meter.books.open
+        if sight is not None and not known and sight.created < now:
+            self._meter.find(machine, sight, now)
+            self._news.set()
+        elif (sight or known) and self._meter.stand(machine, sight.standing if sight else None, now):
+            self._news.set()
+
+    def _sight(self, node: Object, now: float) -> Sight | None:
+        """None for a machine of no node group. While the platform cannot be read, a machine stands as it stood."""
+        name, platform = node["metadata"]["name"], self._world.platform
+        before = self._meter.books.open.get(name) if self._meter else None
+        group = group_of(node, platform)
+        if group is None:
+            return Sight(standing=before, created=now) if before else None
+        workers = self._world.charged(name)
+        self._who |= dict(map(self._name, workers))
+        created = unix(node["metadata"].get("creationTimestamp")) or now
+        return Sight(
+            standing=standing(node, workers, group, before),
+            created=now if now - TRUNCATED_SECONDS < created else created,
+        )
+
+    def _name(self, pod: Object) -> tuple[str, Who]:
+        """The job of a worker that is charged for it."""
+        owner, namespace = pod["metadata"]["ownerReferences"][0], pod["metadata"]["namespace"]
+        job = self._world.jobs.objects[namespace, owner["name"]]
+        return owner["uid"][:8], Who(namespace=namespace, job=owner["name"], user=user_of(job["metadata"]))
