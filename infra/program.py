@@ -36,6 +36,7 @@ def declare(stack: Stack, cloud: Cloud) -> None:
     legacy = services.legacy_etcd(cluster, storage, images, manager, [*base, *etcd])
     claims = services.claims(cluster, storage, spaces, [*limits, *etcd, *legacy])
     prepared = services.prepare(cluster, storage, images.controller, manager, [*base, *claims])
+    services.gateway(cluster, storage, images.controller, manager, [*base, *claims, *prepared])
     services.etcd_maintenance(cluster, images.controller, manager, [*base, *etcd])
     facts = services.platform(cluster, storage, images, [manager, *workers], spaces)
     controller = services.controller(cluster, images.controller, manager, [*base, *claims, *prepared, facts])

@@ -8,6 +8,7 @@ from infra.services.access import access
 from infra.services.controller import controller
 from infra.services.datasets import datasets
 from infra.services.etcd import etcd, etcd_maintenance, legacy_etcd
+from infra.services.gateway import gateway
 from infra.services.helpers import helpers
 from infra.services.jobs import jobs
 from infra.services.limits import limits
@@ -27,6 +28,7 @@ __all__ = [
     "datasets",
     "etcd",
     "etcd_maintenance",
+    "gateway",
     "helpers",
     "jobs",
     "legacy_etcd",

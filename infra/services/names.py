@@ -11,6 +11,7 @@ LEGACY_ETCD = "etcd-legacy"
 LEGACY_ETCD_ENDPOINT = f"{LEGACY_ETCD}.{SYSTEM}.svc:{ETCD_PORT}"
 COMPONENT_LABEL, RENDEZVOUS = "app.kubernetes.io/component", "rendezvous"  # of both etcds
 NAME_LABEL = "app.kubernetes.io/name"
+GATEWAY = "ebb-gateway"  # of its pod's NAME_LABEL
 NOBODY = 1000  # the images' user; shared volumes are its own
 
 Resources = list[pulumi.Resource]

@@ -21,7 +21,7 @@ from pulumi_kubernetes.networking.v1 import (
 )
 
 from infra.cloud import Cluster
-from infra.services.names import COMPONENT_LABEL, ETCD_PORT, JOBS, RENDEZVOUS, SYSTEM, Resources
+from infra.services.names import COMPONENT_LABEL, ETCD_PORT, GATEWAY, JOBS, NAME_LABEL, RENDEZVOUS, SYSTEM, Resources
 
 LINK_LOCAL = "169.254.0.0/16"  # metadata (169.254.169.254) and identity agents of machines (EKS Pod Identity: 169.254.170.23)
 EVERY_POD: Mapping[str, Any] = {}
@@ -32,6 +32,7 @@ def policies(cluster: Cluster, spaces: Mapping[str, pulumi.Resource]) -> Resourc
     what they guard has a second lock: hop limit 1, no tokens in pods, Kubernetes' own rights."""
     specs: Mapping[tuple[str, str], NetworkPolicySpecArgsDict] = {
         (JOBS, "jobs"): _jobs(),
+        (JOBS, "gateway"): _gateway(),
         (SYSTEM, "platform"): _platform(),
         (SYSTEM, "etcd"): _etcd(),
     }
@@ -57,7 +58,14 @@ def _jobs() -> NetworkPolicySpecArgsDict:
         {"to": [_namespace(SYSTEM)], "ports": [{"protocol": "TCP", "port": ETCD_PORT}]},
         {"to": [_namespace("kube-system")], "ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]},
     ]
-    return _spec(EVERY_POD, ingress=[{"from_": [_namespace(JOBS), _namespace(SYSTEM)]}], egress=egress)
+    others = {"match_expressions": [{"key": NAME_LABEL, "operator": "NotIn", "values": [GATEWAY]}]}
+    return _spec(others, ingress=[{"from_": [_namespace(JOBS), _namespace(SYSTEM)]}], egress=egress)
+
+
+def _gateway() -> NetworkPolicySpecArgsDict:
+    """Nobody comes in, and it speaks to nobody: port-forward begins in the pod itself, and the machine mounts its volumes. A job
+    that gives itself the gateway's label is shut off in the same way."""
+    return _spec({"match_labels": {NAME_LABEL: GATEWAY}}, ingress=[], egress=[])
 
 
 def _platform() -> NetworkPolicySpecArgsDict:

@@ -107,6 +107,7 @@ async def _run(declare: Callable[[], Any], monitor: "Monitor", stack: str) -> An
         loops.append(asyncio.new_event_loop())
         asyncio.set_event_loop(loops[-1])
 
+    _forget()  # what a function that raised began, and its loop ended after `finally` below
     threads = ThreadPoolExecutor(max_workers=4, initializer=own_loop)
     asyncio.get_running_loop().set_default_executor(threads)
     mocks.set_mocks(monitor.mocks, project="ebb", stack=stack, preview=False, monitor=monitor)
@@ -115,11 +116,16 @@ async def _run(declare: Callable[[], Any], monitor: "Monitor", stack: str) -> An
         await run_pulumi_func(lambda: returned.append(declare()))
         return await _awaited(returned[0])
     finally:
-        SETTINGS.rpc_manager.clear()  # a function that raised leaves calls behind, for whoever declares next
-        SETTINGS.outputs.clear()
+        _forget()
         threads.shutdown()
         for loop in loops:
             loop.close()
+
+
+def _forget() -> None:
+    """A function that raised leaves calls behind, for whoever declares next."""
+    SETTINGS.rpc_manager.clear()
+    SETTINGS.outputs.clear()
 
 
 async def _awaited(value: Any) -> Any:

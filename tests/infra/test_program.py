@@ -59,7 +59,7 @@ def before(graph: Graph, name: str) -> set[str]:
     return found
 
 
-CONTROLLER = "deployment-ebb-controller"
+CONTROLLER, GATEWAY = "deployment-ebb-controller", "deployment-ebb-gateway"
 CRD = "custom-resource-definition-elasticjobs.elastic.pytorch.org"
 
 
@@ -127,11 +127,11 @@ def workloads(graph: Graph) -> dict[str, dict[str, Any]]:
 
 def test_platform_pods_land_on_the_manager_machine(graph: Graph) -> None:
     manager = node_groups(graph)["manager"]["labels"]
-    assert set(workloads(graph)) == {CONTROLLER, "etcd", "etcd-maintenance", "prepare-storage", "prepare-digits"}
+    assert set(workloads(graph)) == {CONTROLLER, GATEWAY, "etcd", "etcd-maintenance", "prepare-storage", "prepare-digits"}
     for name, spec in workloads(graph).items():
         selector = spec["template"]["spec"]["nodeSelector"]
         assert selector.items() <= manager.items(), name
-        of_jobs = name.startswith("prepare-")  # in the jobs' namespace, where the platform's class is refused
+        of_jobs = name == GATEWAY or name.startswith("prepare-")  # in the jobs' namespace, where the platform's class is refused
         assert spec["template"]["spec"]["priorityClassName"] == ("ebb-job" if of_jobs else "ebb-system")
 
 
@@ -155,7 +155,7 @@ def test_every_pod_passes_restricted_and_has_a_read_only_root(graph: Graph) -> N
 def test_images_are_those_of_the_box(graph: Graph) -> None:
     images = {name: spec["template"]["spec"]["containers"][0]["image"] for name, spec in workloads(graph).items()}
     assert images == {
-        **dict.fromkeys((CONTROLLER, "prepare-storage", "etcd-maintenance"), "ebb/controller:1"),
+        **dict.fromkeys((CONTROLLER, GATEWAY, "prepare-storage", "etcd-maintenance"), "ebb/controller:1"),
         "etcd": "ebb/etcd:1",
         "prepare-digits": "ebb/trainer:1",
     }

@@ -11,6 +11,7 @@ import yaml
 from tests.workloads.pod_security import violations
 from workloads import contract
 from workloads.__main__ import LEASE, read_settings
+from workloads.plan.machine_text import NAME as BOOKS
 from workloads.platform import NAME, NAMESPACE
 
 ROOT = Path(contract.__file__).parents[1]
@@ -42,9 +43,9 @@ def pods() -> dict[str, Object]:
     return {name: spec.get("jobTemplate", {"spec": spec})["spec"]["template"]["spec"] for name, spec in specs.items()}
 
 
-def test_the_kustomization_has_every_file() -> None:
+def test_the_kustomization_has_every_file_but_the_gateway_whose_volumes_only_a_stack_has() -> None:
     assert sorted(kustomization()["resources"]) == sorted(
-        {path.name for path in MANIFESTS.glob("*.yaml")} - {"kustomization.yaml"}
+        {path.name for path in MANIFESTS.glob("*.yaml")} - {"kustomization.yaml", "gateway.yaml"}
     )
     assert kustomization("legacy")["resources"] == ["etcd.yaml"]
 
@@ -137,6 +138,20 @@ def test_the_controllers_pod_passes_pod_security_restricted_and_writes_nowhere()
     assert deployment["metadata"]["namespace"] == NAMESPACE
 
 
+def test_the_gateways_pod_is_the_jobs_user_without_a_token_and_writes_only_to_volumes() -> None:
+    deployment = documents("gateway.yaml")["Deployment", contract.GATEWAY]
+    template = deployment["spec"]["template"]
+    pod, (container,) = template["spec"], template["spec"]["containers"]
+    assert violations(pod) == []
+    assert (pod["securityContext"]["runAsUser"], pod["automountServiceAccountToken"]) == (1000, False)
+    assert (container["securityContext"]["readOnlyRootFilesystem"], container["image"]) == (True, "ebb-controller")
+    assert container["resources"]["requests"].keys() == container["resources"]["limits"].keys() == {"cpu", "memory"}
+    assert template["metadata"]["labels"] == {"app.kubernetes.io/name": contract.GATEWAY}
+    assert container["ports"][0]["containerPort"] == contract.GATEWAY_PORT
+    assert (deployment["spec"]["replicas"], deployment["spec"]["strategy"]) == (1, {"type": "Recreate"})
+    assert {container[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")} == {"/healthz"}
+
+
 def test_the_controllers_arguments_are_understood() -> None:
     (container,) = documents("controller.yaml")["Deployment", "ebb-controller"]["spec"]["template"]["spec"]["containers"]
     settings = read_settings(container["args"])
@@ -155,7 +170,7 @@ def test_the_controllers_rights_are_these() -> None:
         *(("nodes", verb) for verb in ("get", "list", "watch")),
         *(("events", verb) for verb in ("list", "watch", "create")),
         *(("leases", verb) for verb in ("create", "get", "update", "list", "watch")),
-        *(("configmaps", verb) for verb in ("create", "get", "list", "watch")),
+        *(("configmaps", verb) for verb in ("create", "get", "list", "watch", "update")),
         *(("priorityclasses", verb) for verb in ("list", "watch")),
     }
     assert not any("*" in rule["verbs"] + rule["resources"] + rule["apiGroups"] for rule in rules)
@@ -170,6 +185,7 @@ def test_rights_in_namespaces_of_the_platform_are_for_single_objects_or_for_look
             ("leases", "", ("create",)),
             ("leases", LEASE, ("get", "update")),
             ("configmaps", NAME, ("list", "watch")),
+            ("configmaps", BOOKS, ("get", "update")),
             ("configmaps", report, look),
         },
         "ebb-controller-autoscaler": {("configmaps", report, look)},
@@ -207,9 +223,7 @@ def test_a_researchers_rights_are_these() -> None:
             *((kind, "", ("create", "get")) for kind in ("pods/exec", "pods/portforward")),
         },
         ("Role", "ebb-researcher-platform"): {
-            ("configmaps", NAME, ("get",)),
-            ("pods", "gateway-0", ("get",)),
-            ("pods/portforward", "gateway-0", ("create", "get")),
+            ("configmaps", f"{NAME},{BOOKS}", ("get",)),
         },
         ("ClusterRole", "ebb-researcher"): {("nodes", "", look)},
     }

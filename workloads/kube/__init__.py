@@ -5,7 +5,7 @@
 
 Used by the controller, the CLI, the cloud in a box and its Pulumi provider. client.py is the connection, errors.py what it
 raises, kinds.py where objects live in the API, credentials.py how one gets in. It holds no cache and retries nothing: that is the
-reflector's work and the caller's.
+reflector's work and the caller's. streams.py runs programs in pods and connects to their ports.
 """
 
 from workloads.kube.client import APPLY, MERGE, STRATEGIC, Kube

@@ -1,13 +1,13 @@
 """The connection to an API server: see the package's docstring."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import aiohttp
 import orjson
 
-from workloads.kube import credentials
+from workloads.kube import credentials, sockets
 from workloads.kube.credentials import Credentials
 from workloads.kube.errors import BY_STATUS, ConfigError, KubeError, Unreachable
 from workloads.kube.kinds import PODS, Object, Objects, Resource
@@ -188,6 +188,14 @@ class Kube:
             async for line in _lines(answer):
                 yield line.decode(errors="replace")
 
+    @asynccontextmanager
+    async def socket(
+        self, path: str, query: Mapping[str, str], protocols: Sequence[str]
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """A websocket into a pod: streams.py speaks on it."""
+        async with await sockets.connect(self._session, self._credentials, path, query, protocols, ask=self.request) as socket:
+            yield socket
+
     async def request(
         self,
         method: str,
@@ -226,7 +234,8 @@ class Kube:
         data = None if body is None else orjson.dumps(body)
         try:
             for attempt in (1, 2):
-                if token := await self._credentials.token():
+                token = await self._credentials.token()
+                if token:
                     headers["Authorization"] = token
                 async with self._session.request(
                     method,
@@ -238,7 +247,7 @@ class Kube:
                     data=data,
                     server_hostname=self._credentials.tls_server_name,
                 ) as answer:
-                    if answer.status == UNAUTHORIZED and attempt == 1 and await self._credentials.renew():
+                    if answer.status == UNAUTHORIZED and attempt == 1 and await self._credentials.renew(token):
                         continue
                     if answer.status >= 400:
                         raise _refusal(_status_of(await answer.text()), answer.status)

@@ -31,8 +31,9 @@ class Credentials(Protocol):
     async def token(self) -> str:
         """The value of the header Authorization; "" for none. Never raises: a token that cannot be renewed stays in use."""
 
-    async def renew(self) -> bool:
-        """The server did not know the token (401): look for another one now; whether there is one."""
+    async def renew(self, refused: str) -> bool:
+        """The server did not know this one (401): look for another now; whether there is one. Of several requests that were
+        refused together, the first may have found it already."""
 
 
 class ServiceAccount:
@@ -61,9 +62,9 @@ class ServiceAccount:
         """See Credentials."""
         return f"Bearer {self._file.value()}"
 
-    async def renew(self) -> bool:
+    async def renew(self, refused: str) -> bool:
         """See Credentials."""
-        return self._file.renew()
+        return self._file.renew() or await self.token() != refused
 
 
 async def load(kubeconfig: str | None, context: str | None) -> Credentials:

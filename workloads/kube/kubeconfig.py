@@ -4,7 +4,7 @@
 
 One file whose user has certificates or a token is read here: kubernetes_asyncio takes 0.3 s and 36 MB to import (measured with
 36.1.0). It reads all others: several files at once, the clouds' exec plugins, the older auth providers. Those give tokens that
-live for minutes; they are asked for the next one 5 minutes before the end.
+live for minutes; they are asked for the next one 5 minutes before the end, or when half of a shorter life is over.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import ssl
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from workloads.kube.tokens import TokenFile
 
 Object = dict[str, Any]
 PLAIN = {"client-certificate", "client-certificate-data", "client-key", "client-key-data", "token", "tokenFile"}
+AHEAD_SECONDS = 300.0  # of its end, a token is replaced: a request may take a minute, and a plugin may fail for some
 AGAIN_SECONDS = 10.0  # a plugin that fails is not asked again before: each request would wait for it
 log = logging.getLogger(__name__)
 
@@ -75,9 +77,9 @@ class Plain:
         token = self._file.value() if self._file else self._token
         return f"Bearer {token}" if token else ""
 
-    async def renew(self) -> bool:
+    async def renew(self, refused: str) -> bool:
         """See Credentials."""
-        return self._file.renew() if self._file else False
+        return self._file is not None and (self._file.renew() or await self.token() != refused)
 
 
 class ByLibrary:
@@ -89,6 +91,7 @@ class ByLibrary:
         self._configuration, self._loader = found
         self._lock = asyncio.Lock()
         self._failed_at = -AGAIN_SECONDS
+        self._due_at = self._due()
         self.host: str = self._configuration.host
         self.tls_server_name: str | None = self._configuration.tls_server_name
         self.proxy: str | None = self._configuration.proxy
@@ -104,32 +107,51 @@ class ByLibrary:
         return found
 
     async def token(self) -> str:
-        """See Credentials. The library's loader asks the plugin only when its last token is about to end."""
-        if hasattr(self._loader, "exec_plugin_expiry") and self._clock() - self._failed_at >= AGAIN_SECONDS:
+        """See Credentials. The library by itself would ask a plugin whose tokens live for less than 5 minutes at each request."""
+        if self._clock() >= self._due_at and self._clock() - self._failed_at >= AGAIN_SECONDS:
             async with self._lock:
-                try:
-                    await self._loader.load_from_exec_plugin()
-                    self._configuration.api_key["BearerToken"] = self._loader.token
-                except _errors() as error:
-                    self._complain(error)
-        return str(self._configuration.api_key.get("BearerToken", ""))
+                await self._ask()
+        return self._token()
 
-    async def renew(self) -> bool:
+    async def renew(self, refused: str) -> bool:
         """See Credentials. Everything is read again, once for all requests that fail together."""
-        old = self._configuration.api_key.get("BearerToken")
         async with self._lock:
-            if self._configuration.api_key.get("BearerToken") != old:
+            if self._token() != refused:
                 return True
             if self._clock() - self._failed_at < AGAIN_SECONDS:
                 return False
             try:
                 self._configuration, self._loader = await self._read()
+                self._due_at = self._due()
             except _errors() as error:
                 self._complain(error)
-            if self._configuration.api_key.get("BearerToken") != old:
+            if self._token() != refused:
                 return True
             self._failed_at = self._clock()
             return False
+
+    def _token(self) -> str:
+        return str(self._configuration.api_key.get("BearerToken", ""))
+
+    async def _ask(self) -> None:
+        """One of several requests that wait for the next token asks for it."""
+        if self._clock() < self._due_at or self._clock() - self._failed_at < AGAIN_SECONDS:
+            return
+        vars(self._loader).pop("exec_plugin_expiry", None)  # or it asks only when that is near by the wall clock, which may jump
+        try:
+            await self._loader.load_from_exec_plugin()
+            self._configuration.api_key["BearerToken"] = self._loader.token
+            self._due_at = self._due()
+        except _errors() as error:
+            self._complain(error)
+
+    def _due(self) -> float:
+        """When to ask for the next token, on our clock; never, where the plugin says no end or there is none."""
+        ends = getattr(self._loader, "exec_plugin_expiry", None)
+        if ends is None:
+            return float("inf")
+        life: float = (ends - datetime.now(UTC)).total_seconds()
+        return self._clock() + life - min(AHEAD_SECONDS, life / 2)
 
     def _complain(self, error: Exception) -> None:
         self._failed_at = self._clock()

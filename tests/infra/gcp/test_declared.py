@@ -109,8 +109,11 @@ def test_images_are_built_in_the_project_and_named_by_digest() -> None:
     assert set(builds) == {"image-controller", "image-default"}
     assert " --source " in builds["image-default"]["create"]
     assert builds["image-default"]["triggers"][0].startswith("default.")
-    controller = usual().one("Deployment").inputs["spec"]["template"]["spec"]["containers"][0]["image"]
-    assert controller == f"us-central1-docker.pkg.dev/my-project-123/ebb-gcp/controller@sha256:{'a' * 64}"
+    deployment = usual().one("Deployment", "deployment-ebb-controller").inputs["spec"]
+    assert (
+        deployment["template"]["spec"]["containers"][0]["image"]
+        == f"us-central1-docker.pkg.dev/my-project-123/ebb-gcp/controller@sha256:{'a' * 64}"
+    )
 
 
 def test_images_by_this_machines_docker_or_by_name() -> None:

@@ -1,13 +1,15 @@
 """What the services declare, seen as the engine would see it. What an API server thinks of it, tests test_on_api_server.py."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
 
 from tests.infra.declared import Declared, Registered
-from tests.infra.services.world import Object, objects, pod_template, stack
+from tests.infra.services.world import Elsewhere, Object, objects, pod_template, stack
 from tests.workloads.pod_security import violations
+from workloads.gateway.__main__ import read_settings
 from workloads.platform import parse
 
 
@@ -37,20 +39,23 @@ ROOTS = {*PLUGINS, "prepare-storage"}  # sockets of the kubelet; the root of a n
 def test_all_pods_but_these_pass_pod_security_restricted(world: Declared) -> None:
     found = pods(world)
     assert set(found) == {
-        *("ebb-controller", "etcd", "etcd-legacy", "etcd-maintenance", "cluster-autoscaler"),
+        *("ebb-controller", "ebb-gateway", "etcd", "etcd-legacy", "etcd-maintenance", "cluster-autoscaler"),
         *("prepare-digits", "prepare-storage", "dataset-tiny-imagenet-200", "dataset-birds"),
         *PLUGINS,
     }
     assert {name for name, pod in found.items() if violations(pod)} == ROOTS
 
 
+IN_THE_JOBS_NAMESPACE = {"dataset-birds", "ebb-gateway"}
+
+
 @pytest.mark.parametrize(
-    "name", sorted({"ebb-controller", "etcd", "etcd-legacy", "etcd-maintenance", "cluster-autoscaler", "dataset-birds"})
+    "name", sorted({"ebb-controller", "etcd", "etcd-legacy", "etcd-maintenance", "cluster-autoscaler", *IN_THE_JOBS_NAMESPACE})
 )
 def test_pods_of_the_platform_are_on_the_manager_machine(world: Declared, name: str) -> None:
     pod = pods(world)[name]
     assert pod["nodeSelector"] == {"ebb.dev/node-group": "manager"}
-    assert pod["priorityClassName"] == ("ebb-job" if name.startswith("dataset-") else "ebb-system")
+    assert pod["priorityClassName"] == ("ebb-job" if name in IN_THE_JOBS_NAMESPACE else "ebb-system")
     assert all(one["securityContext"]["readOnlyRootFilesystem"] is True for one in pod["containers"])
     assert all(one["resources"]["requests"] and one["resources"]["limits"] for one in pod["containers"])
 
@@ -134,7 +139,7 @@ def test_a_privileged_plugin_is_only_what_its_record_says(world: Declared) -> No
 
 # --- Limits ---------------------------------------------------------------------------------------------------------------------
 
-LIMITS = {"quota-elastic-job-objects", "quota-elastic-job-critical-pods", "network-policy-jobs"}
+LIMITS = {"quota-elastic-job-objects", "quota-elastic-job-critical-pods", "network-policy-jobs", "network-policy-gateway"}
 
 
 def test_nothing_in_the_namespaces_can_make_a_load_balancer(world: Declared) -> None:
@@ -150,7 +155,7 @@ def test_what_is_made_in_a_namespace_comes_after_its_limits(world: Declared, nam
     counted = ("Deployment", "StatefulSet", "Job", "CronJob", "Service", "PersistentVolumeClaim", "ElasticJob")
     made = [one for kind in counted for one in world.all(kind) if one.inputs["metadata"]["namespace"] == namespace]
     own = {one.name for one in world.resources if one.name in limits and one.inputs["metadata"]["namespace"] == namespace}
-    assert len(own) == 3
+    assert len(own) == {"ebb-system": 3, "elastic-job": 4}[namespace]
     assert {one.name: sorted(own - before(world, one)) for one in made if own - before(world, one)} == {}
 
 
@@ -178,8 +183,58 @@ def test_the_platform_is_closed_but_for_etcd(world: Declared) -> None:
         assert etcd["podSelector"]["matchLabels"].items() <= labels.items()
 
 
+def test_nobody_reaches_the_gateway_and_it_reaches_nobody(world: Declared) -> None:
+    """Policies add up: the one of the jobs must leave it out. A job with its label is shut off, too."""
+    own, jobs = (spec(world, "NetworkPolicy", f"network-policy-{name}") for name in ("gateway", "jobs"))
+    assert (own["policyTypes"], own["ingress"], own["egress"]) == (["Ingress", "Egress"], [], [])
+    labels = spec(world, "Deployment", "deployment-ebb-gateway")["template"]["metadata"]["labels"]
+    assert own["podSelector"]["matchLabels"] == labels == {"app.kubernetes.io/name": "ebb-gateway"}
+    left_out = {"key": "app.kubernetes.io/name", "operator": "NotIn", "values": ["ebb-gateway"]}
+    assert jobs["podSelector"] == {"matchExpressions": [left_out]}
+
+
 def names_of(peers: list[Object]) -> set[str]:
     return {peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"] for peer in peers}
+
+
+# --- The gateway ----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_gateway_has_the_volumes_of_the_jobs_where_workers_see_them(world: Declared) -> None:
+    pod = pods(world)["ebb-gateway"]
+    (container,) = pod["containers"]
+    settings = read_settings(container["args"])
+    facts = parse(world.one("ConfigMap", "ebb-platform").inputs["data"])
+    assert [(one.name, str(one.path), one.read_only) for one in settings.volumes] == [
+        (one.name, one.mount_path, one.read_only) for one in facts.volumes
+    ]
+    assert {one["name"]: one["mountPath"] for one in container["volumeMounts"]} == {
+        one.name: one.mount_path for one in facts.volumes
+    }
+    assert {one["name"]: one["persistentVolumeClaim"]["claimName"] for one in pod["volumes"]} == {
+        one.name: one.claim for one in facts.volumes
+    }
+    assert container["image"] == "example.org/controller@sha256:3"
+
+
+def test_a_read_only_volume_is_so_in_the_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = Elsewhere.storage
+
+    def last_read_only(*given: Any) -> Any:
+        made = usual(*given)
+        return replace(made, jobs=(*made.jobs[:-1], replace(made.jobs[-1], read_only=True)))
+
+    monkeypatch.setattr(Elsewhere, "storage", last_read_only)
+    pod = pods(stack())["ebb-gateway"]
+    (container,) = pod["containers"]
+    assert container["args"][-1] == "--read-only=fsx=/mnt/fsx"
+    assert [one["name"] for one in container["volumeMounts"] if one.get("readOnly")] == ["fsx"]
+    assert [one["name"] for one in pod["volumes"] if one["persistentVolumeClaim"].get("readOnly")] == ["fsx"]
+
+
+def test_the_gateway_goes_before_the_claims_and_comes_after_their_folders(world: Declared) -> None:
+    there = before(world, world.one("Deployment", "deployment-ebb-gateway"))
+    assert there >= {"claim-ebb-data", "claim-ebb-output", "claim-ebb-fsx", "prepare-storage", "network-policy-gateway"}
 
 
 # --- Facts, data sets, jobs -----------------------------------------------------------------------------------------------------

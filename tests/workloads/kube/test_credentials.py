@@ -55,8 +55,9 @@ async def test_a_pods_own_account(tmp_path: Path) -> None:
     account = ServiceAccount(tmp_path, {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"})
     assert (account.host, await account.token()) == ("https://10.96.0.1:443", "Bearer mine")
     (tmp_path / "token").write_text("newer")
-    assert (await account.renew(), await account.token()) == (True, "Bearer newer")
-    assert await account.renew() is False
+    assert (await account.renew("Bearer mine"), await account.token()) == (True, "Bearer newer")
+    assert await account.renew("Bearer mine") is True  # another request was refused together with the first
+    assert await account.renew("Bearer newer") is False
     six = ServiceAccount(tmp_path, {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"})
     assert six.host == "https://[fd00::1]:443"
 
@@ -134,6 +135,14 @@ async def test_a_token_that_the_server_does_not_know_any_more_is_replaced_within
             ("POST", "Bearer two"),
             ("GET", "Bearer two"),
         ]
+
+
+async def test_requests_that_are_refused_together_all_get_the_next_token(tmp_path: Path) -> None:
+    async with served(tmp_path) as (server, kube, token):
+        server.known = "two"
+        token.write_text("two")
+        await asyncio.gather(*(kube.list(PODS) for _ in range(5)))
+        assert server.seen.count(("GET", "Bearer two")) == 5
 
 
 async def test_who_has_no_other_token_is_denied_at_once(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import base64
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -135,16 +136,21 @@ async def test_a_plugins_token_is_used_while_it_lives(tmp_path: Path) -> None:
     assert [await entry.token() for _ in range(3)] == ["Bearer token-1"] * 3
 
 
-async def test_a_plugin_is_asked_again_before_its_token_ends(tmp_path: Path) -> None:
-    """Four minutes before, for example: a request may take one."""
-    entry = await load(str(plugin(tmp_path, 240)), None)
-    assert await entry.token() == "Bearer token-2"
+@pytest.mark.parametrize(("lives", "kept"), [(3600, 3300), (600, 300), (60, 30)], ids=["an-hour", "ten-minutes", "a-minute"])
+async def test_a_plugin_is_asked_again_before_its_token_ends(tmp_path: Path, lives: float, kept: float) -> None:
+    """Five minutes before, as a request may take one; halfway, where tokens live for less than ten. Times are to the second."""
+    entry, began = await load(str(plugin(tmp_path, lives)), None), time.monotonic()
+    assert isinstance(entry, ByLibrary)
+    entry._clock = lambda: began + kept - 5
+    assert [await entry.token() for _ in range(3)] == ["Bearer token-1"] * 3
+    entry._clock = lambda: began + kept + 5
+    assert await asyncio.gather(*(entry.token() for _ in range(3))) == ["Bearer token-2"] * 3
 
 
 async def test_a_plugin_that_fails_costs_nothing_but_a_warning_and_is_not_asked_by_every_request(tmp_path: Path) -> None:
     entry = await load(str(plugin(tmp_path, 240)), None)
     assert isinstance(entry, ByLibrary)
-    now = 1000.0
+    now = time.monotonic() + 125
     entry._clock = lambda: now
     (tmp_path / "down").touch()
     assert [await entry.token() for _ in range(3)] == ["Bearer token-1"] * 3
@@ -156,8 +162,9 @@ async def test_a_plugin_that_fails_costs_nothing_but_a_warning_and_is_not_asked_
 
 async def test_requests_that_are_denied_together_ask_the_plugin_once(tmp_path: Path) -> None:
     entry = await load(str(plugin(tmp_path, 3600)), None)
-    assert await asyncio.gather(*(entry.renew() for _ in range(5))) == [True] * 5
+    assert await asyncio.gather(*(entry.renew("Bearer token-1") for _ in range(5))) == [True] * 5
     assert await entry.token() == "Bearer token-2"
+    assert await entry.renew("Bearer token-1")  # refused together with the others, and told late
     (tmp_path / "down").touch()
-    assert await asyncio.gather(*(entry.renew() for _ in range(5))) == [False] * 5
+    assert await asyncio.gather(*(entry.renew("Bearer token-2") for _ in range(5))) == [False] * 5
     assert (tmp_path / "number").read_text() == "3"
