@@ -25,6 +25,8 @@ REPLICA_TYPE: Final = "worker"
 ANNOTATION_ATTEMPT: Final = "ebb.dev/attempt"  # how many restarts of all workers came before this pod: one rendezvous each
 ANNOTATION_BILLED: Final = "ebb.dev/submitted-by"  # of a job: who is named in the record of what it cost
 LABEL_RECORD: Final = "ebb.dev/record"  # of the ConfigMap that tells what an ended job was and cost
+ANNOTATION_CODE: Final = "ebb.dev/code"  # of a job: the sha256 of the code that came with it, its version
+LABEL_USER: Final = "ebb.dev/user"  # of a job: who says to have submitted it; no proof
 ANNOTATION_SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 SELECTOR_ALL: Final = f"{LABEL_GROUP}={GROUP}"  # every pod and service of every ElasticJob
 GPU_RESOURCE: Final = "nvidia.com/gpu"
@@ -34,9 +36,14 @@ ENV_JOB: Final = "EBB_JOB"  # the job's name
 ENV_JOB_UID: Final = "EBB_JOB_UID"
 ENV_NAMESPACE: Final = "EBB_NAMESPACE"
 ENV_WORKER_INDEX: Final = "EBB_WORKER_INDEX"
+ENV_POD_UID: Final = "EBB_POD_UID"  # which of the pods that had that index: it is in the names of their logs on the volume
 ENV_OUTPUT_DIR: Final = "EBB_OUTPUT_DIR"  # this job's own folder on the shared output volume
 ENV_METRICS_PORT: Final = "EBB_METRICS_PORT"
 ENV_PLANNED_WORKERS: Final = "EBB_PLANNED_WORKERS"  # how many workers were planned when this one was made; the newest's counts
+ENV_CODE_ARCHIVE: Final = "EBB_CODE_ARCHIVE"  # where the pod finds the code that came with the job: a .tar.gz
+ENV_CODE_SHA256: Final = "EBB_CODE_SHA256"
+ENV_PACKAGES: Final = "EBB_PACKAGES"  # the folder for what a requirements.txt in that code asks for: shared, one folder a content
+ENV_RESUME_FROM: Final = "EBB_RESUME_FROM"  # another job's folder, whose newest checkpoint a new job starts from
 ENV_RDZV_BACKEND: Final = "PET_RDZV_BACKEND"
 ENV_RDZV_ENDPOINT: Final = "PET_RDZV_ENDPOINT"
 ENV_RDZV_ID: Final = "PET_RDZV_ID"
@@ -47,6 +54,10 @@ BACKEND_ETCD: Final = "etcd"  # spec.rdzvBackend: torch's older one, on the v2 A
 LEGACY_ETCD: Final = "etcd-legacy.ebb-system.svc:2379"  # where BACKEND_ETCD finds that API: manifests/legacy
 OUTPUT_ROOT: Final = "/mnt/output"
 METRICS_PORT: Final = 9400  # Prometheus text on /metrics of every worker
+
+# --- The gateway ----------------------------------------------------------------------------------------------------------------
+GATEWAY: Final = "ebb-gateway"  # its pod's label app.kubernetes.io/name, in the jobs' namespace
+GATEWAY_PORT: Final = 8080
 
 # --- Exit codes of a worker's launcher ------------------------------------------------------------------------------------------
 EXIT_FINISHED: Final = 0  # the training is done
@@ -63,6 +74,7 @@ METRIC_SAMPLES_PER_SECOND: Final = "ebb_samples_per_second"
 METRIC_WORLD_SIZE: Final = "ebb_world_size"
 METRIC_GENERATION: Final = "ebb_generation"
 METRIC_CHECKPOINT_STEP: Final = "ebb_checkpoint_step"  # the step of the newest committed checkpoint
+METRIC_USEFUL_SECONDS: Final = "ebb_useful_seconds_total"  # the job's time in steps that count; less after steps are redone
 
 # --- Nodes ----------------------------------------------------------------------------------------------------------------------
 LABEL_ZONE: Final = "topology.kubernetes.io/zone"

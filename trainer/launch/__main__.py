@@ -13,26 +13,40 @@ It takes torchrun's flags and the PET_* variables, and runs any torchrun script.
 - Outside Kubernetes it listens for the cloud's notices (trainer/notices/), which act as SIGTERM; --notices says whose.
 """
 
+import atexit
+import os
 import sys
 
 from trainer.launch.ending import Ending
 from trainer.launch.log import say
 from trainer.launch.reclaim import Interrupted, Reclaim
+from trainer.launch.tee import Tee
 
 
 def main(arguments: list[str]) -> int:
     """The process's edge: what comes at any moment becomes an exit code (trainer/contract.py)."""
-    reclaim = Reclaim()
+    tees: list[Tee] = []
+    reclaim = Reclaim(end=lambda code: _end(code, tees))
+    tee = Tee.of(os.environ)
+    tees.append(tee)
+    atexit.register(tee.close)
     try:
         reclaim.listen()
         if not arguments or arguments[0] in ("-h", "--help"):
             print(__doc__)
         from trainer.launch import machine  # noqa: PLC0415  # a signal is heard while it is imported
 
-        return machine.launch(arguments or ["--help"], reclaim)
+        return machine.launch(arguments or ["--help"], reclaim, tee)
     except Interrupted:
         say(f"left before the training started again: {reclaim.name}")
         return reclaim.exit_code
+
+
+def _end(code: int, tees: list[Tee]) -> None:
+    """At once, but with what was said."""
+    for tee in tees:
+        tee.close()
+    os._exit(code)
 
 
 if __name__ == "__main__":

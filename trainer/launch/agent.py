@@ -16,7 +16,7 @@ from typing import Protocol
 from torch.distributed import DistError
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec, WorkerState
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
-from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, LogsSpecs
 from torch.distributed.elastic.multiprocessing.api import MultiprocessContext
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousHandler
@@ -28,6 +28,8 @@ from trainer.launch import program
 from trainer.launch.judge import Failure, Judge, only_others_know
 from trainer.launch.meeting import Membership
 from trainer.launch.settings import is_ours, launch_config
+from trainer.launch.tee.reader import Tee
+from trainer.launch.tee.specs import Piped
 from trainer.launch.worker import run_module
 
 _WITHOUT_LIMIT = 10**9  # restarts as torch counts them; we count failures ourselves
@@ -61,11 +63,18 @@ class Agent(LocalElasticAgent):
     """The agent of one machine. `knows_codes`: its program speaks by the exit codes of trainer/contract.py."""
 
     def __init__(
-        self, spec: WorkerSpec, config: LaunchConfig, notices: Notices, *, knows_codes: bool, say: Callable[[str], None]
+        self,
+        spec: WorkerSpec,
+        config: LaunchConfig,
+        notices: Notices,
+        *,
+        logs_specs: LogsSpecs,
+        knows_codes: bool,
+        say: Callable[[str], None],
     ) -> None:
         super().__init__(
             spec,
-            config.logs_specs or DefaultLogsSpecs(),
+            logs_specs,
             start_method="forkserver" if callable(spec.entrypoint) else config.start_method,
             exit_barrier_timeout=_FINISH_SECONDS,
             log_line_prefix_template=config.log_line_prefix_template,
@@ -170,7 +179,9 @@ class Agent(LocalElasticAgent):
                 os.kill(int(worker.id), signal.SIGTERM)
 
 
-def build(settings: argparse.Namespace, handler: RendezvousHandler, notices: Notices, *, say: Callable[[str], None]) -> Agent:
+def build(
+    settings: argparse.Namespace, handler: RendezvousHandler, notices: Notices, tee: Tee, *, say: Callable[[str], None]
+) -> Agent:
     """The agent for torchrun's settings: a module is forked from a process that has torch loaded, a script is started anew."""
     config, entrypoint, arguments = launch_config(settings)
     forked = settings.module and not settings.no_python and not settings.run_path
@@ -196,7 +207,9 @@ def build(settings: argparse.Namespace, handler: RendezvousHandler, notices: Not
         duplicate_stderr_filters=config.duplicate_stderr_filters,
         virtual_local_rank=config.virtual_local_rank,
     )
-    return Agent(spec, config, notices, knows_codes=forked and is_ours(settings.training_script), say=say)
+    knows_codes = forked and is_ours(settings.training_script)
+    logs_specs = Piped(config.logs_specs or DefaultLogsSpecs(), tee, forked=forked)
+    return Agent(spec, config, notices, logs_specs=logs_specs, knows_codes=knows_codes, say=say)
 
 
 def _failure(found: ProcessFailure) -> Failure:

@@ -96,7 +96,8 @@ def inject(container: Object, job: Job, *, index: int, attempt: int, met: Rendez
     told = {**_about(job, index), names.ENV_PLANNED_WORKERS: str(planned), **restarts}
     values = {**dict(launch.values()), **told, **INTERFACES, **threads}
     ours: list[Object] = [{"name": name, "value": value} for name, value in values.items()]
-    ours.append({"name": names.ENV_LOCAL_ADDR, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
+    for name, path in ((names.ENV_LOCAL_ADDR, "status.podIP"), (names.ENV_POD_UID, "metadata.uid")):
+        ours.append({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})
     container["env"] = [variable for variable in ours if variable["name"] not in written] + env
 
 

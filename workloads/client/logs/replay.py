@@ -1,4 +1,4 @@
-"""Log lines and what is new among them: pure code under logs.py.
+"""What is new among the lines that a pod's log brings again: pure code under pod.py.
 
 A follower that lost its connection asks for the lines since a moment and gets some of them again, because the API counts in
 whole seconds. Time stamps alone cannot tell (two lines may share one, and stdout and stderr may pass each other), so `Replay`
@@ -6,31 +6,13 @@ counts the lines of the last two seconds and takes those off what comes again.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+
+from workloads.client.logs.lines import Line
 
 LOOK_BACK = timedelta(seconds=1)
 """How much older than the newest line a late one may be: stdout and stderr are written by two threads of the runtime."""
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line of one worker's log; `stamp` is the runtime's own text (nanoseconds), `time` the same to compare by."""
-
-    stamp: str
-    time: datetime
-    text: str
-
-
-def parse(raw: str) -> Line | None:
-    """`2026-11-21T07:12:15.123456789Z text` -> Line; None for what carries no time, such as the kubelet's own complaints."""
-    stamp, _, text = raw.partition(" ")
-    try:
-        time = datetime.fromisoformat(stamp)
-    except ValueError:
-        return None
-    return Line(stamp, time.astimezone(UTC), text) if time.tzinfo else None
 
 
 @dataclass
@@ -82,15 +64,3 @@ class Replay:
 
     def _start(self) -> datetime | None:
         return self._newest.replace(microsecond=0) - LOOK_BACK if self._newest else None
-
-
-def merged(logs: Iterable[tuple[int, Iterable[Line]]]) -> Iterator[tuple[int, Line]]:
-    """Lines of several workers in the order of their time; lines of one worker keep theirs."""
-    keyed = []
-    for worker, lines in logs:
-        latest = datetime.min.replace(tzinfo=UTC)
-        for line in lines:
-            latest = max(latest, line.time)
-            keyed.append((latest, worker, line))
-    keyed.sort(key=lambda item: item[0])
-    return ((worker, line) for _, worker, line in keyed)

@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,11 +13,13 @@ from typer.testing import CliRunner
 from tests.workloads.cli.world import NS, FakeKube, elastic_job, platform_map, session, worker_pod
 from workloads.cli.app import app
 from workloads.cli.writer import Writer
-from workloads.client import live, logs
+from workloads.client import live
 from workloads.client.errors import Missing
 from workloads.client.live import Board, states
-from workloads.client.logs import follow_logs, print_logs
-from workloads.client.replay import Line, Replay, parse
+from workloads.client.logs import Choice, Line, follow, follow_logs, print_logs
+from workloads.client.logs import pod as pod_logs
+from workloads.client.logs.lines import parse
+from workloads.client.logs.replay import Replay
 from workloads.client.view import FAILED_STATE, FINISHED
 from workloads.kube import PODS, Denied, KubeError, Object
 
@@ -24,8 +27,9 @@ from workloads.kube import PODS, Denied, KubeError, Object
 @pytest.fixture(autouse=True)
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "RETRY_SECONDS", (0.002,))
-    monkeypatch.setattr(logs, "RECHECK_SECONDS", 0.005)
-    monkeypatch.setattr(logs, "DRAIN_SECONDS", 0.05)
+    for module in (follow, pod_logs):
+        monkeypatch.setattr(module, "RECHECK_SECONDS", 0.005)
+        monkeypatch.setattr(module, "DRAIN_SECONDS", 0.05)
 
 
 def at(second: float, text: str) -> str:
@@ -80,14 +84,18 @@ async def test_one_worker_has_no_prefix_and_a_tail() -> None:
     zero, one = worker_pod(0), worker_pod(1)
     kube, found = FakeKube(elastic_job(), zero, one), Writer(out=io.StringIO(), prefix=False)
     kube.write(one, at(1, "a"), at(2, "b"), at(3, "c"))
-    await print_logs(kube, NS, "digits", found, worker=1, tail=2)
+    await print_logs(kube, NS, "digits", found, choice=Choice(worker=1, tail=2))
     assert lines(found) == ["b", "c"]
 
 
 def test_json_lines() -> None:
     found = Writer(out=io.StringIO(), json=True)
-    found.line(1, line_of(at(1.5, "x")))
-    assert json.loads(lines(found)[0]) == {"worker": 1, "time": "2026-11-21T12:00:01.500000000Z", "text": "x"}
+    line = line_of(at(1.5, "x"))
+    found.line(1, line)
+    found.line(1, replace(line, rank=3, stream="err"))
+    known = {"worker": 1, "time": "2026-11-21T12:00:01.500000000Z", "text": "x"}
+    assert json.loads(lines(found)[0]) == {**known, "rank": None, "stream": ""}
+    assert json.loads(lines(found)[1]) == {**known, "rank": 3, "stream": "err"}
 
 
 def test_prefixes_are_coloured_on_a_terminal_only() -> None:
@@ -175,7 +183,7 @@ async def test_a_log_that_belongs_to_the_next_pod_of_that_name_is_left_to_its_ow
     kube.write(new, at(2, "new"))
     async with Board(kube, NS, "digits") as board:
         board._pods["old"] = old = worker_pod(0, uid="old")
-        follower = asyncio.create_task(logs._Tail(board, found, old, Replay()).run())
+        follower = asyncio.create_task(pod_logs.PodTail(board, old, Replay(), lambda line: found.line(0, line)).run())
         await until(lambda: sum(path.endswith("/digits-worker-0") for _, path in kube.sent) >= 6)
         follower.cancel()
     assert lines(found) == []
@@ -194,7 +202,7 @@ async def test_a_job_that_is_deleted_ends_the_follower() -> None:
 
 
 async def test_a_silent_connection_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "SILENCE_SECONDS", 0.01)
+    monkeypatch.setattr(pod_logs, "SILENCE_SECONDS", 0.01)
     zero = worker_pod(0)
     kube, found = FakeKube(elastic_job(), zero), writer()
     kube.write(zero, at(1, "a"))

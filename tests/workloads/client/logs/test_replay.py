@@ -1,10 +1,14 @@
 """Log lines: which are new after a reconnection, and how workers are merged."""
 
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 import pytest
 
-from workloads.client.replay import Line, Replay, merged, parse
+from workloads.client.logs import Line
+from workloads.client.logs.lines import parse
+from workloads.client.logs.merging import merged
+from workloads.client.logs.replay import Replay
 
 
 def at(second: float, text: str) -> str:
@@ -109,12 +113,18 @@ def test_memory_stays_at_two_seconds() -> None:
     assert len(replay._recent) <= 200
 
 
-def test_workers_are_merged_by_time_and_keep_their_own_order() -> None:
+async def test_workers_are_merged_by_time_and_keep_their_own_order() -> None:
     def lines(*raw: str) -> list[Line]:
         return [line for line in map(parse, raw) if line]
 
     zero = lines(at(1, "z1"), at(3, "z3"), at(2.9, "z2.9 late"), at(5, "z5"))
     one = lines(at(2, "o2"), at(4, "o4"))
-    assert [(worker, line.text) for worker, line in merged([(0, zero), (1, one)])] == [
+
+    async def batches(lines: list[Line]) -> AsyncIterator[list[Line]]:
+        for start in range(0, len(lines), 3):
+            yield []
+            yield lines[start : start + 3]
+
+    assert [(worker, line.text) async for worker, line in merged([(0, batches(zero)), (1, batches(one))])] == [
         (0, "z1"), (1, "o2"), (0, "z3"), (0, "z2.9 late"), (1, "o4"), (0, "z5"),
     ]  # fmt: skip
