@@ -1,9 +1,10 @@
 """One machine's part in a job, from the settings to the exit code.
 
-    code = launch(sys.argv[1:], reclaim)
+    code = launch(sys.argv[1:], reclaim, tee)
 
-In this order: the workers' fork server starts, torch is imported, the cloud's notices are listened for, the machines meet, and
-the agent runs the workers to the end. Errors that a user can mend become a sentence and exit code 1.
+In this order: code that came with the job is unpacked, the workers' fork server starts, torch is imported, the cloud's notices
+are listened for, the machines meet, and the agent runs the workers to the end. Errors that a user can mend become a sentence and
+exit code 1.
 """
 
 import atexit
@@ -13,9 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer.contract import ENV_OUTPUT_DIR, EXIT_FINISHED, EXIT_PROGRAM_FAILED
+from trainer.launch.code import CodeError, bring
 from trainer.launch.log import say
 from trainer.launch.reclaim import Reclaim
 from trainer.launch.settings import is_ours, launch_config, module_of, parse, prepare
+from trainer.launch.tee import Tee
 from trainer.notices.choice import choose
 from trainer.notices.relay import Relay
 from trainer.notices.watcher import Watcher, interrupt_main_thread
@@ -24,9 +27,14 @@ if TYPE_CHECKING:  # torch takes seconds to import; a signal must be heard befor
     from trainer.launch.agent import Agent
 
 
-def launch(arguments: list[str], reclaim: Reclaim) -> int:
+def launch(arguments: list[str], reclaim: Reclaim, tee: Tee) -> int:
     """Run the workers to the end; returns the exit code. Raises Interrupted where a signal finds nothing to save."""
     prepare(os.environ)
+    try:
+        bring(os.environ, say)  # before any other process is started: they begin where the code is
+    except CodeError as error:
+        say(str(error))
+        return EXIT_PROGRAM_FAILED
     relay = Relay.create(os.environ)  # before the first process is started, so that all of them know it
     atexit.register(relay.remove)
     module = module_of(arguments)
@@ -46,7 +54,7 @@ def launch(arguments: list[str], reclaim: Reclaim) -> int:
 
     try:
         handler = open_handler(launch_config(settings)[0], say=say)
-        agent = build(settings, handler, reclaim, say=say)
+        agent = build(settings, handler, reclaim, tee, say=say)
     except (ValueError, ModuleNotFoundError, RendezvousConnectionError) as error:
         say(str(error))
         return EXIT_PROGRAM_FAILED

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from workloads.client.errors import BadRequest
 from workloads.client.request import Request, check, check_worker_name
+from workloads.job.parts import SPOT_THEN_ON_DEMAND
 from workloads.platform import CAPACITY_BLOCK, FLEX_START, ON_DEMAND, SPOT, NodeGroup, Platform
 
 CPU_RESERVE = 0.1
@@ -74,7 +75,7 @@ def find_fit(request: Request, platform: Platform) -> Fit:
     return Fit(
         groups=groups,
         gpu_type=groups[0].gpu_type,
-        capacity=groups[0].capacity_type,
+        capacity=SPOT_THEN_ON_DEMAND if request.capacity == SPOT_THEN_ON_DEMAND else groups[0].capacity_type,
         gpus_per_worker=size,
         workers=request.gpus // size,
         min_workers=(request.min_gpus or size) // size,
@@ -111,12 +112,13 @@ def _groups(request: Request, platform: Platform) -> tuple[NodeGroup, ...]:
     of_type = platform.gpu_groups(gpu_type=_gpu_type(request, platform))
     gpu_type, kinds = of_type[0].gpu_type, _unique(group.capacity_type for group in of_type)
     capacity = request.capacity or next(kind for kind in (CAPACITY_BLOCK, SPOT, FLEX_START, ON_DEMAND) if kind in kinds)
-    if capacity not in kinds:
-        raise BadRequest(
-            f"capacity {capacity!r}: this platform has {gpu_type} as {_listed(kinds)} only. "
-            "Leave the capacity out, or add a node group to the stack and run `pulumi up`."
-        )
-    of_kind = tuple(group for group in of_type if group.capacity_type == capacity)
+    for kind in _kinds(capacity):
+        if kind not in kinds:
+            raise BadRequest(
+                f"capacity {capacity!r}: this platform has {gpu_type} as {_listed(kinds)} only. "
+                "Leave the capacity out, or add a node group to the stack and run `pulumi up`."
+            )
+    of_kind = tuple(group for kind in _kinds(capacity) for group in of_type if group.capacity_type == kind)
     groups = tuple(group for group in of_kind if request.zone in (None, group.zone))
     if not groups:
         zones = _unique(group.zone for group in of_kind)
@@ -125,6 +127,10 @@ def _groups(request: Request, platform: Platform) -> tuple[NodeGroup, ...]:
             "Choose one of these, or leave --zone out and the platform picks one."
         )
     return groups
+
+
+def _kinds(capacity: str) -> tuple[str, ...]:
+    return (SPOT, ON_DEMAND) if capacity == SPOT_THEN_ON_DEMAND else (capacity,)
 
 
 def _of_one_image(groups: tuple[NodeGroup, ...]) -> tuple[NodeGroup, ...]:
@@ -163,9 +169,11 @@ def _gpus_per_worker(request: Request, groups: tuple[NodeGroup, ...]) -> int:
 
 def _check_room(request: Request, groups: tuple[NodeGroup, ...], size: int) -> None:
     """A job stays in one zone, so one zone must be able to hold what it asks for."""
-    room: dict[str, int] = {}
+    kinds: dict[tuple[str, str], int] = {}
     for group in groups:
-        room[group.zone] = room.get(group.zone, 0) + group.max * (group.gpus_per_node // size) * size
+        place = group.zone, group.capacity_type  # spot and on-demand machines of a zone carry it one after the other
+        kinds[place] = kinds.get(place, 0) + group.max * (group.gpus_per_node // size) * size
+    room = {zone: max(count for place, count in kinds.items() if place[0] == zone) for zone, _ in kinds}
     most = max(room.values())
     if request.gpus > most:
         held = ", ".join(f"{zone} {count}" for zone, count in room.items())

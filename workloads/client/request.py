@@ -14,6 +14,8 @@ from workloads.client.errors import BadRequest
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")  # DNS-1035: the workers' Service and host names carry it
 _NAME_LENGTH = 63
+PRIORITIES = {"job": "ebb-job", "elastic": "ebb-elastic"}
+"""--priority: the PriorityClasses that jobs may have (manifests/priorities.yaml), by their short names."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -33,6 +35,12 @@ class Request:
     image: str | None = None
     shm: str | None = None
     data: str | None = None
+    code: str | None = None  # the folder that travels with the job
+    priority: str | None = None
+    max_cost: float | None = None  # USD
+    deadline: str | None = None  # RFC 3339
+    user: str = ""  # who says to submit it
+    resume_from: str | None = None  # another job's folder on the output volume, whose newest checkpoint it starts from
 
 
 def check(request: Request) -> None:
@@ -41,6 +49,7 @@ def check(request: Request) -> None:
     _check_program(request)
     _check_env(request.env)
     _check_counts(request)
+    _check_limits(request)
 
 
 def launcher_arguments(words: Iterable[str]) -> tuple[str, ...]:
@@ -101,3 +110,12 @@ def _check_counts(request: Request) -> None:
         raise BadRequest(f"min {low} is more than gpus {request.gpus}: lower --min or raise --gpus.")
     if high is not None and high < request.gpus:
         raise BadRequest(f"max {high} is less than gpus {request.gpus}: raise --max or lower --gpus.")
+
+
+def _check_limits(request: Request) -> None:
+    if request.priority not in (None, *PRIORITIES):
+        raise BadRequest(
+            f"priority {request.priority!r} is unknown: use job (the usual), or elastic (it makes room for all others)."
+        )
+    if request.max_cost is not None and not request.max_cost > 0:
+        raise BadRequest(f"max-cost {request.max_cost:g} is not more than 0: give the most that the job may cost, in USD.")

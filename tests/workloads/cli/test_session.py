@@ -12,7 +12,7 @@ from workloads.client import reach
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An environment in which nothing is set and nothing is there."""
-    for name in ("EBB_KUBECONFIG", "KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+    for name in ("EBB_KUBECONFIG", "KUBECONFIG", "KUBERNETES_SERVICE_HOST", "EBB_PLATFORM", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("EBB_HOME", str(tmp_path / ".ebb"))
@@ -28,7 +28,7 @@ def touch(path: Path) -> str:
 def test_order(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     default = touch(home / ".kube" / "config")
     assert reach._kubeconfig() == default
-    box = touch(home / ".ebb" / "boxes" / "ebb" / "kubeconfig")
+    box = touch(home / ".ebb" / "boxes" / "ebb" / "researcher.kubeconfig")
     assert reach._kubeconfig() == box
     monkeypatch.setenv("KUBECONFIG", "/usual")
     assert reach._kubeconfig() == "/usual"
@@ -46,7 +46,7 @@ def test_without_any(home: Path) -> None:
     result = CliRunner().invoke(app, ["list"])
     assert (result.exit_code, result.stderr) == (
         3,
-        f"ebb: no kubeconfig: EBB_KUBECONFIG and KUBECONFIG are not set, and neither {home}/.ebb/boxes/ebb/kubeconfig nor "
+        f"ebb: no kubeconfig: EBB_KUBECONFIG and KUBECONFIG are not set, and neither {home}/.ebb/boxes/ebb/researcher.kubeconfig nor "
         f"{home}/.kube/config is there. Set EBB_KUBECONFIG to the stack's kubeconfig, or run `make up` for a platform on this "
         "machine.\n",
     )

@@ -30,7 +30,8 @@ def request(**changes: Any) -> Request:
 
 
 def invoke(*words: str, kube: FakeKube | None = None) -> Result:
-    return CliRunner().invoke(app, list(words), obj=session(kube or FakeKube(platform_map())), env={"COLUMNS": "80"})
+    environment = {"COLUMNS": "80", "EBB_USER": "ada"}
+    return CliRunner().invoke(app, list(words), obj=session(kube or FakeKube(platform_map())), env=environment)
 
 
 def test_manifest_is_the_golden_one() -> None:
@@ -182,8 +183,10 @@ def test_plan_is_shown_before_the_job_is_sent() -> None:
         "digits on local\n"
         "  workers   2, from 1 to 4; each 1 T4, 3.6 CPUs, 12.9 GiB of memory\n"
         "  machines  g4dn.xlarge (spot) in one of local-a, local-b, local-c\n"
+        "  now       needs 2 machines that are booted in about 5 min\n"
         "  price     $0.32 per hour on spot (assumed; $1.05 on-demand); up to $0.63 with\n"
         "            4 workers\n"
+        "  at most   no limit; --max-cost or --deadline sets one\n"
         "  program   -m trainer --data /mnt/data/digits\n"
         "digits is submitted. Look: ebb status digits --watch, ebb logs -f digits\n"
     )

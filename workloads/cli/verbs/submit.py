@@ -1,106 +1,180 @@
 """`ebb submit`."""
 
 import secrets
-from pathlib import Path
+import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
 import yaml
 
+from workloads.cli.asked import Asked, Program, asks
 from workloads.cli.exits import Exit
-from workloads.cli.options import Format, Namespace, Output, print_json, record, run, session_of
+from workloads.cli.options import Format, Namespace, Output, note, print_json, record, run, session_of
 from workloads.cli.outcome import ended
+from workloads.cli.question import agreed, somebody_there
 from workloads.cli.render import make_console, plan
 from workloads.cli.session import Session
 from workloads.cli.writer import Writer
+from workloads.client.clone import Clone, clone, fitting, stem_of
+from workloads.client.code import amount
+from workloads.client.delivery import Place
 from workloads.client.ebb import Ebb
 from workloads.client.errors import BadRequest
-from workloads.client.fit import Fit, price
-from workloads.client.jobfile import is_elastic_job, read_file, request_of
-from workloads.client.logs import follow_logs
+from workloads.client.fit import price
+from workloads.client.gpus import gpus
+from workloads.client.logs import follow_logs, on_volume
+from workloads.client.outlook import Outlook, outlook
 from workloads.client.submit import Prepared, prepare, prepare_whole
 from workloads.client.submit import submit as send
 from workloads.client.view import JobView
-from workloads.platform import ON_DEMAND, SPOT
 
 
+@asks
 def submit(
     ctx: typer.Context,
-    program: Annotated[
-        list[str] | None, typer.Argument(metavar="-- PROGRAM", help="Such as `-- python train.py --lr 0.1` or `-- -m trainer`.")
-    ] = None,
+    asked: Asked,
+    program: Program = None,
     *,
-    name: Annotated[str | None, typer.Option(help="Default: the program's name and four letters.")] = None,
-    gpus: Annotated[int | None, typer.Option(help="GPUs to train on; default 1.")] = None,
-    gpu: Annotated[str | None, typer.Option(help="GPU type, as `ebb gpus` shows it; default: the platform's only one.")] = None,
-    low: Annotated[int | None, typer.Option("--min", help="Train on as few GPUs as this; default: one machine's.")] = None,
-    high: Annotated[int | None, typer.Option("--max", help="`ebb scale` may go up to this; default: --gpus.")] = None,
-    zone: Annotated[str | None, typer.Option(help="Default: the platform picks one.")] = None,
-    spot: Annotated[
-        bool | None, typer.Option("--spot/--on-demand", help="Kind of machines; default: spot, where the GPU is on spot.")
+    origin: Annotated[
+        str | None, typer.Option("--from", metavar="JOB", help="As that job was submitted; flags win. With --platform: to there.")
     ] = None,
-    env: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A variable for the program; may be repeated.")] = None,
-    image: Annotated[str | None, typer.Option(help="Default: the platform's trainer image.")] = None,
-    shm: Annotated[str | None, typer.Option(help="Size of /dev/shm, such as 1Gi; default: a quarter of the memory.")] = None,
-    data: Annotated[str | None, typer.Option(help="Data folder on a shared volume; handed to the program as --data.")] = None,
-    file: Annotated[Path | None, typer.Option("-f", "--file", help="Job file (YAML); flags win over it.")] = None,
+    resume: Annotated[
+        bool | None,
+        typer.Option("--resume-from-checkpoint/--fresh", help="Of --from; default: fresh here, resumed on another platform."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Send it without asking, which a terminal does.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the manifest, send nothing.")] = False,
     follow: Annotated[bool, typer.Option("--follow", help="Show the logs until the job is over.")] = False,
     namespace: Namespace = None,
     output: Format = Output.TEXT,
 ) -> None:
     """Start a job: ebb submit --gpus 2 --gpu T4 -- python train.py"""
-    flags = {
-        "name": name, "gpus": gpus, "gpu": gpu, "min": low, "max": high, "zone": zone, "env": env or None, "image": image,
-        "shm": shm, "data": data, "capacity": None if spot is None else SPOT if spot else ON_DEMAND,
-    }  # fmt: skip
-    content = read_file(file) if file else {}
-    made = _Submission(content, flags, tuple(program or ()), namespace, output)
-    raise typer.Exit(run(made.send(session_of(ctx), dry_run=dry_run, follow=follow)))
+    if origin is None and resume is not None:
+        raise BadRequest("--resume-from-checkpoint and --fresh say how a clone begins: name the job with --from JOB.")
+    made = Submission(asked, tuple(program or ()), namespace, output, origin, resume)
+    raise typer.Exit(run(made.send(session_of(ctx), yes=yes, dry_run=dry_run, follow=follow)))
 
 
-class _Submission:
+@dataclass(frozen=True)
+class Submission:
     """What the user gave, before the platform is known."""
 
-    def __init__(
-        self, file: dict[str, Any], flags: dict[str, Any], program: tuple[str, ...], namespace: str | None, output: Output
-    ) -> None:
-        self._file, self._flags, self._program = file, flags, program
-        self._namespace, self._output = namespace, output
-        self._whole = is_elastic_job(file)
-        given = [key for key, value in flags.items() if value is not None] + ["the program"] * bool(program)
-        if self._whole and given:
-            raise BadRequest(f"{', '.join(given)}: a file of kind ElasticJob is sent as it is. Change it in the file.")
+    asked: Asked
+    program: tuple[str, ...]
+    namespace: str | None
+    output: Output
+    origin: str | None = None
+    resume: bool | None = None
 
-    async def send(self, session: Session, *, dry_run: bool, follow: bool) -> Exit:
-        async with session.open(self._namespace) as ebb:
-            prepared = self._prepare(ebb)
-            self._show(ebb, prepared, dry_run=dry_run)
+    async def send(self, session: Session, *, yes: bool, dry_run: bool, follow: bool) -> Exit:
+        whole = self.asked.is_whole(self.program)
+        if whole and self.origin:
+            raise BadRequest("from: a file of kind ElasticJob is sent as it is. Give a short job file, or leave --from out.")
+        async with AsyncExitStack() as opened:
+            ebb = await opened.enter_async_context(session.open(self.namespace))
+            made = await self._clone(session, ebb, opened) if self.origin else None
+            prepared = prepare_whole(ebb, self.asked.file, self.namespace) if whole else self._prepare(ebb, made)
+            seen = None if dry_run else await _outlook(ebb, prepared)
+            self._show(ebb, prepared, seen, made, dry_run=dry_run)
             if dry_run:
                 return Exit.OK
-            job = await send(ebb, prepared.body)
-            self._report(job, prepared.fit)
+            if not yes and self._declined():
+                note("Nothing was sent.")
+                return Exit.FAILED
+            if made:
+                await made.bring(note)
+            job = await send(ebb, prepared.body, code=prepared.code, note=note)
+            self._report(job, prepared, seen)
             if not follow:
                 return Exit.OK
-            writer = Writer(colour=make_console().is_terminal, json=self._output is Output.JSON)
-            return ended(await follow_logs(ebb.kube, job.namespace, job.name, writer))
+            writer = Writer(colour=make_console().is_terminal, json=self.output is Output.JSON)
+            async with on_volume(ebb, writer.note) as files:
+                return ended(await follow_logs(ebb.kube, job.namespace, job.name, writer, files=files))
 
-    def _prepare(self, ebb: Ebb) -> Prepared:
-        if self._whole:
-            return prepare_whole(ebb, self._file, self._namespace)
-        return prepare(ebb, request_of(self._file, self._flags, self._program, suffix=secrets.token_hex(2)))
+    async def _clone(self, session: Session, ebb: Ebb, opened: AsyncExitStack) -> Clone:
+        assert self.origin is not None
+        source = await opened.enter_async_context(session.open_before(self.namespace)) if session.named_after else ebb
+        own = self.asked.flags.get("code") or self.asked.file.get("code")
+        return await clone(source, self.origin, ebb, resume=self.resume, code=not own, note=note)
 
-    def _show(self, ebb: Ebb, prepared: Prepared, *, dry_run: bool) -> None:
-        body, text = prepared.body, self._output is Output.TEXT
+    def _prepare(self, ebb: Ebb, made: Clone | None) -> Prepared:
+        suffix = secrets.token_hex(2)
+        if made is None:
+            return prepare(ebb, self.asked.request(self.program, suffix=suffix), note=note)
+        asked = Asked(cloned(made, self.asked, suffix), self.asked.flags)
+        request = replace(asked.request(self.program, suffix=suffix), resume_from=made.resume_from)
+        return prepare(ebb, request, made.code, note=note)
+
+    def _show(self, ebb: Ebb, prepared: Prepared, seen: Outlook | None, made: Clone | None, *, dry_run: bool) -> None:
+        body, text = prepared.body, self.output is Output.TEXT
         if prepared.request and prepared.fit and text:
             console = make_console(stderr=dry_run)
+            lines = {
+                "now": seen.sentence if seen else "",
+                "most": _most(prepared, seen),
+                "code": _code(prepared.code),
+                "start": _start(made),
+            }
             arguments = body["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["args"]
-            console.print(plan(prepared.request, prepared.fit, ebb.platform, arguments, console.width))
+            console.print(plan(prepared.request, prepared.fit, ebb.platform, arguments, console.width, **lines))
         if dry_run:
             typer.echo(yaml.safe_dump(body, sort_keys=False), nl=False) if text else print_json(body)
 
-    def _report(self, job: JobView, fit: Fit | None) -> None:
-        if self._output is Output.JSON:
-            print_json({"job": record(job), "price": record(price(fit, fit.workers)) if fit else None})
+    def _declined(self) -> bool:
+        return self.output is Output.TEXT and somebody_there() and not agreed("Start it?")
+
+    def _report(self, job: JobView, prepared: Prepared, seen: Outlook | None) -> None:
+        if self.output is Output.JSON:
+            fit = prepared.fit
+            told: Mapping[str, Any] = {
+                "price": record(price(fit, fit.workers)) if fit else None,
+                "outlook": record(seen) if seen else None,
+                "code": prepared.code.code.sha256 if prepared.code else "",
+            }
+            print_json({"job": record(job), **told})
         else:
             typer.echo(f"{job.name} is submitted. Look: ebb status {job.name} --watch, ebb logs -f {job.name}")
+
+
+def cloned(made: Clone, asked: Asked, suffix: str) -> dict[str, Any]:
+    """What was cloned, as a job file below the one that is given."""
+    told = {**asked.file, **{key: value for key, value in asked.flags.items() if value is not None}}
+    settings = fitting(made.settings, told)
+    variables = {**settings.get("env", {}), **(asked.file.get("env") or {})}
+    return {"name": f"{stem_of(made.name)}-{suffix}", **settings, **asked.file, "env": variables}
+
+
+def _start(made: Clone | None) -> str:
+    if made is None:
+        return ""
+    found = f" ({made.checkpoint.words})" if made.checkpoint else ""
+    return f"{made.name}'s newest checkpoint{found}" if made.resume_from else f"anew, as {made.name} did"
+
+
+async def _outlook(ebb: Ebb, prepared: Prepared) -> Outlook | None:
+    """None for a whole ElasticJob, whose machines its author knows."""
+    if prepared.request is None or prepared.fit is None:
+        return None
+    return outlook(prepared.request, prepared.fit, await gpus(ebb), now=time.time())
+
+
+def _most(prepared: Prepared, seen: Outlook | None) -> str:
+    if seen is None or prepared.request is None:
+        return ""
+    if seen.usd_at_most is None:
+        return "no limit; --max-cost or --deadline sets one"
+    until = f", until {prepared.request.deadline}" if prepared.request.deadline else ""
+    return f"${seen.usd_at_most:.2f}{until}"
+
+
+def _code(place: Place | None) -> str:
+    if place is None:
+        return ""
+    code = place.code
+    if not code.files:  # a clone's
+        return f"{code.folder}, version {code.sha256[:12]}"
+    files = "1 file" if code.files == 1 else f"{code.files} files"
+    return f"{code.folder}: {files}, {amount(code.size_bytes)} packed, version {code.sha256[:12]}"

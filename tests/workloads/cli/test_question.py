@@ -1,0 +1,51 @@
+"""The question before something is sent, at a real terminal: every answer, and Ctrl-C, which asyncio would swallow."""
+
+import os
+import pty
+import select
+import sys
+import time
+
+import pytest
+
+PROGRAM = """
+import asyncio
+from workloads.cli.question import agreed, somebody_there
+
+async def verb():
+    assert somebody_there()
+    return agreed("Start it?")
+
+print("answer:", asyncio.run(verb()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [(b"y\n", True), (b"\n", True), (b"n\n", False), (b"\x03", False), (b"\x04", False)],
+    ids=["yes", "enter", "no", "ctrl-c", "ctrl-d"],
+)
+def test_an_answer_at_a_terminal(keys: bytes, answer: bool) -> None:
+    process, terminal = pty.fork()
+    if process == 0:
+        os.execv(sys.executable, [sys.executable, "-c", PROGRAM])
+    try:
+        read(terminal, b"[Y/n]: ")
+        os.write(terminal, keys)
+        assert read(terminal, b"answer: ", again=keys).split()[0] == (b"True" if answer else b"False")
+    finally:
+        os.close(terminal)
+        os.waitpid(process, 0)
+
+
+def read(terminal: int, until: bytes, seconds: float = 30.0, again: bytes = b"") -> bytes:
+    """What comes after `until`, with the rest of its line. Keys are pressed again after a second, as a person would: a signal
+    that comes in the moment before Python waits for input is heard with the next one only."""
+    seen, deadline = b"", time.monotonic() + seconds
+    while until not in seen or (again and not seen.split(until, 1)[1].strip()):
+        assert time.monotonic() < deadline, seen
+        if select.select([terminal], [], [], 1.0)[0]:
+            seen += os.read(terminal, 1024)
+        elif again == b"\x03":
+            os.write(terminal, again)
+    return seen.split(until, 1)[1]
