@@ -1,0 +1,101 @@
+"""The runs of a multirun as jobs: submitted, waited for, told of. Hydra leaves modules alone whose names begin with _: only who
+launches pays for importing Ebb.
+
+    for outcome in train(settings, ["train.py"], name="train-1f0c", overrides=[["lr=0.1"], ["lr=0.01"]]): ...
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from workloads import client
+from workloads.client import sweep as sweeps
+from workloads.client.code import packed
+from workloads.client.jobfile import generated_name, request_of
+from workloads.client.reach import find_user
+from workloads.client.sweep.points import Point, job_name
+from workloads.client.view import FINISHED
+
+from .settings import LauncherSettings
+
+log = logging.getLogger("hydra_plugins.ebb_launcher")
+
+_RUN_FOLDER = "hydra.run.dir=${oc.env:EBB_OUTPUT_DIR}/hydra"  # the root of a pod's file system cannot be written
+_OF_JOBS = ("gpus", "min", "max", "gpu", "zone", "capacity", "env", "image", "shm", "data", "code", "priority", "max_cost")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a run ended: `failure` is "" where it finished."""
+
+    job: str
+    metric: float | None
+    failure: str
+
+
+def train(told: LauncherSettings, words: Sequence[str], multirun: str, overrides: Sequence[Sequence[str]]) -> list[Outcome]:
+    """Submit all, wait for all; `multirun` tells one from the next. Raises ClientError and KubeError for what cannot be sent."""
+    points = tuple(Point(values=tuple(map(_pair, each))) for each in overrides)
+    plan = _plan(told, words, multirun, points)
+    seen = asyncio.run(_train(told, plan))
+    runs = {run.job: run for run in seen.runs}
+    return [_outcome(name, runs.get(name)) for name in (job_name(plan.name, point) for point in points)]
+
+
+def _plan(told: LauncherSettings, words: Sequence[str], multirun: str, points: tuple[Point, ...]) -> sweeps.Plan:
+    file = {key.replace("_", "-"): getattr(told, key) for key in _OF_JOBS}
+    name = told.name or generated_name(words, multirun)
+    request = request_of(file, {"name": name}, [*words, _RUN_FOLDER], suffix="")
+    return sweeps.Plan(
+        name=request.name,
+        request=replace(request, user=find_user()),
+        points=points,
+        style=sweeps.HYDRA,
+        max_parallel=told.max_parallel,
+        code=packed(Path(request.code), log.info) if request.code is not None else None,
+    )
+
+
+async def _train(told: LauncherSettings, plan: sweeps.Plan) -> sweeps.SweepView:
+    async with client.connect(told.kubeconfig, told.context, namespace=told.namespace, platform=told.platform) as ebb:
+        started = await sweeps.start(ebb, plan, log.info)
+        log.info(
+            "sweep %s: %d runs are submitted, %d were there. Look: ebb sweep show %s",
+            *(plan.name, len(started.submitted), len(started.there), plan.name),
+        )
+        try:
+            return await _until_over(ebb, plan, told.metric)
+        except asyncio.CancelledError:
+            log.warning(
+                "stopped waiting; the runs go on. Look: ebb sweep show %s, end: ebb sweep delete %s", plan.name, plan.name
+            )
+            raise
+
+
+async def _until_over(ebb: client.Ebb, plan: sweeps.Plan, metric: str) -> sweeps.SweepView:
+    """Of all runs of the sweep, those of an earlier batch of Hydra's sweeper included."""
+    said = ""
+    async for seen in sweeps.watch(ebb, plan.name, metric=metric, note=log.warning):
+        states = [run.state for run in seen.runs]
+        line = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
+        if line != said:
+            log.info("sweep %s: %s", plan.name, line)
+            said = line
+    return seen
+
+
+def _pair(override: str) -> tuple[str, str]:
+    key, _, value = override.partition("=")
+    return key, value
+
+
+def _outcome(name: str, run: sweeps.RunView | None) -> Outcome:
+    if run is None:
+        return Outcome(job=name, metric=None, failure=f"{name} was deleted before it was over")
+    if run.state == FINISHED:
+        return Outcome(job=name, metric=run.metric, failure="")
+    why = run.stopped_because or run.detail
+    said = f"{name} is {run.state}" + (f": {why}" if why else "") + f". Look: ebb logs {name}"
+    return Outcome(job=name, metric=None, failure=said)
