@@ -1,0 +1,90 @@
+"""What `ebb cost` says of a box's machines, beside the box's own record of them: jobs + idle = machines, within 1 %."""
+
+import json
+import time
+from dataclasses import dataclass
+
+import pytest
+
+from local.cloud.charges import read_charges
+from local.settings import Box
+from tests.e2e.conftest import BOX, Platform
+from tests.e2e.test_platform import NAMESPACE, TRAINER, job, state
+from workloads.clock import unix
+from workloads.contract import MANAGER_GROUP
+
+pytestmark = pytest.mark.e2e
+WITHIN = 0.01
+SECONDS = 120.0  # with machines: an error of half a second in each machine's life is less than half of that
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Hours and dollars since the beginning, of the machines that are for jobs."""
+
+    at: float
+    hours: float
+    usd: float
+
+    def since(self, other: "Sums") -> tuple[float, float]:
+        return self.hours - other.hours, self.usd - other.usd
+
+
+def told(platform: Platform) -> tuple[Sums, Sums]:
+    """By `ebb cost`: the jobs' own bills and what the books call idle; and the books' whole."""
+    said = json.loads(platform.ebb("cost", "--since", "all", "-o", "json"))
+    at, idle, unseen, own = unix(said["until"]) or 0.0, said["idle"], said["unseen"], said["platform"]
+    rest = idle["boot_hours"] + idle["idle_hours"] + idle["scale_down_hours"] - unseen["hours"]
+    parts = Sums(at, said["jobs"]["hours"] + rest, said["jobs"]["usd"] + idle["usd"] - unseen["usd"])
+    return parts, Sums(at, said["machines"]["hours"] - own["hours"], said["machines"]["usd"] - own["usd"])
+
+
+def billed(at: float) -> Sums:
+    """By the box: from the moment that a machine was ready until it was gone."""
+    charges = [one for one in read_charges(Box.load(BOX).folder / "machines.jsonl") if one.group != MANAGER_GROUP]
+    lives = [(one, min(one.gone_at or at, at) - min(one.booted_at, at)) for one in charges if one.booted_at is not None]
+    return Sums(at, sum(life for _, life in lives) / 3600, sum(life * one.price_per_hour for one, life in lives) / 3600)
+
+
+def submit(platform: Platform, name: str, gpus: int) -> None:
+    platform.ebb("submit", "--name", name, "--gpus", str(gpus), "--gpu", "T4", "--", *TRAINER, "--epochs", "1000")
+
+
+def written_since(platform: Platform, moment: float) -> None:
+    """A controller has written its books since."""
+
+    def until() -> float:
+        text = platform.get("configmap", "ebb-machines", "-n", "ebb-system")["data"]["machines.json"]
+        return unix(json.loads(text)["until"]) or 0.0
+
+    platform.until("the books are written", lambda: until() > moment)
+
+
+def test_jobs_and_what_idled_are_the_boxs_machines(platform: Platform) -> None:
+    """Through a reclaim, a controller that is started anew, and a job that is deleted while it runs."""
+    platform.until("no machine is left of the tests before", lambda: not platform.nodes())
+    platform.until("the books know", lambda: "ebb-machines" in platform.kubectl("get", "configmaps", "-n", "ebb-system"))
+    before, machines_before = told(platform)
+    submit(platform, "dear", 2)
+    submit(platform, "cheap", 1)
+    platform.until("both run", lambda: {state(platform, "dear"), state(platform, "cheap")} == {"Running"})
+    began = time.monotonic()
+    platform.kubectl("delete", "pods", "-n", "ebb-system", "-l", "app.kubernetes.io/name=ebb-controller")
+    written_since(platform, time.time())
+    pod = platform.get("pod", "dear-worker-1", "-n", NAMESPACE)
+    platform.box("reclaim", pod["spec"]["nodeName"], "--no-notice")
+    platform.until("the reclaim is counted", lambda: job(platform, "dear")["status"].get("reclaims") == 1)
+    platform.until("its worker is back", lambda: job(platform, "dear")["status"].get("ready") == "2/2")
+    platform.until("time has passed", lambda: time.monotonic() - began > SECONDS, seconds=2 * SECONDS)
+    platform.ebb("delete", "dear", "cheap")
+    platform.until("all spot machines leave", lambda: not platform.nodes())
+    written_since(platform, time.time())
+    after, machines_after = told(platform)
+    truth = billed(after.at).since(billed(before.at))
+    assert truth[0] > 3 * SECONDS / 3600
+    assert after.since(before) == pytest.approx(truth, rel=WITHIN)
+    assert machines_after.since(machines_before) == pytest.approx(truth, rel=WITHIN)
+    listed = platform.ebb("cost")
+    assert "dear" in listed
+    assert "assumed" in listed
+    assert max(map(len, listed.splitlines())) <= 80
