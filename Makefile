@@ -1,7 +1,7 @@
 # Everything that one does with Ebb on this machine. `make` alone prints this list.
 # Each target does its own set-up, may be run again at any time, and may be interrupted at any time.
 .DEFAULT_GOAL := help
-.PHONY: help install demo up down preview graph preflight costs leftovers test check manifests bench-controller prove-controller prove-week prove-exact prove-rendezvous prove-checkpoints prove-interruptions bench-recovery bench-trainer clean
+.PHONY: help install demo walk up down preview graph preflight costs leftovers test check manifests bench-cli bench-controller prove-controller prove-week prove-exact prove-rendezvous prove-checkpoints prove-interruptions prove-money prove-logs bench-recovery bench-trainer clean
 export PYTHONDONTWRITEBYTECODE = 1
 PYTHON ?= python3.11
 BIN := .venv/bin
@@ -24,6 +24,9 @@ install: .venv/installed  ## the virtual environment of the CLI, the Pulumi prog
 demo: started := $(shell date +%s)
 demo: install  ## the main job on the local stack: trains, loses two machines, grows, finishes; the last line is JSON
 	@$(BIN)/python -m local.demo --started $(started)
+
+walk: install  ## what a new user sees, typed into a terminal on the local stack and written to docs/walk.md (about 8 minutes)
+	@$(BIN)/python -m local.walk
 
 up: install  ## the local stack: a Kubernetes on this machine, and the platform on it by `pulumi up`
 	@$(BIN)/python -m local up
@@ -61,6 +64,8 @@ check: install  ## lint, format, types, import contracts, and that generated fil
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m workloads.job.crd --check
 	@$(BIN)/python -m workloads.job.page --check
+	@$(BIN)/python -m workloads.client.jobschema --check
+	@$(BIN)/python -m workloads.cli.schemas --check
 	@$(BIN)/python -m infra.config.schema --check
 	@$(BIN)/python -m infra.clouds.aws.iam.page --check
 	@$(BIN)/python -m infra.page --check
@@ -68,9 +73,14 @@ check: install  ## lint, format, types, import contracts, and that generated fil
 manifests: install  ## write the generated files again
 	@$(BIN)/python -m workloads.job.crd
 	@$(BIN)/python -m workloads.job.page
+	@$(BIN)/python -m workloads.client.jobschema
+	@$(BIN)/python -m workloads.cli.schemas
 	@$(BIN)/python -m infra.config.schema
 	@$(BIN)/python -m infra.clouds.aws.iam.page
 	@$(BIN)/python -m infra.page
+
+bench-cli: install  ## how long a user waits for ebb: --help beside bare Python, list of 500 jobs beside kubectl
+	@$(BIN)/python -m benchmarks.cli
 
 bench-controller: install  ## our controller against Kubeflow's, as shipped and tuned, on one API server (about 25 minutes)
 	@$(BIN)/python -m benchmarks.controller
@@ -89,6 +99,10 @@ prove-checkpoints: install  ## a writer killed at 1,000 points: always a valid n
 	@$(BIN)/python -m local environment
 	@$(BIN)/python -m tests.trainer.checkpoint.kill_points --points 1000
 
+prove-logs: install  ## 4 ranks that write 1,000 lines/s, two pods lost: every line on the volume is in `ebb logs` once (about 2 minutes)
+	@$(BIN)/python -m local environment
+	@$(BIN)/python -m benchmarks.logs
+
 bench-recovery: install  ## seconds without a step when machines change, ours beside stock torchrun
 	@$(BIN)/python -m benchmarks.recovery
 
@@ -100,6 +114,9 @@ prove-week: install  ## 300 jobs with reclaims, scales, suspensions and deletion
 
 prove-interruptions: install  ## interrupt the demo at ten points, kill -9 included, and look what is left (about 15 minutes)
 	@$(BIN)/python -m local.demo.interrupted
+
+prove-money: install  ## jobs and what idled beside the box's own record of its machines: within 1 % (about 6 minutes)
+	@$(BIN)/pytest -v -m e2e tests/e2e/test_money.py
 
 clean: down  ## down, and forget what was built and installed
 	@rm -rf .ebb .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -18,7 +18,7 @@ class Exit(IntEnum):
 
 MEANINGS = {
     Exit.OK: "done",
-    Exit.FAILED: "the platform refused",
+    Exit.FAILED: "the platform refused, or `check` found a problem",
     Exit.USAGE: "the command or the job file is wrong; nothing was sent",
     Exit.NO_PLATFORM: "no kubeconfig, no answer, or no Ebb stack there",
     Exit.NOT_FOUND: "no job of that name",

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 
-from workloads.client.reach import find_kubeconfig, read_platform
+from workloads.client.reach import find_way, read_platform
 from workloads.kube import Kube
 from workloads.platform import Platform
 
@@ -23,9 +23,18 @@ class Ebb:
 
 @asynccontextmanager
 async def connect(
-    kubeconfig: str | None = None, context: str | None = None, *, namespace: str | None = None, opener: Opener = Kube.connect
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    *,
+    namespace: str | None = None,
+    platform: str | None = None,
+    opener: Opener = Kube.connect,
 ) -> AsyncIterator[Ebb]:
-    """Open a connection; without arguments to where `ebb` itself would go. Raises NoPlatform, PlatformError, KubeError."""
-    async with opener(find_kubeconfig(kubeconfig), context) as kube:
-        platform = await read_platform(kube)
-        yield Ebb(kube=kube, platform=platform, namespace=namespace or platform.jobs_namespace)
+    """Open a connection; without arguments to where `ebb` itself would go. `platform`: its name in platforms.py's file.
+
+    Raises NoPlatform, PlatformError, KubeError, Missing for a platform that is not known.
+    """
+    way = find_way(kubeconfig, context, platform)
+    async with opener(way.kubeconfig, way.context) as kube:
+        found = await read_platform(kube)
+        yield Ebb(kube=kube, platform=found, namespace=namespace or found.jobs_namespace)

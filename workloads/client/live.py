@@ -8,7 +8,7 @@ reflector is made for thousands of objects and other promises, hence not used he
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 
 from workloads.contract import LABEL_JOB
@@ -31,7 +31,7 @@ async def states(
     labels: str | None = None,
     name: str | None = None,
     on_trouble: Callable[[str], None] = ignore,
-) -> AsyncIterator[dict[str, Object]]:
+) -> AsyncGenerator[dict[str, Object], None]:
     """Yield {uid: object} now and after each change, for ever. Raises KubeError if the first answer is one, or refusals last."""
     fields = f"metadata.name={name}" if name else None
     seen, failures = False, 0

@@ -4,11 +4,13 @@ The field names of `JobView` and `WorkerView` are what `-o json` prints: scripts
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from workloads import contract as names
+from workloads.client.goodput import goodput
 from workloads.kube import Object
 
 FINISHED, FAILED_STATE, RUNNING_STATE, WAITING_STATE = "finished", "failed", "running", "waiting"
@@ -65,6 +67,9 @@ class WorkerView:
     state: str  # waiting for a machine, starting, running, leaving, finished, failed
     machine: str
     since: str
+    instance_type: str = ""  # of its machine; "" where it has none, or one may not look at machines
+    zone: str = ""
+    machine_since: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +104,11 @@ class JobView:
     started: str
     ended: str
     history: tuple[Happening, ...]
+    steps_per_second: float | None = None  # over the time in steps that count, at whatever size the job had
+    eta_seconds: float | None = None  # until the last step, at that rate; None while it does not train
+    goodput: float | None = None  # share of the paid machine time that trained: goodput.py
+    seconds_lost: float = 0.0  # after the first start, with fewer than min_workers
+    usd_saved: float | None = None  # against on-demand machines, until now
 
 
 def view(job: Object, now: float | None = None) -> JobView:
@@ -110,6 +120,7 @@ def view(job: Object, now: float | None = None) -> JobView:
     chosen, asked = status.get("placement") or {}, spec.get("placement") or {}
     selector = pod.get("nodeSelector") or {}
     progress, cost = status.get("progress") or {}, _cost(status.get("cost") or {}, now)
+    rate, spent, on_demand = steps_per_second(status), cost.get("usdSpent"), cost.get("usdOnDemand")
     asked_zone = asked.get("zone") if asked.get("zone") not in ("single", "any") else None
     return JobView(
         name=job["metadata"]["name"],
@@ -133,18 +144,37 @@ def view(job: Object, now: float | None = None) -> JobView:
         generation=progress.get("generation"),
         reclaims=int(status.get("reclaims") or 0),
         failures=int(status.get("failures") or 0),
-        usd_spent=cost.get("usdSpent"),
+        usd_spent=spent,
         usd_per_hour=cost.get("usdPerHour"),
-        usd_on_demand=cost.get("usdOnDemand"),
+        usd_on_demand=on_demand,
         created=job["metadata"].get("creationTimestamp") or "",
         started=status.get("startTime") or "",
         ended=status.get("completionTime") or "",
         history=tuple(_happening(item) for item in status.get("history") or []),
+        steps_per_second=rate,
+        eta_seconds=_eta(progress, rate) if _state(job) == RUNNING_STATE else None,
+        goodput=goodput(status, now),
+        seconds_lost=float(status.get("secondsLost") or 0),
+        usd_saved=None if spent is None or on_demand is None else on_demand - spent,
     )
 
 
+def steps_per_second(status: Mapping[str, Any]) -> float | None:
+    """Over the time in steps that count; None before the first."""
+    progress = status.get("progress") or {}
+    step, useful = progress.get("step"), progress.get("usefulSeconds")
+    return float(step) / float(useful) if step and useful else None
+
+
+def _eta(progress: Mapping[str, Any], rate: float | None) -> float | None:
+    """The rest at the rate so far, as if no machine were lost any more."""
+    if not rate or progress.get("totalSteps") is None:
+        return None
+    return float(max(0, progress["totalSteps"] - progress["step"])) / rate
+
+
 def worker_view(pod: Object) -> WorkerView:
-    """One worker out of its pod."""
+    """One worker out of its pod; what its machine is, watch.py adds."""
     return WorkerView(
         worker=worker_index(pod),
         state=_worker_state(pod),

@@ -1,20 +1,21 @@
 """Looking at jobs: all of them, one, and one until it is over."""
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from workloads.client.ebb import Ebb
-from workloads.client.errors import Missing, TimedOut
+from workloads.client.errors import Missing
 from workloads.client.live import Board, ignore
+from workloads.client.nodes import Nodes
 from workloads.client.reach import read_job
+from workloads.client.reclaims import Reclaim, Start, losses, starts
+from workloads.client.timeline import is_about
 from workloads.client.view import OVER, JobView, WorkerView, view, worker_view
+from workloads.client.waiting import NOTE_SECONDS, TICK_SECONDS, wait_for
 from workloads.contract import LABEL_JOB
-from workloads.kube import ELASTIC_JOBS, PODS
-
-TICK_SECONDS = 1.0
-NOTE_SECONDS = 10.0  # no wait is silent for longer
+from workloads.kube import ELASTIC_JOBS, EVENTS, PODS, Object
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +24,7 @@ class Seen:
 
     job: JobView
     workers: tuple[WorkerView, ...]
+    reclaims: tuple[Reclaim, ...] = ()  # those that the job's history remembers
 
 
 async def list_jobs(ebb: Ebb) -> tuple[JobView, ...]:
@@ -34,9 +36,26 @@ async def list_jobs(ebb: Ebb) -> tuple[JobView, ...]:
 async def status(ebb: Ebb, name: str) -> Seen:
     """One job as it is now. Raises Missing."""
     job = await read_job(ebb.kube, ebb.namespace, name)
-    pods = await ebb.kube.list(PODS, ebb.namespace, labels=f"{LABEL_JOB}={name}")
-    workers = sorted((worker_view(pod) for pod in pods), key=lambda item: item.worker)
-    return Seen(job=view(job, datetime.now(UTC).timestamp()), workers=tuple(workers))
+    pods, nodes = await asyncio.gather(ebb.kube.list(PODS, ebb.namespace, labels=f"{LABEL_JOB}={name}"), Nodes.read(ebb.kube))
+    found = see(job, pods, nodes)
+    if all(loss.back for loss in found.reclaims):
+        return found
+    # Some worker was lost twice: only the events, which are many, know when it was back in between.
+    told = await ebb.kube.list(EVENTS, ebb.namespace, fields="reason=Started")
+    return see(job, pods, nodes, starts((event for event in told if is_about(event, job)), name))
+
+
+def see(job: Object, pods: Iterable[Object], nodes: Nodes, began: Iterable[Start] = ()) -> Seen:
+    """A job, its pods and its machines as they are now."""
+    own = list(pods)
+    workers = sorted((_on_machine(worker_view(pod), nodes) for pod in own), key=lambda item: item.worker)
+    reclaims = losses(job, own, nodes.zones, began)
+    return Seen(job=view(job, datetime.now(UTC).timestamp()), workers=tuple(workers), reclaims=reclaims)
+
+
+def _on_machine(worker: WorkerView, nodes: Nodes) -> WorkerView:
+    machine = nodes.of(worker.machine)
+    return replace(worker, instance_type=machine.instance_type, zone=machine.zone, machine_since=machine.since)
 
 
 async def wait(
@@ -48,13 +67,8 @@ async def wait(
     note: Callable[[str], None] = ignore,
 ) -> JobView:
     """The job as it ended. Raises TimedOut, Missing if it is not there or is deleted meanwhile."""
-    await read_job(ebb.kube, ebb.namespace, name)
-    async with Board(ebb.kube, ebb.namespace, name, on_trouble=note) as board:
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                return await until_over(board, say)
-        except TimeoutError as error:
-            raise TimedOut(f"{name} is not over after {timeout_seconds:g} s; it goes on.") from error
+    (done,) = await wait_for(ebb, [name], timeout_seconds=timeout_seconds, say=say, note=note)
+    return done
 
 
 async def until_over(board: Board, say: Callable[[JobView], None]) -> JobView:

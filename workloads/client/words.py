@@ -17,3 +17,11 @@ def happening(item: Happening) -> str:
         "ended": f"ended: {why}",
     }
     return sentences.get(item.what) or " ".join(filter(None, (item.what, who if item.worker is not None else "", why)))
+
+
+def duration(seconds: float) -> str:
+    """A duration in two units: 41 s, 3 min 12 s, 2 h 5 min."""
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"

@@ -9,9 +9,11 @@ from typer.testing import CliRunner, Result
 
 from tests.workloads.cli.world import NS, FakeKube, elastic_job, platform_map, session, worker_pod
 from workloads.cli.app import app
-from workloads.cli.render import age, duration, job_page, job_table, short
+from workloads.cli.pages import job_page
+from workloads.cli.render import age, job_table, short
 from workloads.cli.verbs.look import summary
 from workloads.client.view import view, worker_view
+from workloads.client.words import duration
 from workloads.kube import Object
 
 NOW = datetime(2026, 11, 21, 12, 3, 20, tzinfo=UTC)
@@ -136,10 +138,10 @@ def test_status_page() -> None:
         "  reclaims  1\n"
         "  failures  1\n"
         "\n"
-        "WORKER STATE                 MACHINE               AGE\n"
-        "0      running               spot-t4-local-a-9d8e7  3m\n"
-        "1      waiting for a machine -                      3m\n"
-        "2      starting              spot-t4-local-a-aaaaa  3m\n"
+        "WORKER STATE                 AGE MACHINE\n"
+        "0      running                3m spot-t4-local-a-9d8e7\n"
+        "1      waiting for a machine  3m -\n"
+        "2      starting               3m spot-t4-local-a-aaaaa\n"
         "\n"
         "12:00:11  goes to local-a\n"
         "12:01:07  worker 1 on spot-t4-local-a-x1b2c was lost: the cloud takes its\n"

@@ -11,11 +11,13 @@ from workloads.cli.app import app
 
 EIGHT = node_group("a100", "local-a", gpuType="A100", gpusPerNode=8, cpu=96, memoryGiB=1152, max=11)
 VOLUMES = "/mnt/data or /mnt/output or /opt/ebb/environment"
-KEYS = "name, gpu, zone, capacity, image, shm, data, gpus, min, max, env, command"
+KEYS = "name, gpu, zone, capacity, image, shm, data, code, priority, gpus, min, max, max-cost, deadline, env, env-file, command"
 
 
 def invoke(*words: str, kube: FakeKube | None = None) -> Result:
-    return CliRunner().invoke(app, list(words), obj=session(kube or FakeKube(platform_map())), env={"COLUMNS": "80"})
+    return CliRunner().invoke(
+        app, list(words), obj=session(kube or FakeKube(platform_map())), env={"COLUMNS": "80", "EBB_USER": "ada"}
+    )
 
 
 REFUSALS = {
@@ -79,6 +81,26 @@ REFUSALS = {
         ["--data", "/home/me/data"],
         f"data '/home/me/data' is on no volume of this platform: use a path under {VOLUMES}.",
     ),
+    "no spot-then-on-demand": (
+        ["--spot-then-on-demand"],
+        "capacity 'spot-then-on-demand': this platform has T4 as spot only. Leave the capacity out, or add a node group to the "
+        "stack and run `pulumi up`.",
+    ),
+    "two kinds of machines": (
+        ["--spot-then-on-demand", "--spot"],
+        "--spot-then-on-demand says what --spot and --on-demand say: give one of the three.",
+    ),
+    "unknown priority": (
+        ["--priority", "system"],
+        "priority 'system' is unknown: use job (the usual), or elastic (it makes room for all others).",
+    ),
+    "no money": (["--max-cost", "0"], "max-cost 0 is not more than 0: give the most that the job may cost, in USD."),
+    "no deadline": (["--deadline", "soon"], "deadline 'soon' is not a time: use for example 12h, or 2026-12-01T18:00Z."),
+    "no code": (["--code", "nowhere"], "code 'nowhere' is no folder: name the one that holds your program, as in --code ."),
+    "no env file": (
+        ["--env-file", "nowhere"],
+        "env-file 'nowhere' cannot be read: No such file or directory. Give a file with lines such as LR=0.1.",
+    ),
     "data that climbs out": (
         ["--data", "../../etc"],
         f"data '../../etc' is on no volume of this platform: use a path under {VOLUMES}.",
@@ -121,9 +143,13 @@ FILES = {
     "a word for a number": ("gpus: two\ncommand: x.py", "gpus 'two' is not a whole number: write it as in `gpus: 2`."),
     "capacity": (
         "capacity: cheap\ncommand: x.py",
-        "capacity 'cheap' is unknown: use spot, on-demand, capacity-block or flex-start.",
+        "capacity 'cheap' is unknown: use spot, on-demand, spot-then-on-demand, capacity-block or flex-start.",
     ),
     "env as a list": ("env: [A]\ncommand: x.py", "env ['A'] is not a mapping: write it as in `env: {LR: 0.1}`."),
+    "a word for money": (
+        "max-cost: much\ncommand: x.py",
+        "max-cost 'much' is not an amount of USD: write it as in `max-cost: 40`.",
+    ),
     "open quote": (
         "command: \"python 'x\"",
         "command \"python 'x\" cannot be split into words (No closing quotation): close its quotes, or write a list.",

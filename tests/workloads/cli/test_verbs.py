@@ -9,9 +9,9 @@ from tests.workloads.cli.test_look import RUNNING
 from tests.workloads.cli.world import NS, FakeKube, elastic_job, node_group, platform_map, session, worker_pod
 from workloads.cli.app import VERBS, app
 from workloads.cli.exits import MEANINGS, Exit
-from workloads.cli.options import seconds
 from workloads.client import change
 from workloads.client.errors import BadRequest
+from workloads.client.times import seconds
 from workloads.kube import Object
 
 
@@ -24,11 +24,14 @@ def test_list_status_and_gpus_on_a_cluster() -> None:
     assert "digits" in invoke("list", kube=kube).stdout
     assert "12:01:07  worker 1" in invoke("status", "digits", kube=kube).stdout
     assert invoke("gpus", kube=kube).stdout == (
-        "GPU GPUS ZONE    CAPACITY  MACHINE     MAX $/GPU/H\n"
-        "T4     1 local-a spot      g4dn.xlarge   4    0.16\n"
-        "T4     1 local-b spot      g4dn.xlarge   4    0.16\n"
-        "T4     1 local-c spot      g4dn.xlarge   4    0.16\n"
-        "T4     1 local-a on-demand g4dn.xlarge   4    0.53\n"
+        "GPU GPUS ZONE    CAPACITY  MACHINE     FREE NOW MAX $/GPU/H\n"
+        "T4     1 local-a spot      g4dn.xlarge    0   0   4    0.16\n"
+        "T4     1 local-b spot      g4dn.xlarge    0   0   4    0.16\n"
+        "T4     1 local-c spot      g4dn.xlarge    0   0   4    0.16\n"
+        "T4     1 local-a on-demand g4dn.xlarge    0   0   4    0.53\n"
+        "Spot prices are assumed: on-demand less the group's discount.\n"
+        "FREE can start at once; up to MAX machines boot when a job needs them, within 5m\n"
+        "each.\n"
     )
 
 
@@ -66,8 +69,20 @@ def test_json_of_a_status_is_pinned() -> None:
                     "cause": "exit code 1",
                 },
             ],
+            "steps_per_second": None, "eta_seconds": None, "goodput": None, "seconds_lost": 0.0, "usd_saved": None,
         },
-        "workers": [{"worker": 0, "state": "running", "machine": "n1", "since": "2026-11-21T12:00:20Z"}],
+        "workers": [
+            {
+                "worker": 0, "state": "running", "machine": "n1", "since": "2026-11-21T12:00:20Z", "instance_type": "",
+                "zone": "", "machine_since": "",
+            },
+        ],
+        "reclaims": [
+            {
+                "at": "2026-11-21T12:01:07.5Z", "worker": 1, "machine": "spot-t4-local-a-x1b2c", "cause": "ReclaimNotice",
+                "zone": "local-a", "back": "", "back_zone": "", "seconds": None,
+            },
+        ],
     }  # fmt: skip
 
 

@@ -11,9 +11,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from workloads.cli.session import Session
-from workloads.kube import CONFIG_MAPS, ELASTIC_JOBS, PODS, Conflict, Invalid, Kube, NotFound, Object, Resource, Unreachable
+from workloads.kube import PODS, Conflict, Invalid, Kube, NotFound, Object, Resource, Unreachable, kinds
 
 NS = "elastic-job"
+KINDS = {value.kind: value for value in vars(kinds).values() if isinstance(value, Resource)}
 TAINTS = [
     {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},
     {"key": "ebb.dev/capacity-type", "value": "spot", "effect": "NoSchedule"},
@@ -166,7 +167,7 @@ class FakeKube(Kube):
             return self._create(path, body or {})
         if path in self._objects:
             return self._single(method, path, body)
-        if method == "GET" and path.rsplit("/", 1)[-1] in ("elasticjobs", "pods"):
+        if method == "GET" and path.rsplit("/", 1)[-1] in {resource.plural for resource in KINDS.values()}:
             items = [item for key, item in self._objects.items() if key.startswith(f"{path}/") and _selected(item, query or {})]
             return {"items": items, "metadata": {"resourceVersion": str(len(self._events))}}
         raise NotFound(f"{path} not found", status=404)
@@ -226,7 +227,8 @@ class FakeKube(Kube):
                 raise Unreachable("connection lost")
 
     def _create(self, path: str, body: Object) -> Object:
-        made = {**body, "metadata": {**body["metadata"], "uid": "uid-new", "creationTimestamp": "2026-11-21T12:00:00Z"}}
+        uid = f"uid-{body['metadata']['name']}"
+        made = {**body, "metadata": {**body["metadata"], "uid": uid, "creationTimestamp": "2026-11-21T12:00:00Z"}}
         if _path(made) in self._objects:
             raise Conflict("already exists", status=409, reason="AlreadyExists")
         assert _path(made).startswith(path), (path, made)
@@ -263,15 +265,15 @@ def session(kube: FakeKube) -> Session:
 
 
 def _path(item: Object) -> str:
-    kinds = {resource.kind: resource for resource in (PODS, CONFIG_MAPS, ELASTIC_JOBS)}
-    return kinds[item["kind"]].path(item["metadata"]["namespace"], item["metadata"]["name"])
+    return KINDS[item["kind"]].path(item["metadata"].get("namespace"), item["metadata"]["name"])
 
 
 def _selected(item: Object, query: Mapping[str, str]) -> bool:
     labels = item["metadata"].get("labels") or {}
     pairs = [pair.split("=") for pair in query.get("labelSelector", "").split(",") if pair]
-    name = query.get("fieldSelector", "").removeprefix("metadata.name=")
-    return all(labels.get(key) == value for key, value in pairs) and name in ("", item["metadata"]["name"])
+    field, _, wanted = query.get("fieldSelector", "").partition("=")
+    found = item.get(field) if field == "reason" else item["metadata"]["name"]
+    return all(labels.get(key) == value for key, value in pairs) and wanted in ("", found)
 
 
 def _owner(item: Object) -> str:

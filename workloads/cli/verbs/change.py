@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 
 from workloads import client
-from workloads.cli.options import Format, JobName, JobNames, Namespace, Output, call, moment, note, print_json, record
+from workloads.cli.options import Format, JobName, JobNames, Namespace, Output, call, note, print_json, record
+from workloads.client.times import moment
 
 NoWait = Annotated[bool, typer.Option("--no-wait", help="Do not wait until the workers have left their machines.")]
 

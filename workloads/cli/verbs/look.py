@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Callable
-from typing import Annotated
+from enum import StrEnum
+from typing import Annotated, Any
 
 import typer
 from rich.console import Group
@@ -10,23 +11,59 @@ from rich.live import Live
 from rich.text import Text
 
 from workloads import client
+from workloads.cli.beside import beside
 from workloads.cli.exits import Exit
-from workloads.cli.options import Format, JobName, Namespace, Output, call, note, print_json, record, seconds
+from workloads.cli.options import (
+    Format,
+    JobName,
+    JobNames,
+    Namespace,
+    Output,
+    call,
+    note,
+    print_json,
+    record,
+    session_of,
+)
 from workloads.cli.outcome import ended
-from workloads.cli.render import job_page, job_table, make_console, now_local, number, steps
+from workloads.cli.pages import job_page
+from workloads.cli.render import job_table, make_console, now_local, number, steps
 from workloads.client.errors import Missing
 from workloads.client.live import Board
+from workloads.client.nodes import Nodes
 from workloads.client.reach import read_job
-from workloads.client.view import OVER, JobView, view, worker_view
-from workloads.client.watch import TICK_SECONDS, until_over
+from workloads.client.times import seconds
+from workloads.client.view import FAILED_STATE, OVER, JobView
+from workloads.client.waiting import TICK_SECONDS, wait_for
+from workloads.client.watch import see, until_over
+
+
+class Goal(StrEnum):
+    """--for of `wait`."""
+
+    FINISHED = "finished"
+    RUNNING = "running"
 
 
 def list_jobs(ctx: typer.Context, namespace: Namespace = None, output: Format = Output.TEXT) -> None:
     """All jobs, newest first."""
-    place, jobs = call(ctx, namespace, _list)
+    if session_of(ctx).everywhere:
+        beside(ctx, namespace, _list, output, json=_jobs_json, text=_jobs_text)
+        return
+    found = call(ctx, namespace, _list)
     if output is Output.JSON:
-        print_json({"jobs": [record(job) for job in jobs]})
-    elif not jobs:
+        print_json(_jobs_json(found))
+    else:
+        _jobs_text(found)
+
+
+def _jobs_json(found: tuple[str, tuple[JobView, ...]]) -> dict[str, Any]:
+    return {"jobs": [record(job) for job in found[1]]}
+
+
+def _jobs_text(found: tuple[str, tuple[JobView, ...]]) -> None:
+    place, jobs = found
+    if not jobs:
         note(f"No jobs in {place} yet. Start one: ebb submit --gpus 1 -- python train.py")
     else:
         console = make_console()
@@ -49,27 +86,30 @@ def status(
         print_json(record(seen))
     else:
         console = make_console()
-        console.print(job_page(seen.job, seen.workers, now_local(), console.width))
+        console.print(job_page(seen.job, seen.workers, now_local(), console.width, seen.reclaims))
 
 
 def wait(
     ctx: typer.Context,
-    job: JobName,
+    jobs: JobNames,
     *,
+    goal: Annotated[
+        Goal, typer.Option("--for", help="What to wait for; running is reached by a job that is over, too.")
+    ] = Goal.FINISHED,
     timeout: Annotated[str | None, typer.Option(metavar="TIME", help="Give up after this, such as 90s or 2h.")] = None,
     namespace: Namespace = None,
     output: Format = Output.TEXT,
 ) -> None:
-    """Wait until a job is over; the exit code says how it ended."""
+    """Wait until jobs are over; the exit code says how they ended."""
     limit = None if timeout is None else seconds(timeout, "timeout")
 
     def say(seen: JobView) -> None:
         note(summary(seen))
 
-    done = call(ctx, namespace, lambda ebb: client.wait(ebb, job, timeout_seconds=limit, say=say, note=note))
+    done = call(ctx, namespace, lambda ebb: wait_for(ebb, jobs, goal, timeout_seconds=limit, say=say, note=note))
     if output is Output.JSON:
-        print_json({"job": record(done)})
-    raise typer.Exit(ended(done))
+        print_json({"job": record(done[0]), "jobs": [record(job) for job in done]})
+    raise typer.Exit(Exit.JOB_FAILED if any(job.state == FAILED_STATE for job in done) else Exit.OK)
 
 
 async def _list(ebb: client.Ebb) -> tuple[str, tuple[JobView, ...]]:
@@ -92,15 +132,16 @@ async def _lines(ebb: client.Ebb, name: str, line: Callable[[JobView], str]) -> 
 
 async def _page(ebb: client.Ebb, name: str) -> Exit:
     console = make_console()
+    nodes = await Nodes.read(ebb.kube)
     async with Board(ebb.kube, ebb.namespace, name) as board:
         with Live(console=console, auto_refresh=False) as live:
             while board.job is not None:
-                job = view(board.job, now_local().timestamp())
-                workers = sorted((worker_view(pod) for pod in board.pods), key=lambda item: item.worker)
-                page = job_page(job, workers, now_local(), console.width)
+                nodes = await nodes.with_those_of(board.pods, ebb.kube)
+                seen = see(board.job, board.pods, nodes)
+                page = job_page(seen.job, seen.workers, now_local(), console.width, seen.reclaims)
                 live.update(Group(page, Text(board.trouble, "yellow")) if board.trouble else page, refresh=True)
-                if job.state in OVER:
-                    return ended(job)
+                if seen.job.state in OVER:
+                    return ended(seen.job)
                 await board.change(TICK_SECONDS)
     raise Missing(f"{name} was deleted.")
 
