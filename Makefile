@@ -64,7 +64,7 @@ check: install  ## lint, format, types, import contracts, and that generated fil
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m workloads.job.crd --check
 	@$(BIN)/python -m workloads.job.page --check
-	@$(BIN)/python -m workloads.client.jobschema --check
+	@$(BIN)/python -m workloads.client.submission.jobschema --check
 	@$(BIN)/python -m workloads.cli.schemas --check
 	@$(BIN)/python -m infra.config.schema --check
 	@$(BIN)/python -m infra.clouds.aws.iam.page --check
@@ -73,7 +73,7 @@ check: install  ## lint, format, types, import contracts, and that generated fil
 manifests: install  ## write the generated files again
 	@$(BIN)/python -m workloads.job.crd
 	@$(BIN)/python -m workloads.job.page
-	@$(BIN)/python -m workloads.client.jobschema
+	@$(BIN)/python -m workloads.client.submission.jobschema
 	@$(BIN)/python -m workloads.cli.schemas
 	@$(BIN)/python -m infra.config.schema
 	@$(BIN)/python -m infra.clouds.aws.iam.page

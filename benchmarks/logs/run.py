@@ -17,8 +17,8 @@ from benchmarks.logs.judge import Said, acknowledged, judge, said
 from benchmarks.logs.pods import Place, Pod
 from local.commands import say
 from local.settings import CHECKOUT
-from workloads.client.files import PAUSES, Files
 from workloads.client.logs import Line, follow_logs, print_logs
+from workloads.client.volumes.files import PAUSES, Files
 
 PODS, RANKS = 2, 2
 START_SECONDS, END_SECONDS = 120.0, 60.0

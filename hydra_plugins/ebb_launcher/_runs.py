@@ -12,11 +12,11 @@ from pathlib import Path
 
 from workloads import client
 from workloads.client import sweep as sweeps
-from workloads.client.code import packed
-from workloads.client.jobfile import generated_name, request_of
-from workloads.client.reach import find_user
+from workloads.client.connection.reach import find_user
+from workloads.client.looking.view import FINISHED
+from workloads.client.submission.jobfile import generated_name, request_of
 from workloads.client.sweep.points import Point, job_name
-from workloads.client.view import FINISHED
+from workloads.client.travel.code import packed
 
 from .settings import LauncherSettings
 

@@ -49,7 +49,7 @@ case "$*" in
   "status digits") echo "digits  finished" ;;
   "logs digits --tail 6") echo "w0 | step 3/9" ;;
   "wait digits") echo "digits is finished" >&2 ;;
-  "sweep"*) read -r -p "Start them? [Y/n]: " answer; echo "scan-1 running"; echo "scan-2 running"; sleep 0.5; echo "all finished" ;;
+  "sweep"*) read -r -p "Start them? [Y/n]: " answer; printf "scan-1 running\nscan-2 running\n"; sleep 0.5; echo "over" ;;
   "report"*) echo "<h1>$2</h1>" > "$PLACE/$2.html"; echo "$2.html" ;;
   *) echo "what? $*" >&2; exit 2 ;;
 esac

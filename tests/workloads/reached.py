@@ -17,7 +17,7 @@ from aiohttp.test_utils import TestServer
 from tests.workloads.cli.world import NS, FakeKube, platform_map
 from tests.workloads.kube.pods import Pods, serving
 from workloads.cli.session import Session
-from workloads.client.ebb import Ebb
+from workloads.client.connection.ebb import Ebb
 from workloads.contract import GATEWAY_PORT
 from workloads.gateway.app import make_app
 from workloads.gateway.volumes import Volume, Volumes

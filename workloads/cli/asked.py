@@ -15,10 +15,10 @@ from typing import Annotated, Any
 
 import typer
 
+from workloads.client.connection.reach import find_user
 from workloads.client.errors import BadRequest
-from workloads.client.jobfile import is_elastic_job, read_file, request_of
-from workloads.client.reach import find_user
-from workloads.client.request import Request
+from workloads.client.submission.jobfile import is_elastic_job, read_file, request_of
+from workloads.client.submission.request import Request
 from workloads.job.parts import SPOT_THEN_ON_DEMAND
 from workloads.platform import ON_DEMAND, SPOT
 

@@ -7,9 +7,9 @@ import typer
 
 from workloads.cli.options import Output, note, print_json, run, session_of
 from workloads.cli.render import make_console
-from workloads.client.ebb import Ebb
+from workloads.client.connection.ebb import Ebb
+from workloads.client.connection.everywhere import Answer, everywhere
 from workloads.client.errors import NoPlatform
-from workloads.client.everywhere import Answer, everywhere
 
 T = TypeVar("T")
 

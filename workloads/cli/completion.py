@@ -27,7 +27,7 @@ def job_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 async def _names(given: dict[str, Any]) -> list[str]:
-    from workloads.client.ebb import connect  # noqa: PLC0415 - half of the second; nothing else of this file's users needs it
+    from workloads.client.connection.ebb import connect  # noqa: PLC0415 - half of the second; nothing else of this file's users needs it
     from workloads.kube import ELASTIC_JOBS  # noqa: PLC0415
 
     async with asyncio.timeout(LIMIT_SECONDS), connect(**given) as ebb:

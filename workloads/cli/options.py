@@ -11,7 +11,7 @@ import typer
 
 from workloads.cli.completion import job_names
 from workloads.cli.session import Session
-from workloads.client.ebb import Ebb
+from workloads.client.connection.ebb import Ebb
 
 T = TypeVar("T")
 

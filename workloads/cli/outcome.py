@@ -2,7 +2,7 @@
 
 from workloads.cli.exits import Exit
 from workloads.client.errors import BadRequest, ClientError, Missing, NoPlatform, TimedOut
-from workloads.client.view import FINISHED, JobView
+from workloads.client.looking.view import FINISHED, JobView
 from workloads.kube import ConfigError, Denied, KubeError, NotFound, Unreachable
 from workloads.platform import PlatformError
 

@@ -8,13 +8,13 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from workloads.cli.render import STYLES, age, clock, facts, hanging, number, short, table
-from workloads.client.phrases import of_reclaim
-from workloads.client.reclaims import Reclaim
-from workloads.client.symptoms import OK, PROBLEM, UNSEEN, WARNING, Finding
-from workloads.client.timeline import Entry
-from workloads.client.top import Top, TopJob, TopMachine
-from workloads.client.view import FINISHED, OVER, RUNNING_STATE, JobView, WorkerView
-from workloads.client.words import duration, happening
+from workloads.client.health.symptoms import OK, PROBLEM, UNSEEN, WARNING, Finding
+from workloads.client.looking.reclaims import Reclaim
+from workloads.client.looking.top import Top, TopJob, TopMachine
+from workloads.client.looking.view import FINISHED, OVER, RUNNING_STATE, JobView, WorkerView
+from workloads.client.looking.words import duration, happening
+from workloads.client.story.phrases import of_reclaim
+from workloads.client.story.timeline import Entry
 
 RECENT = 10  # lines of history that `status` shows
 LEVELS = {OK: "green", WARNING: "yellow", PROBLEM: "red", UNSEEN: "dim"}

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from workloads.cli.render import make_console
-from workloads.client.data import Show, Silent
+from workloads.client.volumes.data import Show, Silent
 
 
 class Bar:
-    """See workloads.client.data.Show."""
+    """See workloads.client.volumes.data.Show."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress, self._size = progress, 0

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from workloads.client.fit import Fit, Price, price
-from workloads.client.request import Request
-from workloads.client.view import FAILED_STATE, FINISHED, RECOVERING, RUNNING_STATE, JobView
+from workloads.client.looking.view import FAILED_STATE, FINISHED, RECOVERING, RUNNING_STATE, JobView
+from workloads.client.submission.fit import Fit, Price, price
+from workloads.client.submission.request import Request
 from workloads.platform import ON_DEMAND, Platform
 
 PIPE_WIDTH = 500

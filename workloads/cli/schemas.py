@@ -15,21 +15,21 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from workloads.cli.verbs.platform import PlatformView
-from workloads.client.data import Listing, Transfer
-from workloads.client.fit import Price
 from workloads.client.gpus import GpuGroup, GpuReport
+from workloads.client.health.symptoms import Finding
 from workloads.client.local.plan import LocalRun
 from workloads.client.local.process import Ended
+from workloads.client.looking.top import Top
+from workloads.client.looking.view import JobView
+from workloads.client.looking.watch import Seen
 from workloads.client.money import CostReport, Estimate
-from workloads.client.outlook import Outlook
 from workloads.client.report import RunReport, SweepReport
+from workloads.client.story.timeline import Entry
+from workloads.client.submission.fit import Price
+from workloads.client.submission.outlook import Outlook
 from workloads.client.sweep import Started, SweepView
-from workloads.client.symptoms import Finding
-from workloads.client.timeline import Entry
-from workloads.client.top import Top
-from workloads.client.view import JobView
-from workloads.client.watch import Seen
-from workloads.client.workers import Executed
+from workloads.client.volumes.data import Listing, Transfer
+from workloads.client.volumes.workers import Executed
 from workloads.platform import NodeGroup
 
 FOLDER = Path(__file__).parents[2] / "docs" / "cli" / "schemas"

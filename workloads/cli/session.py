@@ -3,8 +3,8 @@
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-from workloads.client.ebb import Ebb, Opener, connect
-from workloads.client.reach import wants_all
+from workloads.client.connection.ebb import Ebb, Opener, connect
+from workloads.client.connection.reach import wants_all
 from workloads.kube import Kube
 
 

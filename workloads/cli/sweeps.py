@@ -4,10 +4,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from workloads.cli.render import STYLES, number, short, table
-from workloads.client.fit import Fit, price
+from workloads.client.looking.view import STOPPED
+from workloads.client.submission.fit import Fit, price
 from workloads.client.sweep import Plan, RunView, SweepView
 from workloads.client.sweep.view import counted
-from workloads.client.view import STOPPED
 
 _HEADS = {"loss": "LOSS", "samples_per_second": "SAMPLES/S"}
 

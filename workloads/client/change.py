@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from workloads import contract as names
-from workloads.client.ebb import Ebb
+from workloads.client.connection.ebb import Ebb
+from workloads.client.connection.reach import read_job
 from workloads.client.errors import BadRequest, ClientError
-from workloads.client.live import Board, ignore
-from workloads.client.reach import read_job
-from workloads.client.view import OVER, JobView, condition, gpus_per_worker, view
+from workloads.client.looking.live import Board, ignore
+from workloads.client.looking.view import OVER, JobView, condition, gpus_per_worker, view
 from workloads.kube import ELASTIC_JOBS, NotFound, Object
 
 NOTE_SECONDS = 5.0  # no wait is silent for longer

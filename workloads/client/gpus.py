@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from workloads.client.ebb import Ebb
+from workloads.client.connection.ebb import Ebb
+from workloads.client.looking.nodes import MachineView, machine_view
+from workloads.client.looking.reclaims import losses
 from workloads.client.money.read import read_books, read_records
-from workloads.client.nodes import MachineView, machine_view
-from workloads.client.reclaims import losses
 from workloads.clock import stamp, unix
 from workloads.kube import ELASTIC_JOBS, NODES, PODS, Denied, Object
 from workloads.plan.days import Books

@@ -7,11 +7,11 @@ import pytest
 
 from tests.workloads.api.plane import JOBS, Made, gone
 from tests.workloads.api.test_researcher import ada, connected, found_in_time  # noqa: F401 - ada is a fixture
-from workloads.client.clone import clone
 from workloads.client.errors import ClientError
-from workloads.client.jobfile import request_of
-from workloads.client.request import Request
-from workloads.client.submit import prepare, submit
+from workloads.client.submission.jobfile import request_of
+from workloads.client.submission.request import Request
+from workloads.client.submission.submit import prepare, submit
+from workloads.client.travel.clone import clone
 from workloads.kube import CONFIG_MAPS, ELASTIC_JOBS, Invalid
 
 NAME = "with-code"

@@ -14,7 +14,7 @@ from tests.workloads.cli.world import NS, FakeKube, platform_map
 from tests.workloads.client.cloned import FOLDER, Volume, far_map, submitted
 from workloads.cli.app import app
 from workloads.cli.session import Session
-from workloads.client.ebb import Ebb
+from workloads.client.connection.ebb import Ebb
 from workloads.kube import ELASTIC_JOBS, Kube, Object
 
 
@@ -27,8 +27,8 @@ def volumes(monkeypatch: pytest.MonkeyPatch) -> dict[str, Volume]:
     async def gateway(ebb: Ebb) -> AsyncIterator[Volume]:
         yield found[ebb.platform.stack]
 
-    monkeypatch.setattr(sys.modules["workloads.client.clone"], "gateway", gateway)  # clone is the function, too
-    monkeypatch.setattr("workloads.client.files.gateway", gateway)
+    monkeypatch.setattr(sys.modules["workloads.client.travel.clone"], "gateway", gateway)  # clone is the function, too
+    monkeypatch.setattr("workloads.client.volumes.files.gateway", gateway)
     return found
 
 

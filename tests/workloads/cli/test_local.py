@@ -146,7 +146,10 @@ def test_without_a_box_it_says_how_to_get_one(here: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("EBB_HOME", str(here / "home"))
     result = ebb("local --in-box -- train.py")
     assert result.exit_code == Exit.NO_PLATFORM
-    assert f"no box on this machine: {here}/home/boxes/ebb/researcher.kubeconfig is not there. Bring it up with `make up`" in result.stderr
+    assert (
+        f"no box on this machine: {here}/home/boxes/ebb/researcher.kubeconfig is not there. Bring it up with `make up`"
+        in result.stderr
+    )
 
 
 def test_in_the_box_it_is_a_job_like_any_other(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,8 @@ from workloads.cli.app import app
 from workloads.cli.pages import job_page
 from workloads.cli.render import age, job_table, short
 from workloads.cli.verbs.look import summary
-from workloads.client.view import view, worker_view
-from workloads.client.words import duration
+from workloads.client.looking.view import view, worker_view
+from workloads.client.looking.words import duration
 from workloads.kube import Object
 
 NOW = datetime(2026, 11, 21, 12, 3, 20, tzinfo=UTC)

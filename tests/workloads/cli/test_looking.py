@@ -10,21 +10,21 @@ from typer.testing import CliRunner, Result
 
 from tests.workloads.cli.test_look import NOW, PROGRESS, RUNNING, drawn
 from tests.workloads.cli.world import NS, FakeKube, elastic_job, platform_map, session, worker_pod
-from tests.workloads.client.test_check import Clinic
-from tests.workloads.client.test_timeline import event
-from tests.workloads.client.test_top import node
-from tests.workloads.client.test_top import pod as seat
+from tests.workloads.client.health.test_check import Clinic
+from tests.workloads.client.looking.test_top import node
+from tests.workloads.client.looking.test_top import pod as seat
+from tests.workloads.client.story.test_timeline import event
 from workloads.cli.app import app
 from workloads.cli.pages import check_page, job_page, top_page
-from workloads.client.ebb import Ebb
+from workloads.client.connection.ebb import Ebb
 from workloads.client.errors import BadRequest, Missing
-from workloads.client.events import follow_events
-from workloads.client.nodes import Nodes, machine_view
-from workloads.client.symptoms import ok, problem, unseen, warning
-from workloads.client.top import top
-from workloads.client.view import JobView, view
-from workloads.client.waiting import wait_for
-from workloads.client.watch import see
+from workloads.client.health.symptoms import ok, problem, unseen, warning
+from workloads.client.looking.nodes import Nodes, machine_view
+from workloads.client.looking.top import top
+from workloads.client.looking.view import JobView, view
+from workloads.client.looking.waiting import wait_for
+from workloads.client.looking.watch import see
+from workloads.client.story.events import follow_events
 from workloads.clock import stamp
 from workloads.kube import Object
 from workloads.platform import parse
@@ -145,7 +145,7 @@ def test_events_as_json_and_of_a_job_without_any() -> None:
 
 
 async def test_followed_events_come_as_they_happen_and_again_when_they_grow(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = sys.modules["workloads.client.events"]  # the package has a function of that name
+    module = sys.modules["workloads.client.story.events"]  # the package has a function of that name
     monkeypatch.setattr(module, "AFTER_SECONDS", 0.0)
     monkeypatch.setattr(module, "TICK_SECONDS", 0.01)
     kube = FakeKube(platform_map(), elastic_job(), worker_pod(0), STORY[0])

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from tests.workloads.cli.world import FakeKube, elastic_job, platform_map
 from workloads.cli.app import app
 from workloads.cli.session import Session
-from workloads.client import platforms
+from workloads.client.connection import platforms
 from workloads.kube import Kube, Object
 
 

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from workloads.cli.app import app
-from workloads.client import reach
+from workloads.client.connection import reach
 
 
 @pytest.fixture(autouse=True)
@@ -46,9 +46,9 @@ def test_without_any(home: Path) -> None:
     result = CliRunner().invoke(app, ["list"])
     assert (result.exit_code, result.stderr) == (
         3,
-        f"ebb: no kubeconfig: EBB_KUBECONFIG and KUBECONFIG are not set, and neither {home}/.ebb/boxes/ebb/researcher.kubeconfig nor "
-        f"{home}/.kube/config is there. Set EBB_KUBECONFIG to the stack's kubeconfig, or run `make up` for a platform on this "
-        "machine.\n",
+        f"ebb: no kubeconfig: EBB_KUBECONFIG and KUBECONFIG are not set, and neither {home}/.ebb/boxes/ebb/researcher.kubeconfig "
+        f"nor {home}/.kube/config is there. Set EBB_KUBECONFIG to the stack's kubeconfig, or run `make up` for a platform "
+        "on this machine.\n",
     )
 
 

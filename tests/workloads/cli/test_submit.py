@@ -10,10 +10,10 @@ from typer.testing import CliRunner, Result
 from tests.workloads.cli.world import NS, TAINTS, FakeKube, elastic_job, node_group, platform_map, session
 from tests.workloads.pod_security import violations
 from workloads.cli.app import app
-from workloads.client.fit import Fit, find_fit, memory_bytes, price
-from workloads.client.jobfile import generated_name, request_of
-from workloads.client.manifest import manifest
-from workloads.client.request import Request, launcher_arguments
+from workloads.client.submission.fit import Fit, find_fit, memory_bytes, price
+from workloads.client.submission.jobfile import generated_name, request_of
+from workloads.client.submission.manifest import manifest
+from workloads.client.submission.request import Request, launcher_arguments
 from workloads.platform import Platform, parse
 
 GOLDEN = Path(__file__).with_name("golden") / "submit.yaml"

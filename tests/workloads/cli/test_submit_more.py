@@ -13,7 +13,7 @@ from tests.workloads.pod_security import violations
 from workloads.cli.app import app
 from workloads.cli.question import somebody_there
 from workloads.cli.verbs import submit as verb
-from workloads.client.jobfile import read_file, request_of
+from workloads.client.submission.jobfile import read_file, request_of
 from workloads.kube import Object
 
 ON_DEMAND = node_group("od-t4", "local-a", capacityType="on-demand", spotDiscount=0, taints=[], provisionSeconds=120)
@@ -111,7 +111,7 @@ def test_code_of_a_job_file_is_beside_it(tmp_path: Path) -> None:
     assert pod_of(body)["volumes"][-1] == {"name": "ebb-code", "configMap": {"name": "exp1-code"}}
     sent = invoke("submit", "-f", str(job), kube=kube)
     assert sent.exit_code == 0, sent.stderr
-    assert f"{tmp_path}/src: 1 file, 114 B packed, version {version[:12]}" in " ".join(sent.stdout.split())
+    assert f"{tmp_path}/src:1file,114Bpacked,version{version[:12]}" in "".join(sent.stdout.split())  # lines are wrapped
     assert [path.rsplit("/", 1)[-1] for verb, path in kube.sent if verb != "GET"] == ["configmaps", "elasticjobs", "exp1-code"]
 
 

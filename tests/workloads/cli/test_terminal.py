@@ -19,8 +19,8 @@ import pytest
 from tests.workloads.cli.test_look import PROGRESS, RUNNING
 from tests.workloads.cli.world import elastic_job, node_group, platform_map, worker_pod
 from tests.workloads.client.expiring import serving
-from tests.workloads.client.test_timeline import event
-from tests.workloads.client.test_top import node
+from tests.workloads.client.looking.test_top import node
+from tests.workloads.client.story.test_timeline import event
 from workloads.kube import Object
 
 EBB = Path(sys.executable).with_name("ebb")

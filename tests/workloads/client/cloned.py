@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.workloads.cli.world import NS, FakeKube, node_group, platform_map
-from workloads.client.ebb import Ebb
+from workloads.client.connection.ebb import Ebb
 from workloads.client.errors import Missing
-from workloads.client.files import Entry
-from workloads.client.request import Request
-from workloads.client.submit import prepare
+from workloads.client.submission.request import Request
+from workloads.client.submission.submit import prepare
+from workloads.client.volumes.files import Entry
 from workloads.kube import Object
 from workloads.platform import Platform, parse
 

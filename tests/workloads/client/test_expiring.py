@@ -8,9 +8,9 @@ import pytest
 
 from tests.workloads.cli.world import NS, elastic_job, worker_pod
 from tests.workloads.client.expiring import serving
-from workloads.client.live import states
 from workloads.client.logs import follow_logs
 from workloads.client.logs.lines import Line
+from workloads.client.looking.live import states
 from workloads.kube import PODS, Kube
 
 WAYS = {"10-minute tokens in a file": "file", "60-second credentials of a command": "exec"}
@@ -32,7 +32,7 @@ class Sink:
 @pytest.fixture(autouse=True)
 def _haste(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pauses between two attempts, a hundredth as long."""
-    monkeypatch.setattr("workloads.client.live.RETRY_SECONDS", (0.01,))
+    monkeypatch.setattr("workloads.client.looking.live.RETRY_SECONDS", (0.01,))
     monkeypatch.setattr("workloads.client.logs.pod.RECHECK_SECONDS", 0.01)
     monkeypatch.setattr("workloads.client.logs.follow.RECHECK_SECONDS", 0.02)
     monkeypatch.setattr("workloads.client.logs.follow.SETTLE_SECONDS", 0.0)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.workloads.cli.world import NS, FakeKube, elastic_job, node_group, platform_map, worker_pod
 from tests.workloads.client.test_money import SPOT, books, books_map, record, record_map
-from workloads.client.ebb import Ebb
+from workloads.client.connection.ebb import Ebb
 from workloads.client.gpus import GpuGroup, GpuReport, gpus
 from workloads.clock import stamp
 from workloads.contract import LABEL_NODE_GROUP

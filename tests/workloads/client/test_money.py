@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.workloads.cli.world import NS, FakeKube, elastic_job, node_group, platform_json, platform_map
-from workloads.client.ebb import Ebb
+from workloads.client.connection.ebb import Ebb
 from workloads.client.errors import BadRequest, ClientError
 from workloads.client.money import By, CostReport, Wanted, bills, costs, estimate, report_of, whole_days
 from workloads.client.money.bills import Window

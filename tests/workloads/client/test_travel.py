@@ -10,13 +10,13 @@ from tests.workloads.client.cloned import submitted
 from tests.workloads.reached import Reached, ebb_of, reached
 from trainer.checkpoint import CheckpointFolder, FileFence, Owner, claim_folder
 from trainer.launch.code import unpack
-from workloads.client import checkpoints
-from workloads.client.clone import clone
-from workloads.client.code import SMALL_BYTES, packed
-from workloads.client.delivery import place_of
-from workloads.client.files import gateway
-from workloads.client.request import Request
-from workloads.client.submit import prepare, submit
+from workloads.client.submission.request import Request
+from workloads.client.submission.submit import prepare, submit
+from workloads.client.travel import checkpoints
+from workloads.client.travel.clone import clone
+from workloads.client.travel.code import SMALL_BYTES, packed
+from workloads.client.travel.delivery import place_of
+from workloads.client.volumes.files import gateway
 
 IDENTITY = {"arch": "resnet18", "global_batch": 64, "seed": 0}
 

@@ -6,8 +6,8 @@ from workloads.cli.exits import Exit
 from workloads.cli.options import Format, Namespace, Output, print_json, record, run, session_of
 from workloads.cli.pages import check_page
 from workloads.cli.render import make_console
-from workloads.client.check import check as examine
-from workloads.client.symptoms import PROBLEM
+from workloads.client.health.check import check as examine
+from workloads.client.health.symptoms import PROBLEM
 
 
 def check(ctx: typer.Context, namespace: Namespace = None, output: Format = Output.TEXT) -> None:

@@ -12,9 +12,9 @@ from workloads.cli.exits import Exit
 from workloads.cli.options import Format, Namespace, Output, call, note, print_json, record
 from workloads.cli.progress import bar
 from workloads.cli.render import clock, make_console, now_local, table
-from workloads.client import data as files
 from workloads.client.errors import BadRequest
-from workloads.client.outputs import fetch_outputs, list_outputs
+from workloads.client.volumes import data as files
+from workloads.client.volumes.outputs import fetch_outputs, list_outputs
 
 T = TypeVar("T")
 data = typer.Typer(help="Files on the shared volumes: ebb data put ./imagenet data/imagenet")

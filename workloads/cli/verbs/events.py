@@ -10,9 +10,9 @@ from workloads import client
 from workloads.cli.options import Format, JobName, Namespace, Output, call, note, print_json, record
 from workloads.cli.pages import event_lines
 from workloads.cli.render import make_console, now_local
-from workloads.client.events import events as read_events
-from workloads.client.events import follow_events
-from workloads.client.timeline import Entry
+from workloads.client.story.events import events as read_events
+from workloads.client.story.events import follow_events
+from workloads.client.story.timeline import Entry
 
 
 def events(

@@ -10,8 +10,8 @@ import typer
 
 from workloads.cli import terminal
 from workloads.cli.options import Format, JobName, Namespace, Output, call, print_json, record
-from workloads.client.ebb import Ebb
-from workloads.client.workers import execute, program, running_worker
+from workloads.client.connection.ebb import Ebb
+from workloads.client.volumes.workers import execute, program, running_worker
 from workloads.kube.streams import Program
 
 

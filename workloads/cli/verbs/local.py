@@ -14,14 +14,14 @@ from workloads.cli.options import Format, Output, note, print_json, record, sess
 from workloads.cli.options import run as run_verb
 from workloads.cli.render import number
 from workloads.cli.verbs.submit import Submission
-from workloads.client.commandline import command_of
+from workloads.client.connection.reach import find_box
 from workloads.client.errors import BadRequest
-from workloads.client.jobfile import assignments, is_elastic_job
 from workloads.client.local import Ended, LocalRun, find_python, plan, request_of_elastic_job, start
 from workloads.client.local.plan import Here
-from workloads.client.reach import find_box
-from workloads.client.request import Request
-from workloads.client.view import FINISHED, STOPPED
+from workloads.client.looking.view import FINISHED, STOPPED
+from workloads.client.submission.commandline import command_of
+from workloads.client.submission.jobfile import assignments, is_elastic_job
+from workloads.client.submission.request import Request
 from workloads.contract import ENV_OUTPUT_DIR
 
 _OF_ELASTIC_JOBS = ("name", "gpus", "data", "env")

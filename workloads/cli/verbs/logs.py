@@ -12,9 +12,9 @@ from workloads.cli.options import Format, JobName, Namespace, Output, call
 from workloads.cli.outcome import ended
 from workloads.cli.render import make_console
 from workloads.cli.writer import Writer
+from workloads.client.connection.reach import read_job
 from workloads.client.errors import BadRequest
 from workloads.client.logs import Choice, follow_logs, on_volume, print_logs
-from workloads.client.reach import read_job
 from workloads.client.times import seconds
 
 

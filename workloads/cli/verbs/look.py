@@ -28,14 +28,14 @@ from workloads.cli.options import (
 from workloads.cli.outcome import ended
 from workloads.cli.pages import job_page
 from workloads.cli.render import job_table, make_console, now_local, number, steps
+from workloads.client.connection.reach import read_job
 from workloads.client.errors import Missing
-from workloads.client.live import Board
-from workloads.client.nodes import Nodes
-from workloads.client.reach import read_job
+from workloads.client.looking.live import Board
+from workloads.client.looking.nodes import Nodes
+from workloads.client.looking.view import FAILED_STATE, OVER, JobView
+from workloads.client.looking.waiting import TICK_SECONDS, wait_for
+from workloads.client.looking.watch import see, until_over
 from workloads.client.times import seconds
-from workloads.client.view import FAILED_STATE, OVER, JobView
-from workloads.client.waiting import TICK_SECONDS, wait_for
-from workloads.client.watch import see, until_over
 
 
 class Goal(StrEnum):

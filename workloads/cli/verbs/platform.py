@@ -9,11 +9,11 @@ import typer
 from workloads.cli.options import Format, Output, note, print_json, record, run, session_of
 from workloads.cli.render import make_console, table
 from workloads.cli.session import Session
-from workloads.client import platforms
-from workloads.client.ebb import Ebb, connect
+from workloads.client.connection import platforms
+from workloads.client.connection.ebb import Ebb, connect
+from workloads.client.connection.everywhere import PATIENCE_SECONDS, Answer, everywhere
+from workloads.client.connection.reach import find_kubeconfig
 from workloads.client.errors import BadRequest, ClientError, NoPlatform
-from workloads.client.everywhere import PATIENCE_SECONDS, Answer, everywhere
-from workloads.client.reach import find_kubeconfig
 from workloads.kube import KubeError
 from workloads.platform import Platform, PlatformError
 

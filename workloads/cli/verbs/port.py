@@ -7,8 +7,8 @@ import typer
 
 from workloads.cli.exits import Exit
 from workloads.cli.options import Format, JobName, Namespace, Output, call, note
-from workloads.client.ebb import Ebb
-from workloads.client.workers import port as open_port
+from workloads.client.connection.ebb import Ebb
+from workloads.client.volumes.workers import port as open_port
 
 
 def port(

@@ -18,18 +18,18 @@ from workloads.cli.question import agreed, somebody_there
 from workloads.cli.render import make_console, plan
 from workloads.cli.session import Session
 from workloads.cli.writer import Writer
-from workloads.client.clone import Clone, clone, fitting, stem_of
-from workloads.client.code import amount
-from workloads.client.delivery import Place
-from workloads.client.ebb import Ebb
+from workloads.client.connection.ebb import Ebb
 from workloads.client.errors import BadRequest
-from workloads.client.fit import price
 from workloads.client.gpus import gpus
 from workloads.client.logs import follow_logs, on_volume
-from workloads.client.outlook import Outlook, outlook
-from workloads.client.submit import Prepared, prepare, prepare_whole
-from workloads.client.submit import submit as send
-from workloads.client.view import JobView
+from workloads.client.looking.view import JobView
+from workloads.client.submission.fit import price
+from workloads.client.submission.outlook import Outlook, outlook
+from workloads.client.submission.submit import Prepared, prepare, prepare_whole
+from workloads.client.submission.submit import submit as send
+from workloads.client.travel.clone import Clone, clone, fitting, stem_of
+from workloads.client.travel.code import amount
+from workloads.client.travel.delivery import Place
 
 
 @asks

@@ -19,10 +19,10 @@ from workloads.cli.question import agreed, somebody_there
 from workloads.cli.render import make_console, plan
 from workloads.cli.sweeps import price_line, summary, sweep_page
 from workloads.client import sweep as sweeps
-from workloads.client.code import packed
 from workloads.client.errors import BadRequest
+from workloads.client.looking.view import FAILED_STATE
 from workloads.client.sweep.overrides import is_override
-from workloads.client.view import FAILED_STATE
+from workloads.client.travel.code import packed
 
 RUN = "run"
 

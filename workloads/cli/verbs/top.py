@@ -13,7 +13,7 @@ from workloads.cli.options import Format, Namespace, Output, call, print_json, r
 from workloads.cli.pages import top_page
 from workloads.cli.render import make_console, now_local
 from workloads.client.errors import BadRequest
-from workloads.client.top import top_now
+from workloads.client.looking.top import top_now
 from workloads.kube import Unreachable
 
 LEAST_SECONDS, MOST_SECONDS = 1.0, 3600.0  # the controller reads progress every few seconds: more often shows nothing new

@@ -11,8 +11,8 @@ from typing import Any
 
 from workloads.client.errors import BadRequest
 from workloads.client.local.interpreter import Interpreter
-from workloads.client.request import Request, check
-from workloads.client.view import gpus_per_worker, worker_spec
+from workloads.client.looking.view import gpus_per_worker, worker_spec
+from workloads.client.submission.request import Request, check
 from workloads.contract import ENV_JOB, ENV_OUTPUT_DIR, WORKER_CONTAINER
 
 OUTPUT_FOLDER = "ebb-output"

@@ -14,9 +14,9 @@ from types import FrameType
 from typing import Any
 
 from workloads.client.errors import ClientError
-from workloads.client.live import ignore
 from workloads.client.local.plan import LocalRun
-from workloads.client.view import FAILED_STATE, FINISHED, STOPPED
+from workloads.client.looking.live import ignore
+from workloads.client.looking.view import FAILED_STATE, FINISHED, STOPPED
 from workloads.contract import EXIT_FINISHED, EXIT_RECLAIMED
 
 _TOLD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

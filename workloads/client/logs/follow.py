@@ -5,14 +5,14 @@ import time
 from contextlib import suppress
 
 from workloads.client.errors import ClientError, Missing
-from workloads.client.live import Board
 from workloads.client.logs.lines import ALL, Choice, Line
 from workloads.client.logs.pod import PodTail
 from workloads.client.logs.replay import Replay
 from workloads.client.logs.sources import Sink, Sources, open_shelf, started, started_at, uid_of
 from workloads.client.logs.volume import LOOK_SECONDS, Files, FileTail, Reading, Shelf
-from workloads.client.view import OVER, RUNNING_STATE, JobView, view, worker_index
-from workloads.client.words import happening
+from workloads.client.looking.live import Board
+from workloads.client.looking.view import OVER, RUNNING_STATE, JobView, view, worker_index
+from workloads.client.looking.words import happening
 from workloads.kube import Kube, KubeError, Object
 
 DRAIN_SECONDS = 3.0  # for the last lines of a job that is deleted

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
-from workloads.client.live import Board
 from workloads.client.logs.lines import Line, parse
 from workloads.client.logs.replay import Replay
-from workloads.client.view import worker_container
+from workloads.client.looking.live import Board
+from workloads.client.looking.view import worker_container
 from workloads.kube import PODS, Kube, KubeError, NotFound, Object
 
 DRAIN_SECONDS = 3.0

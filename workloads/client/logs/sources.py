@@ -16,7 +16,7 @@ from workloads.client.logs.merging import merged
 from workloads.client.logs.pod import lines_now
 from workloads.client.logs.replay import Replay
 from workloads.client.logs.volume import UNREADABLE, Files, Reading, Shelf
-from workloads.client.view import worker_container, worker_index, worker_spec
+from workloads.client.looking.view import worker_container, worker_index, worker_spec
 from workloads.clock import unix
 from workloads.contract import ENV_OUTPUT_DIR, LABEL_INDEX, LABEL_JOB, OUTPUT_ROOT, WORKER_CONTAINER
 from workloads.kube import ELASTIC_JOBS, PODS, Kube, KubeError, Object

@@ -17,12 +17,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from typing import Protocol
 
-from workloads.client import files
-from workloads.client.ebb import Ebb
+from workloads.client.connection.ebb import Ebb
 from workloads.client.errors import ClientError, Missing
-from workloads.client.live import Board
 from workloads.client.logs.lines import FileLines, Line, Part
-from workloads.client.view import worker_container
+from workloads.client.looking.live import Board
+from workloads.client.looking.view import worker_container
+from workloads.client.volumes import files
 from workloads.kube import KubeError
 
 LOOK_SECONDS = 5.0  # how old a listing may be: it tells of new pods and of the next part of a file

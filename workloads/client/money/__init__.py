@@ -8,7 +8,7 @@ bills.py puts jobs, records of deleted jobs and the machine books together, repo
 
 import time
 
-from workloads.client.ebb import Ebb
+from workloads.client.connection.ebb import Ebb
 from workloads.client.money.bills import Bill, Window, bills
 from workloads.client.money.estimate import Estimate, Wanted, estimate_of
 from workloads.client.money.read import read_books, read_records

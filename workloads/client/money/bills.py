@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from workloads import contract as names
-from workloads.client.view import FAILED_STATE, FINISHED, view
+from workloads.client.looking.view import FAILED_STATE, FINISHED, view
 from workloads.clock import unix
 from workloads.job.schema import decode
 from workloads.job.spec import user_of

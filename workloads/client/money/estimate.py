@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from workloads.client.errors import BadRequest
-from workloads.client.fit import Fit, find_fit, price
-from workloads.client.request import Request
+from workloads.client.submission.fit import Fit, find_fit, price
+from workloads.client.submission.request import Request
 from workloads.platform import SPOT, Platform
 
 NAME = "estimate"  # of a job that is never sent

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from workloads.client.ebb import Ebb
+from workloads.client.connection.ebb import Ebb
 from workloads.client.errors import ClientError
 from workloads.contract import LABEL_RECORD
 from workloads.kube import CONFIG_MAPS, Denied, NotFound

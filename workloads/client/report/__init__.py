@@ -16,17 +16,17 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from workloads.client.ebb import Ebb
+from workloads.client.connection.ebb import Ebb
+from workloads.client.connection.reach import read_job
 from workloads.client.errors import Missing
-from workloads.client.files import gateway
-from workloads.client.goodput import paid_machine_seconds
-from workloads.client.reach import read_job
+from workloads.client.looking.goodput import paid_machine_seconds
+from workloads.client.looking.view import gpus_per_worker, view
 from workloads.client.report.data import RunReport, run_report
 from workloads.client.report.page import run_page, sweep_page
 from workloads.client.report.reading import Files, OpenFiles, Reading
 from workloads.client.report.sweep import RunOfSweep, SweepReport, sweep_report
 from workloads.client.sweep.view import LABEL_SWEEP, sweep_view
-from workloads.client.view import gpus_per_worker, view
+from workloads.client.volumes.files import gateway
 from workloads.clock import unix
 from workloads.contract import LABEL_EBB_JOB, LABEL_RECORD
 from workloads.kube import CONFIG_MAPS, ELASTIC_JOBS, Denied, NotFound, Object

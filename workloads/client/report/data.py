@@ -8,11 +8,11 @@ The field names are what `ebb report -o json` prints: they are only added to. Se
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workloads.client.goodput import share
+from workloads.client.looking.goodput import share
+from workloads.client.looking.view import OVER, Happening, JobView
+from workloads.client.looking.words import happening
 from workloads.client.report.lines import Change, Range, Training, number
 from workloads.client.report.stretches import Paid, Stretch, Zones, stretches_of
-from workloads.client.view import OVER, Happening, JobView
-from workloads.client.words import happening
 from workloads.clock import stamp, unix
 from workloads.job.status import HISTORY_LENGTH, LEFT, PLACED, PROGRAM_FAILED, RECLAIMED, STALL
 

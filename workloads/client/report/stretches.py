@@ -4,8 +4,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from workloads.client.looking.view import JobView
 from workloads.client.report.lines import Training
-from workloads.client.view import JobView
 from workloads.clock import unix
 from workloads.job.status import PLACED
 

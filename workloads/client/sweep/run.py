@@ -17,13 +17,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from workloads.client import change
-from workloads.client.code import Code
-from workloads.client.commandline import command_of
-from workloads.client.ebb import Ebb
+from workloads.client.connection.ebb import Ebb
 from workloads.client.errors import BadRequest, Missing
-from workloads.client.live import ignore, states
-from workloads.client.request import Request, check, check_name
-from workloads.client.submit import Prepared, prepare, submit
+from workloads.client.looking.live import ignore, states
+from workloads.client.looking.view import OVER, STOPPED, view
+from workloads.client.submission.commandline import command_of
+from workloads.client.submission.request import Request, check, check_name
+from workloads.client.submission.submit import Prepared, prepare, submit
 from workloads.client.sweep.halving import Rule, Run, verdicts, with_new_rungs
 from workloads.client.sweep.points import Point, job_name
 from workloads.client.sweep.program import FLAGS, words_of
@@ -38,7 +38,7 @@ from workloads.client.sweep.view import (
     sweep_view,
     value_of,
 )
-from workloads.client.view import OVER, STOPPED, view
+from workloads.client.travel.code import Code
 from workloads.kube import ELASTIC_JOBS, Object
 
 AT_ONCE = 8  # requests to the API server

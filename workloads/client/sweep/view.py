@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from workloads.client.looking.view import FINISHED, OVER, STOPPED, JobView, view
 from workloads.client.sweep.halving import METRICS
-from workloads.client.view import FINISHED, OVER, STOPPED, JobView, view
 from workloads.kube import Object
 
 LABEL_SWEEP = "ebb.dev/sweep"

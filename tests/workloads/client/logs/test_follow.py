@@ -13,14 +13,14 @@ from typer.testing import CliRunner
 from tests.workloads.cli.world import NS, FakeKube, elastic_job, platform_map, session, worker_pod
 from workloads.cli.app import app
 from workloads.cli.writer import Writer
-from workloads.client import live
 from workloads.client.errors import Missing
-from workloads.client.live import Board, states
 from workloads.client.logs import Choice, Line, follow, follow_logs, print_logs
 from workloads.client.logs import pod as pod_logs
 from workloads.client.logs.lines import parse
 from workloads.client.logs.replay import Replay
-from workloads.client.view import FAILED_STATE, FINISHED
+from workloads.client.looking import live
+from workloads.client.looking.live import Board, states
+from workloads.client.looking.view import FAILED_STATE, FINISHED
 from workloads.kube import PODS, Denied, KubeError, Object
 
 

@@ -11,11 +11,11 @@ import pytest
 
 from tests.workloads.cli.world import NS, FakeKube, elastic_job, worker_pod
 from workloads.cli.writer import Writer
-from workloads.client import live
 from workloads.client.errors import ClientError, Missing
-from workloads.client.files import Entry
 from workloads.client.logs import Choice, follow, follow_logs, pod, print_logs, volume
 from workloads.client.logs.volume import Shelf
+from workloads.client.looking import live
+from workloads.client.volumes.files import Entry
 from workloads.kube import Object
 
 LOGS = "/mnt/output/elastic-job/digits-uid-digi/logs"

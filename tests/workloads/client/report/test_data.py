@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.workloads.client.report import story
+from workloads.client.looking.view import view
 from workloads.client.report.data import RunReport, run_report
 from workloads.client.report.lines import Reader
-from workloads.client.view import view
 from workloads.clock import stamp
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.workloads.client.report import story
 from trainer.run.metrics import Progress
 from trainer.run.report import sentence
-from workloads.client.goodput import useful_machine_seconds
+from workloads.client.looking.goodput import useful_machine_seconds
 from workloads.client.report.lines import CHANGES, SPANS, Range, Reader, Training
 from workloads.client.report.spoken import said
 

@@ -8,12 +8,12 @@ import pytest
 
 from tests.workloads.client.report import story
 from tests.workloads.client.report.html import Element, curve, read
+from workloads.client.looking.view import view
 from workloads.client.report.chart import COLOURS
 from workloads.client.report.data import RunReport, run_report
 from workloads.client.report.lines import SPANS, Reader
 from workloads.client.report.page import run_page, sweep_page
 from workloads.client.report.sweep import RunOfSweep, SweepReport, sweep_report
-from workloads.client.view import view
 
 MADE = "2026-11-22T13:00:00Z"
 EVIL = """</script></style><img src=x onerror="alert('1')"> & <b>"""

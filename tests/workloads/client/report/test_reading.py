@@ -14,10 +14,10 @@ from tests.workloads.reached import ebb_of, reached
 from trainer.run.metrics import Progress
 from trainer.run.report import sentence
 from workloads.client import Ebb, Missing, NoPlatform
-from workloads.client.files import gateway
 from workloads.client.report import GONE, RunReport, SweepReport, make
 from workloads.client.report.reading import Reading, read_lines
 from workloads.client.sweep.view import ANNOTATION_COMMAND, ANNOTATION_POINT, LABEL_SWEEP
+from workloads.client.volumes.files import gateway
 from workloads.clock import stamp
 from workloads.job.spec import Job
 from workloads.kube import Object, Unreachable

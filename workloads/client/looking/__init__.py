@@ -1,0 +1,1 @@
+"""Jobs in plain words (view.py), now (watch.py, top.py) and while they change (live.py, waiting.py)."""
