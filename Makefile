@@ -25,7 +25,7 @@ demo: started := $(shell date +%s)
 demo: install  ## the main job on the local stack: trains, loses two machines, grows, finishes; the last line is JSON
 	@$(BIN)/python -m local.demo --started $(started)
 
-walk: install  ## what a new user sees, typed into a terminal on the local stack and written to docs/walk.md (about 8 minutes)
+walk: install  ## what a new user sees, typed into a terminal on the local stack and written to docs/walk.md (about 4 minutes)
 	@$(BIN)/python -m local.walk
 
 up: install  ## the local stack: a Kubernetes on this machine, and the platform on it by `pulumi up`

@@ -191,7 +191,7 @@ def _sees(*wanted: "re.Pattern[str]") -> Callable[[str], bool]:
 
 
 def _runs(count: int) -> Callable[[str], bool]:
-    return lambda screen: len(re.findall(r"\brunning\b", screen)) >= count
+    return lambda screen: len(re.findall(rf"\b{SWEEP}-\w+ +running\b", screen)) >= count
 
 
 def _tail(screen: str, lines: int) -> str:

@@ -150,7 +150,7 @@ def _reclaims(job: JobView, reclaims: Sequence[Reclaim]) -> str:
 def _cost(job: JobView) -> str:
     if job.usd_spent is None or job.usd_saved is None:
         return ""
-    rate = f", ${job.usd_per_hour:.2f} per hour now" if job.usd_per_hour else ""
+    rate = f", ${job.usd_per_hour:.2f} per hour now" if job.usd_per_hour and job.state not in OVER else ""
     return f"${job.usd_spent:.2f}{rate}" + (f" (${job.usd_saved:.2f} less than on-demand)" if job.usd_saved >= 0.005 else "")
 
 
