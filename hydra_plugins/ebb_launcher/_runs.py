@@ -47,11 +47,12 @@ def train(told: LauncherSettings, words: Sequence[str], multirun: str, overrides
 def _plan(told: LauncherSettings, words: Sequence[str], multirun: str, points: tuple[Point, ...]) -> sweeps.Plan:
     file = {key.replace("_", "-"): getattr(told, key) for key in _OF_JOBS}
     name = told.name or generated_name(words, multirun)
+    once = {job_name(name, point): point for point in points}  # some sweepers ask for a point twice: one job is both
     request = request_of(file, {"name": name}, [*words, _RUN_FOLDER], suffix="")
     return sweeps.Plan(
         name=request.name,
         request=replace(request, user=find_user()),
-        points=points,
+        points=tuple(once.values()),
         style=sweeps.HYDRA,
         max_parallel=told.max_parallel,
         code=packed(Path(request.code), log.info) if request.code is not None else None,

@@ -8,6 +8,7 @@ The image must have hydra-core: a requirements.txt in the code's folder brings i
 import copy
 import hashlib
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ class EbbLauncher(Launcher):
         self._settings = LauncherSettings(**{key: _plain(value) for key, value in settings.items()})
         self._config: DictConfig | None = None
         self._context: HydraContext | None = None
+        self._began = time.time_ns()
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self._config, self._context = config, hydra_context
@@ -48,8 +50,9 @@ class EbbLauncher(Launcher):
         configure_log(self._config.hydra.hydra_logging, self._config.hydra.verbose)
         folder = Path(str(self._config.hydra.sweep.dir)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
-        multirun = hashlib.sha256(str(folder).encode()).hexdigest()[:4]  # the same for all batches, another one the next time
-        words = _program(sys.argv, sys.modules["__main__"])
+        told = f"{folder} {self._began}"  # the same for all batches, another one the next time: its folder may be a fixed one
+        multirun = hashlib.sha256(told.encode()).hexdigest()[:8]
+        words = _program(sys.argv, sys.modules["__main__"], Path(self._settings.code or "."))
         outcomes = train(self._settings, words, multirun, [filter_overrides(each) for each in job_overrides])
         pairs = zip(job_overrides, outcomes, strict=True)
         return [self._returned(initial_job_idx + index, *pair) for index, pair in enumerate(pairs)]
@@ -80,10 +83,10 @@ def _plain(value: Any) -> Any:
     return OmegaConf.to_object(value) if OmegaConf.is_config(value) else value
 
 
-def _program(argv: Sequence[str], main: Any) -> list[str]:
-    """How this program was started, without what Hydra was told of the multirun: the workers start the same."""
+def _program(argv: Sequence[str], main: Any, code: Path) -> list[str]:
+    """How this program was started, without what Hydra was told of the multirun: the workers start the same, in `code`."""
     package = getattr(main, "__spec__", None)
-    program = ["-m", package.name.removesuffix(".__main__")] if package else [_relative(argv[0])]
+    program = ["-m", package.name.removesuffix(".__main__")] if package else [_relative(argv[0], code)]
     passed, words = list[str](), iter(argv[1:])
     for word in words:
         if word in _PASSED_ON:
@@ -93,7 +96,7 @@ def _program(argv: Sequence[str], main: Any) -> list[str]:
     return [*program, *passed]
 
 
-def _relative(script: str) -> str:
+def _relative(script: str, code: Path) -> str:
     """As the pod finds it, where the code's folder is the current one."""
-    path = Path(script).resolve()
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else script
+    path, folder = Path(script).resolve(), code.resolve()
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else script

@@ -122,7 +122,7 @@ def free_port() -> int:
 
 
 def test_a_port_of_a_worker(mine: Platform, hello: str) -> None:
-    mine.ebb("exec", hello, "--", "sh", "-c", "python3 -m http.server 8123 --bind 127.0.0.1 >/dev/null 2>&1 &")
+    mine.ebb("exec", hello, "--", "sh", "-c", "cd /tmp/code-* && python3 -m http.server 8123 --bind 127.0.0.1 >/dev/null 2>&1 &")
     local = free_port()
     command = [str(Path(sys.executable).with_name("ebb")), "port", hello, "8123", "--local", str(local)]
     with subprocess.Popen(command, env=mine.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as opened:

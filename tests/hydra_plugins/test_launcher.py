@@ -106,7 +106,7 @@ async def test_a_run_that_fails_fails_the_multirun_with_its_reason(folder: Path,
         code, said = await train(folder, kubeconfig, "lr=0.1,9")
     assert code != 0
     assert "1 failed, 1 finished" in said
-    assert re.search(r"train-\w{4}-\w{8} is failed: it diverged\. Look: ebb logs train-", said), said
+    assert re.search(r"train-\w{8}-\w{8} is failed: it diverged\. Look: ebb logs train-", said), said
 
 
 async def test_hydra_does_not_wait_for_ebb_where_it_is_not_launched_by_it(folder: Path) -> None:
@@ -129,6 +129,26 @@ async def test_a_module_and_another_configuration_are_passed_on(folder: Path, tm
         code, said = await train(folder, kubeconfig, "lr=0.1", program=("-m", "train", "--config-name", "other"))
     assert code == 0, said
     assert arguments(jobs(kube)[0])[:4] == ["-m", "train", "--config-name", "other"]
+
+
+async def test_equal_points_are_one_job_and_another_multirun_has_its_own(folder: Path, tmp_path: Path) -> None:
+    """Some sweepers ask for a point twice; a folder of the multirun may be a fixed one."""
+    kube = World(platform_map())
+    async with serving(kube, tmp_path) as kubeconfig:
+        for _ in range(2):
+            code, said = await train(folder, kubeconfig, "hydra.sweep.dir=out", "lr=0.1,0.1,0.2")
+            assert code == 0, said
+            assert "2 runs are submitted, 0 were there" in said
+    assert len(jobs(kube)) == 4
+
+
+async def test_a_script_is_named_from_the_folder_that_travels(folder: Path, tmp_path: Path) -> None:
+    kube = World(platform_map())
+    async with serving(kube, tmp_path) as kubeconfig:
+        words = ("hydra.launcher.code=program", "lr=0.1")
+        code, said = await train(folder.parent, kubeconfig, *words, program=("program/train.py",))
+    assert code == 0, said
+    assert arguments(jobs(kube)[0])[0] == "train.py"
 
 
 async def test_what_cannot_be_submitted_is_a_sentence(folder: Path, tmp_path: Path) -> None:

@@ -13,12 +13,12 @@ class Faults:
         self.clock = clock
         self.failed_at: list[float] = []  # when `fail` came true
         self._news = asyncio.Event()
-        self._failures: list[tuple[str, str, KubeError]] = []
+        self._failures: list[tuple[str, str, KubeError | TimeoutError]] = []
         self._muted: set[str] = set()
         self._cut: dict[str, KubeError] = {}
         self._hanging: set[str] = set()
 
-    def fail(self, verb: str, resource: Resource, error: KubeError, times: int = 1) -> None:
+    def fail(self, verb: str, resource: Resource, error: KubeError | TimeoutError, times: int = 1) -> None:
         """Make the next calls of that verb fail."""
         self._failures += [(verb, resource.plural, error)] * times
 

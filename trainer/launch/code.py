@@ -8,12 +8,14 @@ and no two workers share it. What its requirements.txt asks for is installed by 
 """
 
 import atexit
+import errno
 import hashlib
 import os
 import shutil
 import tarfile
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import Path, PurePosixPath
 
@@ -56,9 +58,10 @@ def bring(environment: MutableMapping[str, str], say: Say) -> Path | None:
 
 def unpack(archive: Path, sha256: str, say: Say, *, patience_seconds: float = _PATIENCE_SECONDS) -> Path:
     """Into a folder of its own. Raises CodeError."""
-    _await(archive, say, patience_seconds)
-    folder = Path(tempfile.mkdtemp(prefix=f"code-{sha256[:8]}-"))
+    folder: Path | None = None
     try:
+        _await(archive, say, patience_seconds)
+        folder = Path(tempfile.mkdtemp(prefix=f"code-{sha256[:8]}-"))
         found = _digest(archive)
         if sha256 and found != sha256:
             raise CodeError(
@@ -67,12 +70,12 @@ def unpack(archive: Path, sha256: str, say: Say, *, patience_seconds: float = _P
             )
         with tarfile.open(archive, "r:gz") as tar:
             _extract(tar, folder)
-    except (tarfile.TarError, EOFError, OSError) as error:
-        shutil.rmtree(folder, ignore_errors=True)
+    except (CodeError, tarfile.TarError, zlib.error, EOFError, OSError) as error:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, CodeError):
+            raise
         raise CodeError(_trouble(archive, error)) from error
-    except CodeError:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
     say(f"code {found[:12]} unpacked to {folder}")
     return folder
 
@@ -128,9 +131,11 @@ def _packages(environment: MutableMapping[str, str]) -> Path:
 
 
 def _trouble(archive: Path, error: Exception) -> str:
-    if isinstance(error, tarfile.FilterError):
+    if isinstance(error, getattr(tarfile, "FilterError", ())):  # there since Python 3.11.4
         return f"{error}: something in the code leads out of its folder; pack it with `ebb submit --code`"
     if isinstance(error, OSError) and error.strerror:
-        place = error.filename or archive
-        return f"the code in {archive} cannot be unpacked: {error.strerror}: {place}. Is the pod's temporary disk full?"
+        words = f"the code in {archive} cannot be unpacked: {error.strerror}: {error.filename or archive}"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return f"{words}. The pod's temporary disk is full: what the job writes belongs below its output folder"
+        return f"{words}. Can user 1000 read the archive, and is there a temporary disk that it can write to?"
     return f"the code in {archive} is no .tar.gz ({error or type(error).__name__}): submit the job again with --code"

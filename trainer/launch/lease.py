@@ -21,6 +21,7 @@ RENEW_SECONDS = 5.0
 SILENT_SECONDS = 60.0  # twelve counts that did not come
 _LOOK_SECONDS = 1.0
 _NOTE_SECONDS = 10.0
+_END_SECONDS = 2.0  # for a count that a disk holds up: a notice leaves 30 s for all there is to do
 
 
 @dataclass(kw_only=True)
@@ -50,9 +51,10 @@ class Turn:
             yield True
         finally:
             ended.set()
-            renewer.join()
-            if self._is_ours():
-                self.path.unlink(missing_ok=True)
+            renewer.join(_END_SECONDS)
+            with contextlib.suppress(OSError):  # then it counts no more, and is taken over
+                if self._is_ours():
+                    self.path.unlink(missing_ok=True)
 
     def _wait(self, done: Callable[[], bool]) -> bool:
         seen: str | None = None
@@ -62,12 +64,12 @@ class Turn:
             if self._create():
                 return True
             self.waited = True
-            found, now = self._read(), time.monotonic()
+            found, now = self._seen(), time.monotonic()
             if found != seen:
                 seen, since = found, now
             elif now - since >= self.silent_seconds:
                 self.say(f"{_holder(found)} has been silent for {now - since:.0f} s: taking over")
-                if self._read() == found:
+                if self._seen() == found:
                     self.path.unlink(missing_ok=True)
                 continue
             if now - told >= _NOTE_SECONDS:
@@ -103,12 +105,20 @@ class Turn:
         return f"{self._token} {count:012} {self.holder}\n"
 
     def _is_ours(self) -> bool:
+        """Raises OSError where that cannot be said."""
         return self._read().startswith(self._token)
+
+    def _seen(self) -> str:
+        """As who waits sees it: what it cannot read says nothing."""
+        try:
+            return self._read()
+        except OSError:
+            return ""
 
     def _read(self) -> str:
         try:
-            return self.path.read_text()
-        except OSError:
+            return self.path.read_text(errors="replace")
+        except FileNotFoundError:
             return ""
 
 

@@ -8,6 +8,7 @@ all: pip may add to them and replace none. pip is asked first what is missing, a
 because `pip install --target` alone would put a second torch there. It knows nothing of archives: code.py does.
 """
 
+import contextlib
 import errno
 import hashlib
 import importlib.metadata
@@ -22,19 +23,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from trainer.checkpoint.files import Disk, look
+from trainer.checkpoint.files import Disk, look, write_whole
 from trainer.contract import ENV_JOB, ENV_WORKER_INDEX
 from trainer.launch.lease import Turn
 from trainer.launch.pip import PipError, run
+from trainer.launch.requirements import is_local, options
 
 _FAILED, _LOCK, _PARTIAL = ".failed", ".lock", ".partial-"
 _ABANDONED_SECONDS = 3600.0
-_LOCAL = re.compile(
-    r"^\s*(-[rce]\b|--(requirement|constraint|editable)\b|--find-links[ =](?!\w+://)|-f\s+(?!\w+://)|\.|/|.*file:)"
-)
 _VERSION = re.compile(r"[\d.!]+((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?(\+[\w.]+)?")  # pip refuses a constraint of any other
 _TOOLS = ("pip", "setuptools", "wheel")
-_DIGITS = 16
+_DIGITS, _FEW_DIGITS = 16, 8
 
 Say = Callable[[str], None]
 
@@ -62,7 +61,7 @@ def key(requirements: Path) -> str:
     digest = hashlib.sha256()
     for part in (text, platform.python_version(), platform.machine(), version_of("torch")):
         digest.update(part.encode() + b"\0")
-    if any(_LOCAL.match(line) for line in text.splitlines()):
+    if is_local(requirements):
         _add_folder(digest, requirements.parent)  # other files of the code say what is installed
     return digest.hexdigest()[:_DIGITS]
 
@@ -86,7 +85,7 @@ def version_of(name: str) -> str:
 
 
 def _ensure(requirements: Path, folder: Path, environment: Mapping[str, str], say: Say) -> Path:
-    failure = folder.with_name(folder.name + _FAILED)
+    failure = folder.with_name(f"{folder.name}-{_settings(environment)}{_FAILED}")
     disk = Disk()
 
     def done() -> bool:
@@ -100,7 +99,7 @@ def _ensure(requirements: Path, folder: Path, environment: Mapping[str, str], sa
             try:
                 _install(requirements, folder, say)
             except PipError as error:
-                failure.write_text(str(error))
+                write_whole(disk, failure, str(error).encode())
                 raise PackagesError(str(error)) from error
         elif not folder.is_dir():
             raise PackagesError(f"as another worker found: {failure.read_text()}")
@@ -120,13 +119,19 @@ def _install(requirements: Path, folder: Path, say: Say) -> None:
         names = [f"{each['metadata']['name']} {each['metadata']['version']}" for each in missing]
         if missing:
             listed = partial / "missing.txt"
-            listed.write_text("".join(f"{line(each)}\n" for each in missing))
+            listed.write_text("".join(f"{each}\n" for each in [*options(requirements), *map(line, missing)]))
             run(["install", "--no-deps", "--target", str(partial / "new"), "--requirement", str(listed)], requirements, own, say)
         _publish(partial, folder)
         took = time.monotonic() - began
         say(f"installed {', '.join(names)} in {took:.0f} s" if names else f"the image has all of {requirements.name} already")
-    finally:
+    except Exception:
         shutil.rmtree(partial, ignore_errors=True)
+        raise
+    except BaseException:  # a notice: removing thousands of files over a network may take longer than it leaves
+        with contextlib.suppress(OSError):
+            os.utime(partial, (0, 0))  # nobody's any more: the next one to install this removes it
+        raise
+    shutil.rmtree(partial, ignore_errors=True)
 
 
 def _missing(requirements: Path, partial: Path, own: Mapping[str, str], say: Say) -> list[dict[str, Any]]:
@@ -149,11 +154,12 @@ def _missing(requirements: Path, partial: Path, own: Mapping[str, str], say: Say
 def line(item: Mapping[str, Any]) -> str:
     """One of the report's packages as a requirement: just this file, and not another of that version."""
     place, name = item["download_info"], item["metadata"]["name"]
-    url = place["url"]
+    url, below = place["url"], f"subdirectory={place['subdirectory']}" if place.get("subdirectory") else ""
     if "vcs_info" in place:
-        return f"{name} @ {place['vcs_info']['vcs']}+{url}@{place['vcs_info']['commit_id']}"
+        return f"{name} @ {place['vcs_info']['vcs']}+{url}@{place['vcs_info']['commit_id']}" + (f"#{below}" if below else "")
     sha256 = place.get("archive_info", {}).get("hashes", {}).get("sha256")
-    return f"{name} @ {url}" + (f"#sha256={sha256}" if sha256 else "")
+    fragment = "&".join(filter(None, [f"sha256={sha256}" if sha256 else "", below]))
+    return f"{name} @ {url}" + (f"#{fragment}" if fragment else "")
 
 
 def _publish(partial: Path, folder: Path) -> None:
@@ -179,6 +185,12 @@ def _cure(error: OSError) -> str:
     if error.errno in (errno.EACCES, errno.EPERM):
         return "Run as user 1000, as the trainer image does: the folder is that user's"
     return "Free space on the output volume (`ebb data rm`)"
+
+
+def _settings(environment: Mapping[str, str]) -> str:
+    """pip's own variables in a few digits: with others it may not fail. They may hold passwords."""
+    given = sorted((name, value) for name, value in environment.items() if name.startswith("PIP_"))
+    return hashlib.sha256(json.dumps(given).encode()).hexdigest()[:_FEW_DIGITS]
 
 
 def _plain(name: str) -> str:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 _NOTE_SECONDS = 5.0
-_LAST_LINES = 8
+_LAST_LINES = 12  # git's own words come before ten of pip's
 _LENGTH = 300  # of a line: pip lists every version that there ever was
 # -P: a file of the user's code that is called as one of Python's modules must not be imported by pip.
 _PIP = (sys.executable, "-P", "-m", "pip", "--no-input", "--disable-pip-version-check")
@@ -27,6 +27,11 @@ _PROGRESS = re.compile(r"^\s*(Collecting|Downloading|Building|Installing|Cloning
 _NO_INDEX = re.compile(
     r"Temporary failure in name resolution|Failed to establish a new connection|Network is unreachable|Name or service not known"
     r"|timed out|Connection refused|No route to host",
+)
+# What an index or git says to somebody without a name and a password, or with wrong ones.
+_NOT_ALLOWED = re.compile(
+    r"could not read (Username|Password)|error:? 401\b|\b401 (Client )?Error|Authentication failed",
+    re.IGNORECASE,
 )
 
 
@@ -100,6 +105,12 @@ def _fix(requirements: Path, said: str, own: Mapping[str, str]) -> str:
         return (
             f"The image's own packages{torch} stay as they are: loosen what {requirements.name} asks for, leave the package out, "
             "or bring an image of your own (--image)."
+        )
+    if _NOT_ALLOWED.search(said):
+        return (
+            f"A server wants a name and a password. Those in a URL of {requirements.name} are not enough: pip leaves them out of "
+            "its list of what to install. Name an index that has the package with --env PIP_INDEX_URL=https://NAME:TOKEN@..., or "
+            "put a wheel of it into the code's folder (`pip wheel`) and its path in place of the URL."
         )
     if _NO_INDEX.search(said):
         return (

@@ -107,7 +107,7 @@ def _facts(job: JobView, reclaims: Sequence[Reclaim]) -> list[tuple[str, str]]:
         ("workers", size + gpus),
         ("where", f"{job.capacity}, {zone}" if job.capacity else zone),
         ("last seen" if job.state in OVER else "progress", _progress(job)),
-        ("speed", _speed(job)),
+        ("speed" if job.state == RUNNING_STATE else "last speed", _speed(job)),
         ("left", f"about {duration(job.eta_seconds)}" if job.eta_seconds is not None else ""),
         ("reclaims", _reclaims(job, reclaims)),
         ("failures", str(job.failures) if job.failures else ""),
@@ -163,6 +163,7 @@ def _since(job: JobView, now: datetime) -> str:
 
 
 def _job_row(job: TopJob) -> tuple[str | Text, ...]:
+    trains = job.state == RUNNING_STATE
     return (
         job.name,
         Text(job.state, STYLES.get(job.state, "yellow")),
@@ -170,8 +171,8 @@ def _job_row(job: TopJob) -> tuple[str | Text, ...]:
         str(job.gpus),
         job.zone or "-",
         "-" if job.step is None else short(job.step),
-        number(job.steps_per_second, 3),
-        number(job.samples_per_second),
+        number(job.steps_per_second if trains else None, 3),
+        number(job.samples_per_second if trains else None),
     )
 
 

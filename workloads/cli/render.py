@@ -161,7 +161,9 @@ def short(count: int) -> str:
 
 def number(value: float | None, digits: int = 4) -> str:
     """Significant digits, "-" for none."""
-    return "-" if value is None else f"{value:.{digits}g}"
+    if value is None:
+        return "-"
+    return f"{value:.0f}" if 10**digits <= abs(value) < 1e12 else f"{value:.{digits}g}"
 
 
 def age(stamp: str, now: datetime) -> str:

@@ -1,6 +1,7 @@
 """Changing a job that is there: scale, stop, resume, delete. Each reads it, decides by pure code and sends once."""
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -106,6 +107,8 @@ def _check_cure(job: Object, max_usd: float | None, deadline: str | None) -> Non
     spent = view(job).usd_spent or 0.0
     if max_usd is not None and max_usd <= spent:
         raise BadRequest(f"max-cost {max_usd:g} is not more than the ${spent:.2f} that it has cost: give more.")
+    if max_usd is None and spent >= ((job["spec"].get("budget") or {}).get("maxUSD") or math.inf):
+        raise BadRequest(f"the budget of {job['metadata']['name']} is spent (${spent:.2f}): say a new one with --max-cost.")
     why, flag = RAISES.get(_hold(job), ("", ""))
     given = {"--max-cost": max_usd, "--deadline": deadline}
     if why and given[flag] is None:

@@ -19,11 +19,13 @@ def seconds(text: str, label: str) -> float:
 
 def moment(text: str, label: str, now: datetime | None = None) -> str:
     """RFC 3339 of a moment such as 2026-12-01T18:00Z, or of a time from now such as 12h. Raises BadRequest."""
-    if _DURATION.fullmatch(text):
-        at = (now or datetime.now(UTC)) + timedelta(seconds=seconds(text, label))
-    else:
-        try:
+    try:
+        if _DURATION.fullmatch(text):
+            at = (now or datetime.now(UTC)) + timedelta(seconds=seconds(text, label))
+        else:
             at = datetime.fromisoformat(text).astimezone(UTC)  # without an offset: the user's own time
-        except ValueError as error:
-            raise BadRequest(f"{label} {text!r} is not a time: use for example 12h, or 2026-12-01T18:00Z.") from error
+    except (ValueError, OverflowError) as error:
+        if isinstance(error, BadRequest):
+            raise
+        raise BadRequest(f"{label} {text!r} is not a time: use for example 12h, or 2026-12-01T18:00Z.") from error
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")

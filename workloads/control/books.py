@@ -4,29 +4,32 @@
     await books.run()                       # a task of the leader, once the world is synced
 
 What is written carries the moment until which it counts, so a controller that comes after goes on from there. It is written soon
-after a machine or who is on it changed, and each minute; who replaced it in between is believed. Without the right to do so
-the controller goes on without books.
+after a machine or who is on it changed, less often when it is long, and each minute; who replaced it in between is believed.
+Without the right to do so the controller goes on without books.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Protocol
 
 from workloads.clock import stamp, unix
+from workloads.control.claims import BUGS
 from workloads.control.machines import Reader
 from workloads.control.world import World
 from workloads.job.spec import user_of
 from workloads.kube import CONFIG_MAPS, Conflict, Denied, Invalid, KubeError, NotFound, Resource
-from workloads.plan.days import Books, Who
+from workloads.plan.days import LONGEST_USER, Books, Who
 from workloads.plan.machine_text import NAME, NAMESPACE, BooksError, read, write
 from workloads.plan.machine_time import Meter, Sight, resume, standing
 from workloads.plan.money import group_of
+from workloads.plan.pods import owner_of
 
 Object = dict[str, Any]
 
 GATHER_SECONDS = 2.0  # changes come in bursts; what a controller that is killed has not written counts as it stood before
+CHARACTERS_PER_SECOND = 20_000  # that are written on and on, while machines and jobs come and go
 EVERY_SECONDS = 60.0
 REFUSED_SECONDS = 300.0
 TRUNCATED_SECONDS = 1.5  # times of creation have no fractions: a Node that is so young was made just now
@@ -52,6 +55,7 @@ class BookKeeper:
         self._sent: set[str] = set()  # until when the books counted that were written, or may have been
         self._doubt = False  # somebody else may have written
         self._had = False  # machines, when it was last written
+        self._size = 0  # in characters, when it was last written
         self._who: dict[str, Who] = {}  # the jobs that were seen on machines
         self._news = asyncio.Event()
         world.moved = self._moved
@@ -65,7 +69,7 @@ class BookKeeper:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(EVERY_SECONDS):
                         await self._news.wait()
-            await asyncio.sleep(max(pause, GATHER_SECONDS))
+            await asyncio.sleep(max(pause, GATHER_SECONDS, self._size / CHARACTERS_PER_SECOND))
 
     async def _round(self) -> float:
         """Write them; returns seconds after which to try again, if that failed."""
@@ -88,6 +92,9 @@ class BookKeeper:
         except (KubeError, TimeoutError) as error:
             log.warning("machine books: %s", error or "no answer")
             return REFUSED_SECONDS if isinstance(error, Denied | Invalid) else GATHER_SECONDS
+        except BUGS:
+            log.exception("machine books: the controller cannot keep them; again in %.0f s", REFUSED_SECONDS)
+            return REFUSED_SECONDS
         return 0.0
 
     async def _read(self) -> Books | None:
@@ -129,9 +136,11 @@ class BookKeeper:
         until = stamp(meter.books.until, digits=3)
         version = {"resourceVersion": self._version} if self._version else {}
         metadata = {"name": NAME, "namespace": NAMESPACE, **version}
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": write(meter.books)}
+        data = write(meter.books)
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
         self._fence()
         self._sent.add(until)
+        self._size = sum(map(len, data.values()))
         if self._version:
             value = await self._api.replace(CONFIG_MAPS, NAMESPACE, NAME, body)
         else:
@@ -139,17 +148,22 @@ class BookKeeper:
         self._version, self._sent, self._had = value["metadata"]["resourceVersion"], {until}, bool(meter.books.open)
 
     def _moved(self, machine: str) -> None:
-        """A machine, or who is on it, changed."""
-        if self._meter is None:
-            return
+        """A machine, or who is on it, changed. This is called by the watch: what we do not understand must not end it."""
+        try:
+            if self._meter is not None and self._take_in(self._meter, machine):
+                self._news.set()
+        except BUGS:
+            log.exception("machine books: %s: the controller cannot tell how it stands", machine)
+
+    def _take_in(self, meter: Meter, machine: str) -> bool:
+        """Whether it is news."""
         node, now = self._world.machines.nodes.objects.get(("", machine)), self._clock()
         sight = self._sight(node, now) if node is not None else None
-        known = machine in self._meter.books.open
+        known = machine in meter.books.open
         if sight is not None and not known and sight.created < now:
-            self._meter.find(machine, sight, now)
-            self._news.set()
-        elif (sight or known) and self._meter.stand(machine, sight.standing if sight else None, now):
-            self._news.set()
+            meter.find(machine, sight, now)
+            return True
+        return bool(sight or known) and meter.stand(machine, sight.standing if sight else None, now)
 
     def _sight(self, node: Object, now: float) -> Sight | None:
         """None for a machine of no node group. While the platform cannot be read, a machine stands as it stood."""
@@ -159,15 +173,18 @@ class BookKeeper:
         if group is None:
             return Sight(standing=before, created=now) if before else None
         workers = self._world.charged(name)
-        self._who |= dict(map(self._name, workers))
+        self._who |= dict(self._names(workers))
         created = unix(node["metadata"].get("creationTimestamp")) or now
         return Sight(
             standing=standing(node, workers, group, before),
             created=now if now - TRUNCATED_SECONDS < created else created,
         )
 
-    def _name(self, pod: Object) -> tuple[str, Who]:
-        """The job of a worker that is charged for it."""
-        owner, namespace = pod["metadata"]["ownerReferences"][0], pod["metadata"]["namespace"]
-        job = self._world.jobs.objects[namespace, owner["name"]]
-        return owner["uid"][:8], Who(namespace=namespace, job=owner["name"], user=user_of(job["metadata"]))
+    def _names(self, workers: Iterable[Object]) -> Iterator[tuple[str, Who]]:
+        """The jobs of workers that are charged for it."""
+        for pod in workers:
+            owner, namespace = owner_of(pod), pod["metadata"]["namespace"]
+            job = self._world.jobs.objects.get((namespace, owner["name"])) if owner else None
+            if owner and job:
+                user = user_of(job["metadata"])[:LONGEST_USER]
+                yield owner["uid"][:8], Who(namespace=namespace, job=owner["name"], user=user)

@@ -10,8 +10,8 @@ not adopt the pods of its predecessor.
 from collections.abc import Collection
 from typing import Any
 
-from workloads import contract as names
 from workloads.kube import PODS, SERVICES
+from workloads.plan.pods import owner_of
 
 Object = dict[str, Any]
 Key = tuple[str, str]
@@ -80,9 +80,3 @@ class Children:
     def uids(self) -> Collection[str]:
         """Of all pods."""
         return self._by_uid.keys()
-
-
-def owner_of(value: Object) -> Object | None:
-    """The reference to the ElasticJob that controls an object, if one does."""
-    references = value["metadata"].get("ownerReferences") or ()
-    return next((item for item in references if item.get("controller") and item.get("kind") == names.KIND), None)

@@ -27,7 +27,7 @@ from workloads.etcd.legacy import Runs, Send
 from workloads.job.schema import decode, encode
 from workloads.job.spec import Job, SpecError
 from workloads.job.status import PROGRAM_FAILED, RECLAIMED, Status
-from workloads.kube import CONFIG_MAPS, Conflict, KubeError
+from workloads.kube import CONFIG_MAPS, Conflict, Denied, Invalid, KubeError, NotFound
 from workloads.kube.reflector import Key
 from workloads.plan.reconcile import plan, refused
 from workloads.plan.records import DELETED, record
@@ -108,7 +108,13 @@ class Controller:
 
     async def _look(self, key: Key) -> float | None:
         """One round for one job; returns seconds until the next is due. Raises KubeError."""
-        await self._bury(key)
+        unwritten = await self._bury(key)
+        again_after = await self._look_at(key)  # one of the same name need not wait for its predecessor's record
+        if unwritten:
+            raise unwritten
+        return again_after
+
+    async def _look_at(self, key: Key) -> float | None:
         value = self.world.jobs.objects.get(key)
         if value is None:
             return None
@@ -156,22 +162,34 @@ class Controller:
         self._recovery.written(key, job.status, decided.status, self._clock())
         return 0.0
 
-    async def _bury(self, key: Key) -> None:
-        """Forget jobs of this name that were deleted; what those cost that had not ended is written down, best effort."""
-        for value in self.world.departed.pop(key, ()):
+    async def _bury(self, key: Key) -> KubeError | TimeoutError | None:
+        """Forget jobs of this name that were deleted; what those cost that had not ended is written down. Returns why that is to
+        be tried again."""
+        waiting = self.world.departed.pop(key, [])
+        if waiting:
             for memory in (self._scraper, self._recovery, self._pace, self._refusals):
                 memory.forget(key)
+        while waiting:
             try:
-                job = Job.of(value)
-            except SpecError:
-                continue
-            # One that never had a machine cost nothing, and that of an ended job is written already.
-            if job.status.recorded or not (job.status.cost or job.status.start_time) or job.spec.managed_by != names.MANAGER:
-                continue
-            try:
-                await self._hands.create(CONFIG_MAPS, None, record(job, job.status, self._clock(), reason=DELETED))
-            except KubeError as error:
+                await self._record(*waiting[0])
+            except (Denied, Invalid, NotFound) as error:  # the namespace may be going too
                 log.warning("what %s/%s cost was not recorded: %s", *key, error)
+            except (KubeError, TimeoutError) as error:
+                self.world.departed[key] = waiting + self.world.departed.get(key, [])
+                return error
+            del waiting[0]
+        return None
+
+    async def _record(self, value: Object, departed: float) -> None:
+        """What a job cost until it was deleted. Raises KubeError."""
+        try:
+            job = Job.of(value)
+        except SpecError:
+            return
+        # One that never had a machine cost nothing, and that of an ended job is written already.
+        if job.status.recorded or not (job.status.cost or job.status.start_time) or job.spec.managed_by != names.MANAGER:
+            return
+        await self._hands.create(CONFIG_MAPS, None, record(job, job.status, departed, reason=DELETED))
 
     async def _act(self, key: Key, job: Job, decided: Plan) -> tuple[Plan, float]:
         """Do what was decided, but create nothing for a while after the API server refused to; returns what came of it, and the

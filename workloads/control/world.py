@@ -14,7 +14,7 @@ from typing import Any
 
 from workloads import contract as names
 from workloads.control import trims
-from workloads.control.children import Children, owner_of
+from workloads.control.children import Children
 from workloads.control.claims import Claims, Effect
 from workloads.control.machines import Machines, Reader
 from workloads.control.supply import NAMESPACES, REFUSED, REPORT, TRIGGERED, Words, by_group, read_report
@@ -25,7 +25,7 @@ from workloads.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS, PODS, PRIORITY_CLA
 from workloads.kube.reflector import Habits, Key, Reflector, key_of
 from workloads.plan.ages import aged
 from workloads.plan.market import GroupState, Supply
-from workloads.plan.pods import worker_name
+from workloads.plan.pods import owner_of, worker_name
 from workloads.plan.values import Observed
 from workloads.platform import NAME, NAMESPACE, Platform, PlatformError, parse
 
@@ -44,7 +44,7 @@ class World:
     """See the module's docstring. The queue is given the keys of jobs that are to be looked at; `clock` is wall time."""
 
     def __init__(self, api: Reader, queue: WorkQueue[Key], clock: Callable[[], float]) -> None:
-        self._api, self._queue, self._changed = api, queue, queue.add
+        self._api, self._queue, self._changed, self._clock = api, queue, queue.add, clock
         self._children, self._words = Children(), Words()
         self._reports: dict[str, dict[str, GroupState]] = {}  # namespace -> the autoscaler's report there
         self._groups: dict[str, GroupState] = {}
@@ -55,7 +55,8 @@ class World:
         self._own: Key | None = None  # whose change is no news
         self.moved: Callable[[str], None] = lambda machine: None  # told of machines on which something changed
         self.claims = Claims(clock)
-        self.departed: dict[Key, list[Object]] = {}  # jobs that were deleted, as last seen, until somebody takes them
+        # Jobs that were deleted, as last seen, and when, until somebody takes them.
+        self.departed: dict[Key, list[tuple[Object, float]]] = {}
         self.machines = Machines(api, self._machine_changed)
         self.jobs = Reflector(api, ELASTIC_JOBS, on_change=self._job_changed, habits=Habits(trim=trims.trim_job))
         self.pods = self._reflect_children(api, PODS, trims.trim_pod)
@@ -188,7 +189,7 @@ class World:
         assert value is not None
         key = key_of(value)
         if new is None:
-            self.departed.setdefault(key, []).append(value)
+            self.departed.setdefault(key, []).append((value, self._clock()))
         effect = self.claims.put(key, new)
         if old is None or new is None:
             for pod in self._children.pods(value["metadata"]["uid"]):

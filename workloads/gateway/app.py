@@ -104,8 +104,7 @@ class _Gateway:
 
     async def _sweep(self) -> None:
         while True:
-            with suppress(OSError, Refused):  # a volume that does not answer now; those who use it are told
-                await self._uploads.remove_old(self._volumes.all)
+            await self._uploads.remove_old(self._volumes.all)
             await asyncio.sleep(SWEEP_SECONDS)
 
     def _place(self, request: web.Request) -> Place:
@@ -114,14 +113,18 @@ class _Gateway:
 
 @web.middleware
 async def _sentences(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Each refusal is a JSON object with a sentence."""
+    """Each refusal is a JSON object with a sentence. An answer that has begun has no room for one: it is cut off."""
     try:
         return await handler(request)
-    except Refused as refused:
-        return web.json_response({"error": str(refused), **refused.facts}, status=refused.status)
     except (ConnectionError, asyncio.IncompleteReadError):
         raise  # the other side is gone: nobody reads an answer
-    except OSError as error:
+    except (Refused, OSError) as error:
+        if request.writer.output_size > 0:
+            if request.transport is not None:
+                request.transport.abort()
+            raise ConnectionResetError(f"the answer broke off: {error}") from error
+        if isinstance(error, Refused):
+            return web.json_response({"error": str(error), **error.facts}, status=error.status)
         status, sentence = _of_system(error, request.query.get("path", ""))
         return web.json_response({"error": sentence}, status=status)
 

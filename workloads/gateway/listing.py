@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
+from types import TracebackType
 from typing import Any
 
 from workloads.gateway.volumes import FOLDER, OWN, Place, Refused, Volume, etag, kind
@@ -61,24 +62,28 @@ def remove(place: Place, *, recursive: bool) -> None:
         if not stat.S_ISDIR(os.stat(place.name, dir_fd=folder, follow_symlinks=False).st_mode):
             os.unlink(place.name, dir_fd=folder)
         elif recursive:
-            shutil.rmtree(place.name, dir_fd=folder)
+            shutil.rmtree(place.name, dir_fd=folder, onerror=_unless_gone)
         else:
             raise Refused(409, f"{place} is a folder: say --recursive to remove it with all that is in it.")
 
 
+def _unless_gone(_: object, __: object, failed: tuple[type[BaseException], BaseException, TracebackType]) -> None:
+    """A job that removes the same at the same time is no error."""
+    if not isinstance(failed[1], FileNotFoundError):
+        raise failed[1]
+
+
 def _within(fd: int, prefix: str, *, recursive: bool, hidden: str) -> Iterator[Entry]:
-    with os.scandir(fd) as scanned:
-        found = sorted(scanned, key=lambda one: one.name)
-    for one in found:
-        path = prefix + one.name
+    for name in sorted(os.listdir(fd)):  # no scandir: its entries keep all their facts, and a folder may hold millions
+        path = prefix + name
         try:
-            facts = one.stat(follow_symlinks=False)
-        except FileNotFoundError:
-            continue  # a job removed it just now
+            facts = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        except (FileNotFoundError, PermissionError):
+            continue  # a job removed it just now, or nobody else's business
         if path != hidden:
             yield entry(path, facts)
         if recursive and path != hidden and stat.S_ISDIR(facts.st_mode):
-            yield from _below(fd, one.name, path, hidden)
+            yield from _below(fd, name, path, hidden)
 
 
 def _below(fd: int, name: str, path: str, hidden: str) -> Iterator[Entry]:

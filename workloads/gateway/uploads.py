@@ -61,13 +61,18 @@ class Uploads:
         except asyncio.CancelledError:
             if not work.cancelled():  # it is the request that is cancelled
                 work.cancel()
-                await asyncio.wait({work})
+                await _ended(work)
                 raise
             raise Refused(409, f"{place}: another upload of the same file has taken over.") from None
 
     async def remove_old(self, volumes: tuple[Volume, ...], now: Callable[[], float] = time.time) -> int:
-        """Remove the parts that nobody continues; how many."""
-        return sum([await in_thread(_sweep, volume, now() - KEEP_SECONDS) for volume in volumes if not volume.read_only])
+        """Remove the parts that nobody continues; how many. Those who use a volume that does not answer are told without us."""
+        removed = 0
+        for volume in volumes:
+            if not volume.read_only:
+                with suppress(OSError, Refused):
+                    removed += await in_thread(_sweep, volume, now() - KEEP_SECONDS)
+        return removed
 
     def _forget(self, key: str, done: asyncio.Task[None]) -> None:
         if self._running.get(key) is done:
@@ -80,8 +85,15 @@ async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
     try:
         return await asyncio.shield(call)
     except asyncio.CancelledError:
-        await asyncio.wait({call})
+        await _ended(call)
         raise
+
+
+async def _ended(work: asyncio.Future[Any]) -> None:
+    """Wait for its end, however often we are cancelled meanwhile: its descriptors are in use until then."""
+    while not work.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait({work})
 
 
 def digest(fd: int, size: int) -> str:
@@ -162,9 +174,9 @@ class _Part:
                 422,
                 f"{self._place}: what came is not what was announced (sha256), and nothing was written. Send it from the start.",
             )
+        os.fsync(self._fd)
         if self._wanted.modified_ns is not None:
             os.utime(self._fd, ns=(self._wanted.modified_ns,) * 2)
-        os.fsync(self._fd)
         with self._place.folder(create=True) as target:
             _check_target(self._place, target)
             os.rename(self._name, self._place.name, src_dir_fd=self._folder, dst_dir_fd=target)
@@ -224,14 +236,16 @@ def _key(place: Place, wanted: Wanted) -> str:
 
 
 def _sweep(volume: Volume, before: float) -> int:
+    """By when they were changed here (ctime): one that is put in place has the age of what it is a copy of already."""
     removed = 0
     with suppress(FileNotFoundError):
         folder = walk(volume, OWN)
         try:
-            for entry in list(os.scandir(folder)):
-                if entry.stat(follow_symlinks=False).st_mtime < before:
-                    os.unlink(entry.name, dir_fd=folder)
-                    removed += 1
+            for name in [one.name for one in os.scandir(folder)]:
+                with suppress(OSError):  # one that cannot be removed keeps no other
+                    if os.stat(name, dir_fd=folder, follow_symlinks=False).st_ctime < before:
+                        os.unlink(name, dir_fd=folder)
+                        removed += 1
         finally:
             os.close(folder)
     return removed

@@ -17,6 +17,7 @@ from workloads.clock import stamp
 HOUR, DAY = 3600.0, 86400.0
 DAYS, MONTHS, GAPS = 60, 120, 20  # kept; what is older than the days is in the months
 JOB_DAYS = 31  # for which it is told what each job used
+LONGEST_USER = 128  # characters; an annotation may have a quarter of a million
 BOOT, IDLE, LEAVING = "boot", "idle", "leaving"
 
 
@@ -100,6 +101,7 @@ class Books:
     days: dict[str, dict[str, Line]] = field(default_factory=dict)  # day -> node group
     months: dict[str, dict[str, Line]] = field(default_factory=dict)
     jobs: dict[str, dict[str, Use]] = field(default_factory=dict)  # day -> job
+    cut: str = ""  # the day of which `jobs` holds the dearest only: there were too many
     who: dict[str, Who] = field(default_factory=dict)  # by job
     open: dict[str, Standing] = field(default_factory=dict)  # the machines that there are
     gaps: tuple[Gap, ...] = ()

@@ -17,6 +17,7 @@ from typing import Any
 from workloads.plan.days import BOOT, IDLE, LEAVING, Books, Gap, Standing
 from workloads.plan.losses import has_notice
 from workloads.plan.money import share_of
+from workloads.plan.pods import owner_of
 from workloads.platform import NodeGroup
 
 Object = Mapping[str, Any]
@@ -92,7 +93,8 @@ def resume(books: Books, there: Mapping[str, Sight], now: float) -> Meter:
 
 def standing(node: Object, pods: Iterable[Object], group: NodeGroup, before: Standing | None) -> Standing:
     """How a machine of that group stands, with these pods of jobs on it."""
-    workers = [(_owner(pod), pod) for pod in pods if (pod.get("status") or {}).get("phase") not in FINISHED]
+    there = ((owner_of(pod), pod) for pod in pods if (pod.get("status") or {}).get("phase") not in FINISHED)
+    workers = [(str(owner["uid"])[:8], pod) for owner, pod in there if owner]
     beside = Counter(job for job, _ in workers)
     held: defaultdict[str, float] = defaultdict(float)
     for job, pod in workers:
@@ -105,10 +107,6 @@ def standing(node: Object, pods: Iterable[Object], group: NodeGroup, before: Sta
         gpus=group.gpus_per_node,
         held=tuple(sorted((job, round(share, 6)) for job, share in held.items())),
     )
-
-
-def _owner(pod: Object) -> str:
-    return str(pod["metadata"]["ownerReferences"][0]["uid"])[:8]
 
 
 def _phase(node: Object, before: Standing | None) -> str:

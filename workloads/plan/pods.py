@@ -52,6 +52,12 @@ def leave_seconds(notice_seconds: float) -> int:
     return max(1, int(notice_seconds - max(MARGIN_SECONDS, MARGIN_SHARE * notice_seconds)))
 
 
+def owner_of(value: Mapping[str, Any]) -> Object | None:
+    """The reference to the ElasticJob that controls an object, if one does. Others may own it too."""
+    references = value["metadata"].get("ownerReferences") or ()
+    return next((item for item in references if item.get("controller") and item.get("kind") == names.KIND), None)
+
+
 def worker_name(job: str, index: int) -> str:
     """The name of a worker's pod, and so the host name that its peers resolve."""
     return f"{job}-{names.REPLICA_TYPE}-{index}"

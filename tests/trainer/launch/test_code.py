@@ -1,5 +1,6 @@
 """The code that comes with a job: unpacked safely, verified, and the place where workers start."""
 
+import errno
 import os
 import signal
 import socket
@@ -23,6 +24,7 @@ def _python(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Debian's Python 3.11 has no filters for tarfile."""
     if request.param == "old-python":
         monkeypatch.delattr(tarfile, "data_filter")
+        monkeypatch.delattr(tarfile, "FilterError")
 
 
 @pytest.fixture(autouse=True)
@@ -66,11 +68,33 @@ def test_another_content_is_refused(tmp_path: Path) -> None:
         unpack(archive, "0" * 64, print)
 
 
+@pytest.mark.usefixtures("_python")
 def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
     archive = tmp_path / "code.tar.gz"
     archive.write_text("not at all")
     with pytest.raises(CodeError, match=r"is no \.tar\.gz"):
         unpack(archive, "", print)
+
+
+@pytest.mark.usefixtures("_python")
+def test_a_full_temporary_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**_: str) -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/code-1")
+
+    archive = tmp_path / "code.tar.gz"
+    sha = pack(archive, {"train.py": "1"})
+    monkeypatch.setattr("tempfile.mkdtemp", full)
+    with pytest.raises(CodeError, match=r"No space left on device: /tmp/code-1\. The pod's temporary disk is full"):
+        unpack(archive, sha, print)
+
+
+def test_an_archive_that_may_not_be_looked_at_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stale(path: Path) -> bool:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
+
+    monkeypatch.setattr(Path, "is_file", stale)
+    with pytest.raises(CodeError, match=r"cannot be unpacked: Stale file handle: .*code\.tar\.gz\. Can user 1000 read"):
+        unpack(tmp_path / "code.tar.gz", "", print)
 
 
 def test_an_archive_that_does_not_show_up_is_said(tmp_path: Path) -> None:
@@ -141,7 +165,9 @@ def test_a_notice_while_packages_are_installed_ends_all_of_it(tmp_path: Path) ->
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 138, log.read_text()
     assert "left before the training started again: SIGTERM" in log.read_text()
-    assert list(packages.iterdir()) == [], "neither the lease nor a half of it"
+    (partial,) = packages.iterdir()  # not the lease; what was begun is the next one's to remove, and marked as nobody's
+    assert ".partial-" in partial.name
+    assert partial.stat().st_mtime == 0
     assert not list((tmp_path / "tmp").glob("code-*"))
 
 

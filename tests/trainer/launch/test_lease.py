@@ -1,5 +1,7 @@
 """Who does it, who waits, and what becomes of a holder that is killed. Times are tenths of a second instead of a minute."""
 
+import contextlib
+import errno
 import os
 import threading
 import time
@@ -7,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from trainer.launch import lease
 from trainer.launch.lease import Turn
 
 
@@ -78,6 +81,42 @@ def test_a_holder_that_was_taken_over_leaves_the_others_file_alone(tmp_path: Pat
             time.sleep(0.1)  # the slow one counts now, if it does
             assert "worker 1 of digits" in path.read_text()
     assert not path.exists()
+
+
+def test_a_read_that_fails_once_does_not_end_the_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, failed, real = tmp_path / "lock", threading.Event(), Path.read_text
+
+    def read(place: Path, **words: str) -> str:
+        if threading.current_thread().name == "lease" and not failed.is_set():
+            failed.set()
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return real(place, **words)
+
+    monkeypatch.setattr(Path, "read_text", read)
+    with turn(path, []).take(lambda: False):
+        assert failed.wait(5)
+        before, deadline = path.read_bytes(), time.monotonic() + 5
+        while path.read_bytes() in (before, b""):
+            assert time.monotonic() < deadline, "it counts no more"
+            time.sleep(0.005)
+    assert not path.exists()
+
+
+def test_a_disk_that_hangs_holds_up_the_end_for_a_moment_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "_END_SECONDS", 0.05)
+    hangs, released = threading.Event(), threading.Event()
+
+    def hang(_: int) -> None:
+        hangs.set()
+        released.wait(5)
+
+    monkeypatch.setattr(os, "fsync", hang)
+    with contextlib.ExitStack() as stack:
+        stack.callback(released.set)
+        with turn(tmp_path / "lock", []).take(lambda: False):
+            assert hangs.wait(5)
+            began = time.monotonic()
+        assert time.monotonic() - began < 2
 
 
 def test_of_many_one_does_it(tmp_path: Path) -> None:

@@ -76,6 +76,20 @@ def test_what_is_left_out_is_told(here: Path) -> None:
     assert ebb(here, "data", "put", "set", "data/set")[2] == "left out, as it is a link, no file, or gone: set/out\n"
 
 
+def test_names_that_are_no_text_are_left_out_and_can_be_printed(here: Path) -> None:
+    (here / "set" / "caf\udce9").write_bytes(b"x")
+    code, out, err = ebb(here, "data", "put", "set", "data/set")
+    assert (code, out) == (0, f"set -> {here}/data/set: 2 files, 1.5 kB\n")
+    assert "set/caf\ufffd" in err
+
+
+def test_a_name_that_is_no_text_removes_nothing_else(here: Path) -> None:
+    ebb(here, "data", "put", "set", "data/x")
+    code, _, err = ebb(here, "data", "rm", "-r", "data/x\udcff")
+    assert (code, "is no UTF-8 text: rename the file" in " ".join(err.split())) == (2, True)
+    assert (here / "data" / "x" / "labels").exists()
+
+
 def test_removing_a_folder_needs_a_word(here: Path) -> None:
     ebb(here, "data", "put", "set", "data/set")
     code, _, err = ebb(here, "data", "rm", "data/set")

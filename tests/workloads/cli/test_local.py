@@ -1,11 +1,14 @@
 """`ebb local`: a real training without a cluster, stopped and gone on with, and what is refused."""
 
+import fcntl
 import json
 import os
+import pty
 import shlex
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -102,6 +105,22 @@ def test_ctrl_c_leaves_a_checkpoint_and_the_printed_command_goes_on(here: Path) 
     found = steps(here)
     assert found == sorted(set(found)), "no step is done twice"
     assert 10 <= stopped < 60
+
+
+@pytest.mark.e2e
+def test_a_terminal_that_closes_ends_the_training_in_order(here: Path) -> None:
+    """Nothing can be said any more, which changes neither what the training is told nor the exit code."""
+    terminal, own = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", EBB, "local", "--name", "line", "--env", "STEP=0.05", "--", "train.py"],
+        cwd=here, stdin=own, stdout=own, stderr=own, start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - as a terminal starts a shell
+    )  # fmt: skip
+    os.close(own)
+    until("ten steps", lambda: len(steps(here)) >= 10)
+    os.close(terminal)
+    assert process.wait(60) == Exit.INTERRUPTED
+    assert list((here / "ebb-output" / "line" / "checkpoints").glob("g*-s*.json"))
 
 
 @pytest.mark.e2e

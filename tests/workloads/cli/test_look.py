@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 from tests.workloads.cli.world import NS, FakeKube, elastic_job, platform_map, session, worker_pod
 from workloads.cli.app import app
 from workloads.cli.pages import job_page
-from workloads.cli.render import age, job_table, short
+from workloads.cli.render import age, job_table, number, short
 from workloads.cli.verbs.look import summary
 from workloads.client.looking.view import view, worker_view
 from workloads.client.looking.words import duration
@@ -208,3 +208,17 @@ def test_ages(since: str, text: str) -> None:
 @pytest.mark.parametrize(("length", "text"), [(41, "41 s"), (192, "3 min 12 s"), (7500, "2 h 5 min"), (59.7, "1 min 0 s")])
 def test_durations(length: float, text: str) -> None:
     assert duration(length) == text
+
+
+@pytest.mark.parametrize("amount", ["1.0", "1e0", None, "{{ gpus }}"])
+def test_an_odd_job_file_of_somebody_else_breaks_no_list(amount: object) -> None:
+    job = elastic_job()
+    job["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["resources"] = {
+        "limits": {"nvidia.com/gpu": amount}
+    }
+    assert view(job).gpus_per_worker == (1 if amount in ("1.0", "1e0") else 0)
+
+
+@pytest.mark.parametrize(("value", "text"), [(12345.6, "12346"), (0.00012345, "0.0001234"), (999.96, "1000"), (None, "-")])
+def test_numbers_keep_their_digits(value: float | None, text: str) -> None:
+    assert number(value) == text

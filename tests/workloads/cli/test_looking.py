@@ -181,6 +181,30 @@ async def test_followed_events_come_as_they_happen_and_again_when_they_grow(monk
     ]
 
 
+async def test_workers_lost_at_one_moment_are_each_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = sys.modules["workloads.client.story.events"]
+    monkeypatch.setattr(module, "AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(module, "TICK_SECONDS", 0.01)
+    lost = [
+        {"at": f"{DAY}12:01:07.5Z", "what": "reclaimed", "worker": n, "node": f"m{n}", "cause": "ReclaimNotice"} for n in (1, 2)
+    ]
+    kube, lines = FakeKube(platform_map(), elastic_job(history=lost)), asyncio.Queue[str]()
+
+    async def follow() -> None:
+        async for entry in follow_events(place(kube), "digits"):
+            lines.put_nowait(entry.text)
+
+    following = asyncio.create_task(follow())
+    first = {await lines.get(), await lines.get()}
+    for turn in range(3):  # each change is a look of its own
+        kube.put(elastic_job(history=lost, reclaims=2 + turn))
+        await asyncio.sleep(0.02)
+    kube.put(elastic_job(state="Succeeded", history=lost))
+    await asyncio.wait_for(following, 10)
+    assert first == {f"worker {n} reclaimed: the cloud takes its machine back" for n in (1, 2)}
+    assert lines.empty()
+
+
 async def test_events_of_a_job_that_is_deleted_end_in_a_sentence() -> None:
     kube = FakeKube(platform_map(), elastic_job())
 

@@ -78,6 +78,17 @@ async def test_a_held_job_needs_what_it_lacks(reason: str, flag: str, cure: Any,
     assert (await spec_of(kube))[field[0]] == field[1]
 
 
+async def test_stopping_a_held_job_first_is_no_way_around_its_budget() -> None:
+    kube = FakeKube(held("BudgetSpent", budget={"maxUSD": 2.0}, suspend=True))
+    with pytest.raises(BadRequest, match=r"the budget of digits is spent \(\$2.00\): say a new one with --max-cost"):
+        await resume(ebb(kube), "digits")
+
+
+async def test_an_empty_name_is_not_all_jobs() -> None:
+    with pytest.raises(BadRequest, match="the job's name is empty"):
+        await stop(ebb(FakeKube(elastic_job())), [""])
+
+
 async def test_a_budget_that_is_spent_already_is_refused() -> None:
     with pytest.raises(BadRequest, match=r"max-cost 1.5 is not more than the \$2.00 that it has cost"):
         await resume(ebb(FakeKube(held("BudgetSpent"))), "digits", max_usd=1.5)

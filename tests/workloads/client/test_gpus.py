@@ -11,6 +11,9 @@ from tests.workloads.cli.world import NS, FakeKube, elastic_job, node_group, pla
 from tests.workloads.client.test_money import SPOT, books, books_map, record, record_map
 from workloads.client.connection.ebb import Ebb
 from workloads.client.gpus import GpuGroup, GpuReport, gpus
+from workloads.client.submission.fit import find_fit
+from workloads.client.submission.outlook import outlook
+from workloads.client.submission.request import Request
 from workloads.clock import stamp
 from workloads.contract import LABEL_NODE_GROUP
 from workloads.kube import NODES, Denied, Object, Resource
@@ -61,11 +64,27 @@ def test_free_is_what_takes_workers_less_what_they_hold() -> None:
     )  # fmt: skip
     four = of(report, "t4x4")
     assert (four.machines, four.gpus_now, four.gpus_free, four.gpus_to_come) == (2, 8, 6, 0)
+    assert four.free_by_machine == (2, 4)
     for name in ("spot-t4-local-a", "spot-t4-local-c"):
         group = of(report, name)
         assert (group.machines, group.gpus_now, group.gpus_free, group.gpus_to_come) == (1, 0, 0, 3)
     assert (four.usd_per_gpu_hour, four.usd_on_demand_per_gpu_hour, four.price_assumed) == (0.5, 1.0, True)
     assert report.groups[-1] is four  # the dearest
+
+
+def test_free_gpus_of_two_machines_are_no_room_for_one_worker() -> None:
+    halves = look(node("a", "t4x4", 4), node("b", "t4x4", 4), *(pod(number, "ab"[number % 2]) for number in range(4)))
+    platform = parse(platform_map(FOUR)["data"])
+    request = Request(name="digits", arguments=("train.py",), gpus=4, min_gpus=4)
+    fit = find_fit(request, platform)
+    seen = outlook(request, fit, replace(halves, groups=(of(halves, "t4x4"),)), now=NOW)
+    assert (of(halves, "t4x4").gpus_free, fit.gpus_per_worker) == (4, 4)
+    assert (seen.fits_now, seen.machines_free) == (False, 0)
+
+
+def test_books_that_cannot_be_read_cost_what_they_would_say_and_no_more() -> None:
+    broken = {**books_map(books()), "data": {"machines.json": "{"}}
+    assert of(look(node("a", "t4x4", 4), broken), "t4x4").gpus_free == 4
 
 
 def test_what_other_teams_hold_is_known_by_the_machine_books() -> None:

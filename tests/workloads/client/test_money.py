@@ -168,6 +168,24 @@ def test_months_are_told_where_days_are_not_known_any_more() -> None:
     assert months == ["2026-09", "2026-08"]
 
 
+def test_a_window_within_the_days_that_are_kept_has_no_month() -> None:
+    made = books(begun=MIDNIGHT - 100 * DAY)
+    made.fold(NOW)
+    report = told([], [], made, days=55, by=By.DAY)
+    assert [row.name for row in report.rows][-2:] == ["2026-09-29", "2026-09-28"]
+    assert report.machines is not None
+    assert report.machines.hours == pytest.approx(55 * 24 + 12)
+
+
+def test_of_a_day_with_more_jobs_than_the_books_hold_it_is_said() -> None:
+    made = books()
+    use(made, 1, MIDNIGHT - 5 * HOUR, 10)
+    made.cut = "2026-11-22"
+    report = told([job(1, 10, began=MIDNIGHT - 5 * HOUR)], [], made)
+    assert report.rows[0].divided
+    assert any("on, of that day the 1 dearest" in note for note in report.notes)
+
+
 def test_what_nobody_looked_at_is_told() -> None:
     made = books()
     made.miss(replace(SPOT, held=((uid(1)[:8], 1.0),)), MIDNIGHT, MIDNIGHT + HOUR)

@@ -1,10 +1,12 @@
 """The controller and jobs that pause or end: suspended, over their deadline, finished, cleaned up."""
 
+import pytest
+
 from tests.workloads.builders import NOW, make_job
 from tests.workloads.fake_time import run
 from tests.workloads.world import FakeCluster, started
 from workloads.clock import stamp
-from workloads.kube import CONFIG_MAPS, ELASTIC_JOBS, PODS, Denied
+from workloads.kube import CONFIG_MAPS, ELASTIC_JOBS, PODS, Denied, Unreachable
 
 
 def test_a_suspended_job_gives_its_machines_back_and_goes_on_later() -> None:
@@ -89,6 +91,42 @@ def test_a_job_that_is_deleted_while_it_runs_leaves_a_record_of_what_it_cost() -
             world.api.remove(ELASTIC_JOBS, "digits")
             await world.settle()
             assert [(item["job"], item["reason"]) for item in records(world)] == [("digits", "Deleted")]
+
+    run(story())
+
+
+@pytest.mark.parametrize("error", [Unreachable("no answer"), TimeoutError()])
+def test_a_record_whose_write_failed_is_written_later_and_bills_until_the_job_was_gone(error: Unreachable | TimeoutError) -> None:
+    async def story() -> None:
+        async with started() as world:
+            await world.start_all(make_job(uid="aaaaaaaa-1"))
+            await world.settle(100)
+            world.api.fail("create", CONFIG_MAPS, error, times=8)
+            gone = world.api.clock()
+            world.api.remove(ELASTIC_JOBS, "digits")
+            # One of the same name does not wait for that.
+            world.api.put(ELASTIC_JOBS, make_job(uid="bbbbbbbb-1"))
+            await world.settle(2)
+            assert (len(world.pods()), records(world)) == (2, [])
+            await world.settle(40)
+            (found,) = records(world)
+            assert (found["uid"], found["ended"]) == ("aaaaaaaa-1", stamp(gone))
+            assert float(found["machineSeconds"]) == pytest.approx(200, abs=3)
+
+    run(story())
+
+
+def test_each_of_several_deleted_jobs_of_a_name_leaves_a_record() -> None:
+    async def story() -> None:
+        async with started() as world:
+            await world.start_all(make_job(uid="aaaaaaaa-1"))
+            cost = world.status()
+            world.api.fail("create", CONFIG_MAPS, TimeoutError())
+            world.api.remove(ELASTIC_JOBS, "digits")
+            world.api.put(ELASTIC_JOBS, make_job(uid="bbbbbbbb-1", status=cost))
+            world.api.remove(ELASTIC_JOBS, "digits")
+            await world.settle(5)
+            assert sorted(item["uid"] for item in records(world)) == ["aaaaaaaa-1", "bbbbbbbb-1"]
 
     run(story())
 

@@ -2,12 +2,15 @@
 
 import json
 import os
+import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.workloads.gateway.world import asking, sha256
+from tests.workloads.gateway.world import asking, sha256, volumes
 from workloads.gateway.__main__ import read_settings
+from workloads.gateway.listing import entries
 
 
 async def test_a_file_goes_in_and_comes_out(tmp_path: Path) -> None:
@@ -87,6 +90,49 @@ async def test_removing_a_file_a_folder_and_a_link_but_not_what_it_leads_to(tmp_
         assert (status, "is not there" in told["error"]) == (404, True)
     assert [path.name for path in (tmp_path / "data").iterdir()] == [".ebb"]
     assert (tmp_path / "secret" / "key").read_text() == "do not read"
+
+
+async def test_what_a_job_removes_at_the_same_time_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.unlink
+
+    def late(name: str, *, dir_fd: int) -> None:
+        real(name, dir_fd=dir_fd)
+        real(name, dir_fd=dir_fd)
+
+    async with asking(tmp_path) as gateway:
+        for name in ("1", "inner/2"):
+            await gateway.put(f"data/folder/{name}", b"x")
+        monkeypatch.setattr("workloads.gateway.listing.os.unlink", late)
+        assert (await gateway.ask("DELETE", "/v1/files", "data/folder", recursive=1))[0] == 200
+    assert not (tmp_path / "data" / "folder").exists()
+
+
+def test_a_listing_skips_what_it_may_not_look_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a folder that may be read and not entered; root, as in these tests, may always."""
+    place, real = volumes(tmp_path).find(str(tmp_path / "data")), os.stat
+    for name in ("a", "b", "c"):
+        (tmp_path / "data" / name).touch()
+
+    def refusing(name: str, **how: Any) -> os.stat_result:
+        if name == "b":
+            raise PermissionError(13, "Permission denied")
+        return real(name, **how)
+
+    monkeypatch.setattr("workloads.gateway.listing.os.stat", refusing)
+    assert [one["name"] for one in entries(place, recursive=False)] == ["a", "c"]
+
+
+def test_a_listing_keeps_names_alone(tmp_path: Path) -> None:
+    """A folder may hold millions of files, and the gateway's machine is small."""
+    place = volumes(tmp_path).find(str(tmp_path / "data"))
+    for index in range(2000):
+        (tmp_path / "data" / f"{index:05}").touch()
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in entries(place, recursive=False)) == 2000
+        assert tracemalloc.get_traced_memory()[1] < 400_000
+    finally:
+        tracemalloc.stop()
 
 
 async def test_the_volumes_and_their_room(tmp_path: Path) -> None:

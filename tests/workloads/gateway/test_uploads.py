@@ -1,7 +1,10 @@
 """Uploads that break off, are torn, overtaken, too long or too large: a file is in place as a whole, or not at all."""
 
 import asyncio
+import errno
 import os
+import threading
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,7 +12,7 @@ import pytest
 from aiohttp import ClientPayloadError, ClientResponse
 
 from tests.workloads.gateway.world import Asker, asking, sha256, volumes
-from workloads.gateway.uploads import KEEP_SECONDS, Uploads, Wanted
+from workloads.gateway.uploads import KEEP_SECONDS, Uploads, Wanted, in_thread
 from workloads.gateway.volumes import Refused
 
 CONTENT = os.urandom(100_000)
@@ -153,11 +156,79 @@ async def test_parts_that_nobody_continues_go_after_a_week(tmp_path: Path) -> No
     found, uploads = volumes(tmp_path), Uploads()
     folder = tmp_path / "data" / ".ebb" / "uploads"
     folder.mkdir(parents=True)
-    for name, age in (("old", KEEP_SECONDS + 1), ("young", KEEP_SECONDS - 60)):
+    (folder / "part").touch()
+    os.utime(folder / "part", (1e9, 1e9))  # the age of what it is a copy of: it is just being put in place
+    since = (folder / "part").stat().st_ctime
+    assert await uploads.remove_old(found.all, now=lambda: since + KEEP_SECONDS - 60) == 0
+    assert await uploads.remove_old(found.all, now=lambda: since + KEEP_SECONDS + 60) == 1
+    assert list(folder.iterdir()) == []
+
+
+async def test_one_bad_entry_and_one_bad_volume_keep_no_other_part(tmp_path: Path) -> None:
+    found, uploads = volumes(tmp_path), Uploads()
+    (tmp_path / "data" / ".ebb").symlink_to(tmp_path / "secret")
+    folder = tmp_path / "output" / ".ebb" / "uploads"
+    for name in ("a", "b", "c"):
+        (folder / f"{name} folder").mkdir(parents=True)
         (folder / name).touch()
-        os.utime(folder / name, (1e9 - age, 1e9 - age))
-    assert await uploads.remove_old(found.all, now=lambda: 1e9) == 1
-    assert [path.name for path in folder.iterdir()] == ["young"]
+    assert await uploads.remove_old(found.all, now=lambda: time.time() + KEEP_SECONDS + 60) == 3
+    assert sorted(path.name for path in folder.iterdir()) == ["a folder", "b folder", "c folder"]
+
+
+async def test_who_is_cancelled_twice_waits_for_the_thread_all_the_same() -> None:
+    """It works on descriptors that would be closed."""
+    go, ended = threading.Event(), threading.Event()
+
+    def work() -> None:
+        go.wait(10)
+        ended.set()
+
+    task = asyncio.create_task(in_thread(work))
+    await cancelled_twice(task)
+    assert not task.done()
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended.is_set()
+
+
+async def test_an_upload_that_is_cancelled_twice_waits_for_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, uploads, go, began = (
+        volumes(tmp_path).find(str(tmp_path / "data" / "x")),
+        Uploads(),
+        threading.Event(),
+        asyncio.Event(),
+    )
+    loop, real = asyncio.get_running_loop(), os.write
+
+    def slow(fd: int, data: memoryview) -> int:
+        loop.call_soon_threadsafe(began.set)
+        go.wait(10)
+        return real(fd, data)
+
+    async def body() -> AsyncIterator[bytes]:
+        monkeypatch.setattr("workloads.gateway.uploads.os.write", slow)
+        yield CONTENT
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(uploads.receive(place, WANTED, 0, body()))
+    await began.wait()
+    monkeypatch.undo()
+    await cancelled_twice(task)
+    assert not task.done()
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert parts(tmp_path)[0].read_bytes() == CONTENT
+
+
+async def cancelled_twice(task: asyncio.Task[None]) -> None:
+    for _ in range(2):
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+    for _ in range(10):
+        await asyncio.sleep(0)
 
 
 async def test_a_connection_that_breaks_while_a_file_is_read(tmp_path: Path) -> None:
@@ -169,3 +240,21 @@ async def test_a_connection_that_breaks_while_a_file_is_read(tmp_path: Path) -> 
         os.truncate(tmp_path / "data" / "log", 10_000)
         with pytest.raises(ClientPayloadError):
             await answer.read()
+
+
+async def test_an_error_in_the_middle_of_a_file_ends_its_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second answer within the bytes of the first would be taken for the file's, and the reader would wait for the rest."""
+    real = os.pread
+
+    def stale(fd: int, size: int, at: int) -> bytes:
+        if at:
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return real(fd, size, at)
+
+    async with asking(tmp_path) as gateway:
+        (tmp_path / "data" / "x").write_bytes(bytes(3_000_000))
+        monkeypatch.setattr("workloads.gateway.app.os.pread", stale)
+        answer = await gateway.get("data/x")
+        async with asyncio.timeout(10):
+            with pytest.raises(ClientPayloadError):
+                await answer.read()

@@ -7,8 +7,33 @@ import pytest
 
 from tests.workloads.builders import NOW, make_group, make_job, make_node, make_pod
 from workloads.clock import unix
-from workloads.plan.days import BOOT, DAY, DAYS, IDLE, JOB_DAYS, LEAVING, Books, Gap, Line, Standing, Use, Who, day_of, spans
-from workloads.plan.machine_text import KEY, MOST_CHARACTERS, BooksError, read, write
+from workloads.plan.days import (
+    BOOT,
+    DAY,
+    DAYS,
+    IDLE,
+    JOB_DAYS,
+    LEAVING,
+    LONGEST_USER,
+    Books,
+    Gap,
+    Line,
+    Standing,
+    Use,
+    Who,
+    day_of,
+    spans,
+)
+from workloads.plan.machine_text import (
+    FEWEST_JOBS,
+    KEY,
+    MOST_CHARACTERS,
+    MOST_JOBS,
+    WHOLE_CHARACTERS,
+    BooksError,
+    read,
+    write,
+)
 from workloads.plan.machine_time import Sight, resume, standing
 
 MIDNIGHT = unix("2026-11-22T00:00:00Z") or 0.0
@@ -128,6 +153,12 @@ def test_phases(node: dict[str, object], before: Standing | None, phase: str) ->
     assert standing(node, [], make_group(), before).phase == phase
 
 
+def test_whose_a_worker_is_the_reference_that_controls_it_says() -> None:
+    pod = make_pod(make_job(container=ONE_GPU, uid="11111111-a"))
+    pod["metadata"]["ownerReferences"].insert(0, {"kind": "ConfigMap", "name": "other", "uid": "99999999-z"})
+    assert [job for job, _ in standing(make_node(), [pod], make_group(), None).held] == ["11111111"]
+
+
 # --- The text -------------------------------------------------------------------------------------------------------------------
 
 
@@ -159,6 +190,48 @@ def test_many_jobs_do_not_make_it_too_large_for_a_config_map() -> None:
     kept = json.loads(text)["jobs"]
     assert max(kept) == day_of(MIDNIGHT + (JOB_DAYS - 1) * DAY)
     assert {uid for uses in kept.values() for uid in uses} == set(json.loads(text)["who"])
+
+
+def busy(mine: Books, jobs: int, day: int = 0, user: str = "somebody") -> None:
+    """A day with that many jobs, the later the dearer."""
+    for number in range(jobs):
+        uid, began = f"{day:04x}{number:04x}", MIDNIGHT + day * DAY
+        mine.count(replace(SPOT, held=((uid, 0.123456),)), began, began + 1234.567 + number)
+        mine.who[uid] = Who(namespace="elastic-job", job=f"a-job-with-some-name-{number}", user=user)
+
+
+@pytest.mark.parametrize("jobs", [1200, MOST_JOBS + 1000])
+def test_the_newest_day_is_told_whatever_it_has_and_of_too_many_jobs_the_dearest(jobs: int) -> None:
+    mine = books()
+    busy(mine, 300)
+    busy(mine, jobs, day=1)
+    again = read(write(mine))
+    (uses,) = again.jobs.values()
+    assert len(uses) == min(jobs, MOST_JOBS) == len(again.who)
+    assert f"0001{jobs - 1:04x}" in uses
+    assert again.cut == ("2026-11-23" if jobs > MOST_JOBS else "")
+    # Who goes on from there does not forget it, until that day is told no more.
+    busy(again, 10, day=1)
+    assert read(write(again)).cut == again.cut
+    busy(again, 1200, day=2)
+    assert read(write(again)).cut == ""
+
+
+def test_it_fits_into_a_config_map_whatever_there_is() -> None:
+    mine = books()
+    standings = [replace(HELD, group=f"a-group-with-some-name-{number}") for number in range(80)]
+    for day in range(-100, 1):
+        for one in standings:
+            mine.count(one, MIDNIGHT + day * DAY, MIDNIGHT + day * DAY + 1234.567)
+    mine.begun = MIDNIGHT - 100 * DAY
+    busy(mine, 4000, user="u" * LONGEST_USER)
+    mine.fold(MIDNIGHT)
+    data = write(mine)
+    assert 0.7 * WHOLE_CHARACTERS < len(data[KEY]) <= WHOLE_CHARACTERS
+    again = read(data)
+    assert (len(again.jobs["2026-11-22"]), again.cut, again.months) == (FEWEST_JOBS, "2026-11-22", {})
+    assert again.begun == unix(f"{min(again.days)}T00:00:00Z")
+    assert max(again.days) == "2026-11-22"
 
 
 @pytest.mark.parametrize(

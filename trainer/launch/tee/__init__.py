@@ -16,10 +16,12 @@ with a `+` behind the stream. Training never waits for the volume: up to 16 MiB 
 read-only, and what is more is counted, and the count is a line of its own where the lines would be. A part is 64 MiB; a launcher
 keeps its first and its 31 newest parts (2 GiB), and says in a line what it has removed.
 
+A progress bar, which writes over itself, is one line when it ends; a terminal has it as it moves.
+
 What a killed machine may lose: a write that has returned is with the kernel. On a local disk it survives the death of every
 process, but not always that of the machine. A network file system keeps it in this machine's memory until the next fdatasync,
 which comes once a second: a machine that dies takes the lines of its last second or so with it, and no more than those while the
-volume answers.
+volume answers. Where it says at the sync that its disk was full, a line tells how many lines it may have lost.
 """
 
 from trainer.launch.tee.reader import Tee

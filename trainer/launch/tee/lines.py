@@ -15,11 +15,15 @@ _NANOSECONDS = 10**9
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Whole lines of one stream. `more`: it is one piece of a line that goes on in the next batch of the stream."""
+    """Whole lines of one stream. `more`: it is one piece of a line that goes on in the next batch of the stream.
+
+    `shown`: so many of its bytes has a terminal already.
+    """
 
     tag: str
     text: bytes
     more: bool = False
+    shown: int = 0
 
     @property
     def count(self) -> int:
@@ -32,6 +36,7 @@ class Lines:
     def __init__(self, tag: str) -> None:
         self.tag = tag
         self._rest = bytearray()
+        self._shown = 0  # of the rest
 
     def feed(self, data: bytes) -> list[Batch]:
         end = data.rfind(b"\n") + 1
@@ -40,21 +45,34 @@ class Lines:
             return self._pieces()
         whole = bytes(self._rest) + data[:end]
         self._rest = bytearray(data[end:])
-        return [Batch(tag=self.tag, text=whole)]
+        return [self._batch(whole)]
+
+    def bar(self) -> bytes:
+        """What is new of a line that writes over itself, for a terminal: it is to be seen long before it ends."""
+        new = bytes(self._rest[self._shown :])
+        if b"\r" not in new and not self._shown:
+            return b""
+        self._shown = len(self._rest)
+        return new
 
     def end(self) -> list[Batch]:
         if not self._rest:
             return []
         rest, self._rest = bytes(self._rest), bytearray()
-        return [Batch(tag=self.tag, text=rest + b"\n")]
+        return [self._batch(rest + b"\n")]
 
     def _pieces(self) -> list[Batch]:
         """Of a line that is too long to wait for."""
         found = []
         while len(self._rest) > LONGEST:
-            found.append(Batch(tag=self.tag, text=bytes(self._rest[:LONGEST]) + b"\n", more=True))
+            found.append(self._batch(bytes(self._rest[:LONGEST]) + b"\n", more=True))
             del self._rest[:LONGEST]
         return found
+
+    def _batch(self, text: bytes, *, more: bool = False) -> Batch:
+        shown = min(self._shown, len(text) - 1)  # never the end of a line
+        self._shown -= shown
+        return Batch(tag=self.tag, text=text, more=more, shown=shown)
 
 
 def stamp(nanoseconds: int) -> str:

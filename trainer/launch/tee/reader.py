@@ -43,6 +43,7 @@ class Tee:
 
     def __init__(self, open_sink: Callable[[Callable[[str], None]], Sink] | None) -> None:
         self._console = {1: 1, 2: 2}
+        self._terminals: set[int] = set()
         self._pipes: dict[int, tuple[Lines, int]] = {}  # by the end that is read: its lines, and which stream they go on to
         self._ends: list[int] = []  # those of workers that are written to, as long as they are started
         self._lock = threading.Lock()
@@ -111,6 +112,7 @@ class Tee:
             (sys.stdout if number == 1 else sys.stderr).flush()
             self._console[number] = os.dup(number)
             os.dup2(self._pipe(f"-.-.{name}", number), number)
+        self._terminals = {number for number, saved in self._console.items() if os.isatty(saved)}
         self.renew()
 
     # --- The thread ---
@@ -119,6 +121,7 @@ class Tee:
         while not self._closing.is_set():
             try:
                 much = self._pass_on(self._read(self._ready(timeout=None)))
+                self._show_bars()
             except Exception as error:  # the edge of a thread: without it the pipes would fill, and training stand still
                 self._say(f"some lines of this machine are lost: {error!r}")
                 much = False
@@ -166,8 +169,18 @@ class Tee:
         assert self._sink is not None
         self._sink.put(b"".join(marked(batch, moment) for batch, _ in batches), sum(batch.count for batch, _ in batches))
         for stream in (1, 2):
-            self._print(stream, b"".join(batch.text for batch, each in batches if each == stream))
+            self._print(stream, b"".join(batch.text[batch.shown :] for batch, each in batches if each == stream))
         return sum(len(batch.text) for batch, _ in batches) >= _READ_BYTES
+
+    def _show_bars(self) -> None:
+        """Progress bars, where a person sees them. Logs of a pod are whole lines: there one would be torn by another rank's."""
+        if not self._terminals:
+            return
+        with self._lock:
+            pipes = list(self._pipes.values())
+        for lines, stream in pipes:
+            if stream in self._terminals:
+                self._print(stream, lines.bar())
 
     def _print(self, stream: int, text: bytes) -> None:
         """Waits for whoever reads it. One that reads no more is no reason to end: the volume has the lines."""

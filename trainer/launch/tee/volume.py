@@ -5,7 +5,8 @@
     volume.close()                    # waits for what is under way, but not for ever
 
 After an error a file is never written to again: it may end in half a line, which readers leave out. What was not written whole
-is written to the next part as soon as the volume takes it.
+is written to the next part as soon as the volume takes it. A network file system may take lines and say only at the next sync or
+close that its disk was full: how many those are at most is then a line of the next part.
 """
 
 import contextlib
@@ -40,6 +41,7 @@ class Volume:
         self._file = -1
         self._parts: list[Path] = []
         self._number = self._size = self._unsynced = 0
+        self._unsure = 0  # lines that were written since the last sync that went well
         self._synced_at = 0.0
         self._thread = threading.Thread(target=self._write_all, name="log volume", daemon=True)
         self._thread.start()
@@ -71,7 +73,7 @@ class Volume:
 
     def _tell_of_missing(self) -> None:
         if self._missing:
-            self._add(own_line(f"{self._missing} lines are not here: the volume did not take them in time"), 0)
+            self._add(own_line(f"{self._missing} lines are not here: the volume did not take them in time"), self._missing)
             self._missing = 0
 
     # --- The thread ---
@@ -141,23 +143,37 @@ class Volume:
         """What is written whole; of the batch that is written in part, the lines that are."""
         with self._changed:
             while self._waiting and written >= len(self._waiting[0][0]):
-                lines, _ = self._waiting.popleft()
+                lines, count = self._waiting.popleft()
                 written -= len(lines)
                 self._held -= len(lines)
+                self._unsure += count
             if self._waiting and written:
                 lines, count = self._waiting.popleft()
                 end = lines.rfind(b"\n", 0, written) + 1
-                self._waiting.appendleft((lines[end:], max(0, count - lines.count(b"\n", 0, end))))
+                whole = lines.count(b"\n", 0, end)
+                self._waiting.appendleft((lines[end:], max(0, count - whole)))
                 self._held -= end
+                self._unsure += whole
 
     def _sync(self) -> None:
         if self._unsynced and time.monotonic() - self._synced_at >= SYNC_SECONDS:
             os.fdatasync(self._file)
             self._unsynced, self._synced_at = 0, time.monotonic()
+            self._unsure = 0
+
+    def _doubt(self) -> None:
+        """The lines since the last sync, in a line that counts for as many until it is itself on the volume."""
+        if self._unsure:
+            text = own_line(f"up to {self._unsure} lines before this may not be here: the volume took them and failed")
+            with self._changed:
+                self._waiting.appendleft((text, self._unsure))
+                self._held += len(text)
+        self._unsure = 0
 
     def _give_up(self, error: OSError) -> None:
         """This part: half a line may be its last. An empty one is not left behind."""
         if self._file >= 0:
+            self._doubt()  # whatever failed: an error is told once, so a sync that now goes well proves nothing
             self._close_file()
             if self._size == 0:
                 with contextlib.suppress(OSError):
@@ -175,11 +191,15 @@ class Volume:
 
     def _close_file(self) -> None:
         if self._file >= 0:
-            with contextlib.suppress(OSError):
-                if self._unsynced:
-                    os.fdatasync(self._file)
-            with contextlib.suppress(OSError):
-                os.close(self._file)
+            try:
+                try:
+                    if self._unsynced:
+                        os.fdatasync(self._file)
+                finally:
+                    os.close(self._file)
+                self._unsure = 0
+            except OSError:
+                self._doubt()
         self._file, self._unsynced = -1, 0
 
 

@@ -1,7 +1,10 @@
 """`ebb local`."""
 
+import json
 import os
 import secrets
+import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -62,7 +65,8 @@ def local(
     ended = start(run, note=note, quiet=output is Output.JSON)
     more = [*(["--workers", str(workers)] if workers else []), *(["--python", python] if python else [])]
     again = command_of(request, "local", name=request.name, more=more)
-    print_json({"run": {**record(ended), "resume": again}}) if output is Output.JSON else typer.echo(_sentence(ended, again))
+    told = {"run": {**record(ended), "resume": again}}
+    _say_last(json.dumps(told, indent=2) if output is Output.JSON else _sentence(ended, again))
     raise typer.Exit(_code(ended))
 
 
@@ -109,6 +113,17 @@ def _say_what_is_left_aside(request: Request, run: LocalRun, *, told: bool) -> N
         note(f"left aside, as there is no platform here: {', '.join(f'--{flag}' for flag in run.left_aside)}")
     if run.workers < request.gpus and not told:
         note(f"{run.workers} processes and not {request.gpus}, as many as this machine has cores; --workers says otherwise")
+
+
+def _say_last(text: str) -> None:
+    """Where the terminal was closed nobody reads it, and the exit code is the training's all the same."""
+    with suppress(OSError):
+        typer.echo(text)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:  # what is left in it would fail once more as Python ends, which then has a code of its own
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _sentence(ended: Ended, again: str) -> str:

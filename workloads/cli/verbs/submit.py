@@ -30,6 +30,7 @@ from workloads.client.submission.submit import submit as send
 from workloads.client.travel.clone import Clone, clone, fitting, stem_of
 from workloads.client.travel.code import amount
 from workloads.client.travel.delivery import Place
+from workloads.kube import KubeError
 
 
 @asks
@@ -158,7 +159,12 @@ async def _outlook(ebb: Ebb, prepared: Prepared) -> Outlook | None:
     """None for a whole ElasticJob, whose machines its author knows."""
     if prepared.request is None or prepared.fit is None:
         return None
-    return outlook(prepared.request, prepared.fit, await gpus(ebb), now=time.time())
+    try:
+        seen = await gpus(ebb, reclaims=False)
+    except KubeError as error:
+        note(f"Whether machines are free is not known: {error}")
+        return None
+    return outlook(prepared.request, prepared.fit, seen, now=time.time())
 
 
 def _most(prepared: Prepared, seen: Outlook | None) -> str:

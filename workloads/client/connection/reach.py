@@ -77,7 +77,9 @@ async def read_platform(kube: Kube) -> Platform:
 
 
 async def read_job(kube: Kube, namespace: str, name: str) -> Object:
-    """One ElasticJob. Raises Missing with the names that there are."""
+    """One ElasticJob. Raises Missing with the names that there are, BadRequest for an empty one: it would be all of them."""
+    if not name:
+        raise BadRequest("the job's name is empty: give one, as `ebb list` shows them.")
     try:
         return await kube.get(ELASTIC_JOBS, namespace, name)
     except NotFound as error:

@@ -62,6 +62,8 @@ def plan(request: Request, interpreter: Interpreter, here: Here, *, workers: int
         raise BadRequest(f"code {request.code!r} is no folder: name the one that holds your program, as in --code .")
     _check_trainer(folder)
     output = Path(here.output_root or here.folder / OUTPUT_FOLDER / request.name).absolute()
+    own = request.env.get("PYTHONPATH", "")
+    path = ":".join(filter(None, (interpreter.path, own, here.python_path)))  # one of the user's own would hide the launcher
     flags = ["--standalone", f"--nproc-per-node={count}"]
     return LocalRun(
         name=request.name,
@@ -69,8 +71,8 @@ def plan(request: Request, interpreter: Interpreter, here: Here, *, workers: int
         environment={
             ENV_JOB: request.name,
             ENV_OUTPUT_DIR: str(output),
-            **({"PYTHONPATH": _joined(interpreter.path, here.python_path)} if interpreter.path else {}),
             **request.env,
+            **({"PYTHONPATH": path} if interpreter.path or own else {}),
         },
         folder=str(folder.absolute()),
         output=str(output),
@@ -113,7 +115,3 @@ def _data(data: str | None, here: Here) -> tuple[str, ...]:
     if not found.exists():
         raise BadRequest(f"data {data!r} is not on this machine: give a folder that is, as in --data ./digits.")
     return ("--data", str(found))
-
-
-def _joined(first: str, rest: str) -> str:
-    return f"{first}:{rest}" if rest else first

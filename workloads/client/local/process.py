@@ -6,8 +6,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -44,8 +44,16 @@ def start(run: LocalRun, *, note: Callable[[str], None] = ignore, quiet: bool = 
     Ctrl-C ends it at once.
     """
     Path(run.output).mkdir(parents=True, exist_ok=True)
+    with _Handing(note) as handing:  # before it starts: a signal in between would leave a training that nobody ends
+        process = _started(run, quiet=quiet)
+        handing.on_to(process)
+        code = process.wait()
+    return _ended(run, code)
+
+
+def _started(run: LocalRun, *, quiet: bool) -> "subprocess.Popen[bytes]":
     try:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             run.command,
             cwd=run.folder,
             env=os.environ | dict(run.environment),
@@ -55,30 +63,48 @@ def start(run: LocalRun, *, note: Callable[[str], None] = ignore, quiet: bool = 
         )
     except OSError as error:
         raise ClientError(f"{run.command[0]} cannot be started: {error.strerror or error}.") from error
-    with _handed_on(process, note):
-        code = process.wait()
-    return _ended(run, code)
 
 
-@contextmanager
-def _handed_on(process: "subprocess.Popen[bytes]", note: Callable[[str], None]) -> Iterator[None]:
-    """Signals go to the training while the block runs."""
+class _Handing:
+    """Signals go to the training while the block runs; those that come before there is one are kept for it."""
 
-    heard: set[int] = set()
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+        self._process: subprocess.Popen[bytes] | None = None
+        self._kept: list[int] = []
+        self._heard: set[int] = set()
+        self._before: dict[int, Any] = {}
 
-    def hear(number: int, _: FrameType | None) -> None:
-        again = number == signal.SIGINT and number in heard
-        heard.add(number)
-        what = "end at once" if again else "write a checkpoint and end"
-        note(f"{signal.Signals(number).name}: the training is told to {what}")
-        process.send_signal(number)
+    def on_to(self, process: "subprocess.Popen[bytes]") -> None:
+        self._process = process
+        while self._kept:
+            self._send(process, self._kept.pop(0))
 
-    before: dict[signal.Signals, Any] = {number: signal.signal(number, hear) for number in _TOLD}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
+    def __enter__(self) -> "_Handing":
+        for number in _TOLD:
+            before = signal.getsignal(number)
+            if number == signal.SIGTERM or before is not signal.SIG_IGN:  # nohup; a shell's background
+                self._before[number] = before
+                signal.signal(number, self._hear)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    def _hear(self, number: int, _: FrameType | None) -> None:
+        if self._process is None:
+            self._kept.append(number)
+        else:
+            self._send(self._process, number)
+
+    def _send(self, process: "subprocess.Popen[bytes]", number: int) -> None:
+        again = number == signal.SIGINT and number in self._heard
+        self._heard.add(number)
+        process.send_signal(number)
+        what = "end at once" if again else "write a checkpoint and end"
+        with suppress(OSError):  # the terminal may be closed: that is what SIGHUP says
+            self._note(f"{signal.Signals(number).name}: the training is told to {what}")
 
 
 def _ended(run: LocalRun, code: int) -> Ended:

@@ -12,6 +12,7 @@ from typing import Any
 from workloads import contract as names
 from workloads.client.looking.goodput import goodput
 from workloads.kube import Object
+from workloads.plan.quantities import quantity
 
 FINISHED, FAILED_STATE, RUNNING_STATE, WAITING_STATE = "finished", "failed", "running", "waiting"
 RECOVERING, STOPPED, DELETING = "recovering", "stopped", "deleting"
@@ -206,7 +207,15 @@ def gpus_per_worker(job: Object) -> int:
     """GPUs of one worker; 0 for a job file that asks for none."""
     pod = (worker_spec(job).get("template") or {}).get("spec") or {}
     limits = [(container.get("resources") or {}).get("limits") or {} for container in pod.get("containers") or []]
-    return sum(int(limit.get(names.GPU_RESOURCE, 0)) for limit in limits)
+    return sum(_whole(limit.get(names.GPU_RESOURCE, 0)) for limit in limits)
+
+
+def _whole(amount: Any) -> int:
+    """What is no quantity is for the API server to refuse, when the controller makes pods of it."""
+    try:
+        return int(quantity(amount))
+    except ValueError:
+        return 0
 
 
 def condition(job: Object, kind: str) -> Object | None:

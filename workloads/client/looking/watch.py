@@ -47,7 +47,8 @@ async def status(ebb: Ebb, name: str) -> Seen:
 
 def see(job: Object, pods: Iterable[Object], nodes: Nodes, began: Iterable[Start] = ()) -> Seen:
     """A job, its pods and its machines as they are now."""
-    own = list(pods)
+    uid = job["metadata"]["uid"]  # pods of an earlier job of that name may still be going
+    own = [pod for pod in pods if uid in {owner["uid"] for owner in pod["metadata"].get("ownerReferences") or ()}]
     workers = sorted((_on_machine(worker_view(pod), nodes) for pod in own), key=lambda item: item.worker)
     reclaims = losses(job, own, nodes.zones, began)
     return Seen(job=view(job, datetime.now(UTC).timestamp()), workers=tuple(workers), reclaims=reclaims)

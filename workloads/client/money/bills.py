@@ -35,10 +35,6 @@ class Window:
     def first_day(self) -> str:
         return day_of(self.since)
 
-    def over(self, days: int) -> bool:
-        """Whether it reaches back so many days."""
-        return self.since < self.now - days * DAY
-
 
 @dataclass(frozen=True, kw_only=True)
 class Bill:
@@ -176,9 +172,12 @@ def _gpu_hours(bill: Bill, use: Use) -> float | None:
 
 
 def exact_from(books: Books) -> float:
-    """Since when the books know what each job used: of days before the first one, they have forgotten it."""
+    """Since when the books know what each job used: of days before the first one, they have forgotten it, and of one with very
+    many jobs they hold the dearest."""
     if not books.jobs:
         return books.until
+    if books.cut in books.jobs:
+        return (unix(f"{books.cut}T00:00:00Z") or 0.0) + DAY
     first = min(books.jobs)
     forgot = any(line.job_seconds for day, lines in books.days.items() if day < first for line in lines.values())
     return max(books.begun, unix(f"{first}T00:00:00Z") or 0.0) if forgot or books.months else books.begun

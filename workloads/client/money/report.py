@@ -13,7 +13,7 @@ from enum import StrEnum
 from workloads.client.money.bills import Bill, Window, exact_from
 from workloads.clock import stamp
 from workloads.contract import MANAGER_GROUP
-from workloads.plan.days import DAY, DAYS, Books, Gap, Line
+from workloads.plan.days import DAY, DAYS, Books, Gap, Line, day_of
 from workloads.platform import WHERE
 
 HOUR = 3600.0
@@ -109,9 +109,15 @@ def report_of(found: Iterable[Bill], books: Books | None, window: Window, by: By
 
 def lines_of(books: Books, window: Window) -> dict[str, dict[str, Line]]:
     """Day, or month where days are no longer known, and node group."""
-    months = {month: lines for month, lines in books.months.items() if month >= window.first_day[:7]}
+    told = books.months if _by_month(books, window) else {}
+    months = {month: lines for month, lines in told.items() if month >= window.first_day[:7]}
     days = {day: lines for day, lines in books.days.items() if day >= window.first_day}
     return {**months, **days}
+
+
+def _by_month(books: Books, window: Window) -> bool:
+    """Whether it begins before the days that are kept: a month holds only what is older than those."""
+    return window.first_day < day_of(books.until - DAYS * DAY)
 
 
 def _with_machines(report: CostReport, lines: Mapping[str, Mapping[str, Line]]) -> CostReport:
@@ -207,14 +213,20 @@ def _notes(bills: tuple[Bill, ...], books: Books | None, window: Window, by: By)
     if books.begun > window.since:
         said.append(f"The machine books begin at {stamp(books.begun)}: before that only jobs are known.")
     if books.jobs and max(window.since, books.begun) < exact_from(books):
-        said.append(f"Jobs of other namespaces, and jobs deleted while no controller ran, are known from {min(books.jobs)} on.")
+        said.append(f"Jobs of other namespaces, and jobs deleted while no controller ran, are known from {_known_from(books)}.")
     if books.until < window.now - STALE_SECONDS:
         said.append(f"The machine books end at {stamp(books.until)}: does the controller run? Since then all is taken as it was.")
-    if window.over(DAYS):
+    if _by_month(books, window):
         said.append(f"Days further back than {DAYS} are told by month, the first of them as a whole.")
     if any(bill.divided for bill in bills):
         said.append("Jobs marked ~ began before this: their cost is divided by time.")
     return (*said, *map(_gap, (gap for gap in books.gaps if gap.ended > window.since and (gap.vanished or gap.came))))
+
+
+def _known_from(books: Books) -> str:
+    if books.cut in books.jobs:
+        return f"{books.cut} on, of that day the {len(books.jobs[books.cut])} dearest: there were more than the books can hold"
+    return f"{min(books.jobs)} on"
 
 
 def _gap(gap: Gap) -> str:

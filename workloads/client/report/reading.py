@@ -98,7 +98,9 @@ class Reading:
             pods = await kube.list(PODS, namespace, labels=f"{LABEL_JOB}={name}")
         except KubeError:
             pods = []
-        logs = await asyncio.gather(*(lines_now(kube, namespace, pod, Replay()) for pod in pods))
+        uid = job["metadata"]["uid"]  # pods of an earlier job of that name may still be going
+        own = [pod for pod in pods if uid in {owner["uid"] for owner in pod["metadata"].get("ownerReferences") or ()}]
+        logs = await asyncio.gather(*(lines_now(kube, namespace, pod, Replay()) for pod in own))
         facts: list[dict[str, Any]] = [line for log in logs for each in log if (line := said(each.stamp, each.text))]
         reader = Reader()
         for line in sorted(facts, key=lambda line: line["time"]):

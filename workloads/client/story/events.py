@@ -41,13 +41,14 @@ async def follow_events(ebb: Ebb, name: str, on_trouble: Callable[[str], None] =
     Missing if it is not there or is deleted."""
     await read_job(ebb.kube, ebb.namespace, name)
     async with Board(ebb.kube, ebb.namespace, name, on_trouble=on_trouble) as board, _events(ebb) as current:
-        told: dict[tuple[str, str], Entry] = {}
+        told: dict[tuple[str, str, str], Entry] = {}
         nodes, ended = await Nodes.read(ebb.kube), False
         while board.job is not None:
             nodes = await nodes.with_those_of(board.pods, ebb.kube)
             for entry in _timeline(board.job, board.pods, current(), nodes):
-                if _is_news(entry, told.get((entry.at, entry.reason))):
-                    told[entry.at, entry.reason] = entry
+                key = (entry.at, entry.reason, entry.text)  # workers that are lost together share the first two
+                if _is_news(entry, told.get(key)):
+                    told[key] = entry
                     yield entry
             if ended:
                 return
@@ -68,7 +69,7 @@ def _timeline(job: Object, pods: list[Object], told: list[Object], nodes: Nodes)
 
 
 def _is_news(entry: Entry, told: Entry | None) -> bool:
-    return told is None or entry.text != told.text or entry.count >= LOUDER * told.count
+    return told is None or entry.count >= LOUDER * told.count
 
 
 @asynccontextmanager

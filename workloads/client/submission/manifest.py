@@ -62,7 +62,7 @@ def label_safe(text: str) -> str:
 def _metadata(request: Request, namespace: str, code: Place | None) -> Object:
     label = label_safe(request.user)
     annotations = {
-        **({ANNOTATION_BILLED: request.user} if label else {}),  # named in the record that outlives the job
+        **({ANNOTATION_BILLED: request.user} if request.user else {}),  # named in the record that outlives the job
         **({ANNOTATION_CODE: code.code.sha256} if code else {}),
     }
     return {

@@ -79,7 +79,7 @@ def _room(fit: Fit, groups: list[GpuGroup]) -> _Room:
     return _Room(
         known=all(one.gpus_free is not None for one in groups),
         zone=groups[0].group.zone,
-        free=sum((one.gpus_free or 0) // fit.gpus_per_worker for one in groups),
+        free=sum(gpus // fit.gpus_per_worker for one in groups for gpus in one.free_by_machine),
         coming=sum((one.gpus_to_come or 0) // fit.gpus_per_worker for one in groups),
         workers_per_machine=min(one.group.gpus_per_node // fit.gpus_per_worker for one in groups),
         boot_seconds=max(one.boot_seconds for one in groups),

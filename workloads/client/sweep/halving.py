@@ -4,8 +4,10 @@
     for verdict in verdicts(runs, rule): ...          # those to stop now, with why
 
 This is successive halving as runs arrive (ASHA's stopping rule, arXiv 1810.05934), so that runs need not start together: at each
-rung the worst floor(fraction x runs that have reached it) are stopped, the best never are. What a run had at a rung is kept with
-it, and counts when it is over. The number is the first one that was seen at or past the rung, so it is a few steps late.
+rung the worst floor(fraction x runs that were seen there) are stopped, the best never are. What a run had at a rung is kept with
+it, and counts when it is over. The number is the first one that was seen at or past the rung and before the next, so it is a few
+steps late. A run that nobody saw there has none at that rung and is not compared there: what it has learned since would make
+every other look bad.
 """
 
 import math
@@ -60,14 +62,15 @@ class Verdict:
 
 
 def with_new_rungs(run: Run, rule: Rule) -> dict[int, float]:
-    """What the run had at the rungs that it has reached; equal to `run.rungs` where nothing is new.
+    """What the run had at the rungs where it was seen, now at the newest; equal to `run.rungs` where nothing is new.
 
     A number that is none (nan) is worse than any other.
     """
     if run.step is None or run.value is None:
         return dict(run.rungs)
     value = run.value if math.isfinite(run.value) else (-math.inf if METRICS[rule.metric] else math.inf)
-    return {**{rung: value for rung in rungs_reached(rule.after, run.step)}, **run.rungs}
+    newest = rungs_reached(rule.after, run.step)[-1:]
+    return {**dict.fromkeys(newest, value), **run.rungs}
 
 
 def rungs_reached(after: int, step: int) -> tuple[int, ...]:

@@ -27,6 +27,8 @@ def words_of(words: Iterable[str], point: Point, style: str) -> tuple[str, ...]:
 
 def _words(key: str, value: str, style: str) -> tuple[str, ...]:
     if style == HYDRA:
+        if key.startswith("~") and not value:  # `~db` removes db whatever it is, `~db=` only an empty one
+            return (key,)
         return (f"{key}={value}",)
     flag = f"-{key}" if len(key) == 1 else f"--{key}"
     if value.startswith("-") and len(key) > 1:  # argparse would take most of them for a flag

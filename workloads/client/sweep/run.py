@@ -39,7 +39,7 @@ from workloads.client.sweep.view import (
     value_of,
 )
 from workloads.client.travel.code import Code
-from workloads.kube import ELASTIC_JOBS, Object
+from workloads.kube import ELASTIC_JOBS, KubeError, NotFound, Object
 
 AT_ONCE = 8  # requests to the API server
 
@@ -85,7 +85,8 @@ async def start(ebb: Ebb, plan: Plan, note: Callable[[str], None] = ignore) -> S
     After an error the runs that were submitted go on; the same call again submits the rest.
     """
     wanted = prepared(ebb, plan)
-    there = {job["metadata"]["name"]: job for job in await _jobs(ebb, plan.name)}
+    found = await _jobs(ebb, plan.name)
+    there = {job["metadata"]["name"]: job for job in found if not job["metadata"].get("deletionTimestamp")}  # those leave
     for item in wanted:
         _check_same(plan.name, item.body, there.get(item.body["metadata"]["name"]))
     missing = [item for item in wanted if item.body["metadata"]["name"] not in there]
@@ -141,38 +142,62 @@ async def delete(ebb: Ebb, name: str, *, wait: bool = True, note: Callable[[str]
 
 
 class _Minder:
-    """Writes down what runs have at the rungs, on the jobs themselves, and stops the worst."""
+    """Writes down what runs have at the rungs, on the jobs themselves, and stops the worst.
+
+    What the API server does not take now is tried again at the next state.
+    """
 
     def __init__(self, ebb: Ebb, rule: Rule, note: Callable[[str], None]) -> None:
         self._ebb, self._rule, self._note = ebb, rule, note
-        self._rungs: dict[str, dict[int, float]] = {}  # by uid: a watch may show a job as it was before our change
+        self._rungs: dict[str, dict[int, float]] = {}  # by uid: what was seen, written down or not
+        self._written: dict[str, dict[int, float]] = {}  # by uid: a watch may show a job as it was before our change
         self._stopped: set[str] = set()
+        self._in_trouble: set[str] = set()  # runs of which was said that a change failed
 
     async def judge(self, jobs: Iterable[Object]) -> None:
         jobs = list(jobs)
         runs = [await self._noted(job) for job in jobs]
         for verdict in verdicts(runs, self._rule):
-            if verdict.name not in self._stopped:
+            stopped = {ANNOTATION_STOPPED: verdict.because}
+            if verdict.name not in self._stopped and await self._patched(verdict.name, stopped, {"suspend": True}):
                 self._stopped.add(verdict.name)
-                await self._patch(verdict.name, {ANNOTATION_STOPPED: verdict.because}, {"suspend": True})
                 self._note(f"{verdict.name} is stopped: {verdict.because}. Let it go on: ebb resume {verdict.name}")
 
     async def _noted(self, job: Object) -> Run:
         """The run, with its new rungs written down."""
         seen, told, uid = view(job), notes(job), job["metadata"]["uid"]
-        known = _rungs(told.get(ANNOTATION_RUNGS, "")) | self._rungs.get(uid, {})
+        written = _rungs(told.get(ANNOTATION_RUNGS, "")) | self._written.get(uid, {})
         # Whoever resumed a run that was stopped as one of the worst wants it to go on.
         goes_on = seen.state not in OVER and seen.state != STOPPED and ANNOTATION_STOPPED not in told
-        run = Run(name=seen.name, step=seen.step, value=value_of(seen, self._rule.metric), goes_on=goes_on, rungs=known)
+        run = Run(
+            name=seen.name,
+            step=seen.step,
+            value=value_of(seen, self._rule.metric),
+            goes_on=goes_on,
+            rungs=written | self._rungs.get(uid, {}),
+        )
         rungs = with_new_rungs(run, self._rule)
         self._rungs[uid] = rungs
-        if rungs != known:
-            await self._patch(seen.name, {ANNOTATION_RUNGS: json.dumps({str(rung): rungs[rung] for rung in sorted(rungs)})})
+        if rungs != written:
+            text = json.dumps({str(rung): rungs[rung] for rung in sorted(rungs)})
+            if await self._patched(seen.name, {ANNOTATION_RUNGS: text}):
+                self._written[uid] = rungs
         return replace(run, rungs=rungs)
 
-    async def _patch(self, name: str, annotations: Mapping[str, str], spec: Object | None = None) -> None:
+    async def _patched(self, name: str, annotations: Mapping[str, str], spec: Object | None = None) -> bool:
+        """Whether the API server took it; a job that is gone did not, which is no trouble."""
         body = {"metadata": {"annotations": dict(annotations)}, **({"spec": spec} if spec else {})}
-        await self._ebb.kube.patch(ELASTIC_JOBS, self._ebb.namespace, name, body)
+        try:
+            await self._ebb.kube.patch(ELASTIC_JOBS, self._ebb.namespace, name, body)
+        except NotFound:
+            return False
+        except KubeError as error:
+            if name not in self._in_trouble:  # once, and not at every state
+                self._in_trouble.add(name)
+                self._note(f"{name} cannot be {'stopped' if spec else 'marked'}: {error}; trying again")
+            return False
+        self._in_trouble.discard(name)
+        return True
 
 
 def _marked(item: Prepared, plan: Plan, point: Point) -> Prepared:

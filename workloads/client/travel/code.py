@@ -8,6 +8,7 @@ those of the folders above, up to the repository's), .git, caches of Python, vir
 
 import gzip
 import hashlib
+import io
 import os
 import shutil
 import stat
@@ -18,6 +19,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from pathspec import GitIgnoreSpec
 
@@ -75,21 +77,20 @@ def pack(folder: Path, archive: Path, note: Callable[[str], None] = ignore) -> C
     try:
         with (
             archive.open("wb") as file,
-            gzip.GzipFile("", "wb", 6, file, mtime=0) as zipped,
+            gzip.GzipFile("", "wb", 6, _Bounded(file), mtime=0) as zipped,
             tarfile.open(fileobj=zipped, mode="w|", format=tarfile.PAX_FORMAT) as tar,
         ):
             _add(tar, entries, size, note)
+    except _TooLarge as error:
+        raise BadRequest(_too_large(folder, entries)) from error
     except OSError as error:
         what = f"{error.filename or archive} cannot be read or written: {error.strerror or error}"
         raise BadRequest(f"code {str(folder)!r}: {what}. Put it right, or add the file to .gitignore.") from error
-    packed = archive.stat().st_size
-    if packed > LARGEST_BYTES:
-        raise BadRequest(_too_large(folder, packed, entries))
     return Code(
         folder=str(folder),
         archive=archive,
         sha256=digest(archive),
-        size_bytes=packed,
+        size_bytes=archive.stat().st_size,
         files=len(entries),
         unpacked_bytes=size,
     )
@@ -238,6 +239,26 @@ class _Rules:
         self._specs.append((place, GitIgnoreSpec.from_lines(lines)))
 
 
+class _TooLarge(Exception):
+    """No more is written: it would fill the disk with what cannot travel."""
+
+
+class _Bounded(io.RawIOBase):
+    """A file that takes at most LARGEST_BYTES."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._written = file, 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._written += memoryview(data).nbytes
+        if self._written > LARGEST_BYTES:
+            raise _TooLarge
+        return self._file.write(data)
+
+
 def _add(tar: tarfile.TarFile, entries: Sequence[Entry], size: int, note: Callable[[str], None]) -> None:
     """With nothing of this machine: no times, no owners, no modes but whether it may be run."""
     done, told = 0, 0
@@ -257,10 +278,10 @@ def _add(tar: tarfile.TarFile, entries: Sequence[Entry], size: int, note: Callab
             told = done
 
 
-def _too_large(folder: Path, packed: int, entries: Sequence[Entry]) -> str:
+def _too_large(folder: Path, entries: Sequence[Entry]) -> str:
     largest = sorted(entries, key=lambda entry: entry.size, reverse=True)[:3]
     words = ", ".join(f"{entry.name} ({amount(entry.size)})" for entry in largest)
     return (
-        f"code {str(folder)!r} packs to {amount(packed)}, and at most {amount(LARGEST_BYTES)} travel with a job. "
+        f"code {str(folder)!r} packs to more than {amount(LARGEST_BYTES)}, and no more than that travels with a job. "
         f"Its largest files: {words}. Add what the program does not need to .gitignore; data goes with `ebb data put`."
     )

@@ -48,7 +48,7 @@ class Silent:
 
 @dataclass(frozen=True, kw_only=True)
 class Transfer:
-    """What was moved. `left_out`: links, what else is no file, and what went away meanwhile."""
+    """What was moved. `left_out`: links, what else is no file, names that are no text, and what went away meanwhile."""
 
     source: str
     target: str
@@ -68,8 +68,8 @@ class Listing:
 
 
 def place(platform: Platform, text: str) -> str:
-    """The path that workers see. Raises BadRequest for one that is on no volume."""
-    pure = PurePosixPath(text)
+    """The path that workers see. Raises BadRequest for one that is on no volume, or no text."""
+    pure = PurePosixPath(localfiles.check_text(text))
     if ".." in pure.parts:
         raise BadRequest(f"path {text!r} is refused: it may not hold `..`.")
     known = {volume.name: PurePosixPath(volume.mount_path) for volume in platform.volumes}
@@ -87,7 +87,7 @@ async def put(ebb: Ebb, source: Path, target: str, show: Show | None = None, *, 
     """Write a file or folder. Raises BadRequest, Missing, ClientError, KubeError."""
     path, show = place(ebb.platform, target), show or Silent()
     if not source.exists():
-        raise Missing(f"{source} is not there on this machine: check the path.")
+        raise Missing(f"{localfiles.shown(source)} is not there on this machine: check the path.")
     _check_writable(ebb.platform, path)
     if target.endswith("/") or path in (volume.mount_path for volume in ebb.platform.volumes):
         path = f"{path}/{source.resolve().name}"
@@ -99,7 +99,7 @@ async def put(ebb: Ebb, source: Path, target: str, show: Show | None = None, *, 
         show.found(1, source.stat().st_size)
         stored = await files.put(path, source, moved=show.moved)
         there = int(stored.moved == 0 and stored.size > 0)
-        return Transfer(source=str(source), target=path, files=1 - there, size=stored.moved, there_already=there)
+        return Transfer(source=localfiles.shown(source), target=path, files=1 - there, size=stored.moved, there_already=there)
 
 
 async def get(ebb: Ebb, source: str, target: str = ".", show: Show | None = None, *, checksum: bool = False) -> Transfer:
@@ -120,9 +120,9 @@ async def get_by(files: Files, path: str, target: str, show: Show, *, checksum: 
     show.found(1, found.size)
     if not checksum and _same(local, found):
         show.moved(found.size)
-        return Transfer(source=path, target=str(local), files=0, size=0, there_already=1)
+        return Transfer(source=path, target=localfiles.shown(local), files=0, size=0, there_already=1)
     stored = await files.get(path, local, moved=show.moved)
-    return Transfer(source=path, target=str(local), files=1, size=stored.moved, there_already=0)
+    return Transfer(source=path, target=localfiles.shown(local), files=1, size=stored.moved, there_already=0)
 
 
 async def ls(ebb: Ebb, path: str | None = None, *, recursive: bool = False) -> Listing:
@@ -155,13 +155,13 @@ async def _put_folder(files: Files, source: Path, path: str, show: Show, *, chec
         return (await files.put(f"{path}/{one.name}", one.path, moved=show.moved, ask=ask)).moved
 
     done = _counted(len(local), [one.size for one in todo], await _at_once(send, todo))
-    left_out = tuple(str(one) for one in scanned if isinstance(one, Path))
-    return Transfer(source=str(source), target=path, left_out=left_out, **done)
+    left_out = tuple(localfiles.shown(one) for one in scanned if isinstance(one, Path))
+    return Transfer(source=localfiles.shown(source), target=path, left_out=left_out, **done)
 
 
 async def _get_folder(files: Files, path: str, target: Path, show: Show, *, checksum: bool) -> Transfer:
     entries = await files.list(path, recursive=True)
-    remote = [one for one in entries if one.kind == "file" and ".." not in one.name.split("/")]
+    remote = [one for one in entries if one.kind == "file" and _fetchable(one.name)]
     todo = [one for one in remote if checksum or not await asyncio.to_thread(_same, target / one.name, one)]
     show.found(len(todo), sum(one.size for one in todo))
 
@@ -178,8 +178,13 @@ async def _get_folder(files: Files, path: str, target: Path, show: Show, *, chec
     moved = await _at_once(fetch, todo)
     stay = [(one.size, size) for one, size in zip(todo, moved, strict=True) if one.name not in gone]
     done = _counted(len(remote) - len(gone), [size for size, _ in stay], [size for _, size in stay])
-    left_out = sorted([*gone, *(one.name for one in entries if one.kind not in ("file", "folder"))])
-    return Transfer(source=path, target=str(target), left_out=tuple(f"{path}/{name}" for name in left_out), **done)
+    others = (one.name for one in entries if one.kind != "folder" and not (one.kind == "file" and _fetchable(one.name)))
+    left_out = tuple(localfiles.shown(f"{path}/{name}") for name in sorted([*gone, *others]))
+    return Transfer(source=path, target=localfiles.shown(target), left_out=left_out, **done)
+
+
+def _fetchable(name: str) -> bool:
+    return localfiles.sendable(name) and ".." not in name.split("/")
 
 
 def _counted(found: int, sizes: Sequence[int], moved: Sequence[int]) -> dict[str, int]:

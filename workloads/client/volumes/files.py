@@ -10,7 +10,7 @@ sha256 at its end. A file is there as a whole, or not at all. Folders are data.p
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,18 +22,16 @@ from workloads.client.connection.ebb import Ebb
 from workloads.client.errors import BadRequest, ClientError, Missing, NoPlatform
 from workloads.client.volumes import localfiles
 from workloads.client.volumes.forward import forward_path
+from workloads.client.volumes.moving import Moved, Moving
 from workloads.contract import GATEWAY, GATEWAY_PORT, LABEL_GROUP
 from workloads.kube import PODS, Object, Unreachable
 
 AT_ONCE = 8  # transfers: enough to hide the way to the gateway, few enough for its small machine
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 8.0)  # a gateway whose machine is lost is back in about 20 s; each byte moved begins anew
 SHA256_HEADER = "Ebb-Sha256"
-CHUNK = 2**18
 CHANGES = 3  # times that a file may change while it goes or comes
 BROKEN = (aiohttp.ClientError, OSError, TimeoutError)
 T = TypeVar("T")
-Moved = Callable[[int], None]
-"""Told of each bytes that went or came; negative when they were for nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,14 +111,20 @@ class Files:
 
     async def remove(self, path: str, *, recursive: bool = False) -> None:
         """Remove a file or link, or with `recursive` a folder."""
-        await self._ask("DELETE", "/v1/files", path=path, recursive=int(recursive))
+        await self.stat(path)
+        with suppress(Missing):  # it was there: a try whose answer was lost has removed it. aiohttp tries again by itself, too
+            await self._ask("DELETE", "/v1/files", path=path, recursive=int(recursive))
 
     async def read(self, path: str, start: int = 0) -> AsyncIterator[bytes]:
-        """From a byte to what is now the end."""
-        at, failures = start, 0
+        """From a byte to what is now the end. Raises ClientError when another file takes its place meanwhile."""
+        at, failures, first = start, 0, ""
         while True:
             try:
                 async with self._open("GET", "/v1/files", {"path": path}, headers=_from(at)) as answer:
+                    inode = answer.headers.get("ETag", "").partition("-")[0]  # its size and age may change: logs grow
+                    if at > start and inode != first:
+                        raise ClientError(f"{path} was replaced by another file while it was read: try again.")
+                    first = inode
                     async for piece in answer.content.iter_any():
                         at, failures = at + len(piece), 0
                         yield piece
@@ -132,14 +136,24 @@ class Files:
         """Write a file, whole or not at all; one with the same content is not sent again. Without `ask` it is sent as a whole
         at the first try, which saves a question where it cannot be there. Raises BadRequest for a file that cannot be read."""
         wanted = await localfiles.facts(file)
-        sending = _Moving(path=path, file=file, moved=moved)
-        await self._again(lambda tries: self._put(sending, wanted, ask=ask or tries > 0), lambda: sending.total)
+        sending = Moving(path=path, file=file, moved=moved)
+
+        async def once(tries: int) -> None:
+            nonlocal wanted
+            wanted = await localfiles.renewed(file, wanted) if tries else wanted
+            await self._put(sending, wanted, ask=ask or tries > 0)
+
+        await self._again(once, lambda: sending.total)
         return Stored(path=path, size=wanted.size, sha256=wanted.sha256, moved=sending.total)
 
     async def get(self, path: str, file: Path, *, moved: Moved = localfiles.nobody) -> Stored:
         """Fetch a file into one of this machine's. Raises BadRequest where that cannot be written."""
-        fetching = _Moving(path=path, file=file, moved=moved)
-        return await self._again(lambda _: self._get(fetching), lambda: fetching.total)
+        fetching = Moving(path=path, file=file, moved=moved)
+        try:
+            return await self._again(lambda _: self._get(fetching), lambda: fetching.total)
+        except Missing:
+            await localfiles.drop_part(file, path)
+            raise
 
     async def _list(self, path: str, recursive: bool) -> tuple[Entry, ...]:
         async with self._open("GET", "/v1/list", {"path": path, "recursive": str(int(recursive))}) as answer:
@@ -147,7 +161,7 @@ class Files:
         fields = ("name", "kind", "size", "modified_ns")
         return tuple(Entry(**{key: one[key] for key in fields}) for one in map(orjson.loads, raw.splitlines()))
 
-    async def _put(self, sending: "_Moving", wanted: localfiles.Facts, *, ask: bool) -> None:
+    async def _put(self, sending: Moving, wanted: localfiles.Facts, *, ask: bool) -> None:
         query = {"path": sending.path, **{key: str(value) for key, value in wanted.query().items()}}
         offset, done = 0, False
         if ask:
@@ -156,10 +170,10 @@ class Files:
                 offset, done = found["offset"], found["done"]
         sending.starts_at(offset)
         if not done:
-            async with self._open("PUT", "/v1/files", {**query, "offset": str(offset)}, data=sending.pieces(offset)):
+            async with self._open("PUT", "/v1/files", {**query, "offset": str(offset)}, data=sending.pieces(offset, wanted.size)):
                 pass
 
-    async def _get(self, fetching: "_Moving") -> Stored:
+    async def _get(self, fetching: Moving) -> Stored:
         async with self._open("GET", "/v1/stat", {"path": fetching.path}) as answer:
             found = await answer.json()
         part = localfiles.Part(fetching.file, fetching.path, found["etag"])
@@ -212,6 +226,8 @@ class Files:
     async def _open(
         self, method: str, route: str, query: Mapping[str, str], headers: Mapping[str, str] | None = None, data: Any = None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
+        for value in query.values():
+            localfiles.check_text(value)
         async with self._session.request(method, route, params=query, headers=headers, data=data) as answer:
             if answer.status >= 400:
                 raise _refusal(answer.status, await answer.text())
@@ -220,36 +236,6 @@ class Files:
 
 class _Changed(Exception):
     """Another file than before: it is moved from the start."""
-
-
-@dataclass(kw_only=True)
-class _Moving:
-    """Bytes that go or come. `total`: those of this run; it falls when some were for nothing."""
-
-    path: str
-    file: Path
-    moved: Moved
-    total: int = 0
-    _at: int | None = None
-
-    def starts_at(self, offset: int) -> None:
-        """The next try goes on from there. What was there before the first is told, but was no work of ours."""
-        change = offset - (self._at or 0)
-        self.total += 0 if self._at is None else change
-        self._at = offset
-        self.moved(change)
-
-    def count(self, size: int) -> None:
-        """So much went or came."""
-        self._at = (self._at or 0) + size
-        self.total += size
-        self.moved(size)
-
-    async def pieces(self, offset: int) -> AsyncIterator[bytes]:
-        """What is to go."""
-        async for piece in localfiles.pieces(self.file, offset, CHUNK):
-            yield piece
-            self.count(len(piece))
 
 
 def _from(start: int) -> dict[str, str]:

@@ -10,6 +10,7 @@ sees it end, as with any other.
 """
 
 import asyncio
+import os
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -23,6 +24,7 @@ from workloads.kube.streams import NotListening, Pipe, connection
 LOOPBACK = "127.0.0.1"
 TRIES = 3  # pods for one connection: what looks alive may be on a machine that is gone
 CHUNK = 2**17
+SOCKET_BYTES = 100
 QUIET_SECONDS = 5.0  # a browser opens six connections at once: nobody wants to read the same sentence six times
 
 Choose = Callable[[frozenset[str]], Awaitable[str]]
@@ -53,7 +55,7 @@ async def forward(
 async def forward_path(kube: Kube, namespace: str, pod: str | Choose, port: int, *, note: Note = ignore) -> AsyncIterator[Path]:
     """Listen on a socket that only this user can reach: a port of the loopback is open to everybody on the machine."""
     carrier = _Carrier(kube, namespace, _chooser(pod), port, note)
-    with tempfile.TemporaryDirectory(prefix="ebb-") as folder:  # mode 0700
+    with tempfile.TemporaryDirectory(prefix="ebb-", dir=_short_enough(tempfile.gettempdir())) as folder:  # mode 0700
         path = Path(folder) / "socket"
         server = await asyncio.start_unix_server(carrier.serve, path)
         try:
@@ -61,6 +63,11 @@ async def forward_path(kube: Kube, namespace: str, pod: str | Choose, port: int,
         finally:
             server.close()
             await carrier.close()
+
+
+def _short_enough(folder: str) -> str:
+    """The system takes no path of a socket that is longer than about a hundred bytes."""
+    return folder if len(os.fsencode(folder)) + len("/ebb-12345678/socket") <= SOCKET_BYTES else "/tmp"  # noqa: S108 - mode 0700
 
 
 def _chooser(pod: str | Choose) -> Choose:

@@ -4,8 +4,9 @@ done = await execute(ebb, "digits", ["nvidia-smi"])
 async with port(ebb, "digits", 6006) as (host, local): ...        # goes on to another worker when one is lost
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from workloads.client.connection.ebb import Ebb
@@ -15,7 +16,7 @@ from workloads.client.looking.live import ignore
 from workloads.client.looking.view import view, worker_container, worker_index
 from workloads.client.volumes.forward import forward
 from workloads.contract import LABEL_JOB
-from workloads.kube import PODS, Object
+from workloads.kube import PODS, Object, Unreachable
 from workloads.kube.streams import STDOUT, Program, running
 
 
@@ -32,15 +33,34 @@ class Executed:
 async def execute(ebb: Ebb, job: str, command: Sequence[str], *, worker: int | None = None, stdin: bytes = b"") -> Executed:
     """Run a program in a worker to its end. Raises Missing, BadRequest, KubeError."""
     pod = await running_worker(ebb, job, worker)
-    said: dict[int, list[bytes]] = {}
     async with program(ebb, pod, command, stdin=bool(stdin)) as started:
-        if stdin:
-            await started.send(stdin)
-            await started.end_input()
-        async for channel, data in started:
-            said.setdefault(channel, []).append(data)
+        feeding, reading = asyncio.create_task(_feed(started, stdin)), asyncio.create_task(_read(started))
+        try:
+            done, _ = await asyncio.wait({feeding, reading}, return_when=asyncio.FIRST_COMPLETED)
+            if reading not in done:
+                feeding.result()
+            said = await reading
+        finally:
+            for task in (feeding, reading):
+                task.cancel()
+            await asyncio.gather(feeding, reading, return_exceptions=True)
     stdout, stderr = (b"".join(said.get(channel, [])).decode(errors="replace") for channel in (STDOUT, STDOUT + 1))
     return Executed(worker=worker_index(pod), exit_code=started.exit_code, stdout=stdout, stderr=stderr)
+
+
+async def _feed(started: Program, stdin: bytes) -> None:
+    """Beside the reading: a program may write much before it reads, and may end before it has read all."""
+    if stdin:
+        with suppress(Unreachable):  # the reading says so, or that the program has ended
+            await started.send(stdin)
+            await started.end_input()
+
+
+async def _read(started: Program) -> dict[int, list[bytes]]:
+    said: dict[int, list[bytes]] = {}
+    async for channel, data in started:
+        said.setdefault(channel, []).append(data)
+    return said
 
 
 @asynccontextmanager

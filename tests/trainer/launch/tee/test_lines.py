@@ -44,6 +44,29 @@ def test_a_line_without_end_is_not_held_for_ever() -> None:
     assert batches[2].text == b"yyyz\nnext\n"
 
 
+@pytest.mark.parametrize(
+    ("pieces", "seen"),
+    [
+        pytest.param([b"\r1%", b"\r2%", b"\r3%\n"], [b"\r1%", b"\r2%", b"\r3%\n"], id="tqdm"),
+        pytest.param([b"1%\r", b"2%\r", b"\n"], [b"1%\r", b"2%\r", b"\n"], id="behind"),
+        pytest.param([b"a\n\r1%", b"\n"], [b"a\n", b"\r1%", b"\n"], id="after-a-line"),
+        pytest.param([b"\r1", b"0%\n"], [b"\r1", b"0%\n"], id="in-two-reads"),
+        pytest.param([b"\r1", b"0%", b"\n"], [b"\r1", b"0%", b"\n"], id="in-three"),
+        pytest.param([b"\r1%"], [b"\r1%", b"\n"], id="its-writer-is-gone"),
+        pytest.param([b"half", b" a line\n"], [b"half a line\n"], id="no-bar"),
+        pytest.param([b"\r" + b"x" * LONGEST, b"\n"], [b"\r" + b"x" * (LONGEST - 1) + b"\n", b"x\n"], id="long"),
+    ],
+)
+def test_a_terminal_has_a_bar_at_once_and_each_byte_once(pieces: list[bytes], seen: list[bytes]) -> None:
+    lines, shown, text = Lines("6.2.out"), list[bytes](), b""
+    for piece in [*pieces, None]:
+        batches = lines.end() if piece is None else lines.feed(piece)
+        shown += filter(None, [*(batch.text[batch.shown :] for batch in batches), lines.bar()])
+        text += b"".join(batch.text[: -1 if batch.more else None] for batch in batches)
+    assert shown == seen
+    assert text.rstrip(b"\n") == b"".join(pieces).rstrip(b"\n"), "and the file whole lines"
+
+
 def test_each_line_has_its_time_and_who_wrote_it() -> None:
     assert marked(Batch(tag="6.2.out", text=b"a\n\nb c\n"), MOMENT) == (
         b"2026-11-22T12:58:54.000000001Z 6.2.out a\n"

@@ -2,6 +2,7 @@
 
 import os
 import re
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -11,14 +12,20 @@ import pytest
 STAMPED = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z) (\S+) (.*)")
 
 
-def run(folder: Path, program: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+def program(text: str) -> str:
     """A process that has a tee, without torch."""
-    text = f"import os, sys, threading\nfrom trainer.launch.tee import Tee\ntee = Tee.of(os.environ)\n{program}\ntee.close()\n"
+    return f"import os, sys, threading\nfrom trainer.launch.tee import Tee\ntee = Tee.of(os.environ)\n{text}\ntee.close()\n"
+
+
+def environment_of(folder: Path, **environment: str) -> dict[str, str]:
     given = {"EBB_OUTPUT_DIR": str(folder), "EBB_WORKER_INDEX": "3", "EBB_POD_UID": "uid-1", **environment}
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("EBB_", "KUBERNETES_"))}
-    return subprocess.run(
-        [sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=True, env={**kept, **given}
-    )
+    return {**kept, **given}
+
+
+def run(folder: Path, text: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    command, given = [sys.executable, "-c", program(text)], environment_of(folder, **environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=given)
 
 
 def stored(folder: Path) -> list[tuple[str, str]]:
@@ -63,12 +70,12 @@ def test_no_line_of_four_ranks_is_split_lost_or_out_of_order(tmp_path: Path) -> 
 
 
 def test_half_a_line_of_a_worker_that_is_gone_is_not_glued_to_the_next(tmp_path: Path) -> None:
-    program = """
+    text = """
 with open(tee.pipe("0.0.out", 1), "wb") as file: file.write(b"half")
 tee.renew()
 with open(tee.pipe("0.0.out", 1), "wb") as file: file.write(b"next\\n")
 """
-    run(tmp_path, program)
+    run(tmp_path, text)
     assert stored(tmp_path) == [("0.0.out", "half"), ("0.0.out", "next")]
 
 
@@ -97,6 +104,49 @@ def test_a_volume_that_cannot_be_written_is_said_once_and_ends_nothing(tmp_path:
 def test_a_stdout_that_nobody_reads_any_more_does_not_stop_the_file(tmp_path: Path) -> None:
     run(tmp_path, "reader, writer = os.pipe()\nos.close(reader)\nos.dup2(writer, tee._console[1])\nprint('a')")
     assert stored(tmp_path) == [("-.-.out", "a")]
+
+
+BAR = """
+os.write(1, b"\\r 10%")
+sys.stdin.readline()
+os.write(1, b"\\r 20%\\n")
+"""
+
+
+def test_a_terminal_has_a_progress_bar_while_it_moves(tmp_path: Path) -> None:
+    master, terminal = os.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", program(BAR)],
+        stdin=subprocess.PIPE,
+        stdout=terminal,
+        stderr=subprocess.DEVNULL,
+        env=environment_of(tmp_path),
+    ) as process:
+        os.close(terminal)
+        assert process.stdin is not None
+        assert select.select([master], [], [], 30)[0], "before its line ends"
+        assert os.read(master, 100) == b"\r 10%"
+        process.stdin.write(b"\n")
+        process.stdin.close()
+        assert process.wait(30) == 0
+    assert os.read(master, 100) == b"\r 20%\r\n"
+    os.close(master)
+    (part,) = (tmp_path / "logs" / "worker-3").iterdir()
+    assert part.read_bytes().endswith(b" -.-.out \r 10%\r 20%\n")
+    assert part.read_bytes().count(b"\n") == 1
+
+
+def test_where_lines_are_kept_a_bar_is_one_line(tmp_path: Path) -> None:
+    """Of two ranks, none is torn by the other's."""
+    text = """
+bars = [open(tee.pipe(f"{rank}.{rank}.out", 1), "wb", buffering=0) for rank in range(2)]
+for number in range(50):
+    for rank, bar in enumerate(bars): bar.write(b"\\r%d:%d" % (rank, number))
+for bar in bars: bar.write(b"\\n")
+"""
+    done = subprocess.run([sys.executable, "-c", program(text)], stdout=subprocess.PIPE, env=environment_of(tmp_path), check=True)
+    bars = [b"".join(b"\r%d:%d" % (rank, number) for number in range(50)) for rank in range(2)]
+    assert sorted(done.stdout.split(b"\n")) == [b"", *bars]
 
 
 SCRIPT = """

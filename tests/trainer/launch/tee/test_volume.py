@@ -1,6 +1,7 @@
 """What becomes of lines when the volume is full, away or hangs: nobody waits, what is missing is counted, nothing is torn."""
 
 import contextlib
+import errno
 import os
 import re
 import resource
@@ -103,6 +104,60 @@ def test_a_full_disk_tears_no_line_and_repeats_none(tmp_path: Path, largest_file
     assert volume.close() == 0
     assert len(list(tmp_path.iterdir())) > 1
     assert numbers(tmp_path) == list(range(1000))
+
+
+QUOTA = OSError(errno.EDQUOT, "Disk quota exceeded")
+
+
+class Quota:
+    """A network file system's: writes go well, and `calls` of an operation say afterwards that they have not."""
+
+    def __init__(self, real: Callable[[int], None], calls: int) -> None:
+        self._real, self._calls = real, calls
+
+    def __call__(self, file: int) -> None:
+        self._real(file)
+        if threading.current_thread().name == "log volume" and self._calls:
+            self._calls -= 1
+            raise QUOTA
+
+
+def test_lines_that_a_failed_sync_may_have_lost_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(os, "fdatasync", Quota(os.fdatasync, 1))
+    volume = Volume(tmp_path, "name", tell=told.append)
+    volume.put(lines(1, 2), 2)
+    until(lambda: told)
+    volume.put(lines(3), 1)
+    assert volume.close() == 0
+    assert "Disk quota exceeded" in told[0]
+    assert "-.-.err [launcher] up to 2 lines before this may not be here" in whole_lines(tmp_path)[2]
+    assert numbers(tmp_path) == [1, 2, 3]
+
+
+def test_lines_that_a_failed_close_may_have_lost_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PART_BYTES", 1)
+    monkeypatch.setattr(module, "SYNC_SECONDS", 1000)  # none between the write and the close
+    volume = Volume(tmp_path, "name", tell=print)
+    volume._synced_at = time.monotonic()
+    volume.put(lines(1), 1)
+    until(lambda: numbers(tmp_path) == [1] and not volume._held)
+    monkeypatch.setattr(os, "close", Quota(os.close, 1))
+    volume.put(lines(2), 1)
+    assert volume.close() == 0
+    assert [("up to 1 lines before" in line, line[-6:]) for line in whole_lines(tmp_path)][1:] == [
+        (True, "failed"),
+        (False, "line 2"),
+    ]
+
+
+def test_at_the_end_they_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fdatasync", Quota(os.fdatasync, 1000))
+    volume = Volume(tmp_path, "name", tell=print)
+    volume.put(lines(1, 2), 2)
+    until(lambda: numbers(tmp_path) == [1, 2])
+    volume.put(lines(3), 1)
+    assert volume.close() == 3
 
 
 def test_a_volume_that_hangs_holds_up_nobody_and_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,13 @@ def test_a_python_without_the_trainer_is_told_where_it_is(tmp_path: Path) -> Non
     assert run.environment["PYTHONPATH"] == "/ebb:/mine"
 
 
+@pytest.mark.parametrize(("path", "found"), [("/ebb", "/ebb:src:/mine"), ("", "src:/mine")], ids=["told", "inherited"])
+def test_a_path_of_the_users_own_does_not_hide_the_launcher(tmp_path: Path, path: str, found: str) -> None:
+    here = Here(folder=tmp_path, cores=1, python_path="/mine")
+    request = Request(name="a", arguments=("train.py",), env={"PYTHONPATH": "src"})
+    assert plan(request, Interpreter(python="/p", path=path), here).environment["PYTHONPATH"] == found
+
+
 def test_what_only_a_platform_has_is_left_aside(tmp_path: Path) -> None:
     run = planned(tmp_path, gpu="T4", zone="a", capacity="spot", image="i", shm="1Gi", max_gpus=2, max_cost=3.0)
     assert run.left_aside == ("gpu", "zone", "spot", "image", "shm", "max", "max-cost")

@@ -1,9 +1,13 @@
 """How a local run ends, which signals reach it, and which Python it is given: real processes that are no trainings."""
 
+import errno
 import json
 import os
 import signal
 import sys
+from collections import UserDict
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,6 +82,40 @@ def test_a_signal_goes_on_to_the_training_and_is_waited_for(tmp_path: Path, name
     assert (ended.state, ended.exit_code) == ("stopped", 128 + signal.Signals[name])
     assert notes == [f"{name}: the training is told to write a checkpoint and end"]
     assert signal.getsignal(signal.Signals[name]) is before
+
+
+def test_a_terminal_that_is_closed_does_not_leave_the_training_behind(tmp_path: Path) -> None:
+    def note(_: str) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    ended = start(running(tmp_path, HEARS.format(name="SIGHUP")), note=note)
+    assert (ended.state, ended.exit_code) == ("stopped", 129)
+
+
+def test_under_nohup_it_goes_on(tmp_path: Path) -> None:
+    notes = list[str]()
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        ended = start(running(tmp_path, "import os, signal; os.kill(os.getppid(), signal.SIGHUP)"), note=notes.append)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert (ended.state, notes) == ("finished", [])
+
+
+class InterruptedWhenRead(UserDict[str, str]):
+    """An environment that is read while the training is being started: that is when Ctrl-C comes."""
+
+    def __iter__(self) -> Iterator[str]:
+        signal.raise_signal(signal.SIGINT)
+        return super().__iter__()
+
+
+def test_a_signal_before_it_has_started_is_kept_for_it(tmp_path: Path) -> None:
+    run, notes = running(tmp_path, "import signal; signal.pause()"), list[str]()
+    ended = start(replace(run, environment=InterruptedWhenRead()), note=notes.append)
+    assert (ended.state, ended.exit_code) == ("stopped", 130)
+    assert notes == ["SIGINT: the training is told to write a checkpoint and end"]
 
 
 HEARS_TWICE = """

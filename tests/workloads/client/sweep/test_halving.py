@@ -1,6 +1,7 @@
 """Which runs of a sweep are stopped early, as they arrive in any order."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -59,8 +60,16 @@ def test_one_run_is_never_stopped_whatever_the_share() -> None:
 def test_what_a_run_had_at_a_rung_stays() -> None:
     seen = Run(name="a", step=230, value=0.4, goes_on=True, rungs={100: 0.6})
     assert with_new_rungs(seen, RULE) == {100: 0.6, 200: 0.4}
+    assert with_new_rungs(Run(name="a", step=900, value=0.4, goes_on=True, rungs={100: 0.6}), RULE) == {100: 0.6, 800: 0.4}
     assert with_new_rungs(Run(name="a", step=None, value=None, goes_on=True), RULE) == {}
     assert with_new_rungs(Run(name="a", step=100, value=math.nan, goes_on=True), RULE) == {100: math.inf}
+
+
+def test_a_run_is_not_compared_where_nobody_saw_it() -> None:
+    """What it has after many steps says nothing against one that is at its first rung."""
+    old = Run(name="old", step=10_000, value=0.1, goes_on=True)
+    new = Run(name="new", step=120, value=0.5, goes_on=True)
+    assert verdicts([replace(run, rungs=with_new_rungs(run, RULE)) for run in (old, new)], RULE) == ()
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,11 @@ def test_words(words: str, style: str, found: str) -> None:
     assert list(words_of(shlex.split(words), POINT, style)) == shlex.split(found)
 
 
+def test_what_hydra_removes_stays_removed_whatever_it_was() -> None:
+    point = Point(values=(("~db", ""), ("~wd", "null"), ("name", "")))
+    assert words_of(("train.py",), point, HYDRA) == ("train.py", "~db", "~wd=null", "name=")
+
+
 def test_a_negative_value_is_no_flag_of_the_program() -> None:
     point = Point(values=(("shift", "-1e-3"), ("s", "-1")))
     assert words_of(("train.py",), point, FLAGS) == ("train.py", "--shift=-1e-3", "-s", "-1")

@@ -9,7 +9,7 @@ import pytest
 from tests.workloads.cli.world import NS, FakeKube, elastic_job, platform_json
 from workloads.client import BadRequest, ClientError, Ebb, Missing, Request
 from workloads.client.sweep import Plan, Rule, SweepView, delete, parse, points_of, show, start, stop, watch
-from workloads.kube import ELASTIC_JOBS, Object
+from workloads.kube import ELASTIC_JOBS, KubeError, Object
 from workloads.platform import parse as parse_platform
 
 REQUEST = Request(name="scan", arguments=("train.py",), gpus=2)
@@ -96,6 +96,18 @@ async def test_a_job_of_that_name_that_is_no_run_of_it_is_left_alone() -> None:
     assert set(await jobs(kube)) == {"scan-d73a1d03", "scan-bd63fa16"}
 
 
+async def test_a_run_that_is_being_deleted_is_not_there() -> None:
+    kube = FakeKube()
+    one, two = (await start(ebb(kube), plan())).submitted
+    job = (await jobs(kube))[two]
+    kube.put({**job, "metadata": {**job["metadata"], "deletionTimestamp": "2026-11-21T12:05:00Z"}})
+    with pytest.raises(ClientError, match=f"name '{two}' is taken"):
+        await start(ebb(kube), plan())
+    kube.remove(job)
+    again = await start(ebb(kube), plan())
+    assert (again.there, again.submitted) == ((one,), (two,))
+
+
 async def test_a_limit_of_none_at_once_is_refused() -> None:
     with pytest.raises(BadRequest, match="max-parallel 0 is too few"):
         plan(max_parallel=0)
@@ -136,7 +148,7 @@ class Watched:
 
     async def until(self, **states: str) -> None:
         while True:
-            found = {run.job: run.state for run in (await self._seen.get()).runs}
+            found = {run.job: run.state for run in (await asyncio.wait_for(self._seen.get(), 5)).runs}
             if all(found[name.replace("_", "-")] == state for name, state in states.items()):
                 return
 
@@ -177,6 +189,42 @@ async def test_who_watches_later_knows_what_was_seen_and_respects_a_resume() -> 
     await asyncio.wait_for(watched.task, 5)
     assert not watched.notes
     assert "suspend" not in (await jobs(kube))[names[0]]["spec"]
+
+
+class Refusing(FakeKube):
+    """Changes fail while it refuses."""
+
+    refuses = True
+
+    async def request(self, method: str, path: str, **told: Any) -> Object:
+        if method == "PATCH" and self.refuses:
+            raise KubeError("no leader", status=503)
+        return await super().request(method, path, **told)
+
+
+async def test_a_change_that_fails_is_said_once_and_tried_again() -> None:
+    kube = Refusing()
+    bad, good = (await start(ebb(kube), plan("lr=1,2"))).submitted
+    found = await jobs(kube)
+    reports(kube, found[bad], step=120, loss=0.9)
+    reports(kube, found[good], step=100, loss=0.2)
+    watched = Watched(kube, Rule(fraction=0.5, after=100))
+    await watched.until()
+    for step in (110, 120):  # a state is judged before the next one is seen
+        reports(kube, found[good], step=step, loss=0.3)
+        await watched.until()
+    assert watched.notes == [
+        f"{bad} cannot be marked: no leader; trying again",
+        f"{good} cannot be marked: no leader; trying again",
+    ]
+    kube.refuses = False
+    reports(kube, found[good], step=130, loss=0.3)
+    await watched.until(**{bad.replace("-", "_"): "stopped"})
+    assert watched.notes[2].startswith(f"{bad} is stopped: loss 0.9 at step 100 is among the worst 50% of 2 runs")
+    found = await jobs(kube)
+    assert found[bad]["spec"]["suspend"] is True
+    assert found[good]["metadata"]["annotations"]["ebb.dev/sweep-rungs"] == '{"100": 0.2}'
+    watched.task.cancel()
 
 
 async def test_a_watch_ends_when_the_sweep_is_deleted() -> None:

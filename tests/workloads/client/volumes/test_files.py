@@ -1,6 +1,7 @@
 """Files to and from the volumes, over real streams to a real gateway: what breaks off goes on, what is wrong is said."""
 
 import asyncio
+import itertools
 import os
 from pathlib import Path
 
@@ -182,17 +183,18 @@ async def test_what_is_refused_says_why(tmp_path: Path, work, error: type[Client
 
 
 async def test_a_file_that_changes_all_the_time_is_given_up(tmp_path: Path) -> None:
-    file = local(tmp_path, "x")
+    file, numbers = local(tmp_path, "x"), itertools.count()
     async with reached(tmp_path) as kube, gateway(ebb_of(kube)) as files:
         with pytest.raises(ClientError, match=r"not what was announced \(sha256\).*It was tried 3 times"):
-            await files.put(f"{tmp_path}/data/x", file, moved=lambda size: _spoil(file) if size > 0 else None)
+            await files.put(f"{tmp_path}/data/x", file, moved=lambda size: spoil(file, next(numbers)) if size > 0 else None)
     assert not (tmp_path / "data" / "x").exists()
 
 
-def _spoil(file: Path) -> None:
+def spoil(file: Path, number: int) -> None:
+    """Another last byte for each number."""
     with file.open("r+b") as opened:
         opened.seek(-1, os.SEEK_END)
-        opened.write(bytes([CONTENT[-1] ^ 1]))
+        opened.write(bytes([number % 256 ^ CONTENT[-1] ^ 1]))
 
 
 # --- Folders --------------------------------------------------------------------------------------------------------------------

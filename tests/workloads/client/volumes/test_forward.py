@@ -80,6 +80,18 @@ async def test_a_socket_for_this_user_alone(tmp_path: Path) -> None:
         assert not path.parent.exists()
 
 
+async def test_a_folder_whose_name_is_too_long_for_a_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = tmp_path / ("x" * 100)
+    deep.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(deep))
+    async with cluster(tmp_path, "a") as (_, kube), forward_path(kube, NS, "a", 80) as path:
+        assert path.parent.stat().st_mode & 0o077 == 0
+        reader, writer = await asyncio.open_unix_connection(path)
+        writer.write(b"you\n")
+        assert await reader.readline() == b"hello you\n"
+        writer.close()
+
+
 async def test_a_lost_pod_ends_its_connections_and_the_next_ones_find_another(tmp_path: Path) -> None:
     notes: list[str] = []
     async with cluster(tmp_path, "a", "b") as (pods, kube), forward(kube, NS, among("a", "b"), 80, note=notes.append) as where:

@@ -31,6 +31,39 @@ async def test_input_is_given_as_a_whole(tmp_path: Path) -> None:
         assert (await execute(ebb_of(kube), "digits", ["cat"], stdin=b"hello")).stdout == "hello"
 
 
+async def test_a_program_that_writes_much_before_it_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sends all before it reads waits for ever: the way is full in both directions."""
+
+    async def nothing(_: Terminal) -> None:
+        await asyncio.Event().wait()
+
+    async def run(terminal: Terminal) -> None:
+        for _ in range(256):
+            await terminal.write(b"x" * 2**16)
+        while (await terminal.socket.receive_bytes())[0] != 255:  # the end of its input
+            pass
+        await terminal.ends(0)
+
+    monkeypatch.setattr(Terminal, "take_in", nothing)
+    async with reached(tmp_path, elastic_job(), worker_pod(0)) as kube:
+        kube.pods.run = run
+        async with asyncio.timeout(10):
+            done = await execute(ebb_of(kube), "digits", ["cat"], stdin=bytes(2**24))
+    assert len(done.stdout) == 2**24
+
+
+async def test_a_program_that_ends_before_it_has_read_all(tmp_path: Path) -> None:
+    async with reached(tmp_path, elastic_job(), worker_pod(0)) as kube:
+
+        async def run(terminal: Terminal) -> None:
+            await terminal.write((await terminal.read())[:1])
+            await terminal.ends(0)
+
+        kube.pods.run = run
+        async with asyncio.timeout(20):
+            assert (await execute(ebb_of(kube), "digits", ["head", "-c1"], stdin=b"y" * 2**24)).stdout == "y"
+
+
 @pytest.mark.parametrize(
     ("pods", "worker", "words"),
     [
