@@ -13,9 +13,9 @@ from typing import Any
 
 from workloads import contract as names
 from workloads.job.spec import Job
-from workloads.plan.quantities import quantity
 from workloads.plan.rendezvous import NEED_V2, Rendezvous, flags, variables
 from workloads.platform import Volume
+from workloads.quantities import quantity
 
 Object = dict[str, Any]
 

@@ -14,8 +14,8 @@ from typing import Any
 from workloads import contract as names
 from workloads.job.spec import Job
 from workloads.plan.containers import worker_container
-from workloads.plan.quantities import quantity
 from workloads.platform import NodeGroup
+from workloads.quantities import quantity
 
 Object = dict[str, Any]
 

@@ -5,7 +5,7 @@ from typing import Any
 from tests.workloads.api.place import Job, Place
 from tests.workloads.api.stack import GPU, group, stack
 from workloads import contract as names
-from workloads.plan.quantities import quantity
+from workloads.quantities import quantity
 
 Object = dict[str, Any]
 

@@ -12,8 +12,8 @@ from workloads import contract as names
 from workloads.client.looking.view import condition, view
 from workloads.client.story.timeline import unix
 from workloads.job.crd import crd
-from workloads.plan.quantities import quantity
 from workloads.platform import Platform, Volume
+from workloads.quantities import quantity
 
 Object = Mapping[str, Any]
 OK, WARNING, PROBLEM, UNSEEN = "ok", "warning", "problem", "unseen"

@@ -12,7 +12,7 @@ from typing import Any
 from workloads import contract as names
 from workloads.client.looking.goodput import goodput
 from workloads.kube import Object
-from workloads.plan.quantities import quantity
+from workloads.quantities import quantity
 
 FINISHED, FAILED_STATE, RUNNING_STATE, WAITING_STATE = "finished", "failed", "running", "waiting"
 RECOVERING, STOPPED, DELETING = "recovering", "stopped", "deleting"

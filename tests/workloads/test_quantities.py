@@ -2,7 +2,7 @@
 
 import pytest
 
-from workloads.plan.quantities import quantity
+from workloads.quantities import quantity
 
 AMOUNTS = [
     ("2", 2), (2, 2), (0.5, 0.5), ("1.5", 1.5), ("1e3", 1000), ("500m", 0.5), ("250u", 0.00025), ("1k", 1000), ("1.5G", 1.5e9),
