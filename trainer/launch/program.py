@@ -6,6 +6,7 @@ Without it only scripts that use torch's @record tell why they failed. The scrip
 arguments, its folder first on the path, and nothing of this file or package imported. Run by path, by agent.py alone.
 """
 
+import atexit
 import os
 import sys
 import types
@@ -21,7 +22,24 @@ def main() -> None:
     program = types.ModuleType("__main__")
     program.__dict__.update(__file__=script, __builtins__=__builtins__)
     sys.modules["__main__"] = program
-    exec(compile(Path(script).read_bytes(), script, "exec"), program.__dict__)  # noqa: S102  # it is what was asked for
+    ended: list[int] = []
+    atexit.register(_end, ended)  # first: what is registered first runs last
+    try:
+        exec(compile(Path(script).read_bytes(), script, "exec"), program.__dict__)  # noqa: S102  # it is what was asked for
+    except SystemExit as error:
+        if error.code is None or isinstance(error.code, int):
+            ended.append((error.code or 0) & 0xFF)
+        raise
+    ended.append(0)
+
+
+def _end(ended: list[int]) -> None:
+    """The interpreter is not torn down after a program that is done: now and then a thread of torch's or gloo's aborts the
+    process there (std::terminate), and a finished worker would count as a failed one."""
+    if ended:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(ended[0])
 
 
 def tell(kind: type[BaseException], error: BaseException, trace: types.TracebackType | None) -> None:

@@ -55,3 +55,22 @@ def test_its_traceback_and_torchs_file(folder: Path, text: str) -> None:
     assert [line for line in ours.stderr.splitlines() if "program.py" in line] == []
     said = json.loads((folder / "error.json").read_text())["message"]["message"]
     assert said.splitlines()[0].startswith(plain.stderr.splitlines()[-1].split("(")[0].strip())
+
+
+ABORTS = """
+import atexit, os, sys
+class Torch:
+    def __del__(self): os.abort()  # as a library's thread does while the interpreter is torn down
+library = Torch()
+atexit.register(print, "registered", flush=False)
+print("done", end=" ")
+"""
+
+
+@pytest.mark.parametrize(("last", "code"), [("", 0), ("sys.exit()", 0), ("sys.exit(3)", 3), ("sys.exit(300)", 44)])
+def test_who_is_done_is_not_torn_down(folder: Path, last: str, code: int) -> None:
+    (folder / "aborts.py").write_text(ABORTS + last + "\n")
+    plain = run("aborts.py", folder=folder)
+    ours = run(program.__file__, "aborts.py", folder=folder)
+    assert plain.returncode == -6
+    assert (ours.returncode, ours.stdout) == (code, "done registered\n")

@@ -46,5 +46,6 @@ async def test_the_books_are_written_and_gone_on_with_by_the_next_controller(pla
         jobs = total(second).job_seconds - total(first).job_seconds
         assert 0 < jobs <= 2 * passed
         assert total(second).seconds >= total(first).seconds
+        uid = job.uid
         await job.delete()
-        await held(place, job.uid, 0)
+        await held(place, uid, 0)
