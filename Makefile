@@ -116,7 +116,9 @@ prove-interruptions: install  ## interrupt the demo at ten points, kill -9 inclu
 	@$(BIN)/python -m local.demo.interrupted
 
 prove-money: install  ## jobs and what idled beside the box's own record of its machines: within 1 % (about 6 minutes)
-	@$(BIN)/pytest -v -m e2e tests/e2e/test_money.py
+	@mkdir -p build && rm -f build/money.json
+	@EBB_FIGURES=build/money.json $(BIN)/pytest -v -m e2e tests/e2e/test_money.py
+	@cat build/money.json
 
 clean: down  ## down, and forget what was built and installed
 	@rm -rf .ebb .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,8 +1,10 @@
 """What `ebb cost` says of a box's machines, beside the box's own record of them: jobs + idle = machines, within 1 %."""
 
 import json
+import os
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -60,6 +62,17 @@ def written_since(platform: Platform, moment: float) -> None:
     platform.until("the books are written", lambda: until() > moment)
 
 
+def figures(truth: tuple[float, float], parts: tuple[float, float], whole: tuple[float, float]) -> None:
+    """One JSON line into the file that $EBB_FIGURES names: `make prove-money` shows it."""
+    if path := os.environ.get("EBB_FIGURES"):
+        off = [abs(found - wanted) / wanted for found, wanted in zip((*parts, *whole), (*truth, *truth), strict=True)]
+        said = {
+            "machine_hours": round(truth[0], 4), "usd": round(truth[1], 4), "jobs_and_idle_usd": round(parts[1], 4),
+            "books_usd": round(whole[1], 4), "worst_difference": round(max(off), 5), "allowed": WITHIN,
+        }  # fmt: skip
+        Path(path).write_text(json.dumps(said) + "\n")
+
+
 def test_jobs_and_what_idled_are_the_boxs_machines(platform: Platform) -> None:
     """Through a reclaim, a controller that is started anew, and a job that is deleted while it runs."""
     platform.until("no machine is left of the tests before", lambda: not platform.nodes())
@@ -81,6 +94,7 @@ def test_jobs_and_what_idled_are_the_boxs_machines(platform: Platform) -> None:
     written_since(platform, time.time())
     after, machines_after = told(platform)
     truth = billed(after.at).since(billed(before.at))
+    figures(truth, after.since(before), machines_after.since(machines_before))
     assert truth[0] > 3 * SECONDS / 3600
     assert after.since(before) == pytest.approx(truth, rel=WITHIN)
     assert machines_after.since(machines_before) == pytest.approx(truth, rel=WITHIN)
