@@ -221,9 +221,12 @@ def test_a_researchers_rights_are_these() -> None:
             ("configmaps", "", full),
             *((kind, "", look) for kind in ("pods", "pods/log", "events")),
             *((kind, "", ("create", "get")) for kind in ("pods/exec", "pods/portforward")),
+            *((kind, "", ("get", "list")) for kind in ("persistentvolumeclaims", "resourcequotas")),
+            ("namespaces", "", ("get",)),
         },
         ("Role", "ebb-researcher-platform"): {
             ("configmaps", f"{NAME},{BOOKS}", ("get",)),
+            ("leases", "ebb-controller", ("get",)),
         },
         ("ClusterRole", "ebb-researcher"): {("nodes", "", look)},
     }
