@@ -37,7 +37,9 @@ def main(arguments: list[str]) -> int:
         from trainer.launch import machine  # noqa: PLC0415  # a signal is heard while it is imported
 
         return machine.launch(arguments or ["--help"], reclaim, tee)
-    except Interrupted:
+    except (Interrupted, ImportError):  # numpy says ImportError when its import was interrupted and somebody tries it again
+        if not reclaim.seen:
+            raise
         say(f"left before the training started again: {reclaim.name}")
         return reclaim.exit_code
 

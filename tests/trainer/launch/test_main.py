@@ -22,6 +22,29 @@ def launch(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[
     )
 
 
+CUT_SHORT = """
+import os, signal, sys
+from trainer.launch import __main__ as launcher, machine
+def launch(*_):
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    except BaseException:  # as a library's own import does
+        pass
+    raise ImportError("cannot load module more than once per process")
+machine.launch = launch
+if sys.argv[1:] == ["quiet"]:
+    os.kill = lambda *_: None
+sys.exit(launcher.main(["-m", "x"]))
+"""
+
+
+@pytest.mark.parametrize(("words", "code"), [([], 138), (["quiet"], 1)])
+def test_an_import_that_a_notice_cut_short_is_no_failure(words: list[str], code: int) -> None:
+    done = subprocess.run([sys.executable, "-c", CUT_SHORT, *words], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code, done.stderr
+    assert ("left before the training" in done.stderr + done.stdout) == (code == 138)
+
+
 @pytest.mark.parametrize("arguments", [[], ["--help"]], ids=["nothing", "help"])
 def test_without_arguments_it_teaches(arguments: list[str]) -> None:
     done = launch(*arguments)
