@@ -17,3 +17,11 @@ def quantity(amount: str | float) -> float:
     if not math.isfinite(number):
         raise ValueError(f"{amount!r} is not a quantity: write it as 2, 500m or 1.5Gi")
     return number
+
+
+def counted(amount: str | float | None) -> float:
+    """The same, at least 0, and 0 for none: what is no quantity is for the API server to refuse, in its words."""
+    try:
+        return max(0.0, quantity("" if amount is None else amount))
+    except ValueError:
+        return 0.0

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from workloads.generated import write_or_check
 from workloads.job.crd import crd
 from workloads.job.schema import Schema
 
@@ -77,14 +78,7 @@ def _rules(node: Schema) -> Iterator[str]:
 
 def main(arguments: list[str], page: Path = PAGE) -> int:
     """The exit status: 1 if --check finds another page."""
-    if page.exists() and page.read_text() == text():
-        return 0
-    if "--check" in arguments:
-        print(f"{page} does not say what workloads/job says: run `make manifests` and commit the result.", file=sys.stderr)
-        return 1
-    page.write_text(text())
-    print(f"wrote {page}")
-    return 0
+    return write_or_check(arguments, page, text(), "workloads/job")
 
 
 if __name__ == "__main__":

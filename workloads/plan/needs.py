@@ -15,7 +15,7 @@ from workloads import contract as names
 from workloads.job.spec import Job
 from workloads.plan.containers import worker_container
 from workloads.platform import NodeGroup
-from workloads.quantities import quantity
+from workloads.quantities import counted
 
 Object = dict[str, Any]
 
@@ -70,21 +70,13 @@ def needs(template: Object) -> Needs:
     for container in spec["containers"]:
         resources = container.get("resources") or {}
         for name, amount in {**(resources.get("limits") or {}), **(resources.get("requests") or {})}.items():
-            wanted[name] += _amount(amount)
+            wanted[name] += counted(amount)
     return Needs(
         gpus=int(wanted[names.GPU_RESOURCE]),
         cpu=wanted["cpu"],
         memory_bytes=wanted["memory"],
         selector=tuple(sorted((spec.get("nodeSelector") or {}).items())),
     )
-
-
-def _amount(text: str | float) -> float:
-    """What is no quantity is for the API server to refuse, in its words."""
-    try:
-        return max(0.0, quantity(text))
-    except ValueError:
-        return 0.0
 
 
 def workers_per_machine(needed: Needs, group: NodeGroup) -> int:

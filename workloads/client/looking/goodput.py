@@ -1,7 +1,6 @@
 """Goodput: the share of the paid machine time that trained. Pure code.
 
     goodput(job["status"], now)                     # of a job that is there, from what the controller adds up
-    goodput_of_lines(lines, paid_machine_seconds)   # of its metrics lines, which outlive it; for reports
 
     goodput = machine seconds in optimizer steps that count / machine seconds paid for
 
@@ -17,9 +16,8 @@ share of the time of use "spent making productive, preserved training progress")
 wait for machines, costs nothing here; the program part, how well a step uses a GPU, is not in it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
-from itertools import pairwise
 from typing import Any
 
 LEAST_SECONDS = 60.0
@@ -41,21 +39,6 @@ def paid_machine_seconds(cost: Mapping[str, Any], now: float | None) -> float:
     """The sum of status.cost until `now`, at its last rate; never less than what is written."""
     seconds = max(0.0, now - _unix(cost["at"])) if now is not None and cost.get("at") else 0.0
     return float(cost.get("machineSeconds") or 0) + seconds * float(cost.get("machines") or 0)
-
-
-def goodput_of_lines(lines: Iterable[Mapping[str, Any]], paid: float, *, ranks_per_machine: int = 1) -> float | None:
-    """The same from the lines of metrics.jsonl, in their order, and the machine seconds that were paid for until the last one."""
-    return share(useful_machine_seconds(lines, ranks_per_machine), paid)
-
-
-def useful_machine_seconds(lines: Iterable[Mapping[str, Any]], ranks_per_machine: int = 1) -> float:
-    """Between two lines the world is that of the second: a membership changes at a step, and lines are written after steps."""
-    ordered = [{"useful_seconds": 0.0}, *lines]
-    gained = (
-        (float(later["useful_seconds"]) - float(earlier["useful_seconds"])) * float(later["world_size"])
-        for earlier, later in pairwise(ordered)
-    )
-    return max(0.0, sum(gained)) / ranks_per_machine
 
 
 def share(useful: float, paid: float) -> float | None:

@@ -4,7 +4,7 @@ The field names of `JobView` and `WorkerView` are what `-o json` prints: scripts
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from workloads import contract as names
 from workloads.client.looking.goodput import goodput
 from workloads.kube import Object
-from workloads.quantities import quantity
+from workloads.quantities import counted
 
 FINISHED, FAILED_STATE, RUNNING_STATE, WAITING_STATE = "finished", "failed", "running", "waiting"
 RECOVERING, STOPPED, DELETING = "recovering", "stopped", "deleting"
@@ -184,6 +184,12 @@ def worker_view(pod: Object) -> WorkerView:
     )
 
 
+def own_pods(job: Object, pods: Iterable[Object]) -> list[Object]:
+    """Those of this very job: pods of an earlier one of its name may still be going."""
+    uid = job["metadata"]["uid"]
+    return [pod for pod in pods if any(owner["uid"] == uid for owner in pod["metadata"].get("ownerReferences") or ())]
+
+
 def worker_index(pod: Object) -> int:
     """The worker's number; pods whose label is broken come last."""
     label = str((pod["metadata"].get("labels") or {}).get(names.LABEL_INDEX, ""))
@@ -207,15 +213,7 @@ def gpus_per_worker(job: Object) -> int:
     """GPUs of one worker; 0 for a job file that asks for none."""
     pod = (worker_spec(job).get("template") or {}).get("spec") or {}
     limits = [(container.get("resources") or {}).get("limits") or {} for container in pod.get("containers") or []]
-    return sum(_whole(limit.get(names.GPU_RESOURCE, 0)) for limit in limits)
-
-
-def _whole(amount: Any) -> int:
-    """What is no quantity is for the API server to refuse, when the controller makes pods of it."""
-    try:
-        return int(quantity(amount))
-    except ValueError:
-        return 0
+    return sum(int(counted(limit.get(names.GPU_RESOURCE))) for limit in limits)
 
 
 def condition(job: Object, kind: str) -> Object | None:

@@ -11,7 +11,7 @@ from workloads.client.errors import Missing
 from workloads.client.looking.live import Board, ignore
 from workloads.client.looking.nodes import Nodes
 from workloads.client.looking.reclaims import Reclaim, Start, losses, starts
-from workloads.client.looking.view import OVER, JobView, WorkerView, view, worker_view
+from workloads.client.looking.view import OVER, JobView, WorkerView, own_pods, view, worker_view
 from workloads.client.looking.waiting import NOTE_SECONDS, TICK_SECONDS, wait_for
 from workloads.client.story.timeline import is_about
 from workloads.contract import LABEL_JOB
@@ -47,8 +47,7 @@ async def status(ebb: Ebb, name: str) -> Seen:
 
 def see(job: Object, pods: Iterable[Object], nodes: Nodes, began: Iterable[Start] = ()) -> Seen:
     """A job, its pods and its machines as they are now."""
-    uid = job["metadata"]["uid"]  # pods of an earlier job of that name may still be going
-    own = [pod for pod in pods if uid in {owner["uid"] for owner in pod["metadata"].get("ownerReferences") or ()}]
+    own = own_pods(job, pods)
     workers = sorted((_on_machine(worker_view(pod), nodes) for pod in own), key=lambda item: item.worker)
     reclaims = losses(job, own, nodes.zones, began)
     return Seen(job=view(job, datetime.now(UTC).timestamp()), workers=tuple(workers), reclaims=reclaims)

@@ -55,7 +55,7 @@ class Span:
     time: float = 0.0
     step: int = 0
     useful_seconds: float = 0.0
-    useful_rank_seconds: float = 0.0  # the same, times the ranks that trained; goodput.py says how
+    useful_rank_seconds: float = 0.0  # the same, times the ranks that trained
     lines: int = 0
     loss: Range = field(default_factory=Range)
     rate: Range = field(default_factory=Range)
@@ -151,6 +151,7 @@ class Reader:
         elif line.get("generation") != last.get("generation"):
             self._note(last, line)
         useful = number(line.get("useful_seconds")) or 0.0
+        # Between two lines the world is that of the second: a membership changes at a step, and lines are written after steps.
         self._rank_seconds += (useful - self._useful) * _count(line, "world_size")
         self._useful = useful
         self._weigh(line)

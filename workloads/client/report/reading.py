@@ -17,6 +17,7 @@ from workloads.client.errors import ClientError, Missing
 from workloads.client.logs.pod import lines_now
 from workloads.client.logs.replay import Replay
 from workloads.client.logs.sources import job_folder
+from workloads.client.looking.view import own_pods
 from workloads.client.report.lines import Reader, Training
 from workloads.client.report.spoken import said
 from workloads.contract import LABEL_JOB
@@ -98,9 +99,7 @@ class Reading:
             pods = await kube.list(PODS, namespace, labels=f"{LABEL_JOB}={name}")
         except KubeError:
             pods = []
-        uid = job["metadata"]["uid"]  # pods of an earlier job of that name may still be going
-        own = [pod for pod in pods if uid in {owner["uid"] for owner in pod["metadata"].get("ownerReferences") or ()}]
-        logs = await asyncio.gather(*(lines_now(kube, namespace, pod, Replay()) for pod in own))
+        logs = await asyncio.gather(*(lines_now(kube, namespace, pod, Replay()) for pod in own_pods(job, pods)))
         facts: list[dict[str, Any]] = [line for log in logs for each in log if (line := said(each.stamp, each.text))]
         reader = Reader()
         for line in sorted(facts, key=lambda line: line["time"]):

@@ -14,7 +14,7 @@ from workloads.client.errors import Missing
 from workloads.client.looking.live import Board, ignore, states
 from workloads.client.looking.nodes import Nodes
 from workloads.client.looking.reclaims import losses, starts
-from workloads.client.looking.view import OVER, view
+from workloads.client.looking.view import OVER, own_pods, view
 from workloads.client.story.timeline import Entry, is_about, timeline
 from workloads.contract import LABEL_JOB
 from workloads.kube import EVENTS, PODS, Object
@@ -59,12 +59,7 @@ async def follow_events(ebb: Ebb, name: str, on_trouble: Callable[[str], None] =
 
 def _timeline(job: Object, pods: list[Object], told: list[Object], nodes: Nodes) -> tuple[Entry, ...]:
     about = [event for event in told if is_about(event, job)]
-    own = [
-        pod
-        for pod in pods
-        if any(owner["uid"] == job["metadata"]["uid"] for owner in pod["metadata"].get("ownerReferences") or [])
-    ]
-    reclaims = losses(job, own, nodes.zones, starts(about, job["metadata"]["name"]))
+    reclaims = losses(job, own_pods(job, pods), nodes.zones, starts(about, job["metadata"]["name"]))
     return timeline(job, about, reclaims)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from workloads.client.submission.jobfile import CAPACITIES, KEYS
 from workloads.client.submission.request import PRIORITIES
+from workloads.generated import write_or_check
 
 PAGE = Path(__file__).parents[3] / "docs" / "job.schema.json"
 _TEXT, _COUNT = {"type": "string"}, {"type": "integer", "minimum": 1}
@@ -86,14 +87,7 @@ def text() -> str:
 
 def main(arguments: list[str], page: Path = PAGE) -> int:
     """The exit status: 1 if --check finds another file."""
-    if page.exists() and page.read_text() == text():
-        return 0
-    if "--check" in arguments:
-        print(f"{page} does not say what workloads/client says: run `make manifests` and commit the result.", file=sys.stderr)
-        return 1
-    page.write_text(text())
-    print(f"wrote {page}")
-    return 0
+    return write_or_check(arguments, page, text(), "workloads/client")
 
 
 if __name__ == "__main__":

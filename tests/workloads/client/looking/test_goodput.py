@@ -4,13 +4,7 @@ from typing import Any
 
 import pytest
 
-from workloads.client.looking.goodput import (
-    LEAST_SECONDS,
-    goodput,
-    goodput_of_lines,
-    paid_machine_seconds,
-    useful_machine_seconds,
-)
+from workloads.client.looking.goodput import LEAST_SECONDS, goodput, paid_machine_seconds
 
 T0, T1 = "2026-11-21T12:00:00Z", "2026-11-21T12:01:40Z"
 NOON = 1795262400.0
@@ -41,15 +35,3 @@ def test_goodput(given: dict[str, Any], expected: float | None) -> None:
 def test_paid_time_goes_on_and_never_back() -> None:
     cost = {"machineSeconds": 10.0, "machines": 3.0, "at": T0}
     assert [paid_machine_seconds(cost, now) for now in (None, NOON - 5, NOON, NOON + 10)] == [10, 10, 10, 40]
-
-
-def line(useful: float, world: int) -> dict[str, float]:
-    return {"useful_seconds": useful, "world_size": world}
-
-
-def test_lines_count_each_gain_on_the_machines_that_made_it() -> None:
-    lines = [line(10, 2), line(20, 2), line(30, 1), line(25, 1), line(35, 4)]
-    assert useful_machine_seconds(lines) == 20 + 20 + 10 - 5 + 40
-    assert useful_machine_seconds(lines, ranks_per_machine=2) == 42.5
-    assert goodput_of_lines(lines, 170) == 0.5
-    assert goodput_of_lines([], 100) == 0.0

@@ -2,13 +2,15 @@
 
 import json
 import math
+from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from tests.workloads.client.report import story
 from trainer.run.metrics import Progress
 from trainer.run.report import sentence
-from workloads.client.looking.goodput import useful_machine_seconds
+from workloads.client.looking.goodput import share
 from workloads.client.report.lines import CHANGES, SPANS, Range, Reader, Training
 from workloads.client.report.spoken import said
 
@@ -46,12 +48,30 @@ def test_a_million_lines_are_a_few_hundred_points_with_their_peak_and_their_mean
     assert found.spans[-1].step == 1_000_000
 
 
-def test_useful_machine_time_is_goodputs_own() -> None:
-    lines = list(story.metric_lines())
-    reader = Reader(spans=10)
+def useful_rank_seconds(lines: list[dict[str, Any]], spans: int = SPANS) -> float:
+    reader = Reader(spans=spans)
     for each in lines:
         reader.add(each)
-    assert reader.done().spans[-1].useful_rank_seconds == pytest.approx(useful_machine_seconds(lines))
+    return reader.done().spans[-1].useful_rank_seconds
+
+
+def test_useful_time_counts_on_the_ranks_that_trained_however_few_points_are_kept() -> None:
+    lines = list(story.metric_lines())
+    ordered = [{"useful_seconds": 0.0}, *lines]
+    gained = ((later["useful_seconds"] - earlier["useful_seconds"]) * later["world_size"] for earlier, later in pairwise(ordered))
+    assert useful_rank_seconds(lines, spans=10) == pytest.approx(sum(gained))
+
+
+def test_lines_count_each_gain_on_the_machines_that_made_it() -> None:
+    useful, worlds = (10, 20, 30, 25, 35), (2, 2, 1, 1, 4)
+    lines = [
+        {"time": float(at), "step": at, "useful_seconds": seconds, "world_size": world}
+        for at, (seconds, world) in enumerate(zip(useful, worlds, strict=True))
+    ]
+    assert useful_rank_seconds(lines) == 20 + 20 + 10 - 5 + 40
+    assert useful_rank_seconds(lines) / 2 == 42.5, "with two ranks a machine"
+    assert share(useful_rank_seconds(lines), 170) == 0.5
+    assert share(0.0, 100) == 0.0
 
 
 def test_changes_of_the_membership_are_kept_with_what_they_cost() -> None:
