@@ -62,7 +62,7 @@ class NodeGroup:
         return round(self.instance.usd_per_hour * (1 - discount), 4)
 
     def facts(self) -> dict[str, Any]:
-        """Its entry in `ebb-platform` (workloads/platform.py reads it)."""
+        """Its entry in `ebb-platform` (ebb/api/platform.py reads it)."""
         oldest = {"maxAgeSeconds": self.max_age_seconds} if self.max_age_seconds else {}
         return {
             "name": self.name,

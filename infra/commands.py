@@ -1,6 +1,6 @@
-"""What the commands beside `pulumi` share: python -m infra.preflight, infra.leftovers, infra.costs.
+"""What the commands beside `pulumi` share: python -m infra.account.preflight, infra.account.leftovers, infra.account.costs.
 
-    given = parser("infra.costs", "What the stack costs.", "...").parse_args(arguments)
+    given = parser("infra.account.costs", "What the stack costs.", "...").parse_args(arguments)
     run(lambda: show(given.stack))                       # show: stack = config.read(name); half(stack.cloud, "costs")
 
 Each command has a neutral half in infra/ and one in infra/clouds/<cloud>/, of the same name; a cloud without it needs none. The

@@ -22,7 +22,7 @@ from pulumi_kubernetes.core.v1 import (
 
 from infra.cloud import Volume
 from infra.part import Part
-from infra.services.names import JOBS, SYSTEM
+from workloads.names import JOBS, SYSTEM
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
 SHOWN = "ebb.dev/volume"  # annotation of a claim: what it is in the account

@@ -2,8 +2,8 @@
 
 import pytest
 
-from trainer import contract as trainer
-from workloads import contract as workloads
+from ebb.elastic import contract as trainer
+from ebb.api import contract as workloads
 
 SHARED = sorted(
     name
@@ -18,7 +18,7 @@ def test_both_packages_use_the_same_word(name: str) -> None:
 
 
 def test_the_rendezvous_is_called_and_told_the_same() -> None:
-    handler = pytest.importorskip("trainer.rendezvous.handler", reason="torch is not installed")
+    handler = pytest.importorskip("ebb.elastic.rendezvous.handler", reason="torch is not installed")
     assert handler.BACKEND == workloads.BACKEND_ETCD3
 
 

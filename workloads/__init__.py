@@ -1,10 +1,40 @@
-"""The ElasticJob: its API object, the controller that runs it, and `ebb`, the researcher's command.
+"""What runs in the cluster, the same on every cloud, one concern a module.
 
-contract.py   the names that join the packages         platform.py   what the stack built
-job/          the API object: spec, status, their schema and the CRD
-plan/         the decision (job, what is there, now) -> actions and status; pure. Start at reconcile.py
-control/      the loop that acts on it, its copy of the cluster, the Lease, the metrics
-kube/         the API server: client, credentials, reflector            etcd/   its alarm, its upkeep
-client/       what a researcher may do, as a Python API    cli/  the same as the command `ebb`
-manifests/, jobs/   what is applied to a cluster
+Each function declares one concern and returns what others depend on. Texts of workloads/ are read as files, never imported. Which
+cloud it is nobody knows here.
 """
+
+from workloads.access import access
+from workloads.controller import controller
+from workloads.datasets import datasets
+from workloads.etcd import etcd, etcd_maintenance, legacy_etcd
+from workloads.gateway import gateway
+from workloads.helpers import helpers
+from workloads.jobs import jobs
+from workloads.limits import limits
+from workloads.names import ETCD_ENDPOINT, JOBS, SYSTEM
+from workloads.namespaces import namespaces, priorities
+from workloads.platform import PLATFORM, platform
+from workloads.storage import claims, prepare
+
+__all__ = [
+    "ETCD_ENDPOINT",
+    "JOBS",
+    "PLATFORM",
+    "SYSTEM",
+    "access",
+    "claims",
+    "controller",
+    "datasets",
+    "etcd",
+    "etcd_maintenance",
+    "gateway",
+    "helpers",
+    "jobs",
+    "legacy_etcd",
+    "limits",
+    "namespaces",
+    "platform",
+    "prepare",
+    "priorities",
+]

@@ -13,10 +13,10 @@ from benchmarks.cli.measure import in_turns, middle, output
 from benchmarks.cli.plane import JOBS_NAMESPACE, jobs_on_a_plane
 from benchmarks.controller.figures import Figures, Promise, judge, last_line, report
 from benchmarks.controller.processes import BenchmarkError
-from local import tools
-from local.commands import locked, say
-from local.settings import EBB_HOME, BoxError
-from workloads.kube import KubeError
+from devcluster import tools
+from devcluster.commands import locked, say
+from devcluster.settings import EBB_HOME, BoxError
+from ebb.kube import KubeError
 
 KEPT, BROKEN, FAILED, INTERRUPTED = 0, 1, 2, 130
 ROUNDS = 9

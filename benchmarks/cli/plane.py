@@ -16,8 +16,8 @@ import yaml
 
 from benchmarks.controller.plane import Plane
 from benchmarks.controller.processes import eventually
-from local.settings import CHECKOUT
-from workloads.kube import CONFIG_MAPS, ELASTIC_JOBS, KubeError, Object, Resource
+from devcluster.settings import CHECKOUT
+from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, KubeError, Object, Resource
 
 JOBS_NAMESPACE, SYSTEM = "elastic-job", "ebb-system"
 CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)

@@ -18,9 +18,9 @@ from benchmarks.controller.fleet import Fleet, machines
 from benchmarks.controller.load import Bench, Sizes
 from benchmarks.controller.plane import Plane
 from benchmarks.controller.processes import BenchmarkError
-from local.commands import locked, say
-from local.settings import CHECKOUT, EBB_HOME, BoxError
-from workloads.kube import KubeError
+from devcluster.commands import locked, say
+from devcluster.settings import CHECKOUT, EBB_HOME, BoxError
+from ebb.kube import KubeError
 
 SCENARIOS = {name: getattr(scenarios, name) for name in ("create", "many", "replace", "nodes")}
 FLEET = 40  # machines with room for 110 pods: 1280 and 2000 fit

@@ -1,6 +1,6 @@
 """The three controllers that are compared, each as its own users would run it, and the same training job in the words of each.
 
-ours      `python -m workloads`, as shipped
+ours      `python -m ebb.controller`, as shipped
 tuned     Kubeflow's training-operator v1.9.3 with TUNED: what one would set for many or large jobs
 shipped   the same without flags
 
@@ -19,10 +19,10 @@ import yaml
 
 from benchmarks.controller.plane import HOME, Plane
 from benchmarks.controller.processes import Process, eventually, free_port
-from local import tools
-from local.commands import run
-from workloads.kube import ELASTIC_JOBS, NAMESPACES, Conflict, Object, Resource
-from workloads.platform import NAMESPACE
+from devcluster import tools
+from devcluster.commands import run
+from ebb.kube import ELASTIC_JOBS, NAMESPACES, Conflict, Object, Resource
+from ebb.api.platform import NAMESPACE
 
 OPERATOR = tools.Tool(
     name="kubeflow",
@@ -102,7 +102,7 @@ async def running(contender: Contender, plane: Plane, checkout: Path) -> AsyncIt
     kubeconfig = await plane.account(contender.name)
     if contender.is_ours:
         args: list[str | Path] = [
-            sys.executable, "-m", "workloads", "--kubeconfig", kubeconfig, "--namespace", NAMESPACE,
+            sys.executable, "-m", "ebb.controller", "--kubeconfig", kubeconfig, "--namespace", NAMESPACE,
             "--listen", f"127.0.0.1:{free_port()}", *contender.flags,
         ]  # fmt: skip
         process = await Process.start(contender.name, args, plane.folder, cwd=checkout)

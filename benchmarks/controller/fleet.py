@@ -17,10 +17,10 @@ from pathlib import Path
 
 from benchmarks.controller.plane import Plane
 from benchmarks.controller.processes import BenchmarkError, Process, eventually
-from local import tools
-from workloads.clock import unix
-from workloads.contract import METRIC_STEP, METRICS_PORT
-from workloads.kube import LEASES, MERGE, NODES, NotFound, Object
+from devcluster import tools
+from ebb.api.clock import unix
+from ebb.api.contract import METRIC_STEP, METRICS_PORT
+from ebb.kube import LEASES, MERGE, NODES, NotFound, Object
 
 KWOK = tools.Tool(
     name="kwok",

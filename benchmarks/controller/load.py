@@ -20,8 +20,8 @@ from benchmarks.controller.fleet import GROUP_LABEL, Fleet, Machine
 from benchmarks.controller.plane import Plane
 from benchmarks.controller.pods import Life, Pods
 from benchmarks.controller.processes import BenchmarkError, Process, eventually
-from local.commands import say
-from workloads.kube import NAMESPACES, PODS, SERVICES, Conflict, NotFound, Object
+from devcluster.commands import say
+from ebb.kube import NAMESPACES, PODS, SERVICES, Conflict, NotFound, Object
 
 Item = TypeVar("Item")
 

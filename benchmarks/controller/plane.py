@@ -15,9 +15,9 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 from benchmarks.controller.processes import Process, eventually, free_port
-from local import tools
-from local.commands import run
-from workloads.kube import NAMESPACES, PODS, Conflict, Kube, KubeError, Object, Resource
+from devcluster import tools
+from devcluster.commands import run
+from ebb.kube import NAMESPACES, PODS, Conflict, Kube, KubeError, Object, Resource
 
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)

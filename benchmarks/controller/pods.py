@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from workloads.kube import PODS, Kube, KubeError, Object
+from ebb.kube import PODS, Kube, KubeError, Object
 
 
 @dataclass

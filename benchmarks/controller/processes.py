@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from local.commands import dies_with_us, last_lines
+from devcluster.commands import dies_with_us, last_lines
 
 GRACE_SECONDS = 5.0
 POLL_SECONDS = 0.2

@@ -15,7 +15,7 @@ from benchmarks.controller.contenders import Contender
 from benchmarks.controller.figures import Figures, rate, spread
 from benchmarks.controller.fleet import Machine
 from benchmarks.controller.load import Bench, Run, Sizes, running
-from local.commands import say
+from devcluster.commands import say
 
 SETTLE_SECONDS = 5.0  # for status writes after the last pod, and for memory that is not used any more
 WORKERS = 4  # of a job whose machine dies, each on its own machine

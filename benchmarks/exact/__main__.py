@@ -12,8 +12,8 @@ from pathlib import Path
 from benchmarks.controller.processes import BenchmarkError
 from benchmarks.exact.judge import TOLERANCE
 from benchmarks.exact.run import Settings, histories, run
-from local.commands import say
-from local.settings import BoxError
+from devcluster.commands import say
+from devcluster.settings import BoxError
 
 KEPT, BROKEN, FAILED, INTERRUPTED = 0, 1, 2, 130
 HELP = f"""\

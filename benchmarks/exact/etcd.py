@@ -8,8 +8,8 @@ from pathlib import Path
 
 from benchmarks.controller.processes import BenchmarkError, free_port
 from benchmarks.exact.machines import until
-from local import tools
-from local.commands import dies_with_us, last_lines
+from devcluster import tools
+from devcluster.commands import dies_with_us, last_lines
 
 READY_SECONDS = 30.0
 SUPPORTED = ("etcd36", "etcd")  # the first that there is

@@ -1,6 +1,6 @@
 """A process that has torch loaded and forks machines: each runs the same command as `python -m MODULE ...` would, at once.
 
-    echo '{"id": 1, "module": "trainer.launch", "arguments": [...], "environment": {...}, "log": "/tmp/a.log"}' |
+    echo '{"id": 1, "module": "ebb.elastic.launch", "arguments": [...], "environment": {...}, "log": "/tmp/a.log"}' |
         python -m benchmarks.exact.host PRELOADED [PRELOADED ...]
 
 It answers {"id": 1, "pid": 4711} and, at its end, {"id": 1, "code": 0}; all in lines of JSON, and first {"ready": true}. The

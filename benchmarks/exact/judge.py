@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.exact import watch
 from benchmarks.exact.history import KILLS, SHORTEST, History
 from benchmarks.exact.play import CHECKPOINT_SECONDS, FINISHED, RECLAIMED, Played
-from local import ledger
+from testing import exactness as ledger
 
 # Of the loss of each step, in nats, and of the validation at the end: bits per byte, or accuracy. At another world size only the
 # order of sums differs. Undisturbed runs of the GPT on 1, 2, 3 and 6 ranks differed by 0.00001 at most, the last digit that is

@@ -1,6 +1,6 @@
 """Machines of a job: launchers on loopback, each a session of its own with a log; told to leave, killed, waited for.
 
-    with Fresh() as starter, or Forked(["trainer.vision.train"]) as starter:
+    with Fresh() as starter, or Forked(["trainer.images.train"]) as starter:
         machine = starter.start(["--rdzv_id=...", ...], environment, log)
         machine.tell(); machine.kill(); machine.code       # None while it lives
 
@@ -22,10 +22,10 @@ from typing import Any, Protocol, Self, TypeVar
 
 from benchmarks.controller.processes import BenchmarkError
 from benchmarks.exact import processes
-from local.commands import dies_with_us
-from local.settings import CHECKOUT
+from devcluster.commands import dies_with_us
+from devcluster.settings import CHECKOUT
 
-LAUNCHER = "trainer.launch"
+LAUNCHER = "ebb.elastic.launch"
 HOST_READY_SECONDS = 120.0
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any, Literal
 
-from local import ledger
+from testing import exactness as ledger
 
 Fault = Literal["dropped", "doubled", "replaced", "step dropped"]
 FAULTS: tuple[Fault, ...] = ("dropped", "doubled", "replaced", "step dropped")

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
 
-from local.settings import CHECKOUT
+from devcluster.settings import CHECKOUT
 
-_CODE = ("trainer/**/*.py", "benchmarks/exact/*.py", "local/ledger.py")
+_CODE = ("trainer/**/*.py", "benchmarks/exact/*.py", "testing/exactness.py")
 
 
 class Records:

@@ -22,19 +22,19 @@ from benchmarks.exact.judge import Findings, Result, judge
 from benchmarks.exact.machines import Forked, Fresh, given_up, until
 from benchmarks.exact.play import PATIENCE_SECONDS, BrokenError, Play, Played, Stage, job_environment, training
 from benchmarks.exact.records import Records, fingerprint
-from local.commands import say
-from local.ledger import LedgerError
-from local.settings import EBB_HOME
+from devcluster.commands import say
+from testing.exactness import LedgerError
+from devcluster.settings import EBB_HOME
 
 # What the processes of a machine import: torch takes seconds. Those that there are no more are passed over.
 PRELOADED: tuple[str, ...] = (
-    "trainer.vision.train",
+    "trainer.images.train",
     "trainer.text.train",
-    "trainer.launch.machine",
-    "trainer.launch.agent",
-    "trainer.launch.meeting",
+    "ebb.elastic.launch.node_agent",
+    "ebb.elastic.launch.agent",
+    "ebb.elastic.launch.meeting",
 )
-PRELOADED += ("trainer.rendezvous.handler", "torch.distributed.run")
+PRELOADED += ("ebb.elastic.rendezvous.handler", "torch.distributed.run")
 # Three histories of ten are played with virtual workers: they take several times as long.
 VIRTUAL = (1, 3, 6)
 VIRTUAL_OF = 10

@@ -13,15 +13,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.workloads.api import faults
-from tests.workloads.api.faults import Figures
-from tests.workloads.api.plane import Made, plane
-from tests.workloads.api.stage import REAL, Stage, stage
-from workloads.kube import KubeError
+from tests.apiserver import faults
+from tests.apiserver.faults import Figures
+from tests.apiserver.plane import Made, plane
+from tests.apiserver.stage import REAL, Stage, stage
+from ebb.kube import KubeError
 
 Play = Callable[[Stage], Awaitable[Figures]]
 KEPT, BROKEN, INTERRUPTED = 0, 1, 130
-SURVIVES = {"workloads.control.election.RENEW_SECONDS": 600.0, "workloads.control.election.DURATION_SECONDS": 900}
+SURVIVES = {"ebb.controller.election.RENEW_SECONDS": 600.0, "ebb.controller.election.DURATION_SECONDS": 900}
 HELP = """\
 It starts a real etcd, API server and controller manager. Jobs lose machines, fail, scale, pause and are made anew all the time,
 each with a model that says what its status must be. Meanwhile, one after the other:

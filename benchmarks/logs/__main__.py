@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.controller.processes import BenchmarkError
 from benchmarks.logs.run import Settings, run
-from local.commands import say
+from devcluster.commands import say
 
 KEPT, BROKEN, FAILED, INTERRUPTED = 0, 1, 2, 130
 HELP = """\
@@ -25,7 +25,7 @@ the ranks that nobody killed; and nothing else. Which writes have returned is wr
 ledger beside the volume. The checker is tested besides: a line that is taken away or doubled must be found.
 
 Lines that were on their way to the launcher when it was killed are `lines_only_in_pipes`: no write for them has returned. What a
-network file system may lose of those for which it has, when a machine dies, is written in trainer/launch/tee; a folder of this
+network file system may lose of those for which it has, when a machine dies, is written in ebb/elastic/launch/logs; a folder of this
 machine loses nothing of them by a kill.
 
 The last line is one JSON object.

@@ -9,8 +9,8 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 
-from workloads.contract import ENV_OUTPUT_DIR, LABEL_INDEX, LABEL_JOB
-from workloads.kube import ELASTIC_JOBS, PODS, Kube, NotFound, Object, Resource
+from ebb.api.contract import ENV_OUTPUT_DIR, LABEL_INDEX, LABEL_JOB
+from ebb.kube import ELASTIC_JOBS, PODS, Kube, NotFound, Object, Resource
 
 NAMESPACE, JOB = "elastic-job", "prove"
 POLL_SECONDS = 0.02

@@ -12,8 +12,8 @@ from benchmarks.exact import processes
 from benchmarks.exact.machines import environment
 from benchmarks.logs import program
 from benchmarks.logs.cluster import Cluster, pod
-from local.commands import dies_with_us
-from local.settings import CHECKOUT
+from devcluster.commands import dies_with_us
+from devcluster.settings import CHECKOUT
 
 WATCHING = Path(__file__).with_name("watching")
 
@@ -57,7 +57,7 @@ class Pod:
 
     def __init__(self, place: Place, worker: int, uid: str) -> None:
         self.worker, self.uid, self._place = worker, uid, place
-        command = [*dies_with_us(), sys.executable, "-m", "trainer.launch", "--standalone", f"--nproc-per-node={place.ranks}"]
+        command = [*dies_with_us(), sys.executable, "-m", "ebb.elastic.launch", "--standalone", f"--nproc-per-node={place.ranks}"]
         self._process = subprocess.Popen(
             [*command, "--notices=none", str(Path(program.__file__))],
             stdout=subprocess.PIPE,

@@ -1,6 +1,6 @@
 """What each rank runs: numbered lines at a rate, until a file appears; how many of its writes have returned is in a file.
 
-    RATE=1000 COUNTS=/tmp/counts STOP=/tmp/stop python program.py       # as a worker of trainer.launch
+    RATE=1000 COUNTS=/tmp/counts STOP=/tmp/stop python program.py       # as a worker of ebb.elastic.launch
 
 Every tenth line goes to stderr. It needs nothing but Python, so that a rank costs little.
 """

@@ -15,10 +15,10 @@ from benchmarks.controller.processes import BenchmarkError, Process, free_port
 from benchmarks.logs.cluster import JOB, NAMESPACE, Cluster, job
 from benchmarks.logs.judge import Said, acknowledged, judge, said
 from benchmarks.logs.pods import Place, Pod
-from local.commands import say
-from local.settings import CHECKOUT
-from workloads.client.logs import Line, follow_logs, print_logs
-from workloads.client.volumes.files import PAUSES, Files
+from devcluster.commands import say
+from devcluster.settings import CHECKOUT
+from ebb.client.logs import Line, follow_logs, print_logs
+from ebb.client.files.files import PAUSES, Files
 
 PODS, RANKS = 2, 2
 START_SECONDS, END_SECONDS = 120.0, 60.0
@@ -155,7 +155,7 @@ async def _until(condition: Callable[[], object], otherwise: str, pods: list[Pod
 async def gateway(folder: Path) -> AsyncIterator[Files]:
     """The real one, as a process, and the client's way to it without an API server in between."""
     port = free_port()
-    command = [sys.executable, "-m", "workloads.gateway", f"--listen=127.0.0.1:{port}", f"--volume=output={folder}/output"]
+    command = [sys.executable, "-m", "ebb.gateway", f"--listen=127.0.0.1:{port}", f"--volume=output={folder}/output"]
     process = await Process.start("gateway", command, folder, cwd=CHECKOUT)
     try:
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:

@@ -20,8 +20,8 @@ from benchmarks.exact.machines import given_up
 from benchmarks.recovery import figures as kept
 from benchmarks.recovery.play import EVENTS, FailedError, Found, Stage, play
 from benchmarks.recovery.systems import SYSTEMS, System
-from local.commands import say
-from local.settings import BoxError
+from devcluster.commands import say
+from devcluster.settings import BoxError
 
 KEPT, BROKEN, FAILED, INTERRUPTED = 0, 1, 2, 130
 OTHERS_AT_ONCE = 3  # nearly all of their time they wait for clocks of their own: two cores were 96 % idle with one of them

@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.exact import processes, watch
 from benchmarks.exact.machines import LAUNCHER, Machine, environment
 from benchmarks.recovery.timeline import Line
-from local.settings import CHECKOUT
+from devcluster.settings import CHECKOUT
 
 STEP_SECONDS = 0.1
 ARCH = "squeezenet1_1"
@@ -31,7 +31,7 @@ _TOGETHER_SECONDS = 1.5
 
 @dataclass(frozen=True, kw_only=True)
 class System:
-    """`etcd` is the tool of local/tools.py and its flags; None: it needs none. `conf` goes into --rdzv_conf."""
+    """`etcd` is the tool of devcluster/tools.py and its flags; None: it needs none. `conf` goes into --rdzv_conf."""
 
     name: str
     title: str

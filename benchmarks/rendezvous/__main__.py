@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from local import tools
-from local.commands import dies_with_us, say
-from local.settings import CHECKOUT, BoxError
-from tests.trainer.rendezvous.servers import VERSIONS
+from devcluster import tools
+from devcluster.commands import dies_with_us, say
+from devcluster.settings import CHECKOUT, BoxError
+from tests.elastic.rendezvous.servers import VERSIONS
 
 KEPT, BROKEN, FAILED, INTERRUPTED = 0, 1, 2, 130
 WITHOUT = "no etcd"  # scenarios that need none: the rules, on an etcd in a dict
-SCENARIOS = "tests/trainer/rendezvous"
+SCENARIOS = "tests/elastic/rendezvous"
 HELP = f"""\
 First it builds each etcd with Go, where it is not there yet (a minute or two each). Then:
 
@@ -151,8 +151,8 @@ def scenarios(settings: Settings, report: Path) -> list[str]:
 
 
 def generations(settings: Settings) -> dict[str, dict[str, Any]]:
-    """version -> what tests/trainer/rendezvous/endurance.py says of it at its end; a version that broke is not there."""
-    program = [sys.executable, "-m", "tests.trainer.rendezvous.endurance", f"--generations={settings.generations}"]
+    """version -> what tests/elastic/rendezvous/endurance.py says of it at its end; a version that broke is not there."""
+    program = [sys.executable, "-m", "tests.elastic.rendezvous.endurance", f"--generations={settings.generations}"]
     running = {
         version: subprocess.Popen(
             [*program, f"--version={version}"], stdout=subprocess.PIPE, text=True, cwd=CHECKOUT, env=_environment()

@@ -17,7 +17,7 @@ import torch
 from benchmarks.controller.processes import BenchmarkError
 from benchmarks.trainer import contenders, figures, folder
 from benchmarks.trainer.contenders import CHECKPOINTS, CONTENDERS, Contender, Work
-from local.commands import say
+from devcluster.commands import say
 
 KEPT, BROKEN, FAILED, UNCLEAR, INTERRUPTED = 0, 1, 2, 3, 130
 CHOICE_ROUNDS = 2  # what promises hang on is measured in every round

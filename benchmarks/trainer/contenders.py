@@ -13,8 +13,8 @@ from pathlib import Path
 
 from benchmarks.controller.processes import BenchmarkError, free_port
 from benchmarks.exact.machines import environment
-from local.commands import dies_with_us, last_lines
-from local.settings import CHECKOUT
+from devcluster.commands import dies_with_us, last_lines
+from devcluster.settings import CHECKOUT
 
 LIMIT_SECONDS = 1800.0
 
@@ -109,7 +109,7 @@ def _original(contender: Contender, work: Work, folder: Path) -> list[str]:
 def _ours(contender: Contender, work: Work, folder: Path) -> list[str]:
     data = work.shards if contender.shards else work.data
     return [
-        *["-m", "trainer.launch", "--standalone", "--nproc-per-node=1", "-m", "trainer", "--data", str(data)],
+        *["-m", "ebb.elastic.launch", "--standalone", "--nproc-per-node=1", "-m", "trainer", "--data", str(data)],
         *["--output", str(folder / "output"), "--arch", work.arch, "--global-batch", str(work.batch), "--epochs", "1"],
         *["--image-size", "224", *(["--augment", "imagenet"] if "--augment" not in (contender.flags or ()) else [])],
         *["--log-every", "1", "--device", work.device, *(contender.flags or ())],
@@ -125,7 +125,7 @@ def _given(folder: Path) -> dict[str, str]:
 
 def convert(data: Path, shards: Path, log: Path) -> None:
     """Decode the images once. Raises BenchmarkError."""
-    command = [sys.executable, "-m", "trainer.data", "convert", str(data), str(shards)]
+    command = [sys.executable, "-m", "ebb.elastic.data", "convert", str(data), str(shards)]
     with log.open("wb") as output:
         if subprocess.run(command, stdout=output, stderr=output, cwd=CHECKOUT, env=environment(), check=False).returncode:
             raise BenchmarkError(f"the images could not be converted; the end of {log}:\n{last_lines(log, 10)}")

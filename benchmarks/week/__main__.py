@@ -13,9 +13,9 @@ from pathlib import Path
 from benchmarks.controller.processes import BenchmarkError
 from benchmarks.week.kinds import KINDS
 from benchmarks.week.run import Figures, Settings, run
-from local.commands import say
-from local.settings import CHECKOUT, BoxError
-from workloads.kube import KubeError
+from devcluster.commands import say
+from devcluster.settings import CHECKOUT, BoxError
+from ebb.kube import KubeError
 
 AGREES, DIFFERS, FAILED, INTERRUPTED = 0, 1, 2, 130
 HELP = """\

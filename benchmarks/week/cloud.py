@@ -2,7 +2,7 @@
 
     cloud = Cloud(kube, sight, dice, protected=..., doomed=...); tasks.create_task(cloud.run())
 
-Which machines to boot and which to give back is decided by the autoscaler of the local stack (local.cloud.scaling), from the
+Which machines to boot and which to give back is decided by the autoscaler of the local stack (devcluster.cloud.scaling), from the
 pods that the scheduler gave up on. This module makes and removes the nodes, lets zones run dry, and takes machines back: with a
 notice, without, or silently, so that nobody is told. A machine without its label has no kubelet (kwok leaves it alone).
 """
@@ -17,13 +17,13 @@ from typing import Any
 
 from benchmarks.week.groups import ALIVE, NOTICE_SECONDS, ZONES, groups, node_object
 from benchmarks.week.seen import Crowd, Pulse, Watched
-from local.cloud import scaling
-from local.cloud.cluster import Cluster
-from local.cloud.reclaim import WITH_NOTICE, Leave, removal
-from local.cloud.records import SPOT, Node, Pod, node, pod
-from local.cloud.scaling import BOOTING, LEAVING, NOT_TRIGGERED, READY, Decision, Machine, World, decide
-from local.cloud.status import status_text
-from workloads.kube import MERGE, NODES, Conflict, Kube, NotFound
+from devcluster.cloud import scaling
+from devcluster.cloud.cluster import Cluster
+from devcluster.cloud.reclaim import WITH_NOTICE, Leave, removal
+from devcluster.cloud.records import SPOT, Node, Pod, node, pod
+from devcluster.cloud.scaling import BOOTING, LEAVING, NOT_TRIGGERED, READY, Decision, Machine, World, decide
+from devcluster.cloud.status import status_text
+from ebb.kube import MERGE, NODES, Conflict, Kube, NotFound
 
 Object = dict[str, Any]
 

@@ -18,9 +18,9 @@ from benchmarks.controller.plane import ACCOUNTS, Plane
 from benchmarks.controller.processes import BenchmarkError, Process, free_port
 from benchmarks.week.kinds import URGENT
 from benchmarks.week.presence import Presence
-from local import tools
-from local.commands import run
-from workloads.kube import ELASTIC_JOBS, KubeError, Resource
+from devcluster import tools
+from devcluster.commands import run
+from ebb.kube import ELASTIC_JOBS, KubeError, Resource
 
 SYSTEM, ACCOUNT = "ebb-system", "ebb-controller"
 MANIFESTS = ("namespaces", "priorities", "crd", "rbac", "policy")  # in this order; the rest needs kubelets
@@ -67,7 +67,7 @@ class Controller:
         if not same_pod:
             self._pods += 1
         listen = f"--listen=127.0.0.1:{free_port()}"
-        command = [sys.executable, "-m", "workloads", f"--kubeconfig={self._kubeconfig}", f"--namespace={SYSTEM}", listen]
+        command = [sys.executable, "-m", "ebb.controller", f"--kubeconfig={self._kubeconfig}", f"--namespace={SYSTEM}", listen]
         env = {"POD_NAME": self._name, "PYTHONDONTWRITEBYTECODE": "1"}
         self.presence.started(self._name)
         self._process = await Process.start("controller", command, self._folder, env=env, cwd=self._checkout)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from benchmarks.week.cloud import Sight
 from benchmarks.week.groups import ALIVE
 from benchmarks.week.seen import Worker
-from workloads.kube import PODS, Conflict, Kube, NotFound
+from ebb.kube import PODS, Conflict, Kube, NotFound
 
 TICK_SECONDS = 0.1
 LEAVE_SECONDS = (0.05, 2.0)

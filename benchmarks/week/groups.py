@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from local.cloud.records import ON_DEMAND, SPOT, NodeGroup, Taint
+from devcluster.cloud.records import ON_DEMAND, SPOT, NodeGroup, Taint
 
 Object = dict[str, Any]
 

@@ -14,9 +14,9 @@ from typing import Any
 from benchmarks.controller.fleet import KWOK
 from benchmarks.controller.plane import Plane
 from benchmarks.controller.processes import Process
-from benchmarks.week.fates import BROKEN
+from benchmarks.week.scenarios import BROKEN
 from benchmarks.week.groups import ALIVE
-from local import tools
+from devcluster import tools
 
 Object = dict[str, Any]
 

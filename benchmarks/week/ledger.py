@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from benchmarks.week.cloud import IDLE
 from benchmarks.week.seen import Crowd, Object, Worker, worker
-from local.cloud.reclaim import LEAVE_TAINT
+from devcluster.cloud.reclaim import LEAVE_TAINT
 
 SURE_SECONDS = 45.0  # less than the minute after which a job that follows free capacity may want a worker again
 MARKED_SECONDS = 3.0  # after the mark is off, a worker may come to be seen that was there before: it is another watch

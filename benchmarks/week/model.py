@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from benchmarks.week import acts
-from benchmarks.week.fates import Fate
+from benchmarks.week import actions as acts
+from benchmarks.week.scenarios import Fate
 
 Object = Mapping[str, Any]
 

@@ -7,7 +7,7 @@ presence.started("ebb-controller-1"); presence.steady; presence.since; presence.
 import time
 from typing import Any
 
-from workloads.clock import unix
+from ebb.api.clock import unix
 
 Object = dict[str, Any]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from workloads.kube import Gone, Kube, Resource, Unreachable
+from ebb.kube import Gone, Kube, Resource, Unreachable
 
 Object = dict[str, Any]
 Listener = Callable[[Object | None, Object | None], None]

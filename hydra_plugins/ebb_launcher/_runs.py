@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from workloads import client
-from workloads.client import sweep as sweeps
-from workloads.client.connection.reach import find_user
-from workloads.client.looking.view import FINISHED
-from workloads.client.submission.jobfile import generated_name, request_of
-from workloads.client.sweep.points import Point, job_name
-from workloads.client.travel.code import packed
+from ebb import client
+from ebb.client import sweep as sweeps
+from ebb.client.platform.reach import find_user
+from ebb.client.jobs.view import FINISHED
+from ebb.client.submission.jobfile import generated_name, request_of
+from ebb.client.sweep.points import Point, job_name
+from ebb.client.staging.code import packed
 
 from .settings import LauncherSettings
 

@@ -10,9 +10,9 @@ from benchmarks.cli.measure import in_turns, middle, output
 from benchmarks.cli.plane import CRD, job, platform_map, status
 from benchmarks.controller.figures import judge
 from benchmarks.controller.processes import BenchmarkError
-from workloads.client.looking.view import view
-from workloads.job.spec import Job
-from workloads.platform import parse
+from ebb.client.jobs.view import view
+from ebb.api.spec import Job
+from ebb.api.platform import parse
 
 PYTHON = sys.executable
 

@@ -11,8 +11,8 @@ from benchmarks.controller.figures import PROMISES, Figures, Promise
 from benchmarks.controller.fleet import Machine, kwok_config, node
 from benchmarks.controller.load import Sizes
 from benchmarks.controller.pods import Pods
-from workloads.job.spec import Job
-from workloads.kube import Object
+from ebb.api.spec import Job
+from ebb.kube import Object
 
 OURS, TUNED, SHIPPED = CONTENDERS
 

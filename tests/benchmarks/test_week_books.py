@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from benchmarks.week import bill, ledger
-from benchmarks.week.diary import Diary
+from benchmarks.week.event_log import Diary
 from benchmarks.week.groups import USD_PER_HOUR
 from benchmarks.week.ledger import percentile
 from benchmarks.week.model import RUNNING
 from benchmarks.week.presence import LEASE, LISTS_SECONDS, Presence
 from tests.benchmarks.weeks import Scene, make_job, make_pod
-from workloads.clock import stamp
+from ebb.api.clock import stamp
 
 Object = dict[str, Any]
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from benchmarks.week import exits
-from benchmarks.week.acts import Fail
+from benchmarks.week.actions import Fail
 from benchmarks.week.exits import Exits
-from benchmarks.week.fates import Fate
+from benchmarks.week.scenarios import Fate
 from benchmarks.week.groups import ALIVE
 from benchmarks.week.model import RUNNING
 from benchmarks.week.play import Play, Stage

@@ -8,7 +8,7 @@ from benchmarks.week.cloud import Sight
 from benchmarks.week.ledger import Ledger
 from benchmarks.week.model import FAILED, RUNNING, SUCCEEDED, SUSPENDED
 from benchmarks.week.seen import Crowd, Pulse, Watched
-from workloads.kube import PODS
+from ebb.kube import PODS
 
 Object = dict[str, Any]
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from local.settings import CHECKOUT, EBB_HOME
+from devcluster.settings import CHECKOUT, EBB_HOME
 
 STACK = "e2e"
 BOX = f"e2e-{hashlib.sha256(str(CHECKOUT).encode()).hexdigest()[:6]}"  # two checkouts may run their tests on one machine
@@ -46,7 +46,7 @@ class Platform:
         return done.stdout if ok else said
 
     def box(self, *arguments: str, ok: bool = True) -> str:
-        return self.run(sys.executable, "-m", "local", *arguments, "--box", BOX, ok=ok)
+        return self.run(sys.executable, "-m", "devcluster", *arguments, "--box", BOX, ok=ok)
 
     def ebb(self, *arguments: str, ok: bool = True) -> str:
         return self.run(str(Path(sys.executable).with_name("ebb")), *arguments, ok=ok)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from local.settings import Box
+from devcluster.settings import Box
 from tests.e2e.conftest import BOX, Object, Platform
 
 pytestmark = pytest.mark.e2e

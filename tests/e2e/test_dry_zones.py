@@ -5,7 +5,7 @@ This file comes before test_platform.py, whose last tests take the platform down
 
 import pytest
 
-from local import ledger
+from testing import exactness as ledger
 from tests.e2e.conftest import Object, Platform
 from tests.e2e.test_platform import NAMESPACE, TRAINER, job, output_of, state, steps_of
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from local.cloud.charges import read_charges
-from local.settings import Box
+from devcluster.cloud.charges import read_charges
+from devcluster.settings import Box
 from tests.e2e.conftest import BOX, Platform
 from tests.e2e.test_platform import NAMESPACE, TRAINER, job, state
-from workloads.clock import unix
-from workloads.contract import MANAGER_GROUP
+from ebb.api.clock import unix
+from ebb.api.contract import MANAGER_GROUP
 
 pytestmark = pytest.mark.e2e
 WITHIN = 0.01

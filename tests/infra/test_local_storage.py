@@ -8,7 +8,7 @@ import pytest
 from infra.clouds.local import Local, Settings
 from infra.config import Stack
 from tests.infra.declared import declared
-from tests.infra.test_services_storage import a_cluster
+from tests.workloads.test_storage import a_cluster
 
 
 def volumes(environment: str) -> dict[str, Any]:

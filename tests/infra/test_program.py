@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import config, program, services
+from infra import config, program
+import workloads as services
 from infra.clouds.local import Local
 from tests.infra.declared import Registered
 from tests.infra.declared import declared as declared_by
 from tests.infra.stacks import JOB
 from tests.infra.stacks import settings as local_settings
-from tests.workloads.pod_security import violations
+from tests.pod_security import violations
 
 FACTS = {
     "schema": "1", "storageClass": "ebb-shared", "environmentVolume": "ebb-environment",
@@ -207,7 +208,7 @@ def test_the_older_etcd_is_there_if_the_stack_wants_it(tmp_path: Path, monkeypat
 
 
 def test_a_box_without_the_older_etcd_says_how_it_gets_it(tmp_path: Path) -> None:
-    with pytest.raises(config.ConfigError, match="python -m local up --legacy-etcd"):
+    with pytest.raises(config.ConfigError, match="python -m devcluster up --legacy-etcd"):
         declared(tmp_path, legacyRendezvous=True)
 
 
@@ -222,5 +223,5 @@ def test_a_cluster_that_is_not_a_box_says_its_facts_by_hand(tmp_path: Path) -> N
 
 def test_a_missing_kubeconfig_is_said(tmp_path: Path) -> None:
     stack = config.parse(local_settings() | {"local": {"kubeconfig": str(tmp_path / "none")}}, ROOT)
-    with pytest.raises(config.ConfigError, match="python -m local up"):
+    with pytest.raises(config.ConfigError, match="python -m devcluster up"):
         Local(stack, stack.settings).cluster()

@@ -15,7 +15,7 @@ import pytest
 
 from tests.trainer.web import Web, serve
 from trainer import datasets, download
-from trainer.data.listing import scan
+from ebb.elastic.data.listing import scan
 
 CLASSES = ("n01443537", "n01629819")
 

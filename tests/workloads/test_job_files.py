@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.workloads.builders import NOW, UID, make_group, make_job, make_platform
-from tests.workloads.looks import look
-from tests.workloads.pod_security import violations
-from trainer.vision import models as model
-from trainer.vision.config import TrainConfig, parse
-from workloads.clock import stamp
-from workloads.job.spec import Job, parse_spec
-from workloads.job.status import Placed
-from workloads.plan.pods import worker_pod
-from workloads.plan.zones import seat
-from workloads.platform import NodeGroup, Platform, Taint, Volume
+from tests.builders import NOW, UID, make_group, make_job, make_platform
+from tests.looks import look
+from tests.pod_security import violations
+from trainer.images import models as model
+from trainer.images.config import TrainConfig, parse
+from ebb.api.clock import stamp
+from ebb.api.spec import Job, parse_spec
+from ebb.api.status import Placed
+from ebb.controller.reconciler.pods import worker_pod
+from ebb.controller.reconciler.candidates import seat
+from ebb.api.platform import NodeGroup, Platform, Taint, Volume
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "workloads" / "jobs").glob("*.yaml"))

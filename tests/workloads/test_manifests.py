@@ -1,6 +1,6 @@
 """What `kubectl apply -k` installs: pods pass Pod Security, rights suffice and are few, the image has the pinned packages.
 
-What a real API server says to it: tests/infra/services/test_install.py.
+What a real API server says to it: tests/workloads/services/test_install.py.
 """
 
 from pathlib import Path
@@ -8,11 +8,11 @@ from typing import Any
 
 import yaml
 
-from tests.workloads.pod_security import violations
-from workloads import contract
-from workloads.__main__ import LEASE, read_settings
-from workloads.plan.machine_text import NAME as BOOKS
-from workloads.platform import NAME, NAMESPACE
+from tests.pod_security import violations
+from ebb.api import contract
+from ebb.controller.__main__ import LEASE, read_settings
+from ebb.controller.usage.machine_text import NAME as BOOKS
+from ebb.api.platform import NAME, NAMESPACE
 
 ROOT = Path(contract.__file__).parents[1]
 MANIFESTS = ROOT / "workloads" / "manifests"
@@ -177,7 +177,7 @@ def test_the_controllers_rights_are_these() -> None:
 
 
 def test_rights_in_namespaces_of_the_platform_are_for_single_objects_or_for_looking() -> None:
-    """Every rule with its names; tests/infra/services holds a real API server to them."""
+    """Every rule with its names; tests/workloads/services holds a real API server to them."""
     look, report = ("get", "list", "watch"), "cluster-autoscaler-status"
     roles = {name: _rights(item) for (kind, name), item in documents("rbac.yaml").items() if kind == "Role"}
     assert roles == {
@@ -211,7 +211,7 @@ def test_two_controllers_leave_one_after_the_other_and_never_hold_a_drain_up() -
 
 
 def test_a_researchers_rights_are_these() -> None:
-    """Every rule with its names; tests/infra/services holds a real API server to them."""
+    """Every rule with its names; tests/workloads/services holds a real API server to them."""
     full = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
     look = ("get", "list", "watch")
     assert {key: _rights(item) for key, item in documents("researcher.yaml").items() if "rules" in item} == {

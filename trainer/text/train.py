@@ -1,4 +1,4 @@
-"""`python -m trainer.text.train --data /mnt/data/text`: a small GPT on bytes, through trainer/elastic.py.
+"""`python -m trainer.text.train --data /mnt/data/text`: a small GPT on bytes, through ebb/elastic/__init__.py.
 
     python -m trainer.text /mnt/data/text                                          # makes the corpus
     python -m trainer.text.train --data /mnt/data/text --output /tmp/gpt --size tiny --epochs 1
@@ -14,14 +14,14 @@ from pathlib import Path
 
 import torch
 
-from trainer import elastic
-from trainer.run.config import option
-from trainer.run.config import parse as parse_run
-from trainer.run.edge import end_process, run_program
-from trainer.speed import SpeedOptions, choose
+from ebb import elastic
+from ebb.elastic.runtime.config import option
+from ebb.elastic.runtime.config import parse as parse_run
+from ebb.elastic.runtime.main import end_process, run_program
+from ebb.elastic.speed import SpeedOptions, choose
 from trainer.text.gpt import SIZES, Gpt, bits_per_byte, losses
 from trainer.text.windows import Windows
-from trainer.vision.schedule import Schedule
+from trainer.images.schedule import Schedule
 
 PROGRAM = "python -m trainer.text.train"
 _VALIDATION_BATCH = 64

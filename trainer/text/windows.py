@@ -4,7 +4,7 @@
     inputs, targets, number = windows[17]          # uint8 (256,) each: targets are the inputs one byte later
 
 Window n predicts the bytes n x context + 1 to (n + 1) x context, so that every byte of the file but the first and an incomplete
-window at its end is predicted exactly once in an epoch. It is a map-style dataset: a sample number of trainer/data/order.py
+window at its end is predicted exactly once in an epoch. It is a map-style dataset: a sample number of ebb/elastic/data/order.py
 is all that it needs. The file is mapped, not read: processes that are forked later share its pages.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch.utils.data import Dataset
 
-from trainer.data.sealed import DataError
+from ebb.elastic.data.sealed import DataError
 
 
 class Windows(Dataset[tuple[torch.Tensor, torch.Tensor, int]]):

@@ -10,7 +10,7 @@ from infra.cloud import NodeGroup
 from infra.clouds.aws.machines import machine
 from infra.clouds.aws.settings import Settings
 from infra.config import Stack
-from infra.costs import HOURS_PER_MONTH, Line, Sheet, Use
+from infra.account.costs import HOURS_PER_MONTH, Line, Sheet, Use
 
 EKS_HOUR = 0.10  # https://aws.amazon.com/eks/pricing/, standard support; extended support is 0.60
 NAT_HOUR, NAT_GB = 0.045, 0.045  # https://aws.amazon.com/vpc/pricing/

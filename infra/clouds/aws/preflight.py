@@ -1,4 +1,4 @@
-"""The checks of `python -m infra.preflight` for a stack on AWS: who asks, from where, and whether names are free.
+"""The checks of `python -m infra.account.preflight` for a stack on AWS: who asks, from where, and whether names are free.
 
 In account/: quotas.py, machines and versions in offers.py, things that must exist in existing.py. Everything is read only.
 """
@@ -15,8 +15,8 @@ from infra.clouds.aws.account import existing, offers, quotas
 from infra.clouds.aws.account.calls import Account, Refused
 from infra.clouds.aws.account.look import Look, absent, check, fail, ok, warn
 from infra.config import Stack
-from infra.costs import groups_of
-from infra.preflight import Check, Finding
+from infra.account.costs import groups_of
+from infra.account.preflight import Check, Finding
 
 WHAT_IS_MY_ADDRESS = "https://checkip.amazonaws.com"
 SPOT_ROLE = "AWSServiceRoleForEC2Spot"

@@ -1,4 +1,4 @@
-"""The checks of `python -m infra.preflight` for a stack on Azure: who asks, from where, and whether names are free.
+"""The checks of `python -m infra.account.preflight` for a stack on Azure: who asks, from where, and whether names are free.
 
 What machines there are, and how many may be had, is in offers.py. Everything is read only.
 """
@@ -13,8 +13,8 @@ from infra.clouds.azure import names, offers
 from infra.clouds.azure.look import GROUPS_VERSION, Look, check, fail, found, ok, warn
 from infra.clouds.azure.rest import Arm
 from infra.config import Stack
-from infra.costs import groups_of
-from infra.preflight import Check, Finding
+from infra.account.costs import groups_of
+from infra.account.preflight import Check, Finding
 
 WHAT_IS_MY_ADDRESS = "https://api.ipify.org"
 # Resource providers that a subscription registers once, before the first resource of a kind.

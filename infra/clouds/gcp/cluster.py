@@ -3,7 +3,7 @@
     control = cluster.declare(part, "ebb-dev", settings, network)
     control.ready                                  # everything that machines wait for, and that goes after them
 
-GKE brings what other clouds are given by infra/services: cluster-autoscaler, NVIDIA's drivers and device plugin, DNS, metrics.
+GKE brings what other clouds are given by workloads: cluster-autoscaler, NVIDIA's drivers and device plugin, DNS, metrics.
 """
 
 import hashlib

@@ -4,7 +4,7 @@
 
 A changed `min` or `max` updates the pool in place and nothing else. Another machine type, disk or label is an update that GKE
 rolls through the pool; another GPU, capacity type or zone is another pool (the provider's ForceNew fields:
-local/echo/tables/gcp.py). The autoscaler owns the number of machines, so none is said, but for the manager's one.
+testing/pulumi/mocks/tables/gcp.py). The autoscaler owns the number of machines, so none is said, but for the manager's one.
 
 Taints: GKE adds nvidia.com/gpu=present:NoSchedule to GPU pools by itself; ours is the same, so that it is there in any case. Of
 taints that GKE adds beside those named here the provider reports no difference: it keeps them apart, in effectiveTaints

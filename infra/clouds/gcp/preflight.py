@@ -1,4 +1,4 @@
-"""The checks of `python -m infra.preflight` for a stack on Google Cloud: who asks, what the project may, whether names are free.
+"""The checks of `python -m infra.account.preflight` for a stack on Google Cloud: who asks, what the project may, whether names are free.
 
 Everything is read only, by plain requests to Google's services (calls.py).
 """
@@ -18,8 +18,8 @@ from infra.clouds.gcp.calls import ABSENT, DENIED, Account, Calls, NoAccess, Ref
 from infra.clouds.gcp.checks import version_of
 from infra.clouds.gcp.settings import Settings
 from infra.config import Stack
-from infra.costs import groups_of
-from infra.preflight import Check, Finding, fail, ok, warn
+from infra.account.costs import groups_of
+from infra.account.preflight import Check, Finding, fail, ok, warn
 
 WHAT_IS_MY_ADDRESS = "https://checkip.amazonaws.com"
 LABEL = "ebb-stack"

@@ -9,7 +9,7 @@ from benchmarks.exact import planted
 from benchmarks.exact.history import Kind, draw
 from benchmarks.exact.judge import Findings, Result, interval_steps, judge
 from benchmarks.exact.play import Played
-from local import ledger
+from testing import exactness as ledger
 from tests.benchmarks.exact import books
 
 EVENTS: tuple[Kind, ...] = ("join", "notice", "kill-all")

@@ -5,7 +5,7 @@ from typing import Any
 
 from infra.clouds.aws.account.calls import Refused
 from infra.clouds.aws.account.look import Look
-from infra.costs import groups_of
+from infra.account.costs import groups_of
 from tests.infra.aws import stacks
 from tests.infra.aws.fake_calls import Answer, FakeCalls
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from infra import costs
+from infra.account import costs
 from infra.clouds.aws import costs as aws_costs
 from tests.infra.aws import stacks
 

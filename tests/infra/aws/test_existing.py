@@ -8,7 +8,7 @@ import pytest
 from infra.clouds.aws.account import existing, offers
 from infra.clouds.aws.account.calls import Refused
 from infra.clouds.aws.account.look import Look
-from infra.preflight import Finding
+from infra.account.preflight import Finding
 from tests.infra.aws import stacks
 from tests.infra.aws.accounts import Answers, look
 
@@ -163,7 +163,7 @@ def test_the_secrets_key_and_the_reservation_must_be_usable() -> None:
     }
     from dataclasses import replace
 
-    from infra.costs import groups_of
+    from infra.account.costs import groups_of
 
     stack = stacks.stack(own)
     seen = replace(look(answers), stack=stack, groups=groups_of(stack))

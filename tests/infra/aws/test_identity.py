@@ -22,8 +22,8 @@ from infra.clouds.aws.machines import drill, in_cluster, nodes, tags
 from infra.clouds.aws.part import Part
 from infra.clouds.aws.settings import Drill, GroupSettings
 from infra.config.checks import MANAGER
-from infra.services.autoscaler import NAME as AUTOSCALER
-from infra.services.names import SYSTEM
+from workloads.autoscaler import NAME as AUTOSCALER
+from workloads.names import SYSTEM
 from tests.infra.aws.control import stack
 from tests.infra.declared import Declared, declared
 

@@ -8,7 +8,7 @@ import pytest
 from infra.cloud import CAPACITY_BLOCK, ON_DEMAND, Autoscaler, Cluster, DevicePlugin, Helpers, NodeGroup
 from infra.clouds.aws.machines import in_cluster
 from infra.clouds.aws.part import Part
-from infra.services.autoscaler import autoscaler
+from workloads.autoscaler import autoscaler
 from tests.infra.aws.groups import BLOCK, control, group, manager, settings
 from tests.infra.declared import Declared, declared
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from infra import preflight as neutral
+from infra.account import preflight as neutral
 from infra.clouds.aws import preflight
 from infra.clouds.aws.account.calls import NO_CREDENTIALS, NoAccess, Refused
 from infra.clouds.aws.account.look import Look
-from infra.preflight import Finding
+from infra.account.preflight import Finding
 from tests.infra.aws.accounts import FSX, cluster, described, fsx_add_ons, look
 
 

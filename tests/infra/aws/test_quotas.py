@@ -6,7 +6,7 @@ import pytest
 
 from infra.clouds.aws.account import quotas
 from infra.clouds.aws.account.calls import Refused
-from infra.costs import groups_of
+from infra.account.costs import groups_of
 from tests.infra.aws import stacks
 from tests.infra.aws.accounts import STACK_TAGS, Answers, look, quota
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from local.echo.engine import Stack
-from local.echo.run import Run, name_of, type_of
+from testing.pulumi.mocks.engine import Stack
+from testing.pulumi.mocks.run import Run, name_of, type_of
 from tests.infra.azure.case import AGENT_POOL, CASE, CLUSTER, NETWORK, SUBNET
 
 pytestmark = pytest.mark.e2e

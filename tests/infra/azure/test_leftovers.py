@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from infra import leftovers as neutral
+from infra.account import leftovers as neutral
 from infra.clouds.azure import leftovers
 from infra.clouds.azure.rest import NoAccess
-from infra.leftovers import Left, Seen
+from infra.account.leftovers import Left, Seen
 from tests.infra.azure import stacks
 from tests.infra.azure.fake_arm import Answer, FakeArm
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from infra import costs
+from infra.account import costs
 from tests.infra.gcp import stacks
 
 

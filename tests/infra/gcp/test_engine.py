@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from local.echo.engine import Stack
-from local.echo.run import name_of, type_of
+from testing.pulumi.mocks.engine import Stack
+from testing.pulumi.mocks.run import name_of, type_of
 from tests.infra.gcp.case import CASE, CLUSTER, FILESTORE, NETWORK, POOL
 from tests.infra.test_engine import PV
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from infra import commands
-from infra import leftovers as neutral
+from infra.account import leftovers as neutral
 from infra.clouds.gcp import leftovers
 from infra.clouds.gcp.calls import DENIED, NoAccess, Refused
-from infra.leftovers import Seen
+from infra.account.leftovers import Seen
 from tests.infra.gcp import stacks
 from tests.infra.gcp.fake_calls import FakeCalls
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from infra import commands
-from infra import preflight as neutral
+from infra.account import preflight as neutral
 from infra.clouds.gcp import pools, preflight
 from infra.clouds.gcp.calls import DENIED, NoAccess, Refused
 from infra.clouds.gcp.preflight import Look
-from infra.costs import groups_of
-from infra.preflight import FAIL, WARN, Finding, run
+from infra.account.costs import groups_of
+from infra.account.preflight import FAIL, WARN, Finding, run
 from tests.infra.gcp import stacks
 from tests.infra.gcp.fake_calls import FakeCalls
 

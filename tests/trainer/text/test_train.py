@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from trainer import elastic
-from trainer.contract import EXIT_FINISHED, EXIT_PROGRAM_FAILED
-from trainer.notices.notice import Notice
+from ebb import elastic
+from ebb.elastic.contract import EXIT_FINISHED, EXIT_PROGRAM_FAILED
+from ebb.elastic.notices.notice import Notice
 from trainer.text.train import TextConfig, learn, main, parse
 
 TEXT = b"the quick brown fox jumps over the lazy dog. "

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from trainer.data.order import Stream
-from trainer.data.sealed import DataError
+from ebb.elastic.data.order import Stream
+from ebb.elastic.data.sealed import DataError
 from trainer.text.windows import Windows
 
 

@@ -1,4 +1,4 @@
-"""The same, elastic: python -m trainer.launch --nnodes=1:8 --nproc-per-node=2 ... elastic.py DATA"""
+"""The same, elastic: python -m ebb.elastic.launch --nnodes=1:8 --nproc-per-node=2 ... elastic.py DATA"""
 
 # mypy: disable-error-code="no-untyped-call,var-annotated"
 import sys
@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from torchvision import datasets, models, transforms
 
-from trainer import elastic
+from ebb import elastic
 
 
 def main(data: str, epochs: int = 4, batch: int = 32) -> None:

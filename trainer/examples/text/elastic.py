@@ -1,4 +1,4 @@
-"""The same, elastic: python -m trainer.launch --nnodes=1:8 --nproc-per-node=2 ... elastic.py DATA"""
+"""The same, elastic: python -m ebb.elastic.launch --nnodes=1:8 --nproc-per-node=2 ... elastic.py DATA"""
 
 # mypy: disable-error-code="no-untyped-call,var-annotated"
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from trainer import elastic
+from ebb import elastic
 from trainer.text.gpt import SIZES, Gpt, losses
 from trainer.text.windows import Windows
 

@@ -9,7 +9,7 @@ from infra.cloud import NodeGroup
 from infra.clouds.aws.account.calls import Calls, NoAccess, Refused
 from infra.clouds.aws.settings import Settings
 from infra.config import Stack
-from infra.preflight import Check, Finding, fail, ok, warn
+from infra.account.preflight import Check, Finding, fail, ok, warn
 
 STACK_TAG = "ebb.dev/stack"
 __all__ = ["STACK_TAG", "Look", "absent", "check", "fail", "ok", "tag", "warn"]

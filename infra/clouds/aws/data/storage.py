@@ -4,7 +4,7 @@
     declared.commands                                  # what a researcher types to mount the data: for the stack's outputs
 
 With EFS, data and output are on it, and FSx is a third volume at /mnt/fsx. With FSx alone, data and output are folders of its
-root. Claims (infra/services/storage.py) bind to the volumes that are made here. On the way down: claims, volumes, then access
+root. Claims (workloads/storage.py) bind to the volumes that are made here. On the way down: claims, volumes, then access
 points and mount targets, then the file system, then the network.
 """
 

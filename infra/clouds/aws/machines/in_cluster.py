@@ -2,7 +2,7 @@
 
     helpers = in_cluster.helpers(part, "ebb-dev", control, settings, groups)
 
-The records say which program runs with which arguments; infra/services makes Deployments and DaemonSets of them. Every flag is
+The records say which program runs with which arguments; workloads makes Deployments and DaemonSets of them. Every flag is
 from the autoscaler's source at tag cluster-autoscaler-1.35.2 (config/flags/flags.go). What the autoscaler may do in AWS is in
 iam/rights.py.
 """
@@ -27,8 +27,8 @@ from infra.clouds.aws.iam import identity
 from infra.clouds.aws.machines import machine
 from infra.clouds.aws.part import Part
 from infra.clouds.aws.settings import Settings
-from infra.services.autoscaler import NAME as AUTOSCALER
-from infra.services.names import SYSTEM
+from workloads.autoscaler import NAME as AUTOSCALER
+from workloads.names import SYSTEM
 
 AUTOSCALER_IMAGE = "registry.k8s.io/autoscaling/cluster-autoscaler"
 # The newest of https://github.com/NVIDIA/k8s-device-plugin (versions.mk, 2026-08-19).

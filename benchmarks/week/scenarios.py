@@ -1,0 +1,96 @@
+"""What becomes of one job: its size, its spec, the moment at which it is submitted, and the acts of its life.
+
+    manifest(fate, namespace="elastic-job", now=time.time())
+
+Which machines are lost meanwhile is not in it: no fate depends on that, and neither may any end.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.week import actions as acts
+from benchmarks.week.actions import Act, Fail, Finish, Rest, Train
+from ebb.api.clock import stamp
+
+Object = dict[str, Any]
+
+BROKEN = "week.ebb.dev/broken"
+"""Annotation of workers whose image cannot be pulled."""
+SETTLE_SECONDS = 45.0  # per job: machines boot, zones run dry, the controller is killed
+STALL_SECONDS = 660.0  # two times the 5 minutes after which the controller gives containers up, and the machines' boots
+STRAGGLER_SECONDS = 120.0  # what the controller leaves other workers after the first one finished
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fate:
+    """One job. `need`: seconds that its life takes when nothing goes wrong."""
+
+    name: str
+    kind: str
+    low: int
+    replicas: int
+    high: int
+    acts: tuple[Act, ...]
+    arrives: float = 0.0
+    need: float = 0.0
+    policy: str = "OnFailure"
+    backoff_limit: int = 3
+    ttl: int | None = None
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    placement: Mapping[str, Any] = field(default_factory=dict)
+    budget_usd: float | None = None
+    deadline_after: float | None = None
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+def need(lived: Sequence[Act]) -> float:
+    """Seconds that such a life takes."""
+    seconds, failures = SETTLE_SECONDS / 3, 0
+    for act in lived:
+        match act:
+            case Train(several) | Rest(several):
+                seconds += several
+            case Fail():
+                failures += 1
+                seconds += 5 * 2 ** (failures - 1) + 6  # the controller's pause, and new workers
+            case Finish(stragglers):
+                seconds += STRAGGLER_SECONDS + 10 if stragglers else 3
+            case acts.Suspend() | acts.Resume() | acts.Scale() | acts.Leave() | acts.Delete() | acts.Allow():
+                seconds += 6
+            case acts.Overrun() | acts.Spend() | acts.Outlive() | acts.Hang():
+                seconds += 45
+            case acts.Stick():
+                seconds += STALL_SECONDS
+    return seconds
+
+
+def manifest(fate: Fate, *, namespace: str, now: float) -> Object:
+    """The ElasticJob as its author would apply it."""
+    container = {
+        "name": "elasticjob-worker",
+        "image": "registry.example/trainer:1",
+        "resources": {"limits": {"nvidia.com/gpu": "1"}, "requests": {"cpu": "2", "memory": "4Gi"}},
+    }
+    template: Object = {"metadata": {"annotations": dict(fate.annotations)}, "spec": {"containers": [container]}}
+    spec: Object = {
+        "rdzvEndpoint": "etcd-service:2379",
+        "minReplicas": fate.low,
+        "maxReplicas": fate.high,
+        "backoffLimit": fate.backoff_limit,
+        "replicaSpecs": {"Worker": {"replicas": fate.replicas, "restartPolicy": fate.policy, "template": template}},
+        "placement": dict(fate.placement),
+        **fate.spec,
+    }
+    if fate.ttl is not None:
+        spec["ttlSecondsAfterFinished"] = fate.ttl
+    if fate.budget_usd is not None:
+        spec["budget"] = {"maxUSD": fate.budget_usd}
+    if fate.deadline_after is not None:
+        spec["deadline"] = stamp(now + fate.deadline_after)
+    return {
+        "apiVersion": "elastic.pytorch.org/v1alpha1",
+        "kind": "ElasticJob",
+        "metadata": {"name": fate.name, "namespace": namespace},
+        "spec": spec,
+    }

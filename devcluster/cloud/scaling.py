@@ -1,0 +1,246 @@
+"""Which machines to boot and which to remove: the decisions of cluster-autoscaler, as one pure function.
+
+    decision = decide(world)         # the daemon makes the World, calls this once per tick and carries the Decision out
+
+Like upstream: only pods count that the scheduler gave up on; they are packed onto machines that are there or booting before new
+ones are asked for, and only as many as the packing needs; a machine leaves when it ran no pod of its own for the whole delay.
+Unlike upstream: price alone chooses the group, a group's minimum is always kept, busy machines are never emptied to save money,
+and a group that would not fit anyway is reported with that reason even when it is also full.
+It keeps no state: what must be remembered from tick to tick (idle_since) goes out with the Decision and comes back in the World.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from devcluster.cloud.amounts import Resources
+from devcluster.cloud.fits import Place, misfits, new_place, node_place
+from devcluster.cloud.records import GPU, Node, NodeGroup, Pod
+
+BOOTING = "booting"  # decided; becomes READY when its node is ready for the first time
+READY = "ready"  # its node was ready once; becomes LEAVING
+LEAVING = "leaving"  # being reclaimed, drained or removed: it takes no pods, and still counts against max
+
+IDLE, GROUP_DELETED, NODE_DELETED, NEVER_READY = "idle", "group-deleted", "node-deleted", "never-ready"
+AT_MAX = "max node group size reached"  # upstream's words, as are the next
+BACKING_OFF = "in backoff after failed scale-up"
+TRIGGERED, NOT_TRIGGERED = "TriggeredScaleUp", "NotTriggerScaleUp"
+
+SCALE_DOWN_DELAY_SECONDS = 20.0  # upstream 600; short enough to be watched, long enough for the next job to find a warm machine
+PROVISION_SECONDS = 120.0  # beyond boot_seconds; upstream 900. A machine of the box is ready in about 3 s, a cold disk takes 30
+LONGEST_WAKE_SECONDS = 10.0  # upstream's scan interval
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """A machine that exists or was decided on; `since` is the time of that decision."""
+
+    name: str
+    group: str
+    state: str
+    since: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """Everything that a decision depends on."""
+
+    groups: Sequence[NodeGroup]
+    machines: Sequence[Machine] = ()
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+    pods: Sequence[Pod] = ()
+    dry: frozenset[str] = frozenset()  # zones without capacity
+    backoff: Mapping[str, float] = field(default_factory=dict)  # group -> unix time until which it is not tried
+    idle_since: Mapping[str, float] = field(default_factory=dict)  # machine -> unix time, from the last Decision
+    host: Resources = field(default_factory=dict)  # what this computer has: no machine of the box can offer more
+    delay_seconds: float = SCALE_DOWN_DELAY_SECONDS
+    now: float
+
+
+@dataclass(frozen=True)
+class Removal:
+    """Why a machine goes: IDLE, GROUP_DELETED, NODE_DELETED or NEVER_READY."""
+
+    machine: str
+    why: str
+
+
+@dataclass(frozen=True)
+class PodEvent:
+    """What `kubectl describe pod` shall say."""
+
+    pod: Pod
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What to do now. `boot` is (group, number) by group name; the rest is as named."""
+
+    boot: tuple[tuple[str, int], ...] = ()
+    remove: tuple[Removal, ...] = ()
+    events: tuple[PodEvent, ...] = ()
+    idle_since: Mapping[str, float] = field(default_factory=dict)
+    next_wake_seconds: float = LONGEST_WAKE_SECONDS
+
+
+def decide(world: World) -> Decision:
+    """One tick. Pure: the same World gives the same Decision."""
+    packing = _Packing(world)
+    packing.keep_minimums()
+    for pod in sorted(filter(lambda one: one.waits_for_machine, world.pods), key=_largest_first):
+        packing.place(pod)
+    idle_since = _idle_since(world, packing.wanted)
+    return Decision(
+        boot=tuple(sorted((group, number) for group, number in packing.planned.items() if number)),
+        remove=tuple(_removals(world, idle_since)),
+        events=tuple(packing.events()),
+        idle_since=idle_since,
+        next_wake_seconds=_next_wake(world, idle_since),
+    )
+
+
+def out_of_capacity(zone: str) -> str:
+    """The reason for a zone that was made dry."""
+    return f"zone {zone} is out of capacity"
+
+
+class _Packing:
+    """First fit, largest pods first, over the machines there are and those being planned."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._groups = sorted(world.groups, key=lambda group: (group.usd_per_hour, group.name))
+        self._templates = {group.name: _template(world, group) for group in world.groups}
+        self._size = Counter(machine.group for machine in world.machines)
+        self._places = [*_ready_places(world, self._templates), *self._booting_places()]
+        self._new: list[Place] = []
+        self._refused: list[tuple[Pod, Counter[str]]] = []
+        self.planned: Counter[str] = Counter()
+        self.wanted: set[str] = set()  # machines that a waiting pod will go to
+
+    def keep_minimums(self) -> None:
+        """Plan machines for groups below their minimum, as far as max, zone and backoff allow."""
+        staying = Counter(machine.group for machine in self._world.machines if machine.state != LEAVING)
+        for group in self._groups:
+            for _ in range(group.min - staying[group.name]):
+                if not self._blocked(group):
+                    self._plan(group)
+
+    def place(self, pod: Pod) -> None:
+        """Find room for one pod: there, booting, planned, or on a new machine of the cheapest group that can have one."""
+        for place in [*self._places, *self._new]:
+            if not misfits(pod, place):
+                place.take(pod)
+                self.wanted.add(place.name)
+                return
+        reasons: Counter[str] = Counter()
+        for group in self._groups:
+            refused = misfits(pod, new_place(group, self._templates[group.name])) or self._blocked(group)
+            if not refused:
+                self._plan(group).take(pod)
+                return
+            reasons.update(refused)
+        self._refused.append((pod, reasons))
+
+    def events(self) -> Iterable[PodEvent]:
+        """For every pod that new machines are booted for, and every one that none can be booted for."""
+        for place in self._new:
+            after = self._size[place.group]
+            limit = next(group.max for group in self._groups if group.name == place.group)
+            change = f"{{{place.group} {after - self.planned[place.group]}->{after} (max: {limit})}}"
+            for pod in place.pods:
+                yield PodEvent(pod, TRIGGERED, f"pod triggered scale-up: [{change}]")
+        for pod, reasons in self._refused:
+            counted = ", ".join(sorted(f"{number} {reason}" for reason, number in reasons.items()))
+            yield PodEvent(pod, NOT_TRIGGERED, f"pod didn't trigger scale-up: {counted or 'there are no node groups'}")
+
+    def _booting_places(self) -> Iterable[Place]:
+        by_name = {group.name: group for group in self._groups}
+        for machine in self._world.machines:
+            if machine.state == BOOTING and machine.group in by_name:
+                yield new_place(by_name[machine.group], self._templates[machine.group], machine.name)
+
+    def _blocked(self, group: NodeGroup) -> tuple[str, ...]:
+        if self._size[group.name] >= group.max:
+            return (AT_MAX,)
+        if group.zone in self._world.dry:
+            return (out_of_capacity(group.zone),)
+        return (BACKING_OFF,) if self._world.backoff.get(group.name, 0) > self._world.now else ()
+
+    def _plan(self, group: NodeGroup) -> Place:
+        self.planned[group.name] += 1
+        self._size[group.name] += 1
+        place = new_place(group, self._templates[group.name])
+        self._new.append(place)
+        return place
+
+
+def _template(world: World, group: NodeGroup) -> dict[str, int]:
+    """What a new machine of the group will offer: as its ready ones do, else as the group says and this computer can give."""
+    for node in world.nodes.values():
+        if node.group == group.name and node.ready and node.allocatable.get("cpu"):
+            return _with_gpus(node.allocatable, group)
+    return {name: min(amount, world.host.get(name, amount)) for name, amount in group.allocatable.items()}
+
+
+def _with_gpus(allocatable: Resources, group: NodeGroup) -> dict[str, int]:
+    """The box adds the GPUs to the node right after it appears; a machine must not look as if it had none until then."""
+    return {**allocatable, GPU: group.gpus} if group.gpus else dict(allocatable)
+
+
+def _ready_places(world: World, templates: Mapping[str, Resources]) -> Iterable[Place]:
+    groups = {group.name: group for group in world.groups}
+    for machine in world.machines:
+        node = world.nodes.get(machine.name)
+        if machine.state != READY or node is None or not node.ready or machine.group not in templates:
+            continue
+        place = node_place(node, _with_gpus(node.allocatable, groups[machine.group]))
+        for pod in world.pods:
+            if pod.node == machine.name and not pod.finished:
+                place.take(pod)
+        yield place
+
+
+def _idle_since(world: World, wanted: set[str]) -> dict[str, float]:
+    """When each machine that is idle now became so."""
+    busy = {pod.node for pod in world.pods if pod.holds_machine} | wanted
+    idle = (machine.name for machine in world.machines if machine.state == READY and machine.name not in busy)
+    return {name: world.idle_since.get(name, world.now) for name in idle}
+
+
+def _removals(world: World, idle_since: Mapping[str, float]) -> Iterable[Removal]:
+    groups = {group.name: group for group in world.groups}
+    staying = Counter(machine.group for machine in world.machines if machine.state != LEAVING)
+    for machine in sorted(world.machines, key=lambda one: (idle_since.get(one.name, world.now), one.name)):
+        why = _why_remove(world, machine, groups.get(machine.group), idle_since)
+        if why == IDLE and staying[machine.group] <= groups[machine.group].min:
+            continue
+        if why:
+            staying[machine.group] -= 1
+            yield Removal(machine.name, why)
+
+
+def _why_remove(world: World, machine: Machine, group: NodeGroup | None, idle_since: Mapping[str, float]) -> str:
+    if machine.state == LEAVING:
+        return ""
+    if group is None:
+        return GROUP_DELETED
+    if machine.state == BOOTING:
+        return NEVER_READY if world.now >= machine.since + group.boot_seconds + PROVISION_SECONDS else ""
+    if machine.name not in world.nodes:
+        return NODE_DELETED
+    return IDLE if machine.name in idle_since and world.now - idle_since[machine.name] >= world.delay_seconds else ""
+
+
+def _next_wake(world: World, idle_since: Mapping[str, float]) -> float:
+    """Seconds until time alone can change the decision."""
+    times = [since + world.delay_seconds for since in idle_since.values()] + list(world.backoff.values())
+    return min([LONGEST_WAKE_SECONDS, *(time - world.now for time in times if time > world.now)])
+
+
+def _largest_first(pod: Pod) -> tuple[int, int, int, float, str, str]:
+    """Large pods first pack best; the rest of the key makes the order the same in every tick."""
+    asked = pod.requests
+    return -asked.get(GPU, 0), -asked.get("cpu", 0), -asked.get("memory", 0), pod.created, pod.namespace, pod.name

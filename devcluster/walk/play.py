@@ -1,0 +1,199 @@
+"""The walk: what is typed, what is waited for, and what is shown of it.
+
+scenes = await Walk(Terminal, other=Terminal, ...).perform()
+
+The second terminal is the cloud: it takes a machine away while the first one watches.
+"""
+
+import json
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from devcluster.commands import CommandError, run
+from devcluster.walk import browser
+from devcluster.walk.scenes import Scene, cleaned
+from devcluster.walk.terminal import Terminal, WalkError
+
+JOB, SWEEP = "digits", "scan"
+BOOT_SECONDS, TRAIN_SECONDS = 240.0, 600.0  # of limits to waiting
+PROGRAM = "-m trainer --data /mnt/data/digits --arch resnet18 --image-size 32"
+SUBMIT = f"""\
+ebb submit --name {JOB} --gpus 2 --gpu T4 --min 1 --max 4 -- \\
+  {PROGRAM} \\
+  --epochs 9 --global-batch 64 --min-step-seconds 0.2 --log-every 1"""
+SWEEP_OF_FOUR = f"""\
+ebb sweep --name {SWEEP} --gpus 1 --gpu T4 --max-parallel 2 --watch \\
+  lr=0.2,0.02 weight-decay=0,0.001 -- \\
+  {PROGRAM} \\
+  --epochs 2 --global-batch 64 --log-every 1"""
+QUESTION = re.compile(r"\[Y/n\]:?$")
+LOSS = re.compile(r"\bloss +\d")
+LOST = re.compile(r"worker \d+\b.* (was lost|reclaimed)", re.DOTALL)
+ONE = re.compile(r"workers +1 of 2")
+BOTH = re.compile(r"workers +2 of 2")
+
+
+@dataclass(kw_only=True)
+class Walk:
+    """`path`: where `ebb` is found. `folder`: where the user is. `reclaim`: takes {machine} away."""
+
+    terminal: Terminal
+    cloud: Terminal
+    path: str
+    folder: Path
+    reclaim: str = "python -m devcluster reclaim {machine} --notice 30"
+    pictures: Path | None = None  # where pictures of the report go; None: no browser is there
+    browser: str = ""
+    hidden: dict[str, str] = field(default_factory=dict)
+    tell: Callable[[str], None] = print
+    scenes: list[Scene] = field(default_factory=list)
+
+    async def perform(self) -> list[Scene]:
+        """All acts, in order. Raises WalkError where one does not go as it should."""
+        await self.clear_the_stage()
+        await self.first_loss()
+        await self.lose_a_machine()
+        await self.read_logs()
+        await self.finish()
+        await self.sweep()
+        await self.report()
+        await self.leave()
+        return self.scenes
+
+    async def clear_the_stage(self) -> None:
+        """An earlier walk may have left its jobs."""
+        there = {job["name"] for job in (await self.ask("list", "-o", "json"))["jobs"]}
+        old = sorted(name for name in there if name == JOB or name.startswith(f"{SWEEP}-"))
+        if old:
+            self.tell(f"removing what an earlier walk left: {', '.join(old)}")
+            await self.run("delete", *old)
+
+    async def first_loss(self) -> None:
+        self.tell("three commands to the first loss")
+        await self.terminal.type("ebb gpus")
+        gpus = await self.terminal.finished()
+        began = time.monotonic()
+        await self.say_yes(SUBMIT)
+        submitted = await self.terminal.finished()
+        await self.terminal.type(f"ebb status {JOB} --watch")
+        loss = await self.terminal.until("the first loss", _sees(LOSS), limit_seconds=BOOT_SECONDS)
+        text = (
+            "What GPUs are there, start on two of them, look: three commands. `ebb submit` says what will run where and what it "
+            f"costs before it asks. {time.monotonic() - began:.0f} seconds after it was typed, the first loss is on the screen; "
+            "until then two spot machines were asked for, booted, and met."
+        )
+        self.show("Three commands to the first loss", text, gpus, submitted, loss)
+
+    async def lose_a_machine(self) -> None:
+        """The first terminal still watches."""
+        self.tell("a machine is taken away")
+        await self.terminal.until("both workers", _sees(BOTH), limit_seconds=BOOT_SECONDS)
+        machine = await self.machine()
+        await self.cloud.type(self.reclaim.format(machine=machine))
+        lost = await self.terminal.until("the reclaim", _sees(LOST, ONE), limit_seconds=120.0)
+        taken = await self.cloud.finished()
+        back = await self.terminal.until("both workers again", _sees(LOST, BOTH), limit_seconds=BOOT_SECONDS)
+        await self.terminal.press("C-c")
+        left = await self.terminal.finished(code=130)
+        text = (
+            "While the page above redraws itself, a second terminal plays the cloud and takes one of the two machines back, with "
+            "30 seconds of notice. The other worker trains on alone until a new machine is there. Ctrl-C ends the looking, not "
+            "the job."
+        )
+        self.show("A machine is taken away", text, taken, lost, back, _tail(left, 2))
+
+    async def read_logs(self) -> None:
+        self.tell("logs")
+        await self.terminal.type(f"ebb logs {JOB} --tail 6")
+        self.show("Logs", "All workers, merged; those of the lost one are there too.", await self.terminal.finished())
+
+    async def finish(self) -> None:
+        self.tell("to the end")
+        await self.terminal.type(f"ebb wait {JOB}")
+        await self.terminal.finished(limit_seconds=TRAIN_SECONDS)
+        await self.terminal.type(f"ebb status {JOB}")
+        self.show("The end", "`ebb wait` returns when the job is over; then:", await self.terminal.finished())
+
+    async def sweep(self) -> None:
+        self.tell("a sweep of four")
+        await self.say_yes(SWEEP_OF_FOUR)
+        midway = await self.terminal.until("two runs at once", _runs(2), limit_seconds=BOOT_SECONDS)
+        over = await self.terminal.finished(limit_seconds=2 * TRAIN_SECONDS)
+        text = "Two learning rates times two weight decays, two runs at a time. First in the midst of it, then at the end."
+        self.show("A sweep of four", text, midway, over)
+
+    async def report(self) -> None:
+        self.tell("reports")
+        await self.terminal.type(f"ebb report {JOB}")
+        of_job = await self.terminal.finished()
+        await self.terminal.type(f"ebb report {SWEEP}")
+        of_sweep = await self.terminal.finished()
+        pictures = await self.photograph() if self.pictures else ()
+        text = "One file each, with everything in it: to look at, to send, to keep."
+        self.show("A report", text, of_job, of_sweep, pictures=pictures)
+
+    async def leave(self) -> None:
+        """Their output stays on the shared volume."""
+        await self.terminal.type("ebb list")
+        listed = await self.terminal.finished()
+        names = [job["name"] for job in (await self.ask("list", "-o", "json"))["jobs"]]
+        await self.run("delete", *(name for name in names if name == JOB or name.startswith(f"{SWEEP}-")))
+        self.show("What there is now", "All of it in one table. The machines have left by themselves.", listed)
+
+    async def photograph(self) -> tuple[tuple[str, str], ...]:
+        assert self.pictures is not None
+        self.pictures.mkdir(parents=True, exist_ok=True)
+        wanted = [(JOB, "light", "report-light.png"), (JOB, "dark", "report-dark.png"), (SWEEP, "light", "sweep-light.png")]
+        for name, scheme, file in wanted:
+            await browser.picture(self.browser, self.folder / f"{name}.html", self.pictures / file, scheme=scheme)
+        folder = self.pictures.name
+        return tuple((f"the report of {name}, {scheme}", f"{folder}/{file}") for name, scheme, file in wanted)
+
+    async def say_yes(self, command: str) -> None:
+        """Type a command that asks before it starts something."""
+        await self.terminal.type(command)
+        await self.terminal.until("the question", _asks, limit_seconds=60.0)
+        await self.terminal.press("Enter")
+
+    async def machine(self) -> str:
+        """The machine under the last of the workers that run."""
+        seen = await self.ask("status", JOB, "-o", "json")
+        machines = [worker["machine"] for worker in seen["workers"] if worker["state"] == "running" and worker["machine"]]
+        if not machines:
+            raise WalkError(f"no worker of {JOB} runs: {seen['workers']}")
+        return str(machines[-1])
+
+    async def ask(self, *words: str) -> Any:
+        return json.loads(await self.run(*words))
+
+    async def run(self, *words: str) -> str:
+        """`ebb` behind the scenes."""
+        try:
+            return await run("ebb", *words, env={"PATH": self.path})
+        except CommandError as error:
+            raise WalkError(str(error)) from error
+
+    def show(self, title: str, text: str, *screens: str, pictures: tuple[tuple[str, str], ...] = ()) -> None:
+        shown = tuple(cleaned(screen, self.hidden) for screen in screens)
+        self.scenes.append(Scene(title=title, text=text, screens=shown, pictures=pictures))
+
+
+def _asks(screen: str) -> bool:
+    return QUESTION.search(screen) is not None
+
+
+def _sees(*wanted: "re.Pattern[str]") -> Callable[[str], bool]:
+    return lambda screen: all(pattern.search(screen) for pattern in wanted)
+
+
+def _runs(count: int) -> Callable[[str], bool]:
+    return lambda screen: len(re.findall(rf"\b{SWEEP}-\w+ +running\b", screen)) >= count
+
+
+def _tail(screen: str, lines: int) -> str:
+    """The last lines, but for the prompt."""
+    return "\n".join(screen.splitlines()[:-1][-lines:])

@@ -1,0 +1,162 @@
+"""The names that join the controller, the trainer, the box and the CLI: constants only, each with what it means.
+
+Used as `from ebb.api.contract import EXIT_RECLAIMED`. ebb/elastic/contract.py holds the trainer's half, and a test pins the two
+equal; nothing here computes, reads or imports anything.
+"""
+
+from typing import Final
+
+# --- The API object -------------------------------------------------------------------------------------------------------------
+GROUP: Final = "elastic.pytorch.org"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+KIND: Final = "ElasticJob"
+PLURAL: Final = "elasticjobs"
+MANAGER: Final = "ebb.dev/elasticjob-controller"  # spec.managedBy: any other value makes this controller leave the job alone
+
+# --- Worker pods ----------------------------------------------------------------------------------------------------------------
+WORKER_CONTAINER: Final = "elasticjob-worker"  # the container that trains; where no container has this name, the first one
+LABEL_GROUP: Final = "group-name"  # the four unprefixed labels are upstream's; its value for this one is GROUP
+LABEL_JOB: Final = "job-name"
+LABEL_REPLICA_TYPE: Final = "replica-type"
+LABEL_INDEX: Final = "replica-index"
+LABEL_EBB_JOB: Final = "ebb.dev/job"
+REPLICA_TYPE: Final = "worker"
+ANNOTATION_ATTEMPT: Final = "ebb.dev/attempt"  # how many restarts of all workers came before this pod: one rendezvous each
+ANNOTATION_BILLED: Final = "ebb.dev/submitted-by"  # of a job: who is named in the record of what it cost
+LABEL_RECORD: Final = "ebb.dev/record"  # of the ConfigMap that tells what an ended job was and cost
+ANNOTATION_CODE: Final = "ebb.dev/code"  # of a job: the sha256 of the code that came with it, its version
+LABEL_USER: Final = "ebb.dev/user"  # of a job: who says to have submitted it; no proof
+ANNOTATION_SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+SELECTOR_ALL: Final = f"{LABEL_GROUP}={GROUP}"  # every pod and service of every ElasticJob
+GPU_RESOURCE: Final = "nvidia.com/gpu"
+
+# --- Environment of workers (set only where the job's author did not) -----------------------------------------------------------
+ENV_JOB: Final = "EBB_JOB"  # the job's name
+ENV_JOB_UID: Final = "EBB_JOB_UID"
+ENV_NAMESPACE: Final = "EBB_NAMESPACE"
+ENV_WORKER_INDEX: Final = "EBB_WORKER_INDEX"
+ENV_POD_UID: Final = "EBB_POD_UID"  # which of the pods that had that index: it is in the names of their logs on the volume
+ENV_OUTPUT_DIR: Final = "EBB_OUTPUT_DIR"  # this job's own folder on the shared output volume
+ENV_METRICS_PORT: Final = "EBB_METRICS_PORT"
+ENV_PLANNED_WORKERS: Final = "EBB_PLANNED_WORKERS"  # how many workers were planned when this one was made; the newest's counts
+ENV_CODE_ARCHIVE: Final = "EBB_CODE_ARCHIVE"  # where the pod finds the code that came with the job: a .tar.gz
+ENV_CODE_SHA256: Final = "EBB_CODE_SHA256"
+ENV_PACKAGES: Final = "EBB_PACKAGES"  # the folder for what a requirements.txt in that code asks for: shared, one folder a content
+ENV_RESUME_FROM: Final = "EBB_RESUME_FROM"  # another job's folder, whose newest checkpoint a new job starts from
+ENV_RDZV_BACKEND: Final = "PET_RDZV_BACKEND"
+ENV_RDZV_ENDPOINT: Final = "PET_RDZV_ENDPOINT"
+ENV_RDZV_ID: Final = "PET_RDZV_ID"
+ENV_NNODES: Final = "PET_NNODES"
+ENV_LOCAL_ADDR: Final = "PET_LOCAL_ADDR"  # the pod's IP: peers need no DNS name to reach rank 0
+BACKEND_ETCD3: Final = "etcd3"  # spec.rdzvBackend: Ebb's own rendezvous, on etcd's v3 API; Ebb's trainer package has it
+BACKEND_ETCD: Final = "etcd"  # spec.rdzvBackend: torch's older one, on the v2 API that etcd 3.6 no longer has
+LEGACY_ETCD: Final = "etcd-legacy.ebb-system.svc:2379"  # where BACKEND_ETCD finds that API: manifests/legacy
+OUTPUT_ROOT: Final = "/mnt/output"
+METRICS_PORT: Final = 9400  # Prometheus text on /metrics of every worker
+
+# --- The gateway ----------------------------------------------------------------------------------------------------------------
+GATEWAY: Final = "ebb-gateway"  # its pod's label app.kubernetes.io/name, in the jobs' namespace
+GATEWAY_PORT: Final = 8080
+
+# --- Exit codes of a worker's launcher ------------------------------------------------------------------------------------------
+EXIT_FINISHED: Final = 0  # the training is done
+EXIT_PROGRAM_FAILED: Final = 1  # the program failed; spends one of spec.backoffLimit
+EXIT_RECLAIMED: Final = 138  # stopped by SIGTERM: the machine goes away; replaced, and nothing is spent
+RETRYABLE_EXIT_CODES: Final = frozenset({130, 137, 138, 143})  # restartPolicy ExitCode: upstream's list
+
+# --- Metrics of a worker --------------------------------------------------------------------------------------------------------
+METRIC_STEP: Final = "ebb_step"
+METRIC_TOTAL_STEPS: Final = "ebb_total_steps"
+METRIC_EPOCH: Final = "ebb_epoch"
+METRIC_LOSS: Final = "ebb_loss"
+METRIC_SAMPLES_PER_SECOND: Final = "ebb_samples_per_second"
+METRIC_WORLD_SIZE: Final = "ebb_world_size"
+METRIC_GENERATION: Final = "ebb_generation"
+METRIC_CHECKPOINT_STEP: Final = "ebb_checkpoint_step"  # the step of the newest committed checkpoint
+METRIC_USEFUL_SECONDS: Final = "ebb_useful_seconds_total"  # the job's time in steps that count; less after steps are redone
+
+# --- Nodes ----------------------------------------------------------------------------------------------------------------------
+LABEL_ZONE: Final = "topology.kubernetes.io/zone"
+LABEL_NODE_GROUP: Final = "ebb.dev/node-group"
+MANAGER_GROUP: Final = "manager"  # the node group of the platform itself: no job runs there
+LABEL_CAPACITY: Final = "ebb.dev/capacity-type"
+LABEL_GPU_TYPE: Final = "ebb.dev/gpu-type"
+TAINT_RECLAIM: Final = "ebb.dev/reclaim"  # on a machine that the cloud is about to take back
+TAINTS_RECLAIM: Final = frozenset(  # the same, by our own and by the clouds' handlers
+    {
+        TAINT_RECLAIM,
+        "aws-node-termination-handler/spot-itn",
+        "aws-node-termination-handler/asg-lifecycle-termination",
+        "aws-node-termination-handler/scheduled-maintenance",
+        "cloud.google.com/impending-node-termination",
+        "karpenter.sh/disrupted",
+        "ToBeDeletedByClusterAutoscaler",
+    }
+)
+CONDITION_RECLAIM: Final = "ReclaimNotice"  # node condition; its message carries the deadline in RFC 3339
+CONDITION_DISRUPTION: Final = "DisruptionTarget"  # pod condition of Kubernetes: evicted, preempted, tainted, node shut down
+
+# --- Conditions of a job. Created stays True. Running and Restarting exclude each other. Succeeded and Failed are final. ---
+CREATED: Final = "Created"
+RUNNING: Final = "Running"  # at least minReplicas workers run
+RESTARTING: Final = "Restarting"  # fewer than minReplicas run, after enough had
+SUSPENDED: Final = "Suspended"  # by spec.suspend, or held by the controller: the reason says which
+STALLED: Final = "Stalled"  # machines are paid for and nothing is trained
+SUCCEEDED: Final = "Succeeded"
+FAILED: Final = "Failed"
+WAITING: Final = "Waiting"  # status.state only: enough workers never ran yet; condition Running says why not
+
+# --- Reasons of conditions and events; ElasticJob* and Successful* are upstream's names ---
+REASON_CREATED: Final = "ElasticJobCreated"
+REASON_RUNNING: Final = "ElasticJobRunning"
+REASON_RESTARTING: Final = "ElasticJobRestarting"
+REASON_SUCCEEDED: Final = "ElasticJobSucceeded"
+REASON_FAILED: Final = "ElasticJobFailed"  # the program failed more often than backoffLimit allows, or in a way not to be retried
+REASON_DEADLINE: Final = "DeadlineExceeded"  # activeDeadlineSeconds is over
+REASON_BUDGET: Final = "BudgetSpent"  # held: spec.budget.maxUSD is spent
+REASON_BUDGET_NEARLY: Final = "BudgetNearlySpent"  # 90 % of spec.budget.maxUSD; told once of each
+REASON_NO_PRICE: Final = "NoPrice"  # spec.budget cannot be kept: the machines have no price
+REASON_TIME_UP: Final = "DeadlinePassed"  # held: spec.deadline is over
+REASON_CANNOT_START: Final = "CannotStart"  # containers cannot start: image, configuration, volume; restarted once, then held
+REASON_NO_PROGRESS: Final = "NoProgress"  # no new step for too long or over too many generations; restarted once, then held
+REASON_PROGRESSES: Final = "Progresses"
+REASON_MOVED: Final = "Moved"  # the job goes to another zone, or from spot to on-demand or back
+REASON_RELEASED: Final = "MachinesReleased"  # a job that could not be placed as a whole lets go of what it holds
+REASON_SUSPENDED: Final = "ElasticJobSuspended"
+REASON_RESUMED: Final = "ElasticJobResumed"
+REASON_PLACED: Final = "Placed"  # a zone was chosen
+REASON_SCALED: Final = "Scaled"
+REASON_RECLAIMED: Final = "WorkerReclaimed"
+REASON_LEAVES: Final = "WorkerLeaves"  # by plan, before its machine is too old
+REASON_PROGRAM_FAILED: Final = "ProgramFailed"
+REASON_POD_CREATED: Final = "SuccessfulCreatePod"
+REASON_CREATE_REFUSED: Final = "FailedCreate"  # the API server refused a pod or service; its words are in the message
+REASON_SPEC_INVALID: Final = "InvalidSpec"  # written before the current CRD validated it
+REASON_ETCD_ALARM: Final = "EtcdAlarm"  # etcd refuses writes; the message says what that stops, and the cure
+REASON_ETCD_CURED: Final = "EtcdCured"
+WAITING_FOR_MACHINES: Final = "WaitingForMachines"  # pods exist, no machine has room yet
+WAITING_FOR_START: Final = "WaitingForStart"  # placed on machines, containers not running yet
+WAITING_FOR_WORKERS: Final = "WaitingForWorkers"  # some run, fewer than minReplicas
+WAITING_FOR_NAMES: Final = "NamesTaken"  # pods of an earlier job of that name are still on their way out
+WAITING_FOR_ZONE: Final = "NoZoneFits"  # no zone of the stack can hold minReplicas of these pods
+WAITING_BOOTING: Final = "MachinesBooting"  # the autoscaler has asked the cloud for machines
+WAITING_DRY: Final = "ZoneDry"  # the cloud has no such machines now; the message has its words
+WAITING_CLOUD_QUOTA: Final = "CloudQuota"  # the account may not have more of them; the message has the cloud's words
+WAITING_BEHIND: Final = "BehindOthers"  # jobs before this one in the order need the machines first
+WAITING_FOR_GROUP: Final = "GroupFull"  # spec.group.maxParallel jobs of the group run
+WAITING_FOR_QUOTA: Final = "QuotaExceeded"  # a ResourceQuota of the namespace; the message has its words
+WAITING_FOR_PLATFORM: Final = "PlatformUnreadable"  # ConfigMap ebb-platform is there but cannot be understood
+WAITING_FOR_RENDEZVOUS: Final = "NoLegacyRendezvous"  # the job asks for a rendezvous that no etcd of the stack speaks
+
+# --- Why a worker was lost: label `cause` of ebb_reclaims_total, status.history[].cause ---
+CAUSE_NODE_GONE: Final = "NodeGone"  # the Node object was deleted
+CAUSE_NODE_SILENT: Final = "NodeSilent"  # its kubelet stopped reporting
+CAUSE_NODE_NOT_READY: Final = "NodeNotReady"
+CAUSE_NOTICE: Final = "ReclaimNotice"
+CAUSE_AGE: Final = "MachineAge"  # left by plan, before the cloud takes the machine for its age: no reclaim
+CAUSE_DISRUPTED: Final = "Disrupted"  # evicted, preempted or shut down; the pod's condition says by whom
+CAUSE_DELETED: Final = "PodDeleted"  # somebody deleted the pod
+CAUSE_VANISHED: Final = "PodVanished"
+CAUSE_LEFT: Final = "LeftOnReclaim"  # the launcher exited with EXIT_RECLAIMED
+CAUSE_PROGRAM: Final = "ProgramFailed"

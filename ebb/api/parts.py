@@ -1,0 +1,129 @@
+"""The parts of an ElasticJob's spec, and the words that its fields may have. spec.py puts them together."""
+# ruff: noqa: RUF009 - described() is dataclasses.field() with a meaning
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ebb.api.schema import OPAQUE, TEXT, Schema, count, described, one_of
+
+Object = dict[str, Any]
+
+BACKOFF_LIMIT = 3  # Kubernetes' Job has 6, for pods that cost little; three starts of a GPU group show whether a crash is chance
+ALWAYS, ON_FAILURE, NEVER, EXIT_CODE = "Always", "OnFailure", "Never", "ExitCode"
+CLEAN_ALL, CLEAN_RUNNING, CLEAN_NONE = "All", "Running", "None"
+SINGLE, ANY = "single", "any"
+SPOT, ON_DEMAND, CAPACITY_BLOCK, FLEX_START = "spot", "on-demand", "capacity-block", "flex-start"
+SPOT_THEN_ON_DEMAND = "spot-then-on-demand"
+FALLBACK_SECONDS = 600  # a spot machine that is to be had comes within minutes (cluster-autoscaler gives up after 15)
+MANUAL, AUTOMATIC = "manual", "automatic"
+ANY_WORKER, ALL_WORKERS = "AnyWorker", "AllWorkers"
+MOST_WORKERS = 1000  # of one job: status.members names each, and an object of the API may have 1.5 MB
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerSpec:
+    """spec.replicaSpecs.Worker."""
+
+    replicas: int = described(
+        "How many workers are wanted now, between minReplicas and maxReplicas; where spec gives both, `kubectl scale` changes it "
+        "while the job runs.",
+        count(1, MOST_WORKERS),
+    )
+    template: Object = described(
+        "The worker's pod. The image must start a torchrun-compatible launcher. Pods made from now on use a changed template.",
+        OPAQUE,
+    )
+    restart_policy: str = described(
+        "What a failure of the program does: OnFailure (default) and Always start the workers again until backoffLimit is spent; "
+        "ExitCode does so only for 130, 137, 138 and 143; Never fails the job. Under all of them workers lost to a reclaim are "
+        "replaced, and one that exits with 0 is done. Restarts are new pods: the template's own restartPolicy does not count.",
+        one_of(ALWAYS, ON_FAILURE, NEVER, EXIT_CODE),
+        default=ON_FAILURE,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaSpecs:
+    """spec.replicaSpecs."""
+
+    worker: WorkerSpec = described("The workers, all alike.", model=WorkerSpec, json="Worker")
+    etcd: Object | None = described(
+        "Declared upstream, and ignored there as here: spec.rdzvEndpoint names the etcd to use.",
+        OPAQUE,
+        default=None,
+        json="Etcd",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """spec.placement."""
+
+    RULES: ClassVar[tuple[Schema, ...]] = (
+        {
+            "rule": "!has(self.fallbackAfterSeconds) || (has(self.capacity) && self.capacity == 'spot-then-on-demand')",
+            "message": "spec.placement.fallbackAfterSeconds needs capacity spot-then-on-demand: set that, or leave it out.",
+        },
+    )
+
+    gpu_type: str | None = described(
+        "Only machines with this GPU, as the node groups spell it, for example T4.", TEXT, default=None
+    )
+    zone: str = described(
+        "A zone's name; `single` (default): one zone for all workers, chosen by the controller; `any`: workers may be spread.",
+        TEXT,
+        default=SINGLE,
+    )
+    capacity: str | None = described(
+        "Only machines that are bought like this; the cheapest that fit where this is absent. spot-then-on-demand: on-demand "
+        "machines when spot ones cannot be had for fallbackAfterSeconds, and back to spot at a checkpoint when they can.",
+        one_of(SPOT, ON_DEMAND, CAPACITY_BLOCK, FLEX_START, SPOT_THEN_ON_DEMAND),
+        default=None,
+    )
+    fallback_after_seconds: int = described(
+        f"How long spot-then-on-demand waits below minReplicas before it falls back (default {FALLBACK_SECONDS}).",
+        count(),
+        default=FALLBACK_SECONDS,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchedulingPolicy:
+    """spec.schedulingPolicy."""
+
+    min_available: int | None = described(
+        "Ignored, as upstream: minReplicas is the size that a job needs.", count(), default=None
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """spec.budget."""
+
+    max_usd: float = described(
+        "The job is stopped, with a checkpoint, before its machines have cost more than this; raise it to go on.",
+        {"type": "number", "exclusiveMinimum": True, "minimum": 0},
+        json="maxUSD",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """spec.group."""
+
+    name: str = described("Jobs of one namespace with the same name here are one sweep.", {"type": "string", "minLength": 1})
+    max_parallel: int = described(
+        "At most this many jobs of the group run at once; the others wait in the order of their priority and age.", count(1)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgressPolicy:
+    """spec.progress."""
+
+    stall_timeout_seconds: int | None = described(
+        "A job that runs without a new step for this long is started again once, then stopped; absent: only a job that makes "
+        "no step over several generations is.",
+        count(1),
+        default=None,
+    )

@@ -1,0 +1,183 @@
+"""The command `ebb`: its verbs, its global options, and how every error becomes a sentence and an exit code.
+
+A verb's module is imported when the verb is called: `ebb --help` and a completion must not wait for a Kubernetes client.
+Tests run `app` in-process with a Session of their own: `CliRunner().invoke(app, ["list"], obj=Session(connect=fake))`.
+"""
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer._click.exceptions import UsageError
+from typer.core import TyperGroup
+
+from ebb.cli.exits import MEANINGS, Exit
+
+
+@dataclass(frozen=True)
+class Verb:
+    """Where a verb is, and its line in `ebb --help`, which is the first of its own help (a test compares them)."""
+
+    where: str  # module under ebb.cli.verbs: name of a function with typer's annotations, or of a Typer with more verbs
+    line: str
+
+
+SECTIONS: dict[str, dict[str, Verb]] = {
+    "Run": {
+        "submit": Verb("submit:submit", "Start a job: ebb submit --gpus 2 --gpu T4 -- python train.py"),
+        "sweep": Verb("sweep:sweep", "Many runs: ebb sweep --name scan lr=0.1,0.01 -- python train.py"),
+        "local": Verb("local:local", "The same job on this machine alone: ebb local -- python train.py"),
+    },
+    "Look": {
+        "list": Verb("look:list_jobs", "All jobs, newest first."),
+        "status": Verb("look:status", "One job: size, place, progress, speed, what it lost and why."),
+        "logs": Verb("logs:logs", "What the workers print, merged."),
+        "report": Verb("report:report", "One HTML page: loss, rate, workers, reclaims, goodput, money."),
+        "events": Verb("events:events", "What happened to a job and its workers, in the order of time."),
+        "top": Verb("top:top", "Running jobs and machines, live: GPUs busy and free, speed, cost."),
+        "wait": Verb("look:wait", "Wait until jobs are over; the exit code says how they ended."),
+    },
+    "Reach in": {
+        "exec": Verb("exec:execute_in", "Run a command in a worker: ebb exec digits -- nvidia-smi"),
+        "port": Verb("port:port", "A worker's port on this machine: ebb port digits 6006"),
+        "outputs": Verb("data:outputs", "What a job has written; `ebb outputs get JOB` fetches it."),
+        "data": Verb("data:data", "Files on the shared volumes: ebb data put ./imagenet data/imagenet"),
+    },
+    "Change": {
+        "scale": Verb("change:scale", "Let a running job train on more or fewer GPUs."),
+        "stop": Verb("change:stop", "Write a checkpoint and give the machines back; the job stays."),
+        "resume": Verb("change:resume", "Let a stopped job go on from its checkpoint."),
+        "delete": Verb("change:delete", "Stop jobs and remove them. Their output folders stay."),
+    },
+    "Platform": {
+        "platform": Verb("platform:platform", "The platforms that you use: add, list, use, remove."),
+        "gpus": Verb("gpus:gpus", "What GPUs the platform has and which are free, where, at what price."),
+        "check": Verb("check:check", "Is everything in order? What is not comes with its fix."),
+        "cost": Verb("cost:cost", "What jobs, users and days cost; with --gpus, what a job would cost."),
+        "completion": Verb("completion:completion", 'Complete job names: eval "$(ebb completion bash)" in ~/.bashrc'),
+    },
+}
+VERBS: dict[str, Verb] = {name: verb for verbs in SECTIONS.values() for name, verb in verbs.items()}
+EPILOG = "\b\nExit codes:\n" + "\n".join(f"{int(code):>5}  {meaning}" for code, meaning in MEANINGS.items())
+
+
+class _Verbs(TyperGroup):
+    """Loads verbs when they are called, and is where errors end. What is not expected is a bug and keeps its traceback."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return load(cmd_name) if cmd_name in VERBS else None
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        width = max(map(len, VERBS))
+        for title, verbs in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), verb.line) for name, verb in verbs.items()])
+
+    def make_context(self, *args: Any, **more: Any) -> Any:
+        try:
+            return super().make_context(*args, **more)
+        except UsageError as error:  # of the global options; those of verbs come up in `invoke`
+            raise typer.Exit(_told(error)) from error
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            typer.echo("\nebb: stopped looking; jobs go on.", err=True)
+            raise typer.Exit(Exit.INTERRUPTED) from error
+        except Exception as error:
+            raise typer.Exit(_told(error)) from error
+
+
+def load(name: str) -> Any:
+    """A verb's command. KeyError for none of that name."""
+    module, _, attribute = VERBS[name].where.partition(":")
+    found = getattr(import_module(f"ebb.cli.verbs.{module}"), attribute)
+    verb = typer.Typer(**SETTINGS)
+    if isinstance(found, typer.Typer):
+        verb.add_typer(found, name=name, no_args_is_help=True)
+        group: Any = typer.main.get_command(verb)
+        return group.commands[name] if name == "platform" else _with_platform(group.commands[name])
+    verb.command(name)(found)
+    return _with_platform(typer.main.get_command(verb))
+
+
+def _with_platform(command: Any) -> Any:
+    """Every verb takes --platform, also after its name."""
+    for inner in getattr(command, "commands", {}).values():
+        _with_platform(inner)
+    if not hasattr(command, "commands"):
+        carrier = typer.Typer(**SETTINGS)
+        carrier.command()(_carrier)
+        command.params += [each for each in typer.main.get_command(carrier).params if each.name == "platform"]
+    return command
+
+
+def _name(ctx: typer.Context, value: str | None) -> None:
+    if value:
+        ctx.meta["platform"] = value  # for completion.py: nobody makes a session for it
+    if value and ctx.obj is not None:
+        ctx.obj.name(value)
+
+
+def _carrier(
+    platform: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Where; `ebb platform list` shows them.", callback=_name, expose_value=False),
+    ] = None,
+) -> None:
+    """What carries the option into the other commands."""
+
+
+def _told(error: Exception) -> Exit:
+    """Say an expected error in a sentence; anything else goes on as it is."""
+    from ebb.cli.outcome import EXPECTED, outcome  # noqa: PLC0415 - as the verbs: see above
+    from ebb.cli.render import make_console  # noqa: PLC0415
+    from ebb.cli.usage import is_misuse, sentence  # noqa: PLC0415
+
+    if is_misuse(error):
+        typer.echo(f"ebb: {sentence(error)}", err=True)
+        return Exit.USAGE
+    if not isinstance(error, EXPECTED):
+        raise error
+    code, said = outcome(error)
+    console = make_console(stderr=True)
+    console.print(f"ebb: {said}", soft_wrap=not console.is_terminal)
+    return code
+
+
+SETTINGS: dict[str, Any] = {
+    "rich_markup_mode": None,
+    "pretty_exceptions_enable": False,
+    "add_completion": False,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+app = typer.Typer(cls=_Verbs, no_args_is_help=True, epilog=EPILOG, **{**SETTINGS, "add_completion": True})
+
+
+@app.callback()
+def main(
+    ctx: typer.Context,
+    kubeconfig: Annotated[
+        str | None,
+        typer.Option(
+            help="Default: --platform's, $EBB_KUBECONFIG, the current platform's, $KUBECONFIG, this checkout's box's or "
+            "~/.kube/config."
+        ),
+    ] = None,
+    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig; default: its current one.")] = None,
+    platform: Annotated[str | None, typer.Option(metavar="NAME", help="Of `ebb platform list`; default: $EBB_PLATFORM.")] = None,
+) -> None:
+    """Train on machines that come and go."""
+    if ctx.resilient_parsing:
+        return
+    from ebb.cli.session import Session  # noqa: PLC0415
+
+    session = ctx.ensure_object(Session)
+    session.kubeconfig = kubeconfig or session.kubeconfig
+    session.context = context or session.context
+    session.platform = platform or session.platform

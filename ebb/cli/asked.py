@@ -1,0 +1,110 @@
+"""The options that say which job is wanted: `ebb submit`, `ebb sweep` and `ebb local` have them all, from here.
+
+    @asks
+    def submit(ctx: typer.Context, asked: Asked, program: ... = None, *, dry_run: ... = False) -> None:
+        request = asked.request(program or (), suffix)
+
+A new option is a parameter of `options` and a line in its `flags`.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ebb.client.platform.reach import find_user
+from ebb.client.errors import BadRequest
+from ebb.client.submission.jobfile import is_elastic_job, read_file, request_of
+from ebb.client.submission.request import Request
+from ebb.api.parts import SPOT_THEN_ON_DEMAND
+from ebb.api.platform import ON_DEMAND, SPOT
+
+Program = Annotated[
+    list[str] | None, typer.Argument(metavar="-- PROGRAM", help="Such as `-- python train.py --lr 0.1` or `-- -m trainer`.")
+]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a job file and the flags say, before the platform is known. Flags that were not given are None."""
+
+    file: dict[str, Any]
+    flags: dict[str, Any]
+
+    def request(self, program: Iterable[str], suffix: str) -> Request:
+        """Both as one, which a whole ElasticJob cannot be. Raises BadRequest."""
+        if self.is_whole(program):
+            raise BadRequest("a file of kind ElasticJob is one job, sent as it is: write a short job file, or use `ebb submit`.")
+        return replace(request_of(self.file, self.flags, program, suffix=suffix), user=find_user())
+
+    def is_whole(self, program: Iterable[str]) -> bool:
+        """Whether the file is an ElasticJob, which is sent as it is. Raises BadRequest where flags would change it."""
+        if not is_elastic_job(self.file):
+            return False
+        given = [key for key, value in self.flags.items() if value is not None] + ["the program"] * bool(list(program))
+        if given:
+            raise BadRequest(f"{', '.join(given)}: a file of kind ElasticJob is sent as it is. Change it in the file.")
+        return True
+
+
+def options(
+    *,
+    name: Annotated[str | None, typer.Option(help="Default: the program's name and four letters; a sweep needs one.")] = None,
+    gpus: Annotated[int | None, typer.Option(help="GPUs to train on; default 1.")] = None,
+    gpu: Annotated[str | None, typer.Option(help="GPU type, as `ebb gpus` shows it; default: the platform's only one.")] = None,
+    low: Annotated[int | None, typer.Option("--min", help="Train on as few GPUs as this; default: one machine's.")] = None,
+    high: Annotated[int | None, typer.Option("--max", help="`ebb scale` may go up to this; default: --gpus.")] = None,
+    zone: Annotated[str | None, typer.Option(help="Default: the platform picks one.")] = None,
+    spot: Annotated[
+        bool | None, typer.Option("--spot/--on-demand", help="Kind of machines; default: spot, where the GPU is on spot.")
+    ] = None,
+    spot_then_on_demand: Annotated[
+        bool, typer.Option("--spot-then-on-demand", help="Spot; on-demand while no spot machines are to be had.")
+    ] = False,
+    priority: Annotated[str | None, typer.Option(help="job (the usual), or elastic: makes room for all others.")] = None,
+    max_cost: Annotated[float | None, typer.Option(metavar="USD", help="Stop, with a checkpoint, before it costs more.")] = None,
+    deadline: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Stop then, with a checkpoint: 12h, or 2026-12-01T18:00Z.")
+    ] = None,
+    code: Annotated[
+        str | None, typer.Option(metavar="DIR", help="This folder travels with the job, less what .gitignore ignores.")
+    ] = None,
+    env: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A variable for the program; may be repeated.")] = None,
+    env_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Lines K=V. No place for secrets: who may see the job sees them.")
+    ] = None,
+    image: Annotated[str | None, typer.Option(help="Default: the platform's trainer image.")] = None,
+    shm: Annotated[str | None, typer.Option(help="Size of /dev/shm, such as 1Gi; default: a quarter of the memory.")] = None,
+    data: Annotated[str | None, typer.Option(help="Data folder on a shared volume; handed to the program as --data.")] = None,
+    file: Annotated[Path | None, typer.Option("-f", "--file", help="Job file (YAML); flags win over it.")] = None,
+) -> Asked:
+    """Typer's options -> what they say. Raises BadRequest for a file that cannot be read."""
+    if spot_then_on_demand and spot is not None:
+        raise BadRequest("--spot-then-on-demand says what --spot and --on-demand say: give one of the three.")
+    flags = {
+        "name": name, "gpus": gpus, "gpu": gpu, "min": low, "max": high, "zone": zone, "env": env or None, "image": image,
+        "shm": shm, "data": data, "capacity": None if spot is None else SPOT if spot else ON_DEMAND, "priority": priority,
+        "max-cost": max_cost, "deadline": deadline, "code": code, "env-file": env_file,
+    }  # fmt: skip
+    if spot_then_on_demand:
+        flags["capacity"] = SPOT_THEN_ON_DEMAND
+    return Asked(read_file(file) if file else {}, flags)
+
+
+def asks(verb: Callable[..., None]) -> Callable[..., None]:
+    """A verb whose parameter `asked` is all of `options`, for typer to see."""
+    own = [parameter for parameter in inspect.signature(verb).parameters.values() if parameter.name != "asked"]
+    first = [parameter for parameter in own if parameter.kind is not inspect.Parameter.KEYWORD_ONLY]
+    asked = inspect.signature(options).parameters
+
+    def told(*args: Any, **kwargs: Any) -> None:
+        given = {key: kwargs.pop(key) for key in asked}
+        verb(*args, asked=options(**given), **kwargs)
+
+    shown = inspect.Signature([*first, *asked.values(), *own[len(first) :]])
+    told.__name__, told.__doc__ = verb.__name__, verb.__doc__
+    told.__dict__["__signature__"] = shown
+    return told

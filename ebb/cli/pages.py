@@ -1,0 +1,191 @@
+"""The pages of the verbs that look: status, events, top, check. Views -> text of at most the terminal's width. Pure."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from statistics import median
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from ebb.cli.render import STYLES, age, clock, facts, hanging, number, short, table
+from ebb.client.diagnostics.symptoms import OK, PROBLEM, UNSEEN, WARNING, Finding
+from ebb.client.jobs.reclaims import Reclaim
+from ebb.client.jobs.top import Top, TopJob, TopMachine
+from ebb.client.jobs.view import FINISHED, OVER, RUNNING_STATE, JobView, WorkerView
+from ebb.client.jobs.words import duration, happening
+from ebb.client.timeline.phrases import of_reclaim
+from ebb.client.timeline.timeline import Entry
+
+RECENT = 10  # lines of history that `status` shows
+LEVELS = {OK: "green", WARNING: "yellow", PROBLEM: "red", UNSEEN: "dim"}
+
+
+def job_page(
+    job: JobView, workers: Sequence[WorkerView], now: datetime, width: int, reclaims: Sequence[Reclaim] = ()
+) -> RenderableType:
+    """`ebb status`."""
+    parts: list[RenderableType] = [
+        Text.assemble((job.name, "bold"), "  ", (job.state, STYLES.get(job.state, "yellow")), _since(job, now)),
+    ]
+    if job.detail and job.state not in (RUNNING_STATE, FINISHED):
+        parts += facts([("because", job.detail)], width)
+    parts += facts(_facts(job, reclaims), width)
+    if workers:
+        parts += [Text(), _workers(workers, now, width)]
+    if job.history:
+        parts.append(Text())
+        known = {(loss.at, loss.worker): of_reclaim(loss) for loss in reclaims}
+        for item in job.history[-RECENT:]:
+            text = known.get((item.at, item.worker if item.worker is not None else -1)) or happening(item)
+            parts += hanging(f"{clock(item.at, now)}  ", text, width)
+    return Group(*parts)
+
+
+def event_lines(entries: Iterable[Entry], now: datetime, width: int) -> Iterable[Text]:
+    """`ebb events`: a line each, which goes on under its beginning."""
+    for entry in entries:
+        last = f", last {clock(entry.last, now)}" if entry.last != entry.at else ""
+        times = f" (x{entry.count}{last})" if entry.count > 1 else ""
+        for line in hanging(f"{clock(entry.at, now)}  ", entry.text + times, width):
+            yield Text(line.plain, "yellow" if entry.warning else "")
+
+
+def top_page(found: Top, now: datetime, width: int) -> RenderableType:
+    """`ebb top`."""
+    running = sum(job.state == RUNNING_STATE for job in found.jobs)
+    parts = [
+        f"{running} of {len(found.jobs)} jobs run",
+        f"{found.gpus_busy} of {found.gpus} GPUs busy",
+        f"{number(found.samples_per_second)} samples/s",
+        f"${found.usd_per_hour:.2f} per hour",
+    ]
+    page: list[RenderableType] = [*hanging("", ", ".join(parts), width)]
+    if found.jobs:
+        headers = ("NAME", "STATE", "WORKERS", "GPUS", "ZONE", "STEP", "STEP/S", "SAMPLES/S")
+        page += [Text(), table(headers, map(_job_row, found.jobs), width)]
+    if found.machines:
+        rows = [_machine_row(seat, now) for seat in found.machines]
+        page += [Text(), table(("MACHINE", "TYPE", "ZONE", "CAPACITY", "BUSY", "STATE", "AGE", "JOBS"), rows, width, gives=7)]
+    return Group(*page)
+
+
+def check_page(findings: Sequence[Finding], width: int) -> RenderableType:
+    """`ebb check`."""
+    lines: list[Text] = []
+    for found in findings:
+        for line in hanging(f"{found.level:<8} {found.name:<12} ", found.text, width):
+            lines.append(Text(line.plain, LEVELS[found.level]) if found.level in (WARNING, PROBLEM) else line)
+        lines += hanging(" " * 22 + "-> ", found.fix, width)
+    counts = {level: sum(found.level == level for found in findings) for level in (PROBLEM, WARNING)}
+    said = [f"{count} {level}{'' if count == 1 else 's'}" for level, count in counts.items() if count]
+    return Group(*lines, Text(), Text(", ".join(said) or "Everything that can be seen is in order."))
+
+
+def _workers(workers: Sequence[WorkerView], now: datetime, width: int) -> RenderableType:
+    rows = [
+        (
+            str(item.worker),
+            item.state,
+            age(item.since, now),
+            item.machine or "-",
+            item.instance_type or "-",
+            age(item.machine_since, now),
+        )
+        for item in workers
+    ]
+    headers = ("WORKER", "STATE", "AGE", "MACHINE", "TYPE", "UP")
+    known = len(headers) if any(item.instance_type for item in workers) else 4
+    return table(headers[:known], [row[:known] for row in rows], width, gives=3)
+
+
+def _facts(job: JobView, reclaims: Sequence[Reclaim]) -> list[tuple[str, str]]:
+    elastic = f", from {job.min_workers} to {job.max_workers}" if job.min_workers < job.max_workers else ""
+    size = f"{job.workers} of {job.wanted_workers}{elastic}"
+    gpus = f"; each {job.gpus_per_worker} {job.gpu_type}".rstrip() if job.gpus_per_worker else ""
+    zone = f"in {job.zone}" if job.zone else "no zone yet"
+    return [
+        ("workers", size + gpus),
+        ("where", f"{job.capacity}, {zone}" if job.capacity else zone),
+        ("last seen" if job.state in OVER else "progress", _progress(job)),
+        ("speed" if job.state == RUNNING_STATE else "last speed", _speed(job)),
+        ("left", f"about {duration(job.eta_seconds)}" if job.eta_seconds is not None else ""),
+        ("reclaims", _reclaims(job, reclaims)),
+        ("failures", str(job.failures) if job.failures else ""),
+        ("goodput", f"{100 * job.goodput:.0f} % of the paid machine time trained" if job.goodput is not None else ""),
+        ("cost", _cost(job)),
+    ]
+
+
+def _progress(job: JobView) -> str:
+    if job.step is None:
+        return ""
+    share = f" ({100 * job.step // job.total_steps} %)" if job.total_steps else ""
+    total = f" of {job.total_steps}" if job.total_steps else ""
+    epoch = f", epoch {job.epoch}" if job.epoch is not None else ""
+    loss = f", loss {number(job.loss)}" if job.loss is not None else ""
+    return f"step {job.step}{total}{share}{epoch}{loss}"
+
+
+def _speed(job: JobView) -> str:
+    parts = (
+        f"{number(job.samples_per_second)} samples/s" if job.samples_per_second is not None else "",
+        f"{number(job.steps_per_second, 3)} steps/s" if job.steps_per_second is not None else "",
+        f"world size {job.world_size}" if job.world_size is not None else "",
+        f"generation {job.generation}" if job.generation is not None else "",
+    )
+    return ", ".join(filter(None, parts))
+
+
+def _reclaims(job: JobView, reclaims: Sequence[Reclaim]) -> str:
+    """How many, how long each took, and how long the job had too few workers."""
+    if not job.reclaims:
+        return "none"
+    took = [loss.seconds for loss in reclaims if loss.seconds is not None]
+    few = f"back after {', '.join(map(duration, took))}" if 0 < len(took) <= 3 else ""
+    many = f"back after {duration(median(took))} (median), {duration(max(took))} at most" if len(took) > 3 else ""
+    lost = f"{duration(job.seconds_lost)} with too few workers to train" if job.seconds_lost >= 1 else ""
+    return "; ".join(filter(None, (str(job.reclaims), few or many, lost)))
+
+
+def _cost(job: JobView) -> str:
+    if job.usd_spent is None or job.usd_saved is None:
+        return ""
+    rate = f", ${job.usd_per_hour:.2f} per hour now" if job.usd_per_hour and job.state not in OVER else ""
+    return f"${job.usd_spent:.2f}{rate}" + (f" (${job.usd_saved:.2f} less than on-demand)" if job.usd_saved >= 0.005 else "")
+
+
+def _since(job: JobView, now: datetime) -> str:
+    if job.state in OVER and job.ended:
+        begun = datetime.fromisoformat(job.started or job.created)
+        took = duration((datetime.fromisoformat(job.ended) - begun).total_seconds())
+        return f"  after {took}, {age(job.ended, now)} ago"
+    return f"  submitted {age(job.created, now)} ago" if job.created else ""
+
+
+def _job_row(job: TopJob) -> tuple[str | Text, ...]:
+    trains = job.state == RUNNING_STATE
+    return (
+        job.name,
+        Text(job.state, STYLES.get(job.state, "yellow")),
+        f"{job.workers}/{job.wanted_workers}",
+        str(job.gpus),
+        job.zone or "-",
+        "-" if job.step is None else short(job.step),
+        number(job.steps_per_second if trains else None, 3),
+        number(job.samples_per_second if trains else None),
+    )
+
+
+def _machine_row(seat: TopMachine, now: datetime) -> tuple[str | Text, ...]:
+    machine = seat.machine
+    state = "leaving" if machine.leaving else "ready" if machine.ready else "not ready"
+    return (
+        machine.name,
+        machine.instance_type or "-",
+        machine.zone or "-",
+        machine.capacity or "-",
+        f"{seat.gpus_busy}/{machine.gpus}",
+        Text(state, "" if state == "ready" else "yellow"),
+        age(machine.since, now),
+        ", ".join(seat.jobs) or "-",
+    )

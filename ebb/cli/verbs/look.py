@@ -1,0 +1,152 @@
+"""The verbs that look at jobs: list, status, wait."""
+
+import json
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from ebb import client
+from ebb.cli.beside import beside
+from ebb.cli.exits import Exit
+from ebb.cli.options import Format, JobName, JobNames, Namespace, Output, call, note, print_json, record, session_of
+from ebb.cli.outcome import ended
+from ebb.cli.pages import job_page
+from ebb.cli.render import job_table, make_console, now_local, number, steps
+from ebb.client.platform.reach import read_job
+from ebb.client.errors import Missing
+from ebb.client.jobs.live import Board
+from ebb.client.jobs.nodes import Nodes
+from ebb.client.jobs.view import FAILED_STATE, OVER, JobView
+from ebb.client.jobs.waiting import TICK_SECONDS, wait_for
+from ebb.client.jobs.watch import see, until_over
+from ebb.client.times import seconds
+
+
+class Goal(StrEnum):
+    """--for of `wait`."""
+
+    FINISHED = "finished"
+    RUNNING = "running"
+
+
+def list_jobs(ctx: typer.Context, namespace: Namespace = None, output: Format = Output.TEXT) -> None:
+    """All jobs, newest first."""
+    if session_of(ctx).everywhere:
+        beside(ctx, namespace, _list, output, json=_jobs_json, text=_jobs_text)
+        return
+    found = call(ctx, namespace, _list)
+    if output is Output.JSON:
+        print_json(_jobs_json(found))
+    else:
+        _jobs_text(found)
+
+
+def _jobs_json(found: tuple[str, tuple[JobView, ...]]) -> dict[str, Any]:
+    return {"jobs": [record(job) for job in found[1]]}
+
+
+def _jobs_text(found: tuple[str, tuple[JobView, ...]]) -> None:
+    place, jobs = found
+    if not jobs:
+        note(f"No jobs in {place} yet. Start one: ebb submit --gpus 1 -- python train.py")
+    else:
+        console = make_console()
+        console.print(job_table(jobs, now_local(), console.width))
+
+
+def status(
+    ctx: typer.Context,
+    job: JobName,
+    *,
+    watch: Annotated[bool, typer.Option("-w", "--watch", help="Keep it current until the job is over.")] = False,
+    namespace: Namespace = None,
+    output: Format = Output.TEXT,
+) -> None:
+    """One job: size, place, progress, speed, what it lost and why."""
+    if watch:
+        raise typer.Exit(call(ctx, namespace, lambda ebb: _watch(ebb, job, output)))
+    seen = call(ctx, namespace, lambda ebb: client.status(ebb, job))
+    if output is Output.JSON:
+        print_json(record(seen))
+    else:
+        console = make_console()
+        console.print(job_page(seen.job, seen.workers, now_local(), console.width, seen.reclaims))
+
+
+def wait(
+    ctx: typer.Context,
+    jobs: JobNames,
+    *,
+    goal: Annotated[
+        Goal, typer.Option("--for", help="What to wait for; running is reached by a job that is over, too.")
+    ] = Goal.FINISHED,
+    timeout: Annotated[str | None, typer.Option(metavar="TIME", help="Give up after this, such as 90s or 2h.")] = None,
+    namespace: Namespace = None,
+    output: Format = Output.TEXT,
+) -> None:
+    """Wait until jobs are over; the exit code says how they ended."""
+    limit = None if timeout is None else seconds(timeout, "timeout")
+
+    def say(seen: JobView) -> None:
+        note(summary(seen))
+
+    done = call(ctx, namespace, lambda ebb: wait_for(ebb, jobs, goal, timeout_seconds=limit, say=say, note=note))
+    if output is Output.JSON:
+        print_json({"job": record(done[0]), "jobs": [record(job) for job in done]})
+    raise typer.Exit(Exit.JOB_FAILED if any(job.state == FAILED_STATE for job in done) else Exit.OK)
+
+
+async def _list(ebb: client.Ebb) -> tuple[str, tuple[JobView, ...]]:
+    return ebb.namespace, await client.list_jobs(ebb)
+
+
+async def _watch(ebb: client.Ebb, name: str, output: Output) -> Exit:
+    """A page that redraws itself; into a pipe, a line for each change; a JSON object each with -o json."""
+    await read_job(ebb.kube, ebb.namespace, name)
+    line = _json_line if output is Output.JSON else summary
+    if output is Output.JSON or not make_console().is_terminal:
+        return await _lines(ebb, name, line)
+    return await _page(ebb, name)
+
+
+async def _lines(ebb: client.Ebb, name: str, line: Callable[[JobView], str]) -> Exit:
+    async with Board(ebb.kube, ebb.namespace, name, on_trouble=note) as board:
+        return ended(await until_over(board, lambda job: typer.echo(line(job))))
+
+
+async def _page(ebb: client.Ebb, name: str) -> Exit:
+    console = make_console()
+    nodes = await Nodes.read(ebb.kube)
+    async with Board(ebb.kube, ebb.namespace, name) as board:
+        with Live(console=console, auto_refresh=False) as live:
+            while board.job is not None:
+                nodes = await nodes.with_those_of(board.pods, ebb.kube)
+                seen = see(board.job, board.pods, nodes)
+                page = job_page(seen.job, seen.workers, now_local(), console.width, seen.reclaims)
+                live.update(Group(page, Text(board.trouble, "yellow")) if board.trouble else page, refresh=True)
+                if seen.job.state in OVER:
+                    return ended(seen.job)
+                await board.change(TICK_SECONDS)
+    raise Missing(f"{name} was deleted.")
+
+
+def summary(job: JobView) -> str:
+    """A job in one line."""
+    parts = [
+        f"{job.name} is {job.state}",
+        f"{job.workers} of {job.wanted_workers} workers" if job.state not in OVER else "",
+        f"step {steps(job)}" if job.step is not None else "",
+        f"loss {number(job.loss)}" if job.loss is not None else "",
+        f"{job.reclaims} reclaimed" if job.reclaims else "",
+        job.detail if job.state != "running" else "",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _json_line(job: JobView) -> str:
+    return json.dumps({"job": record(job)})

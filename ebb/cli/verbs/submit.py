@@ -1,0 +1,186 @@
+"""`ebb submit`."""
+
+import secrets
+import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from ebb.cli.asked import Asked, Program, asks
+from ebb.cli.exits import Exit
+from ebb.cli.options import Format, Namespace, Output, note, print_json, record, run, session_of
+from ebb.cli.outcome import ended
+from ebb.cli.question import agreed, somebody_there
+from ebb.cli.render import make_console, plan
+from ebb.cli.session import Session
+from ebb.cli.writer import Writer
+from ebb.client.platform.ebb import Ebb
+from ebb.client.errors import BadRequest
+from ebb.client.gpus import gpus
+from ebb.client.logs import follow_logs, on_volume
+from ebb.client.jobs.view import JobView
+from ebb.client.submission.fit import price
+from ebb.client.submission.outlook import Outlook, outlook
+from ebb.client.submission.submit import Prepared, prepare, prepare_whole
+from ebb.client.submission.submit import submit as send
+from ebb.client.staging.clone import Clone, clone, fitting, stem_of
+from ebb.client.staging.code import amount
+from ebb.client.staging.delivery import Place
+from ebb.kube import KubeError
+
+
+@asks
+def submit(
+    ctx: typer.Context,
+    asked: Asked,
+    program: Program = None,
+    *,
+    origin: Annotated[
+        str | None, typer.Option("--from", metavar="JOB", help="As that job was submitted; flags win. With --platform: to there.")
+    ] = None,
+    resume: Annotated[
+        bool | None,
+        typer.Option("--resume-from-checkpoint/--fresh", help="Of --from; default: fresh here, resumed on another platform."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Send it without asking, which a terminal does.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the manifest, send nothing.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Show the logs until the job is over.")] = False,
+    namespace: Namespace = None,
+    output: Format = Output.TEXT,
+) -> None:
+    """Start a job: ebb submit --gpus 2 --gpu T4 -- python train.py"""
+    if origin is None and resume is not None:
+        raise BadRequest("--resume-from-checkpoint and --fresh say how a clone begins: name the job with --from JOB.")
+    made = Submission(asked, tuple(program or ()), namespace, output, origin, resume)
+    raise typer.Exit(run(made.send(session_of(ctx), yes=yes, dry_run=dry_run, follow=follow)))
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What the user gave, before the platform is known."""
+
+    asked: Asked
+    program: tuple[str, ...]
+    namespace: str | None
+    output: Output
+    origin: str | None = None
+    resume: bool | None = None
+
+    async def send(self, session: Session, *, yes: bool, dry_run: bool, follow: bool) -> Exit:
+        whole = self.asked.is_whole(self.program)
+        if whole and self.origin:
+            raise BadRequest("from: a file of kind ElasticJob is sent as it is. Give a short job file, or leave --from out.")
+        async with AsyncExitStack() as opened:
+            ebb = await opened.enter_async_context(session.open(self.namespace))
+            made = await self._clone(session, ebb, opened) if self.origin else None
+            prepared = prepare_whole(ebb, self.asked.file, self.namespace) if whole else self._prepare(ebb, made)
+            seen = None if dry_run else await _outlook(ebb, prepared)
+            self._show(ebb, prepared, seen, made, dry_run=dry_run)
+            if dry_run:
+                return Exit.OK
+            if not yes and self._declined():
+                note("Nothing was sent.")
+                return Exit.FAILED
+            if made:
+                await made.bring(note)
+            job = await send(ebb, prepared.body, code=prepared.code, note=note)
+            self._report(job, prepared, seen)
+            if not follow:
+                return Exit.OK
+            writer = Writer(colour=make_console().is_terminal, json=self.output is Output.JSON)
+            async with on_volume(ebb, writer.note) as files:
+                return ended(await follow_logs(ebb.kube, job.namespace, job.name, writer, files=files))
+
+    async def _clone(self, session: Session, ebb: Ebb, opened: AsyncExitStack) -> Clone:
+        assert self.origin is not None
+        source = await opened.enter_async_context(session.open_before(self.namespace)) if session.named_after else ebb
+        own = self.asked.flags.get("code") or self.asked.file.get("code")
+        return await clone(source, self.origin, ebb, resume=self.resume, code=not own, note=note)
+
+    def _prepare(self, ebb: Ebb, made: Clone | None) -> Prepared:
+        suffix = secrets.token_hex(2)
+        if made is None:
+            return prepare(ebb, self.asked.request(self.program, suffix=suffix), note=note)
+        asked = Asked(cloned(made, self.asked, suffix), self.asked.flags)
+        request = replace(asked.request(self.program, suffix=suffix), resume_from=made.resume_from)
+        return prepare(ebb, request, made.code, note=note)
+
+    def _show(self, ebb: Ebb, prepared: Prepared, seen: Outlook | None, made: Clone | None, *, dry_run: bool) -> None:
+        body, text = prepared.body, self.output is Output.TEXT
+        if prepared.request and prepared.fit and text:
+            console = make_console(stderr=dry_run)
+            lines = {
+                "now": seen.sentence if seen else "",
+                "most": _most(prepared, seen),
+                "code": _code(prepared.code),
+                "start": _start(made),
+            }
+            arguments = body["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["args"]
+            console.print(plan(prepared.request, prepared.fit, ebb.platform, arguments, console.width, **lines))
+        if dry_run:
+            typer.echo(yaml.safe_dump(body, sort_keys=False), nl=False) if text else print_json(body)
+
+    def _declined(self) -> bool:
+        return self.output is Output.TEXT and somebody_there() and not agreed("Start it?")
+
+    def _report(self, job: JobView, prepared: Prepared, seen: Outlook | None) -> None:
+        if self.output is Output.JSON:
+            fit = prepared.fit
+            told: Mapping[str, Any] = {
+                "price": record(price(fit, fit.workers)) if fit else None,
+                "outlook": record(seen) if seen else None,
+                "code": prepared.code.code.sha256 if prepared.code else "",
+            }
+            print_json({"job": record(job), **told})
+        else:
+            typer.echo(f"{job.name} is submitted. Look: ebb status {job.name} --watch, ebb logs -f {job.name}")
+
+
+def cloned(made: Clone, asked: Asked, suffix: str) -> dict[str, Any]:
+    """What was cloned, as a job file below the one that is given."""
+    told = {**asked.file, **{key: value for key, value in asked.flags.items() if value is not None}}
+    settings = fitting(made.settings, told)
+    variables = {**settings.get("env", {}), **(asked.file.get("env") or {})}
+    return {"name": f"{stem_of(made.name)}-{suffix}", **settings, **asked.file, "env": variables}
+
+
+def _start(made: Clone | None) -> str:
+    if made is None:
+        return ""
+    found = f" ({made.checkpoint.words})" if made.checkpoint else ""
+    return f"{made.name}'s newest checkpoint{found}" if made.resume_from else f"anew, as {made.name} did"
+
+
+async def _outlook(ebb: Ebb, prepared: Prepared) -> Outlook | None:
+    """None for a whole ElasticJob, whose machines its author knows."""
+    if prepared.request is None or prepared.fit is None:
+        return None
+    try:
+        seen = await gpus(ebb, reclaims=False)
+    except KubeError as error:
+        note(f"Whether machines are free is not known: {error}")
+        return None
+    return outlook(prepared.request, prepared.fit, seen, now=time.time())
+
+
+def _most(prepared: Prepared, seen: Outlook | None) -> str:
+    if seen is None or prepared.request is None:
+        return ""
+    if seen.usd_at_most is None:
+        return "no limit; --max-cost or --deadline sets one"
+    until = f", until {prepared.request.deadline}" if prepared.request.deadline else ""
+    return f"${seen.usd_at_most:.2f}{until}"
+
+
+def _code(place: Place | None) -> str:
+    if place is None:
+        return ""
+    code = place.code
+    if not code.files:  # a clone's
+        return f"{code.folder}, version {code.sha256[:12]}"
+    files = "1 file" if code.files == 1 else f"{code.files} files"
+    return f"{code.folder}: {files}, {amount(code.size_bytes)} packed, version {code.sha256[:12]}"

@@ -1,0 +1,241 @@
+"""`ebb sweep`: run, show, stop, delete. `run` is what is meant where none of them is named."""
+
+import json
+from dataclasses import replace
+from itertools import takewhile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+from rich.live import Live
+from typer.core import TyperGroup
+
+from ebb import client
+from ebb.cli.asked import Asked, asks
+from ebb.cli.exits import Exit
+from ebb.cli.options import Format, Namespace, Output, call, note, print_json, record
+from ebb.cli.question import agreed, somebody_there
+from ebb.cli.render import make_console, plan
+from ebb.cli.sweeps import price_line, summary, sweep_page
+from ebb.client import sweep as sweeps
+from ebb.client.errors import BadRequest
+from ebb.client.jobs.view import FAILED_STATE
+from ebb.client.sweep.overrides import is_override
+from ebb.client.staging.code import packed
+
+RUN = "run"
+
+SweepName = Annotated[str, typer.Argument(metavar="NAME", help="The sweep's name.")]
+Metric = Annotated[str, typer.Option(metavar="METRIC", help=f"What runs are compared by: {' or '.join(sweeps.METRICS)}.")]
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Do not wait until the workers have left their machines.")]
+Watch = Annotated[bool, typer.Option("-w", "--watch", help="Keep the table current until all runs are over.")]
+
+
+class _Sweeps(TyperGroup):
+    """`ebb sweep lr=1,2 -- python train.py` without a word for it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        named = not args or args[0] in self.commands or args[0] in ctx.help_option_names
+        return super().parse_args(ctx, args if named else [RUN, *args])
+
+
+sweep = typer.Typer(cls=_Sweeps)
+
+
+@sweep.callback()
+def main() -> None:
+    """Many runs: ebb sweep --name scan lr=0.1,0.01 -- python train.py
+
+    `run` may be left out; its options: ebb sweep run --help. The same command again submits only the runs that are not there.
+    """
+
+
+@sweep.command(RUN)
+@asks
+def run(
+    ctx: typer.Context,
+    asked: Asked,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY=VALUES... -- PROGRAM", help="Values as 0.1,0.01 or range(0,1,0.5) or interval(0,1)."),
+    ] = None,
+    *,
+    random: Annotated[int | None, typer.Option("--random", metavar="N", help="Draw N runs; default: all combinations.")] = None,
+    seed: Annotated[int, typer.Option(help="Of --random: the same seed draws the same runs.")] = 0,
+    hydra: Annotated[
+        bool, typer.Option("--hydra", help="Hand values on as lr=0.1; default: --lr 0.1, or where {lr} is.")
+    ] = False,
+    max_parallel: Annotated[
+        int | None, typer.Option(metavar="N", help="At most N runs train at once, whether this goes on or not.")
+    ] = None,
+    stop_worst: Annotated[
+        float | None,
+        typer.Option(metavar="FRACTION", help="Stop this share of the runs that came as far, while this command runs."),
+    ] = None,
+    metric: Metric = "loss",
+    after: Annotated[int | None, typer.Option(metavar="STEPS", help="Compare at this step, at twice it, and so on.")] = None,
+    watch: Watch = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask, on a terminal, before anything is sent.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the manifests, send nothing.")] = False,
+    namespace: Namespace = None,
+    output: Format = Output.TEXT,
+) -> None:
+    """Submit a run for each combination of values: a job each, under one name.
+
+    \b
+    lr=0.1,0.01  arch=choice(a,b)        these values; quotes around odd ones
+    wd=range(0,0.1,0.05)                 0 and 0.05: the stop is left out
+    lr=interval(0.01,0.1)                any number between, for --random N
+    lr=tag(log,interval(1e-5,1e-1))      the same, even by logarithm
+    depth=int(interval(1,9))             a whole number
+    """
+    overrides = tuple(takewhile(is_override, words or ()))
+    made = _plan(asked, overrides, tuple(words or ())[len(overrides) :], (random, seed), hydra=hydra, max_parallel=max_parallel)
+    rule = _rule(stop_worst, metric, after)
+    sweeps.check_metric(metric)
+    if made.request.code is not None:
+        made = replace(made, code=packed(Path(made.request.code), note))
+    if dry_run:
+        return call(ctx, namespace, lambda ebb: _print_manifests(ebb, made, output))
+    raise typer.Exit(call(ctx, namespace, lambda ebb: _run(ebb, made, rule, metric, output, yes=yes, watch=watch)))
+
+
+@sweep.command()
+def show(
+    ctx: typer.Context,
+    name: SweepName,
+    *,
+    watch: Watch = False,
+    metric: Metric = "loss",
+    namespace: Namespace = None,
+    output: Format = Output.TEXT,
+) -> None:
+    """All runs of a sweep in one table: what they vary, how far they are, what they cost."""
+    sweeps.check_metric(metric)
+    if watch:
+        raise typer.Exit(call(ctx, namespace, lambda ebb: _follow(ebb, name, metric, None, output)))
+    seen = call(ctx, namespace, lambda ebb: sweeps.show(ebb, name, metric=metric))
+    if output is Output.JSON:
+        print_json({"sweep": record(seen)})
+    else:
+        console = make_console()
+        console.print(sweep_page(seen, console.width))
+
+
+@sweep.command()
+def stop(
+    ctx: typer.Context, name: SweepName, *, no_wait: NoWait = False, namespace: Namespace = None, output: Format = Output.TEXT
+) -> None:
+    """Let all runs write a checkpoint and give their machines back; they stay."""
+    done = call(ctx, namespace, lambda ebb: sweeps.stop(ebb, name, wait=not no_wait, note=note))
+    if output is Output.JSON:
+        print_json({"stopped": list(done)})
+    else:
+        typer.echo(f"{_count(len(done), f' of {name}')} stopped." + (f" Let one go on: ebb resume {done[0]}" if done else ""))
+
+
+@sweep.command()
+def delete(
+    ctx: typer.Context, name: SweepName, *, no_wait: NoWait = False, namespace: Namespace = None, output: Format = Output.TEXT
+) -> None:
+    """Stop all runs and remove them. Their output folders stay."""
+    done = call(ctx, namespace, lambda ebb: sweeps.delete(ebb, name, wait=not no_wait, note=note))
+    print_json({"deleted": list(done)}) if output is Output.JSON else typer.echo(f"{_count(len(done), f' of {name}')} deleted.")
+
+
+def _plan(
+    asked: Asked,
+    overrides: tuple[str, ...],
+    program: tuple[str, ...],
+    draw: tuple[int | None, int],
+    *,
+    hydra: bool,
+    max_parallel: int | None,
+) -> sweeps.Plan:
+    """Raises BadRequest."""
+    points = sweeps.points_of(sweeps.parse(overrides), *draw)
+    request = asked.request(program, suffix="sweep")
+    if not (asked.flags["name"] or asked.file.get("name")):
+        raise BadRequest(
+            "name is missing: give the sweep one, as in --name lr-scan, so that the same command finds its runs again."
+        )
+    style = sweeps.HYDRA if hydra else sweeps.FLAGS
+    return sweeps.Plan(name=request.name, request=request, points=points, style=style, max_parallel=max_parallel)
+
+
+def _rule(fraction: float | None, metric: str, after: int | None) -> sweeps.Rule | None:
+    """Raises BadRequest."""
+    if fraction is None and after is None:
+        return None
+    if fraction is None or after is None:
+        missing, given = ("stop-worst", "after") if fraction is None else ("after", "stop-worst")
+        raise BadRequest(f"{given} needs --{missing} too, as in --stop-worst 0.5 --after 200.")
+    return sweeps.Rule(fraction=fraction, metric=metric, after=after)
+
+
+async def _print_manifests(ebb: client.Ebb, made: sweeps.Plan, output: Output) -> None:
+    bodies = [item.body for item in sweeps.prepared(ebb, made)]
+    if output is Output.JSON:
+        print_json({"jobs": bodies})
+    else:
+        typer.echo(yaml.safe_dump_all(bodies, sort_keys=False), nl=False)
+
+
+async def _run(
+    ebb: client.Ebb, made: sweeps.Plan, rule: sweeps.Rule | None, metric: str, output: Output, *, yes: bool, watch: bool
+) -> Exit:
+    if output is Output.TEXT:
+        _show_plan(ebb, made)
+        if not yes and somebody_there() and not agreed("Start them?"):
+            note("Nothing was sent.")
+            return Exit.FAILED
+    started = await sweeps.start(ebb, made, note)
+    if rule:
+        note(
+            f"The worst {rule.fraction:.0%} by {rule.metric} are stopped from step {rule.after} on while this command runs. "
+            "Ctrl-C leaves all runs alone; the same command goes on."
+        )
+    if output is Output.TEXT:
+        there = f", {len(started.there)} were there" if started.there else ""
+        typer.echo(f"{_count(len(started.submitted))} submitted{there}. Look: ebb sweep show {made.name} --watch")
+    if watch or rule:
+        return await _follow(ebb, made.name, metric, rule, output)
+    if output is Output.JSON:
+        print_json({"sweep": record(await sweeps.show(ebb, made.name, metric=metric)), **record(started)})
+    return Exit.OK
+
+
+def _show_plan(ebb: client.Ebb, made: sweeps.Plan) -> None:
+    """The first run in full, and what all of them cost."""
+    first, console = sweeps.prepared(ebb, made)[0], make_console()
+    assert first.request is not None
+    assert first.fit is not None
+    arguments = first.body["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["args"]
+    console.print(plan(first.request, first.fit, ebb.platform, arguments, console.width))
+    console.print(price_line(made, first.fit))
+
+
+async def _follow(ebb: client.Ebb, name: str, metric: str, rule: sweeps.Rule | None, output: Output) -> Exit:
+    """A table that redraws itself; into a pipe, a line for each change; a JSON object each with -o json."""
+    console = make_console()
+    if output is Output.TEXT and console.is_terminal:
+        with Live(console=console, auto_refresh=False) as live:
+            async for seen in sweeps.watch(ebb, name, metric=metric, rule=rule, note=live.console.print):
+                live.update(sweep_page(seen, console.width), refresh=True)
+        return _ended(seen)
+    said = ""
+    async for seen in sweeps.watch(ebb, name, metric=metric, rule=rule, note=note):
+        line = json.dumps({"sweep": record(seen)}) if output is Output.JSON else summary(seen)
+        if line != said:
+            typer.echo(line)
+            said = line
+    return _ended(seen)
+
+
+def _ended(seen: sweeps.SweepView) -> Exit:
+    return Exit.JOB_FAILED if any(run.state == FAILED_STATE for run in seen.runs) else Exit.OK
+
+
+def _count(runs: int, of: str = "") -> str:
+    return f"{runs} run{of} is" if runs == 1 else f"{runs} runs{of} are"

@@ -1,0 +1,36 @@
+"""Reads the machine books and the records of jobs that are gone."""
+
+import json
+from typing import Any
+
+from ebb.client.platform.ebb import Ebb
+from ebb.client.errors import ClientError
+from ebb.api.contract import LABEL_RECORD
+from ebb.kube import CONFIG_MAPS, Denied, NotFound
+from ebb.controller.usage.days import Books
+from ebb.controller.usage.machine_text import NAME, NAMESPACE, BooksError, read
+from ebb.controller.reconciler.records import KEY
+
+
+async def read_books(ebb: Ebb) -> Books | None:
+    """None where there are none: a stack that is older, or one whose role `researcher` is. Raises ClientError."""
+    try:
+        found = await ebb.kube.get(CONFIG_MAPS, NAMESPACE, NAME)
+    except (NotFound, Denied):
+        return None
+    try:
+        return read(found.get("data") or {})
+    except BooksError as error:
+        raise ClientError(str(error)) from error
+
+
+async def read_records(ebb: Ebb) -> list[dict[str, Any]]:
+    """Of the namespace; one that somebody edited beyond reading is left out."""
+    told = []
+    for item in await ebb.kube.list(CONFIG_MAPS, ebb.namespace, labels=f"{LABEL_RECORD}=true"):
+        try:
+            record = json.loads((item.get("data") or {})[KEY])
+            told.append(record if record["uid"] and record["machineSeconds"] >= 0 else {})
+        except (KeyError, ValueError, TypeError):
+            continue
+    return [record for record in told if record]

@@ -1,0 +1,216 @@
+"""Is everything in order between this machine and the jobs? What `ebb check` asks, from the kubeconfig to the gateway.
+
+    for finding in await check(): print(finding.level, finding.name, finding.text, finding.fix)
+
+Each finding is ok, a warning (it works, but), a problem (something does not work), or unseen (one may not look).
+Warnings and problems say what to do. Nothing is changed, and nothing is sent but questions.
+
+It goes from the outside inwards and stops where going on makes no sense. symptoms.py judges what was read.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import TypeVar
+
+from ebb.api import contract as names
+from ebb.client.platform.ebb import Opener
+from ebb.client.platform.reach import find_way, read_platform
+from ebb.client.errors import Missing, NoPlatform
+from ebb.client.diagnostics import rights, symptoms
+from ebb.client.diagnostics.symptoms import PROBLEM, Finding, ok, problem, unseen, warning
+from ebb.kube import (
+    CLAIMS,
+    ELASTIC_JOBS,
+    EVENTS,
+    LEASES,
+    NAMESPACES,
+    PODS,
+    ConfigError,
+    Denied,
+    Kube,
+    KubeError,
+    NotFound,
+    Object,
+    Resource,
+    Unreachable,
+)
+from ebb.api.platform import NAMESPACE as SYSTEM
+from ebb.api.platform import SCHEMA, WHERE, Platform, PlatformError
+
+T = TypeVar("T")
+QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
+LEASE = "ebb-controller"
+OLDEST = (1, 30)  # of Kubernetes: the platform's rules are a ValidatingAdmissionPolicy, which is there for good since 1.30
+REPAIR = "run `pulumi up` on the stack, or ask the platform's owner to"
+
+
+async def check(
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    *,
+    namespace: str | None = None,
+    platform: str | None = None,
+    opener: Opener = Kube.connect,
+    clock: Callable[[], float] = time.time,
+) -> tuple[Finding, ...]:
+    """All findings, in the order of the questions. Raises nothing that a user can cause."""
+    findings: list[Finding] = []
+    async with AsyncExitStack() as opened:
+        try:
+            way = find_way(kubeconfig, context, platform)
+            kube = await opened.enter_async_context(opener(way.kubeconfig, way.context))
+        except (Missing, NoPlatform, ConfigError) as error:
+            return (problem("kubeconfig", *_split(error)),)
+        named = f", that of platform {way.platform}" if way.platform else ""
+        findings.append(ok("kubeconfig", f"{way.kubeconfig}{named}" if way.kubeconfig else "the pod's own service account"))
+        findings += await _server(kube)
+        if findings[-1].level == PROBLEM:
+            return tuple(findings)
+        found, finding = await _platform(kube)
+        where = namespace or (found.jobs_namespace if found else "elastic-job")
+        findings += [finding, await _rights(kube, where), await _kind(kube)]
+        if found is not None:
+            findings += await _inside(kube, found, where, clock())
+    return tuple(findings)
+
+
+async def _server(kube: Kube) -> list[Finding]:
+    """Whether the API server answers, how old it is, and as whom one gets in."""
+    try:
+        version = await kube.request("GET", "/version")
+        who = await rights.user_name(kube)
+        await kube.request("GET", "/api/v1")  # /version answers strangers too
+    except Unreachable as error:
+        fix = "Is the cluster up, and the VPN or network of this machine? The address is in the kubeconfig."
+        return [problem("api server", str(error), fix)]
+    except Denied as error:
+        fix = "Log in again as the kubeconfig's user does, or ask the platform's owner for a new kubeconfig."
+        return [problem("api server", f"{kube.server} does not know you: {error}", fix)]
+    except KubeError as error:
+        return [problem("api server", f"{kube.server}: {error}", "Try again; ask the platform's owner if it stays.")]
+    text = f"Kubernetes {version.get('gitVersion', '?')} at {kube.server}{f', as {who}' if who else ''}"
+    digits = ["".join(filter(str.isdigit, str(version.get(key, "0")))) or "0" for key in ("major", "minor")]
+    if (int(digits[0]), int(digits[1])) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        return [warning("api server", text, f"Ebb needs Kubernetes {oldest} or newer: upgrade the cluster.")]
+    return [ok("api server", text)]
+
+
+async def _platform(kube: Kube) -> tuple[Platform | None, Finding]:
+    try:
+        found = await read_platform(kube)
+    except (NoPlatform, PlatformError) as error:
+        return None, problem("platform", *_split(error))
+    except KubeError as error:
+        return None, problem("platform", f"{WHERE} cannot be read: {error}", rights_fix())
+    place = " ".join(dict.fromkeys((found.stack, found.cloud, found.region)))
+    return found, ok("platform", f"stack {place}, schema {SCHEMA} as this `ebb` reads it")
+
+
+async def _rights(kube: Kube, namespace: str) -> Finding:
+    try:
+        lacking = await rights.missing(kube, namespace)
+    except KubeError as error:
+        return warning("rights", f"cannot be asked for: {error}", "Ask the platform's owner which rights you have.")
+    if not lacking:
+        return ok("rights", f"all that the verbs need in {namespace}")
+    told = "; ".join(f"{right.text} ({', '.join(right.verbs)})" for right in lacking)
+    make = problem if any(right.needed for right in lacking) else warning
+    return make("rights", f"in {namespace} you may not: {told}", rights_fix())
+
+
+def rights_fix() -> str:
+    """What a researcher without rights does."""
+    return "Ask the platform's owner to put you into the group ebb:researchers, or check which user your kubeconfig names."
+
+
+async def _kind(kube: Kube) -> Finding:
+    """Whether the API server knows ElasticJobs, and all of their fields that this `ebb` may send."""
+    root = f"/apis/{names.API_VERSION}"
+    try:
+        served = await kube.request("GET", root)
+    except NotFound:
+        return problem("elasticjobs", f"the cluster does not know {names.API_VERSION}", f"To get it: {REPAIR}.")
+    except KubeError as error:
+        return warning("elasticjobs", f"{root} cannot be read: {error}", "Try again.")
+    if not any(item.get("name") == names.PLURAL for item in served.get("resources") or []):
+        return problem("elasticjobs", f"{names.API_VERSION} has no {names.PLURAL}", f"To get them: {REPAIR}.")
+    try:
+        described = await kube.request("GET", f"/openapi/v3/apis/{names.API_VERSION}")
+    except KubeError:
+        return ok("elasticjobs", f"{names.API_VERSION} is served")
+    return symptoms.version_skew(described)
+
+
+async def _inside(kube: Kube, found: Platform, namespace: str, now: float) -> list[Finding]:
+    """What is in the namespace, read at once and then judged."""
+    space, jobs, pods, events = await asyncio.gather(
+        _read(lambda: kube.get(NAMESPACES, None, namespace)),
+        _read(lambda: kube.list(ELASTIC_JOBS, namespace)),
+        _read(lambda: kube.list(PODS, namespace)),
+        _read(lambda: kube.list(EVENTS, namespace)),
+    )
+    lease, claims, quotas, gateway = await asyncio.gather(
+        _read(lambda: kube.get(LEASES, SYSTEM, LEASE)),
+        _read(lambda: kube.list(CLAIMS, namespace)),
+        _read(lambda: kube.list(QUOTAS, namespace)),
+        _read(lambda: kube.list(PODS, namespace, labels=f"app.kubernetes.io/name={names.GATEWAY}")),
+    )
+    known_jobs, known_pods, known_events = _list(jobs), _list(pods), _list(events)
+    return [
+        _space(space, namespace),
+        symptoms.controller(_object(lease), known_jobs, now, why=_why(lease)),
+        symptoms.volumes(found.volumes, _maybe(claims), known_pods),
+        symptoms.etcd(found.etcd_endpoint, known_events, now),
+        symptoms.machines(found, known_pods, known_events, now),
+        symptoms.quotas(_maybe(quotas), known_jobs),
+        symptoms.gateway(_maybe(gateway)),
+    ]
+
+
+def _space(space: "Object | KubeError", namespace: str) -> Finding:
+    if isinstance(space, NotFound):
+        return problem("namespace", f"{namespace} is not there", f"Name another with -n; or {REPAIR}.")
+    if isinstance(space, Denied):
+        return unseen("namespace", f"{namespace}: only its contents may be looked at")
+    if isinstance(space, KubeError):
+        return warning("namespace", f"{namespace}: {space}", "Try again.")
+    if (space.get("status") or {}).get("phase") == "Terminating":
+        return problem("namespace", f"{namespace} is being deleted", f"Wait until it is gone; then {REPAIR}.")
+    return ok("namespace", namespace)
+
+
+async def _read(ask: Callable[[], Awaitable[T]]) -> T | KubeError:
+    """What the server says, refusals included."""
+    try:
+        return await ask()
+    except KubeError as error:
+        return error
+
+
+def _maybe(found: "list[Object] | KubeError") -> list[Object] | None:
+    return None if isinstance(found, KubeError) else found
+
+
+def _list(found: "list[Object] | KubeError") -> list[Object]:
+    return _maybe(found) or []
+
+
+def _object(found: "Object | KubeError") -> Object | None:
+    return None if isinstance(found, KubeError) else found
+
+
+def _why(found: "Object | KubeError") -> str:
+    """Why an object could not be read: "denied", "missing", or ""."""
+    return "denied" if isinstance(found, Denied) else "missing" if isinstance(found, NotFound) else ""
+
+
+def _split(error: Exception) -> tuple[str, str]:
+    """What is wrong and what to do, of our own sentences: the last one is the advice."""
+    text = str(error)
+    what, dot, fix = text.partition(". ")
+    if not dot:
+        what, _, fix = text.rpartition(": ")
+    return what, fix[:1].upper() + fix[1:]

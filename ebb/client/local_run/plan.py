@@ -1,0 +1,117 @@
+"""A request -> the command that trains on this machine: the launcher of a pod, on loopback. Looks whether its folders are there.
+
+What only a platform has (GPU type, zone, price, image ...) is left aside, and said to be.
+"""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ebb.client.errors import BadRequest
+from ebb.client.local_run.interpreter import Interpreter
+from ebb.client.jobs.view import gpus_per_worker, worker_spec
+from ebb.client.submission.request import Request, check
+from ebb.api.contract import ENV_JOB, ENV_OUTPUT_DIR, WORKER_CONTAINER
+
+OUTPUT_FOLDER = "ebb-output"
+LAUNCHER = "ebb.elastic.launch"
+_OF_PLATFORMS = {
+    "gpu": "gpu", "zone": "zone", "capacity": "spot", "image": "image", "shm": "shm", "min_gpus": "min", "max_gpus": "max",
+    "priority": "priority", "max_cost": "max-cost", "deadline": "deadline",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalRun:
+    """What will run. `environment` is added to that of this process; `left_aside` are options that mean nothing here."""
+
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    folder: str  # where the program starts
+    output: str  # checkpoints, metrics, result
+    workers: int
+    left_aside: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """As a line for a shell."""
+        settings = [f"{key}={shlex.quote(value)}" for key, value in self.environment.items()]
+        return " ".join([*settings, shlex.join(self.command)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Here:
+    """This machine. `output_root` is $EBB_OUTPUT_DIR, None where it is not set."""
+
+    folder: Path
+    cores: int
+    output_root: str | None = None
+    python_path: str = ""
+
+
+def plan(request: Request, interpreter: Interpreter, here: Here, *, workers: int | None = None) -> LocalRun:
+    """`workers` processes; without a number as many as GPUs were asked for, and no more than cores. Raises BadRequest."""
+    check(request)
+    if workers is not None and workers < 1:
+        raise BadRequest(f"workers {workers} is too few: at least 1 process trains.")
+    count = workers or min(request.gpus, here.cores)
+    folder = here.folder / (request.code or "")
+    if not folder.is_dir():
+        raise BadRequest(f"code {request.code!r} is no folder: name the one that holds your program, as in --code .")
+    _check_trainer(folder)
+    output = Path(here.output_root or here.folder / OUTPUT_FOLDER / request.name).absolute()
+    own = request.env.get("PYTHONPATH", "")
+    path = ":".join(filter(None, (interpreter.path, own, here.python_path)))  # one of the user's own would hide the launcher
+    flags = ["--standalone", f"--nproc-per-node={count}"]
+    return LocalRun(
+        name=request.name,
+        command=(interpreter.python, "-m", LAUNCHER, *flags, *request.arguments, *_data(request.data, here)),
+        environment={
+            ENV_JOB: request.name,
+            ENV_OUTPUT_DIR: str(output),
+            **request.env,
+            **({"PYTHONPATH": path} if interpreter.path or own else {}),
+        },
+        folder=str(folder.absolute()),
+        output=str(output),
+        workers=count,
+        left_aside=tuple(flag for field, flag in _OF_PLATFORMS.items() if getattr(request, field) is not None),
+    )
+
+
+def request_of_elastic_job(file: Mapping[str, Any]) -> Request:
+    """What an ElasticJob's worker container runs. Raises BadRequest for one that does not start the launcher."""
+    worker = worker_spec(dict(file))
+    containers = ((worker.get("template") or {}).get("spec") or {}).get("containers") or []
+    container = next((item for item in containers if item.get("name") == WORKER_CONTAINER), containers[0] if containers else {})
+    if container.get("command") or not container.get("args"):
+        raise BadRequest(
+            f"name {file['metadata']['name']!r}: its container starts a program of its own, not the image's launcher: "
+            "give `args` without `command`, such as [-m, trainer], or run it by hand."
+        )
+    processes = int(worker.get("replicas") or 1) * (file["spec"].get("nprocPerNode") or gpus_per_worker(dict(file)) or 1)
+    env = {item["name"]: str(item["value"]) for item in container.get("env") or [] if "value" in item}
+    return Request(
+        name=file["metadata"]["name"],
+        arguments=tuple(map(str, container["args"])),
+        gpus=processes,
+        env={key: value for key, value in env.items() if key != "HOME" and not key.startswith("EBB_")},  # are for pods
+    )
+
+
+def _check_trainer(folder: Path) -> None:
+    """`python -m` looks into the current folder first: one of the user's own would be started. Raises BadRequest."""
+    own = [path for path in (folder / "trainer.py", folder / "trainer") if path.exists() and not (path / "launch").is_dir()]
+    if own:
+        raise BadRequest(f"code: {own[0]} hides Ebb's package of that name, the launcher: give yours another name.")
+
+
+def _data(data: str | None, here: Here) -> tuple[str, ...]:
+    if data is None:
+        return ()
+    found = here.folder / data
+    if not found.exists():
+        raise BadRequest(f"data {data!r} is not on this machine: give a folder that is, as in --data ./digits.")
+    return ("--data", str(found))

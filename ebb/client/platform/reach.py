@@ -1,0 +1,129 @@
+"""Where the platform is: which kubeconfig to take, what ConfigMap `ebb-platform` says, one job by its name.
+
+The first of these that says anything: --kubeconfig, --platform, $EBB_PLATFORM, $EBB_KUBECONFIG, in a pod its service account, the
+current platform of ~/.config/ebb/platforms.yaml, $KUBECONFIG (which other tools set too: who has named platforms means those),
+the box `ebb` of this checkout if it is there, ~/.kube/config. A --context always counts. With platforms.py the only reader of the
+environment.
+"""
+
+import getpass
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from ebb.api import platform
+from ebb.client.platform import platforms
+from ebb.client.errors import BadRequest, Missing, NoPlatform
+from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, ConfigError, Kube, NotFound, Object
+from ebb.api.platform import Platform
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """How a platform is reached. `kubeconfig` None: in a pod, by its service account; `platform`: its name in the file, or ""."""
+
+    kubeconfig: str | None
+    context: str | None
+    platform: str = ""
+
+
+def find_way(kubeconfig: str | None = None, context: str | None = None, platform: str | None = None) -> Way:
+    """The way by what was given and the environment. Raises NoPlatform, ConfigError, Missing for an unknown platform."""
+    way = _way(kubeconfig, context, platform)
+    if way.kubeconfig and not any(Path(path).expanduser().is_file() for path in way.kubeconfig.split(os.pathsep)):
+        fix = "Set EBB_KUBECONFIG (or --kubeconfig) to the stack's kubeconfig, or run `make up` for a platform on this machine."
+        if way.platform:
+            fix = f"It is that of platform {way.platform!r}: put it back, or `ebb platform add {way.platform} --kubeconfig FILE`."
+        raise NoPlatform(f"kubeconfig {way.kubeconfig!r} is not a file. {fix}")
+    return way
+
+
+def find_kubeconfig(given: str | None = None) -> str | None:
+    """The path, or paths, of a kubeconfig that is there; None in a pod: its service account. Raises NoPlatform, ConfigError."""
+    return find_way(given).kubeconfig
+
+
+def find_box() -> str:
+    """A researcher's kubeconfig of this checkout's box. Raises NoPlatform where it is not up."""
+    box = _box()
+    if not box.is_file():
+        raise NoPlatform(f"no box on this machine: {box} is not there. Bring it up with `make up` in Ebb's checkout.")
+    return str(box)
+
+
+def wants_all(kubeconfig: str | None, platform: str | None) -> bool:
+    """Whether --platform or $EBB_PLATFORM says `all`."""
+    return not kubeconfig and (platform or os.environ.get("EBB_PLATFORM")) == platforms.ALL
+
+
+def find_user() -> str:
+    """Who submits a job, as far as this machine says; "" where it does not. No proof of anything."""
+    try:
+        return os.environ.get("EBB_USER") or getpass.getuser()
+    except (KeyError, OSError):
+        return ""  # a container whose user has no name
+
+
+async def read_platform(kube: Kube) -> Platform:
+    """ConfigMap `ebb-platform`. Raises NoPlatform if the cluster has none."""
+    try:
+        found = await kube.get(CONFIG_MAPS, platform.NAMESPACE, platform.NAME)
+    except NotFound as error:
+        raise NoPlatform(
+            f"no Ebb platform at {kube.server}: {platform.WHERE} is not there. Run `pulumi up` on the stack, "
+            "or set EBB_KUBECONFIG to the cluster that has one."
+        ) from error
+    return platform.parse(found.get("data") or {})
+
+
+async def read_job(kube: Kube, namespace: str, name: str) -> Object:
+    """One ElasticJob. Raises Missing with the names that there are, BadRequest for an empty one: it would be all of them."""
+    if not name:
+        raise BadRequest("the job's name is empty: give one, as `ebb list` shows them.")
+    try:
+        return await kube.get(ELASTIC_JOBS, namespace, name)
+    except NotFound as error:
+        names = sorted(job["metadata"]["name"] for job in await kube.list(ELASTIC_JOBS, namespace))
+        known = f"There are: {', '.join(names[:10])}{' and more' if len(names) > 10 else ''}." if names else "There are none."
+        raise Missing(f"no job named {name!r} in {namespace}. {known}") from error
+
+
+def _way(kubeconfig: str | None, context: str | None, name: str | None) -> Way:
+    if kubeconfig:
+        return Way(kubeconfig=kubeconfig, context=context)
+    named = name or os.environ.get("EBB_PLATFORM")
+    if named == platforms.ALL:
+        raise BadRequest("platform 'all' is for looking: `ebb list` and `ebb gpus` show all of them. Name one for anything else.")
+    if named:
+        return _known(platforms.find(named), context)
+    if not (os.environ.get("EBB_KUBECONFIG") or "KUBERNETES_SERVICE_HOST" in os.environ):
+        usual = platforms.current()
+        if usual is not None:
+            return _known(usual, context)
+    return Way(kubeconfig=_kubeconfig(), context=context)
+
+
+def _known(known: platforms.Known, context: str | None) -> Way:
+    return Way(kubeconfig=known.kubeconfig, context=context or known.context, platform=known.name)
+
+
+def _kubeconfig() -> str | None:
+    """The kubeconfig that the environment names, or that of this checkout's box; None leaves it to the client's default."""
+    named = os.environ.get("EBB_KUBECONFIG") or os.environ.get("KUBECONFIG")
+    if named or "KUBERNETES_SERVICE_HOST" in os.environ:  # in a pod: its service account
+        return named
+    box = _box()
+    if box.is_file():
+        return str(box)
+    default = Path("~/.kube/config").expanduser()
+    if not default.is_file():
+        raise ConfigError(
+            f"no kubeconfig: EBB_KUBECONFIG and KUBECONFIG are not set, and neither {box} nor {default} is there. "
+            "Set EBB_KUBECONFIG to the stack's kubeconfig, or run `make up` for a platform on this machine."
+        )
+    return str(default)
+
+
+def _box() -> Path:
+    home = Path(os.environ.get("EBB_HOME") or Path(__file__).parents[3] / ".ebb")
+    return home / "boxes" / "ebb" / "researcher.kubeconfig"

@@ -1,0 +1,210 @@
+"""A report as one HTML page: everything in it, nothing fetched from anywhere, complete without its script. Pure.
+
+    html = run_page(run, made="2026-11-22T12:00:00Z")
+    html = sweep_page(sweep, made=...)
+
+Texts of users (names, messages, arguments) are escaped where they are put in; the page also forbids itself, by its own policy, to
+load anything or to send anything.
+"""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+
+from ebb.client.report import comparison, pictures
+from ebb.client.report.chart import Chart, figure, table
+from ebb.client.report.data import Event, RunReport
+from ebb.client.report.scale import duration, percent, short, usd
+from ebb.client.report.sweep import SweepReport
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+_HERE = Path(__file__).parent
+
+Tile = tuple[str, str, str]
+"""What, how much, and a few words below it."""
+
+
+def run_page(run: RunReport, *, made: str) -> str:
+    """`made`: when, RFC 3339."""
+    job, drawn = run.job, pictures.charts(run)
+    place = ", ".join(filter(None, (job.gpu_type, job.capacity, job.zone)))
+    about = f"Job in {job.namespace}, submitted {_moment(job.created)}{f'; {place}' if place else ''}."
+    body = [
+        _head(job.name, job.state, about, job.detail if job.state not in ("running", "finished") else ""),
+        _notes(run.notes),
+        _tiles(_run_tiles(run)),
+        _times(run),
+        _section("How it went", _charts(drawn)) if drawn else "",
+        _section("Reclaims and other events", _events(run.events)),
+    ]
+    return _page(f"{job.name}: report of a job", body, f"Figures: {run.source}. {_lines(run.lines)}", made)
+
+
+def sweep_page(sweep: SweepReport, *, made: str) -> str:
+    """All runs in one picture, and a table of them."""
+    over = sum(run.report.job.state in ("finished", "failed") for run in sweep.runs)
+    about = f"Sweep of {len(sweep.runs)} runs in {sweep.namespace}; {over} are over."
+    body = [
+        _head(sweep.name, "", about, ""),
+        _notes(sweep.notes),
+        _tiles(_sweep_tiles(sweep)),
+        _section("All runs", _charts(comparison.charts(sweep))),
+        _section("Runs", _runs(sweep)),
+    ]
+    return _page(f"{sweep.name}: report of a sweep", body, f"Figures: {sweep.source}.", made)
+
+
+def _page(title: str, body: Iterable[str], source: str, made: str) -> str:
+    css, script = (_HERE / "page.css").read_text("utf-8"), (_HERE / "page.js").read_text("utf-8")
+    return (
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{escape(POLICY)}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<style>\n{css}</style>\n</head>\n<body>\n<main>\n"
+        + "\n".join(filter(None, body))
+        + f"\n<footer>{escape(source)} Made by <code>ebb report</code> {escape(_moment(made))}. Prices are the "
+        f"platform's; those of spot machines are assumed.</footer>\n</main>\n<script>\n{script}</script>\n</body>\n</html>\n"
+    )
+
+
+def _head(name: str, state: str, about: str, because: str) -> str:
+    badge = f' <span class="state">{escape(state)}</span>' if state else ""
+    reason = f"<p>{escape(because)}</p>" if because else ""
+    return f'<header><h1>{escape(name)}{badge}</h1><p class="soft">{escape(about)}</p>{reason}</header>'
+
+
+def _notes(notes: Sequence[str]) -> str:
+    items = "".join(f"<li>{escape(note)}</li>" for note in dict.fromkeys(notes))
+    return f'<ul class="notes" aria-label="What is missing">{items}</ul>' if items else ""
+
+
+def _tiles(tiles: Iterable[Tile]) -> str:
+    cells = "".join(
+        f'<div class="tile"><dt>{escape(what)}</dt><dd>{escape(value)}<small>{escape(more)}</small></dd></div>'
+        for what, value, more in tiles
+    )
+    return f'<dl class="tiles">{cells}</dl>'
+
+
+def _run_tiles(run: RunReport) -> list[Tile]:
+    job, points = run.job, run.points
+    losses = [point.loss.mean for point in points if point.loss]
+    rates = sorted(point.samples_per_second.mean for point in points if point.samples_per_second)
+    pauses = [event.pause_seconds for event in run.events if event.pause_seconds is not None]
+    step = job.step if job.step is not None else (points[-1].step if points else None)
+    total = f"of {short(job.total_steps)} steps" if job.total_steps else "steps"
+    tiles = [("Time", duration(run.times.total), "since submission" if job.ended == "" else "from submission to the end")]
+    if step is not None:
+        tiles.append(("Steps", short(step), total))
+    if losses:
+        tiles.append(("Loss", short(losses[-1]), f"least {short(min(losses))}"))
+    elif job.loss is not None:
+        tiles.append(("Loss", short(job.loss), "as the platform last saw it"))
+    if rates:
+        tiles.append(("Samples per second", short(rates[len(rates) // 2]), f"median; at most {short(rates[-1])}"))
+    if run.goodput is not None:
+        tiles.append(("Goodput", percent(run.goodput), "of the paid machine time trained"))
+    rest = f"longest {duration(max(pauses))} without a step" if pauses else "workers lost with their machines"
+    tiles.append(("Reclaims", str(job.reclaims), rest))
+    if job.usd_spent is not None and job.usd_on_demand is not None:
+        tiles.append(("Money", usd(job.usd_spent), f"{usd(job.usd_on_demand - job.usd_spent)} less than on demand"))
+    return tiles
+
+
+def _times(run: RunReport) -> str:
+    """One bar: where the time went."""
+    found = run.times
+    if found.useful is None or found.lost is None or not found.total:
+        return ""
+    parts = [
+        ("before the first step", found.waiting or 0.0, 7),
+        ("in steps that count", found.useful, 2),
+        ("lost: meeting anew, steps done again", found.lost, 1),
+        ("checkpoints, evaluations", found.other or 0.0, 4),
+    ]
+    whole = sum(seconds for _, seconds, _ in parts) or 1.0
+    pieces = "".join(
+        f'<span class="c{colour}" style="width:{100 * seconds / whole:.2f}%"></span>' for _, seconds, colour in parts
+    )
+    words = "".join(
+        f'<li><span class="key c{colour}"></span>{escape(name)}: {escape(duration(seconds))} ({percent(seconds / whole)})</li>'
+        for name, seconds, colour in parts
+    )
+    says = "; ".join(f"{name} {duration(seconds)}" for name, seconds, _ in parts)
+    bar = f'<div class="share" role="img" aria-label="{escape(says)}">{pieces}</div><ul class="legend">{words}</ul>'
+    return _section("Where the time went", bar)
+
+
+def _charts(charts: Iterable[Chart]) -> str:
+    return f'<div class="charts">{"".join(figure(chart) for chart in charts)}</div>'
+
+
+def _events(events: Sequence[Event]) -> str:
+    if not events:
+        return "<p>Nothing happened to it.</p>"
+    head = ("After", "At (UTC)", "What", "Zone", "Without a step", "Steps redone")
+    rows = [
+        (
+            duration(event.seconds),
+            _moment(event.at)[:19],
+            event.sentence,
+            event.zone or "-",
+            "-" if event.pause_seconds is None else duration(event.pause_seconds),
+            "-" if event.steps_redone is None else str(event.steps_redone),
+        )
+        for event in events
+    ]
+    marked = frozenset(index for index, event in enumerate(events) if event.loss)
+    return table(head, rows, "Marked lines are workers that were lost.", marked=marked)
+
+
+def _sweep_tiles(sweep: SweepReport) -> list[Tile]:
+    best = next((run for run in sweep.runs if run.job == sweep.best), None)
+    money = [(job.usd_spent, job.usd_on_demand) for job in (run.report.job for run in sweep.runs)]
+    spent = sum(each for each, _ in money if each is not None)
+    compared = sum(each for _, each in money if each is not None)
+    states = [run.report.job.state for run in sweep.runs]
+    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+    tiles = [("Runs", str(len(sweep.runs)), counts)]
+    if best is not None and best.last_loss is not None:
+        tiles.append(("Best loss", short(best.last_loss), best.settings))
+    tiles.append(("Reclaims", str(sum(run.report.job.reclaims for run in sweep.runs)), "in all runs"))
+    if compared:
+        tiles.append(("Money", usd(spent), f"{usd(compared - spent)} less than on demand"))
+    return tiles
+
+
+def _runs(sweep: SweepReport) -> str:
+    head = ("Run", "Settings", "State", "Steps", "Loss", "Samples/s", "Reclaims", "Goodput", "Spent")
+    rows = [
+        (
+            run.job,
+            run.settings,
+            run.report.job.state,
+            "-" if run.report.job.step is None else short(run.report.job.step),
+            ("-" if run.last_loss is None else short(run.last_loss)) + (" (best)" if run.job == sweep.best else ""),
+            "-" if run.median_rate is None else short(run.median_rate),
+            str(run.report.job.reclaims),
+            "-" if run.report.goodput is None else percent(run.report.goodput),
+            "-" if run.report.job.usd_spent is None else usd(run.report.job.usd_spent),
+        )
+        for run in sweep.runs
+    ]
+    commands = [(run.job, run.command) for run in sweep.runs if run.command]
+    shown = table(head, rows, "In the order of their settings.")
+    if not commands:
+        return shown
+    return f"{shown}<details><summary>Each run again</summary>{table(('Run', 'Command'), commands)}</details>"
+
+
+def _section(title: str, body: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>{body}</section>"
+
+
+def _lines(count: int) -> str:
+    return f"{count:,} metric lines were read." if count else ""
+
+
+def _moment(stamp: str) -> str:
+    """2026-11-22 12:00:00 UTC of an RFC 3339 text in UTC, as all of Kubernetes' are."""
+    return f"{stamp[:10]} {stamp[11:19]} UTC" if stamp else "at a time that is not known"

@@ -1,0 +1,94 @@
+"""Writes docs/job.schema.json, by which editors complete and check job files.
+
+`python -m ebb.client.submission.jobschema`; with --check it only looks.
+
+    # yaml-language-server: $schema=../docs/job.schema.json         as the first line of a job file: a path or an address
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from ebb.client.submission.jobfile import CAPACITIES, KEYS
+from ebb.client.submission.request import PRIORITIES
+from ebb.api.generated import write_or_check
+
+PAGE = Path(__file__).parents[3] / "docs" / "job.schema.json"
+_TEXT, _COUNT = {"type": "string"}, {"type": "integer", "minimum": 1}
+_SCALAR = {"type": ["string", "number", "boolean"]}
+
+PROPERTIES: dict[str, dict[str, Any]] = {
+    "name": {
+        "description": "The job's name. Default: the program's and four letters.",
+        "type": "string",
+        "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$",
+        "maxLength": 54,
+    },
+    "gpus": {"description": "GPUs to train on; they are split into workers by what the machines hold.", **_COUNT, "default": 1},
+    "min": {"description": "Train on as few GPUs as this. Default: one machine's.", **_COUNT},
+    "max": {"description": "`ebb scale` may go up to this. Default: gpus.", **_COUNT},
+    "gpu": {"description": "GPU type, as `ebb gpus` shows it, for example T4. Default: the platform's only one.", **_TEXT},
+    "zone": {"description": "Only in this zone. Default: the platform picks one.", **_TEXT},
+    "capacity": {
+        "description": "How the machines are bought. Default: spot, where the GPU is on spot. spot-then-on-demand: on-demand "
+        "machines while no spot ones are to be had.",
+        "enum": list(CAPACITIES),
+    },
+    "image": {"description": "The workers' image. Default: the platform's trainer image.", **_TEXT},
+    "shm": {"description": "Size of /dev/shm, such as 512Mi or 1Gi. Default: a quarter of the memory.", **_TEXT},
+    "data": {"description": "Data folder on a shared volume; handed to the program as --data.", **_TEXT},
+    "code": {
+        "description": "This folder, relative to the job file, travels with the job, less what .gitignore ignores; what a "
+        "requirements.txt in it asks for is installed.",
+        **_TEXT,
+    },
+    "priority": {"description": "job (the usual), or elastic: it makes room for all others.", "enum": list(PRIORITIES)},
+    "max-cost": {
+        "description": "The job is stopped, with a checkpoint, before it costs more than this, in USD.",
+        "type": "number",
+        "exclusiveMinimum": 0,
+    },
+    "deadline": {
+        "description": "The job is stopped then, with a checkpoint: 12h from when it is submitted, or 2026-12-01T18:00Z.",
+        **_TEXT,
+    },
+    "env": {
+        "description": "Variables for the program. No place for secrets: who may see the job sees them.",
+        "type": "object",
+        "propertyNames": {"pattern": "^(?!EBB_)[A-Za-z_][A-Za-z0-9_]*$"},
+        "additionalProperties": {"type": ["string", "number"]},
+    },
+    "env-file": {"description": "A file, relative to the job file, with lines NAME=VALUE; env wins over it.", **_TEXT},
+    "command": {
+        "description": "The program, as on a command line or as a list of words, such as `python train.py --lr 0.1`.",
+        "anyOf": [_TEXT, {"type": "array", "items": _SCALAR, "minItems": 1}],
+    },
+}
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of the short job file; a file with kind: ElasticJob has that of the API (docs/job-file.md)."""
+    assert set(PROPERTIES) == set(KEYS), set(PROPERTIES) ^ set(KEYS)
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",  # the newest that all editors' YAML servers know
+        "title": "Ebb's short job file",
+        "description": "What `ebb submit -f`, `ebb sweep -f` and `ebb local -f` take. Flags win over it.",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": PROPERTIES,
+    }
+
+
+def text() -> str:
+    """The file."""
+    return json.dumps(schema(), indent=2) + "\n"
+
+
+def main(arguments: list[str], page: Path = PAGE) -> int:
+    """The exit status: 1 if --check finds another file."""
+    return write_or_check(arguments, page, text(), "ebb/client")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,195 @@
+"""The ElasticJob that `ebb submit` sends, as a pure function; `--dry-run` prints exactly this.
+
+The pod passes Pod Security `restricted`. What the controller adds later (rendezvous arguments, EBB_* environment, threads, the
+zone, the time to leave, which is the machine's) is not here, so that the job can move; see plan/pods.py and plan/containers.py.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from ebb.client.errors import BadRequest
+from ebb.client.submission.fit import Fit
+from ebb.client.submission.request import PRIORITIES, Request
+from ebb.client.staging.delivery import MOUNT, PACKAGES, Place, find_output
+from ebb.api.contract import (
+    ANNOTATION_BILLED,
+    ANNOTATION_CODE,
+    ENV_CODE_ARCHIVE,
+    ENV_CODE_SHA256,
+    ENV_PACKAGES,
+    ENV_RESUME_FROM,
+    GPU_RESOURCE,
+    LABEL_CAPACITY,
+    LABEL_GPU_TYPE,
+    LABEL_USER,
+    WORKER_CONTAINER,
+)
+from ebb.api.parts import SPOT_THEN_ON_DEMAND
+from ebb.kube import ELASTIC_JOBS, Object
+from ebb.api.platform import Platform, Taint, Volume
+
+CODE_VOLUME = "ebb-code"
+USER = 1000  # the trainer image's, and the owner of the shared volumes
+
+
+def manifest(request: Request, fit: Fit, platform: Platform, namespace: str, code: Place | None = None) -> Object:
+    """The ElasticJob of a request that fits; `code`: where its pods will find what travels with it.
+
+    Raises BadRequest if its data is on no volume.
+    """
+    return {
+        "apiVersion": ELASTIC_JOBS.api_version,
+        "kind": ELASTIC_JOBS.kind,
+        "metadata": _metadata(request, namespace, code),
+        "spec": {
+            "rdzvEndpoint": platform.etcd_endpoint,
+            "rdzvBackend": platform.usual_backend(_image(request, fit, platform)),
+            "minReplicas": fit.min_workers,
+            "maxReplicas": fit.max_workers,
+            "placement": {"gpuType": fit.gpu_type, "capacity": fit.capacity, "zone": request.zone or "single"},
+            **_limits(request),
+            "replicaSpecs": {"Worker": _worker(request, fit, platform, code)},
+        },
+    }
+
+
+def label_safe(text: str) -> str:
+    """As the value of a label: letters, digits, '-', '_' and '.', at most 63."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", text)[:63].strip("-_.")
+
+
+def _metadata(request: Request, namespace: str, code: Place | None) -> Object:
+    label = label_safe(request.user)
+    annotations = {
+        **({ANNOTATION_BILLED: request.user} if request.user else {}),  # named in the record that outlives the job
+        **({ANNOTATION_CODE: code.code.sha256} if code else {}),
+    }
+    return {
+        "name": request.name,
+        "namespace": namespace,
+        **({"labels": {LABEL_USER: label}} if label else {}),
+        **({"annotations": annotations} if annotations else {}),
+    }
+
+
+def _limits(request: Request) -> Object:
+    """What the controller keeps, whether or not a laptop is there."""
+    return {
+        **({"deadline": request.deadline} if request.deadline else {}),
+        **({"budget": {"maxUSD": request.max_cost}} if request.max_cost else {}),
+    }
+
+
+def _worker(request: Request, fit: Fit, platform: Platform, code: Place | None) -> Object:
+    return {"replicas": fit.workers, "restartPolicy": "OnFailure", "template": {"spec": _pod(request, fit, platform, code)}}
+
+
+def _pod(request: Request, fit: Fit, platform: Platform, code: Place | None) -> Object:
+    # Where both kinds will do, the controller says which, and when to change.
+    kind = {} if fit.capacity == SPOT_THEN_ON_DEMAND else {LABEL_CAPACITY: fit.capacity}
+    return {
+        "restartPolicy": "Never",  # the controller replaces workers, so that it can tell a reclaim from a failure
+        "priorityClassName": PRIORITIES[request.priority or "job"],
+        "enableServiceLinks": False,
+        "automountServiceAccountToken": False,
+        "nodeSelector": {LABEL_GPU_TYPE: fit.gpu_type, **kind},
+        "tolerations": [_toleration(taint) for taint in _taints(fit)],
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "fsGroup": USER,
+            "fsGroupChangePolicy": "OnRootMismatch",  # a volume with a million files is not walked at every start
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [_container(request, fit, platform, code)],
+        "volumes": [
+            {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{fit.shm_mib}Mi"}},
+            {"name": "tmp", "emptyDir": {}},
+            *({"name": volume.name, "persistentVolumeClaim": _claim(volume)} for volume in platform.volumes),
+            *([{"name": CODE_VOLUME, "configMap": {"name": code.config_map}}] if code and code.config_map else []),
+        ],
+    }
+
+
+def _container(request: Request, fit: Fit, platform: Platform, code: Place | None) -> Object:
+    memory, gpus = f"{fit.memory_mib}Mi", str(fit.gpus_per_worker)
+    return {
+        "name": WORKER_CONTAINER,
+        "image": _image(request, fit, platform),
+        "imagePullPolicy": "IfNotPresent",
+        "args": _arguments(request, platform),
+        "env": [{"name": key, "value": value} for key, value in _environment(request, platform, code).items()],
+        # No limit on CPU: loader workers may use what the machine has idle, and throttling would slow every rank down to one.
+        "resources": {
+            "requests": {"cpu": f"{fit.cpu_millis}m", "memory": memory, GPU_RESOURCE: gpus},
+            "limits": {"memory": memory, GPU_RESOURCE: gpus},
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [
+            {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - a mount point in the pod
+            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
+            *(_mount(volume) for volume in platform.volumes),
+            *([{"name": CODE_VOLUME, "mountPath": MOUNT, "readOnly": True}] if code and code.config_map else []),
+        ],
+    }
+
+
+def _image(request: Request, fit: Fit, platform: Platform) -> str:
+    return request.image or fit.groups[0].trainer_image or platform.trainer_image
+
+
+def _arguments(request: Request, platform: Platform) -> list[str]:
+    """What the user typed; --data goes on to the program. Processes per worker and the rendezvous are the controller's to add."""
+    data = [] if request.data is None else ["--data", _data_path(request.data, platform)]
+    return [*request.arguments, *data]
+
+
+def _environment(request: Request, platform: Platform, code: Place | None) -> Mapping[str, str]:
+    return {
+        "PYTHONUNBUFFERED": "1",  # or `ebb logs -f` shows a script's prints minutes late
+        "HOME": "/tmp",  # noqa: S108 - the root file system is read-only, and libraries keep caches in the home folder
+        **request.env,
+        **(_code(platform, code) if code else {}),
+        **({ENV_RESUME_FROM: request.resume_from} if request.resume_from else {}),
+    }
+
+
+def _code(platform: Platform, code: Place) -> Mapping[str, str]:
+    """What the launcher is told of it (ebb/elastic/launch/code.py)."""
+    output = find_output(platform)
+    packages = {ENV_PACKAGES: f"{output}/{PACKAGES}"} if output else {}  # without: each worker installs its own
+    return {ENV_CODE_ARCHIVE: code.archive, ENV_CODE_SHA256: code.code.sha256, **packages}
+
+
+def _data_path(data: str, platform: Platform) -> str:
+    """An absolute path on one of the volumes; a relative one is meant on the data volume."""
+    paths = [volume.mount_path for volume in platform.volumes]
+    folder = next((volume.mount_path for volume in platform.volumes if volume.name == "data"), "/")
+    path = PurePosixPath(folder, data)
+    if ".." in path.parts or not any(path.is_relative_to(mount) for mount in paths):
+        raise BadRequest(f"data {data!r} is on no volume of this platform: use a path under {' or '.join(paths)}.")
+    return str(path)
+
+
+def _taints(fit: Fit) -> list[Taint]:
+    return list(dict.fromkeys(taint for group in fit.groups for taint in group.taints))
+
+
+def _toleration(taint: Taint) -> Object:
+    if not taint.value:
+        return {"key": taint.key, "operator": "Exists", "effect": taint.effect}
+    return {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
+
+
+def _claim(volume: Volume) -> Object:
+    return {"claimName": volume.claim, **({"readOnly": True} if volume.read_only else {})}
+
+
+def _mount(volume: Volume) -> Object:
+    return {"name": volume.name, "mountPath": volume.mount_path, **({"readOnly": True} if volume.read_only else {})}

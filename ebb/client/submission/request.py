@@ -1,0 +1,121 @@
+"""What a user asks for: the words of `ebb submit` or of a job file, checked as far as they can be without a platform.
+
+    check(request)                      # or a BadRequest: one sentence with field, value, what is allowed and the fix
+
+fit.py sets it on a platform's machines, manifest.py makes the ElasticJob of both.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from ebb.client.errors import BadRequest
+
+_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")  # DNS-1035: the workers' Service and host names carry it
+_NAME_LENGTH = 63
+PRIORITIES = {"job": "ebb-job", "elastic": "ebb-elastic"}
+"""--priority: the PriorityClasses that jobs may have (manifests/priorities.yaml), by their short names."""
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What the user typed or wrote in a job file. None: not said."""
+
+    name: str
+    arguments: tuple[str, ...]  # of the launcher: its flags, then a script or `-m module`, then the program's own
+    gpus: int = 1
+    min_gpus: int | None = None
+    max_gpus: int | None = None
+    gpu: str | None = None
+    zone: str | None = None
+    capacity: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    image: str | None = None
+    shm: str | None = None
+    data: str | None = None
+    code: str | None = None  # the folder that travels with the job
+    priority: str | None = None
+    max_cost: float | None = None  # USD
+    deadline: str | None = None  # RFC 3339
+    user: str = ""  # who says to submit it
+    resume_from: str | None = None  # another job's folder on the output volume, whose newest checkpoint it starts from
+
+
+def check(request: Request) -> None:
+    """Raises BadRequest for what no platform could run."""
+    check_name(request.name)
+    _check_program(request)
+    _check_env(request.env)
+    _check_counts(request)
+    _check_limits(request)
+
+
+def launcher_arguments(words: Iterable[str]) -> tuple[str, ...]:
+    """What follows `--`, as the launcher's arguments; `python train.py` and `torchrun train.py` are taken as typed.
+
+    Raises BadRequest for what no launcher can start.
+    """
+    arguments = list(words)
+    if arguments and re.fullmatch(r"(python[\d.]*|torchrun)", PurePosixPath(arguments[0]).name):
+        arguments = arguments[1:]
+        if arguments[:1] == ["-u"]:  # output is never buffered: the pod sets PYTHONUNBUFFERED
+            arguments = arguments[1:]
+        if arguments[:1] == ["-c"]:
+            raise BadRequest("program '-c' is text on the command line, and every process needs a file: write it to a script.")
+    return tuple(arguments)
+
+
+def check_name(name: str) -> None:
+    """Raises BadRequest unless `name` can name a job."""
+    if not _NAME.fullmatch(name):
+        raise BadRequest(
+            f"name {name!r} is not usable: use lower-case letters, digits and '-'; start with a letter, do not end with '-'."
+        )
+    check_worker_name(name, 1)
+
+
+def check_worker_name(name: str, max_workers: int) -> None:
+    """Raises BadRequest unless the name of the last of so many workers is short enough."""
+    longest = f"{name}-worker-{max_workers - 1}"
+    if len(longest) > _NAME_LENGTH:
+        raise BadRequest(
+            f"name {name!r} is too long: its last worker would be named {longest!r}, {len(longest)} characters of at most "
+            f"{_NAME_LENGTH}. Shorten it by {len(longest) - _NAME_LENGTH}."
+        )
+
+
+def _check_program(request: Request) -> None:
+    if not request.arguments:
+        raise BadRequest("nothing to run: give the program after --, as in `-- python train.py --lr 0.1` or `-- -m trainer`.")
+
+
+def _check_env(env: Mapping[str, str]) -> None:
+    for key in env:
+        if not _VARIABLE.fullmatch(key):
+            raise BadRequest(f"env {key!r} is not a variable's name: use letters, digits and '_', as in --env LR=0.1.")
+        if key.startswith("EBB_"):
+            raise BadRequest(f"env {key!r} is taken: the platform sets the names that start with EBB_. Choose another name.")
+
+
+def _check_counts(request: Request) -> None:
+    for label, value in (("gpus", request.gpus), ("min", request.min_gpus), ("max", request.max_gpus)):
+        if value is not None and value < 1:
+            raise BadRequest(f"{label} {value} is too few: a job has at least 1 GPU.")
+    low, high = request.min_gpus, request.max_gpus
+    if low is not None and high is not None and low > high:
+        raise BadRequest(f"min {low} is more than max {high}: lower --min or raise --max.")
+    if low is not None and low > request.gpus:
+        raise BadRequest(f"min {low} is more than gpus {request.gpus}: lower --min or raise --gpus.")
+    if high is not None and high < request.gpus:
+        raise BadRequest(f"max {high} is less than gpus {request.gpus}: raise --max or lower --gpus.")
+
+
+def _check_limits(request: Request) -> None:
+    if request.priority not in (None, *PRIORITIES):
+        raise BadRequest(
+            f"priority {request.priority!r} is unknown: use job (the usual), or elastic (it makes room for all others)."
+        )
+    if request.max_cost is not None and not request.max_cost > 0:
+        raise BadRequest(f"max-cost {request.max_cost:g} is not more than 0: give the most that the job may cost, in USD.")

@@ -1,0 +1,37 @@
+"""Many runs of one program, one for each combination of some values: what `ebb sweep` does.
+
+    points = points_of(parse(["lr=0.1,0.01", "wd=range(0,0.1,0.05)"]), number=None, seed=0)
+    await start(ebb, Plan(name="lr-scan", request=request, points=points, max_parallel=2))
+
+overrides.py   what is varied, as it is typed      points.py   the combinations      program.py   how one reaches the program
+halving.py     which are stopped early             run.py      jobs                  view.py      a sweep in plain words
+"""
+
+from ebb.client.sweep.halving import METRICS, Rule, check_metric
+from ebb.client.sweep.overrides import parse
+from ebb.client.sweep.points import Point, points_of
+from ebb.client.sweep.program import FLAGS, HYDRA
+from ebb.client.sweep.run import Plan, Started, delete, prepared, show, start, stop, watch
+from ebb.client.sweep.view import LABEL_SWEEP, RunView, SweepView
+
+__all__ = [
+    "FLAGS",
+    "HYDRA",
+    "LABEL_SWEEP",
+    "METRICS",
+    "Plan",
+    "Point",
+    "Rule",
+    "RunView",
+    "Started",
+    "SweepView",
+    "check_metric",
+    "delete",
+    "parse",
+    "points_of",
+    "prepared",
+    "show",
+    "start",
+    "stop",
+    "watch",
+]

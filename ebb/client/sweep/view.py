@@ -1,0 +1,136 @@
+"""A sweep in a researcher's words: its ElasticJobs -> `SweepView`, which the table and `-o json` show. Pure code.
+
+Fields are only added to, as those of `JobView`.
+"""
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ebb.client.jobs.view import FINISHED, OVER, STOPPED, JobView, view
+from ebb.client.sweep.halving import METRICS
+from ebb.kube import Object
+
+LABEL_SWEEP = "ebb.dev/sweep"
+ANNOTATION_POINT = "ebb.dev/sweep-point"  # JSON: key -> value, in the order in which they were given
+ANNOTATION_COMMAND = "ebb.dev/command"  # what starts the same run again, alone
+ANNOTATION_RUNGS = "ebb.dev/sweep-rungs"  # JSON: what it had at the steps where runs are compared
+ANNOTATION_STOPPED = "ebb.dev/sweep-stopped"  # why it was among the worst
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunView:
+    """One point of a sweep. Numbers are None before the trainer said any."""
+
+    job: str
+    point: dict[str, str]
+    state: str
+    detail: str
+    step: int | None
+    total_steps: int | None
+    metric: float | None
+    usd_spent: float | None
+    stopped_because: str  # by --stop-worst; "" if it was not
+    command: str  # starts the same run again, alone
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepView:
+    """A sweep. `best` is the job whose metric is the best so far, "" while none has one."""
+
+    name: str
+    namespace: str
+    metric: str
+    best: str
+    max_parallel: int | None
+    usd_spent: float | None
+    runs: tuple[RunView, ...]
+
+    @property
+    def over(self) -> bool:
+        """Nothing of it goes on by itself: all have ended or are stopped."""
+        return all(run.state in OVER or run.state == STOPPED for run in self.runs)
+
+
+def sweep_view(name: str, namespace: str, jobs: Iterable[Object], *, metric: str = "loss", now: float | None = None) -> SweepView:
+    """The runs in the order of their points, numbers by size."""
+    jobs = list(jobs)
+    runs = sorted((_run(job, metric, now) for job in jobs), key=lambda run: (_order(run.point), run.job))
+    groups = [job["spec"].get("group") or {} for job in jobs]
+    limits = {int(group["maxParallel"]) for group in groups if group.get("maxParallel")}
+    spent = [run.usd_spent for run in runs if run.usd_spent is not None]
+    return SweepView(
+        name=name,
+        namespace=namespace,
+        metric=metric,
+        best=_best(runs, metric),
+        max_parallel=min(limits, default=None),
+        usd_spent=sum(spent) if spent else None,
+        runs=tuple(runs),
+    )
+
+
+def notes(job: Object) -> dict[str, str]:
+    """A job's annotations."""
+    return job["metadata"].get("annotations") or {}
+
+
+def value_of(job: JobView, metric: str) -> float | None:
+    """The metric as the job's status tells it."""
+    found = getattr(job, metric)
+    return None if found is None else float(found)
+
+
+def _run(job: Object, metric: str, now: float | None) -> RunView:
+    seen, told = view(job, now), notes(job)
+    return RunView(
+        job=seen.name,
+        point=_point(told.get(ANNOTATION_POINT, "")),
+        state=seen.state,
+        detail=seen.detail,
+        step=seen.step,
+        total_steps=seen.total_steps,
+        metric=value_of(seen, metric),
+        usd_spent=seen.usd_spent,
+        stopped_because=told.get(ANNOTATION_STOPPED, ""),
+        command=told.get(ANNOTATION_COMMAND, ""),
+    )
+
+
+def _point(text: str) -> dict[str, str]:
+    """{} for a label that somebody set by hand."""
+    try:
+        found: Any = json.loads(text)
+    except ValueError:
+        return {}
+    return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+
+
+def _order(point: dict[str, str]) -> list[tuple[str, float, str]]:
+    return [(key, _number(value), value) for key, value in point.items()]
+
+
+def _number(value: str) -> float:
+    try:
+        found = float(value)
+    except ValueError:
+        return 0.0
+    return 0.0 if math.isnan(found) else found  # nan has no place in an order
+
+
+def _best(runs: Iterable[RunView], metric: str) -> str:
+    """Of those that have trained: one that failed or was stopped may have been the best."""
+    having = {run.job: run.metric for run in runs if run.metric is not None and not math.isnan(run.metric)}
+    if not having:
+        return ""
+    choose = max if METRICS[metric] else min
+    return choose(having, key=lambda job: having[job])
+
+
+def counted(sweep: SweepView) -> str:
+    """How many runs are in which state, finished ones first."""
+    states = [run.state for run in sweep.runs]
+    ordered = sorted(set(states), key=lambda state: (state != FINISHED, state))
+    return ", ".join(f"{states.count(state)} {state}" for state in ordered)

@@ -1,0 +1,169 @@
+"""All jobs, each parsed once per version, and the market that they are for one another.
+
+    claims = Claims(clock=time.time)
+    effect = claims.put(key, value)             # value None: the job is gone
+    claims.job(key); claims.market(but=key); claims.waiting(effect)
+
+What one job claims changes when it is placed, ends, is suspended, held, scaled or deleted; only then may it matter to those that
+wait. A decision is in the market as soon as it is made (`decided`), before its status is written: two jobs that are looked at in
+the same moment must not both count on the same machines.
+"""
+
+import enum
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+from ebb.api import contract as names
+from ebb.api.spec import Job, SpecError
+from ebb.api.status import Dry, Status
+from ebb.controller.reconciler.capacity import Claim, Market, survey
+
+Object = dict[str, Any]
+Key = tuple[str, str]
+
+NOBODY: Key = ("", "")
+REFRESH_SECONDS = 60.0  # how late a claim may forget a reclaim or a dry zone that is no longer recent
+# Reasons to wait that another job's change may end; the others end with a change of the job's own pods.
+BEHIND_OTHERS = frozenset(
+    {
+        names.WAITING_BEHIND,
+        names.WAITING_FOR_GROUP,
+        names.WAITING_FOR_ZONE,
+        names.WAITING_FOR_QUOTA,
+        names.WAITING_DRY,
+        names.WAITING_CLOUD_QUOTA,
+        names.REASON_RELEASED,
+    }
+)
+
+# What only a mistake of ours can raise, for one job: it must not stop the others.
+BUGS = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+log = logging.getLogger(__name__)
+
+
+class Effect(enum.Enum):
+    """What a job's change may mean for the others."""
+
+    NONE = "none"
+    SHRANK = "shrank"  # it has fewer machines beyond its first ones: more room for those that follow free capacity
+    MOVED_ON = "moved on"  # it has its machines or its place, so the next in line may be it
+    FREED = "freed"  # machines are free that it had or was to have
+
+
+class Claims:
+    """See the module's docstring. `clock` is wall time."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._jobs: dict[Key, Job | SpecError] = {}
+        self._shown: dict[Key, Job] = {}  # with the status that was decided last
+        self._claims: dict[Key, Claim] = {}
+        self._dry: dict[Key, tuple[Dry, ...]] = {}
+        self._priorities: Mapping[str, int] = {}
+        self._fresh_at = 0.0
+
+    def put(self, key: Key, value: Object | None) -> Effect:
+        """Take in a job's new version."""
+        if value is None:
+            self._jobs.pop(key, None)
+            return self._survey(key, None)
+        try:
+            job = Job.of(value)
+            effect = self._survey(key, job)
+        except SpecError as error:
+            self._jobs[key] = error
+            return self._survey(key, None)
+        except BUGS as error:
+            # This is called by the watch: what one user writes must not end it for all others.
+            log.exception("%s/%s: the controller cannot read this job", *key)
+            self._jobs[key] = SpecError(f"the controller cannot read this job: {error!r}")
+            return self._survey(key, None)
+        self._jobs[key] = job
+        return effect
+
+    def decided(self, key: Key, status: Status) -> Effect:
+        """What the job's status is about to be."""
+        job = self._jobs.get(key)
+        return self._survey(key, replace(job, status=status)) if isinstance(job, Job) else Effect.NONE
+
+    def job(self, key: Key) -> Job:
+        """Raises SpecError for one that cannot be understood, KeyError for one that is not there."""
+        job = self._jobs[key]
+        if isinstance(job, SpecError):
+            raise job
+        return job
+
+    def market(self, *, but: Key) -> Market:
+        """The market without the job that asks."""
+        now = self._clock()
+        if now - self._fresh_at >= REFRESH_SECONDS:
+            self._refresh(now)
+        # 500 jobs look at one another 500 times while they are submitted: without a loop of Python's.
+        claims = list(self._claims.values())
+        if but in self._claims:
+            del claims[list(self._claims).index(but)]
+        dry = chain.from_iterable(entries for key, entries in self._dry.items() if key != but)
+        return Market(claims=tuple(claims), dry=tuple(dry))
+
+    def rank(self, priorities: Mapping[str, int]) -> None:
+        """The values of the PriorityClasses changed."""
+        self._priorities = priorities
+        self._refresh(self._clock())
+
+    def waiting(self, effect: Effect) -> Iterator[Key]:
+        """The jobs for which this may be what they wait for."""
+        for key, job in self._jobs.items():
+            if isinstance(job, Job) and not job.spec.suspend and not job.status.ended:
+                short = job.status.state in (names.WAITING, names.RESTARTING)
+                told = job.automatic if effect is Effect.SHRANK else _behind(job)
+                if told or (short and effect is Effect.FREED):
+                    yield key
+
+    def _refresh(self, now: float) -> None:
+        self._fresh_at = now
+        for key, job in list(self._shown.items()):
+            self._survey(key, job)
+
+    def _survey(self, key: Key, job: Job | None) -> Effect:
+        old = self._claims.pop(key, None)
+        self._dry.pop(key, None)
+        self._shown.pop(key, None)
+        if job is None:
+            return _effect(old, None)
+        self._shown[key] = job
+        alone = survey((job,), self._priorities, self._clock(), but=NOBODY)
+        if alone.dry:
+            self._dry[key] = alone.dry
+        for claim in alone.claims:
+            self._claims[key] = claim
+        return _effect(old, self._claims.get(key))
+
+
+def _behind(job: Job) -> bool:
+    running = job.status.condition(names.RUNNING)
+    blocked = running is not None and running.status != "True" and running.reason in BEHIND_OTHERS
+    return job.status.placement is None or job.automatic or blocked
+
+
+def _effect(old: Claim | None, new: Claim | None) -> Effect:
+    if old is None:
+        return Effect.NONE
+    if new is None or new.wanted < old.wanted or new.holds < old.holds or (old.zone and _site(new) != _site(old)):
+        return Effect.FREED
+    if new.wish != old.wish or new.group != old.group:
+        return Effect.FREED  # what it kept from others, by what it asked for or by its sweep, may be something else now
+    if (old.waits and not new.waits) or _site(new) != _site(old) or new.priority < old.priority:
+        return Effect.MOVED_ON
+    return Effect.SHRANK if _taken(new) < _taken(old) else Effect.NONE
+
+
+def _taken(claim: Claim) -> int:
+    """Workers whose machines even an automatic job leaves alone (plan/target.py)."""
+    return max(claim.holds, claim.placed)
+
+
+def _site(claim: Claim) -> tuple[str, str, str]:
+    return claim.zone, claim.gpu_type, claim.capacity_type

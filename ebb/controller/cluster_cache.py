@@ -1,0 +1,272 @@
+"""The controller's copy of the cluster: a reflector per kind, and which job each change is about.
+
+    world = World(api, queue, clock=time.time)
+    observed = await world.observe(job, now, progress)
+
+What must be there is jobs, pods, Services, machines and the platform's facts. The rest (Leases, what the autoscaler says,
+PriorityClasses) is a help: on a cluster that does not give it to us the controller goes on without.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from ebb.api import contract as names
+from ebb.controller import trimming as trims
+from ebb.controller.children import Children
+from ebb.controller.claims import Claims, Effect
+from ebb.controller.machines import Machines, Reader
+from ebb.controller.autoscaler_status import NAMESPACES, REFUSED, REPORT, TRIGGERED, Words, by_group, read_report
+from ebb.controller.workqueue import WorkQueue
+from ebb.api.spec import Job
+from ebb.api.status import Progress, Status
+from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS, PODS, PRIORITY_CLASSES, SERVICES, Resource
+from ebb.kube.reflector import Habits, Key, Reflector, key_of
+from ebb.controller.reconciler.ages import aged
+from ebb.controller.reconciler.capacity import GroupState, Supply
+from ebb.controller.reconciler.pods import owner_of, worker_name
+from ebb.controller.reconciler.types import Observed
+from ebb.api.platform import NAME, NAMESPACE, Platform, PlatformError, parse
+
+Object = dict[str, Any]
+
+OPTIONAL_SECONDS = 5.0  # how long the start waits for what is a help
+# Changes of claims come in bursts, and each may make every waiting job be looked at. Those that wait behind others are told
+# soon, the rest, for which it is seldom news, later.
+SOON_SECONDS, LATER_SECONDS = 0.2, 5.0
+# News of a pod on its way up changes figures and little else; 64 workers that start together have some hundred of them.
+STARTING_SECONDS = 0.4
+log = logging.getLogger(__name__)
+
+
+class World:
+    """See the module's docstring. The queue is given the keys of jobs that are to be looked at; `clock` is wall time."""
+
+    def __init__(self, api: Reader, queue: WorkQueue[Key], clock: Callable[[], float]) -> None:
+        self._api, self._queue, self._changed, self._clock = api, queue, queue.add, clock
+        self._children, self._words = Children(), Words()
+        self._reports: dict[str, dict[str, GroupState]] = {}  # namespace -> the autoscaler's report there
+        self._groups: dict[str, GroupState] = {}
+        self._priorities: dict[str, int] = {}
+        self._platform: Platform | None = None
+        self._platform_problem = ""
+        self._wakes: set[Effect] = set()  # due already
+        self._own: Key | None = None  # whose change is no news
+        self.moved: Callable[[str], None] = lambda machine: None  # told of machines on which something changed
+        self.claims = Claims(clock)
+        # Jobs that were deleted, as last seen, and when, until somebody takes them.
+        self.departed: dict[Key, list[tuple[Object, float]]] = {}
+        self.machines = Machines(api, self._machine_changed)
+        self.jobs = Reflector(api, ELASTIC_JOBS, on_change=self._job_changed, habits=Habits(trim=trims.trim_job))
+        self.pods = self._reflect_children(api, PODS, trims.trim_pod)
+        self.services = self._reflect_children(api, SERVICES, trims.trim_service)
+        facts = Reflector(api, CONFIG_MAPS, NAMESPACE, fields=f"metadata.name={NAME}", on_change=self._platform_changed)
+        self.required = (self.jobs, self.pods, self.services, self.machines.nodes, facts)
+        self.optional = (self.machines.leases, *self._reflect_supply(api), self._reflect_priorities(api))
+        self.reflectors = (*self.required, *self.optional)
+
+    async def synced(self) -> None:
+        """Wait until every kind was listed once: a decision on half a picture would create what exists."""
+        for reflector in self.required:
+            await reflector.synced.wait()
+        try:
+            async with asyncio.timeout(OPTIONAL_SECONDS):
+                for reflector in self.optional:
+                    await reflector.tried.wait()
+        except TimeoutError:
+            log.warning("some of what the API server is asked for is late; going on without")
+        self._words.keep(self._children.uids())
+
+    async def observe(self, job: Job, now: float, progress: Progress | None) -> Observed:
+        """The world around one job. Asks the API server only about nodes that the copy never had. Raises KubeError."""
+        key = job.namespace, job.name
+        pods = self._children.pods(job.uid)
+        held = {pod["spec"].get("nodeName", "") for pod in pods} | {member.node for member in job.status.members}
+        nodes, gone = await self.machines.find(held - {""})
+        return Observed(
+            pods=pods,
+            services=self._children.services(job.uid),
+            taken=frozenset(self._taken(job, pods)),
+            nodes=nodes,
+            gone=gone,
+            silent=self.machines.look.silent & held,
+            unready=self.machines.unready(held),
+            shunned=self.machines.shunned | aged(self.machines.nodes.objects.values(), self._platform, now),
+            doubt=self.machines.look.doubt,
+            platform=self._platform,
+            platform_problem=self._platform_problem,
+            market=self.claims.market(but=key),
+            supply=Supply(words=self._words.latest, groups=self._groups),
+            priorities=self._priorities,
+            progress=progress,
+        )
+
+    def decided(self, key: Key, status: Status) -> None:
+        """Let the others know of a decision before it is written."""
+        self._wake(self.claims.decided(key, status))
+
+    def wrote(self, value: Object, *, matters: bool) -> None:
+        """Take in a status that was just written. Where it `matters`, what it says is acted upon in another look."""
+        self._own = None if matters else key_of(value)
+        self.jobs.observe(value)
+        self._own = None
+
+    @property
+    def platform(self) -> Platform | None:
+        """What the stack built; None: there is none, or it cannot be understood now."""
+        return self._platform
+
+    def charged(self, machine: str) -> list[Object]:
+        """The workers on a machine whose job is there to be charged for them."""
+        owners = [(pod, owner_of(pod), pod["metadata"]["namespace"]) for pod in self._children.pods_on(machine)]
+        return [pod for pod, owner, space in owners if owner and self._has(space, owner["name"], owner["uid"])]
+
+    def _has(self, namespace: str, name: str, uid: str) -> bool:
+        job = self.jobs.objects.get((namespace, name))
+        return job is not None and job["metadata"]["uid"] == uid
+
+    def training(self) -> list[Key]:
+        """The jobs whose workers may train."""
+        states = (names.RUNNING, names.RESTARTING)
+        return [key for key, job in self.jobs.objects.items() if (job.get("status") or {}).get("state") in states]
+
+    def addresses(self, key: Key) -> list[str]:
+        """Of the running workers of a job, worker 0 first."""
+        job = self.jobs.objects.get(key)
+        pods = self._children.pods(job["metadata"]["uid"]) if job else ()
+        there = [pod for pod in pods if pod["status"].get("phase") == "Running" and pod["status"].get("podIP")]
+        there.sort(key=lambda pod: int(pod["metadata"]["labels"][names.LABEL_INDEX]))
+        return [pod["status"]["podIP"] for pod in there]
+
+    def _taken(self, job: Job, pods: Iterable[Object]) -> Iterator[str]:
+        own = {pod["metadata"]["name"] for pod in pods}
+        for index in range(job.max_replicas):
+            name = worker_name(job.name, index)
+            if name not in own and (job.namespace, name) in self.pods.objects:
+                yield name
+
+    def _reflect_children(self, api: Reader, resource: Resource, trim: Callable[[Object], Object]) -> Reflector:
+        def changed(old: Object | None, new: Object | None) -> None:
+            keys = {self._children.drop(resource.plural, old) if old else None}
+            keys.add(self._children.put(resource.plural, new) if new else None)
+            for machine in {value["spec"].get("nodeName", "") for value in (old, new) if value and "spec" in value} - {""}:
+                self.moved(machine)
+            if old and not new:
+                self._words.forget(old["metadata"].get("uid", ""))
+            for key in filter(None, keys):
+                if new and _starts(new):
+                    self._queue.add_within(STARTING_SECONDS, key)
+                else:
+                    self._changed(key)
+
+        return Reflector(api, resource, labels=names.SELECTOR_ALL, on_change=changed, habits=Habits(trim=trim))
+
+    def _reflect_supply(self, api: Reader) -> Iterator[Reflector]:
+        habits = Habits(trim=trims.trim_event, optional=True, forgetful=True)
+        for reason in (REFUSED, TRIGGERED):
+            fields = f"reason={reason},involvedObject.kind=Pod"
+            yield Reflector(api, EVENTS, fields=fields, on_change=self._event_seen, habits=habits)
+        for namespace in NAMESPACES:
+            fields, habits = f"metadata.name={REPORT}", Habits(optional=True)
+            yield Reflector(api, CONFIG_MAPS, namespace, fields=fields, on_change=self._report_changed, habits=habits)
+
+    def _reflect_priorities(self, api: Reader) -> Reflector:
+        def changed(old: Object | None, new: Object | None) -> None:
+            for value, present in ((old, False), (new, True)):
+                # A job that names none gets the class that is everybody's default, as its pods do.
+                for name in (value["metadata"]["name"], *([""] if value.get("globalDefault") else [])) if value else ():
+                    self._priorities.pop(name, None)
+                    if present and value:
+                        self._priorities[name] = int(value.get("value", 0))
+            self.claims.rank(self._priorities)
+            self._wake(Effect.FREED)
+
+        return Reflector(api, PRIORITY_CLASSES, on_change=changed, habits=Habits(optional=True))
+
+    def _job_changed(self, old: Object | None, new: Object | None) -> None:
+        value = new or old
+        assert value is not None
+        key = key_of(value)
+        if new is None:
+            self.departed.setdefault(key, []).append((value, self._clock()))
+        effect = self.claims.put(key, new)
+        if old is None or new is None:
+            for pod in self._children.pods(value["metadata"]["uid"]):
+                self.moved(pod["spec"].get("nodeName", ""))
+        if key != self._own:
+            self._changed(key)
+        self._wake(effect)
+
+    def _machine_changed(self, node: str) -> None:
+        self.moved(node)
+        self._tell(self._children.on_node(node))
+
+    def _event_seen(self, _: Object | None, event: Object | None) -> None:
+        uid = self._words.hear(event) if event else None
+        if uid is None:
+            return
+        key = self._children.job_of(uid)
+        if key is not None:
+            self._changed(key)
+        elif self.pods.synced.is_set():
+            self._words.forget(uid)  # somebody else's pod
+
+    def _report_changed(self, old: Object | None, new: Object | None) -> None:
+        value = new or old
+        assert value is not None
+        report = read_report((new.get("data") or {}).get("status") or "") if new else {}
+        self._reports[value["metadata"]["namespace"]] = report
+        self._match_groups()
+
+    def _platform_changed(self, old: Object | None, new: Object | None) -> None:
+        self._platform, self._platform_problem = None, ""
+        if new is not None:
+            try:
+                self._platform = parse(new.get("data") or {})
+            except PlatformError as error:
+                log.error("%s", error)
+                self._platform_problem = str(error)
+        self._match_groups()
+        for _, machine in list(self.machines.nodes.objects):
+            self.moved(machine)
+        self._tell(self.jobs.objects)
+
+    def _match_groups(self) -> None:
+        known = [group.name for group in self._platform.node_groups] if self._platform else []
+        groups = {name: state for report in self._reports.values() for name, state in by_group(report, known).items()}
+        if groups != self._groups:
+            self._groups = groups
+            self._wake(Effect.FREED)
+
+    def _wake(self, effect: Effect) -> None:
+        """Have the jobs looked at for which this may be what they wait for; what comes in a burst is one look."""
+        if effect is not Effect.NONE:
+            self._wake_after(SOON_SECONDS, Effect.SHRANK if effect is Effect.SHRANK else Effect.MOVED_ON)
+        if effect is Effect.FREED:
+            self._wake_after(LATER_SECONDS, Effect.FREED)
+
+    def _wake_after(self, seconds: float, effect: Effect) -> None:
+        def wake() -> None:
+            self._wakes.discard(effect)
+            self._tell(self.claims.waiting(effect))
+
+        if effect not in self._wakes:
+            self._wakes.add(effect)
+            asyncio.get_running_loop().call_later(seconds, wake)
+
+    def _tell(self, keys: Iterable[Key]) -> None:
+        for key in list(keys):
+            self._changed(key)
+
+
+def _starts(new: Object) -> bool:
+    """Whether this is news of a pod that was made, found a machine or began to run, and so of no loss."""
+    if new["kind"] != PODS.kind or "deletionTimestamp" in new["metadata"]:
+        return False
+    status = new["status"]
+    if status.get("phase", "Pending") not in ("Pending", "Running") or status.get("reason"):
+        return False
+    if any(item["type"] == names.CONDITION_DISRUPTION for item in status["conditions"]):
+        return False
+    return not any("terminated" in (item.get("state") or {}) for item in status.get("containerStatuses", ()))

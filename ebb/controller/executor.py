@@ -1,0 +1,218 @@
+"""Carries out what was decided, on the API server: pods, Services and records, the status of a job, events about it.
+
+    refusals = await hands.do_all(job, decided.actions);  await hands.write(value, status, events)
+
+Everything may be done twice: what exists already or is gone already is as good. Each write asks the fence first.
+"""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
+
+from ebb.api import contract as names
+from ebb.api.clock import stamp
+from ebb.controller.machines import Reader
+from ebb.controller.recovery import Recovery
+from ebb.controller.cluster_cache import Object, World
+from ebb.controller.etcd.legacy import RunError
+from ebb.api.spec import Job
+from ebb.kube import (
+    CONFIG_MAPS,
+    ELASTIC_JOBS,
+    EVENTS,
+    PODS,
+    SERVICES,
+    Conflict,
+    Denied,
+    Invalid,
+    KubeError,
+    NotFound,
+    Resource,
+)
+from ebb.kube.reflector import Reflector
+from ebb.controller.reconciler.types import (
+    Action,
+    CreatePod,
+    CreateRecord,
+    CreateRun,
+    CreateService,
+    DeleteJob,
+    DeletePod,
+    DeleteService,
+    Event,
+)
+
+WRITES_AT_ONCE = 50  # as JobSet; more makes an API server queue them
+SENDERS, MOST_LETTERS = 8, 1000  # of events, and how many may wait for each
+MakeRun = Callable[[str, str], Awaitable[None]]
+"""Endpoint of an etcd, folder."""
+log = logging.getLogger(__name__)
+
+
+class Api(Reader, Protocol):
+    """What the controller needs of an API client: ebb.kube.Kube, and the fake of the tests."""
+
+    async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object: ...
+    async def replace(
+        self, resource: Resource, namespace: str | None, name: str, body: Object, subresource: str | None = None
+    ) -> Object: ...
+    async def delete(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        *,
+        grace_seconds: int | None = None,
+        uid: str | None = None,
+    ) -> None: ...
+
+
+class Hands:
+    """`fence` raises when this process must not write any more. `clock` is wall time. `make_run` makes a folder in an etcd and
+    raises RunError."""
+
+    def __init__(
+        self,
+        api: Api,
+        world: World,
+        recovery: Recovery,
+        *,
+        fence: Callable[[], None],
+        clock: Callable[[], float],
+        make_run: MakeRun,
+    ) -> None:
+        self._api, self._world, self._recovery, self._fence, self._clock = api, world, recovery, fence, clock
+        self._make_run = make_run
+        self._writes = asyncio.Semaphore(WRITES_AT_ONCE)
+        self._letters: list[asyncio.Queue[Object]] = [asyncio.Queue(MOST_LETTERS) for _ in range(SENDERS)]
+
+    async def do_all(self, job: Job, actions: tuple[Action, ...]) -> list[str]:
+        """Do all of it, in parallel; returns what was refused for good reasons, raises what may be tried again. Without the
+        folder where they meet, no pods are created: torch would make one that ends."""
+        unmet = await self._make_runs(actions)
+        possible = (action for action in actions if not (unmet and isinstance(action, CreatePod)))
+        results = await asyncio.gather(*(self._do(job, action) for action in possible), return_exceptions=True)
+        refusals = [error for error in results if isinstance(error, Denied | Invalid)]
+        for error in results:
+            if isinstance(error, BaseException) and error not in refusals:
+                raise error
+        return [*unmet, *(str(error) for error in refusals)]
+
+    async def _make_runs(self, actions: tuple[Action, ...]) -> list[str]:
+        """Why folders of runs could not be made."""
+        try:
+            for action in actions:
+                if isinstance(action, CreateRun):
+                    self._fence()
+                    await self._make_run(action.endpoint, action.folder)
+        except RunError as error:
+            return [str(error)]
+        return []
+
+    async def _do(self, job: Job, action: Action) -> None:
+        async with self._writes:
+            self._fence()
+            match action:
+                case CreatePod(body):
+                    await self.create(PODS, self._world.pods, body)
+                    index = int(body["metadata"]["labels"][names.LABEL_INDEX])
+                    self._recovery.replaced((job.namespace, job.name), index, self._clock())
+                case CreateRun():
+                    return  # by now it is there
+                case CreateService(body):
+                    await self.create(SERVICES, self._world.services, body)
+                case CreateRecord(body):
+                    await self.create(CONFIG_MAPS, None, body)
+                case DeletePod():
+                    call = self._api.delete(PODS, job.namespace, action.name, uid=action.uid, grace_seconds=action.grace_seconds)
+                    await _unless_gone(call)
+                case DeleteService():
+                    await _unless_gone(self._api.delete(SERVICES, job.namespace, action.name, uid=action.uid))
+                case DeleteJob():
+                    await _unless_gone(self._api.delete(ELASTIC_JOBS, job.namespace, job.name, uid=job.uid))
+
+    async def create(self, resource: Resource, copy: Reflector | None, body: Object) -> None:
+        """Create an object that may exist already. Raises KubeError."""
+        self._fence()
+        try:
+            created = await self._api.create(resource, body["metadata"]["namespace"], body)
+            if copy is not None:
+                copy.observe(created)
+        except Conflict as error:
+            if error.reason != "AlreadyExists":
+                raise
+            # Ours of an earlier round, which the watch will tell of; or somebody else's, which the next round sees is taken.
+            log.debug("%s exists already", body["metadata"]["name"])
+
+    async def write(self, value: Object, status: Object, events: tuple[Event, ...], *, matters: bool = True) -> None:
+        """The one status write of a round. A Conflict means that the decision was about an old object: nothing is told then.
+        Unless it `matters`, there is nothing in it to act upon."""
+        if value.get("status") == status:
+            return
+        self._fence()
+        # Of the object only its identity: the server takes nothing else from a write of the status.
+        metadata = {name: value["metadata"][name] for name in ("name", "namespace", "uid", "resourceVersion")}
+        body = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "status": status}
+        written = await self._api.replace(ELASTIC_JOBS, metadata["namespace"], metadata["name"], body, subresource="status")
+        self._world.wrote(written, matters=matters)
+        self.tell(value, events)
+
+    def tell(self, value: Object, events: tuple[Event, ...]) -> None:
+        """Send events soon, best effort: they are for people. A lost one is not worth a retry, nor is one worth a job's time."""
+        for event in events:
+            log.info("%s/%s %s: %s", value["metadata"]["namespace"], value["metadata"]["name"], event.reason, event.message)
+            letters = self._letters[hash(value["metadata"]["uid"]) % SENDERS]  # those about one job stay in their order
+            if letters.full():
+                log.warning("event %s was not sent: too many wait", event.reason)
+            else:
+                letters.put_nowait(_event(value, event, self._clock()))
+
+    async def send_events(self) -> None:
+        """Never returns; raises what the fence raises."""
+        async with asyncio.TaskGroup() as tasks:
+            for letters in self._letters:
+                tasks.create_task(self._send(letters))
+
+    async def _send(self, letters: asyncio.Queue[Object]) -> None:
+        while True:
+            body = await letters.get()
+            self._fence()
+            try:
+                await self._api.create(EVENTS, body["metadata"]["namespace"], body)
+            except KubeError as error:
+                log.warning("event %s was not sent: %s", body["reason"], error)
+
+
+async def _unless_gone(call: Coroutine[Any, Any, None]) -> None:
+    """A deletion of what is gone, or of what has meanwhile been replaced by another object of that name, is done."""
+    try:
+        await call
+    except (NotFound, Conflict):
+        return
+
+
+def _event(value: Object, event: Event, now: float) -> Object:
+    metadata, at = value["metadata"], stamp(now)
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{metadata['name']}.{uuid.uuid4().hex[:16]}", "namespace": metadata["namespace"]},
+        "involvedObject": {
+            "apiVersion": names.API_VERSION,
+            "kind": names.KIND,
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "uid": metadata["uid"],
+            "resourceVersion": metadata["resourceVersion"],
+        },
+        "type": "Warning" if event.warning else "Normal",
+        "reason": event.reason,
+        "message": event.message[:1024],
+        "source": {"component": "elasticjob-controller"},
+        "reportingComponent": "elasticjob-controller",
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "count": 1,
+    }

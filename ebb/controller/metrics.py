@@ -1,0 +1,193 @@
+"""Prometheus text, written and read: the controller's own figures, and those of the workers.
+
+    metrics = Metrics(); metrics.observe("ebb_reconcile_seconds", 0.012); metrics.text()
+    progress = read_progress(text_of_a_worker, now)
+
+Three kinds of figures are enough here: counters, histograms, and gauges that are computed when somebody asks.
+"""
+
+import os
+import time
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from itertools import accumulate
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from ebb.api import contract as names
+from ebb.api.clock import stamp
+from ebb.api.status import Progress
+
+STATES = (names.WAITING, names.RUNNING, names.RESTARTING, names.SUSPENDED, names.SUCCEEDED, names.FAILED)
+LOOK_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0)
+# From a replacement that needs no machine to one for which an autoscaler makes a machine in another zone.
+LOSS_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+RECONCILE_SECONDS = "ebb_reconcile_seconds"
+REPLACEMENT_SECONDS = "ebb_replacement_seconds"
+RECOVERY_SECONDS = "ebb_recovery_seconds"
+RECLAIMS = "ebb_reclaims_total"
+FAILURES = "ebb_program_failures_total"
+ERRORS = "ebb_reconcile_errors_total"
+QUEUE_DEPTH = "ebb_queue_depth"
+WATCH_AGE = "ebb_watch_age_seconds"
+LEADS = "ebb_leads"
+JOBS = "ebb_jobs"
+HELP = {
+    RECONCILE_SECONDS: "Time to look at one job and act.",
+    REPLACEMENT_SECONDS: "From noticing a lost worker to its replacement being created, waiting for its name included.",
+    RECOVERY_SECONDS: "From a loss that left a job with fewer than minReplicas workers to its being Running again.",
+    RECLAIMS: "Workers lost to reclaims, by cause.",
+    FAILURES: "Failures of programs that were counted.",
+    ERRORS: "Looks at a job that failed and were retried.",
+    JOBS: "Jobs by state.",
+}
+COUNTERS = (RECLAIMS, FAILURES, ERRORS)
+HISTOGRAMS = {RECONCILE_SECONDS: LOOK_BUCKETS, REPLACEMENT_SECONDS: LOSS_BUCKETS, RECOVERY_SECONDS: LOSS_BUCKETS}
+Read = Callable[[], Mapping[str, float]]
+"""Labels as they are written, e.g. `kind="pods"` -> value."""
+
+
+class _Histogram:
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds, self.counts, self.total = bounds, [0] * (len(bounds) + 1), 0.0
+
+    def lines(self, name: str) -> list[str]:
+        sums = list(accumulate(self.counts))
+        bounds = (*map(str, self.bounds), "+Inf")
+        lines = [f'{name}_bucket{{le="{bound}"}} {seen}' for bound, seen in zip(bounds, sums, strict=True)]
+        return [*lines, f"{name}_sum {_number(self.total)}", f"{name}_count {sums[-1]}"]
+
+
+class Metrics:
+    """The controller's figures."""
+
+    def __init__(self) -> None:
+        self._counters: dict[str, dict[str, int]] = {name: {} for name in COUNTERS}
+        self._histograms = {name: _Histogram(bounds) for name, bounds in HISTOGRAMS.items()}
+        self._read: dict[str, tuple[str, str, Read]] = {}  # name -> meaning, kind, how it is read
+
+    def count(self, name: str, labels: str = "") -> None:
+        """Add one; `labels` as they are written, e.g. `cause="NodeGone"`."""
+        counter = self._counters[name]
+        counter[labels] = counter.get(labels, 0) + 1
+
+    def observe(self, name: str, value: float) -> None:
+        """Add a measurement to a histogram."""
+        histogram = self._histograms[name]
+        histogram.counts[bisect_left(histogram.bounds, value)] += 1
+        histogram.total += value
+
+    def gauge(self, name: str, meaning: str, read: Read, *, kind: str = "gauge") -> None:
+        """A figure that `read` gives when asked. `kind` is counter for one that only grows."""
+        self._read[name] = meaning, kind, read
+
+    def value(self, name: str) -> Mapping[str, float]:
+        """A gauge now; empty for one that nobody gives."""
+        return self._read[name][2]() if name in self._read else {}
+
+    def observations(self, name: str) -> int:
+        """How often a histogram was added to."""
+        return sum(self._histograms[name].counts)
+
+    def text(self) -> str:
+        """The exposition."""
+        lines: list[str] = []
+        for name, counter in self._counters.items():
+            lines += _head(name, HELP[name], "counter")
+            lines += [_line(name, labels, value) for labels, value in (counter or {"": 0}).items()]
+        for name, histogram in self._histograms.items():
+            lines += _head(name, HELP[name], "histogram") + histogram.lines(name)
+        for name, (meaning, kind, read) in self._read.items():
+            lines += _head(name, meaning, kind) + [_line(name, labels, value) for labels, value in read().items()]
+        return "\n".join(lines) + "\n"
+
+
+def show_process(metrics: Metrics) -> None:
+    """Memory, CPU time and age of this process under the names that Prometheus' own clients use. Linux only."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    began = time.time() - (time.clock_gettime(time.CLOCK_BOOTTIME) - _started_after_boot())
+
+    def resident() -> Mapping[str, float]:
+        return {"": int(Path("/proc/self/statm").read_text().split()[1]) * page}
+
+    def files() -> Mapping[str, float]:
+        return {"": len(os.listdir("/proc/self/fd"))}  # noqa: PTH208 - counts names only
+
+    metrics.gauge("process_resident_memory_bytes", "Memory in use.", resident)
+    metrics.gauge("process_cpu_seconds_total", "CPU time used.", lambda: {"": time.process_time()}, kind="counter")
+    metrics.gauge("process_start_time_seconds", "When the process began, in unix seconds.", lambda: {"": began})
+    metrics.gauge("process_open_fds", "Open files and connections.", files)
+
+
+def _started_after_boot() -> float:
+    """Seconds from the machine's start to this process's: field 22 of /proc/self/stat; the name before may have spaces."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    return int(fields[19]) / os.sysconf("SC_CLK_TCK")
+
+
+def by_state(jobs: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Jobs counted by status.state, as a gauge gives it; one without a status yet is Waiting."""
+    found = Counter(str((job.get("status") or {}).get("state") or names.WAITING) for job in jobs)
+    return {f'state="{state}"': float(found[state]) for state in sorted({*STATES, *found})}
+
+
+def read_progress(text: str, now: float) -> Progress | None:
+    """What a worker's metrics say; None if they have no step yet."""
+    values = parse(text)
+    step = _whole(values, names.METRIC_STEP)
+    if step is None:
+        return None
+    return Progress(
+        step=step,
+        total_steps=_whole(values, names.METRIC_TOTAL_STEPS),
+        epoch=_whole(values, names.METRIC_EPOCH),
+        loss=_finite(values, names.METRIC_LOSS),
+        world_size=_whole(values, names.METRIC_WORLD_SIZE),
+        generation=_whole(values, names.METRIC_GENERATION),
+        samples_per_second=_finite(values, names.METRIC_SAMPLES_PER_SECOND),
+        checkpoint_step=_whole(values, names.METRIC_CHECKPOINT_STEP),
+        useful_seconds=_finite(values, names.METRIC_USEFUL_SECONDS),
+        at=stamp(now),
+    )
+
+
+def parse(text: str) -> dict[str, float]:
+    """Name -> value of all samples; labels are dropped, so of several samples of one name the last counts. Bad lines are skipped:
+    what a worker's program writes must not stop a controller."""
+    values: dict[str, float] = {}
+    for line in text.splitlines():
+        name, _, rest = line.partition("}" if "}" in line else " ")
+        words = rest.split()
+        if line.startswith("#") or not words:
+            continue
+        try:
+            values[name.partition("{")[0]] = float(words[0])
+        except ValueError:
+            continue
+    return values
+
+
+def _whole(values: Mapping[str, float], name: str) -> int | None:
+    value = _finite(values, name)
+    return None if value is None or value < 0 else int(value)
+
+
+def _finite(values: Mapping[str, float], name: str) -> float | None:
+    """JSON has no NaN: a loss that is none is left out."""
+    value = values.get(name)
+    return value if value is not None and isfinite(value) else None
+
+
+def _head(name: str, meaning: str, kind: str) -> list[str]:
+    return [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
+
+
+def _line(name: str, labels: str, value: float) -> str:
+    return f"{name}{{{labels}}} {_number(value)}" if labels else f"{name} {_number(value)}"
+
+
+def _number(value: float) -> str:
+    """Whole and exact: a counter in the millions must still be seen to grow."""
+    return str(int(value)) if float(value).is_integer() else repr(float(value))

@@ -1,0 +1,135 @@
+"""When a status is written and how soon a refused creation is tried again: what keeps many jobs from flooding an API server.
+
+    pace = Pace(); wait = pace.wait(key, job.status, decided, now); pace.wrote(key, now)
+    refusals = Refusals(); seconds = refusals.refused(key, messages, now); refusals.resting(key, now)
+
+While 64 workers start, most looks find other figures and nothing else. Those are written about once per second. Whatever must be
+remembered before it is acted upon, and whatever people were told of, is written at once: the planner's rules in reconcile.py.
+Pure: times are arguments, of a monotonic clock.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ebb.api import contract as names
+from ebb.api.status import Condition, Member, Status
+from ebb.controller.reconciler.types import CreatePod, CreateRun, CreateService, Plan
+
+Key = tuple[str, str]
+
+WRITE_SECONDS = 1.0
+FIRST_REFUSAL_SECONDS, LAST_REFUSAL_SECONDS = 5.0, 60.0  # of a quota or an admission rule: the world must change first
+
+
+class Pace:
+    """Writes of statuses, by job."""
+
+    def __init__(self) -> None:
+        self._written: dict[Key, float] = {}
+
+    def wait(self, key: Key, old: Status, decided: Plan, now: float) -> float:
+        """Seconds for which this status need not be written yet; the look at the end of them finds it again. 0: write it."""
+        due = self._written.get(key, float("-inf")) + WRITE_SECONDS
+        return due - now if now < due and only_figures(old, decided) else 0.0
+
+    def wrote(self, key: Key, now: float) -> None:
+        """A status was written."""
+        self._written[key] = now
+
+    def forget(self, key: Key) -> None:
+        """The job is gone."""
+        self._written.pop(key, None)
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    count: int
+    until: float
+    messages: tuple[str, ...]
+
+
+class Refusals:
+    """Creations that the API server refused for good reasons, by job."""
+
+    def __init__(self) -> None:
+        self._held: dict[Key, _Refusal] = {}
+
+    def refused(self, key: Key, messages: Sequence[str], now: float) -> float:
+        """Seconds after which to try again, doubling from 5 to 60."""
+        count = self._held[key].count if key in self._held else 0
+        wait = float(min(LAST_REFUSAL_SECONDS, FIRST_REFUSAL_SECONDS * 2.0 ** min(count, 20)))
+        self._held[key] = _Refusal(count + 1, now + wait, tuple(messages))
+        return wait
+
+    def resting(self, key: Key, now: float) -> tuple[float, tuple[str, ...]]:
+        """Seconds for which nothing is to be created, and why; (0, ()) if it may be."""
+        held = self._held.get(key)
+        return (held.until - now, held.messages) if held is not None and now < held.until else (0.0, ())
+
+    def told(self, key: Key, messages: Sequence[str]) -> bool:
+        """Whether people were told the same the last time."""
+        return key in self._held and self._held[key].messages[0] == messages[0]
+
+    def forget(self, key: Key) -> None:
+        """A creation succeeded, or the job is another one now."""
+        self._held.pop(key, None)
+
+
+def without_creations(decided: Plan) -> Plan:
+    """The same plan, creating no pods and Services, and telling of none."""
+    return replace(
+        decided,
+        actions=tuple(item for item in decided.actions if not isinstance(item, CreatePod | CreateRun | CreateService)),
+        events=tuple(event for event in decided.events if event.reason != names.REASON_POD_CREATED),
+    )
+
+
+def as_before(old: Status, decided: Plan) -> Plan:
+    """The same plan after a condition was changed twice: what says the same as before keeps its times, and where nothing else
+    changed but the time on the bill, nothing did."""
+    before = {item.type: item for item in old.conditions}
+    conditions = tuple(_unless_same(before.get(item.type), item) for item in decided.status.conditions)
+    status = replace(decided.status, conditions=conditions)
+    still = replace(status, cost=old.cost, last_reconcile_time=old.last_reconcile_time) == old
+    return replace(decided, status=old if still else status)
+
+
+def _unless_same(old: Condition | None, new: Condition) -> Condition:
+    return old if old is not None and (*_said(old), old.message) == (*_said(new), new.message) else new
+
+
+def only_figures(old: Status, decided: Plan) -> bool:
+    """Whether a status differs from the written one in figures alone, which the next look finds again by itself."""
+    new = decided.status
+    if decided.events or decided.happened or not _loses_nothing(old.members, new.members):
+        return False
+    if [_said(item) for item in old.conditions] != [_said(item) for item in new.conditions]:
+        return False
+    return old == replace(
+        new,
+        conditions=old.conditions,
+        cost=old.cost,
+        last_reconcile_time=old.last_reconcile_time,
+        members=old.members,
+        progress=old.progress,
+        ready=old.ready,
+        replica_statuses=old.replica_statuses,
+        replicas=old.replicas,
+    )
+
+
+def _said(condition: Condition) -> tuple[str, str, str]:
+    """All but the sentence, in which the figures are."""
+    return condition.type, condition.status, condition.reason
+
+
+def _loses_nothing(old: Sequence[Member], new: Sequence[Member]) -> bool:
+    """Whether no fate was settled: that a loss is counted, or was the controller's own doing, is known from the status alone."""
+    after = {member.uid: member for member in new}
+    for member in old:
+        now = after.pop(member.uid, None)
+        if now is None and not member.settled and member.node:
+            return False
+        if now is not None and now.settled != member.settled:
+            return False
+    return not any(member.settled for member in after.values())

@@ -1,0 +1,142 @@
+"""What the rest of the cluster means for one job: who claims which machines, which zones are dry, what the autoscaler says.
+
+    market = survey(jobs, priorities, now, but=key)      # the others, as their statuses tell
+
+order.py, zones.py and placing.py decide with these values; control/world.py collects them. Pure.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from ebb.api import contract as names
+from ebb.api.clock import unix
+from ebb.api.spec import Job
+from ebb.api.status import RECLAIMED, Dry
+from ebb.controller.reconciler.needs import Wish
+
+RECENT_SECONDS = 1800.0  # spot shortages of a zone last minutes to hours; older reclaims say little
+HUNGRY = (names.WAITING_FOR_MACHINES, names.WAITING_BOOTING, names.WAITING_DRY, names.WAITING_CLOUD_QUOTA)
+REFUSED = (names.WAITING_FOR_QUOTA, names.REASON_CREATE_REFUSED, names.WAITING_FOR_RENDEZVOUS)
+Key = tuple[str, str]  # namespace and name of a job
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What another job that has not ended, is not suspended and not held wants or has."""
+
+    key: Key
+    least: int  # minReplicas
+    wanted: int
+    placed: int  # workers on machines
+    zone: str  # "" before it is placed
+    gpu_type: str
+    capacity_type: str
+    priority: int  # the value of its PriorityClass
+    created: float  # unix seconds
+    wish: Wish
+    group: str = ""  # of spec.group
+    group_max: int = 0  # spec.group.maxParallel
+    reclaims: int = 0  # recent ones in its zone
+    located: bool = False  # it has a placement, which on a cluster without a stack names no zone
+    automatic: bool = False  # it lets go of workers beyond minReplicas when others need their machines
+    hungry_since: float | None = None  # since when it waits, where it was placed, for machines; None: it does not
+    refused: bool = False  # a quota, or a rendezvous that the stack does not have: it holds what it has and gets no more
+
+    @property
+    def waits(self) -> bool:
+        """Fewer than minReplicas of its workers have a machine."""
+        return self.placed < self.least
+
+    @property
+    def holds(self) -> int:
+        """Workers whose machines are not for others."""
+        return min(self.placed, self.least) if self.refused else self.least
+
+    @property
+    def rank(self) -> tuple[int, float, Key]:
+        """Its place in the order of all jobs: smaller goes first."""
+        return -self.priority, self.created, self.key
+
+
+@dataclass(frozen=True, kw_only=True)
+class Market:
+    """The other jobs, and where they could not get machines lately."""
+
+    claims: tuple[Claim, ...] = ()
+    dry: tuple[Dry, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Word:
+    """What the autoscaler last said about a pending pod."""
+
+    triggered: bool  # machines are on their way; else: it would not or could not
+    message: str
+    at: float  # unix seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupState:
+    """What the autoscaler's status says about a node group."""
+
+    backing_off: bool = False  # the last attempt to get machines failed
+    message: str = ""  # in the cloud's words
+
+
+@dataclass(frozen=True, kw_only=True)
+class Supply:
+    """What the autoscaler says: by UID of a pod, and by name of a node group."""
+
+    words: Mapping[str, Word] = field(default_factory=dict)
+    groups: Mapping[str, GroupState] = field(default_factory=dict)
+
+
+def survey(jobs: Iterable[Job], priorities: Mapping[str, int], now: float, *, but: Key) -> Market:
+    """The market as the statuses of all jobs tell it; `but` is the job that asks."""
+    ours = [job for job in jobs if (job.namespace, job.name) != but and job.spec.managed_by == names.MANAGER]
+    others = [job for job in ours if not job.status.ended and not job.deleting]
+    claims = tuple(claim(job, priorities, now) for job in others if not job.spec.suspend and job.status.hold is None)
+    dry = tuple(entry for job in others for entry in job.status.dry if now - (unix(entry.at) or 0) < RECENT_SECONDS)
+    return Market(claims=claims, dry=dry)
+
+
+def claim(job: Job, priorities: Mapping[str, int], now: float) -> Claim:
+    """One job's claim. Where it names no PriorityClass, the one under "" counts: that of pods that name none."""
+    placed, template = job.status.placement, job.worker.template["spec"]
+    running = job.status.condition(names.RUNNING)
+    recent = [entry for entry in job.status.history if entry.what == RECLAIMED and now - (unix(entry.at) or 0) < RECENT_SECONDS]
+    return Claim(
+        key=(job.namespace, job.name),
+        least=job.min_replicas,
+        wanted=job.worker.replicas,
+        placed=sum(1 for member in job.status.members if member.node and not member.settled),
+        zone=placed.zone if placed else "",
+        gpu_type=placed.gpu_type if placed else "",
+        capacity_type=placed.capacity_type if placed else "",
+        priority=priorities.get(template.get("priorityClassName") or job.spec.priority_class_name or "", 0),
+        created=job.created,
+        group=job.spec.group.name if job.spec.group else "",
+        group_max=job.spec.group.max_parallel if job.spec.group else 0,
+        reclaims=len(recent),
+        located=placed is not None,
+        automatic=job.automatic,
+        hungry_since=_hungry_since(job),
+        refused=running is not None and running.status != "True" and running.reason in REFUSED,
+        wish=_one(Wish.of(job)),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _one(wish: Wish) -> Wish:
+    """The first of all that are equal: order.py compares hundreds of them in every look, by identity."""
+    return wish
+
+
+def _hungry_since(job: Job) -> float | None:
+    """Since when it lacks machines at the place where it is now."""
+    placed, running = job.status.placement, job.status.condition(names.RUNNING)
+    if placed is None or running is None or running.status == "True" or running.reason not in HUNGRY:
+        return None
+    since, moved = unix(job.status.waiting_since), unix(placed.since)
+    return max(since, moved or since) if since is not None else None

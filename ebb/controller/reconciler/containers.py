@@ -1,0 +1,155 @@
+"""What the container that trains is given, unless the job's author said otherwise: where to meet, threads, memory, volumes. Pure.
+
+    container = worker_container(spec["containers"])
+    mount(spec, container, volumes=seat.volumes, share_bytes=seat.memory_bytes)
+    inject(container, job, index=2, attempt=0, met=rendezvous(job, container, platform), planned=4)
+
+Both change what they are given. Other containers are left alone. What a ConfigMap or Secret sets as a whole (envFrom) is not seen
+here, so a variable of ours wins over one that comes from there.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ebb.api import contract as names
+from ebb.api.spec import Job
+from ebb.controller.reconciler.rendezvous import NEED_V2, Rendezvous, flags, variables
+from ebb.api.platform import Volume
+from ebb.api.quantities import quantity
+
+Object = dict[str, Any]
+
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a mount point in the pod; containers get 64 MiB otherwise
+ENV_PROCESSES = "PET_NPROC_PER_NODE"
+ENV_THREADS = "OMP_NUM_THREADS"
+# torch's own rendezvous is for programs whose exit codes do not tell a lost peer from a bug, and torchrun's default is to end
+# with the first: each reclaim of a machine would spend one of backoffLimit. Three was torchelastic's default as a package.
+ENV_RESTARTS, RESTARTS = "PET_MAX_RESTARTS", "3"
+
+INTERFACES: Mapping[str, str] = {
+    # What NCCL does by itself, made firm: without it NCCL falls back to the loopback when it finds nothing else, and waits for
+    # peers that cannot come. To name one interface would shut out the fast ones that some pods have beside the first.
+    "NCCL_SOCKET_IFNAME": "^lo,docker",
+    # Gloo takes names only, and ends if there is none of that name. Without one it resolves the host name, and where that does
+    # not work it takes the loopback, silently. Every runtime calls a pod's first interface so (containerd: defaultIfName; CRI-O
+    # counts eth%d from 0), whatever the cloud; a machine's own network may differ, but templates that share it are refused.
+    "GLOO_SOCKET_IFNAME": "eth0",
+}
+
+
+def worker_container(containers: Sequence[Object]) -> Object:
+    """The container that trains: the one of the contract's name, else the first."""
+    return next((container for container in containers if container.get("name") == names.WORKER_CONTAINER), containers[0])
+
+
+def container_gpus(container: Object) -> int:
+    """GPUs that a container may use."""
+    return int(_amount(container, names.GPU_RESOURCE, "limits") or 0)
+
+
+def rendezvous_id(job: Job, attempt: int) -> str:
+    """Where the workers of one attempt meet. A failed program closes its rendezvous for good, so each attempt has its own."""
+    return f"{job.name}-{job.short_uid}" + (f"-r{attempt}" if attempt else "")
+
+
+def output_dir(job: Job) -> str:
+    """The job's own folder on the shared output volume; all attempts share it, as it holds the checkpoints."""
+    return f"{names.OUTPUT_ROOT}/{job.namespace}/{job.name}-{job.short_uid}"
+
+
+def mount(spec: Object, container: Object, *, volumes: Sequence[Volume], share_bytes: float) -> None:
+    """Give the container shared memory for its loader workers, and the platform's volumes where upstream's job files expect data
+    and output, unless something is mounted there. `share_bytes`: what one worker may use of its machine's memory, 0: unknown."""
+    mounts, names_taken = list(container.get("volumeMounts") or []), {item["name"] for item in spec.get("volumes") or []}
+    paths = {item["mountPath"].rstrip("/") for item in mounts}
+    wanted: list[tuple[str, str, Object, bool]] = []
+    if SHARED_MEMORY not in paths:
+        wanted.append(("shm", SHARED_MEMORY, {"emptyDir": _shared_memory(container, share_bytes)}, False))
+    for volume in volumes:
+        if volume.mount_path.rstrip("/") not in paths:
+            claim = {"claimName": volume.claim, **({"readOnly": True} if volume.read_only else {})}
+            wanted.append((volume.name, volume.mount_path, {"persistentVolumeClaim": claim}, volume.read_only))
+    sources: list[Object] = []
+    for name, path, source, read_only in wanted:
+        free = name if name not in names_taken else f"ebb-{name}"
+        sources.append({"name": free, **source})
+        mounts.append({"name": free, "mountPath": path, **({"readOnly": True} if read_only else {})})
+    if sources:
+        spec["volumes"] = [*(spec.get("volumes") or []), *sources]
+        container["volumeMounts"] = mounts
+
+
+def inject(container: Object, job: Job, *, index: int, attempt: int, met: Rendezvous, planned: int) -> None:
+    """Tell the launcher where to meet: by arguments as upstream does, and by variables for programs that read those. `planned`:
+    how many workers to wait for at a first start."""
+    given, env, written = flags(container), container.get("env") or [], variables(container)
+    said = given.get("nproc_per_node") or written.get(ENV_PROCESSES, "")
+    processes = int(said) if said.isdigit() else job.spec.nproc_per_node or container_gpus(container)
+    launch = _launch(job, met, rendezvous_id(job, attempt), processes)
+    arguments = [f"--{flag}={value}" for flag, (name, value) in launch.items() if flag not in given and name not in written]
+    container["args"] = [*arguments, *(container.get("args") or [])]
+    # A program's last words end up in the pod's status, and so in the job's: by then its log is often gone with the pod.
+    container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
+    # `auto` and the like without GPUs are one process for each core, and threads are the launcher's business then.
+    threads = _threads(container, processes or 1) if processes or not said else {}
+    restarts = {ENV_RESTARTS: RESTARTS} if met.backend in NEED_V2 else {}
+    told = {**_about(job, index), names.ENV_PLANNED_WORKERS: str(planned), **restarts}
+    values = {**dict(launch.values()), **told, **INTERFACES, **threads}
+    ours: list[Object] = [{"name": name, "value": value} for name, value in values.items()]
+    for name, path in ((names.ENV_LOCAL_ADDR, "status.podIP"), (names.ENV_POD_UID, "metadata.uid")):
+        ours.append({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})
+    container["env"] = [variable for variable in ours if variable["name"] not in written] + env
+
+
+def _shared_memory(container: Object, share_bytes: float) -> Object:
+    """A volume in memory. What is written to it counts as the container's memory (the kernel charges it there), so its size is a
+    part of what the container asked for; one that asked for nothing is made to ask for the volume."""
+    held = _amount(container, "memory", "limits", "requests")  # the limit first: it is what ends the container
+    if held is None and share_bytes:
+        size = _mebibytes(share_bytes / 4)  # as `ebb submit` does: loaders need little, the program the rest
+        resources = container.get("resources") or {}
+        container["resources"] = {**resources, "requests": {**(resources.get("requests") or {}), "memory": size}}
+        return {"medium": "Memory", "sizeLimit": size}
+    return {"medium": "Memory", **({"sizeLimit": _mebibytes(held / 2)} if held else {})}
+
+
+def _mebibytes(size: float) -> str:
+    return f"{max(1, int(size / 2**20))}Mi"
+
+
+def _amount(container: Object, resource: str, *kinds: str) -> float | None:
+    """What the container asks for, in the first of `kinds` (requests, limits) that says. None: nothing that can be read; what is
+    no quantity is for the API server to refuse, in its words."""
+    resources = container.get("resources") or {}
+    try:
+        return next((quantity(resources[kind][resource]) for kind in kinds if resource in (resources.get(kind) or {})), None)
+    except ValueError:
+        return None
+
+
+def _launch(job: Job, met: Rendezvous, meeting: str, processes: int) -> dict[str, tuple[str, str]]:
+    """Flags of the launcher, each with the variable that says the same."""
+    return {
+        "rdzv_backend": (names.ENV_RDZV_BACKEND, met.backend),
+        "rdzv_endpoint": (names.ENV_RDZV_ENDPOINT, met.endpoint),
+        "rdzv_id": (names.ENV_RDZV_ID, meeting),
+        "nnodes": (names.ENV_NNODES, f"{job.min_replicas}:{job.max_replicas}"),
+        **({"nproc_per_node": (ENV_PROCESSES, str(processes))} if processes else {}),
+    }
+
+
+def _about(job: Job, index: int) -> dict[str, str]:
+    return {
+        names.ENV_JOB: job.name,
+        names.ENV_JOB_UID: job.uid,
+        names.ENV_NAMESPACE: job.namespace,
+        names.ENV_WORKER_INDEX: str(index),
+        names.ENV_OUTPUT_DIR: output_dir(job),
+        names.ENV_METRICS_PORT: str(names.METRICS_PORT),
+    }
+
+
+def _threads(container: Object, processes: int) -> dict[str, str]:
+    """Threads of each process: its share of the CPUs. torchrun would say 1, and a library without torchrun all that it sees."""
+    cpus = _amount(container, "cpu", "requests", "limits")
+    return {ENV_THREADS: str(max(1, int(cpus // processes)))} if cpus else {}

@@ -1,0 +1,142 @@
+"""Counts what happened to workers, each loss once: the planner's bookkeeping in status.members, reclaims and failures.
+
+    failed = account(view, draft)       # workers whose program failed and for which nothing is counted yet
+
+Only here do reclaims grow. Failures of the program are handed back, because what they cost is the planner's decision. Losses that
+the controller caused itself (scaled down, restarted with the group, a machine left before it is too old) are settled without
+being counted, and that is written before the pods are deleted: one that is gone tells nobody who wanted it away. Pure.
+"""
+
+from dataclasses import replace
+
+from ebb.api import contract as names
+from ebb.api.clock import stamp
+from ebb.api.parts import ALL_WORKERS
+from ebb.api.status import LEFT, RECLAIMED, HistoryEntry, Member, Status
+from ebb.controller.reconciler.worker_state import Fate, Verdict, Worker
+from ebb.controller.reconciler.types import Draft, View
+
+OURS = "Stopped"  # settled: the controller itself stopped it
+BY_PLAN = frozenset({OURS, names.CAUSE_AGE})  # settled before it went, for the controller's own reasons
+FINISHED = "Finished"
+
+Loss = tuple[Worker, Verdict]
+
+
+def account(view: View, draft: Draft) -> list[Loss]:
+    """Update members, succeeded indices and reclaims; return the failures of the program that are new."""
+    known = {member.uid: member for member in draft.status.members}
+    present = {worker.uid for worker, _ in view.workers}
+    for uid, member in known.items():
+        if uid not in present:
+            _vanished(view, draft, member)
+    members, failures = [], []
+    for worker, verdict in view.workers:
+        member = replace(known.get(worker.uid) or Member(index=worker.index, uid=worker.uid), node=worker.node)
+        if not member.settled or _finished_unasked(member, worker, verdict):
+            cause = _settle(view, draft, worker, verdict)
+            member = replace(member, settled=cause)
+            if cause == names.CAUSE_PROGRAM:
+                failures.append((worker, verdict))
+        members.append(member)
+    draft.status = replace(draft.status, members=tuple(members))
+    return failures
+
+
+def stand_down(view: View, draft: Draft) -> None:
+    """Settle all workers as stopped by us; but one that has finished by itself has finished."""
+    for worker, verdict in view.workers:
+        if verdict.fate is Fate.DONE and not any(item.uid == worker.uid and item.settled for item in draft.status.members):
+            _succeeded(view, draft, worker)
+    members = tuple(Member(index=item.index, uid=item.uid, node=item.node, settled=OURS) for item, _ in view.workers)
+    draft.status = replace(draft.status, members=members)
+
+
+def trained(view: View, status: Status) -> bool:
+    """Whether the training is over for the job: spec.successPolicy says how many workers must have finished."""
+    if view.job.spec.success_policy == ALL_WORKERS:
+        return view.finished(status) >= view.wanted
+    return bool(status.succeeded_indices)
+
+
+def stop(draft: Draft, worker: Worker) -> None:
+    """Delete a worker for the controller's own reasons: whatever becomes of it is not counted."""
+    draft.delete(worker, once_written=True)
+    members = draft.status.members
+    settled = tuple(replace(item, settled=item.settled or OURS) if item.uid == worker.uid else item for item in members)
+    draft.status = replace(draft.status, members=settled)
+
+
+def dismiss(draft: Draft) -> None:
+    """Write down that all workers are to be stopped, which is done in the next round: what becomes of them is not counted."""
+    members = tuple(replace(member, settled=member.settled or OURS) for member in draft.status.members)
+    draft.status = replace(draft.status, members=members)
+
+
+def dismissed(view: View) -> set[str]:
+    """UIDs of the pods of which that is written. They are stopped, although nobody may want it any more."""
+    return {member.uid for member in view.job.status.members if member.settled in BY_PLAN}
+
+
+def _finished_unasked(member: Member, worker: Worker, verdict: Verdict) -> bool:
+    """Whether a worker that was to be stopped had finished by itself before anybody asked for its deletion."""
+    return member.settled in BY_PLAN and verdict.fate is Fate.DONE and not worker.leaving
+
+
+def _settle(view: View, draft: Draft, worker: Worker, verdict: Verdict) -> str:
+    """Count one worker's fate; returns what to write down, "" as long as it lives."""
+    if verdict.fate is Fate.LIVES:
+        return ""
+    if verdict.fate is Fate.DONE:
+        return _succeeded(view, draft, worker)
+    if _ours(view, draft, worker):
+        return OURS
+    if verdict.fate is Fate.RECLAIMED:
+        _reclaimed(view, draft, worker.index, worker.node, verdict)
+    if verdict.fate is Fate.LEAVES:
+        _leaves(view, draft, worker, verdict)
+    return verdict.cause
+
+
+def _succeeded(view: View, draft: Draft, worker: Worker) -> str:
+    status = draft.status
+    indices = tuple(sorted({*status.succeeded_indices, worker.index}))
+    first = status.first_success_time or stamp(view.now)
+    draft.status = replace(status, succeeded_indices=indices, first_success_time=first)
+    return FINISHED
+
+
+def _ours(view: View, draft: Draft, worker: Worker) -> bool:
+    """Whether the controller wants this worker away in any case, or its work is done."""
+    status = draft.status
+    return worker.index >= view.wanted or worker.attempt < status.restarts or trained(view, status)
+
+
+def _vanished(view: View, draft: Draft, member: Member) -> None:
+    """A pod that is gone without a trace. One that never had a machine cost nothing, and nobody reclaimed it."""
+    if member.settled or not member.node or member.index >= view.wanted or trained(view, draft.status):
+        return
+    gone = member.node in view.observed.gone
+    verdict = Verdict(
+        fate=Fate.RECLAIMED,
+        cause=names.CAUSE_NODE_GONE if gone else names.CAUSE_VANISHED,
+        message="its machine is gone" if gone else "its pod disappeared",
+    )
+    _reclaimed(view, draft, member.index, member.node, verdict)
+
+
+def _leaves(view: View, draft: Draft, worker: Worker, verdict: Verdict) -> None:
+    """Told, not counted: the time that it costs is in the job's figures as any other."""
+    entry = HistoryEntry(at=stamp(view.now, digits=3), what=LEFT, worker=worker.index, node=worker.node, cause=verdict.cause)
+    draft.remember(entry)
+    draft.event(names.REASON_LEAVES, f"Worker {worker.index} leaves {worker.node}: {verdict.message}. It will be replaced.")
+
+
+def _reclaimed(view: View, draft: Draft, index: int, node: str, verdict: Verdict) -> None:
+    if not node:
+        return
+    entry = HistoryEntry(at=stamp(view.now, digits=3), what=RECLAIMED, worker=index, node=node, cause=verdict.cause)
+    draft.status = replace(draft.status, reclaims=draft.status.reclaims + 1)
+    draft.remember(entry)
+    reason = verdict.message.rstrip(".")
+    draft.event(names.REASON_RECLAIMED, f"Worker {index} on {node} is lost: {reason}. It will be replaced.", warning=True)

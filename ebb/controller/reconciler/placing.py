@@ -1,0 +1,196 @@
+"""Chooses where the workers go, before any pod exists, and moves them as a whole. Pure.
+
+    may_create = place(view, draft)         # False: the job has no new pods now, and its condition says for what it waits
+
+A change of status.placement is written first; in the next round the pods that are held to another place are stopped, and new ones
+are made when the last of those is gone: a job is never in two places.
+"""
+
+from dataclasses import replace
+from functools import partial
+
+from ebb.api import contract as names
+from ebb.api.clock import stamp
+from ebb.api.status import PLACED, HistoryEntry, Placed
+from ebb.controller.reconciler import stockouts as dry
+from ebb.controller.reconciler.failure_policy import dismiss, stop
+from ebb.controller.reconciler.containers import worker_container
+from ebb.controller.reconciler.yielding import gives_way_to, starving
+from ebb.controller.reconciler.worker_state import Fate, Worker
+from ebb.controller.reconciler.capacity import Claim, claim
+from ebb.controller.reconciler.relocation import (
+    Move,
+    fallback_due,
+    next_try,
+    open_sites,
+    out_of_drought,
+    to_other_machines,
+)
+from ebb.controller.reconciler.needs import Wish
+from ebb.controller.reconciler.queue import Line, queue
+from ebb.controller.reconciler.rendezvous import rendezvous
+from ebb.controller.reconciler.summary import blocked, summarize
+from ebb.controller.reconciler.types import Draft, View
+from ebb.controller.reconciler.waiting import here, strangers
+from ebb.controller.reconciler.candidates import Site, best, complaint, site_of, sites, unplaced, ways
+from ebb.api.platform import Platform
+
+AGAIN_SECONDS = 30.0  # what changes for a waiting job wakes it (control/claims.py); this is for what was missed
+
+
+def place(view: View, draft: Draft) -> bool:
+    """See the module's docstring."""
+    me = claim(view.job, view.observed.priorities, view.now)
+    if draft.status.placement is None:
+        return _first(view, draft, me)
+    leaving = strangers(view, draft.status)
+    if leaving:
+        return _stop(view, draft, leaving)
+    lacking = _lacking(view)
+    return _wait(view, draft, *lacking) if lacking else _stay(view, draft, me, here(view, draft.status))
+
+
+def _lacking(view: View) -> tuple[str, str] | None:
+    """What the job needs of the platform and cannot have now: reason and message."""
+    if view.observed.platform_problem:
+        # Workers made now would lack the volumes and tolerations that only the platform tells of.
+        return names.WAITING_FOR_PLATFORM, view.observed.platform_problem
+    container = worker_container(view.job.worker.template["spec"]["containers"])
+    problem = rendezvous(view.job, container, view.observed.platform).problem
+    return (names.WAITING_FOR_RENDEZVOUS, problem) if problem else None
+
+
+def _stay(view: View, draft: Draft, me: Claim, site: Site) -> bool:
+    """True as long as the job has its place."""
+    drought = dry.find(view, site, draft.wakes)
+    if site.fits:
+        dry.remember(view, draft, site, drought)
+    move = to_other_machines(view, draft, me, site) or out_of_drought(view, draft, me, site, drought)
+    first = None if move else gives_way_to(view, draft, me, site)
+    if first:
+        return _release(view, draft, first, site)
+    move = move or next_try(view, draft, me, site, drought)
+    return _move(view, draft, move, site) if move else True
+
+
+def _first(view: View, draft: Draft, me: Claim) -> bool:
+    """Choose a place for a job that has none."""
+    observed, held = view.observed, _held(view)
+    lacking = _lacking(view)
+    if lacking:
+        return _wait(view, draft, *lacking)
+    line = queue(me, observed.market, observed.platform)
+    if me.group and line.in_group >= me.group_max and not held:
+        message = f"group {me.group!r} runs {me.group_max} at once, as its maxParallel says: this one waits for its turn."
+        return _wait(view, draft, names.WAITING_FOR_GROUP, message)
+    if observed.platform is None:
+        return _first_without_stack(view, draft, me, line)
+    known = _candidates(view, observed.platform, draft.wakes)
+    for some in known:
+        found = ([site for site in some if site.zone in held] or some) if held else open_sites(view, me, line, some)
+        if found:
+            last_dry = partial(dry.seen, view, draft.status)
+            return _settle(view, draft, best(found, view.wanted, observed.market, last_dry))
+    if not known:
+        return _wait(view, draft, names.WAITING_FOR_ZONE, _complaint(view, observed.platform))
+    roomiest = max((site for some in known for site in some), key=lambda site: (line.ledger.room(site), site.zone))
+    return _wait_behind(view, draft, me, line, roomiest)
+
+
+def _first_without_stack(view: View, draft: Draft, me: Claim, line: Line) -> bool:
+    """On a cluster that no stack of ours describes, nothing is known of zones and of what may grow."""
+    site = site_of(Wish.of(view.job), unplaced(view.job), None)
+    if starving(me, line, site, view.now) and not _held(view):
+        return _wait_behind(view, draft, me, line, site)
+    return _settle(view, draft, site)
+
+
+def _candidates(view: View, platform: Platform, wakes: list[float]) -> list[list[Site]]:
+    """Sites that hold minReplicas, by how the machines are bought: what is to be tried first, and if that could not be had for
+    long enough, the next."""
+    wish = Wish.of(view.job)
+    able = [[site for site in sites(wish, platform, way) if site.room >= wish.least] for way in ways(wish)]
+    found = [some for some in able if some]
+    return found if len(found) < 2 or fallback_due(view, wakes) else found[:1]
+
+
+def _complaint(view: View, platform: Platform) -> str:
+    wish = Wish.of(view.job)
+    return complaint(wish, platform, [site for way in ways(wish) for site in sites(wish, platform, way)])
+
+
+def _held(view: View) -> set[str]:
+    """Zones to which workers are held that the controller does not mean to stop: a status was lost. "": they are held to none."""
+    settled = {member.uid for member in view.job.status.members if member.settled}
+    alive = [worker for worker, verdict in view.workers if verdict.fate is Fate.LIVES and worker.uid not in settled]
+    return {(worker.pod["spec"].get("nodeSelector") or {}).get(names.LABEL_ZONE, "") for worker in alive}
+
+
+def _settle(view: View, draft: Draft, site: Site) -> bool:
+    placed = site.placed(stamp(view.now))
+    draft.status = replace(draft.status, placement=placed)
+    if placed.zone:
+        _enter(view, draft, placed)
+        draft.event(names.REASON_PLACED, f"Workers go to zone {site.title}.")
+    return True
+
+
+def _move(view: View, draft: Draft, move: Move, site: Site) -> bool:
+    """Write it down; the workers are stopped in the next round."""
+    placed = move.site.placed(stamp(view.now), move.fallbacks)
+    dismiss(draft)
+    draft.status = replace(draft.status, placement=placed)
+    _enter(view, draft, placed)
+    draft.event(names.REASON_MOVED, f"The job goes from {site.title} to {move.site.title}: {move.why}.")
+    draft.status = summarize(view, draft.status)
+    return False
+
+
+def _release(view: View, draft: Draft, first: Claim, site: Site) -> bool:
+    """Let go of the place; the workers are stopped in the next round."""
+    dismiss(draft)
+    draft.status = replace(draft.status, placement=None)
+    message = f"Not all machines came in time, and {_title(first)} goes first in {site.title}: this one lets go of what it has."
+    draft.event(names.REASON_RELEASED, message)
+    return _wait(view, draft, names.WAITING_BEHIND, f"{_title(first)} goes first in {site.title}.")
+
+
+def _enter(view: View, draft: Draft, placed: Placed) -> None:
+    draft.remember(HistoryEntry(at=stamp(view.now, digits=3), what=PLACED, cause=placed.zone))
+
+
+def _stop(view: View, draft: Draft, leaving: list[Worker]) -> bool:
+    for worker in leaving:
+        if not worker.leaving:
+            stop(draft, worker)
+    draft.status = summarize(view, draft.status)
+    return False
+
+
+def _wait_behind(view: View, draft: Draft, me: Claim, line: Line, site: Site) -> bool:
+    first = starving(me, line, site, view.now) or line.before(me, site)
+    assert first is not None, site
+    return _wait(view, draft, names.WAITING_BEHIND, f"{_title(first)} goes first in {site.title}.")
+
+
+def _title(other: Claim) -> str:
+    return f"job {other.key[0]}/{other.key[1]}"
+
+
+def _wait(view: View, draft: Draft, reason: str, message: str) -> bool:
+    """The job has no new pods; without a place it has none at all."""
+    if draft.status.placement is None and not _held(view):
+        for worker, _ in view.workers:
+            if not worker.leaving:
+                stop(draft, worker)
+    if view.trains(draft.status):
+        draft.status = summarize(view, draft.status)
+        return False
+    before = draft.status.condition(names.RUNNING)
+    draft.status = blocked(view, draft.status, reason, message)
+    in_line = reason in (names.WAITING_BEHIND, names.WAITING_FOR_GROUP)
+    if in_line:
+        draft.wakes.append(view.now + AGAIN_SECONDS)
+    if before is None or before.reason != reason or (before.message != message and not in_line):
+        draft.event(reason, message, warning=not in_line)
+    return False

@@ -1,0 +1,214 @@
+"""Job -> the Pod of one worker and the Service of all, as JSON: pure, and what `--dry-run` prints.
+
+    pod = worker_pod(job, index=2, attempt=0, seat=Seat(selector={"topology.kubernetes.io/zone": "local-a"}))
+
+What the job's author wrote wins: fields that are there are never overridden, other containers are left alone, and security
+settings are filled in only where the template is silent. Two exceptions: restartPolicy (parts.py says why), and the priority of
+workers beyond minReplicas. What goes into the container that trains is in containers.py.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ebb.api import contract as names
+from ebb.api.spec import Job
+from ebb.controller.reconciler.containers import inject, mount, worker_container
+from ebb.controller.reconciler.rendezvous import Rendezvous, rendezvous
+from ebb.api.platform import Taint, Volume
+
+Object = dict[str, Any]
+
+DEFAULT_GRACE_SECONDS = 30  # Kubernetes' own
+MARGIN_SECONDS, MARGIN_SHARE = 5.0, 0.1  # of a notice: until it is seen here and SIGTERM is sent, and until the disk is flushed
+# The name that kubeadm, EKS, GKE, AKS and the box give their cluster. Where it is another, bare names of workers do not resolve;
+# nothing of ours needs them, as rank 0 is met by its address (PET_LOCAL_ADDR).
+CLUSTER_DOMAIN = "cluster.local"
+MAX_SEARCHES, MAX_SEARCH_LENGTH = 32, 2048  # the API server refuses more: domains, characters of all with blanks between
+# Karpenter's word for what ANNOTATION_SAFE_TO_EVICT says to cluster-autoscaler (EKS Auto Mode, AKS node auto-provisioning).
+ANNOTATION_DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seat:
+    """Where a job's workers sit: the node labels to ask for, the taints found there, the platform's volumes, and what a worker
+    finds on its machine."""
+
+    selector: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    memory_bytes: float = 0.0  # one worker's share of the smallest machine that may carry it; 0: not known
+    grace_seconds: int = DEFAULT_GRACE_SECONDS  # see leave_seconds
+    shunned: tuple[str, ...] = ()  # machines that are given up, though Kubernetes would still use them
+    open_to_all: bool = False  # nothing above keeps a worker off the platform's own machine
+    met: Rendezvous | None = None  # where the workers meet; None: as on a cluster that no stack of ours describes
+    planned: int = 0  # workers that a first start should wait for; 0: not known, and the rendezvous waits for as many as may be
+
+
+def leave_seconds(notice_seconds: float) -> int:
+    """How long workers have to leave, of a cloud's notice; 0: it gives none, as for machines that are never reclaimed."""
+    if not notice_seconds:
+        return DEFAULT_GRACE_SECONDS
+    return max(1, int(notice_seconds - max(MARGIN_SECONDS, MARGIN_SHARE * notice_seconds)))
+
+
+def owner_of(value: Mapping[str, Any]) -> Object | None:
+    """The reference to the ElasticJob that controls an object, if one does. Others may own it too."""
+    references = value["metadata"].get("ownerReferences") or ()
+    return next((item for item in references if item.get("controller") and item.get("kind") == names.KIND), None)
+
+
+def worker_name(job: str, index: int) -> str:
+    """The name of a worker's pod, and so the host name that its peers resolve."""
+    return f"{job}-{names.REPLICA_TYPE}-{index}"
+
+
+def service_name(job: str) -> str:
+    """The name of the one Service of all workers. Shorter than every worker's name, so it fits where they do."""
+    return f"{job}-{names.REPLICA_TYPE}s"
+
+
+def worker_labels(job: str, index: int) -> dict[str, str]:
+    """Upstream's four labels and ours."""
+    return {**_labels(job), names.LABEL_INDEX: str(index), names.LABEL_EBB_JOB: job}
+
+
+def selector(job: str) -> str:
+    """The label selector of a job's workers."""
+    return ",".join(f"{name}={value}" for name, value in _labels(job).items())
+
+
+def job_service(job: Job) -> Object:
+    """The headless Service by which workers' host names resolve, before the pods are ready too. One for all: for a job of 64
+    workers upstream made 64."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(job, service_name(job.name), {**_labels(job.name), names.LABEL_EBB_JOB: job.name}),
+        "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": _labels(job.name)},
+    }
+
+
+def worker_pod(job: Job, *, index: int, attempt: int, seat: Seat, elastic_class: str = "") -> Object:
+    """The pod of one worker. `elastic_class`: the PriorityClass of workers beyond minReplicas, "" for that of all others."""
+    template = _copy(job.worker.template)
+    written = template.get("metadata") or {}
+    metadata = _metadata(job, worker_name(job.name, index), worker_labels(job.name, index))
+    metadata["labels"] = {**(written.get("labels") or {}), **metadata["labels"]}
+    metadata["annotations"] = {
+        names.ANNOTATION_SAFE_TO_EVICT: "false",
+        ANNOTATION_DO_NOT_DISRUPT: "true",
+        **(written.get("annotations") or {}),
+        names.ANNOTATION_ATTEMPT: str(attempt),
+    }
+    spec = template["spec"]
+    spec["restartPolicy"] = "Never"
+    spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **seat.selector}
+    spec.setdefault("terminationGracePeriodSeconds", seat.grace_seconds)
+    _tolerate(spec, seat.taints)
+    _stay_off(spec, seat)
+    _rank(spec, job, elastic_class if index >= job.min_replicas else "")
+    _name_host(spec, job, metadata["name"])
+    _harden(spec)
+    container = worker_container(spec["containers"])
+    mount(spec, container, volumes=seat.volumes, share_bytes=seat.memory_bytes)
+    met = seat.met or rendezvous(job, container, None)
+    inject(container, job, index=index, attempt=attempt, met=met, planned=seat.planned or job.max_replicas)
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _copy(value: Any) -> Any:
+    """A copy that may be changed. Fields that are null are left out, which to the API server is the same: `securityContext:` with
+    nothing behind it is silent too."""
+    if isinstance(value, Mapping):
+        return {key: _copy(item) for key, item in value.items() if item is not None}
+    return [_copy(item) for item in value] if isinstance(value, list) else value
+
+
+def _labels(job: str) -> dict[str, str]:
+    """Upstream's labels that all workers of a job have."""
+    return {names.LABEL_GROUP: names.GROUP, names.LABEL_JOB: job, names.LABEL_REPLICA_TYPE: names.REPLICA_TYPE}
+
+
+def _metadata(job: Job, name: str, labels: Mapping[str, str]) -> Object:
+    return {
+        "name": name,
+        "namespace": job.namespace,
+        "labels": dict(labels),
+        "ownerReferences": [
+            {
+                "apiVersion": names.API_VERSION,
+                "kind": names.KIND,
+                "name": job.name,
+                "uid": job.uid,
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ],
+    }
+
+
+def _name_host(spec: Object, job: Job, name: str) -> None:
+    """Let peers resolve the pod's bare name: Kubernetes has <hostname>.<subdomain> for it where a Service is called as the
+    subdomain, and the search entry adds the rest. It comes last: names of Services resolve as fast as without."""
+    service = service_name(job.name)
+    spec.setdefault("hostname", name)
+    spec.setdefault("subdomain", service)
+    config = spec.get("dnsConfig") or {}
+    searches = list(dict.fromkeys([*(config.get("searches") or []), f"{service}.{job.namespace}.svc.{CLUSTER_DOMAIN}"]))
+    if len(searches) <= MAX_SEARCHES and len(" ".join(searches)) <= MAX_SEARCH_LENGTH:
+        spec["dnsConfig"] = {**config, "searches": searches}
+
+
+def _stay_off(spec: Object, seat: Seat) -> None:
+    """Keep the worker off machines that are given up, as Kubernetes calls a silent one ready for 40 s more, and off the
+    platform's own, which has no taint, as it must be there first. Terms are alternatives, so each of them says it."""
+    own = {"key": names.LABEL_NODE_GROUP, "operator": "NotIn", "values": [names.MANAGER_GROUP]}
+    labels = [own] if seat.open_to_all else []
+    # The API server takes one name for each requirement.
+    fields = [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in seat.shunned]
+    if not labels and not fields:
+        return
+    affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
+    required = affinity.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {"nodeSelectorTerms": [{}]})
+    for term in required["nodeSelectorTerms"]:
+        for kind, rules in (("matchExpressions", labels), ("matchFields", fields)):
+            if rules:
+                term[kind] = [*(term.get(kind) or []), *rules]
+
+
+def _rank(spec: Object, job: Job, elastic_class: str) -> None:
+    """Whose place the scheduler gives to whom. A class says `priority` and `preemptionPolicy` too, and the API server refuses a
+    pod whose own differ: those of the template belong to the template's class."""
+    if elastic_class:
+        spec["priorityClassName"] = elastic_class
+        for key in ("priority", "preemptionPolicy"):
+            spec.pop(key, None)
+    elif job.spec.priority_class_name:
+        spec.setdefault("priorityClassName", job.spec.priority_class_name)
+
+
+def _harden(spec: Object) -> None:
+    """What Pod Security `restricted` asks for, where the author said nothing; an image that must be root can say so."""
+    spec.setdefault("automountServiceAccountToken", False)
+    spec.setdefault("securityContext", {}).setdefault("seccompProfile", {"type": "RuntimeDefault"})
+    for container in [*spec["containers"], *(spec.get("initContainers") or [])]:
+        security = container.setdefault("securityContext", {})
+        if not security.get("privileged"):  # the API server refuses a privileged container that must not gain privileges
+            security.setdefault("allowPrivilegeEscalation", False)
+            security.setdefault("capabilities", {"drop": ["ALL"]})
+
+
+def _tolerate(spec: Object, taints: Sequence[Taint]) -> None:
+    """Let the pod onto machines that are kept for jobs; a job file need not know how a stack keeps others off."""
+    written = spec.get("tolerations") or []
+    missing = [taint for taint in taints if not any(_tolerates(item, taint) for item in written)]
+    added = [{"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect} for taint in missing]
+    if added:
+        spec["tolerations"] = [*written, *added]
+
+
+def _tolerates(toleration: Object, taint: Taint) -> bool:
+    if toleration.get("effect") not in (None, "", taint.effect) or toleration.get("key") not in (None, "", taint.key):
+        return False
+    return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.value

@@ -1,0 +1,140 @@
+"""Whose turn it is: what the jobs that have a place, and those that wait before this one, leave of every site. Pure.
+
+    line = queue(me, market, platform)
+    line.ledger.room(site)                  # workers of this job for which there is room beside the others' minReplicas
+    line.before(me, site)                   # the job for which this one waits there
+
+The order: higher priority, then older. What counts is minReplicas: workers beyond that make room (sizing.py, and their lower
+priority). Free machines do not count, only what the node groups may grow to: pods must wait for machines, or none are made.
+A waiting job that fits nowhere keeps what is left of its roomiest site: else small jobs behind it could keep it out for ever. As
+nobody behind it takes of that, what is left there only grows, so its turn comes.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ebb.api.status import Placed
+from ebb.controller.reconciler.capacity import Claim, Market
+from ebb.controller.reconciler.needs import Wish
+from ebb.controller.reconciler.candidates import Site, site_of, sites, ways
+from ebb.api.platform import Platform
+
+ROUNDING = 1e-6  # machines are shared in fractions
+
+
+class Ledger:
+    """Machines of each node group that nobody has."""
+
+    def __init__(self, platform: Platform | None) -> None:
+        self._free = {group.name: float(group.max) for group in (platform.node_groups if platform else ())}
+
+    def room(self, site: Site) -> int:
+        """Workers of the job whose site it is."""
+        return sum(int(self._free[group.name] * fits + ROUNDING) for group, fits in site.fits)
+
+    def take(self, site: Site, workers: int) -> None:
+        """Let the cheapest machines have them, as the autoscaler does; as many as fit."""
+        for group, fits in site.fits:
+            used = min(workers / fits, self._free[group.name])
+            self._free[group.name] -= used
+            workers -= int(used * fits + ROUNDING)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """A job without a place: the site that it will take, or that is kept for it because it fits nowhere now."""
+
+    claim: Claim
+    site: Site
+    blocked: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """The others, as far as this job must mind them. `holders`: placed jobs. `waiting`: those before it without a place."""
+
+    ledger: Ledger
+    holders: tuple[tuple[Claim, Site], ...] = ()
+    waiting: tuple[Turn, ...] = ()
+    in_group: int = 0  # jobs of its group that run or go first
+
+    def before(self, me: Claim, site: Site) -> Claim | None:
+        """For whom the job waits at a site: the one right before it in the line, or the first that has machines there."""
+        waiting = [turn.claim for turn in self.waiting if turn.site.overlaps(site)]
+        holders = sorted((claim for claim, place in self.holders if place.overlaps(site)), key=lambda claim: claim.rank)
+        return next(iter([*reversed(waiting), *holders]), None)
+
+
+@dataclass
+class _Book:
+    """What is known of wishes, by identity: the jobs of a sweep have one wish (market.py sees to it)."""
+
+    platform: Platform
+    known: dict[int, list[Site]] = field(default_factory=dict)
+    spent: dict[int, Site] = field(default_factory=dict)
+
+    def sites(self, wish: Wish) -> list[Site]:
+        """Where such a job may get minReplicas."""
+        if id(wish) not in self.known:
+            found = (sites(wish, self.platform, way) for way in ways(wish))
+            able = ([site for site in some if site.room >= wish.least] for some in found)
+            self.known[id(wish)] = next((some for some in able if some), [])
+        return self.known[id(wish)]
+
+    def turn(self, claim: Claim, found: list[Site], ledger: Ledger) -> Turn:
+        """Take what a waiting job will have; where nothing is left for such a job, nothing is left for the next."""
+        spent = self.spent.get(id(claim.wish))
+        if spent is not None:
+            return Turn(claim=claim, site=spent, blocked=True)
+        turn = _reserve(claim, found, ledger)
+        if turn.blocked and not any(ledger.room(site) for site in found):
+            self.spent[id(claim.wish)] = turn.site
+        return turn
+
+
+def queue(me: Claim, market: Market, platform: Platform | None) -> Line:
+    """The line as this job sees it."""
+    ledger, running = Ledger(platform), Counter(_group(claim) for claim in market.claims if claim.located)
+    holders = tuple(_places([claim for claim in market.claims if claim.located], platform))
+    for claim, site in holders:
+        ledger.take(site, claim.holds)
+    waiting, book = [], _Book(platform) if platform else None
+    ahead = (claim for claim in market.claims if not claim.located and claim.rank < me.rank)
+    for claim in sorted(ahead, key=lambda claim: claim.rank):
+        found = book.sites(claim.wish) if book else []
+        if (book and not found) or claim.refused or (claim.group and running[_group(claim)] >= claim.group_max):
+            continue  # it cannot start, whatever becomes free
+        running[_group(claim)] += 1
+        if book and found:
+            waiting.append(book.turn(claim, found, ledger))
+    return Line(ledger=ledger, holders=holders, waiting=tuple(waiting), in_group=running[_group(me)] if me.group else 0)
+
+
+def _group(claim: Claim) -> tuple[str, str]:
+    return claim.key[0], claim.group
+
+
+def _places(located: list[Claim], platform: Platform | None) -> Iterator[tuple[Claim, Site]]:
+    known: dict[tuple[int, str, str, str], Site] = {}
+    for claim in located:
+        key = id(claim.wish), claim.zone, claim.gpu_type, claim.capacity_type
+        if key not in known:
+            known[key] = _place(claim, platform)
+        yield claim, known[key]
+
+
+def _place(claim: Claim, platform: Platform | None) -> Site:
+    placed = Placed(zone=claim.zone, gpu_type=claim.gpu_type, capacity_type=claim.capacity_type)
+    return site_of(claim.wish, placed, platform)
+
+
+def _reserve(claim: Claim, found: list[Site], ledger: Ledger) -> Turn:
+    """Take what a waiting job will have; else what is left of its roomiest site."""
+    fitting = [site for site in found if ledger.room(site) >= claim.least]
+    if fitting:
+        site = min(fitting, key=lambda site: (site.usd_per_worker_hour, site.zone, site.gpu_type))
+    else:
+        site = max(found, key=lambda site: (ledger.room(site), site.zone, site.gpu_type))
+    ledger.take(site, claim.least)
+    return Turn(claim=claim, site=site, blocked=not fitting)

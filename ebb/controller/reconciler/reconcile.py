@@ -1,0 +1,276 @@
+"""The decision: (job, what is there, now) -> what to do. Pure, so that every rule of the contract is a line in a table of tests.
+
+    decided = plan(job, observed, now)
+
+Level-triggered: nothing depends on which event led here, everything on the objects as they are and on what status remembers.
+Two rules make it safe to be killed between any two calls. What only the status knows (a failure that was counted, an end, that a
+pod goes because we want it) is written there first and acted upon afterwards. All the rest may be done again at any time.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ebb.api import contract as names
+from ebb.api.clock import stamp, unix
+from ebb.api.parts import CLEAN_NONE, EXIT_CODE, NEVER
+from ebb.api.spec import Job
+from ebb.api.status import PROGRAM_FAILED, HistoryEntry, Progress, Stall, Status
+from ebb.controller.reconciler import money, stall_policy as stalls
+from ebb.controller.reconciler.failure_policy import Loss, account, dismiss, dismissed, stop, trained
+from ebb.controller.reconciler.lifecycle import ASKED, after_end, end, finish, hold, suspend
+from ebb.controller.reconciler.worker_state import NOT_READY_SECONDS as NOT_READY
+from ebb.controller.reconciler.worker_state import Fate, Verdict, Worker
+from ebb.controller.reconciler.placing import place
+from ebb.controller.reconciler.pods import leave_seconds, selector
+from ebb.controller.reconciler.sizing import numbered, resize
+from ebb.controller.reconciler.summary import summarize
+from ebb.controller.reconciler.types import CreateRecord, Draft, Event, Observed, Plan, View
+
+PROGRESS_SECONDS = 30.0  # progress alone rewrites the object at most this often
+CLOCKS_DIFFER = 60.0  # a machine that is there so long after its end was told by another clock than ours
+EXCEEDED = "exceeded quota"  # the words of Kubernetes' ResourceQuota admission
+
+
+def plan(job: Job, observed: Observed, now: float) -> Plan:
+    """What to do about one job now."""
+    if job.deleting or job.spec.managed_by != names.MANAGER:
+        return Plan(status=job.status)
+    view, draft = View.of(job, observed, now), Draft(job.status)
+    draft.status = replace(draft.status, observed_generation=job.generation, selector=selector(job.name))
+    _introduce(view, draft)
+    money.accrue(view, draft)
+    if job.status.hold and job.status.hold.generation != job.generation:
+        draft.status = replace(draft.status, hold=None)
+    held = draft.status.hold
+    if job.status.ended:
+        after_end(view, draft)
+    elif job.spec.suspend:
+        suspend(view, draft, *ASKED)
+    elif held:
+        suspend(view, draft, held.reason, held.message)
+    else:
+        _run(view, draft)
+    _free_names(view, draft)
+    _hold_progress(view, draft)
+    return draft.plan()
+
+
+def refused(decided: Plan, messages: Sequence[str], now: float) -> Plan:
+    """The same plan after the API server refused some of its creations: the job's condition says so in the server's words."""
+    status, message = decided.status, messages[0]
+    event = Event(names.REASON_CREATE_REFUSED, message, True)
+    if any(isinstance(action, CreateRecord) for action in decided.actions):
+        status = replace(status, recorded=False)  # it may be what was refused; one that exists is as good
+    if status.ended:
+        return replace(decided, status=status, events=(*decided.events, event))
+    running = status.is_true(names.RUNNING)
+    refusal = names.WAITING_FOR_QUOTA if EXCEEDED in message else names.REASON_CREATE_REFUSED
+    reason = names.REASON_RUNNING if running else refusal
+    status = status.with_condition(names.RUNNING, running, reason, message, now)
+    return replace(decided, status=status, events=(*decided.events, event))
+
+
+def _introduce(view: View, draft: Draft) -> None:
+    if draft.status.condition(names.CREATED) is None:
+        message = f"The controller took the job on: {view.wanted} workers wanted."
+        draft.status = draft.status.with_condition(names.CREATED, True, names.REASON_CREATED, message, view.now)
+        draft.event(names.REASON_CREATED, message)
+
+
+def _run(view: View, draft: Draft) -> None:
+    stop = money.verdict(view, draft)
+    if stop is None:
+        _resume(view, draft)
+    failed = account(view, draft)
+    _began(view, draft)
+    done = trained(view, draft.status)
+    if done:
+        finish(view, draft)
+    elif failed:
+        _program_failed(view, draft, failed)
+    elif _overdue(view, draft):
+        limit = view.job.spec.active_deadline_seconds
+        message = f"The job ran longer than activeDeadlineSeconds {limit}: raise it, or submit the job again to go on."
+        end(view, draft, names.FAILED, names.REASON_DEADLINE, message)
+    elif stop := stop or stalls.watch(view, draft):
+        hold(view, draft, *stop)
+    elif draft.status.restarts > view.job.status.restarts:
+        dismiss(draft)
+        _summarize(view, draft)
+    else:
+        _replace_lost(view, draft)
+        if place(view, draft):
+            resize(view, draft)
+            _summarize(view, draft)
+    if view.observed.progress:
+        money.credit(view, draft, view.observed.progress)
+        draft.status = replace(draft.status, progress=view.observed.progress)
+
+
+def _began(view: View, draft: Draft) -> None:
+    """The job's time begins with its first worker that is there: one that a quota refuses has not begun."""
+    if draft.status.start_time is None and any(not member.settled for member in draft.status.members):
+        draft.status = replace(draft.status, start_time=stamp(view.now))
+
+
+def _resume(view: View, draft: Draft) -> None:
+    if draft.status.is_true(names.SUSPENDED):
+        message = "The job was resumed: it goes on from its last checkpoint."
+        status = draft.status.with_condition(names.SUSPENDED, False, names.REASON_RESUMED, message, view.now)
+        if status.is_true(names.STALLED):
+            status = status.with_condition(names.STALLED, False, names.REASON_RESUMED, message, view.now)
+        draft.status = replace(status, stall=None)
+        draft.event(names.REASON_RESUMED, message)
+
+
+def _program_failed(view: View, draft: Draft, failed: Sequence[Loss]) -> None:
+    """Spend one of the budget for all that failed together."""
+    worker, verdict = min(failed, key=lambda loss: (loss[0].finished_at or view.now, loss[0].index))
+    status, limit = draft.status, view.job.spec.backoff_limit
+    entry = HistoryEntry(
+        at=stamp(view.now, digits=3), what=PROGRAM_FAILED, worker=worker.index, node=worker.node or None, cause=verdict.message
+    )
+    draft.status = replace(status, failures=status.failures + 1, last_failure_time=stamp(view.now))
+    draft.remember(entry)
+    what = f"The program of worker {worker.index} failed: {verdict.message}."
+    final = _final_failure(view.job, worker, draft.status)
+    if final:
+        end(view, draft, names.FAILED, names.REASON_FAILED, f"{what} {final}")
+        return
+    draft.status = replace(draft.status, restarts=status.restarts + 1)
+    dismiss(draft)
+    message = f"{what} Failure {draft.status.failures} of {limit} tolerated: all workers start again."
+    draft.event(names.REASON_PROGRAM_FAILED, message, warning=True)
+    _summarize(view, draft)
+
+
+def _final_failure(job: Job, worker: Worker, status: Status) -> str:
+    """Why this failure ends the job; "" if it does not."""
+    policy, limit = job.worker.restart_policy, job.spec.backoff_limit
+    if policy == NEVER:
+        return "restartPolicy is Never."
+    if policy == EXIT_CODE and worker.exit_code not in names.RETRYABLE_EXIT_CODES:
+        return "restartPolicy ExitCode does not try again after that code."
+    return f"backoffLimit {limit} is spent." if status.failures > limit else ""
+
+
+def _overdue(view: View, draft: Draft) -> bool:
+    started, limit = unix(draft.status.start_time), view.job.spec.active_deadline_seconds
+    if started is None or limit is None:
+        return False
+    draft.wakes.append(started + limit)
+    return view.now >= started + limit
+
+
+def _replace_lost(view: View, draft: Draft) -> None:
+    """Delete what is lost, of an earlier attempt, on its way off an old machine, or too many, so that its name is free or its
+    machine is."""
+    surplus, goes = [], dismissed(view)
+    for worker, verdict in view.workers:
+        if worker.leaving or verdict.fate is Fate.DONE:
+            continue
+        if worker.attempt < draft.status.restarts or worker.uid in goes:
+            stop(draft, worker)
+        elif worker.index >= view.wanted:
+            stop(draft, worker)
+            surplus.append(worker)
+        elif verdict.fate is Fate.LEAVES:
+            stop(draft, worker)
+        elif verdict.fate is Fate.RECLAIMED:
+            draft.delete(worker, _grace(worker, verdict, view), once_written=_unknown(view, worker))
+        elif worker.node in view.observed.nodes:
+            _watch_unready(view, draft, worker)
+            _watch_age(view, draft, worker)
+    if surplus:
+        stopped = numbered([worker.index for worker in surplus])
+        draft.event(names.REASON_SCALED, f"Stopped {stopped}: the job was scaled to {view.wanted}.")
+
+
+def _unknown(view: View, worker: Worker) -> bool:
+    """Whether nobody could tell from the status that this worker was lost, once its pod is gone."""
+    return bool(worker.node) and not any(member.uid == worker.uid and member.node for member in view.job.status.members)
+
+
+def _grace(worker: Worker, verdict: Verdict, view: View) -> int | None:
+    """Seconds for a lost worker to leave: what the notice leaves it; 0 on a dead machine; else its own grace."""
+    if verdict.force:
+        return 0
+    left = _time_left(worker, verdict, view)
+    # Never 0: that would free the name while the processes still run.
+    return None if left is None else max(1, min(worker.grace_seconds, int(left)))
+
+
+def _time_left(worker: Worker, verdict: Verdict, view: View) -> float | None:
+    """Until its machine goes: as the notice says, or, where that names no time (GKE's taint), as the cloud promises."""
+    if verdict.cause != names.CAUSE_NOTICE:
+        return None
+    left = None if verdict.notice_until is None else verdict.notice_until - view.now
+    if left is not None and left >= -CLOCKS_DIFFER:
+        return left
+    group = money.group_of(view.observed.nodes.get(worker.node), view.observed.platform)
+    return leave_seconds(group.notice_seconds) if group and group.notice_seconds else None
+
+
+def _watch_unready(view: View, draft: Draft, worker: Worker) -> None:
+    since = view.observed.unready.get(worker.node)
+    if since is not None and since < NOT_READY:
+        draft.wakes.append(view.now + NOT_READY - since)
+
+
+def _watch_age(view: View, draft: Draft, worker: Worker) -> None:
+    leaves_at = view.leaves_at(worker)
+    if leaves_at is not None:
+        draft.wakes.append(leaves_at)
+
+
+def _summarize(view: View, draft: Draft) -> None:
+    """Conditions and counts, and an event where Running or Restarting begins."""
+    before = draft.status
+    draft.status = summarize(view, before)
+    for kind, reason in ((names.RUNNING, names.REASON_RUNNING), (names.RESTARTING, names.REASON_RESTARTING)):
+        condition = draft.status.condition(kind)
+        if condition and draft.status.is_true(kind) and not before.is_true(kind):
+            draft.event(reason, condition.message, warning=kind == names.RESTARTING)
+
+
+def _free_names(view: View, draft: Draft) -> None:
+    """Nobody confirms the end of a pod on a dead machine: without force its name stays taken for many minutes."""
+    keeps = view.job.status.ended and view.job.spec.clean_pod_policy == CLEAN_NONE
+    for worker, verdict in view.workers:
+        if verdict.force and worker.leaving and not keeps:
+            draft.delete(worker, 0, once_written=_unknown(view, worker))
+
+
+def _hold_progress(view: View, draft: Draft) -> None:
+    """Stamp a status that changed. Where only figures did, write them now and then while the training moves, else not at all: the
+    sums of a cost follow from its rates."""
+    old, new = view.job.status, draft.status
+    moved = _figures(new.progress) != _figures(old.progress)
+    if _still(new, moved) == _still(old, moved):
+        written = unix(old.last_reconcile_time)
+        recently = written is not None and 0 <= view.now - written < PROGRESS_SECONDS
+        if moved and recently and written is not None:
+            draft.wakes.append(written + PROGRESS_SECONDS)
+        if recently or not moved:
+            draft.status = old
+            return
+    draft.status = replace(new, last_reconcile_time=stamp(view.now, digits=3))
+
+
+def _figures(progress: Progress | None) -> Progress | None:
+    return replace(progress, at=None) if progress else None
+
+
+def _still(status: Status, moved: bool) -> Status:
+    """The status without what moves by itself; the steps that the stall watch has seen, only where the training moved."""
+    cost, stall = status.cost, status.stall
+    return replace(
+        status,
+        progress=Progress() if status.progress else None,
+        cost=replace(cost, usd_spent=0.0, usd_on_demand=0.0, machine_seconds=0.0, useful_machine_seconds=0.0, at=None)
+        if cost
+        else None,
+        stall=Stall(broken_at=stall.broken_at, creating_at=stall.creating_at, restarts=stall.restarts)
+        if stall and moved
+        else stall,
+    )

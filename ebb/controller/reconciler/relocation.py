@@ -1,0 +1,152 @@
+"""When a placed job goes elsewhere as a whole, and where to: out of a dry zone, to on-demand machines and back to spot. Pure.
+
+    move = to_other_machines(view, draft, me, site) or out_of_drought(view, draft, me, site, drought)
+    move = next_try(view, draft, me, site, drought)         # where all zones are dry: each in its turn, ever more seldom
+
+A job that has minReplicas never moves for the sake of more, nor does one whose author names the zone. The one exception: what
+spot-then-on-demand sent to on-demand machines goes back to spot from a checkpoint.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from ebb.api.clock import unix
+from ebb.api.parts import ANY, ON_DEMAND, SINGLE, SPOT, SPOT_THEN_ON_DEMAND
+from ebb.controller.reconciler import stockouts as dry
+from ebb.controller.reconciler.scheduling import doubled, missing_base
+from ebb.controller.reconciler.stockouts import Drought
+from ebb.controller.reconciler.yielding import starving
+from ebb.controller.reconciler.capacity import Claim
+from ebb.controller.reconciler.needs import Wish
+from ebb.controller.reconciler.queue import Line, queue
+from ebb.controller.reconciler.types import Draft, View
+from ebb.controller.reconciler.candidates import Site, best, sites
+
+# Spot shortages last minutes to hours (as market.RECENT_SECONDS); every way there and back costs the job a start.
+RETURN_SECONDS, RETURN_MAX_SECONDS = 1800.0, 4 * 3600.0
+RETRY_MAX_SECONDS = 1800.0  # between two tries of dry zones; by then the first is not recent any more
+
+
+@dataclass(frozen=True, kw_only=True)
+class Move:
+    """Where to, the sentence why, and how often the job will then have fallen back to on-demand machines."""
+
+    site: Site
+    why: str
+    fallbacks: int
+
+
+def to_other_machines(view: View, draft: Draft, me: Claim, site: Site) -> Move | None:
+    """For spot-then-on-demand: to the other of the two."""
+    if view.job.spec.placement.capacity != SPOT_THEN_ON_DEMAND:
+        return None
+    return _fall_back(view, draft, me) if site.capacity_type == SPOT else _return(view, draft, me, site)
+
+
+def out_of_drought(view: View, draft: Draft, me: Claim, site: Site, drought: Drought | None) -> Move | None:
+    """To the best place that is not known to be dry."""
+    if drought is None or not dry.lasting(view, draft, site, drought):
+        return None
+    for others in _others(view, me, site):
+        wet = [other for other in others if dry.seen(view, draft.status, other) is None]
+        if wet:
+            return _go(view, draft, wet, f"{site.title} has no machines for it: {drought.message.rstrip('.')}")
+    return None
+
+
+def next_try(view: View, draft: Draft, me: Claim, site: Site, drought: Drought | None) -> Move | None:
+    """Each try takes as long as all before it together, so that the job does not spend its time on the way."""
+    if drought is None or not dry.lasting(view, draft, site, drought):
+        return None
+    assert draft.status.placement is not None
+    placed = unix(draft.status.placement.since) or 0.0
+    waited = placed - (unix(draft.status.waiting_since) or placed)
+    due = placed + min(max(site.patience_seconds, waited), RETRY_MAX_SECONDS)
+    found = [other for others in _others(view, me, site) for other in others] if view.now >= due else []
+    if not found:
+        # Others may be dry no longer before that.
+        draft.wakes.append(min(due, view.now + site.patience_seconds) if view.now < due else view.now + site.patience_seconds)
+        return None
+    return _go(view, draft, found, f"{site.title} is still dry, and this was not tried for longest")
+
+
+def open_sites(view: View, me: Claim, line: Line, found: list[Site]) -> list[Site]:
+    """Those that hold minReplicas beside the jobs there and before it, and where none of these starves."""
+    return [site for site in found if line.ledger.room(site) >= me.least and not starving(me, line, site, view.now)]
+
+
+def fallback_due(view: View, wakes: list[float]) -> bool:
+    """Whether spot machines could not be had for long enough."""
+    since = unix(view.job.status.waiting_since)
+    if since is None:
+        return False
+    due = since + view.job.spec.placement.fallback_after_seconds
+    if view.now < due:
+        wakes.append(due)
+    return view.now >= due
+
+
+def _fall_back(view: View, draft: Draft, me: Claim) -> Move | None:
+    if not missing_base(view) or not fallback_due(view, draft.wakes):
+        return None
+    placed = draft.status.placement
+    assert placed is not None
+    why = f"no spot machines for {view.job.spec.placement.fallback_after_seconds} s"
+    return _go(view, draft, _found(view, me, ON_DEMAND), why, placed.fallbacks + 1)
+
+
+def _return(view: View, draft: Draft, me: Claim, site: Site) -> Move | None:
+    """The pause doubles with every fallback, as each shows that spot machines are hard to keep."""
+    placed = draft.status.placement
+    assert placed is not None
+    pause = doubled(RETURN_SECONDS, placed.fallbacks - 1, RETURN_MAX_SECONDS)
+    due = (unix(placed.since) or view.now) + pause
+    if view.now < due:
+        draft.wakes.append(due)
+        return None
+    if not _at_checkpoint(view):
+        return None
+    wet = [other for other in _found(view, me, SPOT) if dry.seen(view, draft.status, other) is None]
+    if not wet:
+        draft.wakes.append(view.now + site.patience_seconds)
+    return _go(view, draft, wet, "spot machines may be had again")
+
+
+def _at_checkpoint(view: View) -> bool:
+    """Whether one was just written. Who tells of none writes one when it is stopped; who waits has nothing to lose."""
+    if not view.trains(view.job.status):
+        return True
+    known, seen = view.job.status.progress, view.observed.progress
+    before, after = (progress.checkpoint_step if progress else None for progress in (known, seen))
+    if before is None and after is None:
+        return True
+    return before is not None and after is not None and after > before
+
+
+def _others(view: View, me: Claim, site: Site) -> Iterator[list[Site]]:
+    """Sites that the job may go to from here, by how the machines are bought."""
+    if view.job.spec.placement.zone not in (SINGLE, ANY):
+        return
+    asked = view.job.spec.placement.capacity
+    # Out of dry zones of on-demand machines there is also the way back.
+    ways = dict.fromkeys((site.capacity_type, SPOT)) if asked == SPOT_THEN_ON_DEMAND else (asked,)
+    for way in ways:
+        # One that is not in the stack any more may go anywhere.
+        yield [other for other in _found(view, me, way) if not (site.fits and other.overlaps(site))]
+
+
+def _found(view: View, me: Claim, way: str | None) -> list[Site]:
+    platform = view.observed.platform
+    if platform is None:
+        return []
+    return open_sites(view, me, queue(me, view.observed.market, platform), sites(Wish.of(view.job), platform, way))
+
+
+def _go(view: View, draft: Draft, found: list[Site], why: str, fallbacks: int | None = None) -> Move | None:
+    if not found:
+        return None
+    placed = draft.status.placement
+    assert placed is not None
+    to = best(found, view.wanted, view.observed.market, partial(dry.seen, view, draft.status))
+    return Move(site=to, why=why, fallbacks=placed.fallbacks if fallbacks is None else fallbacks)

@@ -1,0 +1,218 @@
+"""What the planner is given and what it answers: values only. reconcile.py decides, controller.py carries out.
+
+Plan(status=..., actions=(CreatePod(body), DeletePod(name="a-worker-1", uid="...")), events=(...), wake_at=1700000000.0)
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ebb.api.spec import Job
+from ebb.api.status import HistoryEntry, Progress, Status
+from ebb.controller.reconciler.ages import leave_at
+from ebb.controller.reconciler.worker_state import Fate, Verdict, Worker, judge
+from ebb.controller.reconciler.capacity import Market, Supply
+from ebb.api.platform import Platform
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class CreatePod:
+    """Create the pod; one that exists already is as good."""
+
+    body: Object
+
+
+@dataclass(frozen=True)
+class CreateService:
+    """Create the Service; one that exists already is as good."""
+
+    body: Object
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateRun:
+    """Create the folder in an older etcd that torch's own rendezvous will use, before any pod that does; one that exists is as
+    good."""
+
+    endpoint: str
+    folder: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeletePod:
+    """Delete exactly this pod; one that is gone is as good. grace_seconds None: the pod's own; 0: its machine is dead.
+    `once_written`: only when the status says why, or a controller that finds the pod gone could not know it."""
+
+    name: str
+    uid: str
+    grace_seconds: int | None = None
+    once_written: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteService:
+    """Delete exactly this Service."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True)
+class CreateRecord:
+    """Create the ConfigMap that tells what the job was and cost after it is gone; one that exists already is as good."""
+
+    body: Object
+
+
+@dataclass(frozen=True)
+class DeleteJob:
+    """Delete the job itself, and by its ownership all that is left of it."""
+
+
+Action = CreatePod | CreateRun | CreateService | CreateRecord | DeletePod | DeleteService | DeleteJob
+
+
+@dataclass(frozen=True)
+class Event:
+    """A line for `kubectl describe`; `warning` if somebody may have to act."""
+
+    reason: str
+    message: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """The world around one job, read once."""
+
+    pods: tuple[Object, ...] = ()  # owned by the job, by UID
+    services: tuple[Object, ...] = ()
+    taken: frozenset[str] = frozenset()  # names of workers that pods of somebody else hold
+    nodes: Mapping[str, Object] = field(default_factory=dict)
+    gone: frozenset[str] = frozenset()  # nodes that the API server was asked about and does not have
+    silent: frozenset[str] = frozenset()  # nodes whose Lease the controller has not seen renewed for too long
+    unready: Mapping[str, float] = field(default_factory=dict)  # nodes that are not ready: seconds since the controller saw it
+    shunned: frozenset[str] = frozenset()  # nodes of the cluster that no new worker shall go to: silent, or on their way out
+    doubt: str = ""  # why silence proves nothing now, so that no worker may be deleted with force for it; "": it does
+    platform: Platform | None = None  # None: a cluster that no stack of ours describes
+    platform_problem: str = ""
+    market: Market = field(default_factory=Market)
+    supply: Supply = field(default_factory=Supply)
+    priorities: Mapping[str, int] = field(default_factory=dict)  # PriorityClass -> its value
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Do the actions, then write the status if it changed, then do what waits for that, then send the events; look again at
+    `wake_at` (unix seconds)."""
+
+    status: Status
+    actions: tuple[Action, ...] = ()
+    events: tuple[Event, ...] = ()
+    happened: tuple[HistoryEntry, ...] = ()  # what is new in the status's history, all of it
+    wake_at: float | None = None
+
+    @property
+    def at_once(self) -> tuple[Action, ...]:
+        """What may be done before the status is written."""
+        return tuple(action for action in self.actions if not _waits(action))
+
+    @property
+    def once_written(self) -> tuple[Action, ...]:
+        """What may be done only then."""
+        return tuple(action for action in self.actions if _waits(action))
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """The world with every worker judged."""
+
+    job: Job
+    observed: Observed
+    now: float
+    workers: tuple[tuple[Worker, Verdict], ...]
+
+    @classmethod
+    def of(cls, job: Job, observed: Observed, now: float) -> "View":
+        workers = sorted((Worker.of(pod) for pod in observed.pods), key=lambda worker: worker.index)
+        view = cls(job=job, observed=observed, now=now, workers=())
+        return replace(view, workers=tuple((worker, view._judge(worker)) for worker in workers))
+
+    @property
+    def wanted(self) -> int:
+        """Workers wanted now."""
+        if self.job.automatic and self.job.status.target is not None:
+            return min(max(self.job.status.target, self.job.min_replicas), self.job.max_replicas)
+        return self.job.worker.replicas
+
+    def trains(self, status: Status) -> bool:
+        """Whether minReplicas workers run or have finished."""
+        return len(self.running) + self.finished(status) >= self.job.min_replicas
+
+    def finished(self, status: Status) -> int:
+        """Workers that are wanted and have finished: what was scaled away does not count for the others."""
+        return sum(1 for index in status.succeeded_indices if index < self.wanted)
+
+    def leaves_at(self, worker: Worker) -> float | None:
+        """When it leaves its machine by plan, before that is too old; None: never."""
+        node = self.observed.nodes.get(worker.node)
+        return leave_at(node, self.observed.platform, index=worker.index, workers=self.wanted) if node else None
+
+    def _judge(self, worker: Worker) -> Verdict:
+        observed = self.observed
+        leaves_at = self.leaves_at(worker)
+        return judge(
+            worker,
+            observed.nodes.get(worker.node),
+            observed.unready.get(worker.node, 0.0),
+            node_gone=worker.node in observed.gone,
+            silent=worker.node in observed.silent,
+            doubt=bool(observed.doubt),
+            too_old=leaves_at is not None and self.now >= leaves_at,
+        )
+
+    @property
+    def running(self) -> tuple[Worker, ...]:
+        """Workers that train, or could."""
+        return tuple(worker for worker, verdict in self.workers if verdict.fate is Fate.LIVES and worker.started)
+
+
+class Draft:
+    """A plan in the making: the planner's stages add to it. Never leaves reconcile.plan."""
+
+    def __init__(self, status: Status) -> None:
+        self.status = status
+        self.actions: list[Action] = []
+        self.events: list[Event] = []
+        self.happened: list[HistoryEntry] = []
+        self.wakes: list[float] = []
+
+    def delete(self, worker: Worker, grace_seconds: int | None = None, *, once_written: bool = False) -> None:
+        """Ask for a pod's deletion, once per plan."""
+        if not any(isinstance(action, DeletePod) and action.uid == worker.uid for action in self.actions):
+            action = DeletePod(name=worker.name, uid=worker.uid, grace_seconds=grace_seconds, once_written=once_written)
+            self.actions.append(action)
+
+    def event(self, reason: str, message: str, *, warning: bool = False) -> None:
+        self.events.append(Event(reason, message, warning))
+
+    def remember(self, entry: HistoryEntry) -> None:
+        """Write something into the job's history."""
+        self.happened.append(entry)
+        self.status = self.status.with_history(entry)
+
+    def plan(self) -> Plan:
+        return Plan(
+            status=self.status,
+            actions=tuple(self.actions),
+            events=tuple(self.events),
+            happened=tuple(self.happened),
+            wake_at=min(self.wakes, default=None),
+        )
+
+
+def _waits(action: Action) -> bool:
+    return isinstance(action, DeletePod) and action.once_written

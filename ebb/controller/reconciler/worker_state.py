@@ -1,0 +1,258 @@
+"""What happened to a worker, judged before anything is counted: lives, leaves by plan, done, reclaimed, or failed by its program.
+
+    verdict = judge(Worker.of(pod), node, unready_seconds)
+
+The order matters: whatever the machine or somebody outside did is looked at before the exit code, because a launcher that is
+stopped by SIGTERM exits with 1, 143 or 138, and a killed machine reports no code at all. Where both may be so, it is a reclaim: a
+program that is at fault fails again on its next machine, and is counted there. Two verdicts of the kubelet are believed whatever
+came after: that the pod went beyond its own limits, and that the program ended with 0. That a loss is the controller's own doing
+(scaled down, suspended) is the planner's knowledge, not a pod's. Pure.
+"""
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ebb.api import contract as names
+from ebb.api.clock import find, unix
+from ebb.api.contract import EXIT_FINISHED, EXIT_RECLAIMED
+from ebb.controller.reconciler.containers import worker_container
+
+Object = Mapping[str, Any]
+
+NOT_READY_SECONDS = 5.0  # a kubelet that restarts says NotReady for a second or two, and its pods live on
+# Reasons of a pod that the kubelet stopped with its machine, or for pods that the machine cannot be without.
+SHUTDOWN_REASONS = frozenset({"NodeShutdown", "Shutdown", "Terminated", "NodeLost", "Preempting"})
+# Reasons of a pod that the kubelet would not take, although the scheduler sent it there; also OutOf<resource>. The machine had
+# changed meanwhile (labels, taints, devices, other pods): pkg/kubelet/lifecycle/predicate.go and cm/topologymanager.
+REFUSED_REASONS = frozenset(
+    {"NodeAffinity", "NodePorts", "TaintToleration", "TopologyAffinityError", "UnexpectedAdmissionError", "InvalidNodeInfo"}
+)
+EVICTED = "Evicted"
+# What the kubelet says of a pod that it stopped for the pod's own limits on disks (pkg/kubelet/eviction/helpers.go). It sets no
+# DisruptionTarget then; for a machine that runs out of something it does since 1.26, and says "The node ...".
+OWN_LIMITS = ("exceeds the limit", "exceeds the total limit", "exceeded its local ephemeral storage limit")
+OF_THE_NODE = "The node "
+# Reasons of a container whose end nobody saw, because its machine started anew: the kubelet's, with code 137, and containerd's,
+# with 255. A program that ends by itself has Completed, Error or OOMKilled here.
+UNSEEN_REASONS = frozenset({"ContainerStatusUnknown", "Unknown"})
+BY_SCHEDULER = "PreemptionByScheduler"  # reason of DisruptionTarget
+MESSAGE_LENGTH = 300
+
+
+class Fate(enum.Enum):
+    """What became of a worker."""
+
+    LIVES = "lives"  # pending or running; may become any of the others
+    LEAVES = "leaves"  # well, but its machine is nearly too old: to be replaced; neither a reclaim nor a failure
+    DONE = "done"  # exited with 0; final for this index
+    RECLAIMED = "reclaimed"  # lost to the machine or to somebody outside; to be replaced, nothing is spent
+    FAILED = "failed"  # its program failed; may spend one of backoffLimit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """A worker's fate. `force`: its machine is dead, so only a deletion without grace frees the name."""
+
+    fate: Fate
+    cause: str = ""
+    message: str = ""
+    force: bool = False
+    notice_until: float | None = None  # unix seconds; when the machine goes away, as far as the notice says
+
+
+LIVES = Verdict(fate=Fate.LIVES)
+TOO_OLD = Verdict(fate=Fate.LEAVES, cause=names.CAUSE_AGE, message="its machine is nearly as old as the cloud lets it get")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worker:
+    """What the planner needs of a worker's pod."""
+
+    index: int
+    name: str
+    uid: str
+    node: str  # "" before it is scheduled
+    phase: str
+    attempt: int
+    ip: str
+    grace_seconds: int
+    deleted_at: float | None  # when its deletion was asked for, unix seconds
+    exit_code: int | None  # of the training container
+    exit_reason: str
+    exit_message: str
+    finished_at: float | None
+    started: bool  # the training container runs
+    started_at: float  # since when, by the kubelet's clock, unix seconds; 0: not, or nobody says
+    pod: Object
+
+    @classmethod
+    def of(cls, pod: Object) -> "Worker":
+        """`pod` must carry the labels of pods.worker_labels."""
+        metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
+        state = _training_state(spec["containers"], status)
+        ended = state.get("terminated") or {}
+        return cls(
+            index=int(metadata["labels"][names.LABEL_INDEX]),
+            name=metadata["name"],
+            uid=metadata["uid"],
+            node=spec.get("nodeName", ""),
+            phase=status.get("phase", "Pending"),
+            attempt=int((metadata.get("annotations") or {}).get(names.ANNOTATION_ATTEMPT, 0)),
+            ip=status.get("podIP", ""),
+            grace_seconds=spec.get("terminationGracePeriodSeconds", 30),
+            deleted_at=_deleted_at(metadata),
+            exit_code=ended.get("exitCode"),
+            exit_reason=ended.get("reason", ""),
+            exit_message=ended.get("message", ""),
+            finished_at=unix(ended.get("finishedAt")),
+            started="running" in state,
+            started_at=unix((state.get("running") or {}).get("startedAt")) or 0.0,
+            pod=pod,
+        )
+
+    @property
+    def leaving(self) -> bool:
+        """Its deletion was asked for, by whomever."""
+        return self.deleted_at is not None
+
+    @property
+    def finished(self) -> bool:
+        """No process of it runs any more."""
+        return self.phase in ("Succeeded", "Failed")
+
+    def condition(self, kind: str) -> Object:
+        """The pod's condition of that type; {} if there is none."""
+        conditions = (self.pod.get("status") or {}).get("conditions") or ()
+        return next((condition for condition in conditions if condition.get("type") == kind), {})
+
+
+def judge(
+    worker: Worker,
+    node: Object | None,
+    unready_seconds: float,
+    *,
+    node_gone: bool = False,
+    silent: bool = False,
+    doubt: bool = False,
+    too_old: bool = False,
+) -> Verdict:
+    """`node` is the worker's Node (None: not known yet), not ready for so long; `node_gone`: the API server says that it does not
+    exist; `silent`: the controller has not seen it renew its Lease for too long. `doubt`: silence proves nothing now, nor does it
+    allow force. `too_old`: the worker is to leave its machine before the cloud takes that for its age."""
+    lost = _lost_with_node(worker, node, unready_seconds, node_gone=node_gone, silent=silent, doubt=doubt)
+    if _finished_before_deletion(worker):
+        return Verdict(fate=Fate.DONE, force=lost is not None and lost.force)
+    return _beyond_its_limits(worker) or lost or _lost_alone(worker) or _ended(worker) or (TOO_OLD if too_old else LIVES)
+
+
+def node_trouble(node: Object, unready_seconds: float, *, silent: bool = False, doubt: bool = False) -> Verdict | None:
+    """What a machine's own state means for the workers on it; None if it is well."""
+    ready = _condition(node, "Ready")
+    if (silent or ready.get("status") == "Unknown") and not doubt:
+        return _reclaimed(names.CAUSE_NODE_SILENT, "its machine stopped reporting", force=True)
+    if has_notice(node):
+        message = _condition(node, names.CONDITION_RECLAIM).get("message") or "the cloud takes its machine back"
+        return _reclaimed(names.CAUSE_NOTICE, message, until=find(message))
+    if ready.get("status") == "False" and unready_seconds >= NOT_READY_SECONDS:
+        return _reclaimed(names.CAUSE_NODE_NOT_READY, ready.get("message", "its machine is not ready"))
+    return None
+
+
+def has_notice(node: Object) -> bool:
+    """Whether a machine is about to be taken back."""
+    taints = (node.get("spec") or {}).get("taints") or ()
+    noticed = _condition(node, names.CONDITION_RECLAIM).get("status") == "True"
+    return noticed or any(taint.get("key") in names.TAINTS_RECLAIM for taint in taints)
+
+
+def _finished_before_deletion(worker: Worker) -> bool:
+    """A program that exits with 0 upon SIGTERM has not finished its training: only what ended before the deletion counts."""
+    if worker.exit_code != EXIT_FINISHED:
+        return worker.phase == "Succeeded" and not worker.leaving
+    return worker.deleted_at is None or (worker.finished_at is not None and worker.finished_at < worker.deleted_at)
+
+
+def _beyond_its_limits(worker: Worker) -> Verdict | None:
+    """A pod that the kubelet stopped for the pod's own limits, whoever deleted it since."""
+    status = worker.pod.get("status") or {}
+    message = status.get("message", "").strip()
+    if status.get("reason") != EVICTED or not any(words in message for words in OWN_LIMITS):
+        return None
+    return Verdict(fate=Fate.FAILED, cause=names.CAUSE_PROGRAM, message=f"{EVICTED}: {message[:MESSAGE_LENGTH]}")
+
+
+def _lost_with_node(
+    worker: Worker, node: Object | None, unready_seconds: float, *, node_gone: bool, silent: bool, doubt: bool
+) -> Verdict | None:
+    if not worker.node:
+        return None
+    if node_gone:
+        return _reclaimed(names.CAUSE_NODE_GONE, "its machine is gone", force=not doubt)
+    return node_trouble(node, unready_seconds, silent=silent, doubt=doubt) if node else None
+
+
+def _lost_alone(worker: Worker) -> Verdict | None:
+    disruption = worker.condition(names.CONDITION_DISRUPTION)
+    if disruption.get("status") == "True":
+        return _reclaimed(names.CAUSE_DISRUPTED, _disrupted(disruption))
+    said = _said_by_kubelet(worker.pod.get("status") or {})
+    if said:
+        return _reclaimed(names.CAUSE_DISRUPTED, said)
+    if worker.leaving:
+        return _reclaimed(names.CAUSE_DELETED, "somebody deleted the pod")
+    if worker.exit_reason in UNSEEN_REASONS:
+        return _reclaimed(names.CAUSE_DISRUPTED, "its machine started anew and lost the container")
+    if worker.exit_code == EXIT_RECLAIMED:
+        return _reclaimed(names.CAUSE_LEFT, f"the launcher left with exit code {EXIT_RECLAIMED}")
+    return None
+
+
+def _disrupted(disruption: Object) -> str:
+    message: str = disruption.get("message") or disruption.get("reason", "")
+    return f"its place went to a pod of higher priority: {message}" if disruption.get("reason") == BY_SCHEDULER else message
+
+
+def _said_by_kubelet(status: Object) -> str:
+    """Why the kubelet stopped the pod or would not take it, if that was the machine's doing; "" else."""
+    reason, message = status.get("reason", ""), status.get("message", "")
+    if reason == EVICTED:
+        # Without the condition: before 1.26, or the machine had run out of something already when the pod came.
+        return message if message.startswith(OF_THE_NODE) else ""
+    of_the_machine = reason in SHUTDOWN_REASONS | REFUSED_REASONS or reason.startswith("OutOf")
+    return (message or reason) if of_the_machine else ""
+
+
+def _ended(worker: Worker) -> Verdict | None:
+    if worker.exit_code is None and worker.phase != "Failed":
+        return None
+    status = worker.pod.get("status") or {}
+    what = status.get("reason") or worker.exit_reason or "Error"
+    code = f"exit code {worker.exit_code}" if worker.exit_code is not None else "no exit code"
+    # The last line of a traceback is the error; the rest is in the log.
+    words = (worker.exit_message or status.get("message") or "").strip().rpartition("\n")[2][-MESSAGE_LENGTH:]
+    return Verdict(fate=Fate.FAILED, cause=names.CAUSE_PROGRAM, message=f"{what}, {code}" + (f": {words}" if words else ""))
+
+
+def _reclaimed(cause: str, message: str, *, force: bool = False, until: float | None = None) -> Verdict:
+    return Verdict(fate=Fate.RECLAIMED, cause=cause, message=message, force=force, notice_until=until)
+
+
+def _condition(node: Object, kind: str) -> Object:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return next((condition for condition in conditions if condition.get("type") == kind), {})
+
+
+def _training_state(containers: Sequence[dict[str, Any]], status: Object) -> Object:
+    """The state of the container that trains, {} if the kubelet has not reported one."""
+    name = worker_container(containers).get("name")
+    states = status.get("containerStatuses") or ()
+    found: Object = next((item.get("state") or {} for item in states if item.get("name") == name), {})
+    return found
+
+
+def _deleted_at(metadata: Object) -> float | None:
+    """deletionTimestamp is when the grace ends; the deletion was asked for that much earlier."""
+    ends = unix(metadata.get("deletionTimestamp"))
+    return None if ends is None else ends - metadata.get("deletionGracePeriodSeconds", 0)

@@ -1,0 +1,39 @@
+"""The words that the trainer shares with the controller and the CLI: environment, exit codes, metric names.
+
+Its twin is ebb/api/contract.py: the packages never import each other, and tests/test_contract.py pins the two equal.
+It holds names only: config.py reads the environment, metrics.py writes the metrics.
+"""
+
+from typing import Final
+
+EXIT_FINISHED: Final = 0  # trained to the end, evaluated, result.json is written
+EXIT_PROGRAM_FAILED: Final = 1  # the program raised, or its settings are wrong: starting it again would fail again
+EXIT_RECLAIMED: Final = 138  # left at a step boundary because of a SIGTERM: start a replacement, charge no budget
+
+# Only between a worker process and its launcher, never the code of a pod: another machine vanished, meet the others again.
+EXIT_PEER_LOST: Final = 75
+
+ENV_JOB: Final = "EBB_JOB"
+ENV_JOB_UID: Final = "EBB_JOB_UID"
+ENV_NAMESPACE: Final = "EBB_NAMESPACE"
+ENV_WORKER_INDEX: Final = "EBB_WORKER_INDEX"
+ENV_POD_UID: Final = "EBB_POD_UID"
+ENV_OUTPUT_DIR: Final = "EBB_OUTPUT_DIR"
+ENV_METRICS_PORT: Final = "EBB_METRICS_PORT"
+ENV_PLANNED_WORKERS: Final = "EBB_PLANNED_WORKERS"
+ENV_CODE_ARCHIVE: Final = "EBB_CODE_ARCHIVE"
+ENV_CODE_SHA256: Final = "EBB_CODE_SHA256"
+ENV_PACKAGES: Final = "EBB_PACKAGES"
+
+METRIC_STEP: Final = "ebb_step"
+METRIC_TOTAL_STEPS: Final = "ebb_total_steps"
+METRIC_EPOCH: Final = "ebb_epoch"
+METRIC_LOSS: Final = "ebb_loss"
+METRIC_SAMPLES_PER_SECOND: Final = "ebb_samples_per_second"
+METRIC_WORLD_SIZE: Final = "ebb_world_size"
+METRIC_GENERATION: Final = "ebb_generation"
+METRIC_CHECKPOINT_STEP: Final = "ebb_checkpoint_step"
+METRIC_USEFUL_SECONDS: Final = "ebb_useful_seconds_total"
+METRIC_LOST_SECONDS: Final = "ebb_lost_seconds_total"
+METRIC_STEPS_REDONE: Final = "ebb_steps_redone_total"
+METRIC_CHECKPOINT_SECONDS: Final = "ebb_checkpoint_seconds_total"

@@ -1,0 +1,56 @@
+"""The process that a pod starts: meets the other machines, runs this machine's workers, meets again when the others change.
+
+    python -m ebb.elastic.launch --nnodes=1:4 --rdzv_backend=etcd3 --rdzv_endpoint=etcd:2379 --rdzv_id=JOB -m trainer --data DIR ...
+    python -m ebb.elastic.launch --standalone --nproc-per-node=2 -m trainer --data DIR --output DIR
+
+It takes torchrun's flags and the PET_* variables, and runs any torchrun script. What it does differently:
+- A change of the membership is no failure, and has no limit: a worker that leaves at a step boundary (138), that misses a peer
+  (75), or that fails while another machine is gone makes this process meet the others again.
+- A program that fails by itself ends the job at once, with its exit code and its exception in a line of this process
+  (--max-restarts N allows N restarts; a worker that a signal killed is started again up to three times).
+- SIGTERM at any moment, as PID 1 too: the workers are told, save at the next step boundary and leave; the exit code is 138.
+  Ctrl-C is the same with 130; a second one ends everything at once.
+- Outside Kubernetes it listens for the cloud's notices (ebb/elastic/notices/), which act as SIGTERM; --notices says whose.
+"""
+
+import atexit
+import os
+import sys
+
+from ebb.elastic.launch.ending import Ending
+from ebb.elastic.launch.log import say
+from ebb.elastic.launch.reclaim import Interrupted, Reclaim
+from ebb.elastic.launch.logs import Tee
+
+
+def main(arguments: list[str]) -> int:
+    """The process's edge: what comes at any moment becomes an exit code (ebb/elastic/contract.py)."""
+    tees: list[Tee] = []
+    reclaim = Reclaim(end=lambda code: _end(code, tees))
+    tee = Tee.of(os.environ)
+    tees.append(tee)
+    atexit.register(tee.close)
+    try:
+        reclaim.listen()
+        if not arguments or arguments[0] in ("-h", "--help"):
+            print(__doc__)
+        from ebb.elastic.launch import node_agent as machine  # noqa: PLC0415  # a signal is heard while it is imported
+
+        return machine.launch(arguments or ["--help"], reclaim, tee)
+    except (Interrupted, ImportError):  # numpy says ImportError when its import was interrupted and somebody tries it again
+        if not reclaim.seen:
+            raise
+        say(f"left before the training started again: {reclaim.name}")
+        return reclaim.exit_code
+
+
+def _end(code: int, tees: list[Tee]) -> None:
+    """At once, but with what was said."""
+    for tee in tees:
+        tee.close()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    ending = Ending()
+    ending.code = main(sys.argv[1:])

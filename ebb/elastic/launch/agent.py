@@ -1,0 +1,220 @@
+"""torch's elastic agent with our judgement: what a worker's exit means, and what a notice does. Used by machine.py only.
+
+torch's agent starts, watches and stops the workers of this machine and restarts them when newcomers wait. Overridden are the
+hooks that it leaves to its subclasses, and nothing of it is changed. It sets no limit to a step, the first one or any other.
+"""
+
+import argparse
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from torch.distributed import DistError
+from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec, WorkerState
+from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, LogsSpecs
+from torch.distributed.elastic.multiprocessing.api import MultiprocessContext
+from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
+from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousHandler
+from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
+from torch.distributed.launcher.api import LaunchConfig
+
+from ebb.elastic.contract import EXIT_RECLAIMED
+from ebb.elastic.launch import program
+from ebb.elastic.launch.exit_policy import Failure, Judge, only_others_know
+from ebb.elastic.launch.meeting import Membership
+from ebb.elastic.launch.settings import is_ours, launch_config
+from ebb.elastic.launch.logs.reader import Tee
+from ebb.elastic.launch.logs.specs import Piped
+from ebb.elastic.launch.worker import run_module
+
+_WITHOUT_LIMIT = 10**9  # restarts as torch counts them; we count failures ourselves
+# Two times the trainer's own --leave-seconds: its default lets a worker end by itself first.
+_GRACE_SECONDS = 40
+_LOST_GRACE_SECONDS = 5  # for workers whose peer is gone: time to save what they hold, if they have noticed it themselves
+_FINISH_SECONDS = 300.0  # between the ends of two machines' workers, as torch has it
+_REPEAT_SECONDS = 1.0
+_LOOK_SECONDS = 0.1
+_SENTENCE_LENGTH = 300
+
+
+class Left(Exception):  # not an error
+    """The workers left because of a notice. `saved`: at a step boundary, with a checkpoint of all they had done."""
+
+    def __init__(self, codes: set[int]) -> None:
+        super().__init__(codes)
+        self.saved = codes <= {EXIT_RECLAIMED}
+
+
+class Notices(Protocol):
+    """What the agent needs of reclaim.Reclaim."""
+
+    seen: bool
+    hurried: bool
+
+    def waiting(self) -> contextlib.AbstractContextManager[None]: ...
+
+
+class Agent(LocalElasticAgent):
+    """The agent of one machine. `knows_codes`: its program speaks by the exit codes of ebb/elastic/contract.py."""
+
+    def __init__(
+        self,
+        spec: WorkerSpec,
+        config: LaunchConfig,
+        notices: Notices,
+        *,
+        logs_specs: LogsSpecs,
+        knows_codes: bool,
+        say: Callable[[str], None],
+    ) -> None:
+        super().__init__(
+            spec,
+            logs_specs,
+            start_method="forkserver" if callable(spec.entrypoint) else config.start_method,
+            exit_barrier_timeout=_FINISH_SECONDS,
+            log_line_prefix_template=config.log_line_prefix_template,
+            shutdown_timeout=_GRACE_SECONDS,
+        )
+        self._notices, self._knows_codes, self._say = notices, knows_codes, say
+        self._handler = spec.rdzv_handler
+        self._judge = Judge(max_restarts=config.max_restarts, say=say)
+        self._told_at = 0.0
+
+    def _rendezvous(self, worker_group: WorkerGroup) -> None:
+        self._say("meeting the other machines of the job")
+        with self._notices.waiting():
+            super()._rendezvous(worker_group)
+        self._say(f"{worker_group.group_world_size} machines, this one is number {worker_group.group_rank}")
+
+    def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
+        if self._notices.seen and time.monotonic() - self._told_at > _REPEAT_SECONDS:
+            self._told_at = time.monotonic()
+            self._tell(worker_group)
+        ended = self._ended_well()  # before torch looks: what these had to say is then there
+        result: RunResult = super()._monitor_workers(worker_group)
+        if result.state == WorkerState.FAILED:
+            self._weigh([_failure(each) for each in result.failures.values()], worker_group)
+        if result.state == WorkerState.HEALTHY and ended and self._finished_without_a_word(ended):
+            return RunResult(state=WorkerState.SUCCEEDED, return_values={each.global_rank: None for each in worker_group.workers})
+        return result
+
+    def _ended_well(self) -> set[int]:
+        """Forked workers, by local rank, that have ended with 0: torch lets none end before all have returned."""
+        context = self._pcontext
+        if not isinstance(context, MultiprocessContext) or context._pc is None:
+            return set()
+        return {rank for rank, process in enumerate(context._pc.processes) if process.exitcode == 0}
+
+    def _finished_without_a_word(self, ended: set[int]) -> bool:
+        """torch waits for the value that each forked function returns: for ever, for one that ended by os._exit(0)."""
+        context = self._pcontext
+        assert isinstance(context, MultiprocessContext)
+        if len(ended) == context.nprocs:
+            return True
+        if not context._return_values.keys() & ended and len(context._return_values) + len(ended) == context.nprocs:
+            context._worker_finished_event.set()  # those that have returned wait for it, to end in order
+        return False
+
+    def _weigh(self, failures: list[Failure], worker_group: WorkerGroup) -> None:
+        """Return to meet the others again. Raises Left, ProgramFailedError, RendezvousClosedError."""
+        codes = {failure.code for failure in failures}
+        if isinstance(self._handler, Membership):
+            self._handler.failed = not codes <= {EXIT_RECLAIMED}
+        if self._notices.seen:
+            raise Left(codes)
+        asked = (worker_group.group_world_size or 1) > 1 and only_others_know(failures, knows_codes=self._knows_codes)
+        self._judge.judge(failures, peer_lost=asked and self._peer_is_gone(codes))
+
+    def _peer_is_gone(self, codes: set[int]) -> bool:
+        """Whether the membership changes within the time in which the loss of a machine shows."""
+        if not isinstance(self._handler, Membership):
+            return False
+        deadline = time.monotonic() + self._handler.detection_seconds
+        while time.monotonic() < deadline:
+            if self._handler.num_nodes_waiting() > 0:
+                return True
+            if self._handler.is_closed():
+                raise RendezvousClosedError
+            if self._notices.seen:
+                raise Left(codes)
+            time.sleep(_LOOK_SECONDS)
+        return False
+
+    def _stop_workers(self, worker_group: WorkerGroup) -> None:
+        lost = isinstance(self._handler, Membership) and self._handler.lost
+        self._shutdown(timeout=_LOST_GRACE_SECONDS if lost else self._shutdown_timeout)
+
+    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
+        super()._shutdown(death_sig, 0 if self._notices.hurried else timeout)
+
+    def _exit_barrier(self) -> None:
+        """torch's own hears neither a signal nor that a machine is gone."""
+        self._in_exit_barrier = True
+        group, store = self._worker_group, self._worker_group.store
+        assert store is not None
+        keys = [f"ebb/finished/{number}" for number in range(group.group_world_size or 1)]
+        deadline = time.monotonic() + self._exit_barrier_timeout
+        with contextlib.suppress(DistError):  # rank 0's agent has the store, and has seen that all have finished
+            store.set(keys[group.group_rank or 0], "")
+            while not store.check(keys) and time.monotonic() < deadline:
+                if self._notices.seen or self._others_are_gone():
+                    return
+                time.sleep(_LOOK_SECONDS)
+
+    def _others_are_gone(self) -> bool:
+        """Or one of them: it will not finish."""
+        handler = self._handler
+        if not isinstance(handler, Membership):
+            return False
+        return handler.is_closed() or (handler.num_nodes_waiting() > 0 and handler.lost)
+
+    def _tell(self, worker_group: WorkerGroup) -> None:
+        for worker in worker_group.workers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(worker.id), signal.SIGTERM)
+
+
+def build(
+    settings: argparse.Namespace, handler: RendezvousHandler, notices: Notices, tee: Tee, *, say: Callable[[str], None]
+) -> Agent:
+    """The agent for torchrun's settings: a module is forked from a process that has torch loaded, a script is started anew."""
+    config, entrypoint, arguments = launch_config(settings)
+    forked = settings.module and not settings.no_python and not settings.run_path
+    if forked:
+        entrypoint, arguments = run_module, [settings.training_script, *settings.training_script_args]
+    elif not settings.no_python and not settings.run_path and settings.training_script.endswith(".py"):
+        arguments = [arguments[0], str(Path(program.__file__)), *arguments[1:]]  # after -u
+    host, port = parse_rendezvous_endpoint(config.rdzv_endpoint, -1) if config.rdzv_backend == "static" else (None, None)
+    spec = WorkerSpec(
+        role=config.role,
+        local_world_size=config.nproc_per_node,
+        entrypoint=entrypoint,
+        args=tuple(arguments),
+        rdzv_handler=handler,
+        max_restarts=_WITHOUT_LIMIT,
+        monitor_interval=config.monitor_interval,
+        master_addr=host,
+        master_port=port,
+        local_addr=config.local_addr,
+        event_log_handler=config.event_log_handler,
+        numa_options=config.numa_options,
+        duplicate_stdout_filters=config.duplicate_stdout_filters,
+        duplicate_stderr_filters=config.duplicate_stderr_filters,
+        virtual_local_rank=config.virtual_local_rank,
+    )
+    knows_codes = forked and is_ours(settings.training_script)
+    logs_specs = Piped(config.logs_specs or DefaultLogsSpecs(), tee, forked=forked)
+    return Agent(spec, config, notices, logs_specs=logs_specs, knows_codes=knows_codes, say=say)
+
+
+def _failure(found: ProcessFailure) -> Failure:
+    """With the first line of what torch's error file says, if there is one."""
+    if "message" not in found.error_file_data or found.error_file == "<N/A>":
+        return Failure(code=found.exitcode)
+    message = found.message["message"] if isinstance(found.message, dict) else found.message
+    return Failure(code=found.exitcode, sentence=str(message).strip().partition("\n")[0][:_SENTENCE_LENGTH])

@@ -1,0 +1,104 @@
+"""What the end of a worker process means: the membership changed, a signal killed it, or the program is wrong. Pure.
+
+    failures = [Failure(code=1, sentence="RuntimeError: Connection closed by peer")]
+    only_others_know(failures, knows_codes=False)     # True: ask the membership whether a peer is gone
+    judge.judge(failures, peer_lost=True)             # returns: meet the others again; or raises ProgramFailedError
+
+A program of ours says it by its exit code (ebb/elastic/contract.py). Any other program fails with 1 both when it is wrong and when a
+peer of its collective is gone; its exception tells them apart, and where there is none, or it speaks of a connection, the
+membership does.
+"""
+
+import re
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ebb.elastic.contract import EXIT_FINISHED, EXIT_PEER_LOST, EXIT_PROGRAM_FAILED, EXIT_RECLAIMED
+
+KILLED_LIMIT = 3  # workers that a signal killed (out of memory, a crash in C): chance, or a bug
+
+_MEMBERSHIP = {EXIT_RECLAIMED, EXIT_PEER_LOST}
+# What gloo, NCCL and torch's store say when the other end is gone. Also said for other reasons: then nobody is found to be lost.
+_OF_A_PEER = re.compile(
+    r"gloo|nccl|Dist(Network|Backend|Store)?Error|connection (closed|reset|refused|aborted)|broken pipe|socket|timed? ?out",
+    re.IGNORECASE,
+)
+
+
+class ProgramFailedError(Exception):
+    """A worker failed by itself; `code` is what the launcher ends with."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """How a worker ended. `code` is negative for a signal; `sentence` is its exception as far as torch's error file tells."""
+
+    code: int
+    sentence: str = ""
+
+    @property
+    def is_membership(self) -> bool:
+        return self.code in _MEMBERSHIP
+
+    @property
+    def is_program(self) -> bool:
+        """It says by itself that the program is wrong."""
+        return self.code > 0 and bool(self.sentence) and not _OF_A_PEER.search(self.sentence)
+
+
+def only_others_know(failures: Sequence[Failure], *, knows_codes: bool) -> bool:
+    """Whether these may be the work of a peer that is gone. With `knows_codes` the program tells that by its exit code."""
+    if knows_codes or _killed(failures) or any(failure.is_program for failure in failures):
+        return False
+    return not all(failure.is_membership for failure in failures)
+
+
+class Judge:
+    """It counts failures, so it is one for the life of a launcher."""
+
+    def __init__(self, *, max_restarts: int, say: Callable[[str], None]) -> None:
+        self._failures_left = max_restarts
+        self._kills_left = KILLED_LIMIT
+        self._say = say
+
+    def judge(self, failures: Sequence[Failure], *, peer_lost: bool = False) -> None:
+        """Return to meet the others again; raise ProgramFailedError to end the job."""
+        wrong = [failure for failure in failures if failure.is_program]
+        killed = _killed(failures)
+        if not wrong and (peer_lost or all(failure.is_membership for failure in failures)):
+            return
+        if not wrong and killed and self._kills_left > 0:  # those beside it have missed it
+            self._kills_left -= 1
+            self._say(f"{_words(killed[0])}; starting it again, {self._kills_left} more times at most")
+            return
+        first = (wrong or killed or [failure for failure in failures if not failure.is_membership])[0]
+        if self._failures_left > 0:
+            self._failures_left -= 1
+            self._say(f"{_words(first)}; restarting, {self._failures_left} more times at most")
+            return
+        raise ProgramFailedError(f"{_words(first)}: the job ends", exit_code(first))
+
+
+def exit_code(failure: Failure) -> int:
+    """That of the launcher: the program's own, or a shell's for a signal, but never one that means something else."""
+    code = 128 - failure.code if failure.code < 0 else failure.code
+    return EXIT_PROGRAM_FAILED if code in (EXIT_FINISHED, *_MEMBERSHIP) else code
+
+
+def _killed(failures: Sequence[Failure]) -> list[Failure]:
+    """But for those that torch's agent has told to end, because another one had failed."""
+    by_itself = any(failure.code > 0 for failure in failures)
+    return [failure for failure in failures if failure.code < 0 and not (by_itself and failure.code == -signal.SIGTERM)]
+
+
+def _words(failure: Failure) -> str:
+    if failure.sentence:
+        return f"a worker failed with exit code {failure.code}: {failure.sentence}"
+    if failure.code < 0:
+        return f"a worker was killed by signal {-failure.code}"
+    return f"a worker failed with exit code {failure.code}; its last lines say why"

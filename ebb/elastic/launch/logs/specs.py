@@ -1,0 +1,41 @@
+"""Where torch's agent sends the output of its workers: to our pipes, unless torchrun's own flags send it elsewhere.
+
+Without --redirects and --tee torch leaves both streams as they are inherited, and with them it writes files of its own, which the
+agent then reads again ten times a second to print them: so neither tells ranks apart and keeps lines whole at once. Both flags
+work as ever; what torch prints then reaches our file as lines of the launcher.
+"""
+
+from torch.distributed.elastic.multiprocessing.api import LogsDest, LogsSpecs
+
+from ebb.elastic.launch.logs.rank import VARIABLES
+from ebb.elastic.launch.logs.reader import Tee
+
+_NAMES = {1: "out", 2: "err"}
+
+
+class Piped(LogsSpecs):
+    """torch's own, and pipes where those leave a stream alone. `forked`: the workers open them themselves (rank.py)."""
+
+    def __init__(self, inner: LogsSpecs, tee: Tee, *, forked: bool) -> None:
+        self._inner, self._pipes, self._forked = inner, tee, forked
+
+    @property
+    def root_log_dir(self) -> str:
+        return str(self._inner.root_log_dir)
+
+    def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
+        """Called once for each start of the workers."""
+        found = self._inner.reify(envs)
+        if not self._pipes.works:
+            return found
+        self._pipes.renew()
+        for number, paths in ((1, found.stdouts), (2, found.stderrs)):
+            for local_rank, path in paths.items():
+                if path:
+                    continue
+                pipe = self._pipes.pipe(f"{envs[local_rank]['RANK']}.{local_rank}.{_NAMES[number]}", number)
+                if self._forked:
+                    envs[local_rank][VARIABLES[number]] = pipe
+                else:
+                    paths[local_rank] = pipe
+        return found

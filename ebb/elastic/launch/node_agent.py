@@ -1,0 +1,118 @@
+"""One machine's part in a job, from the settings to the exit code.
+
+    code = launch(sys.argv[1:], reclaim, tee)
+
+In this order: code that came with the job is unpacked, the workers' fork server starts, torch is imported, the cloud's notices
+are listened for, the machines meet, and the agent runs the workers to the end. Errors that a user can mend become a sentence and
+exit code 1.
+"""
+
+import atexit
+import os
+from multiprocessing import forkserver, get_context
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ebb.elastic.contract import ENV_OUTPUT_DIR, EXIT_FINISHED, EXIT_PROGRAM_FAILED
+from ebb.elastic.launch.code import CodeError, bring
+from ebb.elastic.launch.log import say
+from ebb.elastic.launch.reclaim import Reclaim
+from ebb.elastic.launch.settings import is_ours, launch_config, module_of, parse, prepare
+from ebb.elastic.launch.logs import Tee
+from ebb.elastic.notices.choice import choose
+from ebb.elastic.notices.relay import Relay
+from ebb.elastic.notices.watcher import Watcher, interrupt_main_thread
+
+if TYPE_CHECKING:  # torch takes seconds to import; a signal must be heard before
+    from ebb.elastic.launch.agent import Agent
+
+
+def launch(arguments: list[str], reclaim: Reclaim, tee: Tee) -> int:
+    """Run the workers to the end; returns the exit code. Raises Interrupted where a signal finds nothing to save."""
+    prepare(os.environ)
+    try:
+        bring(os.environ, say)  # before any other process is started: they begin where the code is
+    except CodeError as error:
+        say(str(error))
+        return EXIT_PROGRAM_FAILED
+    relay = Relay.create(os.environ)  # before the first process is started, so that all of them know it
+    atexit.register(relay.remove)
+    module = module_of(arguments)
+    ours = [f"{module}.__main__"] if is_ours(module) else []
+    get_context("forkserver").set_forkserver_preload(["ebb.elastic.launch.preload", *ours])
+    if module:
+        forkserver.ensure_running()  # it imports torch while this process does
+    settings = parse(arguments)
+    watcher = _watch(settings.notices, relay)
+    if settings.module:
+        warm_up()
+
+    from torch.distributed.elastic.rendezvous import RendezvousConnectionError  # noqa: PLC0415
+
+    from ebb.elastic.launch.agent import build  # noqa: PLC0415
+    from ebb.elastic.launch.meeting import open_handler  # noqa: PLC0415
+
+    try:
+        handler = open_handler(launch_config(settings)[0], say=say)
+        agent = build(settings, handler, reclaim, tee, say=say)
+    except (ValueError, ModuleNotFoundError, RendezvousConnectionError) as error:
+        say(str(error))
+        return EXIT_PROGRAM_FAILED
+    return run(agent, reclaim, watcher)
+
+
+def run(agent: "Agent", reclaim: Reclaim, watcher: Watcher | None = None) -> int:
+    """The agent's outcomes, as exit codes."""
+    from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousError  # noqa: PLC0415
+
+    from ebb.elastic.launch.agent import Left  # noqa: PLC0415
+    from ebb.elastic.launch.exit_policy import ProgramFailedError  # noqa: PLC0415
+    from ebb.elastic.launch.meeting import Membership  # noqa: PLC0415
+
+    handler = agent.get_worker_group().spec.rdzv_handler
+    try:
+        agent.run()
+        code = EXIT_FINISHED
+    except Left as left:
+        if isinstance(handler, Membership):
+            handler.leave()
+        if watcher and left.saved:
+            watcher.left()
+        say(f"left: {reclaim.name}")
+        return reclaim.exit_code
+    except ProgramFailedError as error:
+        say(str(error))
+        code = error.code
+    except RendezvousClosedError:
+        return _job_is_over()
+    except RendezvousError as error:
+        say(str(error))
+        return EXIT_PROGRAM_FAILED
+    handler.shutdown()
+    return code
+
+
+def warm_up() -> None:
+    """Only a machine whose workers start at once asks the others to stop for it."""
+    first = get_context("forkserver").Process(target=os.getpid)
+    first.start()
+    first.join()
+
+
+def _watch(choice: str, relay: Relay) -> Watcher | None:
+    source = choose(choice, os.environ, say=say)
+    if source is None:
+        return None
+    watcher = Watcher(source, relay, interrupt=interrupt_main_thread, say=say)
+    watcher.start()
+    return watcher
+
+
+def _job_is_over() -> int:
+    """The others closed the job before this machine came (back): it is trained, or one of them failed."""
+    result = Path(os.environ.get(ENV_OUTPUT_DIR, ".")) / "result.json"
+    if result.exists():
+        say("the job has finished; nothing to do")
+        return EXIT_FINISHED
+    say("the job was ended by another machine, whose program failed; its log says why")
+    return EXIT_PROGRAM_FAILED

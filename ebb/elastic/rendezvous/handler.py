@@ -1,0 +1,292 @@
+# mypy: disallow-untyped-calls=False
+# (this part of torch has no types)
+"""torchrun's `etcd3` rendezvous: what torch's elastic agent, or our launcher, sees of a job's membership.
+
+    torchrun --nnodes=1:4 --rdzv_backend=etcd3 --rdzv_endpoint=etcd:2379 --rdzv_id=JOB script.py
+    ... --rdzv_endpoint=https://a:2379,https://b:2379 --rdzv_conf=cacert=/tls/ca.crt,user=ebb   (password: EBB_ETCD_PASSWORD)
+
+Installed as a package it is found by its entry point; where the code only lies on PYTHONPATH the launcher registers it. Other
+settings of --rdzv_conf: _SETTINGS below. EBB_PLANNED_WORKERS is how many machines the controller plans for the job, and
+EBB_OUTPUT_DIR the job's folder; both may be missing. It starts no workers and stops none: the agent asks num_nodes_waiting().
+"""
+
+import atexit
+import contextlib
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch._C._distributed_c10d import TCPStore
+from torch.distributed.elastic.multiprocessing import SignalException
+from torch.distributed.elastic.rendezvous import (
+    RendezvousClosedError,
+    RendezvousConnectionError,
+    RendezvousHandler,
+    RendezvousInfo,
+    RendezvousParameters,
+    RendezvousStoreInfo,
+    RendezvousTimeoutError,
+    rendezvous_handler_registry,
+)
+
+from ebb.elastic.contract import ENV_OUTPUT_DIR, ENV_PLANNED_WORKERS
+from ebb.elastic.rendezvous.etcd import EtcdError, Refused
+from ebb.elastic.rendezvous.generation import EtcdAddress, Generation, open_etcd
+from ebb.elastic.rendezvous.participant import JobClosed, Settings
+from ebb.elastic.rendezvous.member import Member
+from ebb.elastic.rendezvous.membership import Rules
+from ebb.elastic.rendezvous.store import Torn, address_of, assemble, serve
+from ebb.elastic.rendezvous.state import Record
+
+BACKEND = "etcd3"
+_CLOSING_SECONDS = 10.0  # for an etcd that is just being restarted when the job ends
+_SETTINGS = {
+    "protocol": "http or https, for endpoints that do not say it",
+    "cacert": "PEM file of the authority that signed etcd's certificate",
+    "cert": "PEM file of our certificate, where etcd asks for one",
+    "key": "PEM file of its key",
+    "user": "etcd's user; the password is in the environment EBB_ETCD_PASSWORD",
+    "processes": "worker processes of this machine, for those who read the membership",
+    "lease_seconds": "so long after its last sign of life a machine counts as lost (10)",
+    "last_call_timeout": "seconds to wait at the first start for machines that are planned but not there (5)",
+    "join_batch_seconds": "seconds to wait for more newcomers before a running job is stopped for them (2)",
+    "straggler_seconds": "seconds that a live machine may take to stop its workers before the others go on (120)",
+    "join_timeout": "seconds to wait for the minimum of machines; 0, the default, is without a limit",
+    "timeout": "not used: torch always sends it, and machines may take days to come",
+}
+
+
+class Etcd3Handler(RendezvousHandler):
+    """One machine's. `lost` says whether the last num_nodes_waiting() found a machine that will come to no step boundary; set
+    `failed` before a new meeting when this machine's workers did not end by agreement, so that the others need not wait either.
+    """
+
+    def __init__(self, member: Member, *, run_id: str, address: str, etcd: EtcdAddress, prefix: str, join_timeout: float) -> None:
+        self._member = member
+        self._run_id, self._address, self._etcd, self._prefix = run_id, address, etcd, prefix
+        self._join_timeout = join_timeout
+        self._server: TCPStore | None = None
+        self._process = 0
+        self._trains = False
+        self.lost = False
+        self.failed = False
+
+    def get_backend(self) -> str:
+        return BACKEND
+
+    def get_run_id(self) -> str:
+        return self._run_id
+
+    @property
+    def use_agent_store(self) -> bool:
+        """Each generation has its own store on rank 0's machine, and the workers find it at MASTER_ADDR and MASTER_PORT."""
+        return True
+
+    def next_rendezvous(self) -> RendezvousInfo:
+        """Leave the present generation, if any, and meet in the next one.
+
+        Raises RendezvousClosedError when the job is over, RendezvousTimeoutError after join_timeout, RendezvousConnectionError
+        when etcd refuses us from the start. Whatever else ends it (a notice) leaves nothing behind that others wait for.
+        """
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            atexit.register(self._leave_at_exit, self._process)  # torchrun tells us nothing when it was told to end
+        try:
+            with _termination_is_heard():
+                return self._meet()
+        except JobClosed as closed:
+            self.leave()
+            raise RendezvousClosedError(f"job {self._run_id!r} is over: {closed}") from None
+        except TimeoutError:
+            self.leave()
+            raise RendezvousTimeoutError(f"job {self._run_id!r}: too few machines came in {self._join_timeout:.0f} s") from None
+        except Refused as error:
+            raise RendezvousConnectionError(str(error)) from error
+        except BaseException:
+            self.leave()
+            raise
+
+    @property
+    def detection_seconds(self) -> float:
+        """So long after its end, at most, num_nodes_waiting() tells that a machine is gone."""
+        return self._member.detection_seconds
+
+    def leave(self) -> None:
+        """The others go on without this machine at once. Takes a few seconds when etcd is away."""
+        self._member.leave(orderly=self._trains and not self.failed)
+        self._trains = False
+
+    def num_nodes_waiting(self) -> int:
+        """Positive when this generation should end: newcomers that fit, a machine that is gone, one that meets again."""
+        verdict = self._member.verdict()
+        self.lost = verdict.lost
+        return verdict.waiting
+
+    def is_closed(self) -> bool:
+        try:
+            return self._member.closed()
+        except EtcdError as error:
+            raise RendezvousConnectionError(str(error)) from error
+
+    def set_closed(self) -> None:
+        """Nobody meets again for this job."""
+        deadline = time.monotonic() + _CLOSING_SECONDS
+        while True:
+            try:
+                return self._member.close(f"closed by {self._address}")
+            except EtcdError as error:
+                if isinstance(error, Refused) or time.monotonic() > deadline:
+                    raise RendezvousConnectionError(str(error)) from error
+                time.sleep(0.5)  # nothing to wait on: etcd has to come back
+
+    def shutdown(self) -> bool:
+        try:
+            self.set_closed()
+        except RendezvousConnectionError:
+            return False
+        finally:
+            self.stop()
+        return True
+
+    def stop(self) -> None:
+        """Leave, and end the threads; the job goes on."""
+        self.leave()
+        self._member.stop()
+        self._server = None
+        atexit.unregister(self._leave_at_exit)
+        self._process = 0
+
+    def _meet(self) -> RendezvousInfo:
+        until = time.monotonic() + self._join_timeout if self._join_timeout else None
+        while True:
+            self._trains = False
+            server = serve(self._address)
+            record = self._member.meet(address_of(server), failed=self.failed, until=until)
+            self.lost = self.failed = False
+            self._server = server
+            with contextlib.suppress(Torn):
+                found = self._info(record, server)
+                self._trains = True
+                return found
+            self.failed = True
+
+    def _info(self, record: Record, server: TCPStore) -> RendezvousInfo:
+        rank = record.ids.index(self._member.id)
+        generation = Generation(number=record.number, prefix=self._prefix, etcd=self._etcd)
+        store = assemble(record, rank, server, generation, broken=lambda: self._member.verdict().lost)
+        host, _, port = record.store.rpartition(":")
+        return RendezvousInfo(store, rank, len(record.members), RendezvousStoreInfo(host, int(port)))
+
+    def _leave_at_exit(self, process: int) -> None:
+        if os.getpid() == process:
+            self.leave()
+
+
+def create_handler(parameters: RendezvousParameters, *, say: Callable[[str], None] | None = None) -> Etcd3Handler:
+    """From torchrun's parameters and the environment. Raises ValueError for what a user has to mend; asks etcd nothing yet."""
+    found = parameters.config
+    if unknown := sorted(found.keys() - _SETTINGS):
+        known = "; ".join(f"{name}: {meaning}" for name, meaning in _SETTINGS.items())
+        raise ValueError(f"--rdzv_conf has no {', '.join(map(repr, unknown))} for the backend {BACKEND}. It has {known}")
+    if not parameters.endpoint:
+        raise ValueError("--rdzv_endpoint is missing: where etcd is, such as etcd:2379 or https://a:2379,https://b:2379")
+    etcd = _address_of_etcd(parameters.endpoint, found)
+    address = parameters.local_addr or own_address(etcd.endpoint)
+    output = os.environ.get(ENV_OUTPUT_DIR)
+    settings = Settings(
+        run_id=parameters.run_id,
+        address=address,
+        rules=Rules(
+            min_size=parameters.min_nodes,
+            max_size=parameters.max_nodes,
+            last_call_seconds=_number(found, "last_call_timeout", Rules.last_call_seconds),
+            join_batch_seconds=_number(found, "join_batch_seconds", Rules.join_batch_seconds),
+            straggler_seconds=_number(found, "straggler_seconds", Rules.straggler_seconds),
+        ),
+        processes=int(_number(found, "processes", 0)) or None,
+        planned=int(_number({ENV_PLANNED_WORKERS: os.environ.get(ENV_PLANNED_WORKERS) or 0}, ENV_PLANNED_WORKERS, 0)),
+        lease_seconds=max(2, int(_number(found, "lease_seconds", Settings.lease_seconds))),
+        output=Path(output) if output else None,
+    )
+    client = open_etcd(etcd, os.environ)
+    return Etcd3Handler(
+        Member(client, settings, say=say or logging.getLogger(__name__).warning),
+        run_id=parameters.run_id,
+        address=address,
+        etcd=etcd,
+        prefix=settings.prefix.rstrip("/"),
+        join_timeout=_number(found, "join_timeout", 0),
+    )
+
+
+def torchrun_handler() -> Callable[[RendezvousParameters], RendezvousHandler]:
+    """What the entry point names; torch calls it once, and what it gives for each launch."""
+    return create_handler
+
+
+def register() -> None:
+    """For a torch that has not found the entry point. Twice is fine."""
+    rendezvous_handler_registry.register(BACKEND, create_handler)
+
+
+def own_address(endpoint: str) -> str:
+    """This machine's address on the way to etcd: the others need no DNS name of it, which may not exist yet."""
+    first = _with_port(endpoint.partition(",")[0].strip(), "http")
+    host, _, port = first.rpartition("://")[2].rpartition(":")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)
+        with socket.socket(found[0][0], socket.SOCK_DGRAM) as probe:
+            probe.connect(found[0][4])
+            return str(probe.getsockname()[0])
+    except (OSError, ValueError):
+        return socket.getfqdn()
+
+
+def _address_of_etcd(endpoint: str, found: Mapping[str, Any]) -> EtcdAddress:
+    files = {name: str(found.get(name, "")) for name in ("cacert", "cert", "key")}
+    protocol = found.get("protocol", "https" if any(files.values()) else "http")
+    if protocol not in ("http", "https"):
+        raise ValueError(f"--rdzv_conf protocol is {protocol!r}; allowed: http, https")
+    urls = [_with_port(each.strip(), protocol) for each in endpoint.split(",")]
+    return EtcdAddress(endpoint=",".join(urls), user=str(found.get("user", "")), **files)
+
+
+def _with_port(endpoint: str, protocol: str) -> str:
+    scheme, _, rest = endpoint.rpartition("://")
+    host = rest.rstrip("/")
+    if not host.rpartition("]")[2].rpartition(":")[2].isdigit() or ":" not in host.rpartition("]")[2]:
+        host += ":2379"
+    return f"{scheme or protocol}://{host}"
+
+
+def _number(found: Mapping[str, Any], name: str, default: float) -> float:
+    try:
+        number = float(found.get(name, default))
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise ValueError(f"{name} is {found[name]!r}; it must be a number, 0 or more")
+    return number
+
+
+@contextlib.contextmanager
+def _termination_is_heard() -> Iterator[None]:
+    """torchrun hears SIGTERM only from its first worker on; as PID 1 it would ignore it here. A handler that is there stays."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+
+    def leave(number: int, _frame: Any) -> None:
+        raise SignalException(f"process {os.getpid()} was told to end", sigval=signal.Signals(number))
+
+    signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)

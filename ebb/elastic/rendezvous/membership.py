@@ -1,0 +1,151 @@
+"""The rules by which machines become generations. Pure: no I/O, no clock, no randomness.
+
+    decide(view, me, now, rules) -> Wait | Form | Closed    # for one that waits for a generation
+    judge(view, me, number, now, rules) -> Verdict          # for one that is in a generation and trains
+
+What makes it safe is the transaction of `formation`, not the clock: `now` (this machine's own, monotonic) only decides when to
+try. The key `generation` says all there is of the present one, so there is never more than one; a machine is in it by its id.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ebb.elastic.rendezvous.state import Entry, Place, Record, View, Words
+from ebb.elastic.rendezvous.wire import Compare, Delete, Op, Put, Transaction
+
+# etcd takes 128 compares in a transaction. Beyond that a member that vanished is found out a moment later, by the others' watch.
+_MAX_COMPARES = 120
+# The others try to form a generation so much later than the first, and each other: it may be dead.
+_TURN_SECONDS = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """The same for all machines of a job. Sizes are numbers of machines."""
+
+    min_size: int
+    max_size: int
+    last_call_seconds: float = 5.0
+    """At a first start: so long after the newest came, when not all that are planned have come."""
+    join_batch_seconds: float = 2.0
+    """A running generation is stopped for newcomers when all planned ones are there, or the first has waited so long."""
+    straggler_seconds: float = 120.0
+    """A live member of a broken generation that does not stop its workers for so long is left behind. Longer than any
+    worker is given to save and end (40 s by launch/agent.py, 30 s by torchrun)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wait:
+    """For another view, or for this time. `holdouts` are who stands in the way: in a whole generation, all its members."""
+
+    until: float | None
+    holdouts: tuple[Entry, ...] = ()
+
+
+@dataclass(frozen=True)
+class Form:
+    record: Record
+
+
+@dataclass(frozen=True)
+class Closed:
+    reason: str
+
+
+def decide(view: View, me: str, now: float, rules: Rules) -> Wait | Form | Closed:
+    """What a machine that waits for a generation does."""
+    if view.closed is not None:
+        return Closed(view.closed)
+    places = view.ready[: rules.max_size]
+    turn = next((number for number, entry in enumerate(places) if entry.id == me), None)
+    due = _due(view, len(places), rules)
+    if turn is None or due is None:
+        return Wait(until=None, holdouts=view.holdouts)
+    due = max(due, view.changed_at) + turn * _TURN_SECONDS
+    if now < due:
+        return Wait(until=due, holdouts=view.holdouts)
+    return Form(_record(view, places))
+
+
+def planned_size(view: View, rules: Rules) -> int:
+    """As the newest machine was told: the controller may have changed its mind since the others started."""
+    told = view.entries[-1].words.planned if view.entries else 0
+    return min(max(told or rules.max_size, rules.min_size), rules.max_size)
+
+
+def _due(view: View, size: int, rules: Rules) -> float | None:
+    """From when on the ready ones should form a generation; None: not before something changes."""
+    if size < rules.min_size:
+        return None
+    if view.holdouts:
+        # a whole generation trains: its members see who waits, and stop first
+        return None if view.broken_at is None else view.broken_at + rules.straggler_seconds
+    survives = view.includes(view.ready[0].id)
+    if survives or size >= planned_size(view, rules):
+        return view.changed_at
+    return max(entry.since for entry in view.ready) + rules.last_call_seconds
+
+
+def _record(view: View, places: Sequence[Entry]) -> Record:
+    highest = max([view.number, *(max(entry.words.floor, entry.words.after) for entry in view.entries)])
+    members = tuple(Place(id=entry.id, address=entry.words.address, processes=entry.words.processes) for entry in places)
+    return Record(number=highest + 1, members=members, store=places[0].words.store)
+
+
+def formation(view: View, record: Record, lease: int) -> Transaction:
+    """Makes it the present generation, if all that it is founded on is still so; members left behind lose their keys.
+
+    Ids are never used again: after a loss of etcd's data, when revisions begin anew, the compares cannot hold by chance.
+    """
+    concerned = [*record.ids, *(entry.id for entry in view.holdouts)]
+    compares = [
+        Compare(view.key_of_generation, "mod_revision", view.record_revision),
+        Compare(view.key_of_end, "version", 0),
+        *(Compare(view.key_of(member), "mod_revision", view.by_id[member].mod_revision) for member in concerned),
+    ]
+    operations: list[Op] = [Put(view.key_of_generation, record.json(), lease)]
+    operations += [Delete(view.key_of(entry.id)) for entry in view.holdouts]
+    return Transaction(compares=compares[:_MAX_COMPARES], operations=operations[:_MAX_COMPARES])
+
+
+def removal(view: View, entry: Entry) -> Transaction:
+    """Takes a machine that has been found dead off the list, if it has said nothing since."""
+    key = view.key_of(entry.id)
+    return Transaction(compares=[Compare(key, "mod_revision", entry.mod_revision)], operations=[Delete(key)])
+
+
+def readiness(view: View, me: str, words: Words, lease: int) -> Transaction:
+    """A member of the present generation says that it has left it, if it is still the present one and it a live member."""
+    return Transaction(
+        compares=[
+            Compare(view.key_of_generation, "mod_revision", view.record_revision),
+            Compare(view.key_of(me), "mod_revision", view.by_id[me].mod_revision),
+        ],
+        operations=[Put(view.key_of(me), replace(words, after=view.number).json(), lease)],
+    )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`waiting` above 0: this generation should end. `lost`: a peer, or this machine itself, will come to no step boundary."""
+
+    waiting: int = 0
+    lost: bool = False
+
+
+def judge(view: View, me: str, number: int, now: float, rules: Rules) -> Verdict:
+    """How the generation of this machine stands."""
+    record = view.record
+    if view.closed is not None:
+        return Verdict()  # the others have finished; so will this one, or its workers fail
+    if record is None or record.number != number or me not in record.ids or me not in view.by_id:
+        return Verdict(1, lost=True)
+    if view.is_broken:
+        gone = any(member not in view.by_id and member not in view.left for member in record.ids)
+        failed = any(entry.words.failed for entry in view.ready if view.includes(entry.id))
+        return Verdict(max(1, len(view.newcomers)), lost=gone or failed)
+    fitting = view.newcomers[: rules.max_size - len(record.ids)]
+    complete = len(record.ids) + len(fitting) >= planned_size(view, rules)
+    if fitting and (complete or now - min(entry.since for entry in fitting) >= rules.join_batch_seconds):
+        return Verdict(len(fitting))
+    return Verdict()

@@ -1,0 +1,236 @@
+"""What one machine does next, given what it has seen: come, say that it is ready, found a generation, be given up, leave.
+
+    life = Life(etcd, settings, say=print)
+    life.open("10.1.2.3:41234")                  # leaves its generation: this is its store for the next
+    outcome = life.step(view, now)               # a Record: it is in this generation; a number: look again after so many seconds
+    life.verdict(view, now)                      # once in a generation
+    life.renew(); life.leave()
+
+member.py gives it threads and waits. It has no clock and starts nothing, so that a test can play thousands of lives.
+"""
+
+import contextlib
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import quote
+
+from ebb.elastic.rendezvous import generation_floor as floor
+from ebb.elastic.rendezvous.errors import EtcdError, LeaseGone
+from ebb.elastic.rendezvous.membership import (
+    Closed,
+    Form,
+    Rules,
+    Verdict,
+    Wait,
+    decide,
+    formation,
+    judge,
+    readiness,
+    removal,
+)
+from ebb.elastic.rendezvous.peer_liveness import refuses
+from ebb.elastic.rendezvous.state import Entry, Record, View, Words
+from ebb.elastic.rendezvous.wire import Compare, Delete, Op, Put, Transaction
+
+# What a job leaves in etcd is gone so long after its last machine. Longer than a job may be stopped and be gone on with.
+KEPT_SECONDS = 7 * 24 * 3600
+PATIENCE_SECONDS = 1.0  # between two looks when no news wake us: for what time alone decides
+# Of a lease: who has not renewed it for so long has missed a renewal (member.py: one in each fifth).
+_SILENCE_SHARE = 0.3
+RETRY_SECONDS = 0.5  # while etcd is away, or a port is asked; also after an attempt at what another machine did first
+
+
+class JobClosed(Exception):  # not an error: the job is over
+    """Nobody meets for this job any more; the text is who said so."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    run_id: str
+    address: str
+    rules: Rules
+    processes: int | None = None
+    planned: int = 0
+    lease_seconds: int = 10
+    output: Path | None = None
+    """The job's folder: its files know of generations that etcd may have forgotten."""
+
+    @property
+    def prefix(self) -> str:
+        return f"/ebb/{quote(self.run_id, safe='')}/"
+
+
+class Writer(Protocol):
+    """What is needed of etcd.Etcd; its errors too."""
+
+    def put(self, key: str, value: bytes, lease: int = 0) -> int: ...
+    def transact(self, compares: Sequence[Compare], operations: Sequence[Op]) -> bool: ...
+    def grant(self, ttl_seconds: int) -> int: ...
+    def keep_alive(self, lease: int) -> int: ...
+    def time_to_live(self, lease: int) -> tuple[int, int]: ...
+    def revoke(self, lease: int) -> None: ...
+
+
+class Life:
+    """renew may be called by another thread than the rest."""
+
+    def __init__(
+        self, etcd: Writer, settings: Settings, *, say: Callable[[str], None], refuses: Callable[[str], bool] = refuses
+    ) -> None:
+        self._etcd, self._settings, self._say, self._refuses = etcd, settings, say, refuses
+        self._words = Words(address=settings.address, store="")
+        self._next_id = ""
+        self._lease = 0
+        self._put_revision = 0
+        self._registered_in: View | None = None
+        self._gone = False
+        self.id = ""
+        self.number = 0  # the last generation that this machine was in
+
+    def open(self, store: str, *, pulse: str = "", failed: bool = False) -> None:
+        """Leave the present generation; the next has these."""
+        settings = self._settings
+        self._words = Words(
+            address=settings.address,
+            store=store,
+            pulse=pulse,
+            processes=settings.processes,
+            planned=settings.planned,
+            failed=failed,
+        )
+
+    def step(self, view: View, now: float) -> Record | float:
+        """Raises JobClosed, EtcdError; after Unreachable the same step is right again."""
+        if self._gone:
+            self._forget()
+        if view.closed is not None:
+            raise JobClosed(view.closed)
+        try:
+            if not self.id:
+                return self._register(view)
+            if view.record and view.includes(self.id) and view.number > self.number:
+                self.number = view.number
+                return view.record
+            return self._take_part(view, now)
+        except LeaseGone:
+            return self._forget()
+
+    def verdict(self, view: View, now: float) -> Verdict:
+        """How the generation of this machine stands, as far as is known."""
+        if self._gone:
+            return Verdict(1, lost=True)
+        return judge(view, self.id, self.number, now, self._settings.rules) if self.number else Verdict()
+
+    def next_peer(self, view: View) -> Entry | None:
+        """The member that this machine attends to while both are in the generation: the one after it, in a ring."""
+        if view.closed is not None or view.number != self.number or not view.includes(self.id) or view.record is None:
+            return None
+        ids = view.record.ids
+        peer = ids[(ids.index(self.id) + 1) % len(ids)]
+        return view.by_id.get(peer) if peer != self.id else None
+
+    def bury(self, view: View, entry: Entry) -> bool:
+        """Its process is gone: take it off the list, if it has said nothing since. Raises EtcdError."""
+        return self._transact(removal(view, entry))
+
+    def renew(self) -> bool:
+        """False when this machine has just learned that it was taken for dead: it was paused, or cut off from etcd."""
+        lease = self._lease
+        if not lease or self._etcd.keep_alive(lease) or lease != self._lease:
+            return True
+        self._gone = True
+        return False
+
+    def leave(self, *, orderly: bool = False) -> None:
+        """The key goes at once. It may come back, as a newcomer.
+
+        `orderly`: its workers have ended by agreement with the others', who may still be saving. The word that says so goes
+        with the lease, in seconds.
+        """
+        lease, member = self._lease, self.id
+        self._lease, self.id, self._next_id = 0, "", ""
+        if not lease:
+            return
+        with contextlib.suppress(EtcdError):
+            if orderly and member:
+                prefix = self._settings.prefix
+                self._etcd.transact([], [Delete(f"{prefix}members/{member}"), Put(f"{prefix}left/{member}", b"", lease)])
+            else:
+                self._etcd.revoke(lease)
+
+    def _take_part(self, view: View, now: float) -> float:
+        entry = view.by_id.get(self.id)
+        if entry is None:  # not in the list yet, or no longer
+            looked = view is not self._registered_in and view.revision >= self._put_revision
+            return self._forget() if looked else PATIENCE_SECONDS
+        says_so = entry.words.store == self._words.store
+        if not says_so and view.includes(self.id):
+            self._transact(readiness(view, self.id, self._words, self._lease))
+            return PATIENCE_SECONDS
+        if not says_so or not view.is_ready(entry):
+            return self._forget()  # the others have gone on without it
+        match decide(view, self.id, now, self._settings.rules):
+            case Closed(reason):
+                raise JobClosed(reason)
+            case Form(record):
+                return PATIENCE_SECONDS if self._form(view, record) else RETRY_SECONDS
+            case Wait(until=until, holdouts=holdouts):
+                if self._remove_dead(view, holdouts):
+                    return PATIENCE_SECONDS
+                limit = RETRY_SECONDS if holdouts else PATIENCE_SECONDS
+                return limit if until is None else min(max(until - now, 0.0), limit)
+
+    def _form(self, view: View, record: Record) -> bool:
+        floor.claim(self._settings.output, record.number, self._say)
+        return self._transact(formation(view, record, self._kept_lease(view)))
+
+    def _remove_dead(self, view: View, holdouts: tuple[Entry, ...]) -> bool:
+        """Nobody needs to wait for the lease of a machine whose process is gone: its port refuses. True when there were such.
+
+        A machine that is off, cut off or standing still does not refuse: there only the lease tells. A newcomer may also be
+        behind a wall that refuses in place of a machine that lives, so it asks the lease too; and one member that is there is
+        enough for it, which finds out about the others by itself.
+        """
+        member, found = view.includes(self.id), False
+        for entry in holdouts:
+            if entry.id == self.id:
+                continue
+            if self._refuses(entry.words.pulse) and (member or self._is_silent(entry)):
+                found = self.bury(view, entry) or found
+            elif not member:
+                break
+        return found
+
+    def _is_silent(self, entry: Entry) -> bool:
+        left, granted = self._etcd.time_to_live(entry.lease)
+        return granted - left - 1 >= _SILENCE_SHARE * granted  # what is left is rounded down
+
+    def _register(self, view: View) -> float:
+        """As a newcomer. Repeated as it is when no answer comes: it must not be there twice."""
+        if not self._lease:
+            self._lease = self._etcd.grant(self._settings.lease_seconds)
+        self._next_id = self._next_id or secrets.token_hex(8)
+        key = f"{self._settings.prefix}members/{self._next_id}"
+        # read now: whatever an etcd that has lost its data knew of was noted before this key is written
+        words = replace(self._words, floor=max(floor.read(self._settings.output), self.number))
+        self._put_revision = self._etcd.put(key, words.json(), self._lease)
+        self.id, self._next_id, self._registered_in = self._next_id, "", view
+        return PATIENCE_SECONDS
+
+    def _forget(self) -> float:
+        """This id is used up; its key goes, if it is still there. It is a newcomer from the next step on."""
+        self.leave()
+        self._gone = False
+        return 0.0
+
+    def _transact(self, transaction: Transaction) -> bool:
+        return self._etcd.transact(transaction.compares, transaction.operations)
+
+    def _kept_lease(self, view: View) -> int:
+        """One for the life of a job; a new one when it has expired, or etcd has lost its data."""
+        if view.record_lease and self._etcd.keep_alive(view.record_lease):
+            return view.record_lease
+        return self._etcd.grant(KEPT_SECONDS)

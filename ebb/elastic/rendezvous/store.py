@@ -1,0 +1,80 @@
+"""The TCPStore of a generation: a new one each time, on the machine that is rank 0, used by agents and workers alike.
+
+Every machine opens a server before it says that it is ready, so that one transaction in etcd tells all where to go. Nothing is
+ever read from an older store.
+"""
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+from torch._C._distributed_c10d import TCPStore  # what torch.distributed has, with its types
+from torch.distributed import DistError
+
+from ebb.elastic.rendezvous.generation import STORE_KEY, Generation
+from ebb.elastic.rendezvous.state import Record
+
+# All machines of a generation reach its store within this time, or meet again. They have only just said that they are ready.
+_ASSEMBLY_SECONDS = 60.0
+_CONNECT_TIMEOUT = timedelta(seconds=2)
+# What torch's agents wait for each other later, in ways that a lost machine would leave hanging; torch's default is 5 minutes.
+_STORE_TIMEOUT = timedelta(seconds=60)
+
+
+class Torn(Exception):  # not an error: meet again
+    """The generation fell apart before all its machines had come to its store."""
+
+
+def serve(address: str) -> TCPStore:
+    """A server on a free port, reached at this address."""
+    return TCPStore(address, 0, is_master=True, wait_for_workers=False, timeout=_STORE_TIMEOUT)
+
+
+def address_of(store: TCPStore) -> str:
+    return f"{store.host}:{store.port}"
+
+
+def assemble(record: Record, rank: int, server: TCPStore, generation: Generation, broken: Callable[[], bool]) -> TCPStore:
+    """The store of this generation, once all its machines are connected and it tells the workers which one they are in.
+
+    `broken` is asked again and again: whether somebody is lost already. Raises Torn.
+    """
+    deadline = time.monotonic() + _ASSEMBLY_SECONDS
+
+    def check() -> None:
+        if broken() or time.monotonic() > deadline:
+            raise Torn
+
+    here = [f"ebb/here/{number}" for number in range(len(record.members))]
+    try:
+        if rank == 0:
+            _wait(server, here[1:], check)
+            server.set(STORE_KEY, generation.to_json())
+            return server
+        client = _connect(record.store, check)
+        client.set(here[rank], "")
+        _wait(client, [STORE_KEY], check)
+    except (DistError, OSError) as error:
+        raise Torn from error
+    return client
+
+
+def _connect(store: str, check: Callable[[], None]) -> TCPStore:
+    host, _, port = store.rpartition(":")
+    while True:
+        check()
+        try:
+            client = TCPStore(host, int(port), is_master=False, wait_for_workers=False, timeout=_CONNECT_TIMEOUT)
+        except DistError:  # it refuses: its process is gone, which `check` will soon know
+            continue
+        client.set_timeout(_STORE_TIMEOUT)
+        return client
+
+
+def _wait(store: TCPStore, keys: list[str], check: Callable[[], None]) -> None:
+    """torch's own wait hears no signal, and writes two warnings each time that its limit is over."""
+    seconds = 0.005
+    while keys and not store.check(keys):
+        check()
+        time.sleep(seconds)
+        seconds = min(2 * seconds, 0.1)

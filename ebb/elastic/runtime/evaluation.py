@@ -1,0 +1,91 @@
+"""Evaluation: every sample exactly once over all ranks, nothing padded, sums added up at the end.
+
+    figures = evaluate(models, loader, measure, group, batch_size=256, told=told)      # {"top1": 0.93, "samples": 10000.0}
+
+Ranks may have different numbers of batches, or none: no rank waits for another before the end. It may take longer than a notice
+lasts. So a rank that hears one leaves a word in the group's store, where the others look now and then, and all stop.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+
+from ebb.elastic.data.order import in_order
+from ebb.elastic.notices.notice import Notice
+from ebb.elastic.runtime.loading import Loader
+from ebb.elastic.runtime.process_group import Group
+from ebb.elastic.runtime.step import Sums
+
+Measure = Callable[[Any], Mapping[str, "torch.Tensor | float"]]
+_LOOK_SECONDS = 0.25  # between two looks at the store
+
+
+class Stopped(Exception):
+    """On all ranks: one was told to leave before the evaluation was through."""
+
+
+@torch.no_grad()
+def evaluate(
+    models: list[torch.nn.Module],
+    loader: Loader,
+    measure: Measure,
+    group: Group,
+    *,
+    batch_size: int,
+    told: Callable[[], bool],
+    more: Iterable[torch.Tensor] = (),
+) -> dict[str, float]:
+    """`measure` gets a batch on the device and returns sums over its samples, by name; the result has their means over all
+    samples, and `samples`, their number: the same on every rank.
+
+    The buffers, and the tensors in `more`, become rank 0's; the models are left in the mode (train or eval) in which they were.
+    `told` is asked after every batch whether to stop: then all ranks do. Raises Stopped.
+    """
+    group.hand_out_tensors([*(each for model in models for each in model.buffers()), *more])
+    plan = in_order(len(loader), group.rank, group.world_size, batch_size)
+    sums = Sums(group.device)
+    stopped = False
+    training = [model.training for model in models]
+    for model in models:
+        model.eval()
+    try:
+        for _, batch in loader.start(plan, group.device, say=_silent):
+            for name, value in measure(batch).items():
+                sums.add(name, value, 1.0)
+            if stopped := told():
+                break
+    finally:
+        for model, mode in zip(models, training, strict=True):
+            model.train(mode)
+    return _means(sums, sum(map(len, plan)), stopped, group)
+
+
+def listener(notice: Notice, group: Group, clock: Callable[[], float] = time.monotonic) -> Callable[[], bool]:
+    """Whether this rank has heard a notice, of which it tells the others, or another one has."""
+    looked = clock()
+
+    def told() -> bool:
+        nonlocal looked
+        if notice.seen:
+            group.tell_leaving()
+            return True
+        if clock() - looked < _LOOK_SECONDS:
+            return False
+        looked = clock()
+        return group.told_to_leave()
+
+    return told
+
+
+def _means(sums: Sums, samples: int, stopped: bool, group: Group) -> dict[str, float]:
+    names: list[str] = group.hand_out_facts(sums.names)  # a rank without a batch knows none
+    stops, total, *totals = group.sum([float(stopped), float(samples), *sums.take(names)])
+    if stops:
+        raise Stopped
+    return {**{name: value / total for name, value in zip(names, totals, strict=True)}, "samples": total}
+
+
+def _silent(_: str) -> None:
+    pass

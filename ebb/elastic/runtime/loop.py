@@ -1,0 +1,268 @@
+"""The steps of a generation, one after the other, and what happens between two of them: agree, write down, save, leave.
+
+All ranks leave at the same boundary: whether one was told to is summed over the ranks while the optimizer works, and known to all
+when the step ends. On a GPU it is known one step later, so that no host waits for another one's GPU.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ebb.elastic.checkpoint.saver import Saver
+from ebb.elastic.contract import EXIT_RECLAIMED
+from ebb.elastic.data.order import Stream
+from ebb.elastic.data.tuning import Watched
+from ebb.elastic.notices.notice import Notice
+from ebb.elastic.runtime.loading import Fetched
+from ebb.elastic.runtime.gradients import Gradients
+from ebb.elastic.runtime.process_group import Agreed, Agreement, Group
+from ebb.elastic.runtime.ledger import Ledger
+from ebb.elastic.runtime.mark import Mark
+from ebb.elastic.runtime.plan import Plan
+from ebb.elastic.runtime.report import Report
+from ebb.elastic.runtime.step import Step, Sums
+from ebb.elastic.runtime.waits import Waits
+from ebb.elastic.runtime.watchdog import Watchdog
+
+
+class Left(SystemExit):
+    """The program ends here, at a step boundary and with a checkpoint, because this machine or another one was told to leave."""
+
+    def __init__(self) -> None:
+        super().__init__(EXIT_RECLAIMED)
+
+
+@dataclass
+class Pending:
+    """A step whose agreement is on its way."""
+
+    number: int  # steps done with it
+    samples: int  # since the last line
+    agreement: Agreement
+    logged: bool
+    names: list[str]
+    seconds: float = 0.0
+
+
+@dataclass(kw_only=True)
+class Loop:
+    """One rank in one generation. `step` is the number of steps done: the weights are those after it, if `at_boundary`."""
+
+    group: Group
+    notice: Notice
+    stream: Stream
+    plan: Plan
+    gradients: Gradients
+    source: Watched[Fetched]
+    saver: Saver
+    state: Callable[[], dict[str, Any]]
+    report: Report
+    watchdog: Watchdog
+    ledger: Ledger | None
+    step: int
+    checkpoint_step: int
+    log_every: int
+    min_step_seconds: float
+    lag: int  # steps by which an agreement is known late
+    mark: Mark
+    owes_evaluation: bool = False  # one of the weights after the last step, which a notice or a loss has cut short
+
+    def __post_init__(self) -> None:
+        self.at_boundary = True
+        self.mark.set()
+        self.ended = False
+        self.evaluating = False  # now, or when an error came
+        self.score: tuple[float, dict[str, float]] | None = None
+        self._sums = Sums(self.group.device)
+        self._waits = Waits(self.group.rank, self.group.world_size, lambda: self.source.waited_seconds)
+        self._names: list[str] | None = None
+        self._open: tuple[Step, float] | None = None  # the step that the program has, and when it got it
+        self._pending: deque[Pending] = deque()
+        self._told_until = min(self.step * self.stream.global_batch, self.stream.total_samples)
+
+    def steps(self) -> Iterator[Step]:
+        """Until the end. Raises Left where the ranks agree to leave."""
+        self.report.begin()
+        while self.step < self.stream.total_steps:
+            started = time.monotonic()
+            self._waits.begin_step()
+            step = self._step()
+            self._open = step, started
+            self.evaluating = False
+            yield step
+            self._open = None
+            self._count(step)
+            if self._between(started):
+                self.leave()
+        self._settle_all()
+        self.ended = True
+        self.save_now()
+        self.watchdog.rest()
+
+    def stop_early(self) -> None:
+        """The program has left the loop, on every rank at the same step, and has not failed: that step is the last one."""
+        if self._open is not None and self._open[0].done:
+            (step, started), self._open = self._open, None
+            self._count(step)
+            self._between(started, last=True)
+
+    def updated(self, *_: object) -> None:
+        """The optimizer has changed the weights: until the boundary they are those of no step."""
+        self.at_boundary = False
+        self.mark.set()
+
+    @property
+    def whole(self) -> bool:
+        """Whether the state is that after `step` steps."""
+        return self.at_boundary and self.mark.holds()
+
+    @property
+    def may_stop(self) -> bool:
+        """Whether an evaluation finds the state of a step: nothing of the present one is done, or all of it."""
+        if self._open is None or not self._open[0].begun:
+            return self.ended or self.whole
+        return self._open[0].done and not self.at_boundary and self.mark.holds()
+
+    def come_to_boundary(self) -> None:
+        """An evaluation was cut short after the update of a step, and the program does not come back: the step is done."""
+        if self.evaluating and self._open is not None and self._open[0].begun and self.may_stop:
+            (step, started), self._open = self._open, None
+            self._count(step)
+            self._pending[-1].seconds = time.monotonic() - started
+            self.owes_evaluation = True
+
+    def stop_evaluation(self) -> None:
+        """On all ranks, since one was told to leave: nothing comes after it but leave_evaluation()."""
+        self.come_to_boundary()
+        self._settle_all()
+        self.owes_evaluation = True
+
+    def leave_evaluation(self) -> None:
+        """After stop_evaluation, when the program has put back whatever it had changed for the evaluation."""
+        if not self.evaluating or self.ended:
+            return  # all was saved
+        if self.whole:
+            self.save_now()
+        what = "with a checkpoint" if self.whole else "without a checkpoint, since it has changed the weights"
+        self.report.say(f"left an evaluation after step {self.step} {what}")
+
+    def judged(self, score: float, metrics: dict[str, float]) -> None:
+        """The present weights were. Those of the step under way are kept at its end."""
+        self.score = score, metrics
+        if self.ended:
+            self.save_now()
+        elif self._open is not None and not self._open[0].begun:
+            self._save(wish=False)
+
+    def _step(self) -> Step:
+        return Step(
+            number=self.step,
+            samples=self.stream.step(self.step),
+            dataset_size=self.stream.dataset_size,
+            seed=self.stream.seed,
+            micro_batches=self.plan.micro_batches(self.step),
+            source=self.source,
+            gradients=self.gradients,
+            sums=self._sums,
+            write_down=self.ledger.write if self.ledger else lambda _number, _samples: None,
+            shared=self._agree,
+        )
+
+    def _agree(self, step: Step) -> None:
+        """Start it while the optimizer works. Only a step that is logged waits for the device."""
+        done = step.number + 1
+        logged = done % self.log_every == 0 or done == self.stream.total_steps
+        if logged and self._names is None:
+            self._names = self.group.hand_out_facts(self._sums.names)  # a rank without samples knows none
+        sums = [step.loss.item(), *self._sums.take(self._names or []), *self._waits.mine()] if logged else []
+        newest = max(self.checkpoint_step, self.saver.saved_step)
+        agreement = self.group.agree(leave=self.notice.seen, wish=self.notice.take_wish(), checkpoint_step=newest, sums=sums)
+        self._pending.append(Pending(done, step.samples.stop - self._told_until, agreement, logged, self._names or []))
+        if logged:
+            self._told_until = step.samples.stop
+
+    def _count(self, step: Step) -> None:
+        if not step.done:
+            raise RuntimeError(
+                f"step {step.number} has micro-batches left: `for batch in step:` must run to its end in every step"
+            )
+        self.gradients.commit()
+        self.step += 1
+        self.at_boundary = True
+        self.mark.set()
+        self.owes_evaluation = False
+
+    def _between(self, started: float, *, last: bool = False) -> bool:
+        """Whether to leave."""
+        now = self._pending[-1]
+        agreed = [(each, each.agreement.wait()) for each in self._taken(0 if last else self.lag)]
+        self.notice.wait(self.min_step_seconds - (time.monotonic() - started))
+        now.seconds = time.monotonic() - started
+        self.watchdog.beat()
+        self.ended = last
+        wish = False
+        for each, answer in agreed:
+            self._report(each, answer)
+            wish |= answer.wish
+            if answer.leave and not last:
+                return True
+        if not last:
+            self._save(wish)
+        return False
+
+    def _taken(self, left: int) -> list[Pending]:
+        return [self._pending.popleft() for _ in range(len(self._pending) - left)]
+
+    def _settle_all(self) -> None:
+        for each in self._taken(0):
+            self._report(each, each.agreement.wait())
+
+    def _report(self, pending: Pending, agreed: Agreed) -> None:
+        self.checkpoint_step = agreed.checkpoint_step
+        self.report.step(pending.seconds)
+        if not pending.logged:
+            return
+        loss, *sums = agreed.sums
+        figures, waits = sums[: len(pending.names)], sums[len(pending.names) :]
+        self.report.line(
+            step=pending.number,
+            loss=loss,
+            samples=self.stream.step(pending.number - 1).size,
+            step_seconds=pending.seconds,
+            waits=self._waits.of_all(waits),
+            figures={name: each / pending.samples for name, each in zip(pending.names, figures, strict=True)},
+            checkpoint_step=self.checkpoint_step,
+            checkpoint_seconds=self.saver.take_cost(),
+        )
+
+    def _save(self, wish: bool) -> None:
+        score, self.score = self.score, None
+        if self.group.rank != 0:
+            return
+        if score is not None:
+            self.saver.save(self.step, self.state, score=score[0], metrics=score[1])
+        else:
+            self.saver.maybe_save(self.step, self.state, soon=wish)
+
+    def save_now(self) -> None:
+        """A checkpoint of the present step is on the disk when any rank returns."""
+        score, self.score = self.score, None
+        facts: dict[str, Any] = {} if score is None else {"score": score[0], "metrics": score[1]}
+        if self.group.rank == 0:
+            self.saver.save_now(self.step, self.state, **facts)
+        with self.watchdog.unhurried():
+            self.group.barrier()  # nobody goes before
+
+    def leave(self) -> None:
+        """Raises Left."""
+        self._settle_all()
+        self.save_now()
+        self.report.say(f"left after step {self.step} with a checkpoint")
+        raise Left
+
+    def close(self) -> None:
+        self.report.close()
+        if self.ledger is not None:
+            self.ledger.close()

@@ -1,0 +1,64 @@
+"""The edge of a program's process, the same for all of ours: settings are read, errors become sentences, the end has its code.
+
+    def main(arguments: list[str]) -> int:
+        return run_program(arguments, parse, learn)          # learn(config, run) trains to the end
+
+    if __name__ == "__main__":
+        end_process(main(sys.argv[1:]))
+
+Exit codes (ebb/elastic/contract.py): 0 trained to the end; 1 the program failed; 138 left at a step boundary after a notice, with a
+checkpoint of that step on the disk; 75, for the launcher only: another rank vanished, meet the others again.
+"""
+
+import multiprocessing
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Never, TypeVar
+
+from ebb.elastic.checkpoint import RefusedError
+from ebb.elastic.contract import EXIT_FINISHED, EXIT_PEER_LOST, EXIT_PROGRAM_FAILED, EXIT_RECLAIMED
+from ebb.elastic.data import DataError
+from ebb.elastic.notices.notice import Notice, install
+from ebb.elastic.runtime.config import ConfigError, RunConfig
+from ebb.elastic.runtime.loop import Left
+from ebb.elastic.runtime.run import Run, start
+
+C = TypeVar("C", bound=RunConfig)
+
+
+def run_program(arguments: list[str], parse: Callable[[list[str], Mapping[str, str]], C], work: Callable[[C, Run], None]) -> int:
+    """The exit code. `--help` raises SystemExit(0)."""
+    notice = install()
+    try:
+        config = parse(arguments, os.environ)
+        notice.leave_within(config.leave_seconds, EXIT_PEER_LOST)
+        return trained(config, notice, work)
+    except (ConfigError, DataError, RefusedError) as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return EXIT_PROGRAM_FAILED
+    except Exception:  # whatever the program raised: its code must be 1 under any launcher
+        traceback.print_exc()
+        return EXIT_PROGRAM_FAILED
+
+
+def trained(config: C, notice: Notice, work: Callable[[C, Run], None]) -> int:
+    """This rank's part, to the end or to a notice. Raises the errors of settings, data, checkpoints and the program."""
+    try:
+        with start(config, notice=notice) as run:
+            work(config, run)
+    except Left:
+        return EXIT_RECLAIMED
+    return EXIT_FINISHED
+
+
+def end_process(code: int) -> Never:
+    """Alone, or as a script: at once, since taking a process group apart can wait for ever (group.py). In a process that the
+    launcher's fork server made: in order, since torch waits for ever for what the function of a process with code 0 returned;
+    there too the interpreter is not torn down."""
+    if multiprocessing.parent_process() is not None:
+        sys.exit(code)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,159 @@
+"""What a run says about itself: one JSON line per logging interval (rank 0), and Prometheus text on a port (every machine).
+
+    board = Board(); serve(board, 9400); lines = MetricLines(output / "metrics.jsonl")
+    board.show(progress); lines.write(progress)
+
+`Progress` is the one record; both forms are made from it. The server answers in a daemon thread with what was shown last; it
+never touches a tensor. A port that is taken costs the metrics, not the training.
+"""
+
+import dataclasses
+import http.server
+import json
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ebb.elastic import contract
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Where a run stands after `step` steps. Seconds are of the whole job, over all generations."""
+
+    time: float
+    step: int
+    total_steps: int
+    epoch: float
+    loss: float
+    samples_per_second: float
+    world_size: int
+    generation: int
+    useful_seconds: float  # in steps that count
+    lost_seconds: float  # since the first step, not in steps that count: recoveries, steps done again
+    steps_redone: int
+    checkpoint_seconds: float  # the training stood still for checkpoints
+    checkpoint_step: int = 0  # of the newest checkpoint; 0: there is none. Lines of earlier versions lack it and what follows
+    step_seconds: float = 0.0  # of this step
+    data_seconds: float = 0.0  # of those, waited for data, on the rank that waited longest
+    samples: int = 0  # trained on so far, each counted once
+    figures: dict[str, float] = dataclasses.field(
+        default_factory=dict
+    )  # the program's own, means over the samples since the last line
+
+
+_GAUGES = {
+    contract.METRIC_STEP: ("step", "Optimizer steps done."),
+    contract.METRIC_TOTAL_STEPS: ("total_steps", "Optimizer steps of the whole run."),
+    contract.METRIC_EPOCH: ("epoch", "Epochs done, with the part of the current one."),
+    contract.METRIC_LOSS: ("loss", "Mean loss of the last logged step over its global batch."),
+    contract.METRIC_SAMPLES_PER_SECOND: ("samples_per_second", "Samples trained on per second, all machines together."),
+    contract.METRIC_WORLD_SIZE: ("world_size", "Ranks that train together now."),
+    contract.METRIC_GENERATION: ("generation", "Number of the present membership; it only grows."),
+    contract.METRIC_CHECKPOINT_STEP: ("checkpoint_step", "Step of the newest checkpoint; 0 before the first."),
+}
+_COUNTERS = {
+    contract.METRIC_USEFUL_SECONDS: ("useful_seconds", "Seconds spent in steps that count."),
+    contract.METRIC_LOST_SECONDS: ("lost_seconds", "Seconds spent in recoveries and in steps that were done again."),
+    contract.METRIC_STEPS_REDONE: ("steps_redone", "Optimizer steps that were done again."),
+    contract.METRIC_CHECKPOINT_SECONDS: ("checkpoint_seconds", "Seconds for which the training stood still for checkpoints."),
+}
+
+
+def prometheus_text(progress: Progress | None) -> str:
+    """The exposition format; empty before the first step."""
+    if progress is None:
+        return ""
+    lines = []
+    for kind, table in (("gauge", _GAUGES), ("counter", _COUNTERS)):
+        for name, (field, text) in table.items():
+            lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}", f"{name} {getattr(progress, field)}"]
+    return "\n".join(lines) + "\n"
+
+
+class Board:
+    """The last progress; written by the loop, read by the server's thread."""
+
+    def __init__(self) -> None:
+        self.progress: Progress | None = None
+
+    def show(self, progress: Progress) -> None:
+        self.progress = progress
+
+
+def serve(board: Board, port: int) -> http.server.ThreadingHTTPServer | None:
+    """Answer /metrics in a daemon thread. None, with a warning, when the port cannot be had."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found = self.path == "/metrics"
+            body = prometheus_text(board.progress).encode() if found else b"see /metrics\n"
+            self.send_response(200 if found else 404)
+            self.send_header("Content-Type", "text/plain; version=0.0.4")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            """A line per scrape would bury the training's own."""
+
+    try:
+        server = http.server.ThreadingHTTPServer(("", port), Handler)
+    except OSError as error:
+        print(
+            f"metrics are not served: port {port}: {error.strerror}; choose another with --metrics-port",
+            file=sys.stderr,
+            flush=True,
+        )
+        return None
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+    return server
+
+
+class MetricLines:
+    """metrics.jsonl, appended to by rank 0 of each generation."""
+
+    def __init__(self, path: Path) -> None:
+        self.last = _last_line(path)  # of the generations before this one
+        self._path = path
+        self._file = path.open("ab", buffering=0)
+        self._torn = torn(path)  # a line cut off by a kill or a full disk must not swallow the next one
+        self._told = False
+
+    def write(self, progress: Progress) -> None:
+        """A disk that is full costs the line, not the training."""
+        line = json.dumps(dataclasses.asdict(progress), separators=(",", ":")).encode() + b"\n"
+        line = b"\n" + line if self._torn else line
+        try:
+            self._torn = self._file.write(line) != len(line)
+        except OSError as error:
+            if not self._told:
+                print(f"{self._path} cannot be written: {error.strerror}; training goes on", file=sys.stderr, flush=True)
+            self._told = True
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def torn(path: Path) -> bool:
+    """Whether the file ends in the middle of a line."""
+    return _tail(path)[-1:] not in (b"", b"\n")
+
+
+def _last_line(path: Path) -> Progress | None:
+    for line in reversed(_tail(path).splitlines()):
+        try:
+            return Progress(**json.loads(line))
+        except (ValueError, TypeError):
+            continue  # cut off by a kill, or by our own short look
+    return None
+
+
+def _tail(path: Path) -> bytes:
+    if not path.exists():
+        return b""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 4096))
+        return file.read()

@@ -1,0 +1,56 @@
+"""How a rank ends when it cannot go on: it saves what it holds, if that is worth anything, and ends with 75: meet again.
+
+Nothing here needs another rank: the group is broken, and threads of its collectives may never end. So the process ends at once.
+"""
+
+import os
+import sys
+import threading
+from typing import Never
+
+from ebb.elastic.contract import EXIT_PEER_LOST
+from ebb.elastic.runtime.process_group import Group
+from ebb.elastic.runtime.loop import Loop
+
+# For the main thread to notice that its collective is broken: gloo does at once when its connections are cut
+_NOTICE_SECONDS = 10.0
+
+
+def end(code: int) -> Never:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def meet_again(error: BaseException, group: Group | None = None, loop: Loop | None = None) -> Never:
+    """A peer is gone, or a newer generation exists."""
+    if group is not None and loop is not None:
+        save_after_loss(group, loop)
+    print(f"a peer is gone ({error})", flush=True)
+    end(EXIT_PEER_LOST)
+
+
+def save_after_loss(group: Group, loop: Loop) -> None:
+    """Keep the steps that are done. On a GPU the last ones may be the result of a broken collective. In the middle of a step's
+    update, or of what the program does after it (but for an evaluation), the state is that of no step."""
+    loop.saver.finish()
+    if group.device.type != "cpu":
+        return
+    group.abandon()
+    loop.come_to_boundary()
+    if loop.at_boundary:
+        loop.gradients.undo()
+    if group.rank == 0:
+        if loop.whole:
+            loop.saver.save_now(loop.step, loop.state)
+        group.announce_saved(loop.whole)
+    elif loop.whole and not group.saved_by_rank_zero() and group.rank <= 2:
+        loop.saver.save_now(loop.step, loop.state)
+
+
+def give_up(sentence: str, group: Group, noticed: threading.Event) -> None:
+    """In the watchdog's thread. The main thread notices when its connections are cut, and saves; or it never will."""
+    print(sentence, file=sys.stderr, flush=True)
+    group.abandon()
+    if not noticed.wait(_NOTICE_SECONDS):
+        end(EXIT_PEER_LOST)

@@ -1,0 +1,298 @@
+"""Run: what a program has in its hands. ebb/elastic/__init__.py shows how it is used."""
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from ebb.elastic.checkpoint import Stale
+from ebb.elastic.contract import EXIT_PEER_LOST
+from ebb.elastic.data import DataError
+from ebb.elastic.data.tuning import workers_beside_cpu_training
+from ebb.elastic.notices.notice import Notice, install
+from ebb.elastic.runtime import peer_loss as leaving, build as making
+from ebb.elastic.runtime.config import RunConfig, resolve
+from ebb.elastic.runtime.evaluation import Measure, Stopped, evaluate, listener
+from ebb.elastic.runtime.loading import Loader, loader_processes
+from ebb.elastic.runtime.process_group import Group, PeerLostError, is_loss
+from ebb.elastic.runtime.checkpointing import Keeping
+from ebb.elastic.runtime.kept import Kept, Weights
+from ebb.elastic.runtime.loop import Left, Loop
+from ebb.elastic.runtime.metrics import Progress
+from ebb.elastic.runtime.result import weights_sha256, write_json
+from ebb.elastic.runtime.start import choose_device, join
+from ebb.elastic.runtime.step import Step, seed_everything
+from ebb.elastic.runtime.virtual import fix_algorithms
+from ebb.elastic.runtime.watchdog import Watchdog
+from ebb.elastic.speed import CompileCache, Speed
+
+
+def start(config: RunConfig | None = None, *, notice: Notice | None = None, **settings: Any) -> "Run":
+    """Meet the other ranks; to be used in a `with`. `settings` are the fields of RunConfig: what is not given comes from the
+    environment ($EBB_OUTPUT_DIR, $EBB_CHECKPOINT_SECONDS, ...) or has its default.
+
+    Raises ConfigError for a wrong setting, RefusedError when the output folder is another job's.
+    """
+    if config is None:
+        config = resolve(os.environ, **settings)
+    if notice is None:
+        notice = install()
+        notice.leave_within(config.leave_seconds, EXIT_PEER_LOST)
+    return Run(config, notice)
+
+
+class Run:
+    """One rank in one generation."""
+
+    def __init__(self, config: RunConfig, notice: Notice) -> None:
+        torch.set_num_threads(config.threads or config.place.cores)
+        self.config = config
+        self.output = config.output
+        self.device = choose_device(config)
+        self._notice = notice
+        self._noticed = threading.Event()
+        try:
+            self._group = Group.join(config.place, self.device, longest_seconds=config.first_step_seconds)
+            self._start, self._fence = join(config, self._group)
+        except (PeerLostError, Stale) as error:
+            leaving.meet_again(error)
+        self.rank, self.world_size, self.generation = self._group.rank, self._group.world_size, self._start.generation
+        self._watchdog = Watchdog(
+            first_seconds=config.first_step_seconds,
+            steady_seconds=config.collective_seconds,
+            act=lambda sentence: leaving.give_up(sentence, self._group, self._noticed),
+        )
+        if self.world_size > 1:  # alone there is nobody to wait for
+            self._watchdog.start()
+        if config.virtual_workers:
+            fix_algorithms(self.device)
+        seed_everything(config.seed)
+        self._models: list[torch.nn.Module] = []
+        self._listeners: list[Callable[[Progress], None]] = []
+        self._keeping: Keeping | None = None
+        self._loop: Loop | None = None
+        self._result_written = False
+
+    @property
+    def step(self) -> int:
+        """Optimizer steps done, of the whole job."""
+        return self._loop.step if self._loop else 0
+
+    @property
+    def total_steps(self) -> int:
+        """Of the whole job; known once the steps have begun."""
+        return self._loop.stream.total_steps if self._loop else 0
+
+    @property
+    def owes_evaluation(self) -> bool:
+        """Whether a notice, or a lost machine, has cut an evaluation of the present weights short: to be asked at the beginning
+        of the loop's body, and after the loop. It is no longer so after the next evaluation or step."""
+        return self._loop is not None and self._loop.owes_evaluation
+
+    def distribute(
+        self, model: torch.nn.Module, *, speed: Speed | None = None, cache: CompileCache | None = None, **options: Any
+    ) -> torch.nn.Module:
+        """The model on this rank's device, the same on all ranks, whose gradients are shared. `speed` changes how it is computed;
+        `options` are those of DistributedDataParallel."""
+        model.to(self.device)
+        self._group.hand_out_tensors([each.detach() for each in (*model.parameters(), *model.buffers())])
+        if speed is not None:
+            model = speed.prepare(model, self.device, cache)
+        if self.world_size > 1 and not self.config.virtual_workers:
+            model = self._shared(model, speed, options)
+        self._models.append(model)
+        return model
+
+    def _shared(self, model: torch.nn.Module, speed: Speed | None, options: dict[str, Any]) -> torch.nn.Module:
+        if speed is None:
+            return DistributedDataParallel(model, init_sync=False, forward_sync_buffers=False, **options)
+        largest_share = -(-self.config.global_batch // self.world_size)
+        return speed.wrap(model, self.world_size, accumulates=largest_share > self.config.max_micro_batch)
+
+    def keep(
+        self,
+        *,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        identity: dict[str, Any] | None = None,
+        evaluated: Weights | None = None,
+        **others: Any,
+    ) -> None:
+        """What checkpoints hold: the model, its optimizer, and whatever else has a state_dict, by any name. The newest checkpoint
+        is loaded into them. They change after the gradient of a step is there, in the loop's body, and at no other time.
+
+        `identity` is what must be the same to go on from a checkpoint, besides the weights' names and shapes, the optimizer, the
+        global batch and the seed. `evaluated` gives the weights that validations judge, by the names in the model's state_dict,
+        where they are not its own: plain files hold those as the model's, and an evaluation makes them rank 0's. Raises
+        RefusedError where something does not fit.
+        """
+        if not self._models:
+            raise RuntimeError("run.keep() comes after run.distribute(model)")
+        identity = identity or {}
+        arch = str(identity.get("arch", ""))
+        kept = Kept(model=model, optimizer=optimizer, others=others, arch=arch, evaluated=evaluated)
+        self._keeping = Keeping.open(
+            self.config, self._group, self._start, self._fence, kept, models=self._models, identity=identity
+        )
+
+    def loader(
+        self, dataset: Any, *, workers: int | None = None, fingerprint: str = "", seeded: bool = True, **options: Any
+    ) -> Loader:
+        """How the steps read a map-style dataset: each sample once per epoch, whatever ranks come and go, with `workers` loader
+        processes. `options` are those of torch's DataLoader (collate_fn, ...).
+
+        Random transforms are seeded per sample; `seeded=False` is for a dataset that does so itself (it gets order.Sample). All
+        ranks must see the same samples: their number and `fingerprint`, or the dataset's own, are compared with rank 0's.
+        Raises DataError when they differ.
+        """
+        asked = self.config.workers if workers is None else workers
+        processes = loader_processes(asked, dataset, self.config, self.device, self.world_size, options=options, say=self.say)
+        loader = Loader(dataset, seed=self.config.seed, workers=processes, seeded=seeded, **options)
+        loader.facts["fingerprint"] = fingerprint or str(getattr(dataset, "fingerprint", ""))
+        first = self._group.hand_out_facts(loader.facts)
+        if first != loader.facts:
+            raise DataError(
+                f"rank {self.rank} sees other data than rank 0: {loader.facts} here, {first} there. All need the same data"
+            )
+        return loader
+
+    def steps(self, loader: Loader) -> Iterator[Step]:
+        """The steps that are left, one after the other. Between two of them checkpoints are written, and the program ends (Left,
+        code 138) when this machine or another one has been told to leave."""
+        if self._keeping is None:
+            raise RuntimeError("run.steps() comes after run.keep(model=..., optimizer=...): without it nothing would survive")
+        self._loop = making.make_loop(
+            self.config,
+            self._group,
+            notice=self._notice,
+            watchdog=self._watchdog,
+            keeping=self._keeping,
+            loader=loader,
+            generation=self.generation,
+            models=self._models,
+            listeners=self._listeners,
+        )
+        yield from self._loop.steps()
+
+    def evaluate(
+        self, dataset: Any, measure: Measure, *, batch_size: int = 256, workers: int | None = None, **options: Any
+    ) -> dict[str, float]:
+        """The means of what `measure(batch)` sums up over a batch's samples, by name, over the whole dataset; and `samples`,
+        their number. Each rank has a share, nothing is padded, all get the same answer. Without gradients, and in eval mode.
+
+        A notice ends it on all ranks (Left), with a checkpoint of the step: so it comes last in the loop's body, after all that a
+        checkpoint keeps has changed. The next generation does not come back to that place, see `owes_evaluation`. Who validates
+        other weights than the model's own must not copy them over those; then a notice has to wait for its end."""
+        assert self._keeping is not None, "run.evaluate() comes after run.keep()"
+        asked = self.config.workers if workers is None else workers
+        processes = min(self.config.place.cores, asked) if asked >= 0 else workers_beside_cpu_training(self.config.place.cores)
+        loader = Loader(dataset, seed=self.config.seed, workers=processes, **options)
+        with self._watchdog.unhurried(), self._evaluating() as told:
+            more = self._keeping.kept.evaluated
+            return evaluate(self._models, loader, measure, self._group, batch_size=batch_size, told=told, more=more)
+
+    @contextlib.contextmanager
+    def _evaluating(self) -> Iterator[Callable[[], bool]]:
+        """What is asked whether to stop."""
+        told, loop = listener(self._notice, self._group), self._loop
+        if loop is not None:
+            loop.evaluating = True
+        try:
+            yield told if loop is None or loop.may_stop else lambda: False
+        except Stopped:
+            if loop is not None:
+                loop.stop_evaluation()
+            raise Left from None  # what is left to do comes in __exit__
+        if loop is not None:
+            loop.evaluating = loop.owes_evaluation = False
+
+    def best(self, score: float, **metrics: float) -> None:
+        """The result of a validation of the present weights, on all ranks; higher is better. Their checkpoint is kept besides the
+        newest ones as long as none has a higher score."""
+        assert self._loop is not None, "run.best() belongs into run.steps(), or after it"
+        assert self._keeping is not None
+        self._keeping.best = max(self._keeping.best, score)
+        self._loop.judged(score, metrics)
+
+    def finish(self, **figures: Any) -> None:
+        """Write result.json: `figures`, and what the run knows. Without a call the end of the `with` does it."""
+        assert self._keeping is not None
+        assert self._loop is not None, "run.finish() comes after run.steps()"
+        self._loop.stop_early()
+        result = {
+            **figures,
+            "step": self._loop.step,
+            "generation": self.generation,
+            "epochs": self.config.epochs,
+            "weights_sha256": weights_sha256(self._keeping.kept.network),
+            **self._loop.report.account.saved(),
+            "finished_at": time.time(),
+        }
+        if self.rank == 0:
+            write_json(self.output / "result.json", result)
+        self._result_written = True
+
+    @contextlib.contextmanager
+    def rank_zero_first(self) -> Iterator[None]:
+        """Rank 0 goes through the body before all others: it downloads, lists or decodes, they find what it has made."""
+        if self.rank != 0:
+            self._group.barrier()
+        yield
+        if self.rank == 0:
+            self._group.barrier()
+
+    def from_rank_zero(self, facts: Any) -> Any:
+        """Rank 0's `facts` (as JSON can hold them), on every rank: for what all must decide alike."""
+        return self._group.hand_out_facts(facts)
+
+    def from_all_ranks(self, facts: Any) -> list[Any]:
+        """What each rank gave (as JSON can hold it), in the order of the ranks, on every rank."""
+        return self._group.all_facts(facts)
+
+    def unhurried(self) -> contextlib.AbstractContextManager[None]:
+        """For work of the program that takes longer than a step may: in the body it has the limit of a first step."""
+        return self._watchdog.unhurried()
+
+    def on_progress(self, listener: Callable[[Progress], None]) -> None:
+        """Call it on rank 0 for every line of the log: for TensorBoard and the like."""
+        self._listeners.append(listener)
+
+    def say(self, text: str) -> None:
+        """Once, not by every rank."""
+        if self.rank == 0:
+            print(text, flush=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None) -> None:
+        try:
+            if error is None:
+                self._end()
+            elif isinstance(error, Left) and self._loop is not None:
+                self._loop.leave_evaluation()
+        except (PeerLostError, Stale) as lost:
+            error = lost
+        if isinstance(error, Stale) or (self.world_size > 1 and is_loss(error)):
+            assert error is not None
+            self._noticed.set()
+            leaving.meet_again(error, self._group, self._loop)
+        self._watchdog.stop()
+        if self._loop is not None:
+            self._loop.close()
+        if error is None or isinstance(error, Left):
+            self._group.close()
+
+    def _end(self) -> None:
+        if self._loop is not None:
+            self._loop.stop_early()
+            self._loop.save_now()
+            if not self._result_written:
+                self.finish()
+        self._group.barrier()

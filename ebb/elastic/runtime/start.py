@@ -1,0 +1,184 @@
+"""How a generation starts: as which one, from which checkpoint. Rank 0 looks, all get its answer.
+
+start, fence = join(config, group)                     # claims the folder and the generation
+found = find(config, start, fence, identity, group)    # the newest checkpoint that fits, read once, on every rank
+"""
+
+import json
+import os
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ebb.elastic.checkpoint import CheckpointFolder, EtcdFence, Fence, FileFence, RefusedError, Unreachable, claim_folder
+from ebb.elastic.checkpoint.cadence import Cadence
+from ebb.elastic.checkpoint.owner import marker
+from ebb.elastic.checkpoint.plain import PlainFile
+from ebb.elastic.checkpoint.register import EtcdRegister
+from ebb.elastic.checkpoint.saver import Saver
+from ebb.elastic.checkpoint.seeds import read_file
+from ebb.elastic.rendezvous import generation
+from ebb.elastic.runtime.config import ConfigError, RunConfig
+from ebb.elastic.runtime.process_group import Group
+from ebb.elastic.speed.memory import keep_freed_memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """What all ranks of a generation agree on."""
+
+    generation: int
+    folder: str  # the id of the output folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """What to go on from. `content` is a whole, verified checkpoint, or empty."""
+
+    step: int = 0
+    epochs: int = 0  # complete ones, where a file of the original example knows no step
+    generation: int = 0  # that wrote it, in this job; 0: none did
+    own: bool = True  # of this job or another one of ours; not a file
+    words: str = "from the start"
+    content: bytes = b""
+
+
+def join(config: RunConfig, group: Group) -> tuple[Start, Fence]:
+    """Raises RefusedError when the folder is another job's, ConfigError when it cannot be written."""
+    if group.rank != 0:
+        start = Start(**group.hand_out_facts(None))
+        return start, _agreed_fence(config, start.folder) or FileFence(config.output, start.generation)
+    folder = _claim(config)
+    fence = _agreed_fence(config, folder) or FileFence.claim(config.output)
+    start = Start(generation=fence.generation, folder=folder)
+    group.hand_out_facts(asdict(start))
+    return start, fence
+
+
+def find(config: RunConfig, start: Start, fence: Fence, identity: dict[str, Any], group: Group) -> Origin:
+    """Raises RefusedError when what is there must not be gone on from."""
+    if group.rank != 0:
+        facts = json.loads(group.hand_out(None))
+        return Origin(**facts, content=group.hand_out(None))
+    origin = _find(config, start, fence, identity)
+    facts = asdict(origin)
+    content = facts.pop("content")
+    group.hand_out(json.dumps(facts).encode())
+    group.hand_out(content)
+    return origin
+
+
+def _claim(config: RunConfig) -> str:
+    try:
+        return claim_folder(config.output, config.owner)
+    except OSError as error:
+        raise ConfigError(f"--output {config.output} cannot be written: {error.strerror}; name a folder that can") from error
+
+
+def _agreed_fence(config: RunConfig, folder: str) -> Fence | None:
+    """That of the generation that the launchers have agreed on; None when they agree on none: then one is claimed by a file."""
+    agreed = generation.read(os.environ)
+    if agreed is None:
+        return None
+    if agreed.etcd is None:
+        return FileFence(config.output, agreed.number)
+    register = EtcdRegister(generation.open_etcd(agreed.etcd, os.environ))
+    return EtcdFence(register, generation=agreed.number, membership=agreed.key, folder=folder)
+
+
+def _find(config: RunConfig, start: Start, fence: Fence, identity: dict[str, Any]) -> Origin:
+    """The job's own newest checkpoint; without one, what it was told to go on from."""
+    own = folder_of(config, start, identity)
+    own.prepare(fence.generation)
+    found = own.newest(_named(fence))
+    if found is not None:
+        if found.manifest.generation >= fence.generation:
+            raise RefusedError(
+                f"this is generation {fence.generation}, and {own.place} holds a checkpoint of generation "
+                f"{found.manifest.generation}: etcd and the folder are not of the same job. Give this job its own --output folder"
+            )
+        words = f"resumed after step {found.manifest.step} of generation {found.manifest.generation}"
+        return Origin(step=found.manifest.step, generation=found.manifest.generation, words=words, content=found.content)
+    path = _told(config)
+    if path is None:
+        return Origin()
+    if path.is_dir():
+        return _from_folder(path, identity)
+    file = read_file(path, arch=str(identity["arch"]), identity=identity)
+    words = (
+        f"resumed from {path}, after {file.epochs} epochs" if file.step is None else f"resumed after step {file.step} from {path}"
+    )
+    return Origin(step=file.step or 0, epochs=0 if file.step else file.epochs, own=False, words=words, content=file.content)
+
+
+def _from_folder(path: Path, identity: dict[str, Any]) -> Origin:
+    output = path.parent if path.name == "checkpoints" else path
+    found = CheckpointFolder(output, keep=1, identity=identity, owner=None).newest()
+    if found is None:
+        raise RefusedError(
+            f"--resume-from {path} holds no checkpoint; `python -m ebb.elastic.checkpoint inspect` shows what it holds"
+        )
+    words = f"resumed after step {found.manifest.step} of generation {found.manifest.generation} from {path}"
+    return Origin(step=found.manifest.step, words=words, content=found.content)
+
+
+def _told(config: RunConfig) -> Path | None:
+    """--resume-from; or a --checkpoint-file that is there and nobody's: the original example goes on from it too."""
+    if config.resume_from:
+        if not Path(config.resume_from).exists():
+            raise RefusedError(f"--resume-from {config.resume_from}: there is no such folder or file")
+        return Path(config.resume_from)
+    path = Path(config.checkpoint_file)
+    if config.checkpoint_file and path.exists() and not marker(path).exists():
+        return path
+    return None
+
+
+def _named(fence: Fence) -> str | None:
+    try:
+        return fence.newest()
+    except Unreachable as error:
+        print(f"the newest checkpoint is looked for in the folder alone: {error}", file=sys.stderr, flush=True)
+        return None
+
+
+def folder_of(config: RunConfig, start: Start, identity: dict[str, Any]) -> CheckpointFolder:
+    return CheckpointFolder(config.output, keep=config.keep_checkpoints, identity=identity, owner=start.folder)
+
+
+def open_saver(
+    config: RunConfig, start: Start, fence: Fence, identity: dict[str, Any], optimizer: torch.optim.Optimizer
+) -> Saver:
+    """After find: until then --checkpoint-file may be what the training goes on from.
+
+    Raises OwnedFolderError when another job writes that file.
+    """
+    path = Path(config.checkpoint_file) if config.checkpoint_file and config.place.rank == 0 else None
+    cadence = Cadence(
+        shortest_seconds=config.checkpoint_min_seconds,
+        longest_seconds=config.checkpoint_seconds,
+        overhead=config.checkpoint_overhead,
+    )
+    return Saver(
+        folder_of(config, start, identity),
+        fence,
+        cadence=cadence,
+        writer=config.place.rank,
+        optimizer=optimizer,
+        plain=PlainFile.claim(path, config.owner) if path else None,
+    )
+
+
+def choose_device(config: RunConfig) -> torch.device:
+    """The one of this process from now on."""
+    if config.device == "cpu" or (config.device == "auto" and not torch.cuda.is_available()):
+        keep_freed_memory(os.environ)
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise ConfigError("--device is 'cuda', but torch sees no GPU here; use --device cpu, or run where there is one")
+    device = torch.device("cuda", config.place.local_rank)
+    torch.cuda.set_device(device)
+    return device

@@ -1,0 +1,139 @@
+"""One optimizer step of the global batch, as a program sees it: this rank's micro-batches, one after the other.
+
+    for step in run.steps(loader):
+        for images, labels in step:
+            step.backward(criterion(model(images), labels))       # the loss is a mean over the micro-batch
+        optimizer.step(); optimizer.zero_grad()
+
+A rank usually has one micro-batch of its share; several where the share is larger than max_micro_batch. A rank without a share (a
+last step with fewer samples than ranks) gets one sample that weighs nothing, since the others need it in their collectives.
+"""
+
+import random
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from ebb.elastic.data.order import Piece, mix
+from ebb.elastic.runtime.loading import Fetched
+from ebb.elastic.runtime.gradients import Gradients
+from ebb.elastic.runtime.process_group import noticing_loss
+from ebb.elastic.runtime.plan import MicroBatch
+
+
+class Sums:
+    """Numbers that add up on the device, by name, without waiting for it. `take` does wait."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._sums: dict[str, torch.Tensor] = {}
+
+    @torch.no_grad()
+    def add(self, name: str, value: torch.Tensor | float, weight: float) -> None:
+        number = torch.as_tensor(value, device=self._device).detach().double() * weight
+        self._sums[name] = self._sums[name] + number if name in self._sums else number
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(self._sums)
+
+    def take(self, names: list[str]) -> list[float]:
+        """The sums of these names, 0 for one that is unknown; all start again from zero."""
+        zero = torch.zeros((), dtype=torch.float64, device=self._device)
+        values: list[float] = torch.stack([self._sums.get(name, zero) for name in names]).tolist() if names else []
+        self._sums = dict.fromkeys(self._sums, zero)
+        return values
+
+
+class Step:
+    """`number` steps are done before it. `samples` are its positions in the stream of all epochs."""
+
+    def __init__(
+        self,
+        *,
+        number: int,
+        samples: Piece,
+        dataset_size: int,
+        seed: int,
+        micro_batches: list[MicroBatch],
+        source: Iterator[Fetched],
+        gradients: Gradients,
+        sums: Sums,
+        write_down: Callable[[int, list[int]], None],
+        shared: Callable[["Step"], None],
+    ) -> None:
+        self.number = number
+        self.samples = samples
+        self.piece = samples  # positions of the micro-batch that was given last; none in one that weighs nothing
+        self.epoch = (samples.stop - 1) // dataset_size  # of its last sample
+        self.ends_epoch = samples.stop // dataset_size > samples.start // dataset_size
+        self.loss = torch.zeros((), device=sums._device)  # this rank's part of the mean over the global batch
+        self._seed = seed
+        self._micro_batches = micro_batches
+        self._source = source
+        self._gradients = gradients
+        self._sums = sums
+        self._write_down: Callable[[int, list[int]], None] | None = write_down
+        self._shared = shared
+        self._numbers: list[int] = []
+        self._now: MicroBatch | None = None  # given, and its loss not yet
+        self._counted = 1.0  # of each sample in it: a half where it comes twice, 0 where it weighs nothing
+        self.begun = False  # it has read samples
+        self.done = False  # the step's gradient lies in the parameters
+
+    def __iter__(self) -> Iterator[Any]:
+        """The micro-batches of this rank. When it is through, the gradient of the step lies in the parameters."""
+        self.begun = True
+        for micro_batch in self._micro_batches:
+            fetched = next(self._source)
+            self._numbers += fetched.numbers[: micro_batch.num_samples]
+            self._counted = micro_batch.num_samples / len(fetched.numbers)
+            if micro_batch.first:
+                seed_everything(mix(self._seed, self.number, micro_batch.worker))
+            self._gradients.begin(micro_batch)
+            self._now, self.piece = micro_batch, micro_batch.piece
+            yield fetched.batch
+            if self._now is not None:
+                raise RuntimeError(f"step {self.number}: call step.backward(loss) once for each micro-batch, before the next one")
+        self._tell()
+        with noticing_loss():
+            self._gradients.share(self.samples.size)
+        self.done = True
+        self._shared(self)
+
+    def backward(self, loss: torch.Tensor, *, scaler: "torch.amp.GradScaler | None" = None) -> None:
+        """The backward pass of a micro-batch. `loss` is its mean loss; `scaler` is for gradients in fp16."""
+        if self._now is None:
+            raise RuntimeError(f"step {self.number}: step.backward(loss) belongs to a micro-batch, once for each")
+        if loss.dim():
+            raise ValueError(f"the loss has the shape {tuple(loss.shape)}; it must be one number, the mean over the micro-batch")
+        micro_batch, self._now = self._now, None
+        self.loss += loss.detach() * (micro_batch.num_samples / self.samples.size)
+        if micro_batch is self._micro_batches[-1]:
+            self._tell()
+        scaled = loss if scaler is None else scaler.scale(loss)
+        with noticing_loss():
+            (scaled * self._gradients.weight(micro_batch, self.samples.size)).backward()  # type: ignore[no-untyped-call]
+        self._gradients.end(micro_batch)
+
+    def add(self, **sums: torch.Tensor | float) -> None:
+        """Sums over the samples of this micro-batch, such as right answers: the log shows their means over all samples since its
+        last line. Give the same names in every micro-batch."""
+        for name, value in sums.items():
+            self._sums.add(name, value, self._counted)
+
+    def _tell(self) -> None:
+        """Write down this rank's samples before it gives its gradients to others."""
+        if self._write_down is not None:
+            self._write_down(self.number, self._numbers)
+            self._write_down = None
+
+
+def seed_everything(seed: int) -> None:
+    """All generators that a forward pass may draw from: dropout is then the same in a step that is done again."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed % 2**32)

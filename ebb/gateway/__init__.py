@@ -1,0 +1,15 @@
+"""The gateway: files of the jobs' volumes over HTTP, for `ebb data` and `ebb outputs`. `python -m ebb.gateway` runs it.
+
+    GET    /v1/volumes                                   what there is, and how full
+    GET    /v1/list?path=/mnt/data/x[&recursive=1]       one JSON object a line
+    GET    /v1/stat?path=...[&sha256=1[&first=N]]        kind, size, modified_ns, etag
+    GET    /v1/files?path=...                            Range: bytes=N-; If-Match: etag
+    GET    /v1/uploads?path=...&size=...&sha256=...      where an upload that broke off goes on
+    PUT    /v1/files?path=...&size=...&sha256=...        the bytes from &offset=N on; in place when all are there and right
+    DELETE /v1/files?path=...[&recursive=1]
+    GET    /healthz
+
+One small pod in the jobs' namespace, as a claim is for one namespace alone. It has the jobs' user, no token, and nobody reaches
+it but by port-forward: who may do that may read and write the volumes by a job as well, so it asks nobody who they are. Paths
+are those that workers see. volumes.py holds them inside the volumes, uploads.py is what is on its way, app.py speaks HTTP.
+"""

@@ -1,0 +1,89 @@
+"""Runs the gateway: `python -m ebb.gateway --volume data=/mnt/data --read-only sets=/mnt/sets`.
+
+Without --listen on all addresses at port 8080, as its pod does. Exit codes: 0 told to stop (SIGTERM, SIGINT), 1 it cannot serve,
+2 its command line is wrong.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiohttp import web
+
+from ebb.api.contract import GATEWAY_PORT
+from ebb.controller import logs
+from ebb.gateway.app import make_app
+from ebb.gateway.volumes import Volume, Volumes
+
+SHUTDOWN_SECONDS = 2.0  # whoever is cut off goes on where it was: nothing is worth waiting for
+SHARED = 0o002  # of what is written the group may change all, as the volumes' folders say
+log = logging.getLogger("ebb.gateway")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the command line said."""
+
+    host: str
+    port: int
+    volumes: tuple[Volume, ...]
+
+
+def read_settings(arguments: Sequence[str]) -> Settings:
+    """The only reader of argv."""
+    parser = argparse.ArgumentParser(prog="python -m ebb.gateway", description="Files of the jobs' volumes over HTTP.")
+    parser.add_argument("--listen", default=f":{GATEWAY_PORT}", metavar="HOST:PORT", help="default: %(default)s")
+    parser.add_argument("--volume", action="append", default=[], metavar="NAME=PATH", help="may be repeated")
+    parser.add_argument("--read-only", action="append", default=[], metavar="NAME=PATH", help="a volume that nobody changes")
+    given = parser.parse_args(arguments)
+    host, _, port = given.listen.rpartition(":")
+    if not port.isdecimal():
+        parser.error(f"--listen {given.listen!r} is not HOST:PORT: use for example 127.0.0.1:8080")
+    volumes = []
+    for text, read_only in [(one, False) for one in given.volume] + [(one, True) for one in given.read_only]:
+        name, _, path = text.partition("=")
+        if not name or not path.startswith("/"):
+            parser.error(f"volume {text!r} is not NAME=PATH: use for example data=/mnt/data")
+        volumes.append(Volume(name=name, path=Path(path), read_only=read_only))
+    if not volumes:
+        parser.error("no volume: give --volume NAME=PATH")
+    return Settings(host=host or "0.0.0.0", port=int(port), volumes=tuple(volumes))  # noqa: S104 - a policy lets in nobody but port-forward
+
+
+async def serve(settings: Settings) -> None:
+    """Until SIGTERM or SIGINT. Raises OSError if it cannot listen."""
+    told = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, told.set)
+    runner = web.AppRunner(make_app(Volumes(settings.volumes)), access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, settings.host, settings.port).start()
+        log.info("serving %s on port %d", ", ".join(str(one.path) for one in settings.volumes), settings.port)
+        await told.wait()
+        log.info("told to stop")
+    finally:
+        await runner.cleanup()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Returns the exit code."""
+    settings = read_settings(arguments)
+    logs.set_up(logs.default_format(), logging.INFO)
+    os.umask(SHARED)
+    try:
+        asyncio.run(serve(settings))
+    except OSError as error:
+        log.error("cannot serve on %s:%d: %s; choose another --listen", settings.host, settings.port, error.strerror)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

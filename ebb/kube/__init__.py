@@ -1,0 +1,60 @@
+"""The one place that speaks to a Kubernetes API server: raw JSON objects in, raw JSON objects out.
+
+    async with Kube.connect() as kube:                       # in a pod: its service account; elsewhere: a kubeconfig
+        pods = await kube.list(PODS, "elastic-job", labels="job-name=digits")
+
+Used by the controller, the CLI, the cloud in a box and its Pulumi provider. client.py is the connection, errors.py what it
+raises, kinds.py where objects live in the API, credentials.py how one gets in. It holds no cache and retries nothing: that is the
+reflector's work and the caller's. streams.py runs programs in pods and connects to their ports.
+"""
+
+from ebb.kube.client import APPLY, MERGE, STRATEGIC, Kube
+from ebb.kube.errors import BY_STATUS, ConfigError, Conflict, Denied, Gone, Invalid, KubeError, NotFound, Unreachable
+from ebb.kube.kinds import (
+    CLAIMS,
+    CONFIG_MAPS,
+    ELASTIC_JOBS,
+    EVENTS,
+    LEASES,
+    NAMESPACES,
+    NODE_GROUPS,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    SERVICES,
+    VOLUMES,
+    Object,
+    Objects,
+    Resource,
+)
+
+__all__ = [
+    "APPLY",
+    "BY_STATUS",
+    "CLAIMS",
+    "CONFIG_MAPS",
+    "ELASTIC_JOBS",
+    "EVENTS",
+    "LEASES",
+    "MERGE",
+    "NAMESPACES",
+    "NODES",
+    "NODE_GROUPS",
+    "PODS",
+    "PRIORITY_CLASSES",
+    "SERVICES",
+    "STRATEGIC",
+    "VOLUMES",
+    "ConfigError",
+    "Conflict",
+    "Denied",
+    "Gone",
+    "Invalid",
+    "Kube",
+    "KubeError",
+    "NotFound",
+    "Object",
+    "Objects",
+    "Resource",
+    "Unreachable",
+]

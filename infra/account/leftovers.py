@@ -1,0 +1,108 @@
+"""Looks after `pulumi destroy` for what is still there and costs money: by tag and by name. It removes nothing.
+
+    python -m infra.account.leftovers -s dev
+
+What is looked for is the cloud's (infra/clouds/<cloud>/leftovers.py). Each thing comes with the command that removes it, in an
+order in which the commands work. What destroy keeps on purpose (data) is listed apart and does not count.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from infra import commands, config
+
+HELP = """\
+Run it after `pulumi destroy`; while the stack is up it lists the stack. It looks by tag and by name pattern, so it finds also
+what no state knows: network interfaces, volumes, log groups that the cloud or Kubernetes made. The commands are for you to run.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Left:
+    """One thing. `remove`: a shell command; `kept`: why destroy leaves it on purpose; `usd_per_month`: None when not known."""
+
+    kind: str
+    name: str
+    note: str = ""
+    usd_per_month: float | None = 0.0
+    remove: str = ""
+    kept: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What was found, and what could not be looked for."""
+
+    things: tuple[Left, ...]
+    blind: tuple[str, ...] = ()
+
+
+def text(seen: Seen) -> list[str]:
+    """The listing, for a person."""
+    unexpected, kept = _parted(seen.things)
+    lines = []
+    if unexpected:
+        lines += ["left over", *commands.table([_row(one) for one in unexpected], right=(2,)), "", "to remove it, in this order"]
+        lines += [f"  {one.remove}" for one in unexpected if one.remove]
+    if kept:
+        lines += [*([""] if lines else []), "kept on purpose"]
+        lines += [
+            f"{row}: {one.kept}" for row, one in zip(commands.table([_row(one) for one in kept], right=(2,)), kept, strict=True)
+        ]
+        lines += [f"  {one.remove}" for one in kept if one.remove]
+    lines += [*(["", "could not be looked at"] if seen.blind else []), *(f"  {one}" for one in seen.blind)]
+    return lines or ["nothing is left"]
+
+
+def summary(seen: Seen) -> dict[str, object]:
+    """The outcome, for programs."""
+    unexpected, kept = _parted(seen.things)
+    return {
+        "left": [{"kind": one.kind, "name": one.name} for one in unexpected],
+        "kept": [{"kind": one.kind, "name": one.name} for one in kept],
+        "usdPerMonth": round(sum(one.usd_per_month or 0.0 for one in unexpected), 2),
+        "notLookedAt": list(seen.blind),
+    }
+
+
+def _parted(things: Iterable[Left]) -> tuple[list[Left], list[Left]]:
+    listed = list(things)
+    return [one for one in listed if not one.kept], [one for one in listed if one.kept]
+
+
+def _row(one: Left) -> list[str]:
+    money = "" if not one.usd_per_month else f"{one.usd_per_month:,.2f} USD/month"
+    return [one.kind, one.name, "? USD/month" if one.usd_per_month is None else money, one.note]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    codes = commands.EXIT_CODES.format(
+        good="nothing is left but what was kept on purpose", bad="something is left, or was not looked at"
+    )
+    what = "Look after `pulumi destroy` for what is still there, what it costs, and how to remove it."
+    given = commands.parser("infra.account.leftovers", what, f"{HELP}\n{codes}").parse_args(arguments)
+    return commands.run(lambda: _look(given.stack))
+
+
+def _look(name: str) -> int:
+    stack = config.read(name)
+    module = commands.half(stack.cloud, "leftovers")
+    if module is None:
+        commands.say(f"stack {name}: its cloud, {stack.cloud!r}, has no account in which something could be left")
+        commands.conclude({"stack": name, **summary(Seen(things=()))})
+        return commands.EXIT_GOOD
+    return conclude(name, module.seen(name, stack, commands.say))
+
+
+def conclude(name: str, seen: Seen) -> int:
+    """Tell it. What could not be looked at counts as left: nobody knows."""
+    for line in text(seen):
+        commands.say(line)
+    result = summary(seen)
+    commands.conclude({"stack": name, **result})
+    return commands.EXIT_BAD if result["left"] or seen.blind else commands.EXIT_GOOD
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,8 +1,0 @@
-"""`python -m local.pulumi pulumi|kubectl ARGUMENTS`: what the commands in bin/ run."""
-
-import sys
-
-from local.pulumi import launcher
-
-if __name__ == "__main__":
-    sys.exit(launcher.main(sys.argv[1], sys.argv[2:]))

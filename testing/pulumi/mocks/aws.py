@@ -1,0 +1,68 @@
+"""The echo of pulumi-resource-aws: checks inputs as AWS's API models would, says what replaces, makes up what AWS would answer.
+
+What it knows of a type is one row of tables/ (kind.py says how to read one). A type without a row is refused: it is to be
+reviewed and added, not guessed. What replaces was compared with the schema of terraform-provider-aws v6.58.0, attribute by
+attribute, and what is deleted first with pulumi-aws; both are somewhat older than or not the very version of the installed SDK:
+tables/__init__.py says what was read, and what not.
+
+Not proven by it, beside what tabled.py says: patterns that Python's re does not know (most of EC2's values have none at all);
+that two policies are the same in other words (the real provider sees it, here they differ); what is inside actions and targets
+of a FIS template, and inside rules that a security group carries itself; functions other than those of lookups.py.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from testing.pulumi.mocks import lookups, wheel
+from testing.pulumi.mocks.lookups import ACCOUNT
+from testing.pulumi.mocks.package import Object
+from testing.pulumi.mocks.rows import Reviewed
+from testing.pulumi.mocks.tabled import DEFAULTS, Tabled
+from testing.pulumi.mocks.tables import TYPES
+from testing.pulumi.mocks.wheel import Property
+
+__all__ = ["DEFAULTS", "Aws", "package"]
+
+
+class Aws(Tabled):
+    """One configured provider: its region and default tags go into every answer."""
+
+    needed = ("region",)
+    lower_case = ("aws:s3/", "aws:ecr/")
+    known_in_preview = ("tagsAll", "region")
+
+    def __init__(self) -> None:
+        super().__init__("aws", TYPES)
+
+    @property
+    def _region(self) -> str:
+        return str(self.settings.get("region") or "us-east-1")
+
+    def further_changes(self, outputs: Object, new: Object, changes: Mapping[str, str]) -> Mapping[str, Any]:
+        """The provider's default tags have changed."""
+        moved = "tagsAll" in outputs and outputs["tagsAll"] != self._all_tags(new)
+        return {"tagsAll": "update"} if moved and not any(path.startswith("tags") for path in changes) else {}
+
+    def own_outputs(self, row: Reviewed, given: Object) -> Object:
+        own = {"tagsAll": self._all_tags(given), "region": given.get("region", self._region)}
+        return {name: value for name, value in own.items() if name in wheel.outputs_of(row.token)}
+
+    def own_facts(self) -> dict[str, str]:
+        return {"region": self._region, "account": ACCOUNT}
+
+    def made_up(self, name: str, output: Property, facts: Mapping[str, str]) -> Any:
+        if output.kind == "string" and (name == "arn" or name.endswith("Arn")):
+            return f"arn:aws:echo:{facts['region']}:{ACCOUNT}:{name}/{facts['id']}"
+        return super().made_up(name, output, facts)
+
+    def invoke(self, token: str, arguments: Object) -> Object:
+        return lookups.answer(token, arguments, self._region)
+
+    def _all_tags(self, given: Object) -> Any:
+        tags = given.get("tags") or {}
+        default = (self.settings.get("defaultTags") or {}).get("tags")
+        return {**(default if isinstance(default, dict) else {}), **tags} if isinstance(tags, dict) else tags
+
+
+def package() -> Aws:
+    return Aws()

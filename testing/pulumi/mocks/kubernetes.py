@@ -1,0 +1,139 @@
+"""The echo of pulumi-resource-kubernetes: any kind, custom ones too. It knows names, and which changes need a new object.
+
+What replaces is the official plugin's own list (pulumi-kubernetes, provider/pkg/provider/diff.go, read 2026-11), which differs
+from the API server's: a changed ConfigMap or Secret is replaced unless the provider is told enableConfigMapMutable or
+enableSecretMutable, a StorageClass's binding mode and a PriorityClass's value are not. Whether an object is valid is not asked
+here: a server-side dry run against a real API server is.
+"""
+
+import hashlib
+from collections.abc import Mapping
+
+from testing.pulumi.mocks.package import UNKNOWN, Asked, Difference, EchoError, Failure, Object, is_unknown
+from testing.pulumi.mocks.wheel import settings_of
+from testing.pulumi.kubernetes.changes import compare
+from testing.pulumi.kubernetes.objects import AUTONAMED, CLUSTER_SCOPED, Kind, Unsupported, annotation, kind_of, metadata
+
+SELECTOR = ("spec.selector",)
+ALWAYS = ("metadata.name", "metadata.namespace", "kind")
+REPLACES: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("apps", "Deployment"): SELECTOR,
+    ("apps", "DaemonSet"): SELECTOR,
+    ("apps", "StatefulSet"): (
+        *("spec.podManagementPolicy", "spec.revisionHistoryLimit", "spec.selector", "spec.serviceName"),
+        "spec.volumeClaimTemplates",
+    ),
+    ("batch", "Job"): ("spec.completions", "spec.parallelism", "spec.selector", "spec.template"),
+    ("", "PersistentVolume"): tuple(
+        f"spec.{source}"
+        for source in (
+            *("awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "csi", "fc", "flexVolume", "flocker"),
+            *("gcePersistentDisk", "glusterfs", "hostPath", "iscsi", "local", "nfs", "photonPersistentDisk", "portworxVolume"),
+            *("quobyte", "rbd", "scaleIO", "storageos", "vsphereVolume"),
+        )
+    ),
+    ("", "PersistentVolumeClaim"): ("spec.accessModes", "spec.selector", "spec.storageClassName", "spec.volumeName"),
+    ("", "ResourceQuota"): ("spec.scopes",),
+    ("", "Service"): ("spec.clusterIP",),
+    ("rbac.authorization.k8s.io", "RoleBinding"): ("roleRef",),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): ("roleRef",),
+    ("storage.k8s.io", "StorageClass"): ("parameters", "provisioner"),
+}
+
+
+class Objects:
+    def __init__(self) -> None:
+        self._config: Object = {}
+        self._names: dict[str, str] = {}
+
+    def check_config(self, inputs: Object) -> list[Failure]:
+        known = settings_of("pulumi_kubernetes")
+        return [
+            Failure(key, f"is not a setting of the provider; there are {', '.join(sorted(known))}")
+            for key in inputs
+            if key not in known and key != "version"
+        ]
+
+    def configure(self, inputs: Object) -> None:
+        self._config = inputs
+
+    def check(self, asked: Asked, inputs: Object, old: Object, seed: bytes) -> tuple[Object, list[Failure]]:
+        kind = _kind(asked)
+        failures = [
+            Failure(key, f"is {inputs[key]!r}, and the type says {wanted!r}")
+            for key, wanted in (("apiVersion", kind.api_version), ("kind", kind.name))
+            if key in inputs and inputs[key] != wanted and not is_unknown(inputs[key])
+        ]
+        meta = inputs.get("metadata", {})
+        if not isinstance(meta, dict) and not is_unknown(meta):
+            failures.append(Failure("metadata", f"is {meta!r}, and must be an object"))
+        return self._identified(kind, asked, inputs, old), failures
+
+    def diff(self, asked: Asked, old: Object, outputs: Object, new: Object) -> Difference:
+        changes, fixed = compare(old, new), (*ALWAYS, *self._fixed(_kind(asked), new))
+        replaces = tuple(path for path in changes if any(_within(path, field) for field in fixed))
+        was, now = metadata(old), metadata(new)
+        stays = was.get("name") == now.get("name") and was.get("namespace") == now.get("namespace")
+        return Difference(changes, replaces, bool(replaces) and stays and not annotation(new, AUTONAMED))
+
+    def create(self, asked: Asked, inputs: Object, *, preview: bool) -> tuple[str, Object]:
+        uid = hashlib.sha256(f"{asked.urn}{inputs}".encode()).hexdigest()[:32]
+        made = {"uid": UNKNOWN if preview else uid}
+        meta = inputs.get("metadata")
+        outputs = {**inputs, "metadata": {**made, **meta} if isinstance(meta, dict) else meta}
+        if inputs.get("kind") == "Service":
+            outputs["status"] = {"loadBalancer": {}}
+        where, name = metadata(inputs).get("namespace"), metadata(inputs).get("name", "")
+        return (f"{where}/{name}" if where else str(name)), outputs
+
+    def update(self, asked: Asked, outputs: Object, old: Object, new: Object, *, preview: bool) -> Object:
+        kept = {"status": outputs["status"]} if "status" in outputs else {}
+        return {**kept, **new, "metadata": {"uid": metadata(outputs).get("uid"), **metadata(new)}}
+
+    def invoke(self, token: str, arguments: Object) -> Object:
+        raise EchoError(
+            f"the echo has no function {token}: there is no cluster to ask, and no chart to render. Declare the objects."
+        )
+
+    def _identified(self, kind: Kind, asked: Asked, inputs: Object, old: Object) -> Object:
+        result = {"apiVersion": kind.api_version, "kind": kind.name, **{k: v for k, v in inputs.items() if k != "status"}}
+        if is_unknown(inputs.get("metadata")):
+            return result
+        meta = dict(metadata(inputs))
+        if not meta.get("name") and not meta.get("generateName"):
+            meta["name"] = self._made_up(asked, old)
+            meta["annotations"] = {**(meta.get("annotations") or {}), AUTONAMED: "true"}
+        if kind.own and kind.name not in CLUSTER_SCOPED and not meta.get("namespace"):
+            meta["namespace"] = self._config.get("namespace") or "default"
+        return {**result, "metadata": meta}
+
+    def _made_up(self, asked: Asked, old: Object) -> str:
+        """A name that stays as long as the object; its successor gets another."""
+        if annotation(old, AUTONAMED):
+            self._names[asked.urn] = str(metadata(old)["name"])
+            return self._names[asked.urn]
+        return f"{asked.name}-{hashlib.sha256((asked.urn + self._names.get(asked.urn, '')).encode()).hexdigest()[:8]}"
+
+    def _fixed(self, kind: Kind, new: Object) -> tuple[str, ...]:
+        if kind.group == "" and kind.name in ("ConfigMap", "Secret"):
+            mutable = str(self._config.get(f"enable{kind.name}Mutable", "")).lower() == "true"
+            content = ("data", "binaryData") if kind.name == "ConfigMap" else ("type", "stringData", "data")
+            return content if not mutable or new.get("immutable") else ("type",) if kind.name == "Secret" else ()
+        return REPLACES.get((kind.group, kind.name), ())
+
+
+def package() -> Objects:
+    return Objects()
+
+
+def _kind(asked: Asked) -> Kind:
+    try:
+        return kind_of(asked.token)
+    except Unsupported:
+        raise EchoError(
+            f"{asked.token} is more than a plain Kubernetes object: the stack declares its objects one by one."
+        ) from None
+
+
+def _within(path: str, field: str) -> bool:
+    return path == field or path.startswith((field + ".", field + "["))

@@ -1,0 +1,134 @@
+"""What only looks, on a real API server and with a researcher's rights alone: check, status, events, top, list, wait.
+
+The doctor's questions (SelfSubjectAccessReview, the kind's OpenAPI, who one is) have answers of Kubernetes' own here.
+"""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest_asyncio
+
+from tests.apiserver.plane import ACCOUNTS, JOBS, SYSTEM, Made, found, gone
+from tests.cli.world import elastic_job, platform_map
+from ebb import client
+from ebb.client.platform.ebb import Ebb, connect
+from ebb.client.diagnostics.symptoms import Finding
+from ebb.client.jobs.top import top_now
+from ebb.client.jobs.waiting import wait_for
+from ebb.client.jobs.watch import list_jobs, status
+from ebb.client.timeline.events import events
+from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS, NODES, KubeError, Object, Resource
+
+BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
+CLUSTER_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
+NAME = "looked-at"
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def ada(made: Made, tmp_path: Path) -> AsyncIterator[Path]:
+    """The kubeconfig of a researcher; the stack's ConfigMap and a job are there as well."""
+    await made.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "ada", "namespace": JOBS}})
+    for namespace, role in ((JOBS, "ebb-researcher"), (SYSTEM, "ebb-researcher-platform")):
+        await made.kube.apply(BINDINGS, namespace, binding("Role", role), manager="tests")
+    await made.kube.apply(CLUSTER_BINDINGS, None, binding("ClusterRole", "ebb-researcher"), manager="tests")
+    await made.apply(platform_map())
+    job = elastic_job(NAME)
+    job["spec"]["managedBy"] = "ebb.dev/tests"  # or a controller that other tests have started would write its status
+    written = await made.kube.create(ELASTIC_JOBS, JOBS, {**job, "metadata": {"name": NAME}})
+    await made.kube.replace(ELASTIC_JOBS, JOBS, NAME, {**written, "status": job["status"]}, "status")
+    answer = await made.kube.request(
+        "POST", ACCOUNTS.path(JOBS, "ada", "token"),
+        body={"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}},
+    )  # fmt: skip
+    path = tmp_path / "kubeconfig"
+    path.write_text(made.processes.kubeconfig.read_text())
+    config = json.loads(path.read_text())
+    config["users"][0]["user"] = {"token": answer["status"]["token"]}
+    path.write_text(json.dumps(config))
+    yield path
+    await gone(made.kube.delete(ELASTIC_JOBS, JOBS, NAME))
+    await gone(made.kube.delete(CONFIG_MAPS, SYSTEM, "ebb-platform"))
+
+
+def binding(kind: str, role: str) -> Object:
+    subject = {"kind": "ServiceAccount", "name": "ada", "namespace": JOBS}
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": f"{kind}Binding",
+        "metadata": {"name": f"ada-{role}"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
+        "subjects": [subject],
+    }
+
+
+@asynccontextmanager
+async def connected(path: Path) -> AsyncIterator[Ebb]:
+    async with connect(str(path), namespace=JOBS) as ebb:
+        yield ebb
+
+
+async def checked(path: Path) -> dict[str, Finding]:
+    return {finding.name: finding for finding in await client.check(str(path), namespace=JOBS)}
+
+
+async def test_a_researcher_has_every_right_and_sees_everything(ada: Path) -> None:
+    async def complete() -> None:  # rights take a moment to reach the authorizer
+        assert (await checked(ada))["rights"].level == "ok"
+
+    await found_in_time(complete)
+    seen = await checked(ada)
+    assert seen["api server"].text.endswith(f"as system:serviceaccount:{JOBS}:ada")
+    assert seen["elasticjobs"].text.endswith("with the fields that this `ebb` knows")
+    levels = {name: finding.level for name, finding in seen.items()}
+    assert levels.pop("controller") in ("ok", "problem"), "as other tests have left it"
+    assert levels == {
+        "kubeconfig": "ok", "api server": "ok", "platform": "ok", "rights": "ok", "elasticjobs": "ok", "namespace": "ok",
+        "volumes": "problem", "etcd": "ok", "autoscaler": "ok", "quotas": "ok", "gateway": "problem",
+    }  # fmt: skip
+    assert "ebb-data is not there" in seen["volumes"].text
+
+
+async def test_a_stranger_is_told_what_they_lack(made: Made, ada: Path) -> None:
+    await made.kube.delete(BINDINGS, JOBS, "ada-ebb-researcher")
+
+    async def gone_now() -> None:
+        assert (await checked(ada))["rights"].level == "problem"
+
+    await found_in_time(gone_now)
+    assert "create elasticjobs (submit, sweep)" in (await checked(ada))["rights"].text
+
+
+async def test_looking_needs_no_other_rights(made: Made, ada: Path) -> None:
+    told = {
+        "apiVersion": "v1", "kind": "Event", "metadata": {"name": f"{NAME}.1", "namespace": JOBS}, "type": "Normal",
+        "reason": "FailedScheduling", "message": "0/0 nodes", "firstTimestamp": "2099-01-01T00:00:00Z",
+        "lastTimestamp": "2099-01-01T00:00:00Z", "count": 3,
+        "involvedObject": {"kind": "Pod", "name": f"{NAME}-worker-0", "namespace": JOBS, "apiVersion": "v1"},
+    }  # fmt: skip
+    await made.kube.create(EVENTS, JOBS, told)
+
+    async def looked() -> None:
+        async with connected(ada) as ebb:
+            assert NAME in [job.name for job in await list_jobs(ebb)]
+            assert (await status(ebb, NAME)).job.state == "running"
+            assert [(entry.text, entry.count) for entry in await events(ebb, NAME)] == [("worker 0 waits for a machine", 3)]
+            assert NAME in [job.name for job in (await top_now(ebb)).jobs]
+            assert [job.name for job in await wait_for(ebb, [NAME], "running", timeout_seconds=10)] == [NAME]
+            await ebb.kube.list(NODES)
+
+    await found_in_time(looked)
+    await made.kube.delete(EVENTS, JOBS, f"{NAME}.1")
+
+
+async def found_in_time(check: Callable[[], Awaitable[None]]) -> None:
+    """Rights that were just given or taken reach the authorizer within a moment."""
+
+    async def ask() -> None:
+        try:
+            await check()
+        except AssertionError as error:
+            raise KubeError(str(error)) from error
+
+    await found(ask)

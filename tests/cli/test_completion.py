@@ -1,0 +1,102 @@
+"""Completion: job names from a real server, nothing at all when it is slow or away; bash does what a user would see."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.cli.world import elastic_job, platform_map
+from tests.client.expiring import serving
+from ebb.cli.app import app
+
+JOBS = ("digits", "digits-2", "imagenet")
+EBB = Path(sys.executable).with_name("ebb")
+# What each shell's script sets before it calls `ebb`, for the words `ebb status di`.
+ASKED = {
+    "bash": {"_EBB_COMPLETE": "complete_bash", "COMP_WORDS": "ebb status di", "COMP_CWORD": "2"},
+    "zsh": {"_EBB_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "ebb status di"},
+    "fish": {
+        "_EBB_COMPLETE": "complete_fish", "_TYPER_COMPLETE_ARGS": "ebb status di", "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    },
+}  # fmt: skip
+
+
+def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """As a shell would, with nothing of this process' own in the environment but the path."""
+    base = {"PATH": f"{EBB.parent}{os.pathsep}{os.environ['PATH']}", "HOME": "/nonexistent"}
+    return subprocess.run(command, env=base | environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+async def asked(folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The same while a platform with three jobs answers."""
+    async with serving(folder, "file") as server:
+        for item in (platform_map(), *map(elastic_job, JOBS)):
+            server.put(item)
+        return await asyncio.to_thread(run, *command, EBB_KUBECONFIG=str(server.kubeconfig), **environment)
+
+
+@pytest.mark.parametrize("shell", ASKED)
+async def test_job_names_are_completed(tmp_path: Path, shell: str) -> None:
+    done = await asked(tmp_path, str(EBB), **ASKED[shell])
+    assert done.stderr == ""
+    for name in JOBS[:2]:
+        assert name in done.stdout
+    assert "imagenet" not in done.stdout
+
+
+async def test_bash_completes_what_a_user_types(tmp_path: Path) -> None:
+    if not shutil.which("bash"):
+        pytest.skip("no bash here")
+    script = (
+        'eval "$(ebb completion bash)"; '
+        'COMP_WORDS=(ebb delete digits di); COMP_CWORD=3; _ebb_completion ebb; echo "jobs: ${COMPREPLY[*]}"; '
+        'COMP_WORDS=(ebb sta); COMP_CWORD=1; _ebb_completion ebb; echo "verbs: ${COMPREPLY[*]}"; '
+        "complete -p ebb"
+    )
+    done = await asked(tmp_path, "bash", "--norc", "-c", script)
+    assert done.stderr == ""
+    jobs, verbs, registered = done.stdout.splitlines()
+    assert jobs == "jobs: digits-2"  # the other one is on the line already
+    assert verbs == "verbs: status"
+    assert registered.endswith("-F _ebb_completion ebb")
+
+
+async def test_who_never_answers_costs_a_second_and_no_word(tmp_path: Path) -> None:
+    heard = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.set()
+        await reader.read()
+        writer.close()
+
+    async with serving(tmp_path, "file") as answering, await asyncio.start_server(silent, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        good = answering.kubeconfig.read_text()
+        (tmp_path / "mute").write_text(good.replace(good.split("127.0.0.1:")[1].split('"')[0], str(port)))
+        usual = time.monotonic()
+        await asyncio.to_thread(run, str(EBB), EBB_KUBECONFIG=str(tmp_path / "none"), **ASKED["bash"])
+        began = time.monotonic()
+        done = await asyncio.to_thread(run, str(EBB), EBB_KUBECONFIG=str(tmp_path / "mute"), **ASKED["bash"])
+        took = time.monotonic() - began
+    assert heard.is_set()
+    assert (done.stdout.strip(), done.stderr) == ("", "")
+    assert took < (began - usual) + 3  # a second, and what else this machine does
+
+
+@pytest.mark.parametrize("kubeconfig", ["/nowhere/config", __file__], ids=["none", "nonsense"])
+def test_without_a_platform_there_is_no_word(kubeconfig: str) -> None:
+    done = run(str(EBB), EBB_KUBECONFIG=kubeconfig, **ASKED["bash"])
+    assert (done.stdout.strip(), done.stderr) == ("", "")
+
+
+@pytest.mark.parametrize("shell", ASKED)
+def test_the_script_of_each_shell(shell: str) -> None:
+    result = CliRunner().invoke(app, ["completion", shell])
+    assert result.exit_code == 0
+    assert f"_EBB_COMPLETE=complete_{shell}" in result.stdout

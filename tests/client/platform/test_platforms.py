@@ -1,0 +1,141 @@
+"""The file of platforms: what it takes, that it is whole and private, and which way to a platform wins."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ebb.client.platform import platforms, reach
+from ebb.client.platform.platforms import Known
+from ebb.client.errors import BadRequest, Missing, NoPlatform
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An environment in which nothing is set and nothing is there."""
+    for name in ("EBB_KUBECONFIG", "KUBECONFIG", "KUBERNETES_SERVICE_HOST", "EBB_PLATFORM", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("EBB_HOME", str(tmp_path / ".ebb"))
+    return tmp_path
+
+
+def kubeconfig(home: Path, name: str) -> str:
+    path = home / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("")
+    return str(path)
+
+
+def test_the_first_is_the_current_one_until_another_is_used(home: Path) -> None:
+    platforms.add("aws", kubeconfig="~/aws", context="ada")
+    platforms.add("gcp", kubeconfig=str(home / "gcp"))
+    aws = Known(name="aws", kubeconfig=str(home / "aws"), context="ada", current=True)
+    gcp = Known(name="gcp", kubeconfig=str(home / "gcp"), context=None, current=False)
+    assert platforms.known() == (aws, gcp)
+    platforms.use("gcp")
+    assert [each.name for each in platforms.known() if each.current] == ["gcp"]
+    assert platforms.remove("gcp").current
+    assert platforms.current() is None
+    assert platforms.add("aws", kubeconfig="/other").kubeconfig == "/other", "over the one of that name"
+
+
+def test_the_file_is_its_owners_alone_and_always_whole(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    platforms.add("aws", kubeconfig="/aws")
+    path = home / ".config" / "ebb" / "platforms.yaml"
+    assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    before = path.read_text()
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(BadRequest, match=r"platforms\.yaml cannot be written: No space left on device"):
+        platforms.add("gcp", kubeconfig="/gcp")
+    assert path.read_text() == before
+    assert [each.name for each in path.parent.iterdir()] == ["platforms.yaml"]
+
+
+def test_where_xdg_says(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "xdg"))
+    platforms.add("aws", kubeconfig="/aws")
+    assert (home / "xdg" / "ebb" / "platforms.yaml").is_file()
+
+
+@pytest.mark.parametrize("name", ["all", "AWS", "", "-a", "a b", "a" * 64])
+def test_names_that_cannot_be(name: str) -> None:
+    with pytest.raises(BadRequest, match=r"is not usable for a platform: use lower-case letters"):
+        platforms.add(name, kubeconfig="/x")
+
+
+def test_an_unknown_name_is_told_the_known_ones() -> None:
+    with pytest.raises(Missing, match=r"platform 'gcp' is not known: there are none yet\. Add it with `ebb platform add gcp"):
+        platforms.use("gcp")
+    platforms.add("aws", kubeconfig="/aws")
+    with pytest.raises(Missing, match=r"platform 'gcp' is not known: there are: aws\."):
+        platforms.remove("gcp")
+
+
+MALFORMED = {
+    "no YAML": ("a: [", "cannot be read"),
+    "a list": ("- aws", "it must hold the keys current and platforms"),
+    "platforms as a list": ("platforms: [aws]", r"platforms \['aws'\] must be a mapping of names"),
+    "no kubeconfig": ("platforms: {aws: {context: x}}", r"platforms\.aws must hold kubeconfig: FILE"),
+    "current is unknown": ("current: gcp\nplatforms: {aws: {kubeconfig: /x}}", r"current 'gcp' is none of its platforms \(aws\)"),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), MALFORMED.values(), ids=MALFORMED)
+def test_a_file_that_nobody_could_have_meant(text: str, words: str, home: Path) -> None:
+    path = Path(kubeconfig(home, ".config/ebb/platforms.yaml"))
+    path.write_text(text)
+    with pytest.raises(BadRequest, match=words) as raised:
+        platforms.known()
+    assert str(raised.value).startswith(str(path))
+    assert path.read_text() == text
+
+
+def test_which_way_wins(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the last that counts to the first."""
+    default = kubeconfig(home, ".kube/config")
+    assert reach.find_way().kubeconfig == default
+    box = kubeconfig(home, ".ebb/boxes/ebb/researcher.kubeconfig")
+    assert reach.find_way().kubeconfig == box
+    monkeypatch.setenv("KUBECONFIG", kubeconfig(home, "usual"))
+    assert reach.find_way().kubeconfig == str(home / "usual")
+    platforms.add("aws", kubeconfig=kubeconfig(home, "aws"), context="ada")
+    assert reach.find_way() == reach.Way(kubeconfig=str(home / "aws"), context="ada", platform="aws")
+    monkeypatch.setenv("EBB_KUBECONFIG", kubeconfig(home, "ours"))
+    assert reach.find_way().kubeconfig == str(home / "ours")
+    platforms.add("gcp", kubeconfig=kubeconfig(home, "gcp"))
+    monkeypatch.setenv("EBB_PLATFORM", "gcp")
+    assert reach.find_way().kubeconfig == str(home / "gcp")
+    assert reach.find_way(platform="aws").kubeconfig == str(home / "aws")
+    assert reach.find_way(platform="aws", context="bob").context == "bob"
+    given = kubeconfig(home, "given")
+    assert reach.find_way(given, platform="aws") == reach.Way(kubeconfig=given, context=None)
+
+
+def test_a_pod_goes_by_its_service_account_unless_a_platform_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    platforms.add("aws", kubeconfig=kubeconfig(home, "aws"))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    assert reach.find_way().kubeconfig is None
+    assert reach.find_way(platform="aws").kubeconfig == str(home / "aws")
+
+
+def test_a_platform_whose_kubeconfig_is_gone() -> None:
+    platforms.add("aws", kubeconfig="/nowhere/aws")
+    with pytest.raises(NoPlatform, match=r"kubeconfig '/nowhere/aws' is not a file\. It is that of platform 'aws'"):
+        reach.find_way()
+
+
+def test_all_is_for_looking() -> None:
+    with pytest.raises(BadRequest, match="platform 'all' is for looking: `ebb list` and `ebb gpus` show all of them"):
+        reach.find_way(platform="all")
+
+
+@pytest.mark.parametrize(("said", "user"), [("ada", "ada"), ("", "root-like")])
+def test_the_user_is_who_says_so(said: str, user: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EBB_USER", said)
+    monkeypatch.setenv("LOGNAME", "root-like")
+    assert reach.find_user() == user

@@ -1,0 +1,210 @@
+"""Where the figures come from: the job's folder, its workers' logs, its status, its record; what is said when one is missing."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from tests.cli.world import NS, FakeKube, platform_json, worker_pod
+from tests.client.report import story
+from tests.reached import ebb_of, reached
+from ebb.elastic.runtime.metrics import Progress
+from ebb.elastic.runtime.report import sentence
+from ebb.client import Ebb, Missing, NoPlatform
+from ebb.client.report import GONE, RunReport, SweepReport, make
+from ebb.client.report.reading import Reading, read_lines
+from ebb.client.sweep.view import ANNOTATION_COMMAND, ANNOTATION_POINT, LABEL_SWEEP
+from ebb.client.files.files import gateway
+from ebb.api.clock import stamp
+from ebb.api.spec import Job
+from ebb.kube import Object, Unreachable
+from ebb.controller.reconciler.containers import output_dir
+from ebb.controller.reconciler.records import DELETED, record
+from ebb.api.platform import parse
+
+LINES = story.text(story.metric_lines())
+
+
+class Volume:
+    """A gateway with files in memory; it answers in pieces that know nothing of lines."""
+
+    def __init__(self, files: dict[str, bytes], fails: Exception | None = None) -> None:
+        self.files, self.fails, self.opened = files, fails, 0
+
+    @asynccontextmanager
+    async def open(self, _: Ebb) -> AsyncIterator["Volume"]:
+        self.opened += 1
+        yield self
+
+    async def read(self, path: str) -> AsyncIterator[bytes]:
+        if path not in self.files:
+            raise Missing(f"{path} is not there.")
+        content = self.files[path]
+        for start in range(0, len(content), 1000):
+            if self.fails and start > 0:
+                raise self.fails
+            yield content[start : start + 1000]
+
+
+def closed(_: Ebb) -> AbstractAsyncContextManager[Volume]:
+    @asynccontextmanager
+    async def opening() -> AsyncIterator[Volume]:
+        raise NoPlatform("the platform's gateway does not run in elastic-job")
+        yield
+
+    return opening()
+
+
+def ebb(*objects: Object) -> Ebb:
+    platform = parse({"schema": "1", "platform.json": json.dumps(platform_json())})
+    return Ebb(kube=FakeKube(*objects), platform=platform, namespace=NS)
+
+
+def folder(job: Object) -> str:
+    """As the controller tells it to the workers."""
+    return output_dir(Job.of(job))
+
+
+async def reported(
+    place: Ebb, open_files: Callable[[Ebb], AbstractAsyncContextManager[Volume]], name: str = "digits"
+) -> RunReport:
+    found = await make(place, name, open_files=open_files)
+    assert isinstance(found, RunReport)
+    return found
+
+
+async def test_the_metric_lines_of_the_jobs_folder() -> None:
+    job = story.job()
+    found = await reported(ebb(job), Volume({f"{folder(job)}/metrics.jsonl": LINES}).open)
+    assert (found.source, found.notes) == ("metrics.jsonl of the job's folder", ())
+    assert found.lines == LINES.count(b"\n")
+    assert found.points[-1].step == json.loads(LINES.splitlines()[-1])["step"]
+    assert found.goodput == pytest.approx(317.6 / 346.0, abs=0.01)
+
+
+async def test_pieces_end_anywhere_and_the_last_line_may_be_on_its_way() -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for byte in LINES[:5000]:
+            yield bytes([byte])
+
+    found = await read_lines(pieces())
+    assert (found.lines, found.unreadable) == (LINES[:5000].count(b"\n"), 0)
+
+
+async def test_without_a_gateway_the_logs_tell_what_they_can() -> None:
+    """Rank 0 was on worker 1, which is gone, and spoke from worker 0 on."""
+    pod, place = worker_pod(0, state="terminated"), ebb(story.job())
+    place.kube.put(pod)  # type: ignore[attr-defined]
+    lines = [Progress(**{**line, "figures": {}}) for line in story.metric_lines() if line["generation"] >= 2]
+    said = [f"{stamp(line.time, digits=6)} {sentence(replace(line, loss=round(line.loss, 4)))}" for line in lines]
+    place.kube.write(pod, f"{stamp(story.BEGIN)} [launcher] begins", *said)  # type: ignore[attr-defined]
+    found = await reported(place, closed)
+    assert found.source == "the workers' logs"
+    assert "gateway does not run" in found.notes[0]
+    assert "the beginning may be missing" in found.notes[1]
+    assert found.lines == len(lines)
+    assert [each.workers for each in found.stretches] == [1, 2, 3]
+    assert (found.goodput, found.times.useful) == (None, None)  # a log does not say it
+    assert found.points[-1].loss is not None
+
+
+async def test_without_both_there_is_the_status() -> None:
+    found = await reported(ebb(story.job()), closed)
+    assert found.source == "the job's status"
+    assert found.points == ()
+    assert [event.what for event in found.events] == ["placed", "reclaimed", "placed", "ended"]
+    assert found.money[-1].usd_spent == 0.0185
+
+
+async def test_a_program_that_writes_no_lines() -> None:
+    found = await reported(ebb(story.job()), Volume({}).open)
+    assert (
+        found.notes[0] == "The job has written no metrics.jsonl: its program is none of Ebb's trainers, or has not come so far."
+    )
+
+
+async def test_a_file_that_breaks_off_is_not_half_a_report() -> None:
+    job = story.job()
+    volume = Volume({f"{folder(job)}/metrics.jsonl": LINES}, fails=Unreachable("the gateway does not answer"))
+    found = await reported(ebb(job), volume.open)
+    assert found.points == ()
+    assert found.notes[0] == "The job's folder could not be read: the gateway does not answer."
+
+
+async def test_a_deleted_job_by_its_record() -> None:
+    job = story.job()
+    read = Job.of(job)
+    kept = record(read, read.status, story.BEGIN + 182)
+    found = await reported(ebb(kept), Volume({f"{folder(job)}/metrics.jsonl": LINES}).open)
+    assert (found.job.state, found.job.reclaims, found.job.usd_spent) == ("finished", 1, 0.0185)
+    assert found.lines == LINES.count(b"\n")
+    assert found.times.total == 182.0
+    assert found.notes == (GONE,)
+
+
+async def test_what_was_deleted_while_it_ran_ends_there() -> None:
+    job = story.job(state="Running", completionTime=None)
+    read = Job.of(job)
+    found = await reported(ebb(record(read, read.status, story.BEGIN + 182, DELETED)), closed)
+    assert (found.job.state, found.times.total) == ("stopped", 182.0)
+
+
+async def test_the_newest_record_of_a_name_counts() -> None:
+    records = []
+    for number, end in enumerate((50.0, 182.0)):
+        read = Job.of(story.job(end=end))
+        kept = record(replace(read, uid=f"{number}2345678-x"), read.status, story.BEGIN + end)
+        records.append(kept)
+    found = await reported(ebb(*records), closed)
+    assert found.times.total == 182.0
+
+
+async def test_no_job_and_no_record_is_missing() -> None:
+    with pytest.raises(Missing, match="no job named 'other' in elastic-job"):
+        await make(ebb(story.job()), "other", open_files=closed)
+
+
+async def test_a_sweep_reads_all_runs_through_one_gateway() -> None:
+    jobs = []
+    for rate in ("0.1", "0.01"):
+        job = story.job(f"scan-{rate.replace('.', '')}")
+        job["metadata"]["uid"] = f"{rate}-abcdefgh"
+        job["metadata"]["labels"] = {LABEL_SWEEP: "scan"}
+        job["metadata"]["annotations"] = {
+            ANNOTATION_POINT: json.dumps({"lr": rate}),
+            ANNOTATION_COMMAND: f"ebb submit --lr {rate}",
+        }
+        jobs.append(job)
+    worse = story.text({**line, "loss": line["loss"] + 1} for line in story.metric_lines())
+    volume = Volume({f"{folder(jobs[0])}/metrics.jsonl": worse, f"{folder(jobs[1])}/metrics.jsonl": LINES})
+    found = await make(ebb(*jobs), "scan", open_files=volume.open)
+    assert isinstance(found, SweepReport)
+    assert [(run.settings, run.command) for run in found.runs] == [
+        ("lr=0.01", "ebb submit --lr 0.01"),
+        ("lr=0.1", "ebb submit --lr 0.1"),
+    ]
+    assert (found.best, volume.opened, found.notes) == ("scan-001", 1, ())
+    assert [round(run.last_loss or 0) for run in found.runs] == [0, 1]
+    record_of = json.loads(json.dumps(asdict(found), allow_nan=False))  # what `-o json` prints
+    assert list(record_of) == ["name", "namespace", "best", "runs"]
+    assert list(record_of["runs"][0]) == ["job", "settings", "command", "report"]
+
+
+async def test_a_real_gateway_over_real_streams(tmp_path: Path) -> None:
+    """Its volumes are folders of the test, so the job says where its own is."""
+    job = story.job()
+    container = job["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    container["env"] = [{"name": "EBB_OUTPUT_DIR", "value": f"{tmp_path}/output/digits"}]
+    async with reached(tmp_path) as kube:
+        reading = Reading(ebb_of(kube), gateway)
+        async with reading.opened():
+            assert (await reading.of(job)).notes[0].startswith("The job has written no metrics.jsonl")
+        (tmp_path / "output" / "digits").mkdir()
+        (tmp_path / "output" / "digits" / "metrics.jsonl").write_bytes(LINES + b'{"time": 1')
+        async with reading.opened():
+            found = await reading.of(job)
+    assert (found.source, found.notes) == ("metrics.jsonl of the job's folder", ())
+    assert (found.training.lines, found.training.unreadable) == (LINES.count(b"\n"), 0)

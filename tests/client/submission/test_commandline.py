@@ -1,0 +1,36 @@
+"""The printed command that asks for the same job again."""
+
+from dataclasses import fields
+
+from ebb.client.submission.commandline import command_of
+from ebb.client.submission.jobfile import request_of
+from ebb.client.submission.request import Request
+
+
+def test_the_command_starts_the_same_job_again() -> None:
+    request = Request(
+        name="scan-1", arguments=("train.py", "--note", "two words", "--lr", "0.1"), gpus=4, min_gpus=2, max_gpus=8, gpu="T4",
+        zone="local-a", capacity="on-demand", env={"A": "1 2"}, image="me/own:1", shm="1Gi", data="digits",
+    )  # fmt: skip
+    assert command_of(request) == (
+        "ebb submit --gpus 4 --min 2 --max 8 --gpu T4 --zone local-a --image me/own:1 --shm 1Gi --data digits --on-demand "
+        "--env 'A=1 2' -- python train.py --note 'two words' --lr 0.1"
+    )
+
+
+def test_what_was_not_said_is_not_in_the_command() -> None:
+    request = request_of({}, {}, ["-m", "trainer", "--lr", "0.1"], "x")
+    assert command_of(request) == "ebb submit -- -m trainer --lr 0.1"
+
+
+def test_what_belongs_to_one_start_is_not_in_it() -> None:
+    told = Request(name="a", arguments=("-m", "trainer"), user="me", deadline="2026-12-01T00:00:00Z", resume_from="/mnt/output/x")
+    assert command_of(told, "local", name="a", more=["--workers", "2"]) == "ebb local --name a --workers 2 -- -m trainer"
+
+
+def test_every_field_of_a_request_is_thought_of() -> None:
+    """A new one either becomes the flag of its own name, or is named in commandline.py."""
+    assert {field.name for field in fields(Request)} == {
+        "name", "arguments", "gpus", "min_gpus", "max_gpus", "gpu", "zone", "capacity", "env", "image", "shm", "data", "code",
+        "priority", "max_cost", "deadline", "user", "resume_from",
+    }  # fmt: skip

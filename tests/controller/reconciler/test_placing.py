@@ -1,0 +1,196 @@
+"""Where a job goes first, and when it must wait: for others, for its group, for the platform."""
+
+from typing import Any
+
+import pytest
+
+from tests.builders import NOW, make_group, make_platform
+from tests.looks import again, done, look
+from tests.controller.reconciler.scenes import (
+    backing_off,
+    claim,
+    dry,
+    gpu_job,
+    market,
+    placed_job,
+    reasons,
+    seated,
+    why,
+    zone_of,
+)
+from ebb.api.clock import stamp
+from ebb.api.schema import encode
+from ebb.controller.reconciler.types import Plan
+
+Object = dict[str, Any]
+ZONES = make_platform(*(make_group(f"t4-{zone}", zone=zone) for zone in ("local-a", "local-b", "local-c")))
+ONE = make_platform(make_group("t4-local-a"))
+ERROR = "InsufficientInstanceCapacity"
+DRY_A = backing_off("t4-local-a", message=ERROR)
+
+
+LONGEST_B = (dry("local-a", at=NOW - 9), dry("local-b", at=NOW - 99), dry("local-c", at=NOW - 50))
+
+
+# --- The first choice ---
+
+
+def test_what_is_chosen_is_written_with_the_time_and_told() -> None:
+    decided = look(gpu_job(), platform=ZONES)
+    assert encode(decided.status.placement) == {
+        "zone": "local-a", "capacityType": "spot", "gpuType": "T4", "since": stamp(NOW), "fallbacks": 0,
+    }  # fmt: skip
+    assert [event.message for event in decided.events if event.reason == "Placed"] == ["Workers go to zone local-a (spot T4)."]
+    assert [(item.what, item.cause) for item in decided.status.history] == [("placed", "local-a")]
+
+
+FIRST: dict[str, tuple[Plan, str]] = {
+    "not-where-others-found-none": (look(gpu_job(), platform=ZONES, market=market(dried=(dry("local-a"),))), "local-b"),
+    "not-where-the-autoscaler-backs-off": (look(gpu_job(), platform=ZONES, supply=DRY_A), "local-b"),
+    "if-all-are-dry-the-longest": (
+        look(gpu_job(), platform=ZONES, market=market(dried=LONGEST_B)),
+        "local-b",
+    ),
+    "beside-others": (look(gpu_job(low=2), platform=ONE, market=market(claim(zone="local-a"))), "local-a"),
+    "not-beside-too-many": (
+        look(gpu_job(low=3, replicas=3), platform=ZONES, market=market(claim(zone="local-a"), claim("x", zone="local-b"))),
+        "local-c",
+    ),
+    "what-others-want-beyond-their-least-does-not-count": (
+        look(gpu_job(low=2), platform=ONE, market=market(claim(zone="local-a", wanted=4, placed=4))),
+        "local-a",
+    ),
+    "what-waits-behind-does-not-count": (
+        look(gpu_job(low=2), platform=ONE, market=market(claim(least=4, created=NOW))),
+        "local-a",
+    ),
+    "what-waits-before-but-elsewhere-does-not-count": (
+        look(gpu_job(low=2), platform=make_platform(make_group("t4-local-a"), make_group("big", zone="local-b", gpu_type="A100")),
+             market=market(claim(least=4, job=gpu_job("x", low=4, replicas=4, placement={"gpuType": "A100"})))),
+        "local-a",
+    ),
+    "what-waits-before-and-can-never-fit-does-not-count": (
+        look(gpu_job(low=2), platform=ONE, market=market(claim(least=9, job=gpu_job("x", low=9, replicas=9, high=9)))),
+        "local-a",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("decided", "zone"), FIRST.values(), ids=FIRST.keys())
+def test_first_choice(decided: Plan, zone: str) -> None:
+    assert zone_of(decided) == zone
+    assert "+0" in done(decided)
+
+
+BEHIND: dict[str, tuple[Plan, str]] = {
+    "no-room-beside-one": (
+        look(gpu_job(low=3, replicas=3), platform=ONE, market=market(claim(zone="local-a"))),
+        "job elastic-job/other goes first in local-a (spot T4).",
+    ),
+    "one-before-it-takes-the-room": (
+        look(gpu_job(low=3, replicas=3), platform=ONE, market=market(claim(least=2))),
+        "job elastic-job/other goes first in local-a (spot T4).",
+    ),
+    "a-small-one-does-not-pass-a-large-one": (
+        look(gpu_job(), platform=ONE, market=market(claim(zone="local-a"), claim("large", least=3, created=NOW - 500))),
+        "job elastic-job/large goes first in local-a (spot T4).",
+    ),
+    "the-one-right-before-it-is-named": (
+        look(gpu_job(), platform=ONE, market=market(claim("one", least=4), claim("two", least=4, created=NOW - 500))),
+        "job elastic-job/two goes first in local-a (spot T4).",
+    ),
+    "higher-priority": (
+        look(gpu_job(low=3, replicas=3), platform=ONE, market=market(claim(least=2, created=NOW, priority=1))),
+        "job elastic-job/other goes first in local-a (spot T4).",
+    ),
+    "one-before-it-starves-there": (
+        look(gpu_job(), platform=ONE, market=market(claim(zone="local-a", least=2, placed=1, hungry_since=NOW - 360))),
+        "job elastic-job/other goes first in local-a (spot T4).",
+    ),
+    "and-without-a-stack": (
+        look(gpu_job(), market=market(claim(located=True, gpu_type="", placed=1, hungry_since=NOW - 360))),
+        "job elastic-job/other goes first in the cluster.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("decided", "message"), BEHIND.values(), ids=BEHIND.keys())
+def test_waiting_behind_others(decided: Plan, message: str) -> None:
+    assert (zone_of(decided), done(decided), decided.status.placement) == ("", [], None)
+    assert why(decided) == ("BehindOthers", message)
+    assert decided.wake_at == NOW + 30
+
+
+def test_waiting_in_line_is_told_once_however_the_line_changes() -> None:
+    job = gpu_job(low=3, replicas=3)
+    first = look(job, platform=ONE, market=market(claim(zone="local-a")))
+    second = look(again(job, first), platform=ONE, market=market(claim("next", zone="local-a")), now=NOW + 30)
+    assert ("BehindOthers" in reasons(first), reasons(second)) == (True, [])
+    assert second.status.waiting_since == stamp(NOW, digits=3)
+
+
+# --- Groups ---
+
+
+def in_group(*others: Any, most: int = 2, **changes: Any) -> Plan:
+    group = {"name": "sweep", "maxParallel": most}
+    return look(gpu_job(group=group, **changes), platform=make_platform(make_group("t4", max=99)), market=market(*others))
+
+
+def sibling(name: str, zone: str = "", **changes: Any) -> Any:
+    return claim(name, zone, group="sweep", group_max=2, **changes)
+
+
+GROUPS: dict[str, tuple[Plan, bool]] = {
+    "alone": (in_group(), True),
+    "one-runs": (in_group(sibling("a", "local-a")), True),
+    "two-run": (in_group(sibling("a", "local-a"), sibling("b", "local-a")), False),
+    "one-runs-and-one-is-before-it": (in_group(sibling("a", "local-a"), sibling("b")), False),
+    "one-runs-and-one-is-behind-it": (in_group(sibling("a", "local-a"), sibling("b", created=NOW)), True),
+    "two-run-though-they-are-behind-it": (in_group(*(sibling(name, "local-a", created=NOW) for name in "ab")), False),
+    "one-before-it-can-never-start": (
+        in_group(sibling("a", "local-a"), sibling("b", least=999, job=gpu_job(low=999, replicas=999, high=999))),
+        True,
+    ),
+    "of-another-namespace": (in_group(*(sibling(name, "local-a", key=("team-b", name)) for name in "ab")), True),
+    "of-another-group": (in_group(*(claim(name, "local-a", group="x", group_max=9) for name in "ab")), True),
+}
+
+
+@pytest.mark.parametrize(("decided", "starts"), GROUPS.values(), ids=GROUPS.keys())
+def test_how_many_of_a_group_run(decided: Plan, starts: bool) -> None:
+    assert bool(done(decided)) == starts
+    if not starts:
+        assert why(decided) == (
+            "GroupFull",
+            "group 'sweep' runs 2 at once, as its maxParallel says: this one waits for its turn.",
+        )
+        assert decided.status.waiting_since is None
+
+
+def test_those_that_wait_for_their_group_keep_nobody_waiting() -> None:
+    waits = claim("b", least=4, group="sweep", group_max=1)
+    others = market(claim("a", "elsewhere", group="sweep", group_max=1), waits)
+    assert zone_of(look(gpu_job(), platform=ONE, market=others)) == "local-a"
+
+
+# --- What else ---
+
+
+def test_pods_whose_jobs_status_was_lost_keep_their_zone() -> None:
+    job = gpu_job(low=2)
+    pods = seated(job, 0, 1)
+    for pod in pods:
+        pod["spec"]["nodeSelector"] = {"topology.kubernetes.io/zone": "local-b"}
+    full = market(claim("x", "local-b", least=4), claim("y", least=4))
+    decided = look(job, *pods, platform=ZONES, market=full)
+    assert (zone_of(decided), done(decided)) == ("local-b", [])
+
+
+def test_nothing_is_made_while_the_platform_cannot_be_read() -> None:
+    job = placed_job(low=2)
+    broken: Any = {"platform": None, "platform_problem": "schema is 9"}
+    short = look(job, *seated(job, 0), **broken)
+    assert (done(short), why(short)) == ([], ("PlatformUnreadable", "schema is 9"))
+    enough = look(job, *seated(job, 0, 1), **broken)
+    assert (done(enough), enough.status.state) == ([], "Running")

@@ -1,0 +1,181 @@
+"""Jobs that each hold half of what both need: single looks, and whole towns in which every job must come to its end.
+
+A town is a seed. A failing one is run again by its id: `pytest "tests/controller/reconciler/test_yielding.py::test_a_town[17]"`.
+"""
+
+import random
+from typing import Any
+
+import pytest
+
+from tests.builders import NOW, make_group, make_platform
+from tests.looks import again, done, look
+from tests.controller.reconciler.scenes import claim, gpu_job, market, pending, placed_job, reasons, seated, why, zone_of
+from tests.controller.reconciler.town import Town
+from ebb.controller.reconciler.capacity import Claim
+from ebb.controller.reconciler.types import Plan
+
+Object = dict[str, Any]
+TOWNS = 30
+ONE = make_platform(make_group("t4-local-a"))  # 4 machines; a job waits 360 s for one
+JOB = placed_job(low=2, replicas=2, since=NOW - 100)
+PODS = [*seated(JOB, 0), *pending(JOB, 1)]  # made 50 s ago
+LATE = NOW + 310
+
+
+def rival(**changes: Any) -> Claim:
+    """An older job that has had one machine of two for long enough."""
+    return claim(**{"zone": "local-a", "placed": 1, "hungry_since": LATE - 360, **changes})
+
+
+def short(*others: Claim, now: float = LATE, platform: Any = ONE) -> Plan:
+    """A look at a job that has one machine of two."""
+    return look(JOB, *PODS, now=now, platform=platform, market=market(*others))
+
+
+LOOKS: dict[str, tuple[Plan, bool]] = {
+    "an-older-one-starves": (short(rival()), True),
+    "not-before-its-own-machines-are-late": (short(rival(), now=LATE - 1), False),
+    "not-before-those-of-the-older-one-are-late": (short(rival(hungry_since=LATE - 359)), False),
+    "a-younger-one-starves": (short(rival(created=NOW)), False),
+    "a-younger-one-of-higher-priority": (short(rival(created=NOW, priority=1)), True),
+    "an-older-one-has-what-it-needs": (short(rival(placed=2, hungry_since=None)), False),
+    "an-older-one-starves-elsewhere": (short(rival(zone="local-b")), False),
+    "an-older-one-is-kept-out-by-it": (short(claim(least=3)), True),
+    "an-older-one-is-kept-out-by-others": (short(claim(least=3), claim("x", "local-a")), False),
+    "an-older-one-has-room-beside-it": (short(claim(least=2)), False),
+    "nobody-else": (short(), False),
+    "without-a-stack": (
+        look(placed_job(low=2, replicas=2), *PODS, now=LATE, market=market(rival())),
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize(("decided", "released"), LOOKS.values(), ids=LOOKS.keys())
+def test_who_lets_go(decided: Plan, released: bool) -> None:
+    assert ("MachinesReleased" in reasons(decided)) == released
+    assert (zone_of(decided) == "") == released
+    assert done(decided) == []
+    if released:
+        assert why(decided)[0] == "BehindOthers"
+
+
+def test_a_job_with_enough_workers_lets_go_of_nothing() -> None:
+    job = placed_job(low=1, replicas=2)
+    assert zone_of(look(job, *PODS, now=LATE, platform=ONE, market=market(rival()))) == "local-a"
+
+
+def test_it_writes_that_down_stops_its_workers_and_waits_until_the_other_has_its_machines() -> None:
+    first = short(rival())
+    (told,) = (event.message for event in first.events if event.reason == "MachinesReleased")
+    assert told == (
+        "Not all machines came in time, and job elastic-job/other goes first in local-a (spot T4): this one lets go of what it "
+        "has."
+    )
+    job = again(JOB, first)
+    second = look(job, *PODS, now=LATE, platform=ONE, market=market(rival()))
+    assert (done(second), zone_of(second)) == (["-0", "-1"], "")
+    third = look(again(job, second), now=LATE + 30, platform=ONE, market=market(rival()))
+    assert (done(third), why(third)) == ([], ("BehindOthers", "job elastic-job/other goes first in local-a (spot T4)."))
+    last = look(again(job, third), now=LATE + 60, platform=ONE, market=market(rival(placed=2, hungry_since=None)))
+    assert (done(last), zone_of(last), last.status.reclaims) == (["+0", "+1"], "local-a", 0)
+
+
+# --- Towns ---
+
+
+def town_of(seed: int) -> Town:
+    """One to three zones with 2 to 5 machines, whose groups claim to have up to 4 more; 2 to 4 jobs that each fit somewhere."""
+    dice = random.Random(seed)
+    limits = {zone: dice.randint(2, 5) for zone in "abc"[: dice.randint(1, 3)]}
+    groups = [make_group(f"t4-{z}", zone=z, max=most + dice.randint(0, 4), provision_seconds=60) for z, most in limits.items()]
+    town = Town(make_platform(*groups), limits=limits, dice=dice)
+    for number in range(dice.randint(2, 4)):
+        low = dice.randint(1, max(limits.values()))
+        replicas = dice.randint(low, low + 2)
+        job = gpu_job(f"job-{number}", uid=f"uid-{number}", low=low, replicas=replicas, high=replicas + dice.randint(0, 2))
+        job["spec"] |= {"priorityClassName": "urgent"} if dice.random() < 0.3 else {}
+        job["spec"] |= {"scaling": "automatic"} if dice.random() < 0.3 else {}
+        town.submit(job, work=dice.choice([100, 300, 900]))
+        for _ in range(dice.randint(0, 5)):
+            town.tick()
+    return town
+
+
+@pytest.mark.parametrize("seed", range(TOWNS))
+def test_a_town(seed: int) -> None:
+    town = town_of(seed)
+    town.run(4 * 3600)
+    assert not town.jobs, f"{sorted(town.jobs)} never had their machines"
+
+
+def test_two_jobs_that_hold_half_each_both_come_to_their_end() -> None:
+    for seed in range(5):
+        town = Town(
+            make_platform(make_group("t4-a", zone="a", max=6, provision_seconds=60)), limits={"a": 3}, dice=random.Random(seed)
+        )
+        for name in ("one", "two"):
+            town.submit(gpu_job(name, uid=f"uid-{name}", low=3, replicas=3), work=300)
+        town.run(1800)
+        assert sorted(town.finished) == ["one", "two"]
+        assert len(town.told("MachinesReleased")) <= 2
+
+
+def test_jobs_of_one_size_finish_in_the_order_in_which_they_came() -> None:
+    town = Town(make_platform(make_group("t4-a", zone="a", max=3)), limits={"a": 3}, dice=random.Random(1))
+    for number in range(6):
+        town.submit(gpu_job(f"job-{number}", uid=f"uid-{number}", low=2, replicas=2), work=200)
+        town.tick()
+    town.run(3600)
+    assert town.finished == [f"job-{number}" for number in range(6)]
+
+
+def test_a_job_of_higher_priority_goes_first() -> None:
+    town = Town(make_platform(make_group("t4-a", zone="a", max=2)), limits={"a": 2}, dice=random.Random(1))
+    for name, spec in (("runs", {}), ("waits", {}), ("urgent", {"priorityClassName": "urgent"})):
+        town.submit(gpu_job(name, uid=f"uid-{name}", low=2, replicas=2, **spec), work=200)
+        town.tick()
+    town.run(3600)
+    assert town.finished == ["runs", "urgent", "waits"]
+
+
+def test_a_large_job_is_not_kept_out_by_small_ones_that_keep_coming() -> None:
+    town = Town(make_platform(make_group("t4-a", zone="a", max=4)), limits={"a": 4}, dice=random.Random(1))
+    for number in range(3):
+        town.submit(gpu_job(f"first-{number}", uid=f"first-{number}", low=1, replicas=1), work=150 * (number + 1))
+        town.tick()
+    town.submit(gpu_job("large", uid="large", low=4, replicas=4), work=100)
+    for number in range(12):
+        town.submit(gpu_job(f"small-{number}", uid=f"small-{number}", low=1, replicas=1), work=300)
+        town.tick()
+    town.run(3600)
+    assert town.finished[3] == "large"
+    assert len(town.finished) == 16
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_town_with_weather(seed: int) -> None:
+    """Zones run dry and lose all their machines, again and again; what must hold after every look is in Town.check."""
+    town, dice = town_of(seed), random.Random(f"weather-{seed}")
+    for _ in range(12):
+        town.dry ^= {dice.choice(sorted(town.limits))}
+        if dice.random() < 0.5:
+            town.reclaim(dice.choice(sorted(town.limits)))
+        town.run(dice.choice([50, 200, 600]))
+    town.dry.clear()
+    town.run(4 * 3600)
+    assert not town.jobs, f"{sorted(town.jobs)} never had their machines"
+
+
+def test_a_job_leaves_a_zone_that_runs_dry_under_it() -> None:
+    groups = [make_group(f"t4-{zone}", zone=zone, max=3, provision_seconds=60) for zone in "ab"]
+    town = Town(make_platform(*groups), limits={"a": 3, "b": 3}, dice=random.Random(1))
+    town.submit(gpu_job("one", low=2, replicas=3), work=600)
+    town.run(200)
+    town.dry.add("a")
+    town.reclaim("a")
+    began = town.now
+    town.run(3600)
+    (moved,) = (at for at, _, event in town.events if event.reason == "Moved")
+    assert (town.finished, moved - began <= 60) == (["one"], True)

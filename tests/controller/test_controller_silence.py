@@ -1,0 +1,196 @@
+"""The controller and machines that stop reporting: replaced before Kubernetes notices, and never by mistake."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from tests.builders import make_job, make_lease, make_node
+from tests.fake_time import run
+from tests.world import FakeCluster, started
+from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, LEASES, NODES, PODS, SERVICES, Denied
+
+MACHINES = tuple(f"n{index}" for index in range(6))
+EVERYTHING = (ELASTIC_JOBS, PODS, SERVICES, NODES, LEASES, CONFIG_MAPS)
+
+
+@asynccontextmanager
+async def training(replicas: int = 2, every: float = 10) -> AsyncIterator[FakeCluster]:
+    """A job whose workers run on n0, n1, ..., and kubelets that renew the Leases of six machines every ten seconds."""
+    async with started() as world:
+        for name in MACHINES:
+            world.api.put(LEASES, make_lease(name, world.api.clock()))
+        await world.start_all(make_job(replicas=replicas, high=6), nodes=len(MACHINES))
+        beating = asyncio.create_task(world.beat(*MACHINES, seconds=100_000, every=every))
+        await world.settle(30)
+        yield world
+        beating.cancel()
+        with suppress(asyncio.CancelledError):
+            await beating
+
+
+def deletions(world: FakeCluster) -> list[str]:
+    return [name for verb, plural, name in world.api.calls if (verb, plural) == ("delete", "pods")]
+
+
+def shunned(pod: dict[str, Any]) -> list[str]:
+    (term,) = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    return [field["values"][0] for field in term.get("matchFields", ())]
+
+
+async def renewal(world: FakeCluster, node: str) -> None:
+    """Wait for the kubelet's next sign of life."""
+
+    def renewed() -> str:
+        return str(next(lease for lease in world.api.all(LEASES) if lease["metadata"]["name"] == node)["spec"]["renewTime"])
+
+    before = renewed()
+    while renewed() == before:
+        await world.settle(0.1)
+
+
+def test_the_worker_of_a_machine_that_falls_silent_is_replaced_within_fifteen_seconds() -> None:
+    async def story() -> None:
+        async with training() as world:
+            old = world.pod("digits-worker-1")["metadata"]["uid"]
+            await renewal(world, "n1")
+            world.dead = {"n1"}
+            await world.settle(15)
+            new = world.pod("digits-worker-1")["metadata"]
+            assert new["uid"] != old, "its pod was deleted with force: nobody else would have confirmed its end"
+            assert "deletionTimestamp" not in new
+            assert [entry["cause"] for entry in world.status()["history"]] == ["NodeSilent"]
+            assert (world.status()["reclaims"], world.status()["failures"]) == (1, 0)
+            assert shunned(world.pod("digits-worker-1")) == ["n1"], "Kubernetes calls it ready still, and it has room again"
+
+    run(story())
+
+
+def test_a_new_worker_shuns_machines_that_are_on_their_way_out() -> None:
+    async def story() -> None:
+        async with training() as world:
+            world.api.put(NODES, make_node("n0", notice="soon"))
+            world.api.put(NODES, make_node("n5", taint="aws-node-termination-handler/spot-itn"))
+            await world.settle(1)
+            world.api.pod_ends("digits-worker-0", 138)
+            await world.settle(1)
+            assert shunned(world.pod("digits-worker-0")) == ["n0", "n5"]
+            assert [entry["cause"] for entry in world.status()["history"]] == ["ReclaimNotice"]
+
+    run(story())
+
+
+def test_a_machine_that_is_slow_to_renew_loses_nobody() -> None:
+    async def story() -> None:
+        async with training(every=12.5) as world:
+            await world.settle(120)
+            assert deletions(world) == []
+
+    run(story())
+
+
+def test_an_api_server_that_is_away_for_a_minute_with_all_leases_late_costs_no_worker() -> None:
+    async def story() -> None:
+        async with training(replicas=6) as world:
+            world.api.go_away(*EVERYTHING)
+            world.dead = set(MACHINES)
+            await world.settle(60)
+            world.api.come_back()
+            for name in MACHINES:  # Kubernetes has not heard of them either
+                world.api.put(NODES, make_node(name, ready="Unknown"))
+            await world.settle(9)
+            world.dead = set()  # kubelets find the API server again, one after the other
+            for name in MACHINES:
+                await world.settle(2)
+                world.api.put(NODES, make_node(name))
+            await world.settle(60)
+            assert deletions(world) == []
+            assert world.state() == "Running"
+
+    run(story())
+
+
+def test_kubelets_that_the_api_server_refuses_keep_their_workers() -> None:
+    async def story() -> None:
+        async with training(replicas=6) as world:
+            world.dead = set(MACHINES)
+            await world.settle(120)
+            assert deletions(world) == [], "more than a third of the machines look silent"
+            world.dead = {"n1"}
+            await world.settle(40)
+            assert deletions(world) == ["digits-worker-1"], "this one did not come back with the others"
+
+    run(story())
+
+
+def test_a_watch_that_dies_silently_makes_nobody_silent() -> None:
+    async def story() -> None:
+        async with training(replicas=6) as world:
+            world.api.mute(LEASES)
+            await world.settle(60)
+            world.api.unmute(LEASES)
+            await world.settle(60)
+            assert deletions(world) == []
+
+    run(story())
+
+
+def test_a_new_leader_waits_for_every_machine_to_have_its_turn() -> None:
+    async def story() -> None:
+        async with training() as world:
+            await renewal(world, "n1")
+            world.dead = {"n1"}
+            await world.settle(11)
+            await world.kill()
+            world.start()
+            await world.settle(12)
+            assert deletions(world) == []
+            await world.settle(4)
+            assert deletions(world) == ["digits-worker-1"]
+
+    run(story())
+
+
+def test_a_cluster_that_does_not_show_its_leases_still_has_its_node_conditions() -> None:
+    async def story() -> None:
+        async with started() as world:
+            world.api.refuse(LEASES, Denied("leases is forbidden", status=403))
+            await world.start_all(make_job(), nodes=6)
+            await world.settle(60)
+            world.api.put(NODES, make_node("n1", ready="Unknown"))
+            await world.settle(4)
+            assert world.status()["history"][-1]["cause"] == "NodeSilent"
+            assert not any("leases" in kind for kind in world.controller.ages()), "what is not given is not late"
+
+    run(story())
+
+
+def test_doubt_that_clears_is_acted_upon_without_any_other_change() -> None:
+    async def story() -> None:
+        async with training() as world:
+            world.dead = {"n1", "n2", "n3"}
+            await world.settle(40)
+            assert deletions(world) == []
+            world.dead = {"n1"}
+            await world.settle(40)
+            assert deletions(world) == ["digits-worker-1"]
+
+    run(story())
+
+
+def test_a_machine_that_goes_while_there_is_doubt_is_acted_upon_when_that_clears() -> None:
+    """No kubelet is there to end its pod, and no change of the machine comes any more."""
+
+    async def story() -> None:
+        async with training() as world:
+            world.dead = {"n2", "n3", "n4"}
+            await world.settle(20)
+            old = world.pod("digits-worker-1")["metadata"]["uid"]
+            world.api.lose_node("n1")
+            await world.settle(10)
+            assert world.pod("digits-worker-1")["metadata"]["uid"] == old, "nothing is deleted with force yet"
+            world.dead = set()
+            await world.settle(40)
+            assert world.pod("digits-worker-1")["metadata"]["uid"] != old
+
+    run(story())

@@ -1,0 +1,25 @@
+"""Tests of the trainer share the machine's cores with each other: one thread each. And no test hears another's signals."""
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from ebb.elastic.notices import notice
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _no_notice_is_left() -> Iterator[None]:
+    """A test that calls main() installs one in this process: a later test's SIGTERM would be its notice, and end all tests."""
+    yield
+    if notice._installed:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        notice._installed.clear()

@@ -1,0 +1,150 @@
+"""The command: its help, what it refuses, and the exit codes of programs that run alone."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.elastic.machines import until
+
+
+def launch(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "ebb.elastic.launch", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+    )
+
+
+CUT_SHORT = """
+import os, signal, sys
+from trainer.launch import __main__ as launcher, machine
+def launch(*_):
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    except BaseException:  # as a library's own import does
+        pass
+    raise ImportError("cannot load module more than once per process")
+machine.launch = launch
+if sys.argv[1:] == ["quiet"]:
+    os.kill = lambda *_: None
+sys.exit(launcher.main(["-m", "x"]))
+"""
+
+
+@pytest.mark.parametrize(("words", "code"), [([], 138), (["quiet"], 1)])
+def test_an_import_that_a_notice_cut_short_is_no_failure(words: list[str], code: int) -> None:
+    done = subprocess.run([sys.executable, "-c", CUT_SHORT, *words], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code, done.stderr
+    assert ("left before the training" in done.stderr + done.stdout) == (code == 138)
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"]], ids=["nothing", "help"])
+def test_without_arguments_it_teaches(arguments: list[str]) -> None:
+    done = launch(*arguments)
+    assert done.returncode == 0
+    assert "python -m ebb.elastic.launch --standalone" in done.stdout
+    assert "usage: python -m ebb.elastic.launch" in done.stdout
+    assert "--nproc-per-node" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param(["--nnodes=0:2", "--rdzv_backend=etcd3", "x.py"], "min_nodes must be > 0", id="no-machines"),
+        pytest.param(["--nproc-per-node=many", "x.py"], "Unsupported nproc_per_node value: many", id="processes"),
+        pytest.param(["--nnodes=2", "--rdzv_backend=etcd3", "x.py"], "--rdzv_endpoint is missing", id="no-endpoint"),
+        pytest.param(["--nnodes=2", "--rdzv_backend=zoo", "--rdzv_endpoint=a:1", "x.py"], "'zoo'", id="unknown-backend"),
+    ],
+)
+def test_wrong_settings_are_a_sentence(arguments: list[str], words: str) -> None:
+    done = launch(*arguments)
+    assert done.returncode == 1
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "words"),
+    [
+        pytest.param("import sys; sys.exit(0)", 0, "", id="fine"),
+        pytest.param("import sys; sys.exit(3)", 3, "failed with exit code 3; its last lines say why", id="its-code"),
+        pytest.param("raise KeyError('lr')", 1, "failed with exit code 1: KeyError: 'lr': the job ends", id="its-exception"),
+        pytest.param("import os; os.abort()", 134, "a worker was killed by signal 6: the job ends", id="a-signal-three-times"),
+        pytest.param("import os; os.kill(os.getpid(), 10)", 1, "killed by signal 10", id="not-a-reclaim"),
+    ],
+)
+def test_a_script_alone(program: str, code: int, words: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(program + "\n")
+    done = launch("--standalone", str(script))
+    assert done.returncode == code, done.stderr
+    assert words in done.stderr
+    assert "ebb/elastic/launch" not in done.stderr, "the traceback is the script's own"
+
+
+def launch_module(folder: Path, program: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    (folder / "wrong.py").write_text(program + "\n")
+    path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    return launch("--standalone", *arguments, "-m", "wrong", PYTHONPATH=path)
+
+
+IN_ORDER = """
+import os, sys, time
+from multiprocessing.util import Finalize
+if os.environ["RANK"] == "1":
+    Finalize(None, print, ("the other ended in order",), {"flush": True}, exitpriority=1)
+"""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param("os._exit(0)", id="both"),
+        pytest.param("if os.environ['RANK'] == '0': os._exit(0)\ntime.sleep(0.5)", id="one-of-two"),
+        pytest.param("if os.environ['RANK'] == '0': time.sleep(0.5); os._exit(0)", id="the-last-of-two"),
+    ],
+)
+def test_a_module_may_end_without_a_word(program: str, tmp_path: Path) -> None:
+    done = launch_module(tmp_path, IN_ORDER + program, "--nproc-per-node=2")
+    assert done.returncode == 0, done.stderr
+    assert ("the other ended in order" in done.stdout) is ("RANK" in program)
+
+
+def test_a_module_that_ends_without_a_word_beside_one_that_fails(tmp_path: Path) -> None:
+    program = "import os, time\nif os.environ['RANK'] == '0': os._exit(0)\ntime.sleep(0.5)\nraise KeyError('lr')"
+    done = launch_module(tmp_path, program, "--nproc-per-node=2")
+    assert done.returncode == 1, done.stderr
+    assert "KeyError: 'lr': the job ends" in done.stderr
+
+
+def test_a_module_alone_says_its_exception(tmp_path: Path) -> None:
+    done = launch_module(tmp_path, "raise KeyError('lr')")
+    assert done.returncode == 1, done.stderr
+    assert "a worker failed with exit code 1: KeyError: 'lr': the job ends" in done.stderr
+    assert "wrong.py" in done.stderr, "and its traceback"
+
+
+@pytest.mark.parametrize("deaf", [False, True], ids=["once", "twice-where-a-worker-is-deaf"])
+def test_ctrl_c_is_clean(deaf: bool, tmp_path: Path) -> None:
+    """As a terminal does it: to the whole process group."""
+    script, log = tmp_path / "script.py", tmp_path / "log"
+    ignores = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" if deaf else ""
+    script.write_text(f"{ignores}import time\nprint('runs', flush=True)\ntime.sleep(600)\n")
+    with log.open("wb") as file:
+        command = [sys.executable, "-m", "ebb.elastic.launch", "--standalone", str(script)]
+        process = subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True)
+    until("it runs", lambda: "runs" in log.read_text())
+    os.killpg(process.pid, signal.SIGINT)
+    if deaf:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(2)
+        os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(20) == 130
+    assert "Traceback" not in log.read_text()

@@ -1,0 +1,79 @@
+"""An unmodified DDP script under our launcher on `etcd3`: machines vanish, leave and join; an epoch is what it costs."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.elastic.machines import Job, children, kill_with_children, start_etcd, until
+from tests.elastic.rendezvous.servers import built
+from ebb.elastic.contract import EXIT_FINISHED, EXIT_RECLAIMED
+
+pytestmark = pytest.mark.e2e
+SCRIPT = Path(__file__).with_name("plain.py")
+
+
+@pytest.fixture(scope="module")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    process, endpoint = start_etcd(built("3.6"), tmp_path_factory.mktemp("etcd"))
+    yield endpoint
+    process.kill()
+    process.wait()
+
+
+class Plain(Job):
+    """A job of the script above."""
+
+    def epochs(self) -> list[tuple[int, int]]:
+        """(epoch, size of the world) of every epoch that was finished."""
+        path = self.output / "epochs"
+        text = path.read_text() if path.exists() else ""
+        return [(int(epoch), int(size)) for epoch, size, *_ in map(str.split, text.splitlines())]
+
+    def epoch_by(self, size: int) -> None:
+        """Wait for a new epoch, by a world of this size."""
+        before = len(self.epochs())
+        until(f"an epoch by {size}", lambda: any(each == size for _, each in self.epochs()[before:]))
+
+
+@pytest.fixture
+def job(etcd: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Plain]:
+    settings = "--rdzv_conf=last_call_timeout=1,join_batch_seconds=0.3"
+    job = Plain(etcd, tmp_path / "output", [settings, str(SCRIPT), str(tmp_path / "output")], name=request.node.name)
+    yield job
+    job.stop_all()
+    print(job.logs(), job.epochs())
+
+
+def test_machines_come_and_go(job: Plain) -> None:
+    first, second = job.start(), job.start()
+    job.epoch_by(2)
+    kill_with_children(second)
+    job.epoch_by(1)
+    third = job.start()
+    job.epoch_by(2)
+    first.send_signal(signal.SIGTERM)
+    assert first.wait(30) == EXIT_RECLAIMED
+    job.epoch_by(1)
+    assert third.wait(120) == EXIT_FINISHED
+    assert [epoch for epoch, _ in job.epochs()] == list(range(1, 13)), "each once: a loss costs what is not saved yet"
+
+
+def test_a_killed_worker_costs_no_machine(job: Plain) -> None:
+    first, second = job.start(), job.start()
+    job.epoch_by(2)
+    os.kill(children(second.pid)[0], signal.SIGKILL)
+    job.epoch_by(2)
+    assert [machine.wait(120) for machine in (first, second)] == [EXIT_FINISHED] * 2
+    assert "a worker was killed by signal 9; starting it again, 2 more times" in job.logs()
+
+
+def test_a_mistake_ends_it_on_all_machines_at_once(job: Plain) -> None:
+    (job.output / "checkpoint.pt").mkdir()  # torch.load cannot read it: each of them fails
+    first, second = job.start(), job.start()
+    codes = [machine.wait(60) for machine in (first, second)]
+    assert codes == [1, 1]
+    assert "IsADirectoryError" in job.logs()
+    assert "the job ends" in job.logs()

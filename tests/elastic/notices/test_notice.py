@@ -1,0 +1,77 @@
+"""A notice is seen at once, by a process whose main thread cannot run a line of Python."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ebb.elastic.notices.notice import Notice
+
+# pbkdf2 stays in C without running signal handlers, as a collective does; the side thread must see the signal meanwhile
+BUSY = """
+import hashlib, os, signal, threading, time
+from trainer.notices.notice import install
+notice = install()
+assert install() is notice and not notice.seen
+seen = []
+def watch():
+    notice.wait(20)
+    seen.append(time.monotonic())
+threading.Thread(target=watch).start()
+threading.Timer(0.1, os.kill, [os.getpid(), signal.{name}]).start()
+hashlib.pbkdf2_hmac("sha256", b"", b"", {rounds})
+print(time.monotonic() - seen[0] > 0.2 if seen else "not seen")
+"""
+
+CHILD = """
+import os, signal
+from trainer.notices.notice import install
+notice = install()
+ready, done = os.pipe()
+child = os.fork()
+if child == 0:
+    os.write(done, b"!")
+    signal.pause()
+os.read(ready, 1)
+os.kill(child, signal.SIGTERM)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), notice.seen)
+"""
+
+
+def run(program: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_it_is_seen_while_the_main_thread_is_in_a_long_call(name: str) -> None:
+    done = run(BUSY.format(name=name, rounds=3_000_000))
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
+def test_a_process_that_cannot_leave_is_ended() -> None:
+    program = (
+        "import signal; from ebb.elastic.notices.notice import *; n = install(); n.leave_within(0.1, 75); n.give(); signal.pause()"
+    )
+    assert run(program).returncode == 75
+
+
+def test_a_notice_that_came_before_counts_too() -> None:
+    program = (
+        "import signal; from ebb.elastic.notices.notice import *; n = install(); n.give(); n.leave_within(0.1, 75); signal.pause()"
+    )
+    assert run(program).returncode == 75
+
+
+def test_a_loader_process_ends_by_sigterm() -> None:
+    assert run(CHILD).stdout == f"{-signal.SIGTERM} False\n"
+
+
+def test_waiting_ends_with_the_notice() -> None:
+    notice = Notice()
+    notice.give()
+    started = time.monotonic()
+    notice.wait(60)
+    assert notice.seen
+    assert time.monotonic() - started < 30

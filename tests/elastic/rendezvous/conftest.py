@@ -1,0 +1,39 @@
+"""One etcd of each version for many tests; what breaks or restarts its etcd starts its own."""
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from tests.elastic.rendezvous.servers import VERSIONS, Server, built
+
+# Everything is on loopback. torch looks up the name of each peer of a store, six times in a generation of two, and each lost
+# packet of DNS costs a second. A process reads the options at its first look-up. They must not stay in the environment: the box
+# of the tests of the whole platform has to find its mirrors.
+with pytest.MonkeyPatch.context() as _patch, contextlib.suppress(OSError):
+    _patch.setenv("RES_OPTIONS", "attempts:0")
+    socket.getaddrinfo("ebb.invalid", None)
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # it warns of each name that it did not find
+
+
+@pytest.fixture(scope="session", params=list(VERSIONS))
+def version(request: pytest.FixtureRequest) -> str:
+    built(request.param)
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def etcd(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Shared: nobody stops it, and each test has keys of its own."""
+    server = Server(built(version), tmp_path_factory.mktemp(f"etcd-{version}")).start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def own_etcd(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(built(version), tmp_path_factory.mktemp(f"etcd-{version}")).start()
+    yield server
+    server.kill()

@@ -1,0 +1,99 @@
+"""What a newcomer makes of a generation that it finds: whole, dead, paused, out of its reach. Real rules, an etcd in a dict."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.elastic.rendezvous.book import Book
+from ebb.elastic.rendezvous.participant import Life, Settings
+from ebb.elastic.rendezvous.membership import Rules
+from ebb.elastic.rendezvous.state import Record, View
+
+LEASE_SECONDS = 10
+
+
+class World:
+    """Machines a and b train in generation 1; n is a newcomer. `refusing` are whose ports refuse, `asked` whom n has asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.book, self.folder = Book(), folder
+        self.refusing: set[str] = set()
+        self.asked: list[str] = []
+        self.views: dict[str, View] = {}
+        self.lives = {name: self.life(name) for name in "ab"}
+        met: dict[str, int] = {}
+        while len(met) < 2:
+            met |= {name: found.number for name in "ab" if name not in met and isinstance(found := self.step(name), Record)}
+        assert met == {"a": 1, "b": 1}
+        self.lives["n"] = self.life("n")
+        self.step("n")
+
+    def life(self, name: str) -> Life:
+        def refuses(pulse: str) -> bool:
+            self.asked.append(pulse)
+            return pulse in self.refusing
+
+        settings = Settings(
+            run_id="job",
+            address=name,
+            rules=Rules(min_size=1, max_size=2),
+            planned=2 if name in "ab" else 1,
+            lease_seconds=LEASE_SECONDS,
+            output=self.folder,
+        )
+        life = Life(self.book, settings, say=lambda text: None, refuses=refuses)
+        life.open(f"{name}:1", pulse=name)
+        return life
+
+    def step(self, name: str) -> Record | float:
+        book = self.book
+        self.views[name] = View.of("/ebb/job/", book.items.values(), book.revision, now=book.now, before=self.views.get(name))
+        return self.lives[name].step(self.views[name], book.now)
+
+    def newcomer(self, seconds: float, *, renewing: str = "") -> Record | None:
+        """What n is in after so long, while these renew their leases every two seconds."""
+        self.asked.clear()
+        for tick in range(int(seconds * 2)):
+            self.book.pass_time(self.book.now + 0.5)
+            for name in [*renewing, "n"] if tick % 4 == 3 else "n":
+                self.lives[name].renew()
+            found = self.step("n")
+            if isinstance(found, Record):
+                return found
+        return None
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_all_members_are_dead(world: World) -> None:
+    world.refusing = {"a", "b"}
+    found = world.newcomer(5.0)
+    assert found is not None
+    assert (found.number, [place.address for place in found.members]) == (2, ["n"])
+    assert world.book.now < LEASE_SECONDS, "nobody waited for a lease"
+
+
+def test_those_that_stand_still_do_not_refuse_and_are_left_to_their_leases(world: World) -> None:
+    assert world.newcomer(LEASE_SECONDS - 1) is None
+    assert set(world.asked) == {"a"}, "one that is there is enough: whether the other is dead is for that one to find out"
+    found = world.newcomer(LEASE_SECONDS)
+    assert found is not None
+    assert found.number == 2
+
+
+def test_ports_behind_a_wall_that_refuses_are_no_proof_while_leases_are_renewed(world: World) -> None:
+    world.refusing = {"a", "b"}  # of network policies some drop, some refuse: as if no process were there
+    assert world.newcomer(60.0, renewing="ab") is None
+    assert {item.key.rpartition("/")[2] for item in world.book.items.values() if "/members/" in item.key} == {
+        world.lives[name].id for name in "abn"
+    }
+
+
+def test_one_of_two_is_dead_and_the_other_out_of_reach(world: World) -> None:
+    world.refusing = {"a"}
+    assert world.newcomer(LEASE_SECONDS - 2, renewing="b") is None
+    assert world.views["n"].is_broken, "b sees that, and comes to meet the others"
+    assert world.lives["b"].verdict(world.views["n"], world.book.now).lost

@@ -1,0 +1,75 @@
+"""How the end of a process is noticed, and what is no end."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.elastic.machines import free_port, until
+from ebb.elastic.rendezvous.peer_liveness import Pulse, refuses
+
+OTHER = """
+import time
+from trainer.rendezvous.pulse import Pulse
+pulse = Pulse("127.0.0.1")
+print(pulse.address, flush=True)
+while True:
+    pulse.wait(1)
+"""
+
+
+@pytest.fixture
+def pulse() -> Iterator[Pulse]:
+    pulse = Pulse("127.0.0.1")
+    yield pulse
+    pulse.close()
+
+
+def test_a_killed_process_is_found_at_once(pulse: Pulse) -> None:
+    other = subprocess.Popen([sys.executable, "-c", OTHER], stdout=subprocess.PIPE, text=True)
+    assert other.stdout is not None
+    with other.stdout as lines:
+        address = lines.readline().strip()
+    pulse.attend(address)
+    assert not pulse.wait(0.2)
+    other.kill()
+    before = time.monotonic()
+    until("found", lambda: pulse.wait(0.5), 5)  # a port that is just being closed may not refuse yet
+    assert time.monotonic() - before < 1
+    other.wait()
+    assert refuses(address)
+    assert pulse.wait(5), "still so, without a connection"
+
+
+def test_a_connection_that_ends_while_the_process_lives_is_no_end(pulse: Pulse) -> None:
+    other = Pulse("127.0.0.1")
+    pulse.attend(other.address)
+    assert not pulse.wait(0)
+    assert not other.wait(0)  # it accepts
+    for key in list(other._selector.get_map().values()):
+        if key.fileobj is not other._listener:
+            other._drop(key.fileobj)  # type: ignore[arg-type]
+    assert not pulse.wait(1)
+    assert not pulse.wait(0.1)
+    other.close()
+    assert until("the end", lambda: pulse.wait(0.1), 5)
+
+
+def test_attending_to_nobody_or_to_another(pulse: Pulse) -> None:
+    other = Pulse("127.0.0.1")
+    pulse.attend(other.address)
+    assert not pulse.wait(0)
+    pulse.attend("")
+    other.close()
+    assert not pulse.wait(0.1)
+    pulse.attend(f"127.0.0.1:{free_port()}")
+    assert pulse.wait(0.1)
+
+
+@pytest.mark.parametrize("address", ["", "nonsense", "127.0.0.1:none", "no-such-host.invalid:1"])
+def test_what_cannot_be_told_is_no_end(pulse: Pulse, address: str) -> None:
+    assert not refuses(address)
+    pulse.attend(address)
+    assert not pulse.wait(0.01)

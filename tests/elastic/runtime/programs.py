@@ -1,0 +1,218 @@
+"""Programs that tests run on one rank or several: small ones, with everything in them that could go wrong.
+
+`Points` draws random numbers for each sample, `network` has BatchNorm and dropout: what depends on who computes shows.
+"""
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import Dataset
+
+from ebb import elastic
+from ebb.elastic.notices.notice import Notice
+from ebb.elastic.runtime import evaluation, build as making
+from ebb.elastic.runtime.config import resolve
+from ebb.elastic.runtime.loop import Loop
+from ebb.elastic.runtime.result import weights_sha256
+
+CLASSES = 3
+
+
+class Points(Dataset[dict[str, torch.Tensor]]):
+    """Noise around one point per class; the noise is drawn when a sample is read."""
+
+    def __init__(self, size: int = 37) -> None:
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, number: int) -> dict[str, torch.Tensor]:
+        if not 0 <= number < self.size:
+            raise IndexError(number)
+        label = number % CLASSES
+        return {
+            "point": torch.full((4,), float(label)) + torch.rand(4),
+            "label": torch.tensor(label),
+            "number": torch.tensor(number),
+        }
+
+
+def network(*, plain: bool = False) -> nn.Module:
+    between = [] if plain else [nn.BatchNorm1d(8), nn.Dropout(0.2)]
+    return nn.Sequential(nn.Linear(4, 8), *between, nn.Tanh(), nn.Linear(8, CLASSES))
+
+
+@dataclass(kw_only=True)
+class Program:
+    """What one rank does; plain values, so that it can be sent to a process."""
+
+    output: Path
+    settings: dict[str, Any] = field(default_factory=dict)
+    size: int = 37
+    optimizer: str = "sgd"
+    schedule: str = "none"
+    plain: bool = False
+    scaled: bool = False
+    leave_at: int | None = None  # the step in whose body rank `leaver` hears a notice
+    leaver: int = 0
+    vanish_at: int | None = None  # the step in which rank `leaver` is gone
+    vanish_in: str = "pass"  # pass: before its backward pass; body: after the optimizer's step; hang: it stays, and does nothing
+    lag: int | None = None
+    score_at: dict[int, float] = field(default_factory=dict)
+    break_at: int | None = None
+    evaluate_at: int | None = None  # the step at whose end 40 points are evaluated, one by one
+    disturbed_by: str = ""  # in that evaluation rank `leaver` hears a notice, or vanishes; the others wait until they know
+    other_weights: str = ""  # evaluated are others: "restored" afterwards in any case, or "left" there when it is disturbed
+
+
+SCHEDULES: dict[str, Callable[[torch.optim.Optimizer], Any]] = {
+    "step": lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5),
+    "multistep": lambda optimizer: torch.optim.lr_scheduler.MultiStepLR(optimizer, [3, 3, 7], 0.5),
+    "cosine": lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 12),
+    "onecycle": lambda optimizer: torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.2, total_steps=40),
+    "plateau": lambda optimizer: torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=1),
+    "lambda": lambda optimizer: torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step)),
+    "sequence": lambda optimizer: torch.optim.lr_scheduler.SequentialLR(
+        optimizer,
+        [torch.optim.lr_scheduler.ConstantLR(optimizer, 0.1, 3), torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)],
+        milestones=[3],
+    ),
+    "restarts": lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 4),
+}
+OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+    "sgd": lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9),
+    "adamw": lambda parameters: torch.optim.AdamW(parameters, 0.01),
+    "fused": lambda parameters: torch.optim.Adam(parameters, 0.01, fused=True),
+    "rmsprop": lambda parameters: torch.optim.RMSprop(parameters, 0.01),
+    "adagrad": lambda parameters: torch.optim.Adagrad(parameters, 0.1),
+}
+
+
+def train(program: Program) -> dict[str, Any]:
+    """One generation of one rank. `left`: it ended at a boundary because of a notice."""
+    notice = Notice()
+    settings = {"global_batch": 10, "epochs": 3, "workers": 0, "log_every": 1, "ledger": True, **program.settings}
+    config = resolve(os.environ, output=program.output, **settings)
+    answer: dict[str, Any] = {"left": False, "seen": [], "rates": [], "steps": []}
+    with contextlib.suppress(elastic.Left), elastic.start(config, notice=notice) as run:
+        answer["left"] = True
+        _steps(program, run, notice, answer)
+        answer["left"] = False
+    answer["step"] = run.step
+    return answer
+
+
+def _steps(program: Program, run: elastic.Run, notice: Notice, answer: dict[str, Any]) -> None:
+    model = run.distribute(network(plain=program.plain))
+    optimizer = OPTIMIZERS[program.optimizer](model.parameters())
+    schedule = SCHEDULES[program.schedule](optimizer) if program.schedule != "none" else None
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=3) if program.scaled else None
+    others: dict[str, Any] = {"schedule": schedule, "scaler": scaler}
+    run.keep(model=model, optimizer=optimizer, **{name: each for name, each in others.items() if each is not None})
+    _arrange(program)
+    for step in run.steps(run.loader(Points(program.size))):
+        mine = run.rank == program.leaver
+        if run.owes_evaluation:
+            evaluate(program, run, model, notice, answer)
+        if mine and step.number == program.leave_at:
+            notice.give()
+        for batch in step:
+            if mine and step.number == program.vanish_at and program.vanish_in != "body":
+                _vanish(program)
+            answer["seen"].append(sorted(set(batch["number"].tolist())))
+            step.add(right=float(len(batch["number"])))
+            step.backward(cross_entropy(model(batch["point"]), batch["label"]), scaler=scaler)
+        answer["steps"].append(step.number)
+        answer["gradient"] = [each.grad.tolist() for each in model.parameters() if each.grad is not None]
+        answer["rates"].append(optimizer.param_groups[0]["lr"])
+        _update(optimizer, scaler)
+        if mine and step.number == program.vanish_at:
+            _vanish(program)
+        optimizer.zero_grad()
+        if schedule is not None:
+            schedule.step(*([1.0] if program.schedule == "plateau" else []))
+        _judge(program, run, model, notice, answer)
+        if step.number == program.break_at:
+            break
+    answer["owes"] = run.owes_evaluation
+    answer["weights"] = weights_sha256(getattr(model, "module", model))
+
+
+def _arrange(program: Program) -> None:
+    """What is otherwise a GPU's, or chance."""
+    if program.lag is not None:
+        vars(making)["Loop"] = lambda **parts: Loop(**{**parts, "lag": program.lag})
+    vars(evaluation)["_LOOK_SECONDS"] = 0.0  # how far a rank comes before it hears of another one's notice
+
+
+def _judge(program: Program, run: elastic.Run, model: nn.Module, notice: Notice, answer: dict[str, Any]) -> None:
+    number = answer["steps"][-1]
+    if number == program.evaluate_at:
+        evaluate(program, run, model, notice, answer)
+    if number in program.score_at:
+        run.best(program.score_at[number], accuracy=program.score_at[number])
+
+
+def evaluate(program: Program, run: elastic.Run, model: nn.Module, notice: Notice, answer: dict[str, Any]) -> None:
+    answer["batches"] = 0
+
+    def measure(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        answer["batches"] += 1
+        if program.disturbed_by and answer["batches"] == 3:
+            _disturb(program, run, notice)
+        return {"loss": cross_entropy(model(batch["point"]), batch["label"])}
+
+    with other_weights(program.other_weights, model):
+        found = run.evaluate(Points(40), measure, batch_size=1)
+    answer.setdefault("evaluated", {})[answer["steps"][-1] if answer["steps"] else "owed"] = found["loss"]
+    run.best(-found["loss"], loss=found["loss"])
+
+
+def _disturb(program: Program, run: elastic.Run, notice: Notice) -> None:
+    if run.rank != program.leaver:
+        while program.disturbed_by == "notice" and not run._group.told_to_leave():
+            notice.wait(0.01)
+    elif program.disturbed_by == "notice":
+        notice.give()
+    else:
+        _vanish(program)
+
+
+@contextlib.contextmanager
+def other_weights(what: str, model: nn.Module) -> Iterator[None]:
+    """As programs do that average: behind torch's back, through .data."""
+    own = [each.detach().clone() for each in model.parameters()]
+    well = False
+    if what:
+        for each in model.parameters():
+            each.data.mul_(0.5)
+    try:
+        yield
+        well = True
+    finally:
+        if well or what == "restored":
+            for each, before in zip(model.parameters(), own, strict=True):
+                each.data.copy_(before)
+
+
+def _update(optimizer: torch.optim.Optimizer, scaler: Any) -> None:
+    if scaler is None:
+        optimizer.step()
+    else:
+        scaler.step(optimizer)
+        scaler.update()
+
+
+def _vanish(program: Program) -> None:
+    if program.vanish_in == "hang":
+        threading.Event().wait()
+    os._exit(9)

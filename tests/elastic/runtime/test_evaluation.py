@@ -1,0 +1,86 @@
+"""A notice or a loss in the middle of an evaluation: the step before it is kept, and the next generation evaluates again."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testing import exactness as ledger
+from tests.elastic.runtime.programs import Program, train
+from tests.elastic.runtime.ranks import Ended, together
+from ebb.elastic.checkpoint.__main__ import entries
+
+STEPS = 12  # 10 samples each of 37, 3 epochs
+
+
+def program(output: Path, **changes: Any) -> Program:
+    """Without batch normalisation, whose statistics are each rank's own: so two ranks end with the same bits."""
+    return Program(output=output, plain=True, **{"evaluate_at": 7, **changes})
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    answers = together(train, 2, program(tmp_path_factory.mktemp("calm")))
+    assert [answer["batches"] for answer in answers] == [20, 20]
+    return dict(answers[0])
+
+
+def test_a_notice_ends_it_on_all_ranks_and_the_next_generation_makes_it(tmp_path: Path, calm: dict[str, Any]) -> None:
+    first = together(train, 2, program(tmp_path, leaver=1, disturbed_by="notice"))
+    assert [(answer["left"], answer["step"]) for answer in first] == [(True, 8)] * 2
+    assert (first[0]["batches"] <= 3, first[1]["batches"]) == (True, 3)  # of 20
+    assert "evaluated" not in first[0]
+    second = together(train, 2, program(tmp_path))
+    assert [answer["steps"] for answer in second] == [[8, 9, 10, 11]] * 2
+    assert second[0]["evaluated"] == {"owed": calm["evaluated"][7]}
+    assert second[0]["weights"] == calm["weights"]
+    assert [entry.step for entry in entries(tmp_path / "checkpoints", verify=True) if entry.best] == [8]
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
+    assert ledger.check(tmp_path).exact
+
+
+def test_a_second_notice_leaves_it_owed(tmp_path: Path, calm: dict[str, Any]) -> None:
+    for leaver in (0, 1):
+        answers = together(train, 2, program(tmp_path, leaver=leaver, disturbed_by="notice"))
+        assert [(answer["left"], answer["step"]) for answer in answers] == [(True, 8)] * 2
+    assert together(train, 2, program(tmp_path))[0]["evaluated"] == {"owed": calm["evaluated"][7]}
+
+
+def test_after_the_last_step_it_is_owed_too(tmp_path: Path) -> None:
+    (first,) = together(train, 1, program(tmp_path, evaluate_at=STEPS - 1, disturbed_by="notice"))
+    assert (first["left"], first["step"]) == (True, STEPS)
+    assert owed_at_the_end(tmp_path)
+
+
+def owed_at_the_end(output: Path) -> bool:
+    """A generation that finds all steps done."""
+    (answer,) = together(train, 1, program(output))
+    return answer["owes"] is True and answer["steps"] == []
+
+
+def test_a_lost_rank_costs_the_evaluation_and_no_step(tmp_path: Path, calm: dict[str, Any]) -> None:
+    found = together(train, 2, program(tmp_path, leaver=1, disturbed_by="loss"))
+    assert found == [Ended(75), Ended(9)]
+    second = together(train, 2, program(tmp_path))
+    assert second[0]["steps"] == [8, 9, 10, 11]
+    assert second[0]["evaluated"] == {"owed": calm["evaluated"][7]}
+    assert second[0]["weights"] == calm["weights"]
+    assert ledger.check(tmp_path).exact
+
+
+def test_weights_that_are_there_for_the_evaluation_alone_are_never_kept(tmp_path: Path, calm: dict[str, Any]) -> None:
+    """A notice waits for the end of the evaluation then; what a loss leaves is the state of no step."""
+    settings = {"checkpoint_seconds": 600.0, "checkpoint_min_seconds": 600.0}
+    changes = {"leaver": 0, "other_weights": "left", "settings": settings}
+    (first,) = together(train, 1, program(tmp_path / "notice", disturbed_by="notice", **changes))
+    assert (first["left"], first["step"], first["batches"]) == (True, 9, 40)  # the next step's agreement is the first with it
+    assert list(first["evaluated"]) == [7]
+    (second,) = together(train, 1, program(tmp_path / "notice"))
+    assert (second["steps"][0], "evaluated" in second) == (9, False)
+    found = together(train, 2, program(tmp_path / "loss", disturbed_by="loss", **{**changes, "leaver": 1}))
+    assert found == [Ended(75), Ended(9)]
+    again = together(train, 2, program(tmp_path / "loss"))
+    assert again[0]["steps"] == list(range(STEPS))  # there was no checkpoint before
+    assert again[0]["weights"] == calm["weights"]

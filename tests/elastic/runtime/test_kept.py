@@ -1,0 +1,44 @@
+"""What a checkpoint holds goes on in a program that computes otherwise: with another memory layout, with a fused optimizer."""
+
+import copy
+
+import pytest
+import torch
+
+from ebb.elastic.checkpoint.state import Reached
+from ebb.elastic.runtime.kept import Kept
+from ebb.elastic.speed import Speed
+
+CPU = torch.device("cpu")
+IMAGES = torch.randn((4, 3, 8, 8), generator=torch.Generator().manual_seed(1))
+PLAIN, QUICK = Speed(), Speed(channels_last=True, fused=True)
+
+
+def kept(speed: Speed) -> Kept:
+    torch.manual_seed(0)
+    layers = [torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.Conv2d(8, 4, 3)]
+    network = speed.prepare(torch.nn.Sequential(*layers), CPU)
+    optimizer = torch.optim.SGD(network.parameters(), 0.1, momentum=0.9, **speed.optimizer_options(CPU))
+    return Kept(model=network, optimizer=optimizer, others={})
+
+
+def step(of: Kept, speed: Speed) -> None:
+    of.optimizer.zero_grad()
+    of.network(speed.laid_out(IMAGES)).square().mean().backward()
+    of.optimizer.step()
+
+
+@pytest.mark.parametrize("settings_stay", [False, True], ids=["own", "a-file"])
+@pytest.mark.parametrize(("before", "after"), [(PLAIN, QUICK), (QUICK, PLAIN), (QUICK, QUICK)])
+def test_another_layout_changes_no_weight(before: Speed, after: Speed, settings_stay: bool) -> None:
+    calm = kept(before)
+    step(calm, before)
+    state = calm.state(Reached(step=1, samples=4, epoch=0), seed=0, virtual=None, parts={})
+    resumed = kept(after)
+    resumed.load(copy.deepcopy(state), settings_stay=settings_stay)
+    for _ in range(3):
+        step(calm, before)
+        step(resumed, after)
+    for wanted, found in zip(calm.network.parameters(), resumed.network.parameters(), strict=True):
+        assert torch.allclose(found, wanted, atol=1e-5)
+    assert bool(resumed.optimizer.param_groups[0]["fused"]) is after.fused

@@ -1,0 +1,41 @@
+"""What a rank reads: the micro-batches of all ranks are the step, and pairs that belong together are never parted."""
+
+import pytest
+
+from ebb.elastic.data.order import Stream
+from ebb.elastic.runtime.loading import Loader
+from ebb.elastic.runtime.plan import Plan
+
+STREAM = Stream(
+    dataset_size=37, epochs=2, global_batch=13, seed=4
+)  # the last step has 9 samples, and steps cross the epochs' end
+
+
+@pytest.mark.parametrize("together", [1, 2])
+@pytest.mark.parametrize("virtual_workers", [0, 4])
+@pytest.mark.parametrize("largest", [1, 2, 5, 99])
+@pytest.mark.parametrize("world_size", [1, 2, 3, 5, 9, 20])
+def test_all_ranks_read_each_sample_of_a_step_once(world_size: int, largest: int, virtual_workers: int, together: int) -> None:
+    plans = [
+        Plan(
+            stream=STREAM,
+            first_step=0,
+            rank=rank,
+            world_size=world_size,
+            max_micro_batch=largest,
+            virtual_workers=virtual_workers,
+            together=together,
+        )
+        for rank in range(world_size)
+    ]
+    for step in range(STREAM.total_steps):
+        whole = STREAM.step(step)
+        found = [each for plan in plans for each in plan.micro_batches(step) if each.num_samples]
+        assert [position for each in found for position in range(*each.piece)] == list(range(*whole))
+        assert all((each.piece.start - whole.start) % together == 0 for each in found)
+        assert all(each.num_samples <= max(largest, together) for each in found)
+
+
+def test_a_loader_must_keep_something_together() -> None:
+    with pytest.raises(ValueError, match="together is 0; it must be at least 1"):
+        Loader([1, 2], seed=0, workers=0, together=0)

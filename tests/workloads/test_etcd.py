@@ -1,0 +1,96 @@
+"""etcd as it is declared: it never fills its volume, an alarm restarts nothing, and its maintenance runs by itself."""
+
+import re
+from typing import Any
+
+import pulumi_kubernetes as kubernetes
+import pytest
+
+from infra import manifests
+from workloads.etcd import etcd, etcd_maintenance
+from workloads.names import JOBS, SYSTEM
+from tests.infra.declared import Declared, declared
+from tests.workloads.test_storage import MANAGER, a_cluster, wanted
+from tests.pod_security import violations
+from ebb.controller.etcd.alarm import CURE
+
+SMALLEST_VOLUME = 2 * 2**30  # the local stack's
+LOG_BYTES = 7 * 64_000_000  # 5 files (--max-wals), one being written, one being made; measured: 64 000 000 bytes each
+
+
+@pytest.fixture(scope="module")
+def seen() -> Declared:
+    def all_of_it() -> None:
+        cluster = a_cluster()
+        spaces = [kubernetes.core.v1.Namespace(name, metadata={"name": name}, opts=cluster.options()) for name in (SYSTEM, JOBS)]
+        made = etcd(cluster, wanted(), "ebb/etcd:1", MANAGER, spaces)
+        etcd_maintenance(cluster, "ebb/controller:1", MANAGER, made)
+
+    return declared(all_of_it)
+
+
+def pods(seen: Declared) -> dict[str, dict[str, Any]]:
+    cron = seen.one("CronJob").inputs["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    return {"etcd": seen.one("StatefulSet").inputs["spec"]["template"]["spec"], "etcd-maintenance": cron}
+
+
+@pytest.mark.parametrize("name", ["etcd", "etcd-maintenance"])
+def test_pods_pass_pod_security_restricted(seen: Declared, name: str) -> None:
+    pod = pods(seen)[name]
+    assert violations(pod) == []
+    assert pod["containers"][0]["securityContext"]["readOnlyRootFilesystem"] is True
+
+
+def flags(seen: Declared) -> dict[str, str]:
+    words = pods(seen)["etcd"]["containers"][0]["command"][1:]
+    return dict(word.removeprefix("--").split("=", 1) for word in words)
+
+
+def test_the_database_its_copy_and_the_log_fit_on_the_smallest_volume(seen: Declared) -> None:
+    older = documents()["StatefulSet"]["spec"]["template"]["spec"]["containers"][0]["command"]
+    (quota,) = (int(word.partition("=")[2]) for word in older if word.startswith("--quota-backend-bytes="))
+    assert 2 * int(flags(seen)["quota-backend-bytes"]) + LOG_BYTES + quota + LOG_BYTES < SMALLEST_VOLUME
+
+
+def documents() -> dict[str, dict[str, Any]]:
+    """Of the older etcd, which shares the volume where a stack has it."""
+    return {one["kind"]: one for one in manifests.read("etcd.yaml", manifests.LEGACY)}
+
+
+def test_old_revisions_are_dropped_after_an_hour(seen: Declared) -> None:
+    assert (flags(seen)["auto-compaction-mode"], flags(seen)["auto-compaction-retention"]) == ("periodic", "1h")
+
+
+@pytest.mark.parametrize("probe", ["readinessProbe", "livenessProbe"])
+def test_an_alarm_neither_restarts_etcd_nor_hides_it(seen: Declared, probe: str) -> None:
+    (container,) = pods(seen)["etcd"]["containers"]
+    path = container[probe]["httpGet"]["path"]
+    assert set(re.findall(r"exclude=(\w+)", path)) == {"NOSPACE", "CORRUPT"}
+    assert path.startswith("/health?")
+
+
+def test_jobs_reach_it_by_the_name_of_the_articles(seen: Declared) -> None:
+    alias = seen.one("Service", "service-etcd-service").inputs
+    assert (alias["metadata"]["name"], alias["metadata"]["namespace"]) == ("etcd-service", JOBS)
+    assert alias["spec"] == {"type": "ExternalName", "externalName": "etcd.ebb-system.svc.cluster.local"}
+
+
+def test_the_cure_that_people_are_told_is_the_cron_job(seen: Declared) -> None:
+    cron = seen.one("CronJob").inputs["metadata"]
+    assert f"-n {cron['namespace']} create job --from=cronjob/{cron['name']} " in CURE
+
+
+def test_maintenance_knows_the_quota_and_the_address(seen: Declared) -> None:
+    (container,) = pods(seen)["etcd-maintenance"]["containers"]
+    assert container["command"][2:] == [
+        *("python3", "-m", "ebb.controller.etcd.maintenance", "--etcd=http://etcd:2379"),
+        f"--quota-bytes={flags(seen)['quota-backend-bytes']}",
+    ]
+    assert seen.one("CronJob").inputs["spec"]["concurrencyPolicy"] == "Forbid"
+
+
+def test_maintenance_comes_after_etcd_and_etcd_after_its_claim(seen: Declared) -> None:
+    before = seen.before(seen.one("CronJob"))
+    claim = seen.one("PersistentVolumeClaim", "claim-ebb-etcd")
+    assert {seen.one("StatefulSet").key, claim.key} <= before
+    assert claim.key in seen.before(seen.one("StatefulSet"))
