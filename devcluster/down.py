@@ -46,7 +46,10 @@ async def down(name: str) -> None:
     if left:
         raise BoxError(
             "\n".join(
-                [f"of box {name!r} this is left; repeat `python -m devcluster down --box {name}`, and report it if it stays:", *left]
+                [
+                    f"of box {name!r} this is left; repeat `python -m devcluster down --box {name}`, and report it if it stays:",
+                    *left,
+                ]
             )
         )
     say(f"box {name} is down; nothing of it is left")

@@ -58,7 +58,9 @@ class Box:
         """The box that `up` made. Raises BoxError when there is none."""
         box = cls.find(name, home)
         if box is None:
-            raise BoxError(f"there is no box named {name!r} in {home / 'boxes'}; make it with: python -m devcluster up --box {name}")
+            raise BoxError(
+                f"there is no box named {name!r} in {home / 'boxes'}; make it with: python -m devcluster up --box {name}"
+            )
         return box
 
     @classmethod

@@ -19,7 +19,7 @@ from pathlib import Path
 from devcluster.commands import CommandError, locked, run, say, watch
 from devcluster.settings import CHECKOUT, EBB_HOME, BoxError
 
-MODULES = CHECKOUT / "local" / "tools"
+MODULES = CHECKOUT / "devcluster" / "tools"
 GO_VERSION = (1, 25)  # what the go.mod files ask for
 
 
@@ -180,7 +180,9 @@ def module_version(go_mod: str, module: str) -> str:
     """The version that a go.mod requires of a module."""
     found = re.search(rf"^(?:require)?\s*{re.escape(module)} (v\S+)", go_mod, re.MULTILINE)
     if found is None:
-        raise ToolError(f"go.mod does not require {module}: restore devcluster/tools from the repository (git checkout devcluster/tools)")
+        raise ToolError(
+            f"go.mod does not require {module}: restore devcluster/tools from the repository (git checkout devcluster/tools)"
+        )
     return found[1]
 
 
@@ -191,7 +193,9 @@ def _tool(name: str | Tool) -> Tool:
 async def _on_path(tool: Tool) -> dict[str, Path]:
     """The tool's programs on PATH, if all are there in the right version; a tool with scripts of its own is always built."""
     # Without the launcher of `source ./env`: it would ask us for the very program that we look for.
-    others = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if folder != str(CHECKOUT / "devcluster/pulumi/bin")]
+    others = [
+        folder for folder in os.environ.get("PATH", "").split(os.pathsep) if folder != str(CHECKOUT / "devcluster/pulumi/bin")
+    ]
     paths = {program: shutil.which(program, path=os.pathsep.join(others)) for program in tool.programs}
     if tool.scripts or not all(paths.values()):
         return {}

@@ -114,9 +114,8 @@ def _code_digest() -> str:
     digest = hashlib.sha256()
     for path in sorted(
         [
-            *(CHECKOUT / "local").rglob("*.py"),
-            *(CHECKOUT / "workloads" / "kube").glob("*.py"),
-            CHECKOUT / "workloads" / "reflector.py",
+            *(CHECKOUT / "devcluster").rglob("*.py"),
+            *(CHECKOUT / "ebb" / "kube").glob("*.py"),
         ]
     ):
         digest.update(path.read_bytes() if path.exists() else b"")

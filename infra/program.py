@@ -7,8 +7,8 @@ volumes and file systems; machines; the cluster; the network.
 
 import pulumi
 
-from infra import clouds, config, groups
 import workloads as services
+from infra import clouds, config, groups
 from infra.cloud import Cloud
 from infra.config import Stack
 

@@ -1,9 +1,9 @@
 """What the images of a stack are built from: files of the checkout and build arguments, with one name for both, the tag.
 
     recipe = Recipe(repository="trainer", name="default", folder="trainer", arguments={"EFA": "1"})
-    recipe.tag                    # default.1a2b3c4d5e6f: equal sources have equal tags, on every machine
-    archive(ROOT, recipe.folder)  # the same files as a zip, equal to the last byte; tarball(...): as a tar.gz
-    recipes(stack, base)          # what a stack builds: the controller, and its trainers
+    recipe.tag                     # default.1a2b3c4d5e6f: equal sources have equal tags, on every machine
+    archive(ROOT, recipe.sources)  # the same files as a zip, equal to the last byte; tarball(...): as a tar.gz
+    recipes(stack, base)           # what a stack builds: the controller, and its trainers
 
 Junk that git ignores is left out; trainer/ and workloads/Dockerfile.dockerignore leave out the same for `docker build`.
 """

@@ -4,9 +4,9 @@ from typing import Any
 
 from ebb.api import contract as names
 from ebb.api.clock import stamp
+from ebb.api.platform import NodeGroup, Platform, Taint, Volume
 from ebb.api.spec import Job
 from ebb.controller.reconciler.pods import Seat, job_service, worker_pod
-from ebb.api.platform import NodeGroup, Platform, Taint, Volume
 
 Object = dict[str, Any]
 

@@ -4,7 +4,7 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling, Scheduling
 
-PROCESSES = ("benchmarks", "trainer", "workloads")
+PROCESSES = ("apiserver", "benchmarks", "client", "controller", "elastic", "kube", "trainer", "workloads")
 
 
 class Streams(LoadScopeScheduling):

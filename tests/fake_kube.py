@@ -8,9 +8,9 @@ import copy
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from tests.fake_faults import Faults
 from ebb.api.clock import stamp
 from ebb.kube import ELASTIC_JOBS, NODES, PODS, SERVICES, Conflict, Gone, NotFound, Resource, Unreachable
+from tests.fake_faults import Faults
 
 Object = dict[str, Any]
 Key = tuple[str, str]

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from tests.builders import NOW, make_job, make_node, make_pod
 from ebb.api.clock import unix
 from ebb.api.schema import encode
 from ebb.api.spec import Job
 from ebb.controller.reconciler.reconcile import plan
 from ebb.controller.reconciler.types import CreatePod, CreateService, DeleteJob, DeletePod, DeleteService, Observed, Plan
+from tests.builders import NOW, make_job, make_node, make_pod
 
 Object = dict[str, Any]
 

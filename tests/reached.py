@@ -14,15 +14,15 @@ import aiohttp
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from tests.cli.world import NS, FakeKube, platform_map
-from tests.kube.pods import Pods, serving
+from ebb.api.contract import GATEWAY_PORT
+from ebb.api.platform import parse
 from ebb.cli.session import Session
 from ebb.client.platform.ebb import Ebb
-from ebb.api.contract import GATEWAY_PORT
 from ebb.gateway.app import make_app
 from ebb.gateway.volumes import Volume, Volumes
 from ebb.kube import Kube, NotFound, Object
-from ebb.api.platform import parse
+from tests.cli.world import NS, FakeKube, platform_map
+from tests.kube.pods import Pods, serving
 
 VOLUMES = {"data": False, "output": False, "sets": True}  # name -> read-only
 

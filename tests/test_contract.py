@@ -2,8 +2,8 @@
 
 import pytest
 
-from ebb.elastic import contract as trainer
 from ebb.api import contract as workloads
+from ebb.elastic import contract as trainer
 
 SHARED = sorted(
     name

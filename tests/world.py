@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from ebb.controller.controller import Controller
+from ebb.controller.etcd.legacy import RunError
+from ebb.controller.metrics import Metrics
+from ebb.kube import ELASTIC_JOBS, EVENTS, LEASES, NODES, PODS
 from tests.builders import NOW, make_lease, make_node
 from tests.fake_kube import FakeKube
-from ebb.controller.controller import Controller
-from ebb.controller.metrics import Metrics
-from ebb.controller.etcd.legacy import RunError
-from ebb.kube import ELASTIC_JOBS, EVENTS, LEASES, NODES, PODS
 
 Object = dict[str, Any]
 DIGITS = "digits"

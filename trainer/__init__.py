@@ -1,5 +1,5 @@
-"""The elastic runtime and the reference trainer that runs in a job's pods.
+"""Reference programs, on the public API of ebb.elastic alone: images/ and text/, their data sets, and examples/ to copy from.
 
-Read in this order: data/order.py (which sample belongs to which step), checkpoint/ (what survives), notice.py (how a reclaim is
-heard), elastic.py and run/ (the loop), launch/ (the process that a pod starts).
+python -m trainer --data DIR --output DIR ...        # image folders: images/train.py; alone, or under the launcher
+python -m trainer.text.train ...                     # a small GPT on bytes
 """

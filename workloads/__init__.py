@@ -10,11 +10,11 @@ from workloads.datasets import datasets
 from workloads.etcd import etcd, etcd_maintenance, legacy_etcd
 from workloads.gateway import gateway
 from workloads.helpers import helpers
-from workloads.jobs import jobs
 from workloads.limits import limits
 from workloads.names import ETCD_ENDPOINT, JOBS, SYSTEM
 from workloads.namespaces import namespaces, priorities
 from workloads.platform import PLATFORM, platform
+from workloads.stack_jobs import jobs
 from workloads.storage import claims, prepare
 
 __all__ = [

@@ -1,8 +1,8 @@
 """The rendezvous store, an older one where the stack wants it, and what keeps the database small, from workloads/manifests.
 
 A database at its quota raises etcd's alarm NOSPACE and refuses writes until it is compacted, defragmented and told that all is
-well: ebb/controller/etcd/maintenance.py does so on a schedule and by hand, ebb/controller/etcd/alarm.py tells people. No backup is made
-here: what is in etcd is worth as much as the jobs that run, and the cloud takes snapshots of its volume.
+well: ebb/controller/etcd/maintenance.py does so on a schedule and by hand, ebb/controller/etcd/alarm.py tells people. No backup
+is made here: what is in etcd is worth as much as the jobs that run, and the cloud takes snapshots of its volume.
 """
 
 from collections.abc import Sequence

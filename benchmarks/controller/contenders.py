@@ -21,8 +21,8 @@ from benchmarks.controller.plane import HOME, Plane
 from benchmarks.controller.processes import Process, eventually, free_port
 from devcluster import tools
 from devcluster.commands import run
-from ebb.kube import ELASTIC_JOBS, NAMESPACES, Conflict, Object, Resource
 from ebb.api.platform import NAMESPACE
+from ebb.kube import ELASTIC_JOBS, NAMESPACES, Conflict, Object, Resource
 
 OPERATOR = tools.Tool(
     name="kubeflow",

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from devcluster.settings import CHECKOUT
 
-_CODE = ("trainer/**/*.py", "benchmarks/exact/*.py", "testing/exactness.py")
+_CODE = ("ebb/elastic/**/*.py", "trainer/**/*.py", "benchmarks/exact/*.py", "testing/exactness.py")
 
 
 class Records:

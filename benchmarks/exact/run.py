@@ -23,8 +23,8 @@ from benchmarks.exact.machines import Forked, Fresh, given_up, until
 from benchmarks.exact.play import PATIENCE_SECONDS, BrokenError, Play, Played, Stage, job_environment, training
 from benchmarks.exact.records import Records, fingerprint
 from devcluster.commands import say
-from testing.exactness import LedgerError
 from devcluster.settings import EBB_HOME
+from testing.exactness import LedgerError
 
 # What the processes of a machine import: torch takes seconds. Those that there are no more are passed over.
 PRELOADED: tuple[str, ...] = (

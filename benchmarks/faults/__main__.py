@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ebb.kube import KubeError
 from tests.apiserver import faults
 from tests.apiserver.faults import Figures
 from tests.apiserver.plane import Made, plane
 from tests.apiserver.stage import REAL, Stage, stage
-from ebb.kube import KubeError
 
 Play = Callable[[Stage], Awaitable[Figures]]
 KEPT, BROKEN, INTERRUPTED = 0, 1, 130

@@ -25,8 +25,8 @@ the ranks that nobody killed; and nothing else. Which writes have returned is wr
 ledger beside the volume. The checker is tested besides: a line that is taken away or doubled must be found.
 
 Lines that were on their way to the launcher when it was killed are `lines_only_in_pipes`: no write for them has returned. What a
-network file system may lose of those for which it has, when a machine dies, is written in ebb/elastic/launch/logs; a folder of this
-machine loses nothing of them by a kill.
+network file system may lose of those for which it has, when a machine dies, is written in ebb/elastic/launch/logs; a folder of
+this machine loses nothing of them by a kill.
 
 The last line is one JSON object.
 

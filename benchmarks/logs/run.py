@@ -17,8 +17,8 @@ from benchmarks.logs.judge import Said, acknowledged, judge, said
 from benchmarks.logs.pods import Place, Pod
 from devcluster.commands import say
 from devcluster.settings import CHECKOUT
-from ebb.client.logs import Line, follow_logs, print_logs
 from ebb.client.files.files import PAUSES, Files
+from ebb.client.logs import Line, follow_logs, print_logs
 
 PODS, RANKS = 2, 2
 START_SECONDS, END_SECONDS = 120.0, 60.0

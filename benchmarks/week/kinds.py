@@ -10,8 +10,8 @@ from typing import Any
 
 from benchmarks.week import actions as acts
 from benchmarks.week.actions import Act, Fail, Finish, Rest, Scale, Train
-from benchmarks.week.scenarios import BROKEN, SETTLE_SECONDS, Fate, need
 from benchmarks.week.groups import USD_PER_HOUR, WORKERS_PER_MACHINE, ZONES
+from benchmarks.week.scenarios import BROKEN, SETTLE_SECONDS, Fate, need
 
 SIZES = (1, 1, 2, 2, 2, 3, 4, 4, 5, 6, 8, 8, 12, 16)
 MOST = 16

@@ -14,8 +14,8 @@ from typing import Any
 from benchmarks.controller.fleet import KWOK
 from benchmarks.controller.plane import Plane
 from benchmarks.controller.processes import Process
-from benchmarks.week.scenarios import BROKEN
 from benchmarks.week.groups import ALIVE
+from benchmarks.week.scenarios import BROKEN
 from devcluster import tools
 
 Object = dict[str, Any]

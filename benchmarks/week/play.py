@@ -14,13 +14,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.week import actions as acts, model
+from benchmarks.week import actions as acts
+from benchmarks.week import model
 from benchmarks.week.cloud import Sight
-from benchmarks.week.workers import Crew
-from benchmarks.week.scenarios import Fate, manifest
 from benchmarks.week.judge import Judge
 from benchmarks.week.ledger import Ledger
+from benchmarks.week.scenarios import Fate, manifest
 from benchmarks.week.seen import Worker
+from benchmarks.week.workers import Crew
 from ebb.kube import ELASTIC_JOBS, MERGE, Kube, NotFound
 
 Object = dict[str, Any]

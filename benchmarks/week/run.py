@@ -18,17 +18,17 @@ from benchmarks.week import model
 from benchmarks.week.bill import Bill
 from benchmarks.week.cloud import GONE, NOTICE, SILENT, Cloud, Sight
 from benchmarks.week.controller import SYSTEM, Controller
-from benchmarks.week.workers import Crew
 from benchmarks.week.event_log import Diary
 from benchmarks.week.exits import Exits
-from benchmarks.week.scenarios import STALL_SECONDS
 from benchmarks.week.groups import platform_facts
 from benchmarks.week.judge import Judge
 from benchmarks.week.kinds import draw
 from benchmarks.week.kubelets import start_kubelets
 from benchmarks.week.ledger import Ledger, percentile
 from benchmarks.week.play import Play, Stage
+from benchmarks.week.scenarios import STALL_SECONDS
 from benchmarks.week.seen import Crowd, Pulse, Watched
+from benchmarks.week.workers import Crew
 from devcluster.commands import say
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, LEASES, NODES, PODS, SERVICES
 

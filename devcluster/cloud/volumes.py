@@ -3,9 +3,9 @@
     plan = plan_volumes(claims, volumes, folder, environment)    # pure; API objects in, what to create, free and delete out
 
 What a file share does in a cloud, a folder does here: every machine sees it, and it outlives its claim. The folder is named after
-namespace and claim, so a claim that comes back finds its data (`python -m devcluster down` removes them all). A claim may name another
-one by annotation box.ebb.dev/folder, e.g. `shared/data`; a claim on `shared` then sees it in there, as the root of a share would.
-The daemon makes the folders and writes the objects. It does not limit sizes: the capacity of a claim is only echoed.
+namespace and claim, so a claim that comes back finds its data (`python -m devcluster down` removes them all). A claim may name
+another one by annotation box.ebb.dev/folder, e.g. `shared/data`; a claim on `shared` then sees it in there, as the root of a
+share would. The daemon makes the folders and writes the objects. It does not limit sizes: the capacity of a claim is only echoed.
 """
 
 import os

@@ -12,7 +12,7 @@ from devcluster.commands import run
 from devcluster.images.prepared import ImageSet
 from devcluster.settings import CHECKOUT, REGION, ZONES, Box
 
-MANIFESTS = CHECKOUT / "local" / "manifests"
+MANIFESTS = CHECKOUT / "devcluster" / "manifests"
 STORAGE_CLASS = "ebb-shared"
 TOLD = ("controller", "trainer", "etcd", "etcd-legacy")  # images that the Pulumi program asks for; the last only if it was built
 ENVIRONMENT_VOLUME = "ebb-environment"

@@ -12,13 +12,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from testing import exactness as ledger
 from devcluster.cloud.charges import read_charges
 from devcluster.demo import figures
 from devcluster.demo.figures import Reclaim
 from devcluster.demo.story import CommandFailed, Story, TookTooLong
 from devcluster.settings import Box
 from ebb.kube import ELASTIC_JOBS, NODE_GROUPS, NODES, PODS, Kube, KubeError, NotFound, Object
+from testing import exactness as ledger
 
 JOB, NAMESPACE = "digits", "elastic-job"
 EBB = Path(sys.executable).with_name("ebb")

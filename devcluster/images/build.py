@@ -23,12 +23,12 @@ BUSYBOX = Path("/bin/busybox")
 PAUSE = 'FROM scratch\nCOPY busybox /bin/busybox\nENTRYPOINT ["/bin/busybox", "sleep", "2147483647"]\n'
 PROGRAM = """
 FROM scratch
-COPY {name} /usr/devcluster/bin/{name}
-ENV PATH=/usr/devcluster/bin
+COPY {name} /usr/local/bin/{name}
+ENV PATH=/usr/local/bin
 USER 1000:1000
-ENTRYPOINT ["/usr/devcluster/bin/{name}"]
+ENTRYPOINT ["/usr/local/bin/{name}"]
 """
-BASE = 'FROM scratch\nADD base.tar /\nENV PATH=/usr/devcluster/bin:/usr/bin:/bin LANG=C.UTF-8 PYTHONUNBUFFERED=1\nCMD ["python3"]\n'
+BASE = 'FROM scratch\nADD base.tar /\nENV PATH=/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 PYTHONUNBUFFERED=1\nCMD ["python3"]\n'
 
 
 class ImageError(BoxError):
@@ -83,8 +83,8 @@ def recipes(programs: dict[str, Path], base: str) -> list[Recipe]:
         found.append(Recipe(name=LEGACY_ETCD, dockerfile=PROGRAM.format(name="etcd"), sources=older, arguments={}))
     arguments = {"BASE": base, "ENVIRONMENT": "volume"}
     for name, dockerfile, sources in (
-        ("controller", "workloads/Dockerfile", ("workloads",)),
-        ("trainer", "trainer/Dockerfile", ("trainer",)),
+        ("controller", "workloads/Dockerfile", ("ebb",)),
+        ("trainer", "trainer/Dockerfile", ("ebb", "trainer")),
     ):
         paths = {source: CHECKOUT / source for source in sources}
         found.append(Recipe(name=name, dockerfile=(CHECKOUT / dockerfile).read_text(), sources=paths, arguments=arguments))

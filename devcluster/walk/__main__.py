@@ -22,7 +22,7 @@ async def record(story: Story) -> None:
     """Bring up what is missing, walk, write."""
     await story.run("the Kubernetes of this machine", [sys.executable, "-m", "devcluster", "up"])
     await story.run("the platform on it, by pulumi up", [sys.executable, "-m", "devcluster", "stack", "up"])
-    path = f"{Path(sys.executable).parent}:/usr/devcluster/bin:/usr/bin:/bin:/usr/devcluster/sbin:/usr/sbin:/sbin"
+    path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
     found = browser.find()
     if found is None:
         story.say("no Chromium was found (EBB_BROWSER names one): the page will have no pictures")

@@ -1,1 +1,6 @@
-"""The ElasticJob as an API object: spec.py (its author's half), status.py (the controller's), schema.py and crd.py (its CRD)."""
+"""What controller, client and gateway share: the ElasticJob as an API object, the platform's facts, the names that join the
+packages.
+
+spec.py (its author's half), status.py (the controller's), schema.py and crd.py (its CRD), platform.py (what the stack built),
+contract.py (labels, ports, environment, exit codes, reasons).
+"""

@@ -25,6 +25,7 @@ REPLICA_TYPE: Final = "worker"
 ANNOTATION_ATTEMPT: Final = "ebb.dev/attempt"  # how many restarts of all workers came before this pod: one rendezvous each
 ANNOTATION_BILLED: Final = "ebb.dev/submitted-by"  # of a job: who is named in the record of what it cost
 LABEL_RECORD: Final = "ebb.dev/record"  # of the ConfigMap that tells what an ended job was and cost
+RECORD_KEY: Final = "record.json"  # in it: all of that as one JSON document
 ANNOTATION_CODE: Final = "ebb.dev/code"  # of a job: the sha256 of the code that came with it, its version
 LABEL_USER: Final = "ebb.dev/user"  # of a job: who says to have submitted it; no proof
 ANNOTATION_SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"

@@ -15,7 +15,7 @@ from ebb.api.schema import Schema, schema_of
 from ebb.api.spec import JobSpec
 from ebb.api.status import Status
 
-PATH = Path(__file__).parent.parent / "manifests" / "crd.yaml"
+PATH = Path(__file__).parents[2] / "workloads" / "manifests" / "crd.yaml"
 HEADER = "# Generated from ebb/api/{spec,parts,status}.py by `make manifests`: change those, not this.\n"
 
 COLUMNS = (

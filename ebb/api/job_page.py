@@ -4,8 +4,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from ebb.api.generated import write_or_check
 from ebb.api.crd import crd
+from ebb.api.generated import write_or_check
 from ebb.api.schema import Schema
 
 PAGE = Path(__file__).parents[2] / "docs" / "job-file.md"

@@ -6,10 +6,10 @@ Here and in manifests/policy.yaml, for clusters that have that policy and for th
 (privileged containers, host paths, host ports) is left to the namespace's own level. Pure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ebb.api.contract import LABEL_NODE_GROUP, MANAGER_GROUP
+from ebb.api.contract import LABEL_NODE_GROUP, MANAGER_GROUP, WORKER_CONTAINER
 
 POD = "spec.replicaSpecs.Worker.template.spec"
 ACCOUNT = "default"
@@ -58,3 +58,8 @@ def _priority(pod: Mapping[str, Any], priority_class: str | None) -> str:
                 "Use 'ebb-job', or none."
             )
     return ""
+
+
+def worker_container(containers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The container that trains: the one of the contract's name, else the first."""
+    return next((container for container in containers if container.get("name") == WORKER_CONTAINER), containers[0])

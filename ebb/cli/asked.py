@@ -15,12 +15,12 @@ from typing import Annotated, Any
 
 import typer
 
-from ebb.client.platform.reach import find_user
-from ebb.client.errors import BadRequest
-from ebb.client.submission.jobfile import is_elastic_job, read_file, request_of
-from ebb.client.submission.request import Request
 from ebb.api.parts import SPOT_THEN_ON_DEMAND
 from ebb.api.platform import ON_DEMAND, SPOT
+from ebb.client.errors import BadRequest
+from ebb.client.platform.reach import find_user
+from ebb.client.submission.jobfile import is_elastic_job, read_file, request_of
+from ebb.client.submission.request import Request
 
 Program = Annotated[
     list[str] | None, typer.Argument(metavar="-- PROGRAM", help="Such as `-- python train.py --lr 0.1` or `-- -m trainer`.")

@@ -7,9 +7,9 @@ import typer
 
 from ebb.cli.options import Output, note, print_json, run, session_of
 from ebb.cli.render import make_console
+from ebb.client.errors import NoPlatform
 from ebb.client.platform.ebb import Ebb
 from ebb.client.platform.everywhere import Answer, everywhere
-from ebb.client.errors import NoPlatform
 
 T = TypeVar("T")
 

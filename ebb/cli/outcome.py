@@ -1,10 +1,10 @@
 """How `ebb` ends: which exit code every error becomes, with its sentence."""
 
+from ebb.api.platform import PlatformError
 from ebb.cli.exits import Exit
 from ebb.client.errors import BadRequest, ClientError, Missing, NoPlatform, TimedOut
 from ebb.client.jobs.view import FINISHED, JobView
 from ebb.kube import ConfigError, Denied, KubeError, NotFound, Unreachable
-from ebb.api.platform import PlatformError
 
 EXPECTED = (ClientError, PlatformError, KubeError)
 """All errors that end a verb with a sentence; anything else is a bug and shows its traceback."""

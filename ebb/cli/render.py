@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from ebb.api.platform import ON_DEMAND, Platform
 from ebb.client.jobs.view import FAILED_STATE, FINISHED, RECOVERING, RUNNING_STATE, JobView
 from ebb.client.submission.fit import Fit, Price, price
 from ebb.client.submission.request import Request
-from ebb.api.platform import ON_DEMAND, Platform
 
 PIPE_WIDTH = 500
 STYLES = {RUNNING_STATE: "green", FINISHED: "cyan", FAILED_STATE: "red", RECOVERING: "yellow"}
@@ -184,7 +184,7 @@ def clock(stamp: str, now: datetime) -> str:
     if not stamp:
         return "        "
     local = datetime.fromisoformat(stamp).astimezone(now.tzinfo)
-    return devcluster.strftime("%H:%M:%S" if devcluster.date() == now.date() else "%Y-%m-%d %H:%M:%S")
+    return local.strftime("%H:%M:%S" if local.date() == now.date() else "%Y-%m-%d %H:%M:%S")
 
 
 def now_local() -> datetime:

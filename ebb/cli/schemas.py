@@ -14,23 +14,23 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from ebb.api.platform import NodeGroup
 from ebb.cli.verbs.platform import PlatformView
-from ebb.client.gpus import GpuGroup, GpuReport
+from ebb.client.costs import CostReport, Estimate
 from ebb.client.diagnostics.symptoms import Finding
-from ebb.client.local_run.plan import LocalRun
-from ebb.client.local_run.process import Ended
+from ebb.client.files.data import Listing, Transfer
+from ebb.client.files.workers import Executed
+from ebb.client.gpus import GpuGroup, GpuReport
 from ebb.client.jobs.top import Top
 from ebb.client.jobs.view import JobView
 from ebb.client.jobs.watch import Seen
-from ebb.client.costs import CostReport, Estimate
+from ebb.client.local_run.plan import LocalRun
+from ebb.client.local_run.process import Ended
 from ebb.client.report import RunReport, SweepReport
-from ebb.client.timeline.timeline import Entry
 from ebb.client.submission.fit import Price
 from ebb.client.submission.outlook import Outlook
 from ebb.client.sweep import Started, SweepView
-from ebb.client.files.data import Listing, Transfer
-from ebb.client.files.workers import Executed
-from ebb.api.platform import NodeGroup
+from ebb.client.timeline.timeline import Entry
 
 FOLDER = Path(__file__).parents[2] / "docs" / "cli" / "schemas"
 DRAFT = "https://json-schema.org/draft/2020-12/schema"

@@ -14,32 +14,32 @@ looking/      jobs in plain words, now and as they change   story/         what 
 change.py     scale, stop, resume, delete                   travel/        what goes along: code, checkpoints
 volumes/      files, outputs, and the insides of workers    money/, gpus.py   what it costs, and what is free
 sweep/        many runs of one program                      report/        one page of a job or a sweep
-health/       is everything in order                        devcluster/         a job on this machine, without a platform
+diagnostics/  is everything in order                        local_run/     a job on this machine, without a platform
 """
 
 from ebb.client.change import Scaled, delete, resume, scale, stop
-from ebb.client.platform import platforms
-from ebb.client.platform.ebb import Ebb, connect
-from ebb.client.platform.everywhere import Answer, everywhere
-from ebb.client.errors import BadRequest, ClientError, Missing, NoPlatform, TimedOut
 from ebb.client.diagnostics.check import check
 from ebb.client.diagnostics.symptoms import Finding
-from ebb.client.jobs.top import Top, top_now
-from ebb.client.jobs.view import JobView, WorkerView
-from ebb.client.jobs.waiting import wait_for
-from ebb.client.jobs.watch import Seen, list_jobs, status, wait
-from ebb.client.timeline.events import events, follow_events
-from ebb.client.timeline.timeline import Entry
-from ebb.client.submission.fit import Fit, Price, find_fit, price
-from ebb.client.submission.jobfile import read_file, request_of
-from ebb.client.submission.request import Request
-from ebb.client.submission.submit import Prepared, prepare, submit
-from ebb.client.staging.clone import Clone, clone
-from ebb.client.staging.code import Code, packed
+from ebb.client.errors import BadRequest, ClientError, Missing, NoPlatform, TimedOut
 from ebb.client.files import data
 from ebb.client.files.files import Files, gateway
 from ebb.client.files.outputs import fetch_outputs, list_outputs
 from ebb.client.files.workers import Executed, execute, port
+from ebb.client.jobs.top import Top, top_now
+from ebb.client.jobs.view import JobView, WorkerView
+from ebb.client.jobs.waiting import wait_for
+from ebb.client.jobs.watch import Seen, list_jobs, status, wait
+from ebb.client.platform import platforms
+from ebb.client.platform.ebb import Ebb, connect
+from ebb.client.platform.everywhere import Answer, everywhere
+from ebb.client.staging.clone import Clone, clone
+from ebb.client.staging.code import Code, packed
+from ebb.client.submission.fit import Fit, Price, find_fit, price
+from ebb.client.submission.jobfile import read_file, request_of
+from ebb.client.submission.request import Request
+from ebb.client.submission.submit import Prepared, prepare, submit
+from ebb.client.timeline.events import events, follow_events
+from ebb.client.timeline.timeline import Entry
 
 __all__ = [
     "Answer",

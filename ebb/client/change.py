@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ebb.api import contract as names
-from ebb.client.platform.ebb import Ebb
-from ebb.client.platform.reach import read_job
 from ebb.client.errors import BadRequest, ClientError
 from ebb.client.jobs.live import Board, ignore
 from ebb.client.jobs.view import OVER, JobView, condition, gpus_per_worker, view
+from ebb.client.platform.ebb import Ebb
+from ebb.client.platform.reach import read_job
 from ebb.kube import ELASTIC_JOBS, NotFound, Object
 
 NOTE_SECONDS = 5.0  # no wait is silent for longer

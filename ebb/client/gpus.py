@@ -9,17 +9,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ebb.client.platform.ebb import Ebb
+from ebb.api.clock import stamp, unix
+from ebb.api.costs import group_of
+from ebb.api.needs import needs
+from ebb.api.platform import SPOT, NodeGroup, Platform
+from ebb.api.usage import Books
+from ebb.client.costs.read import read_books, read_records
 from ebb.client.errors import ClientError
 from ebb.client.jobs.nodes import MachineView, machine_view
 from ebb.client.jobs.reclaims import losses
-from ebb.client.costs.read import read_books, read_records
-from ebb.api.clock import stamp, unix
+from ebb.client.platform.ebb import Ebb
 from ebb.kube import ELASTIC_JOBS, NODES, PODS, Denied, Object
-from ebb.controller.usage.days import Books
-from ebb.controller.reconciler.money import group_of
-from ebb.controller.reconciler.needs import needs
-from ebb.api.platform import SPOT, NodeGroup, Platform
 
 RECENT_SECONDS = 86400.0  # of reclaims
 DRY_SECONDS = 3600.0  # nobody tried since: it may have machines again

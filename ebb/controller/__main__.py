@@ -22,16 +22,16 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from ebb.controller import logs
+from ebb.api import json_logs as logs
+from ebb.api.platform import NAMESPACE
 from ebb.controller.controller import Controller
 from ebb.controller.election import Election, LeadershipLost
+from ebb.controller.etcd.alarm import EtcdAlarm, http_ask
+from ebb.controller.etcd.legacy import http_send
 from ebb.controller.health import Health
 from ebb.controller.metrics import HELP, JOBS, LEADS, Metrics, by_state, show_process
 from ebb.controller.scraper import http_fetch
-from ebb.controller.etcd.alarm import EtcdAlarm, http_ask
-from ebb.controller.etcd.legacy import http_send
 from ebb.kube import ConfigError, Kube
-from ebb.api.platform import NAMESPACE
 
 LEASE = "ebb-controller"
 log = logging.getLogger("workloads")

@@ -10,8 +10,8 @@ not adopt the pods of its predecessor.
 from collections.abc import Collection
 from typing import Any
 
-from ebb.kube import PODS, SERVICES
 from ebb.controller.reconciler.pods import owner_of
+from ebb.kube import PODS, SERVICES
 
 Object = dict[str, Any]
 Key = tuple[str, str]

@@ -13,21 +13,21 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ebb.api import contract as names
+from ebb.api.platform import NAME, NAMESPACE, Platform, PlatformError, parse
+from ebb.api.spec import Job
+from ebb.api.status import Progress, Status
 from ebb.controller import trimming as trims
+from ebb.controller.autoscaler_status import NAMESPACES, REFUSED, REPORT, TRIGGERED, Words, by_group, read_report
 from ebb.controller.children import Children
 from ebb.controller.claims import Claims, Effect
 from ebb.controller.machines import Machines, Reader
-from ebb.controller.autoscaler_status import NAMESPACES, REFUSED, REPORT, TRIGGERED, Words, by_group, read_report
-from ebb.controller.workqueue import WorkQueue
-from ebb.api.spec import Job
-from ebb.api.status import Progress, Status
-from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS, PODS, PRIORITY_CLASSES, SERVICES, Resource
-from ebb.kube.reflector import Habits, Key, Reflector, key_of
 from ebb.controller.reconciler.ages import aged
 from ebb.controller.reconciler.capacity import GroupState, Supply
 from ebb.controller.reconciler.pods import owner_of, worker_name
 from ebb.controller.reconciler.types import Observed
-from ebb.api.platform import NAME, NAMESPACE, Platform, PlatformError, parse
+from ebb.controller.workqueue import WorkQueue
+from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS, PODS, PRIORITY_CLASSES, SERVICES, Resource
+from ebb.kube.reflector import Habits, Key, Reflector, key_of
 
 Object = dict[str, Any]
 

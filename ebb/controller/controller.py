@@ -13,25 +13,25 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ebb.api import contract as names
-from ebb.controller.usage.recorder import BookKeeper
-from ebb.controller.claims import BUGS
-from ebb.controller.executor import Api, Hands
-from ebb.controller.logs import about
-from ebb.controller.metrics import ERRORS, FAILURES, QUEUE_DEPTH, RECLAIMS, RECONCILE_SECONDS, WATCH_AGE, Metrics
-from ebb.controller.rate_limits import Pace, Refusals, as_before, only_figures, without_creations
-from ebb.controller.recovery import Recovery
-from ebb.controller.scraper import Fetch, Scraper
-from ebb.controller.workqueue import WorkQueue
-from ebb.controller.cluster_cache import Object, World
-from ebb.controller.etcd.legacy import Runs, Send
+from ebb.api.json_logs import about
 from ebb.api.schema import decode, encode
 from ebb.api.spec import Job, SpecError
 from ebb.api.status import PROGRAM_FAILED, RECLAIMED, Status
-from ebb.kube import CONFIG_MAPS, Conflict, Denied, Invalid, KubeError, NotFound
-from ebb.kube.reflector import Key
+from ebb.controller.claims import BUGS
+from ebb.controller.cluster_cache import Object, World
+from ebb.controller.etcd.legacy import Runs, Send
+from ebb.controller.executor import Api, Hands
+from ebb.controller.metrics import ERRORS, FAILURES, QUEUE_DEPTH, RECLAIMS, RECONCILE_SECONDS, WATCH_AGE, Metrics
+from ebb.controller.rate_limits import Pace, Refusals, as_before, only_figures, without_creations
 from ebb.controller.reconciler.reconcile import plan, refused
 from ebb.controller.reconciler.records import DELETED, record
 from ebb.controller.reconciler.types import Event, Plan
+from ebb.controller.recovery import Recovery
+from ebb.controller.scraper import Fetch, Scraper
+from ebb.controller.usage.recorder import BookKeeper
+from ebb.controller.workqueue import WorkQueue
+from ebb.kube import CONFIG_MAPS, Conflict, Denied, Invalid, KubeError, NotFound
+from ebb.kube.reflector import Key
 
 JOBS_AT_ONCE = 16  # looked at; each waits for the API server most of the time
 log = logging.getLogger(__name__)

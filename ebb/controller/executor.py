@@ -13,11 +13,22 @@ from typing import Any, Protocol
 
 from ebb.api import contract as names
 from ebb.api.clock import stamp
-from ebb.controller.machines import Reader
-from ebb.controller.recovery import Recovery
+from ebb.api.spec import Job
 from ebb.controller.cluster_cache import Object, World
 from ebb.controller.etcd.legacy import RunError
-from ebb.api.spec import Job
+from ebb.controller.machines import Reader
+from ebb.controller.reconciler.types import (
+    Action,
+    CreatePod,
+    CreateRecord,
+    CreateRun,
+    CreateService,
+    DeleteJob,
+    DeletePod,
+    DeleteService,
+    Event,
+)
+from ebb.controller.recovery import Recovery
 from ebb.kube import (
     CONFIG_MAPS,
     ELASTIC_JOBS,
@@ -32,17 +43,6 @@ from ebb.kube import (
     Resource,
 )
 from ebb.kube.reflector import Reflector
-from ebb.controller.reconciler.types import (
-    Action,
-    CreatePod,
-    CreateRecord,
-    CreateRun,
-    CreateService,
-    DeleteJob,
-    DeletePod,
-    DeleteService,
-    Event,
-)
 
 WRITES_AT_ONCE = 50  # as JobSet; more makes an API server queue them
 SENDERS, MOST_LETTERS = 8, 1000  # of events, and how many may wait for each

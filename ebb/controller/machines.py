@@ -14,10 +14,10 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from ebb.controller.node_heartbeats import Look, Silence
+from ebb.controller.reconciler.worker_state import has_notice
 from ebb.controller.trimming import trim_lease, trim_node
 from ebb.kube import LEASES, NODES, NotFound, Resource
 from ebb.kube.reflector import Habits, Reflector, Source
-from ebb.controller.reconciler.worker_state import has_notice
 
 Object = dict[str, Any]
 

@@ -8,8 +8,8 @@ In memory: what was lost before this controller began to lead is measured by the
 
 from ebb.api import contract as names
 from ebb.api.clock import unix
-from ebb.controller.metrics import RECOVERY_SECONDS, REPLACEMENT_SECONDS, Metrics
 from ebb.api.status import LEFT, RECLAIMED, Status
+from ebb.controller.metrics import RECOVERY_SECONDS, REPLACEMENT_SECONDS, Metrics
 from ebb.controller.reconciler.types import Plan
 
 Key = tuple[str, str]

@@ -18,8 +18,8 @@ from typing import Protocol
 import aiohttp
 
 from ebb.api.contract import METRICS_PORT
-from ebb.controller.metrics import read_progress
 from ebb.api.status import Progress
+from ebb.controller.metrics import read_progress
 
 Key = tuple[str, str]
 Fetch = Callable[[str], Awaitable[str | None]]

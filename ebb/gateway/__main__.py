@@ -16,8 +16,8 @@ from pathlib import Path
 
 from aiohttp import web
 
+from ebb.api import json_logs as logs
 from ebb.api.contract import GATEWAY_PORT
-from ebb.controller import logs
 from ebb.gateway.app import make_app
 from ebb.gateway.volumes import Volume, Volumes
 

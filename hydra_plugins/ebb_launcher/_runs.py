@@ -12,11 +12,11 @@ from pathlib import Path
 
 from ebb import client
 from ebb.client import sweep as sweeps
-from ebb.client.platform.reach import find_user
 from ebb.client.jobs.view import FINISHED
+from ebb.client.platform.reach import find_user
+from ebb.client.staging.code import packed
 from ebb.client.submission.jobfile import generated_name, request_of
 from ebb.client.sweep.points import Point, job_name
-from ebb.client.staging.code import packed
 
 from .settings import LauncherSettings
 

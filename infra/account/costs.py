@@ -117,7 +117,9 @@ def summary(found: Sheet) -> dict[str, float]:
 def main(arguments: Sequence[str] | None = None) -> int:
     codes = commands.EXIT_CODES.format(good="the table is printed", bad="-")
     given = commands.parser(
-        "infra.account.costs", "What a stack costs, idle and at full scale, from its settings; no account is needed.", f"{HELP}\n{codes}"
+        "infra.account.costs",
+        "What a stack costs, idle and at full scale, from its settings; no account is needed.",
+        f"{HELP}\n{codes}",
     ).parse_args(arguments)
     return commands.run(lambda: _show(given.stack))
 

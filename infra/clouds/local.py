@@ -1,7 +1,7 @@
 """The cloud in a box, or any Kubernetes that a kubeconfig names: node groups are objects that the box (devcluster/) acts on.
 
 What the box built (images, storage class, the volume with the Python environment) it writes into ConfigMap kube-system/ebb-box;
-on another Kubernetes, or to try an image, the stack's `devcluster.facts` says the same by hand. No machine is made here.
+on another Kubernetes, or to try an image, the stack's `local.facts` says the same by hand. No machine is made here.
 """
 
 import hashlib
@@ -27,7 +27,10 @@ CAPACITIES = (SPOT, ON_DEMAND)
 FACTS = "kube-system/ebb-box"
 SCHEMA = "1"
 LEGACY_ETCD = "image.etcd-legacy"
-FOLDER, ROOT_FOLDER = "box.ebb.dev/folder", "shared"  # the annotation by which a claim names its folder (devcluster/cloud/volumes.py)
+FOLDER, ROOT_FOLDER = (
+    "box.ebb.dev/folder",
+    "shared",
+)  # the annotation by which a claim names its folder (devcluster/cloud/volumes.py)
 # The cloud in a box makes machines of any size, but no larger than the computer that it runs on: 2 cores and 8 GiB are what
 # the smallest computers have that we care for. Prices are those of AWS on-demand in us-east-1, so that estimates look real:
 # g4dn.xlarge (1 T4) 0.526 USD/h, m7i.large 0.1008 USD/h, spot about 60 % off (https://aws.amazon.com/ec2/pricing/on-demand/,
@@ -80,7 +83,7 @@ def problems(stack: Stack, settings: Settings) -> Iterator[Problem]:
 
 def _without_legacy_etcd(stack: Stack, settings: Settings) -> Iterator[Problem]:
     if stack.legacy_rendezvous and settings.facts and not settings.facts.legacy_etcd_image:
-        yield Problem("devcluster.facts.legacyEtcdImage", "is missing, and ebb:legacyRendezvous needs it: name an image of etcd 3.5")
+        yield Problem("local.facts.legacyEtcdImage", "is missing, and ebb:legacyRendezvous needs it: name an image of etcd 3.5")
 
 
 def make(stack: Stack, settings: Settings) -> "Local":
@@ -235,7 +238,8 @@ def _kubeconfig(written: str) -> Path:
     path = ROOT / os.path.expandvars(str(Path(written).expanduser()))
     if not path.is_file():
         raise ConfigError(
-            f"devcluster.kubeconfig: there is no file {path}: start the cloud in a box (python -m devcluster up), or name the kubeconfig "
+            f"local.kubeconfig: there is no file {path}: start the cloud in a box (python -m devcluster up), or "
+            f"name the kubeconfig "
             "of another Kubernetes"
         )
     return path
@@ -263,8 +267,9 @@ def _checked(data: Mapping[str, str] | None) -> Mapping[str, str]:
     found = (data or {}).get("schema")
     if found != SCHEMA:
         raise ConfigError(
-            f"ConfigMap {FACTS}: schema is {found!r}, this version of Ebb reads {SCHEMA!r}: run `python -m devcluster up`, or give "
-            "devcluster.facts in the stack's file"
+            f"ConfigMap {FACTS}: schema is {found!r}, this version of Ebb reads {SCHEMA!r}: run `python -m "
+            f"devcluster up`, or give "
+            "local.facts in the stack's file"
         )
     assert data is not None
     return data

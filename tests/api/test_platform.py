@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.world import TAINTS, node_group, platform_json, platform_map
 from ebb.api.platform import NodeGroup, Platform, PlatformError, Taint, Volume, parse
+from tests.cli.world import TAINTS, node_group, platform_json, platform_map
 
 
 def platform(*extra: dict[str, Any]) -> Platform:

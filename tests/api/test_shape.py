@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.builders import make_job, make_platform
-from tests.looks import look
 from ebb.api.shape import misshapen
 from ebb.api.spec import Job, SpecError
 from ebb.controller.reconciler.capacity import survey
+from tests.builders import make_job, make_platform
+from tests.looks import look
 
 Object = dict[str, Any]
 

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.builders import make_job
-from ebb.api.contract import MANAGER
 from ebb.api import crd as generated
 from ebb.api import job_page as page
+from ebb.api.contract import MANAGER
 from ebb.api.schema import decode, encode
 from ebb.api.spec import Job, SpecError
 from ebb.api.status import Progress, Status
+from tests.builders import make_job
 
 Object = dict[str, Any]
-JOBS = Path(generated.__file__).parents[1] / "jobs"
+JOBS = Path(__file__).parents[2] / "workloads" / "jobs"
 
 
 def schema() -> Object:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.builders import make_job
 from ebb.api.spec import Job, SpecError
 from ebb.api.template import refusal
+from tests.builders import make_job
 
 Object = dict[str, Any]
 POD = "spec.replicaSpecs.Worker.template.spec"

@@ -20,10 +20,10 @@ from pathlib import Path
 
 import aiohttp
 
-from tests.apiserver.plane import SYSTEM
 from ebb.controller.metrics import parse
+from tests.apiserver.plane import SYSTEM
 
-CHECKOUT = Path(__file__).parents[3]
+CHECKOUT = Path(__file__).parents[2]
 
 
 class Process:

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
+from ebb.kube import LEASES
 from tests.apiserver.plane import SYSTEM
 from tests.apiserver.proxy import LOST, Asked, Line, Refusals
 from tests.apiserver.stage import Actor, Stage, anywhere
 from tests.apiserver.stories import Crowd, crowd
-from ebb.kube import LEASES
 
 Figures = dict[str, float]
 Say = Callable[[str], None]

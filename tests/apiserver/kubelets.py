@@ -14,11 +14,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.apiserver.plane import Made, ended, gone
 from ebb.api import contract as names
 from ebb.api.clock import stamp
+from ebb.api.template import worker_container
 from ebb.kube import LEASES, NODES, PODS, STRATEGIC, Conflict, Invalid, Kube, KubeError, NotFound, Resource
-from ebb.controller.reconciler.containers import worker_container
+from tests.apiserver.plane import Made, ended, gone
 
 Object = dict[str, Any]
 LEASES_OF_NODES = "kube-node-lease"

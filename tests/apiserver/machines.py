@@ -15,11 +15,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from tests.apiserver.kubelets import Kubelets, Machine, terminated
-from tests.apiserver.plane import Made, ended, gone
 from ebb.api import contract as names
 from ebb.api.clock import stamp
 from ebb.kube import NODES, PODS, KubeError
+from tests.apiserver.kubelets import Kubelets, Machine, terminated
+from tests.apiserver.plane import Made, ended, gone
 
 Object = dict[str, Any]
 

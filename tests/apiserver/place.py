@@ -10,12 +10,12 @@ import itertools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from ebb.api import contract as names
+from ebb.kube import ELASTIC_JOBS, EVENTS, PODS, SERVICES, KubeError
 from tests.apiserver.kubelets import Machine
 from tests.apiserver.machines import Machines
 from tests.apiserver.plane import Made, gone
 from tests.builders import make_job
-from ebb.api import contract as names
-from ebb.kube import ELASTIC_JOBS, EVENTS, PODS, SERVICES, KubeError
 
 Object = dict[str, Any]
 Answer = TypeVar("Answer")

@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 
 import yaml
 
-from tests.testing.kubernetes.pulumi_world import ControlPlane
 from ebb.kube import (
     ELASTIC_JOBS,
     EVENTS,
@@ -36,12 +35,13 @@ from ebb.kube import (
 )
 from ebb.kube import Kube as Client
 from ebb.kube.reflector import Reflector
+from tests.testing.kubernetes.pulumi_world import ControlPlane
 
 Object = dict[str, Any]
 Answer = TypeVar("Answer")
 
 PATIENCE = 400  # attempts, four a second
-MANIFESTS = Path(__file__).parents[3] / "workloads" / "manifests"
+MANIFESTS = Path(__file__).parents[2] / "workloads" / "manifests"
 SYSTEM, JOBS, ACCOUNT = "ebb-system", "elastic-job", "ebb-controller"
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 # What the manifests say of the API and of who may do what, in this order; the rest of them needs machines.

@@ -14,11 +14,11 @@ from typing import Any
 
 import yaml
 
-from tests.apiserver.place import article
-from tests.apiserver.plane import JOBS, SYSTEM, Made, gone
 from ebb.api import contract as names
 from ebb.api.clock import stamp
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS
+from tests.apiserver.place import article
+from tests.apiserver.plane import JOBS, SYSTEM, Made, gone
 
 Object = dict[str, Any]
 GPU = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}  # of a container

@@ -33,7 +33,9 @@ SHORT: Mapping[str, float] = {
     "ebb.kube.reflector.LAST_RETRY_SECONDS": 2.0,
     "ebb.controller.workqueue.LAST_RETRY_SECONDS": 3.0,
 }
-REAL: Mapping[str, float] = {"ebb.controller.reconciler.sizing.RESTART_SECONDS": 0.3}  # not a limit of a fault, and it is waited for often
+REAL: Mapping[str, float] = {
+    "ebb.controller.reconciler.sizing.RESTART_SECONDS": 0.3
+}  # not a limit of a fault, and it is waited for often
 
 
 @dataclass

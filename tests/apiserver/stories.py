@@ -16,11 +16,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from ebb.api import contract as names
+from ebb.kube import ELASTIC_JOBS, PODS, Conflict, Invalid, NotFound, Resource
 from tests.apiserver.machines import Machines
 from tests.apiserver.place import Job, article
 from tests.apiserver.plane import Made
-from ebb.api import contract as names
-from ebb.kube import ELASTIC_JOBS, PODS, Conflict, Invalid, NotFound, Resource
 
 Object = dict[str, Any]
 MOST = 4  # workers of a job

@@ -3,12 +3,11 @@
 import asyncio
 from typing import Any
 
+from ebb.api.usage import NAME, NAMESPACE, Books, Line, read
+from ebb.kube import CONFIG_MAPS, NotFound
 from tests.apiserver.place import Place
 from tests.apiserver.test_money import priced
 from tests.apiserver.test_placement import gpu_job
-from ebb.kube import CONFIG_MAPS, NotFound
-from ebb.controller.usage.days import Books, Line
-from ebb.controller.usage.machine_text import NAME, NAMESPACE, read
 
 
 async def books(place: Place) -> Books | None:

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from tests.apiserver.place import Job, Place
 from ebb.api import contract as names
+from tests.apiserver.place import Job, Place
 
 
 async def test_a_failed_program_starts_all_workers_again_and_spends_one(place: Place) -> None:

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from tests.apiserver.place import Job, Place
-from tests.apiserver.stack import GPU, group, stack
 from ebb.api import contract as names
 from ebb.api.quantities import quantity
+from tests.apiserver.place import Job, Place
+from tests.apiserver.stack import GPU, group, stack
 
 Object = dict[str, Any]
 

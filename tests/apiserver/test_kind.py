@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from devcluster import tools
-from tests.apiserver.place import Place, article
 from ebb.kube import ELASTIC_JOBS, Conflict, Invalid, KubeError
+from tests.apiserver.place import Place, article
 
 Object = dict[str, Any]
 

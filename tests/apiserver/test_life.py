@@ -3,10 +3,10 @@
 import time
 from typing import Any
 
-from tests.apiserver.controller import Process
-from tests.apiserver.place import Job, Place
 from ebb.api import contract as names
 from ebb.api.clock import unix
+from tests.apiserver.controller import Process
+from tests.apiserver.place import Job, Place
 
 
 async def done(place: Place, **changes: Any) -> Job:

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.apiserver.place import Job, Place
 from ebb.api import contract as names
 from ebb.kube import PODS
+from tests.apiserver.place import Job, Place
 
 BUDGET: dict[str, Any] = {"backoffLimit": 0}  # the first failure of a program would end the job
 

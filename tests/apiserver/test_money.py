@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tests.apiserver.place import Job, Place
-from tests.apiserver.stack import GPU, group, stack
-from tests.apiserver.test_placement import gpu_job
 from ebb.api import contract as names
 from ebb.api.clock import stamp, unix
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS
+from tests.apiserver.place import Job, Place
+from tests.apiserver.stack import GPU, group, stack
+from tests.apiserver.test_placement import gpu_job
 
 Object = dict[str, Any]
 USD_PER_SECOND = 3600.0  # an hour, on demand; spot costs 30 % of it

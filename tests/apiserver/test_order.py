@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest_asyncio
 
+from ebb.api import contract as names
+from ebb.kube import PRIORITY_CLASSES, Resource
 from tests.apiserver.place import Job, Place
 from tests.apiserver.proxy import Line
 from tests.apiserver.stack import GPU, group, stack
 from tests.apiserver.test_placement import waits_for
-from ebb.api import contract as names
-from ebb.kube import PRIORITY_CLASSES, Resource
 
 Object = dict[str, Any]
 QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")

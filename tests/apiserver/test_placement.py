@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from ebb.api import contract as names
 from tests.apiserver.place import Job, Place
 from tests.apiserver.stack import GPU, Stack, group, stack
 from tests.apiserver.training import training
-from ebb.api import contract as names
 
 Object = dict[str, Any]
 ZONE = names.LABEL_ZONE

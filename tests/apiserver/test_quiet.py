@@ -7,12 +7,12 @@ import asyncio
 import itertools
 import time
 
+from ebb.api import contract as names
 from tests.apiserver.conftest import SETTINGS
 from tests.apiserver.controller import Process
 from tests.apiserver.place import Place
 from tests.apiserver.proxy import Asked, Line
 from tests.apiserver.training import training
-from ebb.api import contract as names
 
 QUIET_SECONDS = 4.0  # more than all pauses of SETTINGS
 PROGRESS_SECONDS = SETTINGS["ebb.controller.reconciler.reconcile.PROGRESS_SECONDS"]  # 30 s, as it ships

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.apiserver.place import Place
-from tests.apiserver.plane import found, gone
 from ebb.api import contract as names
 from ebb.kube import KubeError, Resource
+from tests.apiserver.place import Place
+from tests.apiserver.plane import found, gone
 
 Object = dict[str, Any]
 POLICIES = Resource(

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from tests.apiserver.plane import ACCOUNTS, JOBS, SYSTEM, Made, found, gone
-from tests.cli.world import elastic_job, platform_map
 from ebb import client
-from ebb.client.platform.ebb import Ebb, connect
 from ebb.client.diagnostics.symptoms import Finding
 from ebb.client.jobs.top import top_now
 from ebb.client.jobs.waiting import wait_for
 from ebb.client.jobs.watch import list_jobs, status
+from ebb.client.platform.ebb import Ebb, connect
 from ebb.client.timeline.events import events
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS, NODES, KubeError, Object, Resource
+from tests.apiserver.plane import ACCOUNTS, JOBS, SYSTEM, Made, found, gone
+from tests.cli.world import elastic_job, platform_map
 
 BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 CLUSTER_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)

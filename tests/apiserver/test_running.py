@@ -5,12 +5,12 @@ import json
 from functools import partial
 from operator import lt
 
+from ebb.kube import LEASES
 from tests.apiserver.controller import Process
 from tests.apiserver.faults import LEASE
 from tests.apiserver.place import Place
 from tests.apiserver.plane import SYSTEM, Made
 from tests.apiserver.proxy import Line
-from ebb.kube import LEASES
 
 
 async def test_metrics_tell_of_reclaims_recoveries_and_the_state_of_the_loop(place: Place, controller: Process) -> None:

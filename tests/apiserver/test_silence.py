@@ -2,10 +2,10 @@
 
 import time
 
+from ebb.api import contract as names
 from tests.apiserver.conftest import SETTINGS
 from tests.apiserver.kubelets import HEARTBEAT_SECONDS
 from tests.apiserver.place import Job, Place
-from ebb.api import contract as names
 
 LIMIT_SECONDS = SETTINGS["ebb.controller.node_heartbeats.LEAST_SECONDS"]
 

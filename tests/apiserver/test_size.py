@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.apiserver.place import Place
 from ebb.api import contract as names
 from ebb.kube import ELASTIC_JOBS, Invalid, Resource
+from tests.apiserver.place import Place
 
 SCALES = Resource("elastic.pytorch.org", "v1alpha1", "elasticjobs", "ElasticJob")
 

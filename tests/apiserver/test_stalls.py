@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from ebb.api import contract as names
 from tests.apiserver.place import Job, Place
 from tests.apiserver.test_money import held
 from tests.apiserver.test_placement import waits_for
 from tests.apiserver.training import training
-from ebb.api import contract as names
 
 PULL = "Back-off pulling image example.org/trainer:typo: not found"
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.apiserver.plane import JOBS, Made, gone
-from tests.apiserver.test_researcher import ada, connected, found_in_time  # noqa: F401 - ada is a fixture
 from ebb.client.errors import ClientError
+from ebb.client.staging.clone import clone
 from ebb.client.submission.jobfile import request_of
 from ebb.client.submission.request import Request
 from ebb.client.submission.submit import prepare, submit
-from ebb.client.staging.clone import clone
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, Invalid
+from tests.apiserver.plane import JOBS, Made, gone
+from tests.apiserver.test_researcher import ada, connected, found_in_time  # noqa: F401 - ada is a fixture
 
 NAME = "with-code"
 

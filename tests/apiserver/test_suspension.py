@@ -1,8 +1,8 @@
 """How a job pauses, by its author or by a queue such as Kueue: machines given back, nothing spent, and on as before."""
 
+from ebb.api import contract as names
 from tests.apiserver.place import Place
 from tests.apiserver.test_life import done
-from ebb.api import contract as names
 
 
 async def test_suspending_stops_all_workers_within_their_grace_and_spends_nothing(place: Place) -> None:

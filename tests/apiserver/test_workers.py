@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from tests.apiserver.place import Place, article
-from tests.apiserver.test_injected import variables, worker
 from ebb.api import contract as names
 from ebb.kube import ELASTIC_JOBS, PODS, SERVICES
+from tests.apiserver.place import Place, article
+from tests.apiserver.test_injected import variables, worker
 
 Object = dict[str, Any]
 

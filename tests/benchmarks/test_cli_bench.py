@@ -10,9 +10,9 @@ from benchmarks.cli.measure import in_turns, middle, output
 from benchmarks.cli.plane import CRD, job, platform_map, status
 from benchmarks.controller.figures import judge
 from benchmarks.controller.processes import BenchmarkError
-from ebb.client.jobs.view import view
-from ebb.api.spec import Job
 from ebb.api.platform import parse
+from ebb.api.spec import Job
+from ebb.client.jobs.view import view
 
 PYTHON = sys.executable
 

@@ -14,14 +14,15 @@ from typing import Any
 
 import pytest
 
-from benchmarks.week import actions as acts, model
+from benchmarks.week import actions as acts
+from benchmarks.week import model
 from benchmarks.week.actions import Fail, Finish, Train
-from benchmarks.week.scenarios import Fate, manifest
 from benchmarks.week.kinds import KINDS, MOST, draw
 from benchmarks.week.model import DELETED, FAILED, HELD, RUNNING, SUCCEEDED, SUSPENDED, UNTOUCHED, WAITING, End
+from benchmarks.week.scenarios import Fate, manifest
 from devcluster.settings import CHECKOUT
-from tests.benchmarks.weeks import make_job
 from ebb.api.spec import parse_spec
+from tests.benchmarks.weeks import make_job
 
 Object = dict[str, Any]
 NOW = 1_800_000_000.0

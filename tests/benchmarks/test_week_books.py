@@ -12,8 +12,8 @@ from benchmarks.week.groups import USD_PER_HOUR
 from benchmarks.week.ledger import percentile
 from benchmarks.week.model import RUNNING
 from benchmarks.week.presence import LEASE, LISTS_SECONDS, Presence
-from tests.benchmarks.weeks import Scene, make_job, make_pod
 from ebb.api.clock import stamp
+from tests.benchmarks.weeks import Scene, make_job, make_pod
 
 Object = dict[str, Any]
 

@@ -9,10 +9,10 @@ import pytest
 from benchmarks.week import exits
 from benchmarks.week.actions import Fail
 from benchmarks.week.exits import Exits
-from benchmarks.week.scenarios import Fate
 from benchmarks.week.groups import ALIVE
 from benchmarks.week.model import RUNNING
 from benchmarks.week.play import Play, Stage
+from benchmarks.week.scenarios import Fate
 from benchmarks.week.seen import Worker
 from tests.benchmarks.weeks import Scene, make_job, make_pod
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from ebb.cli.app import app
 from tests.cli.test_look import RUNNING
 from tests.cli.world import FakeKube, elastic_job, node_group, platform_map, session, worker_pod
-from ebb.cli.app import app
 
 EIGHT = node_group("a100", "local-a", gpuType="A100", gpusPerNode=8, cpu=96, memoryGiB=1152, max=11)
 

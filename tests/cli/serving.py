@@ -8,8 +8,8 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.cli.world import KINDS, NS, FakeKube
 from ebb.kube import KubeError
+from tests.cli.world import KINDS, NS, FakeKube
 
 
 @asynccontextmanager

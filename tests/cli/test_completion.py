@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from ebb.cli.app import app
 from tests.cli.world import elastic_job, platform_map
 from tests.client.expiring import serving
-from ebb.cli.app import app
 
 JOBS = ("digits", "digits-2", "imagenet")
 EBB = Path(sys.executable).with_name("ebb")

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner, Result
 
+from ebb.api.clock import stamp
+from ebb.api.usage import HOUR, Gap
+from ebb.cli.app import app
+from ebb.kube import Object
 from tests.cli.world import FakeKube, elastic_job, node_group, platform_map, session
 from tests.client.test_gpus import node, pod
 from tests.client.test_money import MANAGER, MIDNIGHT, NOW, SPOT, books, books_map, job, record, record_map, uid, use
-from ebb.cli.app import app
-from ebb.api.clock import stamp
-from ebb.kube import Object
-from ebb.controller.usage.days import HOUR, Gap
 
 BIG = node_group("a100", "local-b", instanceType="p4d.24xlarge", gpuType="A100", gpusPerNode=8, pricePerHourOnDemand=32.77)
 

@@ -9,11 +9,11 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from tests.cli.world import elastic_job
-from tests.reached import session
 from ebb.cli.app import app
 from ebb.cli.progress import bar
 from ebb.cli.verbs.data import size
+from tests.cli.world import elastic_job
+from tests.reached import session
 
 
 def ebb(folder: Path, *words: str) -> tuple[int, str, str]:

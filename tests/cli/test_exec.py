@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from ebb.cli import terminal
+from ebb.cli.app import app
 from tests.cli.world import elastic_job, worker_pod
 from tests.kube.pods import Terminal
 from tests.reached import Reached, reached, session
-from ebb.cli import terminal
-from ebb.cli.app import app
 
 EBB = [sys.executable, "-c", "from ebb.cli import main; main()"]
 

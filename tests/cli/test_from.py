@@ -10,12 +10,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from tests.cli.world import NS, FakeKube, platform_map
-from tests.client.cloned import FOLDER, Volume, far_map, submitted
 from ebb.cli.app import app
 from ebb.cli.session import Session
 from ebb.client.platform.ebb import Ebb
 from ebb.kube import ELASTIC_JOBS, Kube, Object
+from tests.cli.world import NS, FakeKube, platform_map
+from tests.client.cloned import FOLDER, Volume, far_map, submitted
 
 
 @pytest.fixture

@@ -17,12 +17,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from tests.elastic.machines import until
-from tests.cli.world import FakeKube, elastic_job, platform_map
 from ebb.cli.app import app
 from ebb.cli.exits import Exit
 from ebb.cli.session import Session
 from ebb.kube import Kube
+from tests.cli.world import FakeKube, elastic_job, platform_map
+from tests.elastic.machines import until
 
 EBB = "from ebb.cli import main; main()"
 TRAIN = '''

@@ -5,10 +5,10 @@ import json
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.cli.world import FakeKube, elastic_job, platform_map, session, worker_pod
 from ebb.cli.app import app
 from ebb.cli.exits import Exit
 from ebb.client.logs.sources import job_folder
+from tests.cli.world import FakeKube, elastic_job, platform_map, session, worker_pod
 
 
 def ebb(*arguments: str) -> Result:

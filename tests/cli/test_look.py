@@ -7,7 +7,6 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from tests.cli.world import NS, FakeKube, elastic_job, platform_map, session, worker_pod
 from ebb.cli.app import app
 from ebb.cli.pages import job_page
 from ebb.cli.render import age, job_table, number, short
@@ -15,6 +14,7 @@ from ebb.cli.verbs.look import summary
 from ebb.client.jobs.view import view, worker_view
 from ebb.client.jobs.words import duration
 from ebb.kube import Object
+from tests.cli.world import NS, FakeKube, elastic_job, platform_map, session, worker_pod
 
 NOW = datetime(2026, 11, 21, 12, 3, 20, tzinfo=UTC)
 PROGRESS = {

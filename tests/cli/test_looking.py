@@ -8,26 +8,26 @@ import time
 import pytest
 from typer.testing import CliRunner, Result
 
+from ebb.api.clock import stamp
+from ebb.api.platform import parse
+from ebb.cli.app import app
+from ebb.cli.pages import check_page, job_page, top_page
+from ebb.client.diagnostics.symptoms import ok, problem, unseen, warning
+from ebb.client.errors import BadRequest, Missing
+from ebb.client.jobs.nodes import Nodes, machine_view
+from ebb.client.jobs.top import top
+from ebb.client.jobs.view import JobView, view
+from ebb.client.jobs.waiting import wait_for
+from ebb.client.jobs.watch import see
+from ebb.client.platform.ebb import Ebb
+from ebb.client.timeline.events import follow_events
+from ebb.kube import Object
 from tests.cli.test_look import NOW, PROGRESS, RUNNING, drawn
 from tests.cli.world import NS, FakeKube, elastic_job, platform_map, session, worker_pod
 from tests.client.diagnostics.test_check import Clinic
 from tests.client.jobs.test_top import node
 from tests.client.jobs.test_top import pod as seat
 from tests.client.timeline.test_timeline import event
-from ebb.cli.app import app
-from ebb.cli.pages import check_page, job_page, top_page
-from ebb.client.platform.ebb import Ebb
-from ebb.client.errors import BadRequest, Missing
-from ebb.client.diagnostics.symptoms import ok, problem, unseen, warning
-from ebb.client.jobs.nodes import Nodes, machine_view
-from ebb.client.jobs.top import top
-from ebb.client.jobs.view import JobView, view
-from ebb.client.jobs.waiting import wait_for
-from ebb.client.jobs.watch import see
-from ebb.client.timeline.events import follow_events
-from ebb.api.clock import stamp
-from ebb.kube import Object
-from ebb.api.platform import parse
 
 DAY = "2026-11-21T"
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cli.misuse_world import Misuse, run
 from ebb.cli.exits import Exit
+from tests.cli.misuse_world import Misuse, run
 
 TABLE = Path(__file__).with_name("misuse.yaml")
 UPDATE = "EBB_UPDATE_GOLDENS"

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.cli.world import FakeKube, elastic_job, platform_map
 from ebb.cli.app import app
 from ebb.cli.session import Session
 from ebb.client.platform import platforms
 from ebb.kube import Kube, Object
+from tests.cli.world import FakeKube, elastic_job, platform_map
 
 
 @pytest.fixture(autouse=True)

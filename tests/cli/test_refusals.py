@@ -6,8 +6,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from tests.cli.world import FakeKube, elastic_job, node_group, platform_map, session
 from ebb.cli.app import app
+from tests.cli.world import FakeKube, elastic_job, node_group, platform_map, session
 
 EIGHT = node_group("a100", "local-a", gpuType="A100", gpusPerNode=8, cpu=96, memoryGiB=1152, max=11)
 VOLUMES = "/mnt/data or /mnt/output or /opt/ebb/environment"

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from ebb.cli.app import app
 from tests.cli.world import FakeKube, platform_map, session
 from tests.client.report import story
 from tests.client.report.html import read
-from ebb.cli.app import app
 
 
 def invoke(*words: str, kube: FakeKube | None = None) -> Result:

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tests.cli.conforming import OTHERS, check, misfit
-from tests.cli.test_look import RUNNING
-from tests.cli.world import FakeKube, platform_map, session
 from ebb.cli import schemas
 from ebb.cli.app import VERBS, app
 from ebb.cli.schemas import DOCUMENTS, FOLDER, document, written
+from tests.cli.conforming import OTHERS, check, misfit
+from tests.cli.test_look import RUNNING
+from tests.cli.world import FakeKube, platform_map, session
 
 SILENT = {"completion"}  # prints what a shell reads
 

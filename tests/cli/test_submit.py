@@ -7,14 +7,14 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from tests.cli.world import NS, TAINTS, FakeKube, elastic_job, node_group, platform_map, session
-from tests.pod_security import violations
+from ebb.api.platform import Platform, parse
 from ebb.cli.app import app
 from ebb.client.submission.fit import Fit, find_fit, memory_bytes, price
 from ebb.client.submission.jobfile import generated_name, request_of
 from ebb.client.submission.manifest import manifest
 from ebb.client.submission.request import Request, launcher_arguments
-from ebb.api.platform import Platform, parse
+from tests.cli.world import NS, TAINTS, FakeKube, elastic_job, node_group, platform_map, session
+from tests.pod_security import violations
 
 GOLDEN = Path(__file__).with_name("golden") / "submit.yaml"
 EIGHT = node_group("a100", "local-a", gpuType="A100", gpusPerNode=8, cpu=96, memoryGiB=1152, pricePerHourOnDemand=32.77, max=2)

@@ -8,13 +8,13 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from tests.cli.world import NS, FakeKube, node_group, platform_map, session, worker_pod
-from tests.pod_security import violations
 from ebb.cli.app import app
 from ebb.cli.question import somebody_there
 from ebb.cli.verbs import submit as verb
 from ebb.client.submission.jobfile import read_file, request_of
 from ebb.kube import Object
+from tests.cli.world import NS, FakeKube, node_group, platform_map, session, worker_pod
+from tests.pod_security import violations
 
 ON_DEMAND = node_group("od-t4", "local-a", capacityType="on-demand", spotDiscount=0, taints=[], provisionSeconds=120)
 

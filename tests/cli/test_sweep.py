@@ -9,10 +9,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from tests.cli.world import NS, FakeKube, elastic_job, node_group, platform_map, session
 from ebb.cli.app import app
 from ebb.cli.exits import Exit
 from ebb.kube import Object
+from tests.cli.world import NS, FakeKube, elastic_job, node_group, platform_map, session
 
 A100 = node_group("spot-a100", "local-a", gpuType="A100", gpusPerNode=8, cpu=96, memoryGiB=1152)
 SCAN = "sweep --name scan --gpus 1 --gpu T4 lr=0.1,0.01 wd=range(0,0.1,0.05)"

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from ebb.cli.exits import Exit
 from tests.cli.serving import serving
 from tests.cli.test_sweep import jobs, reports
 from tests.cli.world import FakeKube, platform_map
-from ebb.cli.exits import Exit
 
 
 class Terminal:

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from ebb.kube import Object
 from tests.cli.test_look import PROGRESS, RUNNING
 from tests.cli.world import elastic_job, node_group, platform_map, worker_pod
 from tests.client.expiring import serving
 from tests.client.jobs.test_top import node
 from tests.client.timeline.test_timeline import event
-from ebb.kube import Object
 
 EBB = Path(sys.executable).with_name("ebb")
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")

@@ -5,14 +5,14 @@ import json
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.cli.test_look import RUNNING
-from tests.cli.world import NS, FakeKube, elastic_job, node_group, platform_map, session, worker_pod
 from ebb.cli.app import VERBS, app
 from ebb.cli.exits import MEANINGS, Exit
 from ebb.client import change
 from ebb.client.errors import BadRequest
 from ebb.client.times import seconds
 from ebb.kube import Object
+from tests.cli.test_look import RUNNING
+from tests.cli.world import NS, FakeKube, elastic_job, node_group, platform_map, session, worker_pod
 
 
 def invoke(*words: str, kube: FakeKube) -> Result:

@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-from tests.cli.world import NS, FakeKube, node_group, platform_map
-from ebb.client.platform.ebb import Ebb
+from ebb.api.platform import Platform, parse
 from ebb.client.errors import Missing
+from ebb.client.files.files import Entry
+from ebb.client.platform.ebb import Ebb
 from ebb.client.submission.request import Request
 from ebb.client.submission.submit import prepare
-from ebb.client.files.files import Entry
 from ebb.kube import Object
-from ebb.api.platform import Platform, parse
+from tests.cli.world import NS, FakeKube, node_group, platform_map
 
 FOLDER = f"/mnt/output/{NS}/digits-uid-digi"
 

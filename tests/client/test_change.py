@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.world import NS, FakeKube, elastic_job, platform_json, worker_pod
+from ebb.api.platform import parse
 from ebb.client import BadRequest, ClientError, Ebb, Missing, resume, stop
 from ebb.kube import ELASTIC_JOBS, Object
-from ebb.api.platform import parse
+from tests.cli.world import NS, FakeKube, elastic_job, platform_json, worker_pod
 
 
 def ebb(kube: FakeKube) -> Ebb:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.world import NS, elastic_job, worker_pod
-from tests.client.expiring import serving
+from ebb.client.jobs.live import states
 from ebb.client.logs import follow_logs
 from ebb.client.logs.lines import Line
-from ebb.client.jobs.live import states
 from ebb.kube import PODS, Kube
+from tests.cli.world import NS, elastic_job, worker_pod
+from tests.client.expiring import serving
 
 WAYS = {"10-minute tokens in a file": "file", "60-second credentials of a command": "exec"}
 LINES, EVERY = 400, 25

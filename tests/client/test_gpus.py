@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from tests.cli.world import NS, FakeKube, elastic_job, node_group, platform_map, worker_pod
-from tests.client.test_money import SPOT, books, books_map, record, record_map
-from ebb.client.platform.ebb import Ebb
+from ebb.api.clock import stamp
+from ebb.api.contract import LABEL_NODE_GROUP
+from ebb.api.platform import parse
 from ebb.client.gpus import GpuGroup, GpuReport, gpus
+from ebb.client.platform.ebb import Ebb
 from ebb.client.submission.fit import find_fit
 from ebb.client.submission.outlook import outlook
 from ebb.client.submission.request import Request
-from ebb.api.clock import stamp
-from ebb.api.contract import LABEL_NODE_GROUP
 from ebb.kube import NODES, Denied, Object, Resource
-from ebb.api.platform import parse
+from tests.cli.world import NS, FakeKube, elastic_job, node_group, platform_map, worker_pod
+from tests.client.test_money import SPOT, books, books_map, record, record_map
 
 NOW = time.time()
 FOUR = node_group("t4x4", "local-b", gpusPerNode=4, pricePerHourOnDemand=4.0, spotDiscount=0.5, max=2)

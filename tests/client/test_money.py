@@ -7,20 +7,19 @@ from typing import Any
 
 import pytest
 
-from tests.cli.world import NS, FakeKube, elastic_job, node_group, platform_json, platform_map
-from ebb.client.platform.ebb import Ebb
-from ebb.client.errors import BadRequest, ClientError
-from ebb.client.costs import By, CostReport, Wanted, bills, costs, estimate, report_of, whole_days
-from ebb.client.costs.bills import Window
 from ebb.api.clock import stamp, unix
 from ebb.api.contract import ANNOTATION_BILLED, LABEL_RECORD, LABEL_USER
+from ebb.api.platform import parse
 from ebb.api.spec import Job, user_of
 from ebb.api.status import Status
-from ebb.kube import Object
-from ebb.controller.usage.days import DAY, HOUR, LEAVING, Books, Standing, Who
-from ebb.controller.usage.machine_text import NAME, NAMESPACE, write
+from ebb.api.usage import DAY, HOUR, LEAVING, NAME, NAMESPACE, Books, Standing, Who, write
+from ebb.client.costs import By, CostReport, Wanted, bills, costs, estimate, report_of, whole_days
+from ebb.client.costs.bills import Window
+from ebb.client.errors import BadRequest, ClientError
+from ebb.client.platform.ebb import Ebb
 from ebb.controller.reconciler.records import record as made_record
-from ebb.api.platform import parse
+from ebb.kube import Object
+from tests.cli.world import NS, FakeKube, elastic_job, node_group, platform_json, platform_map
 
 MIDNIGHT = unix("2026-11-22T00:00:00Z") or 0.0
 NOW = MIDNIGHT + 12 * HOUR

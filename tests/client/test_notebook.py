@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.cli.world import FakeKube, elastic_job, platform_map, worker_pod
 from ebb import client
 from ebb.kube import ELASTIC_JOBS, Kube
+from tests.cli.world import FakeKube, elastic_job, platform_map, worker_pod
 
-NOTEBOOK = Path(__file__).parents[3] / "docs" / "notebook.ipynb"
+NOTEBOOK = Path(__file__).parents[2] / "docs" / "notebook.ipynb"
 
 
 class Notebook:

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.world import NS, elastic_job
-from tests.client.cloned import submitted
-from tests.reached import Reached, ebb_of, reached
-from ebb.elastic.checkpoint import CheckpointFolder, FileFence, Owner, claim_folder
-from ebb.elastic.launch.code import unpack
-from ebb.client.submission.request import Request
-from ebb.client.submission.submit import prepare, submit
+from ebb.client.files.files import gateway
 from ebb.client.staging import checkpoints
 from ebb.client.staging.clone import clone
 from ebb.client.staging.code import SMALL_BYTES, packed
 from ebb.client.staging.delivery import place_of
-from ebb.client.files.files import gateway
+from ebb.client.submission.request import Request
+from ebb.client.submission.submit import prepare, submit
+from ebb.elastic.checkpoint import CheckpointFolder, FileFence, Owner, claim_folder
+from ebb.elastic.launch.code import unpack
+from tests.cli.world import NS, elastic_job
+from tests.client.cloned import submitted
+from tests.reached import Reached, ebb_of, reached
 
 IDENTITY = {"arch": "resnet18", "global_batch": 64, "seed": 0}
 

@@ -14,11 +14,11 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from tests.builders import make_node
-from tests.fake_kube import FakeKube
 from ebb.api import contract as names
 from ebb.api.clock import stamp
 from ebb.kube import CONFIG_MAPS, NODES, PODS
+from tests.builders import make_node
+from tests.fake_kube import FakeKube
 
 Object = dict[str, Any]
 LEAVE = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.builders import NOW
 from ebb.api.clock import stamp
 from ebb.controller.autoscaler_status import MOST_WORDS, Words, by_group, read_report
 from ebb.controller.reconciler.capacity import GroupState, Word
+from tests.builders import NOW
 
 Object = dict[str, Any]
 

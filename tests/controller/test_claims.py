@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from tests.builders import NOW, make_job
 from ebb.api.clock import stamp
-from ebb.controller.claims import Claims, Effect
 from ebb.api.schema import encode
 from ebb.api.spec import Job, SpecError
 from ebb.api.status import Hold, Member, Placed, Status
+from ebb.controller.claims import Claims, Effect
+from tests.builders import NOW, make_job
 
 Object = dict[str, Any]
 A, B = ("elastic-job", "a"), ("elastic-job", "b")

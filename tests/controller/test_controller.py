@@ -1,10 +1,10 @@
 """The controller as a whole, told as stories: a job, a cluster that does something to it, what comes out."""
 
+from ebb.api.clock import stamp
+from ebb.kube import ELASTIC_JOBS, NODES, PODS, SERVICES
 from tests.builders import make_job, make_node
 from tests.fake_time import run
 from tests.world import started
-from ebb.api.clock import stamp
-from ebb.kube import ELASTIC_JOBS, NODES, PODS, SERVICES
 
 
 def test_a_job_is_created_runs_and_succeeds() -> None:

@@ -2,11 +2,11 @@
 
 import pytest
 
+from ebb.api.clock import stamp
+from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, PODS, Denied, Unreachable
 from tests.builders import NOW, make_job
 from tests.fake_time import run
 from tests.world import FakeCluster, started
-from ebb.api.clock import stamp
-from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, PODS, Denied, Unreachable
 
 
 def test_a_suspended_job_gives_its_machines_back_and_goes_on_later() -> None:

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
+from ebb.api.spec import Job
+from ebb.controller.election import LeadershipLost
+from ebb.controller.reconciler.reconcile import plan
+from ebb.controller.reconciler.types import Observed, Plan
+from ebb.kube import ELASTIC_JOBS, EVENTS, NODES, PODS, SERVICES, Conflict, KubeError, Unreachable
 from tests.builders import make_job, make_node
 from tests.fake_time import run
 from tests.world import started
-from ebb.controller.election import LeadershipLost
-from ebb.api.spec import Job
-from ebb.kube import ELASTIC_JOBS, EVENTS, NODES, PODS, SERVICES, Conflict, KubeError, Unreachable
-from ebb.controller.reconciler.reconcile import plan
-from ebb.controller.reconciler.types import Observed, Plan
 
 ERRORS = {
     "conflict-on-status": ("replace", ELASTIC_JOBS, Conflict("modified", status=409, reason="Conflict")),

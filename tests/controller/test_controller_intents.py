@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from ebb.controller.workqueue import REST_SECONDS
+from ebb.kube import ELASTIC_JOBS, EVENTS, PODS, Denied, KubeError
 from tests.builders import make_job
 from tests.fake_kube import FakeKube
 from tests.fake_time import run
 from tests.world import FakeCluster, started
-from ebb.controller.workqueue import REST_SECONDS
-from ebb.kube import ELASTIC_JOBS, EVENTS, PODS, Denied, KubeError
 
 TURNS = 12  # of the loop: a look and what follows from it are over by then
 LOOKS = 3

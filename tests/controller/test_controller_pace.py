@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from ebb.controller.reconciler import reconcile
+from ebb.controller.reconciler.types import Observed
+from ebb.kube import ELASTIC_JOBS, NODES, PODS, Denied, Invalid, Unreachable
 from tests.builders import make_job, make_node
 from tests.fake_time import run
 from tests.world import FakeCluster, started
-from ebb.kube import ELASTIC_JOBS, NODES, PODS, Denied, Invalid, Unreachable
-from ebb.controller.reconciler import reconcile
-from ebb.controller.reconciler.types import Observed
 
 Object = dict[str, Any]
 QUOTA = Denied('pods "digits-worker-0" is forbidden: exceeded quota: gpus, requested: 1, used: 8, limited: 8', status=403)

@@ -1,10 +1,10 @@
 """Jobs that meet by torch's own rendezvous: their folder in the older etcd is there before any worker is."""
 
+from ebb.api import contract as names
+from ebb.kube import ELASTIC_JOBS
 from tests.builders import UID, make_job
 from tests.fake_time import run
 from tests.world import started
-from ebb.api import contract as names
-from ebb.kube import ELASTIC_JOBS
 
 JOB = make_job(rdzvBackend="etcd", rdzvEndpoint=names.LEGACY_ETCD)
 MADE = f"PUT http://{names.LEGACY_ETCD}/v2/keys/torchelastic/p2p/run_digits-{UID[:8]}"

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, LEASES, NODES, PODS, SERVICES, Denied
 from tests.builders import make_job, make_lease, make_node
 from tests.fake_time import run
 from tests.world import FakeCluster, started
-from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, LEASES, NODES, PODS, SERVICES, Denied
 
 MACHINES = tuple(f"n{index}" for index in range(6))
 EVERYTHING = (ELASTIC_JOBS, PODS, SERVICES, NODES, LEASES, CONFIG_MAPS)

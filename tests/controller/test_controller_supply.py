@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
+from ebb.api.clock import stamp
+from ebb.api.spec import Job
+from ebb.controller.reconciler.capacity import GroupState
+from ebb.controller.reconciler.types import Observed
+from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS, LEASES, PODS, PRIORITY_CLASSES, Denied, NotFound
 from tests.builders import make_group, make_job, make_platform
 from tests.fake_time import run
 from tests.world import FakeCluster, started
-from ebb.api.clock import stamp
-from ebb.api.spec import Job
-from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS, LEASES, PODS, PRIORITY_CLASSES, Denied, NotFound
-from ebb.controller.reconciler.capacity import GroupState
-from ebb.controller.reconciler.types import Observed
 
 Object = dict[str, Any]
 REPORT = "nodeGroups:\n- name: eks-spot-t4-local-a-0a1b\n  scaleUp: {status: Backoff, backoffInfo: {errorMessage: no T4 left}}\n"

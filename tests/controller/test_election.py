@@ -5,11 +5,11 @@ from contextlib import suppress
 
 import pytest
 
+from ebb.controller.election import DURATION_SECONDS, RENEW_SECONDS, Election, LeadershipLost
+from ebb.kube import LEASES, Conflict, Unreachable
 from tests.builders import NOW
 from tests.fake_kube import FakeKube
 from tests.fake_time import run
-from ebb.controller.election import DURATION_SECONDS, RENEW_SECONDS, Election, LeadershipLost
-from ebb.kube import LEASES, Conflict, Unreachable
 
 
 def candidate(api: FakeKube, identity: str) -> Election:

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from ebb.controller.election import DURATION_SECONDS, Election, LeadershipLost
+from ebb.kube import Conflict, Gone, KubeError, Resource, Unreachable
 from tests.builders import NOW
 from tests.fake_kube import FakeKube
 from tests.fake_time import run
-from ebb.controller.election import DURATION_SECONDS, Election, LeadershipLost
-from ebb.kube import Conflict, Gone, KubeError, Resource, Unreachable
 
 HOUR = 3600.0
 SEEDS = range(4)

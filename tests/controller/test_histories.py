@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from ebb.kube import ELASTIC_JOBS, NODES, PODS, SERVICES, Conflict, KubeError, Unreachable
 from tests.builders import make_job, make_node
 from tests.fake_time import run
 from tests.world import FakeCluster, started
-from ebb.kube import ELASTIC_JOBS, NODES, PODS, SERVICES, Conflict, KubeError, Unreachable
 
 HISTORIES = 60
 STEPS = 40

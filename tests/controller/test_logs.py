@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ebb.controller.logs import JsonFormatter, about, default_format, set_up
+from ebb.api.json_logs import JsonFormatter, about, default_format, set_up
 
 log = logging.getLogger("workloads.test")
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.builders import NOW
 from ebb.api.clock import stamp
+from ebb.api.status import Progress
 from ebb.controller.metrics import (
     HISTOGRAMS,
     RECLAIMS,
@@ -19,7 +19,7 @@ from ebb.controller.metrics import (
     read_progress,
     show_process,
 )
-from ebb.api.status import Progress
+from tests.builders import NOW
 
 PAGE = """\
 # HELP ebb_step Steps done.

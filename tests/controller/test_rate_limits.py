@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from tests.builders import NOW
 from ebb.api.clock import stamp
-from ebb.controller.rate_limits import Pace, Refusals, only_figures, without_creations
 from ebb.api.status import Cost, HistoryEntry, Hold, Member, Placed, Progress, ReplicaStatus, ReplicaStatuses, Status
+from ebb.controller.rate_limits import Pace, Refusals, only_figures, without_creations
 from ebb.controller.reconciler.types import CreatePod, CreateService, DeletePod, Event, Plan
+from tests.builders import NOW
 
 KEY = ("elastic-job", "digits")
 MEMBERS = (Member(index=0, uid="a", node="n0"), Member(index=1, uid="b"))

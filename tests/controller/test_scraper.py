@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
+from ebb.controller.scraper import Key, Scraper
 from tests.builders import NOW
 from tests.fake_time import run
-from ebb.controller.scraper import Key, Scraper
 
 KEY = ("ns", "job")
 

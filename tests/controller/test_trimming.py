@@ -3,11 +3,11 @@
 import json
 from typing import Any
 
-from tests.builders import NOW, make_job, make_lease, make_node, make_pod, make_service
 from ebb.api.clock import stamp
-from ebb.controller.trimming import trim_event, trim_job, trim_lease, trim_node, trim_pod, trim_service
 from ebb.api.spec import Job
 from ebb.controller.reconciler.worker_state import Worker
+from ebb.controller.trimming import trim_event, trim_job, trim_lease, trim_node, trim_pod, trim_service
+from tests.builders import NOW, make_job, make_lease, make_node, make_pod, make_service
 
 Object = dict[str, Any]
 

@@ -3,8 +3,8 @@
 import asyncio
 from itertools import pairwise
 
-from tests.fake_time import run
 from ebb.controller.workqueue import WorkQueue
+from tests.fake_time import run
 
 
 def test_a_key_waits_once_however_often_it_is_added() -> None:

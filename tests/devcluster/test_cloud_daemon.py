@@ -11,10 +11,10 @@ from devcluster.cloud.fleet import TRUE_BOOT_SECONDS
 from devcluster.cloud.leaving import Leaving
 from devcluster.cloud.reclaim import WISH_ANNOTATION, rfc3339
 from devcluster.settings import Box
-from tests.devcluster.cloud_world import CloudWorld, group_object, pod_object
-from tests.builders import make_group, make_platform
-from ebb.kube import CLAIMS, CONFIG_MAPS, NODE_GROUPS, NODES, PODS, VOLUMES
 from ebb.controller.reconciler.ages import leave_at
+from ebb.kube import CLAIMS, CONFIG_MAPS, NODE_GROUPS, NODES, PODS, VOLUMES
+from tests.builders import make_group, make_platform
+from tests.devcluster.cloud_world import CloudWorld, group_object, pod_object
 
 
 @pytest.fixture(params=[False, True], ids=["undisturbed", "killed between ticks"])

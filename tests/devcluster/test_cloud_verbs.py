@@ -69,7 +69,7 @@ def test_a_file_that_is_no_charge_log(tmp_path: Path) -> None:
 
 
 def schema() -> dict[str, Any]:
-    crd = yaml.safe_load((CHECKOUT / "local" / "manifests" / "nodegroup-crd.yaml").read_text())
+    crd = yaml.safe_load((CHECKOUT / "devcluster" / "manifests" / "nodegroup-crd.yaml").read_text())
     (version,) = crd["spec"]["versions"]
     return dict(version["schema"]["openAPIV3Schema"])
 

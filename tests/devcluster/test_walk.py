@@ -15,9 +15,9 @@ from devcluster.walk import browser, play
 from devcluster.walk.play import Walk
 from devcluster.walk.scenes import Scene, cleaned, page
 from devcluster.walk.terminal import COLUMNS, Terminal, WalkError, ended, opened
+from ebb.cli.app import app
 from tests.cli.test_look import RUNNING
 from tests.cli.world import FakeKube, platform_map, session, worker_pod
-from ebb.cli.app import app
 
 EBB = """#!/bin/bash
 # What a walk needs of ebb. State is files in $STATE.

@@ -10,10 +10,10 @@ import pytest
 
 from devcluster.cloud.charges import read_charges
 from devcluster.settings import Box
-from tests.e2e.conftest import BOX, Platform
-from tests.e2e.test_platform import NAMESPACE, TRAINER, job, state
 from ebb.api.clock import unix
 from ebb.api.contract import MANAGER_GROUP
+from tests.e2e.conftest import BOX, Platform
+from tests.e2e.test_platform import NAMESPACE, TRAINER, job, state
 
 pytestmark = pytest.mark.e2e
 WITHIN = 0.01

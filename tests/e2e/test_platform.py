@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from testing import exactness as ledger
 from devcluster.settings import CHECKOUT, Box
+from testing import exactness as ledger
 from tests.e2e.conftest import BOX, Object, Platform
 
 pytestmark = pytest.mark.e2e

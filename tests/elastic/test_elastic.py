@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from ebb.elastic.contract import EXIT_FINISHED, EXIT_PROGRAM_FAILED, EXIT_RECLAIMED
 from testing import exactness as ledger
 from tests.elastic import images
 from tests.elastic.machines import Job, kill_with_children, start_etcd, until
 from tests.elastic.rendezvous.servers import built
-from ebb.elastic.contract import EXIT_FINISHED, EXIT_PROGRAM_FAILED, EXIT_RECLAIMED
 
 pytestmark = pytest.mark.e2e
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.world import asking, sha256, volumes
 from ebb.gateway.__main__ import read_settings
 from ebb.gateway.listing import entries
+from tests.gateway.world import asking, sha256, volumes
 
 
 async def test_a_file_goes_in_and_comes_out(tmp_path: Path) -> None:

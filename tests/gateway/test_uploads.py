@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientPayloadError, ClientResponse
 
-from tests.gateway.world import Asker, asking, sha256, volumes
 from ebb.gateway.uploads import KEEP_SECONDS, Uploads, Wanted, in_thread
 from ebb.gateway.volumes import Refused
+from tests.gateway.world import Asker, asking, sha256, volumes
 
 CONTENT = os.urandom(100_000)
 WANTED = Wanted(size=len(CONTENT), sha256=sha256(CONTENT))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from ebb.kube import Object
 from tests.cli.serving import serving
 from tests.cli.world import FakeKube, elastic_job, platform_map
-from ebb.kube import Object
 
 CHECKOUT = Path(__file__).parents[2]
 TRAIN = """

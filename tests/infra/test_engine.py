@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
+from devcluster.settings import CHECKOUT
 from testing.pulumi.mocks.engine import EngineError, Stack
 from testing.pulumi.mocks.run import Run, name_of, type_of
-from devcluster.settings import CHECKOUT
 from tests.infra.cases import CASES, Case, Values
 
 pytestmark = pytest.mark.e2e

@@ -74,7 +74,7 @@ def test_no_cloud_is_named_by_what_all_share(path: str) -> None:
     assert not found, f"{path}: {found}: differences between clouds are data in the records of infra/cloud.py"
 
 
-@pytest.mark.parametrize("package", ["workloads", "trainer", "local", "benchmarks"])
+@pytest.mark.parametrize("package", ["workloads", "ebb", "trainer", "devcluster", "benchmarks"])
 def test_nothing_elsewhere_depends_on_a_clouds_name(package: str) -> None:
     found = {path: one for path in files(package) if (one := choosing((ROOT / path).read_text()))}
     assert not found, "what differs between clouds comes as data, in ebb-platform"

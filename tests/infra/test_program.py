@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import config, program
 import workloads as services
+from infra import config, program
 from infra.clouds.local import Local
 from tests.infra.declared import Registered
 from tests.infra.declared import declared as declared_by

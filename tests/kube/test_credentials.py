@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.kube.test_kubeconfig import write
 from ebb.kube import PODS, ConfigError, Denied, Kube
 from ebb.kube.credentials import ServiceAccount
 from ebb.kube.tokens import READ_SECONDS, TokenFile
+from tests.kube.test_kubeconfig import write
 
 
 class Clock:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kube.server import Server, names, pod, watching
 from ebb.kube import PODS, Unreachable
+from tests.kube.server import Server, names, pod, watching
 
 
 async def test_what_is_listed_and_what_happens_next_is_told(tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.kube.server import Server, pod, watching
 from ebb.kube import PODS
 from ebb.kube import reflector as reflectors
 from ebb.kube.reflector import PAGE, Habits, Reflector
+from tests.kube.server import Server, pod, watching
 
 Object = dict[str, Any]
 

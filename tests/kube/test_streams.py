@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kube.pods import Pods, Terminal, serving
 from ebb.kube import Denied, Kube, KubeError, NotFound, Unreachable
 from ebb.kube.streams import STDERR, STDOUT, NotListening, Program, connection, running
+from tests.kube.pods import Pods, Terminal, serving
 
 NS, POD = "elastic-job", "digits-worker-0"
 

@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from tests.testing.kubernetes.pulumi_world import ControlPlane
-from tests.kube.pods import Pods
 from ebb.kube import NODES, PODS, Kube, KubeError, NotFound, Object, Unreachable
 from ebb.kube.streams import NotListening, connection, running
+from tests.kube.pods import Pods
+from tests.testing.kubernetes.pulumi_world import ControlPlane
 
 pytestmark = pytest.mark.e2e
 

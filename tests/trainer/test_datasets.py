@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from ebb.elastic.data.listing import scan
 from tests.trainer.web import Web, serve
 from trainer import datasets, download
-from ebb.elastic.data.listing import scan
 
 CLASSES = ("n01443537", "n01629819")
 

@@ -6,13 +6,13 @@ from typing import Any
 import pulumi_kubernetes as kubernetes
 import pytest
 
+from ebb.controller.etcd.alarm import CURE
 from infra import manifests
+from tests.infra.declared import Declared, declared
+from tests.pod_security import violations
+from tests.workloads.test_storage import MANAGER, a_cluster, wanted
 from workloads.etcd import etcd, etcd_maintenance
 from workloads.names import JOBS, SYSTEM
-from tests.infra.declared import Declared, declared
-from tests.workloads.test_storage import MANAGER, a_cluster, wanted
-from tests.pod_security import violations
-from ebb.controller.etcd.alarm import CURE
 
 SMALLEST_VOLUME = 2 * 2**30  # the local stack's
 LOG_BYTES = 7 * 64_000_000  # 5 files (--max-wals), one being written, one being made; measured: 64 000 000 bytes each

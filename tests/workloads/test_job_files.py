@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 import yaml
 
+from ebb.api.clock import stamp
+from ebb.api.platform import NodeGroup, Platform, Taint, Volume
+from ebb.api.spec import Job, parse_spec
+from ebb.api.status import Placed
+from ebb.controller.reconciler.candidates import seat
+from ebb.controller.reconciler.pods import worker_pod
 from tests.builders import NOW, UID, make_group, make_job, make_platform
 from tests.looks import look
 from tests.pod_security import violations
 from trainer.images import models as model
 from trainer.images.config import TrainConfig, parse
-from ebb.api.clock import stamp
-from ebb.api.spec import Job, parse_spec
-from ebb.api.status import Placed
-from ebb.controller.reconciler.pods import worker_pod
-from ebb.controller.reconciler.candidates import seat
-from ebb.api.platform import NodeGroup, Platform, Taint, Volume
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "workloads" / "jobs").glob("*.yaml"))

@@ -8,13 +8,13 @@ from typing import Any
 
 import yaml
 
-from tests.pod_security import violations
 from ebb.api import contract
-from ebb.controller.__main__ import LEASE, read_settings
-from ebb.controller.usage.machine_text import NAME as BOOKS
 from ebb.api.platform import NAME, NAMESPACE
+from ebb.api.usage import NAME as BOOKS
+from ebb.controller.__main__ import LEASE, read_settings
+from tests.pod_security import violations
 
-ROOT = Path(contract.__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 MANIFESTS = ROOT / "workloads" / "manifests"
 Object = dict[str, Any]
 

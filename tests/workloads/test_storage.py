@@ -8,9 +8,9 @@ import pytest
 
 from infra.catalog import InstanceType
 from infra.cloud import ON_DEMAND, Cluster, NodeGroup, Storage, Volume
+from tests.infra.declared import Declared, declared
 from workloads import storage as service
 from workloads.names import JOBS, SYSTEM
-from tests.infra.declared import Declared, declared
 
 MANAGER = NodeGroup(
     name="manager",

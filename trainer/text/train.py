@@ -19,9 +19,9 @@ from ebb.elastic.runtime.config import option
 from ebb.elastic.runtime.config import parse as parse_run
 from ebb.elastic.runtime.main import end_process, run_program
 from ebb.elastic.speed import SpeedOptions, choose
+from trainer.images.schedule import Schedule
 from trainer.text.gpt import SIZES, Gpt, bits_per_byte, losses
 from trainer.text.windows import Windows
-from trainer.images.schedule import Schedule
 
 PROGRAM = "python -m trainer.text.train"
 _VALIDATION_BATCH = 64

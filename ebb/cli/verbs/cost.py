@@ -7,13 +7,13 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from ebb.api.costs import dollars
 from ebb.cli.options import Format, Namespace, Output, call, print_json, record
 from ebb.cli.render import facts, hanging, make_console, span, table
 from ebb.client import costs as money
-from ebb.client.errors import BadRequest
 from ebb.client.costs import By, CostReport, CostRow, Estimate, Wanted
+from ebb.client.errors import BadRequest
 from ebb.client.times import seconds
-from ebb.controller.reconciler.money import dollars
 
 ALL = "all"  # of --since
 NOTHING = 5e-5  # USD: what sums of floating point may lack

@@ -11,21 +11,21 @@ from typing import Annotated, Any
 
 import typer
 
+from ebb.api.contract import ENV_OUTPUT_DIR
 from ebb.cli.asked import Asked, Program, asks
 from ebb.cli.exits import Exit
 from ebb.cli.options import Format, Output, note, print_json, record, session_of
 from ebb.cli.options import run as run_verb
 from ebb.cli.render import number
 from ebb.cli.verbs.submit import Submission
-from ebb.client.platform.reach import find_box
 from ebb.client.errors import BadRequest
+from ebb.client.jobs.view import FINISHED, STOPPED
 from ebb.client.local_run import Ended, LocalRun, find_python, plan, request_of_elastic_job, start
 from ebb.client.local_run.plan import Here
-from ebb.client.jobs.view import FINISHED, STOPPED
+from ebb.client.platform.reach import find_box
 from ebb.client.submission.commandline import command_of
 from ebb.client.submission.jobfile import assignments, is_elastic_job
 from ebb.client.submission.request import Request
-from ebb.api.contract import ENV_OUTPUT_DIR
 
 _OF_ELASTIC_JOBS = ("name", "gpus", "data", "env")
 

@@ -12,9 +12,9 @@ from ebb.cli.options import Format, JobName, Namespace, Output, call
 from ebb.cli.outcome import ended
 from ebb.cli.render import make_console
 from ebb.cli.writer import Writer
-from ebb.client.platform.reach import read_job
 from ebb.client.errors import BadRequest
 from ebb.client.logs import Choice, follow_logs, on_volume, print_logs
+from ebb.client.platform.reach import read_job
 from ebb.client.times import seconds
 
 

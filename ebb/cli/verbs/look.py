@@ -17,13 +17,13 @@ from ebb.cli.options import Format, JobName, JobNames, Namespace, Output, call, 
 from ebb.cli.outcome import ended
 from ebb.cli.pages import job_page
 from ebb.cli.render import job_table, make_console, now_local, number, steps
-from ebb.client.platform.reach import read_job
 from ebb.client.errors import Missing
 from ebb.client.jobs.live import Board
 from ebb.client.jobs.nodes import Nodes
 from ebb.client.jobs.view import FAILED_STATE, OVER, JobView
 from ebb.client.jobs.waiting import TICK_SECONDS, wait_for
 from ebb.client.jobs.watch import see, until_over
+from ebb.client.platform.reach import read_job
 from ebb.client.times import seconds
 
 

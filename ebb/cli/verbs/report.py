@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
+from ebb.api.clock import stamp
 from ebb.cli.completion import job_names
 from ebb.cli.options import Namespace, call, note
 from ebb.client import report as reports
 from ebb.client.errors import BadRequest
-from ebb.api.clock import stamp
 
 JSON = "json"  # as every verb's -o json; a file of that name is ./json
 

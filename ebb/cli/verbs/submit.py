@@ -18,18 +18,18 @@ from ebb.cli.question import agreed, somebody_there
 from ebb.cli.render import make_console, plan
 from ebb.cli.session import Session
 from ebb.cli.writer import Writer
-from ebb.client.platform.ebb import Ebb
 from ebb.client.errors import BadRequest
 from ebb.client.gpus import gpus
-from ebb.client.logs import follow_logs, on_volume
 from ebb.client.jobs.view import JobView
+from ebb.client.logs import follow_logs, on_volume
+from ebb.client.platform.ebb import Ebb
+from ebb.client.staging.clone import Clone, clone, fitting, stem_of
+from ebb.client.staging.code import amount
+from ebb.client.staging.delivery import Place
 from ebb.client.submission.fit import price
 from ebb.client.submission.outlook import Outlook, outlook
 from ebb.client.submission.submit import Prepared, prepare, prepare_whole
 from ebb.client.submission.submit import submit as send
-from ebb.client.staging.clone import Clone, clone, fitting, stem_of
-from ebb.client.staging.code import amount
-from ebb.client.staging.delivery import Place
 from ebb.kube import KubeError
 
 

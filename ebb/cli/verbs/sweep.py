@@ -21,8 +21,8 @@ from ebb.cli.sweeps import price_line, summary, sweep_page
 from ebb.client import sweep as sweeps
 from ebb.client.errors import BadRequest
 from ebb.client.jobs.view import FAILED_STATE
-from ebb.client.sweep.overrides import is_override
 from ebb.client.staging.code import packed
+from ebb.client.sweep.overrides import is_override
 
 RUN = "run"
 

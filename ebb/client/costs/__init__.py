@@ -8,11 +8,11 @@ bills.py puts jobs, records of deleted jobs and the machine books together, repo
 
 import time
 
-from ebb.client.platform.ebb import Ebb
 from ebb.client.costs.bills import Bill, Window, bills
 from ebb.client.costs.estimate import Estimate, Wanted, estimate_of
 from ebb.client.costs.read import read_books, read_records
 from ebb.client.costs.report import By, CostReport, CostRow, Rest, Whole, report_of, whole_days
+from ebb.client.platform.ebb import Ebb
 from ebb.kube import ELASTIC_JOBS
 
 __all__ = [

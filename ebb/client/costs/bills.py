@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ebb.api import contract as names
-from ebb.client.jobs.view import FAILED_STATE, FINISHED, view
 from ebb.api.clock import unix
+from ebb.api.costs import sums
 from ebb.api.schema import decode
 from ebb.api.spec import user_of
 from ebb.api.status import Cost
-from ebb.controller.usage.days import DAY, Books, Use, day_of
-from ebb.controller.reconciler.money import sums
+from ebb.api.usage import DAY, Books, Use, day_of
+from ebb.client.jobs.view import FAILED_STATE, FINISHED, view
 
 Object = Mapping[str, Any]
 DELETED = "deleted"

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ebb.api.platform import SPOT, Platform
 from ebb.client.errors import BadRequest
 from ebb.client.submission.fit import Fit, find_fit, price
 from ebb.client.submission.request import Request
-from ebb.api.platform import SPOT, Platform
 
 NAME = "estimate"  # of a job that is never sent
 

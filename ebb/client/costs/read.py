@@ -3,13 +3,11 @@
 import json
 from typing import Any
 
-from ebb.client.platform.ebb import Ebb
+from ebb.api.contract import LABEL_RECORD, RECORD_KEY
+from ebb.api.usage import NAME, NAMESPACE, Books, BooksError, read
 from ebb.client.errors import ClientError
-from ebb.api.contract import LABEL_RECORD
+from ebb.client.platform.ebb import Ebb
 from ebb.kube import CONFIG_MAPS, Denied, NotFound
-from ebb.controller.usage.days import Books
-from ebb.controller.usage.machine_text import NAME, NAMESPACE, BooksError, read
-from ebb.controller.reconciler.records import KEY
 
 
 async def read_books(ebb: Ebb) -> Books | None:
@@ -29,7 +27,7 @@ async def read_records(ebb: Ebb) -> list[dict[str, Any]]:
     told = []
     for item in await ebb.kube.list(CONFIG_MAPS, ebb.namespace, labels=f"{LABEL_RECORD}=true"):
         try:
-            record = json.loads((item.get("data") or {})[KEY])
+            record = json.loads((item.get("data") or {})[RECORD_KEY])
             told.append(record if record["uid"] and record["machineSeconds"] >= 0 else {})
         except (KeyError, ValueError, TypeError):
             continue

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from ebb.client.costs.bills import Bill, Window, exact_from
 from ebb.api.clock import stamp
 from ebb.api.contract import MANAGER_GROUP
-from ebb.controller.usage.days import DAY, DAYS, Books, Gap, Line, day_of
 from ebb.api.platform import WHERE
+from ebb.api.usage import DAY, DAYS, Books, Gap, Line, day_of
+from ebb.client.costs.bills import Bill, Window, exact_from
 
 HOUR = 3600.0
 STALE_SECONDS = 300.0

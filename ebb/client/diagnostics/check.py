@@ -15,11 +15,13 @@ from contextlib import AsyncExitStack
 from typing import TypeVar
 
 from ebb.api import contract as names
-from ebb.client.platform.ebb import Opener
-from ebb.client.platform.reach import find_way, read_platform
-from ebb.client.errors import Missing, NoPlatform
+from ebb.api.platform import NAMESPACE as SYSTEM
+from ebb.api.platform import SCHEMA, WHERE, Platform, PlatformError
 from ebb.client.diagnostics import rights, symptoms
 from ebb.client.diagnostics.symptoms import PROBLEM, Finding, ok, problem, unseen, warning
+from ebb.client.errors import Missing, NoPlatform
+from ebb.client.platform.ebb import Opener
+from ebb.client.platform.reach import find_way, read_platform
 from ebb.kube import (
     CLAIMS,
     ELASTIC_JOBS,
@@ -36,8 +38,6 @@ from ebb.kube import (
     Resource,
     Unreachable,
 )
-from ebb.api.platform import NAMESPACE as SYSTEM
-from ebb.api.platform import SCHEMA, WHERE, Platform, PlatformError
 
 T = TypeVar("T")
 QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ebb.api import contract as names
-from ebb.client.jobs.view import condition, view
-from ebb.client.timeline.timeline import unix
 from ebb.api.crd import crd
 from ebb.api.platform import Platform, Volume
 from ebb.api.quantities import quantity
+from ebb.client.jobs.view import condition, view
+from ebb.client.timeline.timeline import unix
 
 Object = Mapping[str, Any]
 OK, WARNING, PROBLEM, UNSEEN = "ok", "warning", "problem", "unseen"

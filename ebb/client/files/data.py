@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Protocol, TypeVar
 
-from ebb.client.platform.ebb import Ebb
+from ebb.api.platform import Platform
 from ebb.client.errors import BadRequest, Missing
 from ebb.client.files import localfiles
 from ebb.client.files.files import AT_ONCE, Entry, Files, VolumeRoom, gateway
-from ebb.api.platform import Platform
+from ebb.client.platform.ebb import Ebb
 
 NS_PER_MS = 1_000_000  # ages are compared to the millisecond: some file systems keep no more than 100 ns
 SMALL_BYTES = 2**20  # below this it is quicker to send a file than to ask whether it is there
@@ -113,7 +113,7 @@ async def get_by(files: Files, path: str, target: str, show: Show, *, checksum: 
     found, local = await files.stat(path), Path(target)
     if found.kind not in ("file", "folder"):
         raise BadRequest(f"{path} is a {found.kind}: only files and folders are fetched.")
-    if target.endswith("/") or local == Path() or (found.kind == "file" and devcluster.is_dir()):
+    if target.endswith("/") or local == Path() or (found.kind == "file" and local.is_dir()):
         local = local / PurePosixPath(path).name
     if found.kind == "folder":
         return await _get_folder(files, path, local, show, checksum=checksum)

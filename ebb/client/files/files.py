@@ -18,12 +18,12 @@ from typing import Any, TypeVar
 import aiohttp
 import orjson
 
-from ebb.client.platform.ebb import Ebb
+from ebb.api.contract import GATEWAY, GATEWAY_PORT, LABEL_GROUP
 from ebb.client.errors import BadRequest, ClientError, Missing, NoPlatform
 from ebb.client.files import localfiles
 from ebb.client.files.forward import forward_path
 from ebb.client.files.moving import Moved, Moving
-from ebb.api.contract import GATEWAY, GATEWAY_PORT, LABEL_GROUP
+from ebb.client.platform.ebb import Ebb
 from ebb.kube import PODS, Object, Unreachable
 
 AT_ONCE = 8  # transfers: enough to hide the way to the gateway, few enough for its small machine

@@ -6,13 +6,13 @@ await fetch(ebb, "digits", "checkpoints", "results/")
 
 import re
 
-from ebb.client.platform.ebb import Ebb
-from ebb.client.platform.reach import read_job
+from ebb.api.contract import OUTPUT_ROOT
 from ebb.client.errors import BadRequest, Missing
-from ebb.client.logs.sources import job_folder
 from ebb.client.files.data import Listing, Show, Silent, Transfer, get_by
 from ebb.client.files.files import Files, gateway
-from ebb.api.contract import OUTPUT_ROOT
+from ebb.client.logs.sources import job_folder
+from ebb.client.platform.ebb import Ebb
+from ebb.client.platform.reach import read_job
 
 
 async def list_outputs(ebb: Ebb, job: str, path: str = "", *, recursive: bool = False) -> Listing:

@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from ebb.client.platform.ebb import Ebb
+from ebb.api.contract import GPU_RESOURCE, LABEL_JOB, MANAGER_GROUP
 from ebb.client.jobs.nodes import MachineView, Nodes
 from ebb.client.jobs.view import OVER, JobView, view
+from ebb.client.platform.ebb import Ebb
 from ebb.client.timeline.timeline import unix
-from ebb.api.contract import GPU_RESOURCE, LABEL_JOB, MANAGER_GROUP
 from ebb.kube import ELASTIC_JOBS, PODS, Object
 
 GONE = frozenset({"Succeeded", "Failed"})  # phases of pods that hold nothing any more

@@ -10,9 +10,9 @@ from datetime import datetime
 from typing import Any
 
 from ebb.api import contract as names
+from ebb.api.quantities import counted
 from ebb.client.jobs.goodput import goodput
 from ebb.kube import Object
-from ebb.api.quantities import counted
 
 FINISHED, FAILED_STATE, RUNNING_STATE, WAITING_STATE = "finished", "failed", "running", "waiting"
 RECOVERING, STOPPED, DELETING = "recovering", "stopped", "deleting"

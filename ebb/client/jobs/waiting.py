@@ -7,11 +7,11 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 
-from ebb.client.platform.ebb import Ebb
-from ebb.client.platform.reach import read_job
 from ebb.client.errors import BadRequest, Missing, TimedOut
 from ebb.client.jobs.live import ignore, states
 from ebb.client.jobs.view import OVER, RUNNING_STATE, JobView, view
+from ebb.client.platform.ebb import Ebb
+from ebb.client.platform.reach import read_job
 from ebb.kube import ELASTIC_JOBS, Object
 
 TICK_SECONDS = 1.0

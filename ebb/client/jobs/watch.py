@@ -5,16 +5,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from ebb.client.platform.ebb import Ebb
-from ebb.client.platform.reach import read_job
+from ebb.api.contract import LABEL_JOB
 from ebb.client.errors import Missing
 from ebb.client.jobs.live import Board, ignore
 from ebb.client.jobs.nodes import Nodes
 from ebb.client.jobs.reclaims import Reclaim, Start, losses, starts
 from ebb.client.jobs.view import OVER, JobView, WorkerView, own_pods, view, worker_view
 from ebb.client.jobs.waiting import NOTE_SECONDS, TICK_SECONDS, wait_for
+from ebb.client.platform.ebb import Ebb
+from ebb.client.platform.reach import read_job
 from ebb.client.timeline.timeline import is_about
-from ebb.api.contract import LABEL_JOB
 from ebb.kube import ELASTIC_JOBS, EVENTS, PODS, Object
 
 

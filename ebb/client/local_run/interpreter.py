@@ -1,4 +1,4 @@
-"""Which Python trains: one that has torch, and finds the package `trainer`."""
+"""Which Python trains: one that has torch, and finds the package `ebb`."""
 
 import shutil
 import subprocess
@@ -9,14 +9,14 @@ from pathlib import Path
 
 from ebb.client.errors import BadRequest
 
-CHECKOUT = Path(__file__).parents[3]  # or the folder into which Ebb was installed: trainer/ is beside workloads/ in both
-_LOOK = "import importlib.util as u; print(*(m for m in ('torch', 'trainer') if u.find_spec(m)))"
+CHECKOUT = Path(__file__).parents[3]  # or the folder into which Ebb was installed
+_LOOK = "import importlib.util as u; print(*(m for m in ('torch', 'ebb') if u.find_spec(m)))"
 _LOOK_SECONDS = 30.0  # a Python on a network file system, the first time
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interpreter:
-    """A Python that can train. `path` is what PYTHONPATH needs for it to find the trainer, "" for nothing."""
+    """A Python that can train. `path` is what PYTHONPATH needs for it to find ebb, "" for nothing."""
 
     python: str
     path: str = ""
@@ -42,10 +42,10 @@ def _usable(python: str, found: set[str], given: str) -> Interpreter:
             f"python {given!r} cannot import torch, and training needs it: install it with "
             f"`{python} -m pip install torch torchvision`, or name another Python with --python."
         )
-    if "trainer" in found:
+    if "ebb" in found:
         return Interpreter(python=python)
-    if not (CHECKOUT / "trainer" / "launch").is_dir():
-        raise BadRequest(f"python {given!r} cannot import Ebb's package trainer: install Ebb into it as well.")
+    if not (CHECKOUT / "ebb" / "elastic" / "launch").is_dir():
+        raise BadRequest(f"python {given!r} cannot import Ebb's package ebb: install Ebb into it as well.")
     return Interpreter(python=python, path=str(CHECKOUT))
 
 
@@ -61,7 +61,7 @@ def _on_path() -> list[str]:
 
 
 def _modules(python: str) -> set[str]:
-    """Which of torch and trainer it finds by itself, whatever lies in the current folder; it imports neither."""
+    """Which of torch and ebb it finds by itself, whatever lies in the current folder; it imports neither."""
     try:
         done = subprocess.run(
             [python, "-c", _LOOK],

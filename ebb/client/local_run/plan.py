@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ebb.client.errors import BadRequest
-from ebb.client.local_run.interpreter import Interpreter
-from ebb.client.jobs.view import gpus_per_worker, worker_spec
-from ebb.client.submission.request import Request, check
 from ebb.api.contract import ENV_JOB, ENV_OUTPUT_DIR, WORKER_CONTAINER
+from ebb.client.errors import BadRequest
+from ebb.client.jobs.view import gpus_per_worker, worker_spec
+from ebb.client.local_run.interpreter import Interpreter
+from ebb.client.submission.request import Request, check
 
 OUTPUT_FOLDER = "ebb-output"
 LAUNCHER = "ebb.elastic.launch"

@@ -13,11 +13,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from ebb.api.contract import EXIT_FINISHED, EXIT_RECLAIMED
 from ebb.client.errors import ClientError
-from ebb.client.local_run.plan import LocalRun
 from ebb.client.jobs.live import ignore
 from ebb.client.jobs.view import FAILED_STATE, FINISHED, STOPPED
-from ebb.api.contract import EXIT_FINISHED, EXIT_RECLAIMED
+from ebb.client.local_run.plan import LocalRun
 
 _TOLD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _STOPPED = {EXIT_RECLAIMED, *(128 + number for number in _TOLD)}  # the launcher's codes, see trainer/README.md

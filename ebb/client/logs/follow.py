@@ -5,14 +5,14 @@ import time
 from contextlib import suppress
 
 from ebb.client.errors import ClientError, Missing
+from ebb.client.jobs.live import Board
+from ebb.client.jobs.view import OVER, RUNNING_STATE, JobView, view, worker_index
+from ebb.client.jobs.words import happening
 from ebb.client.logs.lines import ALL, Choice, Line
 from ebb.client.logs.pod import PodTail
 from ebb.client.logs.replay import Replay
 from ebb.client.logs.sources import Sink, Sources, open_shelf, started, started_at, uid_of
 from ebb.client.logs.volume import LOOK_SECONDS, Files, FileTail, Reading, Shelf
-from ebb.client.jobs.live import Board
-from ebb.client.jobs.view import OVER, RUNNING_STATE, JobView, view, worker_index
-from ebb.client.jobs.words import happening
 from ebb.kube import Kube, KubeError, Object
 
 DRAIN_SECONDS = 3.0  # for the last lines of a job that is deleted

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
-from ebb.client.logs.lines import Line, parse
-from ebb.client.logs.replay import Replay
 from ebb.client.jobs.live import Board
 from ebb.client.jobs.view import worker_container
+from ebb.client.logs.lines import Line, parse
+from ebb.client.logs.replay import Replay
 from ebb.kube import PODS, Kube, KubeError, NotFound, Object
 
 DRAIN_SECONDS = 3.0

@@ -10,15 +10,15 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Protocol
 
+from ebb.api.clock import unix
+from ebb.api.contract import ENV_OUTPUT_DIR, LABEL_INDEX, LABEL_JOB, OUTPUT_ROOT, WORKER_CONTAINER
 from ebb.client.errors import ClientError, Missing
+from ebb.client.jobs.view import worker_container, worker_index, worker_spec
 from ebb.client.logs.lines import ALL, Choice, Line
 from ebb.client.logs.merging import merged
 from ebb.client.logs.pod import lines_now
 from ebb.client.logs.replay import Replay
 from ebb.client.logs.volume import UNREADABLE, Files, Reading, Shelf
-from ebb.client.jobs.view import worker_container, worker_index, worker_spec
-from ebb.api.clock import unix
-from ebb.api.contract import ENV_OUTPUT_DIR, LABEL_INDEX, LABEL_JOB, OUTPUT_ROOT, WORKER_CONTAINER
 from ebb.kube import ELASTIC_JOBS, PODS, Kube, KubeError, Object
 
 OPEN_SECONDS = 10.0  # for the volume to answer; then what the API server has is worth more than to wait on

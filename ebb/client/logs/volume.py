@@ -17,12 +17,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from typing import Protocol
 
-from ebb.client.platform.ebb import Ebb
 from ebb.client.errors import ClientError, Missing
-from ebb.client.logs.lines import FileLines, Line, Part
+from ebb.client.files import files
 from ebb.client.jobs.live import Board
 from ebb.client.jobs.view import worker_container
-from ebb.client.files import files
+from ebb.client.logs.lines import FileLines, Line, Part
+from ebb.client.platform.ebb import Ebb
 from ebb.kube import KubeError
 
 LOOK_SECONDS = 5.0  # how old a listing may be: it tells of new pods and of the next part of a file

@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 
+from ebb.api.platform import Platform
 from ebb.client.platform.reach import find_way, read_platform
 from ebb.kube import Kube
-from ebb.api.platform import Platform
 
 Opener = Callable[[str | None, str | None], AbstractAsyncContextManager[Kube]]
 """(kubeconfig, context) -> connection; tests hand in one of their own."""

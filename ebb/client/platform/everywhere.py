@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from ebb.api.platform import PlatformError
+from ebb.client.errors import ClientError, NoPlatform
 from ebb.client.platform import platforms
 from ebb.client.platform.ebb import Ebb, Opener, connect
-from ebb.client.errors import ClientError, NoPlatform
 from ebb.kube import Kube, KubeError
-from ebb.api.platform import PlatformError
 
 T = TypeVar("T")
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ebb.api import platform
-from ebb.client.platform import platforms
-from ebb.client.errors import BadRequest, Missing, NoPlatform
-from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, ConfigError, Kube, NotFound, Object
 from ebb.api.platform import Platform
+from ebb.client.errors import BadRequest, Missing, NoPlatform
+from ebb.client.platform import platforms
+from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, ConfigError, Kube, NotFound, Object
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,19 +16,19 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from ebb.client.platform.ebb import Ebb
-from ebb.client.platform.reach import read_job
+from ebb.api.clock import unix
+from ebb.api.contract import LABEL_EBB_JOB, LABEL_RECORD
 from ebb.client.errors import Missing
+from ebb.client.files.files import gateway
 from ebb.client.jobs.goodput import paid_machine_seconds
 from ebb.client.jobs.view import gpus_per_worker, view
+from ebb.client.platform.ebb import Ebb
+from ebb.client.platform.reach import read_job
 from ebb.client.report.data import RunReport, run_report
 from ebb.client.report.page import run_page, sweep_page
 from ebb.client.report.reading import Files, OpenFiles, Reading
 from ebb.client.report.sweep import RunOfSweep, SweepReport, sweep_report
 from ebb.client.sweep.view import LABEL_SWEEP, sweep_view
-from ebb.client.files.files import gateway
-from ebb.api.clock import unix
-from ebb.api.contract import LABEL_EBB_JOB, LABEL_RECORD
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, Denied, NotFound, Object
 
 __all__ = ["Files", "OpenFiles", "RunReport", "SweepReport", "make", "page"]

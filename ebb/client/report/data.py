@@ -8,13 +8,13 @@ The field names are what `ebb report -o json` prints: they are only added to. Se
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ebb.api.clock import stamp, unix
+from ebb.api.status import HISTORY_LENGTH, LEFT, PLACED, PROGRAM_FAILED, RECLAIMED, STALL
 from ebb.client.jobs.goodput import share
 from ebb.client.jobs.view import OVER, Happening, JobView
 from ebb.client.jobs.words import happening
 from ebb.client.report.lines import Change, Range, Training, number
 from ebb.client.report.stretches import Paid, Stretch, Zones, stretches_of
-from ebb.api.clock import stamp, unix
-from ebb.api.status import HISTORY_LENGTH, LEFT, PLACED, PROGRAM_FAILED, RECLAIMED, STALL
 
 LOSSES = frozenset({RECLAIMED, LEFT, PROGRAM_FAILED, STALL})  # after which the workers meet anew
 NEAR_SECONDS = 120.0  # a loss that is noticed later than this after a pause has not caused it

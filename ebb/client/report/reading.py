@@ -12,15 +12,15 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ebb.client.platform.ebb import Ebb
+from ebb.api.contract import LABEL_JOB
 from ebb.client.errors import ClientError, Missing
+from ebb.client.jobs.view import own_pods
 from ebb.client.logs.pod import lines_now
 from ebb.client.logs.replay import Replay
 from ebb.client.logs.sources import job_folder
-from ebb.client.jobs.view import own_pods
+from ebb.client.platform.ebb import Ebb
 from ebb.client.report.lines import Reader, Training
 from ebb.client.report.spoken import said
-from ebb.api.contract import LABEL_JOB
 from ebb.kube import PODS, KubeError, Object
 
 FILE = "metrics.jsonl"

@@ -2,8 +2,8 @@
 
     said("2026-11-22T10:00:00.5Z", "step 120/560  epoch 2.14  loss 0.1234  512 samples/s  step 0.125 s ...")
 
-The sentence is ebb/elastic/runtime/report.py's; a test holds the two together. What it does not say (seconds useful and lost, steps done
-again) is not in the facts.
+The sentence is ebb/elastic/runtime/report.py's; a test holds the two together. What it does not say (seconds useful and lost,
+steps done again) is not in the facts.
 """
 
 import re

@@ -4,10 +4,10 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ebb.client.jobs.view import JobView
-from ebb.client.report.lines import Training
 from ebb.api.clock import unix
 from ebb.api.status import PLACED
+from ebb.client.jobs.view import JobView
+from ebb.client.report.lines import Training
 
 
 @dataclass(frozen=True, kw_only=True)

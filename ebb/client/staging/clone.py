@@ -21,21 +21,21 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
-from ebb.client.platform.ebb import Ebb
-from ebb.client.platform.reach import read_job
+from ebb.api.contract import ANNOTATION_CODE, WORKER_CONTAINER
+from ebb.api.platform import Platform
 from ebb.client.errors import BadRequest, ClientError, Missing, NoPlatform
-from ebb.client.logs.sources import job_folder
+from ebb.client.files.files import gateway
 from ebb.client.jobs.live import ignore
 from ebb.client.jobs.view import gpus_per_worker, worker_spec
-from ebb.client.submission.request import PRIORITIES
+from ebb.client.logs.sources import job_folder
+from ebb.client.platform.ebb import Ebb
+from ebb.client.platform.reach import read_job
 from ebb.client.staging import checkpoints
 from ebb.client.staging.checkpoints import Checkpoint
 from ebb.client.staging.code import Code, digest
 from ebb.client.staging.delivery import FILE, output_root, volume_path
-from ebb.client.files.files import gateway
-from ebb.api.contract import ANNOTATION_CODE, WORKER_CONTAINER
+from ebb.client.submission.request import PRIORITIES
 from ebb.kube import CONFIG_MAPS, NotFound, Object
-from ebb.api.platform import Platform
 
 _OURS = frozenset({"PYTHONUNBUFFERED", "HOME"})
 _VOLUMES = frozenset({"shm", "tmp", "ebb-code"})

@@ -2,8 +2,8 @@
 
     code = packed(Path("."))        # what .gitignore ignores stays at home
 
-delivery.py brings it to the pods, where ebb/elastic/launch/code.py unpacks it. Not packed: what .gitignore says, tracked or not (also
-those of the folders above, up to the repository's), .git, caches of Python, virtual environments.
+delivery.py brings it to the pods, where ebb/elastic/launch/code.py unpacks it. Not packed: what .gitignore says, tracked or not
+(also those of the folders above, up to the repository's), .git, caches of Python, virtual environments.
 """
 
 import gzip

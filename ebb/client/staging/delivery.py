@@ -16,12 +16,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
+from ebb.api.contract import ANNOTATION_CODE, LABEL_EBB_JOB, OUTPUT_ROOT
+from ebb.api.platform import Platform
 from ebb.client.errors import BadRequest, ClientError
 from ebb.client.jobs.live import ignore
 from ebb.client.staging.code import Code, Tally, amount
-from ebb.api.contract import ANNOTATION_CODE, LABEL_EBB_JOB, OUTPUT_ROOT
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, Conflict, Kube, KubeError, NotFound, Object
-from ebb.api.platform import Platform
 
 MOUNT = "/ebb/code"
 FILE = "code.tar.gz"

@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ebb.client.errors import BadRequest
-from ebb.client.submission.request import Request, check, check_worker_name
 from ebb.api.parts import SPOT_THEN_ON_DEMAND
 from ebb.api.platform import CAPACITY_BLOCK, FLEX_START, ON_DEMAND, SPOT, NodeGroup, Platform
+from ebb.client.errors import BadRequest
+from ebb.client.submission.request import Request, check, check_worker_name
 
 CPU_RESERVE = 0.1
 """The share of a machine's CPUs that jobs leave alone: of 4 cores GKE and EKS keep 0.08, pods on every machine need the rest."""

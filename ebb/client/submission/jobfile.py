@@ -20,12 +20,12 @@ from typing import Any
 
 import yaml
 
-from ebb.client.errors import BadRequest
-from ebb.client.submission.request import Request, launcher_arguments
-from ebb.client.times import moment
 from ebb.api.contract import API_VERSION, KIND
 from ebb.api.parts import SPOT_THEN_ON_DEMAND
 from ebb.api.platform import CAPACITY_BLOCK, FLEX_START, ON_DEMAND, SPOT
+from ebb.client.errors import BadRequest
+from ebb.client.submission.request import Request, launcher_arguments
+from ebb.client.times import moment
 
 TEXTS = ("name", "gpu", "zone", "capacity", "image", "shm", "data", "code", "priority")
 COUNTS = ("gpus", "min", "max")

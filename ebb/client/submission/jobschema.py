@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ebb.api.generated import write_or_check
 from ebb.client.submission.jobfile import CAPACITIES, KEYS
 from ebb.client.submission.request import PRIORITIES
-from ebb.api.generated import write_or_check
 
 PAGE = Path(__file__).parents[3] / "docs" / "job.schema.json"
 _TEXT, _COUNT = {"type": "string"}, {"type": "integer", "minimum": 1}

@@ -8,10 +8,6 @@ import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from ebb.client.errors import BadRequest
-from ebb.client.submission.fit import Fit
-from ebb.client.submission.request import PRIORITIES, Request
-from ebb.client.staging.delivery import MOUNT, PACKAGES, Place, find_output
 from ebb.api.contract import (
     ANNOTATION_BILLED,
     ANNOTATION_CODE,
@@ -26,8 +22,12 @@ from ebb.api.contract import (
     WORKER_CONTAINER,
 )
 from ebb.api.parts import SPOT_THEN_ON_DEMAND
-from ebb.kube import ELASTIC_JOBS, Object
 from ebb.api.platform import Platform, Taint, Volume
+from ebb.client.errors import BadRequest
+from ebb.client.staging.delivery import MOUNT, PACKAGES, Place, find_output
+from ebb.client.submission.fit import Fit
+from ebb.client.submission.request import PRIORITIES, Request
+from ebb.kube import ELASTIC_JOBS, Object
 
 CODE_VOLUME = "ebb-code"
 USER = 1000  # the trainer image's, and the owner of the shared volumes

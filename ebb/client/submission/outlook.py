@@ -9,10 +9,10 @@ A look, no promise: somebody else may be faster, and the controller has newer kn
 import math
 from dataclasses import dataclass
 
+from ebb.api.clock import unix
 from ebb.client.gpus import GpuGroup, GpuReport
 from ebb.client.submission.fit import Fit
 from ebb.client.submission.request import Request
-from ebb.api.clock import unix
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ebb.client.platform.ebb import Ebb
 from ebb.client.errors import ClientError
 from ebb.client.jobs.live import ignore
 from ebb.client.jobs.view import JobView, view
+from ebb.client.platform.ebb import Ebb
+from ebb.client.staging.code import Code, packed
+from ebb.client.staging.delivery import Delivery, Files, Place, deliver, place_of
 from ebb.client.submission.fit import Fit, find_fit
 from ebb.client.submission.manifest import manifest
 from ebb.client.submission.request import Request
-from ebb.client.staging.code import Code, packed
-from ebb.client.staging.delivery import Delivery, Files, Place, deliver, place_of
 from ebb.kube import ELASTIC_JOBS, Conflict, KubeError, NotFound, Object, Unreachable
 
 

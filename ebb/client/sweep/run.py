@@ -17,10 +17,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ebb.client import change
-from ebb.client.platform.ebb import Ebb
 from ebb.client.errors import BadRequest, Missing
 from ebb.client.jobs.live import ignore, states
 from ebb.client.jobs.view import OVER, STOPPED, view
+from ebb.client.platform.ebb import Ebb
+from ebb.client.staging.code import Code
 from ebb.client.submission.commandline import command_of
 from ebb.client.submission.request import Request, check, check_name
 from ebb.client.submission.submit import Prepared, prepare, submit
@@ -38,7 +39,6 @@ from ebb.client.sweep.view import (
     sweep_view,
     value_of,
 )
-from ebb.client.staging.code import Code
 from ebb.kube import ELASTIC_JOBS, KubeError, NotFound, Object
 
 AT_ONCE = 8  # requests to the API server

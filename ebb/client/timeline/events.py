@@ -8,15 +8,15 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from ebb.client.platform.ebb import Ebb
-from ebb.client.platform.reach import read_job
+from ebb.api.contract import LABEL_JOB
 from ebb.client.errors import Missing
 from ebb.client.jobs.live import Board, ignore, states
 from ebb.client.jobs.nodes import Nodes
 from ebb.client.jobs.reclaims import losses, starts
 from ebb.client.jobs.view import OVER, own_pods, view
+from ebb.client.platform.ebb import Ebb
+from ebb.client.platform.reach import read_job
 from ebb.client.timeline.timeline import Entry, is_about, timeline
-from ebb.api.contract import LABEL_JOB
 from ebb.kube import EVENTS, PODS, Object
 
 TICK_SECONDS = 1.0

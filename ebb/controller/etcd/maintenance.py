@@ -101,7 +101,9 @@ def gateway(address: str) -> Post:
 
 def main(arguments: Sequence[str]) -> int:
     """Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m ebb.controller.etcd.maintenance", description="Defragments etcd, cures NOSPACE.")
+    parser = argparse.ArgumentParser(
+        prog="python -m ebb.controller.etcd.maintenance", description="Defragments etcd, cures NOSPACE."
+    )
     parser.add_argument("--etcd", required=True, metavar="http://HOST:PORT", help="a client address of the one member")
     parser.add_argument("--quota-bytes", required=True, type=int, help="what etcd was started with as --quota-backend-bytes")
     given = parser.parse_args(arguments)

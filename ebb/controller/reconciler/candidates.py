@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from ebb.api import contract as names
+from ebb.api.needs import Wish, needs, workers_per_machine
 from ebb.api.parts import ANY, ON_DEMAND, SINGLE, SPOT, SPOT_THEN_ON_DEMAND
+from ebb.api.platform import PROVISION_SECONDS, NodeGroup, Platform, Volume
 from ebb.api.spec import Job
 from ebb.api.status import Placed
-from ebb.controller.reconciler.containers import worker_container
+from ebb.api.template import worker_container
 from ebb.controller.reconciler.capacity import Market
-from ebb.controller.reconciler.needs import Wish, needs, workers_per_machine
 from ebb.controller.reconciler.pods import Seat, leave_seconds
 from ebb.controller.reconciler.rendezvous import rendezvous
-from ebb.api.platform import PROVISION_SECONDS, NodeGroup, Platform, Volume
 
 Rank = tuple[float, float, float, float, float, str, str]
 

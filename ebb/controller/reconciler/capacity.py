@@ -11,9 +11,9 @@ from functools import lru_cache
 
 from ebb.api import contract as names
 from ebb.api.clock import unix
+from ebb.api.needs import Wish
 from ebb.api.spec import Job
 from ebb.api.status import RECLAIMED, Dry
-from ebb.controller.reconciler.needs import Wish
 
 RECENT_SECONDS = 1800.0  # spot shortages of a zone last minutes to hours; older reclaims say little
 HUNGRY = (names.WAITING_FOR_MACHINES, names.WAITING_BOOTING, names.WAITING_DRY, names.WAITING_CLOUD_QUOTA)

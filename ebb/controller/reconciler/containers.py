@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ebb.api import contract as names
-from ebb.api.spec import Job
-from ebb.controller.reconciler.rendezvous import NEED_V2, Rendezvous, flags, variables
 from ebb.api.platform import Volume
 from ebb.api.quantities import quantity
+from ebb.api.spec import Job
+from ebb.controller.reconciler.rendezvous import NEED_V2, Rendezvous, flags, variables
 
 Object = dict[str, Any]
 
@@ -35,11 +35,6 @@ INTERFACES: Mapping[str, str] = {
     # counts eth%d from 0), whatever the cloud; a machine's own network may differ, but templates that share it are refused.
     "GLOO_SOCKET_IFNAME": "eth0",
 }
-
-
-def worker_container(containers: Sequence[Object]) -> Object:
-    """The container that trains: the one of the contract's name, else the first."""
-    return next((container for container in containers if container.get("name") == names.WORKER_CONTAINER), containers[0])
 
 
 def container_gpus(container: Object) -> int:

@@ -13,8 +13,8 @@ from ebb.api import contract as names
 from ebb.api.clock import stamp
 from ebb.api.parts import ALL_WORKERS
 from ebb.api.status import LEFT, RECLAIMED, HistoryEntry, Member, Status
-from ebb.controller.reconciler.worker_state import Fate, Verdict, Worker
 from ebb.controller.reconciler.types import Draft, View
+from ebb.controller.reconciler.worker_state import Fate, Verdict, Worker
 
 OURS = "Stopped"  # settled: the controller itself stopped it
 BY_PLAN = frozenset({OURS, names.CAUSE_AGE})  # settled before it went, for the controller's own reasons

@@ -11,12 +11,12 @@ from ebb.api.clock import stamp, unix
 from ebb.api.parts import CLEAN_ALL, CLEAN_NONE
 from ebb.api.status import ENDED, HELD, HistoryEntry, Hold
 from ebb.controller.reconciler.failure_policy import stand_down, stop
-from ebb.controller.reconciler.worker_state import Fate
 from ebb.controller.reconciler.money import holders
 from ebb.controller.reconciler.records import record
 from ebb.controller.reconciler.service import drop_services
 from ebb.controller.reconciler.summary import count
 from ebb.controller.reconciler.types import CreateRecord, DeleteJob, Draft, View
+from ebb.controller.reconciler.worker_state import Fate
 
 ASKED = (names.REASON_SUSPENDED, "spec.suspend is true: workers are stopped, checkpoints are kept.")
 # A job over its ttlSecondsAfterFinished waits this long for its record: a namespace full of ConfigMaps must not keep it for ever.

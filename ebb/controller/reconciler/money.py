@@ -13,18 +13,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ebb.api import contract as names
-from ebb.api.clock import stamp, unix
+from ebb.api.clock import unix
+from ebb.api.costs import HOUR, dollars, group_of, sums
+from ebb.api.needs import needs, workers_per_machine
+from ebb.api.platform import NodeGroup
 from ebb.api.status import Cost, Progress
-from ebb.controller.reconciler.worker_state import Worker
-from ebb.controller.reconciler.needs import needs, workers_per_machine
 from ebb.controller.reconciler.types import Draft, View
-from ebb.api.platform import NodeGroup, Platform
+from ebb.controller.reconciler.worker_state import Worker
 
 Object = Mapping[str, Any]
 
-HOUR = 3600.0
 STOP_SECONDS = 5.0  # from the decision to the SIGTERM, and from the last exit to the pod's end: about a second each, with room
-LABEL_INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 NOTHING_USD = 1e-6  # what sums of floating point may lack
 NEARLY = 0.9  # of a budget: somebody who wants the job to go on has the time of the rest to say so
 
@@ -58,20 +57,6 @@ def accrue(view: View, draft: Draft) -> None:
             usd_on_demand_per_hour=round(now.usd_on_demand_per_hour, 6),
             machines=round(now.machines, 6),
         ),
-    )
-
-
-def sums(cost: Cost, now: float) -> Cost:
-    """The same cost with its sums until now. They never shrink: a clock that went back adds nothing."""
-    at = stamp(now, digits=3)
-    # Both ends as they are written: what is cut off one interval belongs to the next.
-    seconds = max(0.0, (unix(at) or now) - (unix(cost.at) or now))
-    return replace(
-        cost,
-        usd_spent=round(cost.usd_spent + cost.usd_per_hour * seconds / HOUR, 8),
-        usd_on_demand=round(cost.usd_on_demand + cost.usd_on_demand_per_hour * seconds / HOUR, 8),
-        machine_seconds=round(cost.machine_seconds + cost.machines * seconds, 3),
-        at=at,
     )
 
 
@@ -113,17 +98,6 @@ def rates(view: View) -> Rates:
 def share_of(pod: Object, group: NodeGroup | None, beside: int) -> float:
     """What a worker holds of its machine, when so many of its job are there."""
     return 1 / max(workers_per_machine(needs(dict(pod)), group) if group else 1, beside)
-
-
-def group_of(node: Object | None, platform: Platform | None) -> NodeGroup | None:
-    """The node group that a machine came from: by its label, else the first that has such machines in its zone."""
-    if node is None or platform is None:
-        return None
-    labels = node["metadata"].get("labels") or {}
-    like = tuple(labels.get(key) for key in (LABEL_INSTANCE_TYPE, names.LABEL_ZONE, names.LABEL_CAPACITY))
-    named = [group for group in platform.node_groups if group.name == labels.get(names.LABEL_NODE_GROUP)]
-    alike = [group for group in platform.node_groups if (group.instance_type, group.zone, group.capacity_type) == like]
-    return next(iter([*named, *alike]), None)
 
 
 def verdict(view: View, draft: Draft) -> tuple[str, str] | None:
@@ -186,8 +160,3 @@ def _warn(view: View, draft: Draft, limit: float, cost: Cost) -> None:
 def _when(view: View, cost: Cost, usd: float) -> float:
     """When so much more is spent, at the present rate."""
     return view.now + usd / cost.usd_per_hour * HOUR + 0.001  # sums are written to the millisecond
-
-
-def dollars(amount: float) -> str:
-    """Two digits after the point, or two that say something."""
-    return f"{amount:.2f}" if amount >= 0.1 or not amount else f"{amount:.2g}"

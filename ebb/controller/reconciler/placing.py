@@ -11,13 +11,15 @@ from functools import partial
 
 from ebb.api import contract as names
 from ebb.api.clock import stamp
+from ebb.api.needs import Wish
+from ebb.api.platform import Platform
 from ebb.api.status import PLACED, HistoryEntry, Placed
+from ebb.api.template import worker_container
 from ebb.controller.reconciler import stockouts as dry
-from ebb.controller.reconciler.failure_policy import dismiss, stop
-from ebb.controller.reconciler.containers import worker_container
-from ebb.controller.reconciler.yielding import gives_way_to, starving
-from ebb.controller.reconciler.worker_state import Fate, Worker
+from ebb.controller.reconciler.candidates import Site, best, complaint, site_of, sites, unplaced, ways
 from ebb.controller.reconciler.capacity import Claim, claim
+from ebb.controller.reconciler.failure_policy import dismiss, stop
+from ebb.controller.reconciler.queue import Line, queue
 from ebb.controller.reconciler.relocation import (
     Move,
     fallback_due,
@@ -26,14 +28,12 @@ from ebb.controller.reconciler.relocation import (
     out_of_drought,
     to_other_machines,
 )
-from ebb.controller.reconciler.needs import Wish
-from ebb.controller.reconciler.queue import Line, queue
 from ebb.controller.reconciler.rendezvous import rendezvous
 from ebb.controller.reconciler.summary import blocked, summarize
 from ebb.controller.reconciler.types import Draft, View
 from ebb.controller.reconciler.waiting import here, strangers
-from ebb.controller.reconciler.candidates import Site, best, complaint, site_of, sites, unplaced, ways
-from ebb.api.platform import Platform
+from ebb.controller.reconciler.worker_state import Fate, Worker
+from ebb.controller.reconciler.yielding import gives_way_to, starving
 
 AGAIN_SECONDS = 30.0  # what changes for a waiting job wakes it (control/claims.py); this is for what was missed
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ebb.api import contract as names
-from ebb.api.spec import Job
-from ebb.controller.reconciler.containers import inject, mount, worker_container
-from ebb.controller.reconciler.rendezvous import Rendezvous, rendezvous
 from ebb.api.platform import Taint, Volume
+from ebb.api.spec import Job
+from ebb.api.template import worker_container
+from ebb.controller.reconciler.containers import inject, mount
+from ebb.controller.reconciler.rendezvous import Rendezvous, rendezvous
 
 Object = dict[str, Any]
 

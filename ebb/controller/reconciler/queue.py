@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ebb.api.status import Placed
-from ebb.controller.reconciler.capacity import Claim, Market
-from ebb.controller.reconciler.needs import Wish
-from ebb.controller.reconciler.candidates import Site, site_of, sites, ways
+from ebb.api.needs import Wish
 from ebb.api.platform import Platform
+from ebb.api.status import Placed
+from ebb.controller.reconciler.candidates import Site, site_of, sites, ways
+from ebb.controller.reconciler.capacity import Claim, Market
 
 ROUNDING = 1e-6  # machines are shared in fractions
 

@@ -15,16 +15,17 @@ from ebb.api.clock import stamp, unix
 from ebb.api.parts import CLEAN_NONE, EXIT_CODE, NEVER
 from ebb.api.spec import Job
 from ebb.api.status import PROGRAM_FAILED, HistoryEntry, Progress, Stall, Status
-from ebb.controller.reconciler import money, stall_policy as stalls
+from ebb.controller.reconciler import money
+from ebb.controller.reconciler import stall_policy as stalls
 from ebb.controller.reconciler.failure_policy import Loss, account, dismiss, dismissed, stop, trained
 from ebb.controller.reconciler.lifecycle import ASKED, after_end, end, finish, hold, suspend
-from ebb.controller.reconciler.worker_state import NOT_READY_SECONDS as NOT_READY
-from ebb.controller.reconciler.worker_state import Fate, Verdict, Worker
 from ebb.controller.reconciler.placing import place
 from ebb.controller.reconciler.pods import leave_seconds, selector
 from ebb.controller.reconciler.sizing import numbered, resize
 from ebb.controller.reconciler.summary import summarize
 from ebb.controller.reconciler.types import CreateRecord, Draft, Event, Observed, Plan, View
+from ebb.controller.reconciler.worker_state import NOT_READY_SECONDS as NOT_READY
+from ebb.controller.reconciler.worker_state import Fate, Verdict, Worker
 
 PROGRESS_SECONDS = 30.0  # progress alone rewrites the object at most this often
 CLOCKS_DIFFER = 60.0  # a machine that is there so long after its end was told by another clock than ours

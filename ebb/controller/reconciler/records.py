@@ -12,14 +12,13 @@ from typing import Any
 
 from ebb.api import contract as names
 from ebb.api.clock import stamp
+from ebb.api.costs import sums
 from ebb.api.spec import Job
 from ebb.api.status import PLACED, Cost, Status
-from ebb.controller.reconciler.money import sums
 
 Object = dict[str, Any]
 
 SCHEMA = 1
-KEY = "record.json"
 DELETED = "Deleted"
 LONGEST_NAME, LONGEST_LABEL = 253, 63  # Kubernetes' limits
 
@@ -35,7 +34,7 @@ def record(job: Job, status: Status, now: float, reason: str = "") -> Object:
             "namespace": job.namespace,
             "labels": {names.LABEL_RECORD: "true", names.LABEL_EBB_JOB: _label(job.name)},
         },
-        "data": {KEY: json.dumps(told), **{key: _text(value) for key, value in told.items()}},
+        "data": {names.RECORD_KEY: json.dumps(told), **{key: _text(value) for key, value in told.items()}},
     }
 
 

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from functools import partial
 
 from ebb.api.clock import unix
+from ebb.api.needs import Wish
 from ebb.api.parts import ANY, ON_DEMAND, SINGLE, SPOT, SPOT_THEN_ON_DEMAND
 from ebb.controller.reconciler import stockouts as dry
+from ebb.controller.reconciler.candidates import Site, best, sites
+from ebb.controller.reconciler.capacity import Claim
+from ebb.controller.reconciler.queue import Line, queue
 from ebb.controller.reconciler.scheduling import doubled, missing_base
 from ebb.controller.reconciler.stockouts import Drought
-from ebb.controller.reconciler.yielding import starving
-from ebb.controller.reconciler.capacity import Claim
-from ebb.controller.reconciler.needs import Wish
-from ebb.controller.reconciler.queue import Line, queue
 from ebb.controller.reconciler.types import Draft, View
-from ebb.controller.reconciler.candidates import Site, best, sites
+from ebb.controller.reconciler.yielding import starving
 
 # Spot shortages last minutes to hours (as market.RECENT_SECONDS); every way there and back costs the job a start.
 RETURN_SECONDS, RETURN_MAX_SECONDS = 1800.0, 4 * 3600.0

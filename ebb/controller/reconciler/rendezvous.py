@@ -12,8 +12,8 @@ from itertools import zip_longest
 from typing import Any
 
 from ebb.api import contract as names
-from ebb.api.spec import Job
 from ebb.api.platform import Platform
+from ebb.api.spec import Job
 
 PREFIX, ENV_RDZV_CONF = "/torchelastic/p2p", "PET_RDZV_CONF"  # torch's own, and how it is told of another
 NEED_V2 = frozenset({names.BACKEND_ETCD, "etcd-v2"})  # torch's two: they speak the API that etcd 3.6 no longer has

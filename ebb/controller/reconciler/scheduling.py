@@ -5,8 +5,8 @@ missing_base(view)                    # of the first minReplicas workers, those 
 """
 
 from ebb.api.clock import unix
-from ebb.controller.reconciler.worker_state import Fate, Worker
 from ebb.controller.reconciler.types import View
+from ebb.controller.reconciler.worker_state import Fate, Worker
 
 ROUNDED = 0.01  # seconds: times are written to the millisecond
 

@@ -13,15 +13,16 @@ from dataclasses import replace
 
 from ebb.api import contract as names
 from ebb.api.clock import unix
-from ebb.controller.reconciler.containers import rendezvous_id, worker_container
-from ebb.controller.reconciler.scheduling import doubled, enough_seated
-from ebb.controller.reconciler.worker_state import Fate
+from ebb.api.template import worker_container
+from ebb.controller.reconciler.candidates import seat
+from ebb.controller.reconciler.containers import rendezvous_id
 from ebb.controller.reconciler.pods import worker_name, worker_pod
 from ebb.controller.reconciler.rendezvous import run_id
+from ebb.controller.reconciler.scheduling import doubled, enough_seated
 from ebb.controller.reconciler.service import serve
 from ebb.controller.reconciler.target import aim
 from ebb.controller.reconciler.types import CreatePod, CreateRun, Draft, View
-from ebb.controller.reconciler.candidates import seat
+from ebb.controller.reconciler.worker_state import Fate
 
 ELASTIC_CLASS = (
     "ebb-elastic"  # the PriorityClass of workers that make room for another job's first ones (manifests/priorities.yaml)

@@ -14,8 +14,8 @@ from ebb.api import contract as names
 from ebb.api.clock import stamp, unix
 from ebb.api.status import STALL, HistoryEntry, Stall
 from ebb.controller.reconciler.scheduling import container_states, start_error
-from ebb.controller.reconciler.worker_state import Fate, Worker
 from ebb.controller.reconciler.types import Draft, View
+from ebb.controller.reconciler.worker_state import Fate, Worker
 
 # A registry or a volume that is away comes back within minutes or not soon; by then the kubelet has tried about five times (its
 # pauses double from 10 s to 5 min).

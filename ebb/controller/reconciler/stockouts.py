@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 
 from ebb.api.clock import stamp, unix
 from ebb.api.status import Dry, Status
-from ebb.controller.reconciler.scheduling import last_seated_at, missing_base, waiting_since
-from ebb.controller.reconciler.worker_state import Worker
-from ebb.controller.reconciler.capacity import RECENT_SECONDS
-from ebb.controller.reconciler.types import Draft, View
 from ebb.controller.reconciler.candidates import Site
+from ebb.controller.reconciler.capacity import RECENT_SECONDS
+from ebb.controller.reconciler.scheduling import last_seated_at, missing_base, waiting_since
+from ebb.controller.reconciler.types import Draft, View
+from ebb.controller.reconciler.worker_state import Worker
 
 LASTS_SECONDS = 30.0  # the autoscaler may find another way at its next look, 10 s later
 FULL_RECENT_SECONDS = 600.0  # machines of other jobs come free at any time

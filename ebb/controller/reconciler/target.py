@@ -13,13 +13,13 @@ from dataclasses import replace
 from ebb.api import contract as names
 from ebb.api.clock import stamp, unix
 from ebb.controller.reconciler import stockouts as dry
-from ebb.controller.reconciler.scheduling import homeless, missing_base, seated, waiting_since
-from ebb.controller.reconciler.stockouts import Drought, Kind
+from ebb.controller.reconciler.candidates import Site
 from ebb.controller.reconciler.capacity import Claim, claim
 from ebb.controller.reconciler.queue import Ledger, queue
+from ebb.controller.reconciler.scheduling import homeless, missing_base, seated, waiting_since
+from ebb.controller.reconciler.stockouts import Drought, Kind
 from ebb.controller.reconciler.types import Draft, View
 from ebb.controller.reconciler.waiting import here
-from ebb.controller.reconciler.candidates import Site
 
 Near = Sequence[tuple[Claim, Site]]  # the other jobs that are at the same site
 GROWS_SECONDS = 60.0

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ebb.api.platform import Platform
 from ebb.api.spec import Job
 from ebb.api.status import HistoryEntry, Progress, Status
 from ebb.controller.reconciler.ages import leave_at
-from ebb.controller.reconciler.worker_state import Fate, Verdict, Worker, judge
 from ebb.controller.reconciler.capacity import Market, Supply
-from ebb.api.platform import Platform
+from ebb.controller.reconciler.worker_state import Fate, Verdict, Worker, judge
 
 Object = dict[str, Any]
 

@@ -7,15 +7,15 @@ No sentence counts seconds: it would be another one at every look, and each woul
 
 from ebb.api import contract as names
 from ebb.api.clock import stamp
+from ebb.api.needs import Wish
 from ebb.api.parts import ANY, SINGLE
 from ebb.api.status import Status
 from ebb.controller.reconciler import stockouts as dry
+from ebb.controller.reconciler.candidates import Site, elsewhere, home_of, site_of
 from ebb.controller.reconciler.scheduling import homeless, start_error
 from ebb.controller.reconciler.stockouts import Kind
-from ebb.controller.reconciler.worker_state import Fate, Worker
-from ebb.controller.reconciler.needs import Wish
 from ebb.controller.reconciler.types import View
-from ebb.controller.reconciler.candidates import Site, elsewhere, home_of, site_of
+from ebb.controller.reconciler.worker_state import Fate, Worker
 
 DETAIL_LENGTH = 200
 DROUGHTS = {

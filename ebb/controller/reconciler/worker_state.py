@@ -17,7 +17,7 @@ from typing import Any
 from ebb.api import contract as names
 from ebb.api.clock import find, unix
 from ebb.api.contract import EXIT_FINISHED, EXIT_RECLAIMED
-from ebb.controller.reconciler.containers import worker_container
+from ebb.api.template import worker_container
 
 Object = Mapping[str, Any]
 

@@ -9,11 +9,11 @@ behind let go one after the other until it has minReplicas. They come back when 
 
 from dataclasses import replace
 
-from ebb.controller.reconciler.scheduling import missing_base, waiting_since
+from ebb.controller.reconciler.candidates import Site
 from ebb.controller.reconciler.capacity import Claim, Market
 from ebb.controller.reconciler.queue import Line, queue
+from ebb.controller.reconciler.scheduling import missing_base, waiting_since
 from ebb.controller.reconciler.types import Draft, View
-from ebb.controller.reconciler.candidates import Site
 
 
 def starving(me: Claim, line: Line, site: Site, now: float) -> Claim | None:

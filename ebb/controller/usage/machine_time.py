@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ebb.controller.usage.days import BOOT, IDLE, LEAVING, Books, Gap, Standing
-from ebb.controller.reconciler.worker_state import has_notice
+from ebb.api.platform import NodeGroup
+from ebb.api.usage import BOOT, IDLE, LEAVING, Books, Gap, Standing
 from ebb.controller.reconciler.money import share_of
 from ebb.controller.reconciler.pods import owner_of
-from ebb.api.platform import NodeGroup
+from ebb.controller.reconciler.worker_state import has_notice
 
 Object = Mapping[str, Any]
 

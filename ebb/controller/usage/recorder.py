@@ -15,16 +15,15 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from ebb.api.clock import stamp, unix
-from ebb.controller.claims import BUGS
-from ebb.controller.machines import Reader
-from ebb.controller.cluster_cache import World
+from ebb.api.costs import group_of
 from ebb.api.spec import user_of
-from ebb.kube import CONFIG_MAPS, Conflict, Denied, Invalid, KubeError, NotFound, Resource
-from ebb.controller.usage.days import LONGEST_USER, Books, Who
-from ebb.controller.usage.machine_text import NAME, NAMESPACE, BooksError, read, write
-from ebb.controller.usage.machine_time import Meter, Sight, resume, standing
-from ebb.controller.reconciler.money import group_of
+from ebb.api.usage import LONGEST_USER, NAME, NAMESPACE, Books, BooksError, Who, read, write
+from ebb.controller.claims import BUGS
+from ebb.controller.cluster_cache import World
+from ebb.controller.machines import Reader
 from ebb.controller.reconciler.pods import owner_of
+from ebb.controller.usage.machine_time import Meter, Sight, resume, standing
+from ebb.kube import CONFIG_MAPS, Conflict, Denied, Invalid, KubeError, NotFound, Resource
 
 Object = dict[str, Any]
 

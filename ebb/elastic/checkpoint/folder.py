@@ -184,7 +184,8 @@ class CheckpointFolder:
             raise ForeignCheckpointError(f"{foreign[0]}. {fix}")
         if damaged:
             raise DamagedCheckpointsError(
-                f"{self.place} holds {len(damaged)} checkpoints and every one is damaged; `python -m ebb.elastic.checkpoint verify "
+                f"{self.place} holds {len(damaged)} checkpoints and every one is damaged; `python -m "
+                f"ebb.elastic.checkpoint verify "
                 f"{self.place.parent}` says how. Repair the disk, or remove {self.place} to start from the beginning"
             )
         return None

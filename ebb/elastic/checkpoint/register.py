@@ -1,4 +1,5 @@
-"""EtcdFence's view of etcd: one key read, one key put under two conditions. Used by start.py; the client is ebb/elastic/rendezvous's.
+"""EtcdFence's view of etcd: one key read, one key put under two conditions. Used by start.py; the client is
+ebb/elastic/rendezvous's.
 
 The checkpoint's key lives a week after the last commit: jobs that are gone leave nothing in etcd, and one that is suspended for
 longer finds its newest checkpoint in its folder.

@@ -1,4 +1,5 @@
-"""`python -m ebb.elastic.data convert FOLDER OUT`: decode images once; `verify OUT`: look whether they are still what was written.
+"""`python -m ebb.elastic.data convert FOLDER OUT`: decode images once; `verify OUT`: look whether they are still what was
+written.
 
     python -m ebb.elastic.data convert /mnt/data/imagenet /mnt/data/imagenet-256 --size 256 --workers 16
     python -m trainer --data /mnt/data/imagenet-256 ...

@@ -266,7 +266,8 @@ def advice(workers: int, site: Site) -> str:
         )
     if site.decoding:
         return (
-            f"all {site.cores} cores of this rank decode images: do that once, `python -m ebb.elastic.data convert DATA OUT`, and "
+            f"all {site.cores} cores of this rank decode images: do that once, `python -m ebb.elastic.data "
+            f"convert DATA OUT`, and "
             "train on OUT; or take machines with more cores per GPU"
         )
     return "the storage gives no more: put the data on faster storage nearby, or convert it again with a smaller --size"

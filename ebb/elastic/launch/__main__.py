@@ -1,7 +1,7 @@
 """The process that a pod starts: meets the other machines, runs this machine's workers, meets again when the others change.
 
-    python -m ebb.elastic.launch --nnodes=1:4 --rdzv_backend=etcd3 --rdzv_endpoint=etcd:2379 --rdzv_id=JOB -m trainer --data DIR ...
-    python -m ebb.elastic.launch --standalone --nproc-per-node=2 -m trainer --data DIR --output DIR
+    python -m ebb.elastic.launch --nnodes=1:4 --rdzv_backend=etcd3 --rdzv_endpoint=etcd:2379 --rdzv_id=JOB -m trainer --data DIR
+    ... python -m ebb.elastic.launch --standalone --nproc-per-node=2 -m trainer --data DIR --output DIR
 
 It takes torchrun's flags and the PET_* variables, and runs any torchrun script. What it does differently:
 - A change of the membership is no failure, and has no limit: a worker that leaves at a step boundary (138), that misses a peer
@@ -19,8 +19,8 @@ import sys
 
 from ebb.elastic.launch.ending import Ending
 from ebb.elastic.launch.log import say
-from ebb.elastic.launch.reclaim import Interrupted, Reclaim
 from ebb.elastic.launch.logs import Tee
+from ebb.elastic.launch.reclaim import Interrupted, Reclaim
 
 
 def main(arguments: list[str]) -> int:

@@ -26,10 +26,10 @@ from torch.distributed.launcher.api import LaunchConfig
 from ebb.elastic.contract import EXIT_RECLAIMED
 from ebb.elastic.launch import program
 from ebb.elastic.launch.exit_policy import Failure, Judge, only_others_know
-from ebb.elastic.launch.meeting import Membership
-from ebb.elastic.launch.settings import is_ours, launch_config
 from ebb.elastic.launch.logs.reader import Tee
 from ebb.elastic.launch.logs.specs import Piped
+from ebb.elastic.launch.meeting import Membership
+from ebb.elastic.launch.settings import is_ours, launch_config
 from ebb.elastic.launch.worker import run_module
 
 _WITHOUT_LIMIT = 10**9  # restarts as torch counts them; we count failures ourselves

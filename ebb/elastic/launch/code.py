@@ -23,7 +23,7 @@ from ebb.elastic.contract import ENV_CODE_ARCHIVE, ENV_CODE_SHA256, ENV_PACKAGES
 from ebb.elastic.launch.packages import PackagesError, ensure
 
 REQUIREMENTS = "requirements.txt"
-_OURS = "trainer"
+_OURS = "ebb"
 # A network file system's client may answer for up to a minute that a file is not there which another machine has just written.
 _PATIENCE_SECONDS = 60.0
 _PIECE = 2**20

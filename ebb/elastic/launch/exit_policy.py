@@ -4,8 +4,8 @@
     only_others_know(failures, knows_codes=False)     # True: ask the membership whether a peer is gone
     judge.judge(failures, peer_lost=True)             # returns: meet the others again; or raises ProgramFailedError
 
-A program of ours says it by its exit code (ebb/elastic/contract.py). Any other program fails with 1 both when it is wrong and when a
-peer of its collective is gone; its exception tells them apart, and where there is none, or it speaks of a connection, the
+A program of ours says it by its exit code (ebb/elastic/contract.py). Any other program fails with 1 both when it is wrong and
+when a peer of its collective is gone; its exception tells them apart, and where there is none, or it speaks of a connection, the
 membership does.
 """
 

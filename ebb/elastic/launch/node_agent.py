@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from ebb.elastic.contract import ENV_OUTPUT_DIR, EXIT_FINISHED, EXIT_PROGRAM_FAILED
 from ebb.elastic.launch.code import CodeError, bring
 from ebb.elastic.launch.log import say
+from ebb.elastic.launch.logs import Tee
 from ebb.elastic.launch.reclaim import Reclaim
 from ebb.elastic.launch.settings import is_ours, launch_config, module_of, parse, prepare
-from ebb.elastic.launch.logs import Tee
 from ebb.elastic.notices.choice import choose
 from ebb.elastic.notices.relay import Relay
 from ebb.elastic.notices.watcher import Watcher, interrupt_main_thread

@@ -23,7 +23,7 @@ from ebb.elastic.notices.choice import CHOICES
 if TYPE_CHECKING:
     from torch.distributed.launcher.api import LaunchConfig
 
-_OURS = "trainer"
+_OURS = ("ebb", "trainer")
 
 
 def prepare(environment: MutableMapping[str, str]) -> None:
@@ -89,7 +89,7 @@ def module_of(arguments: list[str]) -> str:
 
 def is_ours(module: str) -> bool:
     """Whether it speaks by the exit codes of ebb/elastic/contract.py."""
-    return module.partition(".")[0] == _OURS
+    return module.partition(".")[0] in _OURS
 
 
 def _is_alone(settings: argparse.Namespace) -> bool:

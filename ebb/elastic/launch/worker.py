@@ -9,8 +9,8 @@ import runpy
 import sys
 import traceback
 
-from ebb.elastic.launch.settings import is_ours
 from ebb.elastic.launch.logs import rank
+from ebb.elastic.launch.settings import is_ours
 from ebb.elastic.notices import notice
 
 

@@ -38,11 +38,11 @@ from torch.distributed.elastic.rendezvous import (
 from ebb.elastic.contract import ENV_OUTPUT_DIR, ENV_PLANNED_WORKERS
 from ebb.elastic.rendezvous.etcd import EtcdError, Refused
 from ebb.elastic.rendezvous.generation import EtcdAddress, Generation, open_etcd
-from ebb.elastic.rendezvous.participant import JobClosed, Settings
 from ebb.elastic.rendezvous.member import Member
 from ebb.elastic.rendezvous.membership import Rules
-from ebb.elastic.rendezvous.store import Torn, address_of, assemble, serve
+from ebb.elastic.rendezvous.participant import JobClosed, Settings
 from ebb.elastic.rendezvous.state import Record
+from ebb.elastic.rendezvous.store import Torn, address_of, assemble, serve
 
 BACKEND = "etcd3"
 _CLOSING_SECONDS = 10.0  # for an etcd that is just being restarted when the job ends

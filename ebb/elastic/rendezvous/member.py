@@ -18,8 +18,8 @@ import time
 from collections.abc import Callable
 
 from ebb.elastic.rendezvous.etcd import Etcd, EtcdError, Refused, Unreachable
-from ebb.elastic.rendezvous.participant import KEPT_SECONDS, PATIENCE_SECONDS, RETRY_SECONDS, Life, Settings
 from ebb.elastic.rendezvous.membership import Verdict
+from ebb.elastic.rendezvous.participant import KEPT_SECONDS, PATIENCE_SECONDS, RETRY_SECONDS, Life, Settings
 from ebb.elastic.rendezvous.peer_liveness import Pulse
 from ebb.elastic.rendezvous.state import Record, View
 from ebb.elastic.rendezvous.wire import Item

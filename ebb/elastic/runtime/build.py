@@ -6,16 +6,16 @@ import torch
 
 from ebb.elastic.data.order import Stream
 from ebb.elastic.notices.notice import Notice
-from ebb.elastic.runtime.config import RunConfig
-from ebb.elastic.runtime.loading import Loader
-from ebb.elastic.runtime.gradients import Averaged
-from ebb.elastic.runtime.process_group import Group
 from ebb.elastic.runtime.checkpointing import Keeping
+from ebb.elastic.runtime.config import RunConfig
+from ebb.elastic.runtime.gradients import Averaged
 from ebb.elastic.runtime.ledger import Ledger
+from ebb.elastic.runtime.loading import Loader
 from ebb.elastic.runtime.loop import Loop
 from ebb.elastic.runtime.mark import Mark
 from ebb.elastic.runtime.metrics import Progress
 from ebb.elastic.runtime.plan import Plan
+from ebb.elastic.runtime.process_group import Group
 from ebb.elastic.runtime.report import Report
 from ebb.elastic.runtime.watchdog import Watchdog
 

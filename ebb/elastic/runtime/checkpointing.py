@@ -16,8 +16,8 @@ from ebb.elastic.data import DataError
 from ebb.elastic.data.order import Stream, mix
 from ebb.elastic.runtime.account import Account
 from ebb.elastic.runtime.config import RunConfig
-from ebb.elastic.runtime.process_group import Group
 from ebb.elastic.runtime.kept import Kept, plain
+from ebb.elastic.runtime.process_group import Group
 from ebb.elastic.runtime.start import Origin, Start, find, open_saver
 from ebb.elastic.runtime.virtual import Virtual
 

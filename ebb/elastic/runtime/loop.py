@@ -15,12 +15,12 @@ from ebb.elastic.contract import EXIT_RECLAIMED
 from ebb.elastic.data.order import Stream
 from ebb.elastic.data.tuning import Watched
 from ebb.elastic.notices.notice import Notice
-from ebb.elastic.runtime.loading import Fetched
 from ebb.elastic.runtime.gradients import Gradients
-from ebb.elastic.runtime.process_group import Agreed, Agreement, Group
 from ebb.elastic.runtime.ledger import Ledger
+from ebb.elastic.runtime.loading import Fetched
 from ebb.elastic.runtime.mark import Mark
 from ebb.elastic.runtime.plan import Plan
+from ebb.elastic.runtime.process_group import Agreed, Agreement, Group
 from ebb.elastic.runtime.report import Report
 from ebb.elastic.runtime.step import Step, Sums
 from ebb.elastic.runtime.waits import Waits

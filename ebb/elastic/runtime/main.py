@@ -6,8 +6,8 @@
     if __name__ == "__main__":
         end_process(main(sys.argv[1:]))
 
-Exit codes (ebb/elastic/contract.py): 0 trained to the end; 1 the program failed; 138 left at a step boundary after a notice, with a
-checkpoint of that step on the disk; 75, for the launcher only: another rank vanished, meet the others again.
+Exit codes (ebb/elastic/contract.py): 0 trained to the end; 1 the program failed; 138 left at a step boundary after a notice, with
+a checkpoint of that step on the disk; 75, for the launcher only: another rank vanished, meet the others again.
 """
 
 import multiprocessing

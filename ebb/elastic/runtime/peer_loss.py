@@ -9,8 +9,8 @@ import threading
 from typing import Never
 
 from ebb.elastic.contract import EXIT_PEER_LOST
-from ebb.elastic.runtime.process_group import Group
 from ebb.elastic.runtime.loop import Loop
+from ebb.elastic.runtime.process_group import Group
 
 # For the main thread to notice that its collective is broken: gloo does at once when its connections are cut
 _NOTICE_SECONDS = 10.0

@@ -13,8 +13,8 @@ from ebb.elastic.data.order import Stream
 from ebb.elastic.runtime import metrics
 from ebb.elastic.runtime.account import Account
 from ebb.elastic.runtime.config import RunConfig
-from ebb.elastic.runtime.process_group import Group
 from ebb.elastic.runtime.metrics import Progress
+from ebb.elastic.runtime.process_group import Group
 from ebb.elastic.runtime.waits import Waited
 
 

@@ -16,15 +16,16 @@ from ebb.elastic.contract import EXIT_PEER_LOST
 from ebb.elastic.data import DataError
 from ebb.elastic.data.tuning import workers_beside_cpu_training
 from ebb.elastic.notices.notice import Notice, install
-from ebb.elastic.runtime import peer_loss as leaving, build as making
+from ebb.elastic.runtime import build as making
+from ebb.elastic.runtime import peer_loss as leaving
+from ebb.elastic.runtime.checkpointing import Keeping
 from ebb.elastic.runtime.config import RunConfig, resolve
 from ebb.elastic.runtime.evaluation import Measure, Stopped, evaluate, listener
-from ebb.elastic.runtime.loading import Loader, loader_processes
-from ebb.elastic.runtime.process_group import Group, PeerLostError, is_loss
-from ebb.elastic.runtime.checkpointing import Keeping
 from ebb.elastic.runtime.kept import Kept, Weights
+from ebb.elastic.runtime.loading import Loader, loader_processes
 from ebb.elastic.runtime.loop import Left, Loop
 from ebb.elastic.runtime.metrics import Progress
+from ebb.elastic.runtime.process_group import Group, PeerLostError, is_loss
 from ebb.elastic.runtime.result import weights_sha256, write_json
 from ebb.elastic.runtime.start import choose_device, join
 from ebb.elastic.runtime.step import Step, seed_everything

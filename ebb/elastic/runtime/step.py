@@ -17,10 +17,10 @@ from typing import Any
 import torch
 
 from ebb.elastic.data.order import Piece, mix
-from ebb.elastic.runtime.loading import Fetched
 from ebb.elastic.runtime.gradients import Gradients
-from ebb.elastic.runtime.process_group import noticing_loss
+from ebb.elastic.runtime.loading import Fetched
 from ebb.elastic.runtime.plan import MicroBatch
+from ebb.elastic.runtime.process_group import noticing_loss
 
 
 class Sums:

@@ -14,8 +14,8 @@ import os
 import torch
 
 from ebb.elastic.data.order import Piece, share
-from ebb.elastic.runtime.process_group import Group
 from ebb.elastic.runtime.plan import MicroBatch, workers_of
+from ebb.elastic.runtime.process_group import Group
 
 _ALIGNED = 16  # bytes: any tensor's numbers can be seen in a message at a multiple of that
 

@@ -6,11 +6,11 @@ support plans, traffic between zones and out to the internet are not in it.
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from infra.account.costs import HOURS_PER_MONTH, Line, Sheet, Use
 from infra.cloud import NodeGroup
 from infra.clouds.aws.machines import machine
 from infra.clouds.aws.settings import Settings
 from infra.config import Stack
-from infra.account.costs import HOURS_PER_MONTH, Line, Sheet, Use
 
 EKS_HOUR = 0.10  # https://aws.amazon.com/eks/pricing/, standard support; extended support is 0.60
 NAT_HOUR, NAT_GB = 0.045, 0.045  # https://aws.amazon.com/vpc/pricing/

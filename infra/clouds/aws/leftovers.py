@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from infra.account.leftovers import Left, Seen
 from infra.clouds.aws.account import left_elsewhere, left_in_ec2
 from infra.clouds.aws.account.calls import Account, Calls, NoAccess, Refused
 from infra.clouds.aws.account.look import STACK_TAG
 from infra.config import Stack
-from infra.account.leftovers import Left, Seen
 
 Search = Callable[[Calls, str], Iterable[Left]]
 # In the order in which the commands that remove things work: what uses a thing goes before it.

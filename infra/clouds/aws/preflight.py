@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
 from typing import Any
 
+from infra.account.costs import groups_of
+from infra.account.preflight import Check, Finding
 from infra.cloud import SPOT
 from infra.clouds.aws.account import existing, offers, quotas
 from infra.clouds.aws.account.calls import Account, Refused
 from infra.clouds.aws.account.look import Look, absent, check, fail, ok, warn
 from infra.config import Stack
-from infra.account.costs import groups_of
-from infra.account.preflight import Check, Finding
 
 WHAT_IS_MY_ADDRESS = "https://checkip.amazonaws.com"
 SPOT_ROLE = "AWSServiceRoleForEC2Spot"

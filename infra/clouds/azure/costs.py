@@ -10,11 +10,11 @@ internet are not in it.
 
 from collections.abc import Iterator, Sequence
 
+from infra.account.costs import HOURS_PER_MONTH, Line, Sheet, Use
 from infra.cloud import NodeGroup
 from infra.clouds.azure import machine
 from infra.clouds.azure.settings import Settings
 from infra.config import Stack
-from infra.account.costs import HOURS_PER_MONTH, Line, Sheet, Use
 
 AKS_HOUR = 0.10  # Q 2024-08-30, tier Standard: https://azure.microsoft.com/pricing/details/kubernetes-service/
 NAT_HOUR, NAT_GB = 0.045, 0.045  # Q 2024-07-01, West Europe: https://azure.microsoft.com/pricing/details/azure-nat-gateway/

@@ -7,12 +7,12 @@ its group's name (ebb-<stack>, -nodes, -data) or by the tag ebb-stack, wherever 
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from infra.account.leftovers import Left, Seen
 from infra.clouds.azure import names
 from infra.clouds.azure.look import GROUPS_VERSION, RESOURCES_VERSION, found
 from infra.clouds.azure.rest import Arm, NoAccess, Refused
 from infra.clouds.azure.settings import Settings
 from infra.config import Stack
-from infra.account.leftovers import Left, Seen
 
 # Groups in the order in which the commands work: AKS's own group goes with the cluster.
 GROUPS = ("", "-nodes", "-data")

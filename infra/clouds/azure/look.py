@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from infra.account.preflight import FAIL, OK, WARN, Check, Finding
 from infra.cloud import NodeGroup
 from infra.clouds.azure import names
 from infra.clouds.azure.rest import Arm, NoAccess, Refused
 from infra.clouds.azure.settings import Settings
 from infra.config import Stack
-from infra.account.preflight import FAIL, OK, WARN, Check, Finding
 
 GROUPS_VERSION, RESOURCES_VERSION = "2021-04-01", "2021-04-01"
 

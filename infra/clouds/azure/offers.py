@@ -10,11 +10,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
+from infra.account.preflight import Finding
 from infra.cloud import SPOT, NodeGroup
 from infra.clouds.azure import names
 from infra.clouds.azure.catalog import AzureInstance
 from infra.clouds.azure.look import Look, fail, ok, warn
-from infra.account.preflight import Finding
 
 SKUS_VERSION, USAGES_VERSION, VERSIONS_VERSION = "2021-07-01", "2024-07-01", "2024-09-01"
 SPOT_QUOTA, ALL_QUOTA = (

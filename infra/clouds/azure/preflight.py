@@ -9,12 +9,12 @@ import urllib.request
 from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
 
+from infra.account.costs import groups_of
+from infra.account.preflight import Check, Finding
 from infra.clouds.azure import names, offers
 from infra.clouds.azure.look import GROUPS_VERSION, Look, check, fail, found, ok, warn
 from infra.clouds.azure.rest import Arm
 from infra.config import Stack
-from infra.account.costs import groups_of
-from infra.account.preflight import Check, Finding
 
 WHAT_IS_MY_ADDRESS = "https://api.ipify.org"
 # Resource providers that a subscription registers once, before the first resource of a kind.

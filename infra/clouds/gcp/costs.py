@@ -7,11 +7,11 @@ cost up to a third more, as an estimate. Taxes, support, traffic between zones a
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from infra.account.costs import HOURS_PER_MONTH, Line, Sheet, Use
 from infra.cloud import FLEX_START, NodeGroup
 from infra.clouds.gcp import pools
 from infra.clouds.gcp.settings import Settings
 from infra.config import Stack
-from infra.account.costs import HOURS_PER_MONTH, Line, Sheet, Use
 
 GKE_HOUR = 0.10  # cloud.google.com/kubernetes-engine/pricing; the free tier is for zonal clusters alone
 NAT_VM_HOUR, NAT_GB, ADDRESS_HOUR = 0.0014, 0.045, 0.005  # cloud.google.com/nat/pricing: per machine, up to 32 of them

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from infra.account.leftovers import Left, Seen
 from infra.clouds.gcp.calls import ABSENT, Account, Calls, NoAccess, Refused
 from infra.clouds.gcp.costs import DISK_GIB_MONTH, FILESTORE_GIB_MONTH
 from infra.clouds.gcp.settings import Settings
 from infra.config import Stack
-from infra.account.leftovers import Left, Seen
 
 COMPUTE = "https://compute.googleapis.com/compute/v1/projects/{project}"
 CONTAINER = "https://container.googleapis.com/v1/projects/{project}/locations/{region}/clusters"

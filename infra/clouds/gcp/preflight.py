@@ -1,4 +1,5 @@
-"""The checks of `python -m infra.account.preflight` for a stack on Google Cloud: who asks, what the project may, whether names are free.
+"""The checks of `python -m infra.account.preflight` for a stack on Google Cloud: who asks, what the project may, whether names
+are free.
 
 Everything is read only, by plain requests to Google's services (calls.py).
 """
@@ -12,14 +13,14 @@ from functools import partial
 from ipaddress import ip_address, ip_network
 from typing import Any
 
+from infra.account.costs import groups_of
+from infra.account.preflight import Check, Finding, fail, ok, warn
 from infra.cloud import FLEX_START, SPOT, NodeGroup
 from infra.clouds.gcp import pools
 from infra.clouds.gcp.calls import ABSENT, DENIED, Account, Calls, NoAccess, Refused
 from infra.clouds.gcp.checks import version_of
 from infra.clouds.gcp.settings import Settings
 from infra.config import Stack
-from infra.account.costs import groups_of
-from infra.account.preflight import Check, Finding, fail, ok, warn
 
 WHAT_IS_MY_ADDRESS = "https://checkip.amazonaws.com"
 LABEL = "ebb-stack"

@@ -162,7 +162,8 @@ def _lustre_source(instance: gcp.lustre.Instance, settings: Settings) -> Csi:
 
 
 def _etcd_disk(part: Part, name: str, zone: str, settings: Settings) -> gcp.compute.Disk:
-    """The disk of etcd, and a snapshot of it every night. Snapshots stay when the stack goes, for a week: infra.account.leftovers finds
+    """The disk of etcd, and a snapshot of it every night. Snapshots stay when the stack goes, for a week:
+    infra.account.leftovers finds
     them."""
     disk = gcp.compute.Disk(
         f"{name}-etcd",

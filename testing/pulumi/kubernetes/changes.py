@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from testing.pulumi.kubernetes.objects import AUTONAMED, UNKNOWN, Kind, annotation
 from ebb.kube import Object
+from testing.pulumi.kubernetes.objects import AUTONAMED, UNKNOWN, Kind, annotation
 
 Change = Literal["add", "delete", "update"]
 IDENTITY = ("kind", "metadata.name", "metadata.namespace")

@@ -20,9 +20,9 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from ebb.kube import PODS, Gone, Kube, KubeError, NotFound, Object, Resource, Unreachable
 from testing.pulumi.kubernetes import readiness
 from testing.pulumi.kubernetes.objects import PROPAGATION, Kind, annotation, identity, metadata
-from ebb.kube import PODS, Gone, Kube, KubeError, NotFound, Object, Resource, Unreachable
 
 Say = Callable[[str], None]
 STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)

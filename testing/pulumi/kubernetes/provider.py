@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pulumi.provider.experimental import provider as rpc
 
+from ebb.kube import ConfigError, Kube, KubeError, NotFound, Object, Resource, Unreachable
 from testing.pulumi.kubernetes import values
 from testing.pulumi.kubernetes.changes import Change, compare, delete_first, replacing
 from testing.pulumi.kubernetes.cluster import Cluster, ForeignState, NotReady, ProviderError, Say, UnknownKind
@@ -39,7 +40,6 @@ from testing.pulumi.kubernetes.objects import (
     state,
     visible,
 )
-from ebb.kube import ConfigError, Kube, KubeError, NotFound, Object, Resource, Unreachable
 
 WAIT_SECONDS = 600.0  # as the official plugin: what is not ready by then needs a person
 DELETE_UNREACHABLE = "PULUMI_K8S_DELETE_UNREACHABLE"

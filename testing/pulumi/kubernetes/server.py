@@ -20,11 +20,11 @@ from pulumi.provider.experimental.server import ProviderServicer
 from pulumi.runtime import proto
 from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, provider_pb2, provider_pb2_grpc, status_pb2
 
+from ebb.kube import KubeError
 from testing.pulumi.kubernetes import values
 from testing.pulumi.kubernetes.cluster import ProviderError, Say
 from testing.pulumi.kubernetes.objects import Unsupported
 from testing.pulumi.kubernetes.provider import Kubernetes, Unready
-from ebb.kube import KubeError
 
 OPT_IN = "EBB_PULUMI_STANDIN"
 PARENT_SECONDS = 1.0

@@ -7,9 +7,9 @@ import argparse
 import sys
 from pathlib import Path
 
+from devcluster.settings import CHECKOUT, BoxError
 from testing.pulumi.mocks import graph, preview
 from testing.pulumi.mocks.engine import EngineError
-from devcluster.settings import CHECKOUT, BoxError
 
 EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
 

@@ -6,8 +6,8 @@ What replaces: a changed trigger, unless there is an `update` command (pulumi-co
 import hashlib
 import json
 
-from testing.pulumi.mocks.package import UNKNOWN, Asked, Difference, EchoError, Failure, Object
 from testing.pulumi.kubernetes.changes import compare
+from testing.pulumi.mocks.package import UNKNOWN, Asked, Difference, EchoError, Failure, Object
 
 TOKEN = "command:local:Command"  # noqa: S105 - a type token
 INPUTS = {

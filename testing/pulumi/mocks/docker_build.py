@@ -9,8 +9,8 @@ import json
 from functools import cache
 from importlib import import_module
 
-from testing.pulumi.mocks.package import UNKNOWN, Asked, Difference, EchoError, Failure, Object
 from testing.pulumi.kubernetes.changes import compare
+from testing.pulumi.mocks.package import UNKNOWN, Asked, Difference, EchoError, Failure, Object
 
 TOKEN = "docker-build:index:Image"  # noqa: S105 - a type token
 

@@ -32,10 +32,10 @@ from typing import Any, Self
 import yaml
 
 from devcluster.commands import dies_with_us, lives
-from testing.pulumi.mocks.run import EventLog, Run
-from testing.pulumi.mocks.server import OPT_IN, RECORD
 from devcluster.pulumi import launcher
 from devcluster.settings import CHECKOUT, BoxError
+from testing.pulumi.mocks.run import EventLog, Run
+from testing.pulumi.mocks.server import OPT_IN, RECORD
 
 FOLDER = CHECKOUT / "build" / "echo"
 PLUGINS = Path(__file__).resolve().parent / "plugin"
@@ -139,7 +139,7 @@ class Stack:
             "PULUMI_SKIP_UPDATE_CHECK": "true",
             "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
             "PULUMI_DISABLE_REGISTRY_RESOLVE": "true",
-            "PULUMI_PYTHON_CMD": str(CHECKOUT / "local" / "pulumi" / "program" / "python"),
+            "PULUMI_PYTHON_CMD": str(CHECKOUT / "devcluster" / "pulumi" / "program" / "python"),
             "PULUMI_DEBUG_COMMANDS": "true",  # has --event-log
             "PULUMI_EXPERIMENTAL": "true",
             "PULUMI_SKIP_CHECKPOINTS": "true",  # the state is written once, at the end

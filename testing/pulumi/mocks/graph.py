@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from devcluster.settings import CHECKOUT
 from testing.pulumi.mocks import page
 from testing.pulumi.mocks.engine import Stack
 from testing.pulumi.mocks.package import UNKNOWN
 from testing.pulumi.mocks.preview import part_of, resources
 from testing.pulumi.mocks.run import name_of, type_of
-from devcluster.settings import CHECKOUT
 
 BUILD = CHECKOUT / "build"
 

@@ -9,10 +9,10 @@ here: a server-side dry run against a real API server is.
 import hashlib
 from collections.abc import Mapping
 
-from testing.pulumi.mocks.package import UNKNOWN, Asked, Difference, EchoError, Failure, Object, is_unknown
-from testing.pulumi.mocks.wheel import settings_of
 from testing.pulumi.kubernetes.changes import compare
 from testing.pulumi.kubernetes.objects import AUTONAMED, CLUSTER_SCOPED, Kind, Unsupported, annotation, kind_of, metadata
+from testing.pulumi.mocks.package import UNKNOWN, Asked, Difference, EchoError, Failure, Object, is_unknown
+from testing.pulumi.mocks.wheel import settings_of
 
 SELECTOR = ("spec.selector",)
 ALWAYS = ("metadata.name", "metadata.namespace", "kind")

@@ -25,9 +25,9 @@ from pulumi.provider.server import ProviderServicer
 from pulumi.runtime import proto
 from pulumi.runtime.proto import provider_pb2_grpc
 
+from devcluster.settings import CHECKOUT
 from testing.pulumi.mocks.package import Asked, EchoError, Failure, Object, Package
 from testing.pulumi.mocks.wire import plain, struct
-from devcluster.settings import CHECKOUT
 
 OPT_IN = "EBB_PULUMI_ECHO"
 RECORD = "EBB_PULUMI_ECHO_RECORD"

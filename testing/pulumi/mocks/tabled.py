@@ -17,12 +17,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from testing.pulumi.kubernetes.changes import compare
 from testing.pulumi.mocks import wheel
 from testing.pulumi.mocks.check import unknown_keys, wrong_inputs
 from testing.pulumi.mocks.package import UNKNOWN, Asked, Difference, EchoError, Failure, Object, is_unknown
 from testing.pulumi.mocks.rows import Reviewed
 from testing.pulumi.mocks.wheel import Property
-from testing.pulumi.kubernetes.changes import compare
 
 DEFAULTS = "__defaults"  # as the real providers: names of inputs that they filled in
 Answers = Mapping[str, Callable[[Object], Object]]
@@ -123,7 +123,8 @@ class Tabled:
     def _row(self, token: str) -> Reviewed:
         if token not in self._rows:
             raise EchoError(
-                f"{token} is not in the reviewed tables of testing/pulumi/mocks/tables/: add a row that says by which API operations it is "
+                f"{token} is not in the reviewed tables of testing/pulumi/mocks/tables/: add a row that says by which "
+                f"API operations it is "
                 "made and changed, and what replaces it."
             )
         return self._rows[token]

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cli.world import NS, FakeKube, elastic_job, platform_map, worker_pod
 from ebb import client
-from ebb.client.diagnostics.rights import REVIEWS, RIGHTS, WHO
-from ebb.client.diagnostics.symptoms import Finding
 from ebb.api.clock import stamp
 from ebb.api.crd import crd
+from ebb.client.diagnostics.rights import REVIEWS, RIGHTS, WHO
+from ebb.client.diagnostics.symptoms import Finding
 from ebb.kube import ConfigError, Denied, Kube, NotFound, Object, Unreachable
+from tests.cli.world import NS, FakeKube, elastic_job, platform_map, worker_pod
 
-MANIFESTS = Path(client.__file__).parents[1] / "manifests"
+MANIFESTS = Path(__file__).parents[3] / "workloads" / "manifests"
 NOW = 1795262400.0
 LEASE_PATH = "/apis/coordination.k8s.io/v1/namespaces/ebb-system/leases/ebb-controller"
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.files.test_files import CONTENT, SOON, local, spoil
-from tests.reached import Reached, ebb_of, reached
 from ebb.client.errors import BadRequest, ClientError, Missing
 from ebb.client.files import data, localfiles
 from ebb.client.files.files import gateway
+from tests.client.files.test_files import CONTENT, SOON, local, spoil
+from tests.reached import Reached, ebb_of, reached
 
 # --- Names ----------------------------------------------------------------------------------------------------------------------
 
@@ -25,7 +25,7 @@ async def test_names_that_are_no_text_are_left_out_and_overwrite_nothing(tmp_pat
     assert [one.name for one in (tmp_path / "data" / "set").iterdir()] == ["fine"]
     assert (done.files, done.left_out) == (
         1,
-        tuple(f"{tmp_path}/devcluster/{name}" for name in ("bad\ufffd", "a\ufffdb", "caf\ufffd", "caf\ufffd")),
+        tuple(f"{tmp_path}/local/{name}" for name in ("bad\ufffd", "a\ufffdb", "caf\ufffd", "caf\ufffd")),
     )
 
 
@@ -84,7 +84,7 @@ async def test_a_file_that_changes_while_it_is_sent(tmp_path: Path, change: Call
 async def test_a_file_that_goes_while_it_is_sent(tmp_path: Path) -> None:
     file = local(tmp_path, "x")
     async with reached(tmp_path) as kube, gateway(ebb_of(kube), pauses=SOON) as files:
-        with pytest.raises(BadRequest, match="devcluster/x is gone: it was removed while it was sent"):
+        with pytest.raises(BadRequest, match="local/x is gone: it was removed while it was sent"):
             await files.put(f"{tmp_path}/data/x", file, moved=once(file.unlink))
     assert not (tmp_path / "data" / "x").exists()
 

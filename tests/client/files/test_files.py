@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.reached import Reached, ebb_of, gateway_pod, reached
 from ebb.client.errors import BadRequest, ClientError, Missing, NoPlatform
 from ebb.client.files import data
 from ebb.client.files.files import Files, gateway
 from ebb.kube import Unreachable
+from tests.reached import Reached, ebb_of, gateway_pod, reached
 
 CONTENT = os.urandom(3_000_000)
 SOON = (0.001,) * 6
@@ -167,7 +167,7 @@ REFUSED = {
     "read-only": (lambda files, root, here: files.put(f"{root}/sets/x", here), BadRequest, "is read-only"),
     "a folder": (lambda files, root, here: files.put(f"{root}/data/folder", here), BadRequest, "is a folder"),
     "remove": (lambda files, root, here: files.remove(f"{root}/data/folder"), BadRequest, "say --recursive"),
-    "no local file": (lambda files, root, here: files.put(f"{root}/data/x", here / "none"), BadRequest, "devcluster/x/none: "),
+    "no local file": (lambda files, root, here: files.put(f"{root}/data/x", here / "none"), BadRequest, "local/x/none: "),
     "a local folder": (lambda files, root, here: files.get(f"{root}/data/there", here.parent), BadRequest, "is a folder"),
 }
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.kube.pods import Pods, serving
 from ebb.client.errors import BadRequest, Missing
 from ebb.client.files.forward import Choose, forward, forward_path
 from ebb.kube import Kube
+from tests.kube.pods import Pods, serving
 
 NS = "elastic-job"
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.world import elastic_job
-from tests.reached import ebb_of, reached
 from ebb.client.errors import BadRequest, Missing
 from ebb.client.files.outputs import fetch_outputs, list_outputs
+from tests.cli.world import elastic_job
+from tests.reached import ebb_of, reached
 
 HERE = "elastic-job/digits-uid-digi"  # the first eight letters of the uid
 

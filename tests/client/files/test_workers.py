@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from ebb.client.errors import BadRequest, Missing
+from ebb.client.files.workers import execute, port
 from tests.cli.world import elastic_job, worker_pod
 from tests.kube.pods import Terminal
 from tests.reached import ebb_of, reached
-from ebb.client.errors import BadRequest, Missing
-from ebb.client.files.workers import execute, port
 
 
 async def test_a_program_runs_in_the_first_worker_that_runs(tmp_path: Path) -> None:

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from tests.cli.world import elastic_job, worker_pod
 from ebb.client.jobs.nodes import MachineView, machine_view
 from ebb.client.jobs.top import Top, top
+from tests.cli.world import elastic_job, worker_pod
 
 Object = dict[str, Any]
 DAY = "2026-11-21T12:"

@@ -11,7 +11,7 @@ from ebb.client.local_run.plan import Here
 from ebb.kube import Object
 
 PYTHON = Interpreter(python="/opt/python")
-JOBS = Path(__file__).parents[4] / "workloads" / "jobs"
+JOBS = Path(__file__).parents[3] / "workloads" / "jobs"
 
 
 def planned(folder: Path, *, workers: int | None = None, output_root: str | None = None, **changes: object) -> LocalRun:

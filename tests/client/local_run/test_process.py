@@ -172,4 +172,4 @@ def test_one_with_torch_and_without_ebb_is_shown_the_trainer(tmp_path: Path) -> 
     own.chmod(0o755)
     found = find_python(str(own))
     assert (found.python, found.path) == (str(own), str(CHECKOUT))
-    assert (CHECKOUT / "trainer" / "launch" / "__main__.py").is_file()
+    assert (CHECKOUT / "ebb" / "elastic" / "launch" / "__main__.py").is_file()

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tests.cli.world import NS, FakeKube, elastic_job, platform_map, session, worker_pod
 from ebb.cli.app import app
 from ebb.cli.writer import Writer
 from ebb.client.errors import Missing
+from ebb.client.jobs import live
+from ebb.client.jobs.live import Board, states
+from ebb.client.jobs.view import FAILED_STATE, FINISHED
 from ebb.client.logs import Choice, Line, follow, follow_logs, print_logs
 from ebb.client.logs import pod as pod_logs
 from ebb.client.logs.lines import parse
 from ebb.client.logs.replay import Replay
-from ebb.client.jobs import live
-from ebb.client.jobs.live import Board, states
-from ebb.client.jobs.view import FAILED_STATE, FINISHED
 from ebb.kube import PODS, Denied, KubeError, Object
+from tests.cli.world import NS, FakeKube, elastic_job, platform_map, session, worker_pod
 
 
 @pytest.fixture(autouse=True)

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.world import NS, FakeKube, elastic_job, worker_pod
 from ebb.cli.writer import Writer
 from ebb.client.errors import ClientError, Missing
+from ebb.client.files.files import Entry
+from ebb.client.jobs import live
 from ebb.client.logs import Choice, follow, follow_logs, pod, print_logs, volume
 from ebb.client.logs.volume import Shelf
-from ebb.client.jobs import live
-from ebb.client.files.files import Entry
 from ebb.kube import Object
+from tests.cli.world import NS, FakeKube, elastic_job, worker_pod
 
 LOGS = "/mnt/output/elastic-job/digits-uid-digi/logs"
 START = "20261121T1200{second:02}-000000000Z"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from ebb.client.errors import BadRequest, Missing, NoPlatform
 from ebb.client.platform import platforms, reach
 from ebb.client.platform.platforms import Known
-from ebb.client.errors import BadRequest, Missing, NoPlatform
 
 
 @pytest.fixture(autouse=True)

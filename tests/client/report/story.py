@@ -5,9 +5,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tests.cli.world import elastic_job
 from ebb.api.clock import stamp, unix
 from ebb.kube import Object
+from tests.cli.world import elastic_job
 
 BEGIN = unix("2026-11-21T12:00:00Z") or 0.0  # world.elastic_job's creation
 BATCH = 64

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.client.report import story
+from ebb.api.clock import stamp
 from ebb.client.jobs.view import view
 from ebb.client.report.data import RunReport, run_report
 from ebb.client.report.lines import Reader
-from ebb.api.clock import stamp
+from tests.client.report import story
 
 
 def told(

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.client.report import story
-from ebb.elastic.runtime.metrics import Progress
-from ebb.elastic.runtime.report import sentence
 from ebb.client.jobs.goodput import share
 from ebb.client.report.lines import CHANGES, SPANS, Range, Reader, Training
 from ebb.client.report.spoken import said
+from ebb.elastic.runtime.metrics import Progress
+from ebb.elastic.runtime.report import sentence
+from tests.client.report import story
 
 
 def read(*lines: bytes) -> Training:

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from tests.client.report import story
-from tests.client.report.html import Element, curve, read
 from ebb.client.jobs.view import view
 from ebb.client.report.chart import COLOURS
 from ebb.client.report.data import RunReport, run_report
 from ebb.client.report.lines import SPANS, Reader
 from ebb.client.report.page import run_page, sweep_page
 from ebb.client.report.sweep import RunOfSweep, SweepReport, sweep_report
+from tests.client.report import story
+from tests.client.report.html import Element, curve, read
 
 MADE = "2026-11-22T13:00:00Z"
 EVIL = """</script></style><img src=x onerror="alert('1')"> & <b>"""

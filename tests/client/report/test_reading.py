@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.world import NS, FakeKube, platform_json, worker_pod
-from tests.client.report import story
-from tests.reached import ebb_of, reached
-from ebb.elastic.runtime.metrics import Progress
-from ebb.elastic.runtime.report import sentence
+from ebb.api.clock import stamp
+from ebb.api.platform import parse
+from ebb.api.spec import Job
 from ebb.client import Ebb, Missing, NoPlatform
+from ebb.client.files.files import gateway
 from ebb.client.report import GONE, RunReport, SweepReport, make
 from ebb.client.report.reading import Reading, read_lines
 from ebb.client.sweep.view import ANNOTATION_COMMAND, ANNOTATION_POINT, LABEL_SWEEP
-from ebb.client.files.files import gateway
-from ebb.api.clock import stamp
-from ebb.api.spec import Job
-from ebb.kube import Object, Unreachable
 from ebb.controller.reconciler.containers import output_dir
 from ebb.controller.reconciler.records import DELETED, record
-from ebb.api.platform import parse
+from ebb.elastic.runtime.metrics import Progress
+from ebb.elastic.runtime.report import sentence
+from ebb.kube import Object, Unreachable
+from tests.cli.world import NS, FakeKube, platform_json, worker_pod
+from tests.client.report import story
+from tests.reached import ebb_of, reached
 
 LINES = story.text(story.metric_lines())
 

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from tests.cli.world import NS, FakeKube, elastic_job, platform_map
-from tests.client.cloned import FOLDER, Volume, platform, submitted
-from ebb.client.platform.ebb import Ebb
 from ebb.client.errors import BadRequest
-from ebb.client.submission.jobfile import request_of
-from ebb.client.submission.submit import prepare
+from ebb.client.platform.ebb import Ebb
 from ebb.client.staging import checkpoints
 from ebb.client.staging.checkpoints import newest
 from ebb.client.staging.clone import fitting, settings_of, stem_of
+from ebb.client.submission.jobfile import request_of
+from ebb.client.submission.submit import prepare
+from tests.cli.world import NS, FakeKube, elastic_job, platform_map
+from tests.client.cloned import FOLDER, Volume, platform, submitted
 
 WORDS = {"gpus": 2, "min_gpus": 1, "max_gpus": 4, "env": {"LR": "0.1"}, "zone": "local-b", "shm": "1Gi", "max_cost": 5.0}
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.world import NS, FakeKube, elastic_job, platform_map
-from tests.client.staging.test_code import packed, write
-from ebb.client.platform.ebb import Ebb
+from ebb.api.platform import parse
 from ebb.client.errors import ClientError
-from ebb.client.submission.request import Request
-from ebb.client.submission.submit import prepare, submit
+from ebb.client.platform.ebb import Ebb
 from ebb.client.staging import code as module
 from ebb.client.staging.code import Code
 from ebb.client.staging.delivery import Place, deliver, place_of
+from ebb.client.submission.request import Request
+from ebb.client.submission.submit import prepare, submit
 from ebb.kube import CONFIG_MAPS, Denied, NotFound, Object, Resource, Unreachable
-from ebb.api.platform import parse
+from tests.cli.world import NS, FakeKube, elastic_job, platform_map
+from tests.client.staging.test_code import packed, write
 
 
 def ebb(kube: FakeKube) -> Ebb:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.cli.world import NS, FakeKube, elastic_job, platform_json
+from ebb.api.platform import parse as parse_platform
 from ebb.client import BadRequest, ClientError, Ebb, Missing, Request
 from ebb.client.sweep import Plan, Rule, SweepView, delete, parse, points_of, show, start, stop, watch
 from ebb.kube import ELASTIC_JOBS, KubeError, Object
-from ebb.api.platform import parse as parse_platform
+from tests.cli.world import NS, FakeKube, elastic_job, platform_json
 
 REQUEST = Request(name="scan", arguments=("train.py",), gpus=2)
 

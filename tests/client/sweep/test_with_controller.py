@@ -3,14 +3,14 @@
 import json
 from typing import cast
 
+from ebb.api.platform import parse as parse_platform
+from ebb.client import Ebb, Request
+from ebb.client.sweep import Plan, parse, points_of, prepared
+from ebb.kube import ELASTIC_JOBS, NODES, Kube, Object
 from tests.builders import make_node
 from tests.cli.world import NS, platform_json
 from tests.fake_time import run
 from tests.world import started
-from ebb.client import Ebb, Request
-from ebb.client.sweep import Plan, parse, points_of, prepared
-from ebb.kube import ELASTIC_JOBS, NODES, Kube, Object
-from ebb.api.platform import parse as parse_platform
 
 
 def test_no_more_runs_train_at_once_than_the_jobs_say() -> None:

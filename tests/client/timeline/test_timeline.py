@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.world import elastic_job, worker_pod
 from ebb.client.jobs.reclaims import Reclaim, losses, starts
 from ebb.client.timeline.phrases import of_event, of_reclaim
 from ebb.client.timeline.timeline import Entry, timeline, who
+from tests.cli.world import elastic_job, worker_pod
 
 Object = dict[str, Any]
 DAY = "2026-11-21T"

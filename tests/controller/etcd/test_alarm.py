@@ -8,13 +8,13 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer, unused_port
 
+from ebb.controller.__main__ import read_settings
+from ebb.controller.etcd.alarm import CURE, EVERY_SECONDS, EtcdAlarm, http_ask, read_alarm
+from ebb.controller.metrics import Metrics
+from ebb.kube import ELASTIC_JOBS, EVENTS
 from tests.builders import make_job
 from tests.fake_time import run
 from tests.world import FakeCluster, started
-from ebb.controller.__main__ import read_settings
-from ebb.controller.metrics import Metrics
-from ebb.controller.etcd.alarm import CURE, EVERY_SECONDS, EtcdAlarm, http_ask, read_alarm
-from ebb.kube import ELASTIC_JOBS, EVENTS
 
 WELL = '{"health":"true","reason":""}'  # as etcd 3.5.21 answered; the next one too
 FULL = '{"health":"false","reason":"ALARM NOSPACE"}\n'

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from devcluster import tools
-from tests.elastic.machines import start_etcd, until
-from tests.builders import UID, make_job
 from ebb.controller.etcd.legacy import RunError, Runs, http_send
+from tests.builders import UID, make_job
+from tests.elastic.machines import start_etcd, until
 
 Object = dict[str, Any]
 PLACE = "/torchelastic/p2p"

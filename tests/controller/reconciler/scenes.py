@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from tests.builders import NOW, make_job, make_pod
 from ebb.api.clock import stamp
+from ebb.api.needs import Wish
 from ebb.api.spec import Job
 from ebb.api.status import Dry
 from ebb.controller.reconciler.capacity import Claim, GroupState, Market, Supply, Word
-from ebb.controller.reconciler.needs import Wish
 from ebb.controller.reconciler.types import Plan
+from tests.builders import NOW, make_job, make_pod
 
 Object = dict[str, Any]
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from tests.builders import NOW
-from tests.looks import again, look
 from ebb.api.status import Progress
 from ebb.controller.reconciler.types import Plan
+from tests.builders import NOW
+from tests.looks import again, look
 
 Object = dict[str, Any]
 

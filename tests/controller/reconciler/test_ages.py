@@ -2,14 +2,14 @@
 
 import pytest
 
-from tests.builders import NOW, make_group, make_job, make_node, make_platform, make_pod
-from tests.looks import again, done, look, running
 from ebb.api.clock import stamp
 from ebb.api.spec import Job
 from ebb.controller.reconciler.ages import aged, leave_at
 from ebb.controller.reconciler.capacity import claim
 from ebb.controller.reconciler.records import record
 from ebb.controller.reconciler.types import CreatePod, DeletePod, Object, Plan
+from tests.builders import NOW, make_group, make_job, make_node, make_platform, make_pod
+from tests.looks import again, done, look, running
 
 DAY = 86_400
 PLATFORM = make_platform(make_group("t4", max_age_seconds=DAY))

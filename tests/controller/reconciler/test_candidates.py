@@ -4,17 +4,17 @@ from typing import Any
 
 import pytest
 
-from tests.builders import NOW, make_group, make_job, make_platform
-from tests.looks import look
-from tests.controller.reconciler.scenes import GPU, claim, market, why, zone_of
 from ebb.api.clock import stamp
+from ebb.api.needs import Wish, needs, workers_per_machine
+from ebb.api.platform import Platform, Taint, Volume
 from ebb.api.spec import Job
 from ebb.api.status import Placed
-from ebb.controller.reconciler.capacity import Claim, Market
-from ebb.controller.reconciler.needs import Wish, needs, workers_per_machine
-from ebb.controller.reconciler.types import Plan
 from ebb.controller.reconciler.candidates import Site, best, elsewhere, seat, site_of, sites
-from ebb.api.platform import Platform, Taint, Volume
+from ebb.controller.reconciler.capacity import Claim, Market
+from ebb.controller.reconciler.types import Plan
+from tests.builders import NOW, make_group, make_job, make_platform
+from tests.controller.reconciler.scenes import GPU, claim, market, why, zone_of
+from tests.looks import look
 
 THREE = make_platform()
 

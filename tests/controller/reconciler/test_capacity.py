@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from tests.builders import NOW, UID, make_job
-from tests.controller.reconciler.scenes import BACKOFF, gpu_job, placed_job
 from ebb.api.clock import stamp
+from ebb.api.needs import Wish
 from ebb.api.spec import Job
 from ebb.controller.reconciler.capacity import Claim, Market, claim, survey
-from ebb.controller.reconciler.needs import Wish
+from tests.builders import NOW, UID, make_job
+from tests.controller.reconciler.scenes import BACKOFF, gpu_job, placed_job
 
 Object = dict[str, Any]
 ENTRY = {"zone": "a", "gpuType": "T4", "capacityType": "spot", "since": stamp(NOW - 90), "message": BACKOFF}

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from ebb.api.clock import stamp
+from ebb.api.schema import encode
 from tests.builders import NOW, make_group, make_platform, make_pod
-from tests.looks import again, look
 from tests.controller.reconciler.scenes import BACKOFF, UNSCHEDULABLE, placed_job, said, zone_of
 from tests.controller.reconciler.stories import Story, stalled
 from tests.controller.reconciler.test_starts import JOB, stuck
-from ebb.api.clock import stamp
-from ebb.api.schema import encode
+from tests.looks import again, look
 
 Object = dict[str, Any]
 ZONES = make_platform(*(make_group(f"t4-{zone}", zone=zone) for zone in ("local-a", "local-b", "local-c")))

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from tests.builders import UID, make_job
-from ebb.api.spec import Job
-from ebb.controller.reconciler.containers import worker_container
-from ebb.controller.reconciler.pods import Seat, worker_pod
 from ebb.api.platform import Volume
+from ebb.api.spec import Job
+from ebb.api.template import worker_container
+from ebb.controller.reconciler.pods import Seat, worker_pod
+from tests.builders import UID, make_job
 
 Object = dict[str, Any]
 DATA = Volume(name="data", claim="ebb-data", mount_path="/mnt/data", read_only=False)

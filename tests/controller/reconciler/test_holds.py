@@ -2,13 +2,13 @@
 
 from typing import Any
 
+from ebb.api.clock import stamp
+from ebb.controller.reconciler.types import Plan
+from ebb.kube import PODS
 from tests.builders import NOW, make_job, make_pod
 from tests.fake_time import run
 from tests.looks import again, done, ended, look, running
 from tests.world import started
-from ebb.api.clock import stamp
-from ebb.kube import PODS
-from ebb.controller.reconciler.types import Plan
 
 Object = dict[str, Any]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.builders import NOW, make_job, make_node, make_pod
-from tests.looks import JOB, again, done, ended, look, running
 from ebb.api.clock import stamp
 from ebb.controller.reconciler.types import Plan
+from tests.builders import NOW, make_job, make_node, make_pod
+from tests.looks import JOB, again, done, ended, look, running
 
 Object = dict[str, Any]
 LATER = NOW + 60

@@ -5,15 +5,16 @@ from typing import Any
 
 import pytest
 
-from tests.builders import NOW, make_group, make_job, make_node, make_platform, make_pod
-from tests.looks import again, ended, look, running
 from ebb.api import contract as names
 from ebb.api.clock import stamp
+from ebb.api.costs import dollars, group_of, sums
 from ebb.api.schema import encode
 from ebb.api.spec import Job
 from ebb.api.status import Cost, Progress
-from ebb.controller.reconciler.money import Rates, dollars, group_of, rates, sums
+from ebb.controller.reconciler.money import Rates, rates
 from ebb.controller.reconciler.types import Observed, Plan, View
+from tests.builders import NOW, make_group, make_job, make_node, make_platform, make_pod
+from tests.looks import again, ended, look, running
 
 Object = dict[str, Any]
 

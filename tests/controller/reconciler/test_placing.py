@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from ebb.api.clock import stamp
+from ebb.api.schema import encode
+from ebb.controller.reconciler.types import Plan
 from tests.builders import NOW, make_group, make_platform
-from tests.looks import again, done, look
 from tests.controller.reconciler.scenes import (
     backing_off,
     claim,
@@ -18,9 +20,7 @@ from tests.controller.reconciler.scenes import (
     why,
     zone_of,
 )
-from ebb.api.clock import stamp
-from ebb.api.schema import encode
-from ebb.controller.reconciler.types import Plan
+from tests.looks import again, done, look
 
 Object = dict[str, Any]
 ZONES = make_platform(*(make_group(f"t4-{zone}", zone=zone) for zone in ("local-a", "local-b", "local-c")))

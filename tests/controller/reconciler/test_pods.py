@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from tests.builders import UID, make_job
-from tests.pod_security import violations
+from ebb.api.platform import Taint, Volume
 from ebb.api.spec import Job
 from ebb.controller.reconciler.pods import Seat, job_service, leave_seconds, worker_pod
-from ebb.api.platform import Taint, Volume
+from tests.builders import UID, make_job
+from tests.pod_security import violations
 
 Object = dict[str, Any]
 SPOT = Taint(key="ebb.dev/capacity-type", value="spot", effect="NoSchedule")

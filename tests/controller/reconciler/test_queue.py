@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from tests.builders import NOW, make_group, make_platform
-from tests.looks import look
-from tests.controller.reconciler.scenes import claim, gpu_job, market, zone_of
+from ebb.api.needs import Wish
+from ebb.api.platform import Platform
 from ebb.api.spec import Job
+from ebb.controller.reconciler.candidates import sites
 from ebb.controller.reconciler.capacity import Claim
 from ebb.controller.reconciler.capacity import claim as claim_of
-from ebb.controller.reconciler.needs import Wish
 from ebb.controller.reconciler.queue import queue
-from ebb.controller.reconciler.candidates import sites
-from ebb.api.platform import Platform
+from tests.builders import NOW, make_group, make_platform
+from tests.controller.reconciler.scenes import claim, gpu_job, market, zone_of
+from tests.looks import look
 
 BIG = make_group("big", gpus_per_node=8, cpu=96.0, memory_gib=1000.0, max=2)
 

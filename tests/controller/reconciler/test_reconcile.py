@@ -5,10 +5,10 @@ Stories over time are in test_controller.py; here is what a single look decides.
 
 import pytest
 
-from tests.builders import NOW, make_group, make_job, make_node, make_platform, make_pod, make_service
-from tests.looks import JOB, again, done, ended, look, running
 from ebb.api.clock import stamp
 from ebb.controller.reconciler.types import CreatePod, CreateService, DeleteService, Plan
+from tests.builders import NOW, make_group, make_job, make_node, make_platform, make_pod, make_service
+from tests.looks import JOB, again, done, ended, look, running
 
 NOTICE = make_node("n1", notice=f"away at {stamp(NOW + 12)}.", taint="ebb.dev/reclaim")
 FINISHED = {"conditions": [{"type": "Succeeded", "status": "True"}], "completionTime": stamp(NOW - 10)}

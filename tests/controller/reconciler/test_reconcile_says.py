@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from tests.builders import NOW, make_group, make_job, make_platform, make_pod, make_service
-from tests.looks import JOB, again, look, running
-from tests.controller.reconciler.scenes import AT_MAX, backing_off, pending, placed_job, said
 from ebb.api.clock import stamp
 from ebb.api.schema import encode
 from ebb.controller.reconciler.capacity import Supply
 from ebb.controller.reconciler.reconcile import refused
 from ebb.controller.reconciler.types import Plan
+from tests.builders import NOW, make_group, make_job, make_platform, make_pod, make_service
+from tests.controller.reconciler.scenes import AT_MAX, backing_off, pending, placed_job, said
+from tests.looks import JOB, again, look, running
 
 PLACED = placed_job(low=2)
 PINNED = placed_job(low=2, placement={"zone": "local-a"})

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from tests.builders import NOW, UID, make_group, make_job, make_node, make_platform, make_pod
-from tests.looks import again, done, ended, look, running
 from ebb.api.clock import stamp
 from ebb.api.schema import encode
 from ebb.api.spec import Job
@@ -15,6 +13,8 @@ from ebb.api.status import Cost
 from ebb.controller.reconciler.reconcile import refused
 from ebb.controller.reconciler.records import DELETED, record, record_name
 from ebb.controller.reconciler.types import CreateRecord, DeletePod, Plan
+from tests.builders import NOW, UID, make_group, make_job, make_node, make_platform, make_pod
+from tests.looks import again, done, ended, look, running
 
 Object = dict[str, Any]
 

@@ -4,8 +4,12 @@ from typing import Any
 
 import pytest
 
+from ebb.api.clock import stamp
+from ebb.api.platform import Volume
+from ebb.api.schema import encode
+from ebb.api.status import Progress
+from ebb.controller.reconciler.types import CreatePod, Plan
 from tests.builders import NOW, make_group, make_node, make_platform, make_pod
-from tests.looks import again, done, look
 from tests.controller.reconciler.scenes import (
     AT_MAX,
     BACKOFF,
@@ -22,11 +26,7 @@ from tests.controller.reconciler.scenes import (
     why,
     zone_of,
 )
-from ebb.api.clock import stamp
-from ebb.api.schema import encode
-from ebb.api.status import Progress
-from ebb.controller.reconciler.types import CreatePod, Plan
-from ebb.api.platform import Volume
+from tests.looks import again, done, look
 
 Object = dict[str, Any]
 ZONES = make_platform(*(make_group(f"t4-{zone}", zone=zone) for zone in ("local-a", "local-b", "local-c")))

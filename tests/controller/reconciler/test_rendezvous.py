@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from tests.builders import NOW, UID, make_group, make_job, make_platform
-from tests.looks import again, done, look, running
-from tests.controller.reconciler.scenes import claim, gpu_job, market, reasons, why
 from ebb.api import contract as names
 from ebb.api.clock import stamp
+from ebb.api.platform import Platform
 from ebb.api.spec import Job
-from ebb.controller.reconciler.containers import worker_container
+from ebb.api.template import worker_container
 from ebb.controller.reconciler.rendezvous import rendezvous
 from ebb.controller.reconciler.types import CreatePod, CreateRun
-from ebb.api.platform import Platform
+from tests.builders import NOW, UID, make_group, make_job, make_platform
+from tests.controller.reconciler.scenes import claim, gpu_job, market, reasons, why
+from tests.looks import again, done, look, running
 
 Object = dict[str, Any]
 STACK = make_platform(make_group())

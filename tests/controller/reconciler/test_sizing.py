@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from tests.builders import NOW, make_group, make_platform, make_pod
-from tests.looks import again, done, look
-from tests.controller.reconciler.scenes import AT_MAX, BACKOFF, claim, dry, market, pending, placed_job, said, seated
 from ebb.api.clock import stamp
 from ebb.api.schema import encode
 from ebb.api.status import Dry
 from ebb.controller.reconciler.capacity import Supply
 from ebb.controller.reconciler.types import CreatePod, Plan
+from tests.builders import NOW, make_group, make_platform, make_pod
+from tests.controller.reconciler.scenes import AT_MAX, BACKOFF, claim, dry, market, pending, placed_job, said, seated
+from tests.looks import again, done, look
 
 Object = dict[str, Any]
 ONE = make_platform(make_group("t4-local-a", max=8))

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from tests.builders import NOW, make_job, make_pod
-from tests.looks import running
-from tests.controller.reconciler.stories import Story, stalled
 from ebb.api.clock import stamp
 from ebb.api.status import Progress
 from ebb.controller.reconciler.types import Plan
+from tests.builders import NOW, make_job, make_pod
+from tests.controller.reconciler.stories import Story, stalled
+from tests.looks import running
 
 Object = dict[str, Any]
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from tests.builders import NOW, make_job, make_pod
-from tests.looks import done, running
-from tests.controller.reconciler.stories import Story, stalled
 from ebb.api.clock import stamp
+from tests.builders import NOW, make_job, make_pod
+from tests.controller.reconciler.stories import Story, stalled
+from tests.looks import done, running
 
 Object = dict[str, Any]
 

@@ -5,6 +5,14 @@ from typing import Any
 
 import pytest
 
+from ebb.api.clock import stamp
+from ebb.api.platform import Platform
+from ebb.api.spec import Job
+from ebb.controller.reconciler.candidates import Site
+from ebb.controller.reconciler.capacity import GroupState, Supply
+from ebb.controller.reconciler.stockouts import Drought, Kind, find, kind_of, lasting, remember, seen, since
+from ebb.controller.reconciler.types import Draft, Observed, View
+from ebb.controller.reconciler.waiting import here
 from tests.builders import NOW, make_group, make_platform
 from tests.controller.reconciler.scenes import (
     AT_MAX,
@@ -17,14 +25,6 @@ from tests.controller.reconciler.scenes import (
     said,
     seated,
 )
-from ebb.api.clock import stamp
-from ebb.api.spec import Job
-from ebb.controller.reconciler.stockouts import Drought, Kind, find, kind_of, lasting, remember, seen, since
-from ebb.controller.reconciler.capacity import GroupState, Supply
-from ebb.controller.reconciler.types import Draft, Observed, View
-from ebb.controller.reconciler.waiting import here
-from ebb.controller.reconciler.candidates import Site
-from ebb.api.platform import Platform
 
 Object = dict[str, Any]
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from tests.builders import NOW, make_job, make_node, make_pod
 from ebb.api.clock import stamp, unix
 from ebb.api.spec import Job
-from ebb.controller.reconciler.worker_state import Fate, Worker, judge
 from ebb.controller.reconciler.types import Observed, View
+from ebb.controller.reconciler.worker_state import Fate, Worker, judge
+from tests.builders import NOW, make_job, make_node, make_pod
 
 EVICTED = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}
 DEADLINE = f"The cloud takes this machine away at {stamp(NOW + 25)}."

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from tests.builders import NOW, make_group, make_job, make_node, make_platform, make_service
-from tests.controller.reconciler.scenes import GPU, claim, market
 from ebb.api import contract as names
 from ebb.api.clock import stamp
 from ebb.api.schema import encode
@@ -29,6 +27,8 @@ from ebb.controller.reconciler.types import (
     Observed,
     Plan,
 )
+from tests.builders import NOW, make_group, make_job, make_node, make_platform, make_service
+from tests.controller.reconciler.scenes import GPU, claim, market
 
 Object = dict[str, Any]
 WORLDS, TURNS, MOST_LOOKS = 24, 40, 12

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.builders import NOW, make_group, make_job, make_node, make_platform, make_pod
-from tests.looks import again, look
 from ebb.api import contract as names
 from ebb.api.clock import stamp, unix
 from ebb.api.schema import encode
 from ebb.api.status import Progress
+from tests.builders import NOW, make_group, make_job, make_node, make_platform, make_pod
+from tests.looks import again, look
 
 Object = dict[str, Any]
 

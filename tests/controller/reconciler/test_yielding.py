@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.builders import NOW, make_group, make_platform
-from tests.looks import again, done, look
-from tests.controller.reconciler.scenes import claim, gpu_job, market, pending, placed_job, reasons, seated, why, zone_of
-from tests.controller.reconciler.town import Town
 from ebb.controller.reconciler.capacity import Claim
 from ebb.controller.reconciler.types import Plan
+from tests.builders import NOW, make_group, make_platform
+from tests.controller.reconciler.scenes import claim, gpu_job, market, pending, placed_job, reasons, seated, why, zone_of
+from tests.controller.reconciler.town import Town
+from tests.looks import again, done, look
 
 Object = dict[str, Any]
 TOWNS = 30

@@ -12,15 +12,15 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from tests.builders import NOW, make_node
 from ebb.api import contract as names
 from ebb.api.clock import stamp
+from ebb.api.platform import Platform
 from ebb.api.schema import encode
 from ebb.api.spec import Job
 from ebb.controller.reconciler.capacity import Market, Supply, Word, survey
 from ebb.controller.reconciler.reconcile import plan
 from ebb.controller.reconciler.types import CreatePod, DeletePod, Event, Observed, Plan
-from ebb.api.platform import Platform
+from tests.builders import NOW, make_node
 
 Object = dict[str, Any]
 

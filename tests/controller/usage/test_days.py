@@ -5,36 +5,34 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from tests.builders import NOW, make_group, make_job, make_node, make_pod
 from ebb.api.clock import unix
-from ebb.controller.usage.days import (
+from ebb.api.usage import (
     BOOT,
     DAY,
     DAYS,
+    FEWEST_JOBS,
     IDLE,
     JOB_DAYS,
+    KEY,
     LEAVING,
     LONGEST_USER,
+    MOST_CHARACTERS,
+    MOST_JOBS,
+    WHOLE_CHARACTERS,
     Books,
+    BooksError,
     Gap,
     Line,
     Standing,
     Use,
     Who,
     day_of,
-    spans,
-)
-from ebb.controller.usage.machine_text import (
-    FEWEST_JOBS,
-    KEY,
-    MOST_CHARACTERS,
-    MOST_JOBS,
-    WHOLE_CHARACTERS,
-    BooksError,
     read,
+    spans,
     write,
 )
 from ebb.controller.usage.machine_time import Sight, resume, standing
+from tests.builders import NOW, make_group, make_job, make_node, make_pod
 
 MIDNIGHT = unix("2026-11-22T00:00:00Z") or 0.0
 SPOT = Standing(group="a", usd=0.36, on_demand=3.6, gpus=4)

@@ -10,15 +10,14 @@ from typing import Any
 
 import pytest
 
+from ebb.api import contract as names
+from ebb.api.usage import NAME, Books, read
+from ebb.client.costs import By, CostReport, bills, report_of, whole_days
+from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, Conflict, Unreachable
 from tests.builders import make_job
 from tests.controller.cloud import GPU, Cloud
 from tests.fake_time import run
 from tests.world import FakeCluster, started
-from ebb.api import contract as names
-from ebb.client.costs import By, CostReport, bills, report_of, whole_days
-from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, Conflict, Unreachable
-from ebb.controller.usage.days import Books
-from ebb.controller.usage.machine_text import NAME, read
 
 Object = dict[str, Any]
 HISTORIES, HOURS = 5, 2

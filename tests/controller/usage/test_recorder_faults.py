@@ -6,17 +6,16 @@ from typing import Any
 
 import pytest
 
+from ebb.api import contract as names
+from ebb.api.clock import stamp
+from ebb.api.usage import KEY, NAME, Books, Line, Who, write
+from ebb.controller.election import LeadershipLost
+from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, NODES, Conflict, Denied, Unreachable
 from tests.builders import make_job, make_node
 from tests.controller.cloud import GPU, Cloud
 from tests.controller.usage.test_recorder import books_of
 from tests.fake_time import run
 from tests.world import FakeCluster, started
-from ebb.api import contract as names
-from ebb.api.clock import stamp
-from ebb.controller.election import LeadershipLost
-from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, NODES, Conflict, Denied, Unreachable
-from ebb.controller.usage.days import Books, Line, Who
-from ebb.controller.usage.machine_text import KEY, NAME, write
 
 Object = dict[str, Any]
 

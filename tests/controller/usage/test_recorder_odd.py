@@ -2,17 +2,16 @@
 
 import pytest
 
+from ebb.api import contract as names
+from ebb.api.usage import KEY, LONGEST_USER, NAME, Line, write
+from ebb.controller.usage.recorder import CHARACTERS_PER_SECOND
+from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, NODES, PODS
 from tests.builders import make_node
 from tests.controller.cloud import Cloud
 from tests.controller.usage.test_recorder import books_of
 from tests.controller.usage.test_recorder_faults import Object, check, open_for_business, written
 from tests.fake_time import run
 from tests.world import FakeCluster, started
-from ebb.api import contract as names
-from ebb.controller.usage.recorder import CHARACTERS_PER_SECOND
-from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, NODES, PODS
-from ebb.controller.usage.days import LONGEST_USER, Line
-from ebb.controller.usage.machine_text import KEY, NAME, write
 
 
 def test_long_books_are_written_less_often() -> None:

@@ -26,7 +26,6 @@ from typing import Any
 
 import torch
 
-from tests.elastic.checkpoint.making import MEMBERSHIP
 from ebb.elastic.checkpoint import (
     CheckpointFolder,
     EtcdFence,
@@ -39,6 +38,7 @@ from ebb.elastic.checkpoint import (
 from ebb.elastic.checkpoint.files import Disk
 from ebb.elastic.checkpoint.folder import Patience
 from ebb.elastic.checkpoint.state import dump, load
+from tests.elastic.checkpoint.making import MEMBERSHIP
 
 MEMORY = Path("/dev/shm")  # a kill loses nothing that a disk would keep, and flushing costs nothing here
 _SAVES = 2  # of each process: the second one removes what the first one has made superfluous

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.elastic.checkpoint.making import both, claimed, files, found_step, save, state
 from ebb.elastic.checkpoint import DamagedCheckpointsError
 from ebb.elastic.checkpoint.manifest import read
 from ebb.elastic.checkpoint.state import dump
+from tests.elastic.checkpoint.making import both, claimed, files, found_step, save, state
 
 TWENTY = "g00001-s00000020-r0"
 

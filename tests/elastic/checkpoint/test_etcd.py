@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.elastic import images
-from tests.elastic.checkpoint.making import both, files, folder, found_step, state
-from tests.elastic.machines import Job, kill_with_children, until
-from tests.elastic.rendezvous.servers import VERSIONS, Server, built
 from ebb.elastic.checkpoint import EtcdFence, Stale, Unreachable
 from ebb.elastic.checkpoint.register import EtcdRegister
 from ebb.elastic.checkpoint.state import dump
 from ebb.elastic.contract import EXIT_FINISHED
+from tests.elastic import images
+from tests.elastic.checkpoint.making import both, files, folder, found_step, state
+from tests.elastic.machines import Job, kill_with_children, until
+from tests.elastic.rendezvous.servers import VERSIONS, Server, built
 
 pytestmark = pytest.mark.e2e
 MEMBERSHIP = "/ebb/run/generation"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.elastic.checkpoint.making import MEMBERSHIP, FakeRegister, both, files, folder, found_step, manifest, state
 from ebb.elastic.checkpoint import EtcdFence, FileFence, Stale, Unreachable, highest_generation
 from ebb.elastic.checkpoint.state import dump
+from tests.elastic.checkpoint.making import MEMBERSHIP, FakeRegister, both, files, folder, found_step, manifest, state
 
 KEY = "/ebb/checkpoints/0123"
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from tests.elastic.checkpoint.disks import Client, Share
-from tests.elastic.checkpoint.making import Clock, both, claimed, files, folder, found_step, full_disk, save, state
 from ebb.elastic.checkpoint import FileFence, ForeignCheckpointError, NotWritten, Stale
 from ebb.elastic.checkpoint.state import dump, load
+from tests.elastic.checkpoint.disks import Client, Share
+from tests.elastic.checkpoint.making import Clock, both, claimed, files, folder, found_step, full_disk, save, state
 
 TWENTY = "g00001-s00000020-r0"
 

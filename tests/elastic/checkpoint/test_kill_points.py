@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.elastic.checkpoint import kill_points
 from ebb.elastic.checkpoint import CheckpointFolder, Manifest
+from tests.elastic.checkpoint import kill_points
 
 
 @pytest.fixture

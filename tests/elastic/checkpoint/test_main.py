@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.elastic.checkpoint.making import claimed, save, state
-from tests.elastic.checkpoint.test_damage import flip
 from ebb.elastic.checkpoint.__main__ import main
 from ebb.elastic.checkpoint.state import dump
+from tests.elastic.checkpoint.making import claimed, save, state
+from tests.elastic.checkpoint.test_damage import flip
 
 
 @pytest.fixture
@@ -63,9 +63,7 @@ def test_no_such_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_it_is_a_program_that_does_without_torch(job: Path) -> None:
-    code = (
-        "import sys; from ebb.elastic.checkpoint.__main__ import main; code = main(sys.argv[1:]); assert 'torch' not in sys.modules"
-    )
+    code = "import sys; from ebb.elastic.checkpoint.__main__ import main; code = main(sys.argv[1:]); assert 'torch' not in sys.modules"
     for command in (["-c", code], ["-m", "ebb.elastic.checkpoint"]):
         ran = subprocess.run([sys.executable, *command, "verify", str(job)], capture_output=True, text=True, check=False)
         assert (ran.returncode, ran.stderr) == (0, "")

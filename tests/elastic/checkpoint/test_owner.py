@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.elastic.checkpoint.disks import Client, Share
 from ebb.elastic.checkpoint import OwnedFolderError, Owner, claim_folder
 from ebb.elastic.checkpoint.owner import claim_file
 from ebb.elastic.checkpoint.plain import PlainFile
+from tests.elastic.checkpoint.disks import Client, Share
 
 FIRST = Owner(uid="aaaa-1", job="digits", namespace="elastic-job")
 AGAIN = Owner(uid="bbbb-2", job="digits", namespace="elastic-job")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from ebb.elastic.checkpoint.state import dump
 from tests.elastic.checkpoint.disks import Client, PowerLoss, Share
 from tests.elastic.checkpoint.making import claimed, folder, found_step, save, state
-from ebb.elastic.checkpoint.state import dump
 
 OUTPUT = Path("/output")
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from tests.elastic import images
 from ebb.elastic.checkpoint import ForeignCheckpointError, OwnedFolderError, RefusedError
 from ebb.elastic.contract import EXIT_FINISHED, EXIT_PROGRAM_FAILED, EXIT_RECLAIMED
 from ebb.elastic.notices.notice import Notice
+from tests.elastic import images
 from trainer.images.config import parse
 from trainer.images.train import main, train
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 
-from tests.elastic.checkpoint.making import MEMBERSHIP, FakeRegister, both, claimed, files, found_step, state
 from ebb.elastic.checkpoint import CheckpointFolder, EtcdFence, FileFence, NotWritten, Owner
 from ebb.elastic.checkpoint.cadence import Cadence, Cost
 from ebb.elastic.checkpoint.plain import PlainFile
 from ebb.elastic.checkpoint.saver import Saver
 from ebb.elastic.checkpoint.state import load
+from tests.elastic.checkpoint.making import MEMBERSHIP, FakeRegister, both, claimed, files, found_step, state
 
 CADENCE = Cadence(shortest_seconds=5, longest_seconds=300, overhead=0.01)
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.elastic.checkpoint.disks import Client, Share
-from tests.elastic.checkpoint.making import Clock, FakeRegister, claimed, folder, found_step, save, state
-from tests.elastic.checkpoint.test_fence import fence
 from ebb.elastic.checkpoint import CheckpointFolder, FileFence, highest_generation
 from ebb.elastic.checkpoint.files import look
 from ebb.elastic.checkpoint.state import dump
+from tests.elastic.checkpoint.disks import Client, Share
+from tests.elastic.checkpoint.making import Clock, FakeRegister, claimed, folder, found_step, save, state
+from tests.elastic.checkpoint.test_fence import fence
 
 OUTPUT = Path("/output")
 PLACE = OUTPUT / "checkpoints"

@@ -8,11 +8,11 @@ import torch
 from torchvision.io import write_jpeg, write_png
 from torchvision.transforms.v2.functional import center_crop, normalize, resize  # type: ignore[attr-defined]
 
-from tests.elastic import images
 from ebb.elastic.data import DataError, Images, open_images
 from ebb.elastic.data.augment import AUGMENTATIONS, fit, normalise, random_area, random_shift, resized
 from ebb.elastic.data.images import decoded
 from ebb.elastic.data.order import Sample
+from tests.elastic import images
 
 
 @pytest.fixture(scope="module")

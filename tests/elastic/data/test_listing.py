@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.elastic import images
 from ebb.elastic.data import listing
 from ebb.elastic.data.index import Listed
 from ebb.elastic.data.listing import changed_folders, load_or_scan, scan
 from ebb.elastic.data.sealed import DataError
+from tests.elastic import images
 
 
 def settle(root: Path) -> Path:

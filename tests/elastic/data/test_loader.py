@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
-from tests.elastic import images
 from ebb.elastic.data import (
     Batch,
     DataError,
@@ -22,6 +21,7 @@ from ebb.elastic.data import (
     open_images,
 )
 from ebb.elastic.data.order import Plan, Sample, Stream
+from tests.elastic import images
 
 
 @pytest.fixture(scope="module")

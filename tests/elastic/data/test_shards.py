@@ -15,12 +15,12 @@ import pytest
 import torch
 from torchvision.io import write_jpeg
 
-from tests.elastic import images
 from ebb.elastic.data import DataError, convert, open_images
 from ebb.elastic.data.__main__ import main
 from ebb.elastic.data.images import open_source
 from ebb.elastic.data.order import Sample
 from ebb.elastic.data.shards import MANIFEST, Layout, Shards, shard_name, write_shard
+from tests.elastic import images
 
 
 def photos(root: Path, count: int = 20) -> Path:

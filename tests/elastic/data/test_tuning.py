@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.elastic import images
 from ebb.elastic.data import open_images, tuning
 from ebb.elastic.data.order import Sample
 from ebb.elastic.data.tuning import (
@@ -25,6 +24,7 @@ from ebb.elastic.data.tuning import (
     samples_in_a_batch,
     workers_beside_cpu_training,
 )
+from tests.elastic import images
 
 SITE = Site(cores=8, decoding=True, image_size=224, micro_batch=64, augment="imagenet")
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.elastic.launch.test_main import launch
-from tests.elastic.launch.wheels import make_wheel, pack
 from ebb.elastic.launch import code
 from ebb.elastic.launch.code import CodeError, unpack
+from tests.elastic.launch.test_main import launch
+from tests.elastic.launch.wheels import make_wheel, pack
 
 SCRIPT = "import os, helper\nprint('ran', helper.WORD, os.path.basename(os.getcwd())[:5], flush=True)\n"
 

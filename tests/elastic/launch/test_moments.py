@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from ebb.elastic.contract import EXIT_RECLAIMED
 from tests.elastic import images
 from tests.elastic.machines import children, start_etcd, until
 from tests.elastic.rendezvous.servers import built
-from ebb.elastic.contract import EXIT_RECLAIMED
 
 pytestmark = pytest.mark.e2e
 NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]

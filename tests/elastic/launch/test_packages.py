@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.elastic.launch.wheels import make_wheel
 from ebb.elastic.launch import packages, pip
 from ebb.elastic.launch.lease import Turn
 from ebb.elastic.launch.packages import PackagesError, ensure, key
 from ebb.elastic.launch.pip import PipError
 from ebb.elastic.launch.reclaim import Interrupted
+from tests.elastic.launch.wheels import make_wheel
 
 ENVIRONMENT = {"EBB_JOB": "digits", "EBB_WORKER_INDEX": "3"}
 TORCH = importlib.metadata.version("torch")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ebb.elastic.contract import EXIT_FINISHED, EXIT_RECLAIMED
 from tests.elastic.machines import Job, children, kill_with_children, start_etcd, until
 from tests.elastic.rendezvous.servers import built
-from ebb.elastic.contract import EXIT_FINISHED, EXIT_RECLAIMED
 
 pytestmark = pytest.mark.e2e
 SCRIPT = Path(__file__).with_name("plain.py")

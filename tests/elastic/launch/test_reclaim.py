@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.elastic.machines import until
 from ebb.elastic.contract import EXIT_RECLAIMED
 from ebb.elastic.launch.reclaim import Interrupted, Reclaim
+from tests.elastic.machines import until
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -90,6 +90,8 @@ def test_a_main_thread_inside_c_is_ended() -> None:
 
 
 def test_nohup_is_respected() -> None:
-    script = "import os, signal; from ebb.elastic.launch.reclaim import Reclaim; Reclaim(); os.kill(os.getpid(), 1); print('lives')"
+    script = (
+        "import os, signal; from ebb.elastic.launch.reclaim import Reclaim; Reclaim(); os.kill(os.getpid(), 1); print('lives')"
+    )
     done = subprocess.run(["nohup", sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout == "lives\n"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.elastic.notices.clouds import AzureMetadata, Reply, serve
 from ebb.elastic.notices.azure import Azure
 from ebb.elastic.notices.metadata import Garbled, Refused, Unanswered
+from tests.elastic.notices.clouds import AzureMetadata, Reply, serve
 
 
 @pytest.fixture

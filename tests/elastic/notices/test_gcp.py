@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.elastic.notices.clouds import GcpMetadata, Reply, serve
 from ebb.elastic.notices.gcp import Gcp
 from ebb.elastic.notices.metadata import Garbled, Refused, Unanswered
+from tests.elastic.notices.clouds import GcpMetadata, Reply, serve
 
 
 @pytest.fixture

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.elastic.machines import until
-from tests.elastic.notices.clouds import AwsMetadata, AzureMetadata, Fake, Reply, serve
 from ebb.elastic.notices.announcement import Announcement
 from ebb.elastic.notices.aws import Aws
 from ebb.elastic.notices.azure import Azure
 from ebb.elastic.notices.metadata import MetadataError, Refused
 from ebb.elastic.notices.relay import Relay
 from ebb.elastic.notices.watcher import Watcher, interrupt_main_thread
+from tests.elastic.machines import until
+from tests.elastic.notices.clouds import AwsMetadata, AzureMetadata, Fake, Reply, serve
 
 NOW = 5000.0
 Said = Announcement | None | Exception

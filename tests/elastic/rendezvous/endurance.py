@@ -20,9 +20,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from ebb.elastic.rendezvous.handler import Etcd3Handler
 from tests.elastic.rendezvous.machine import exchange, handler
 from tests.elastic.rendezvous.servers import VERSIONS, Server, built
-from ebb.elastic.rendezvous.handler import Etcd3Handler
 
 # Without it etcd keeps every old value, as every job's etcd would. It looks once every five minutes, or at a tenth of the time.
 COMPACTION = ["--auto-compaction-mode=revision", "--auto-compaction-retention=100"]

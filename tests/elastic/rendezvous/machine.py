@@ -22,9 +22,9 @@ from typing import Any
 
 from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousInfo, RendezvousParameters
 
-from tests.elastic.machines import until
 from ebb.elastic.rendezvous import generation
 from ebb.elastic.rendezvous.handler import Etcd3Handler, create_handler
+from tests.elastic.machines import until
 
 QUICK = {"last_call_timeout": 1, "join_batch_seconds": 0.3}
 

@@ -10,8 +10,8 @@ import pytest
 
 from devcluster import tools
 from devcluster.commands import dies_with_us
-from tests.elastic.machines import free_port, until
 from ebb.elastic.rendezvous.etcd import Etcd, Refused, Tls, Unreachable
+from tests.elastic.machines import free_port, until
 
 
 def _series(tool: tools.Tool) -> str:

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.elastic.machines import free_port, until
-from tests.elastic.rendezvous.servers import Server, built
 from ebb.elastic.rendezvous import wire
 from ebb.elastic.rendezvous.etcd import Compacted, Compare, Delete, Etcd, Event, LeaseGone, Put, Refused, Tls, Unreachable
+from tests.elastic.machines import free_port, until
+from tests.elastic.rendezvous.servers import Server, built
 
 pytestmark = pytest.mark.e2e
 

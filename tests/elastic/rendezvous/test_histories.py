@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.elastic.rendezvous.book import Book, Items
 from ebb.elastic.rendezvous.errors import EtcdError
-from ebb.elastic.rendezvous.participant import Life, Settings
 from ebb.elastic.rendezvous.membership import Rules
+from ebb.elastic.rendezvous.participant import Life, Settings
 from ebb.elastic.rendezvous.state import Record, View
 from ebb.elastic.rendezvous.wire import Put
+from tests.elastic.rendezvous.book import Book, Items
 
 HISTORIES = 60
 CHAOS_SECONDS = 400.0

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.elastic.rendezvous.book import Book
-from ebb.elastic.rendezvous.participant import Life, Settings
 from ebb.elastic.rendezvous.membership import Rules
+from ebb.elastic.rendezvous.participant import Life, Settings
 from ebb.elastic.rendezvous.state import Record, View
+from tests.elastic.rendezvous.book import Book
 
 LEASE_SECONDS = 10
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.elastic.machines import free_port, until
 from ebb.elastic.rendezvous.peer_liveness import Pulse, refuses
+from tests.elastic.machines import free_port, until
 
 OTHER = """
 import time

@@ -38,7 +38,7 @@ class Agents:
             *["--rdzv_backend=etcd3", f"--rdzv_endpoint={endpoint}", f"--rdzv_id={folder.parent.name}", "--local-addr=127.0.0.1"],
             "--rdzv_conf=last_call_timeout=1,join_batch_seconds=0.3",
         ]
-        self._script = [str(CHECKOUT / "tests" / "trainer" / "rendezvous" / "script.py"), str(folder)]
+        self._script = [str(CHECKOUT / "tests" / "elastic" / "rendezvous" / "script.py"), str(folder)]
         path = os.pathsep.join([str(site), str(CHECKOUT), os.environ.get("PYTHONPATH", "")])
         self._environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
         self.all: list[subprocess.Popen[bytes]] = []

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torchvision.io import encode_png
 
-from tests.elastic.report import board
 from ebb.elastic.report import Curves, EventFile
 from ebb.elastic.report.events import crc32c, masked_crc
 from ebb.elastic.runtime.metrics import Progress
+from tests.elastic.report import board
 
 
 @pytest.mark.parametrize(

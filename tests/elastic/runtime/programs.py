@@ -18,7 +18,8 @@ from torch.utils.data import Dataset
 
 from ebb import elastic
 from ebb.elastic.notices.notice import Notice
-from ebb.elastic.runtime import evaluation, build as making
+from ebb.elastic.runtime import build as making
+from ebb.elastic.runtime import evaluation
 from ebb.elastic.runtime.config import resolve
 from ebb.elastic.runtime.loop import Loop
 from ebb.elastic.runtime.result import weights_sha256

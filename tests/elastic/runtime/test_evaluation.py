@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from ebb.elastic.checkpoint.__main__ import entries
 from testing import exactness as ledger
 from tests.elastic.runtime.programs import Program, train
 from tests.elastic.runtime.ranks import Ended, together
-from ebb.elastic.checkpoint.__main__ import entries
 
 STEPS = 12  # 10 samples each of 37, 3 epochs
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from ebb.elastic.data import Seeded
+from ebb.elastic.data.order import Piece, samples
 from tests.elastic.runtime import programs
 from tests.elastic.runtime.programs import Points, Program
 from tests.elastic.runtime.ranks import together
-from ebb.elastic.data import Seeded
-from ebb.elastic.data.order import Piece, samples
 
 SEED = 3
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.elastic.runtime.ranks import together
 from ebb import elastic
 from ebb.elastic.contract import EXIT_FINISHED, EXIT_PROGRAM_FAILED, EXIT_RECLAIMED
 from ebb.elastic.data import DataError
 from ebb.elastic.runtime.config import resolve
 from ebb.elastic.runtime.main import run_program
+from tests.elastic.runtime.ranks import together
 
 Work = Callable[[elastic.RunConfig, elastic.Run], None]
 

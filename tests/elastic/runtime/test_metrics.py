@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from ebb.elastic.runtime.metrics import Board, MetricLines, prometheus_text, serve
 from tests.elastic.checkpoint.making import full_disk
 from tests.elastic.runtime.test_account import progress
-from ebb.elastic.runtime.metrics import Board, MetricLines, prometheus_text, serve
 
 TEXT = """\
 # HELP ebb_step Optimizer steps done.

@@ -10,10 +10,6 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset
 
-from testing import exactness as ledger
-from tests.elastic.runtime import programs
-from tests.elastic.runtime.programs import Points, Program, network, train
-from tests.elastic.runtime.ranks import Ended, together
 from ebb import elastic
 from ebb.elastic.checkpoint import ForeignCheckpointError
 from ebb.elastic.checkpoint.__main__ import entries
@@ -21,6 +17,10 @@ from ebb.elastic.data import DataError, Seeded
 from ebb.elastic.notices.notice import Notice
 from ebb.elastic.runtime.config import resolve
 from ebb.elastic.runtime.kept import plain
+from testing import exactness as ledger
+from tests.elastic.runtime import programs
+from tests.elastic.runtime.programs import Points, Program, network, train
+from tests.elastic.runtime.ranks import Ended, together
 
 
 def interrupted(output: Path, at: list[int], **changes: Any) -> dict[str, Any]:

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
-from tests.elastic.runtime.ranks import together
 from ebb import elastic
 from ebb.elastic.data.order import Stream
 from ebb.elastic.notices.notice import Notice
@@ -16,6 +15,7 @@ from ebb.elastic.runtime.config import resolve
 from ebb.elastic.runtime.process_group import Group
 from ebb.elastic.runtime.report import Report
 from ebb.elastic.runtime.waits import Waited, Waits
+from tests.elastic.runtime.ranks import together
 
 
 def test_the_longest_wait_of_a_step_and_the_rank_that_waited_most_since_the_last_line() -> None:

@@ -7,8 +7,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from tests.elastic.runtime.ranks import together
 from ebb.elastic.speed import Speed
+from tests.elastic.runtime.ranks import together
 
 STEPS = 4
 

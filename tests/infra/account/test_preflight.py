@@ -7,9 +7,9 @@ import pytest
 
 from infra import commands, config
 from infra.account import preflight
+from infra.account.preflight import Check, Finding
 from infra.commands import CannotLook
 from infra.config import ROOT
-from infra.account.preflight import Check, Finding
 
 STACK = config.read("local", ROOT)
 

@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from infra.account.costs import groups_of
 from infra.clouds.aws.account.calls import Refused
 from infra.clouds.aws.account.look import Look
-from infra.account.costs import groups_of
 from tests.infra.aws import stacks
 from tests.infra.aws.fake_calls import Answer, FakeCalls
 

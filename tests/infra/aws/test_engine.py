@@ -2,9 +2,9 @@
 
 import pytest
 
+from devcluster.settings import CHECKOUT
 from testing.pulumi.mocks.engine import Stack
 from testing.pulumi.mocks.run import type_of
-from devcluster.settings import CHECKOUT
 from tests.infra.aws.case import CASE, NODE_GROUP, SUBNET
 from tests.infra.test_engine import JOB, Destroyed
 

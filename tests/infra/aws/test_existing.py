@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from infra.account.preflight import Finding
 from infra.clouds.aws.account import existing, offers
 from infra.clouds.aws.account.calls import Refused
 from infra.clouds.aws.account.look import Look
-from infra.account.preflight import Finding
 from tests.infra.aws import stacks
 from tests.infra.aws.accounts import Answers, look
 

@@ -22,10 +22,10 @@ from infra.clouds.aws.machines import drill, in_cluster, nodes, tags
 from infra.clouds.aws.part import Part
 from infra.clouds.aws.settings import Drill, GroupSettings
 from infra.config.checks import MANAGER
-from workloads.autoscaler import NAME as AUTOSCALER
-from workloads.names import SYSTEM
 from tests.infra.aws.control import stack
 from tests.infra.declared import Declared, declared
+from workloads.autoscaler import NAME as AUTOSCALER
+from workloads.names import SYSTEM
 
 GROUP = "spot-t4-us-west-2a"
 

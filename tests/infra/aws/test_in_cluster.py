@@ -8,9 +8,9 @@ import pytest
 from infra.cloud import CAPACITY_BLOCK, ON_DEMAND, Autoscaler, Cluster, DevicePlugin, Helpers, NodeGroup
 from infra.clouds.aws.machines import in_cluster
 from infra.clouds.aws.part import Part
-from workloads.autoscaler import autoscaler
 from tests.infra.aws.groups import BLOCK, control, group, manager, settings
 from tests.infra.declared import Declared, declared
+from workloads.autoscaler import autoscaler
 
 VPC, SUBNET = "vpc-0123456789abcdef0", "subnet-0123456789abcdef0"
 UUID = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9"

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from infra.account.leftovers import Left, Seen
 from infra.clouds.aws import leftovers
 from infra.clouds.aws.account import left_elsewhere, left_in_ec2
 from infra.clouds.aws.account.calls import NoAccess, Refused
-from infra.account.leftovers import Left, Seen
 from tests.infra.aws import stacks
 from tests.infra.aws.fake_calls import Answer, FakeCalls
 

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
+from ebb.api import platform as facts
+from ebb.api.spec import Job
+from ebb.api.status import Placed
+from ebb.controller.reconciler.candidates import seat
+from ebb.controller.reconciler.pods import worker_pod
 from infra.cloud import CAPACITY_BLOCK, ON_DEMAND, SPOT, NodeGroup
 from infra.clouds.aws.machines import machine, tags
 from tests.infra.aws import api, scheduling
 from tests.infra.aws.groups import asg_tags, at_random, settings, world
 from tests.infra.declared import Declared
-from ebb.api import platform as facts
-from ebb.api.spec import Job
-from ebb.api.status import Placed
-from ebb.controller.reconciler.pods import worker_pod
-from ebb.controller.reconciler.candidates import seat
 
 Object = dict[str, Any]
 BY_TYPE = ("pods", "cpu", "memory")  # what the autoscaler knows of an instance type, tags or no tags

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from infra.account import preflight as neutral
+from infra.account.preflight import Finding
 from infra.clouds.aws import preflight
 from infra.clouds.aws.account.calls import NO_CREDENTIALS, NoAccess, Refused
 from infra.clouds.aws.account.look import Look
-from infra.account.preflight import Finding
 from tests.infra.aws.accounts import FSX, cluster, described, fsx_add_ons, look
 
 

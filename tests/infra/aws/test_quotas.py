@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from infra.account.costs import groups_of
 from infra.clouds.aws.account import quotas
 from infra.clouds.aws.account.calls import Refused
-from infra.account.costs import groups_of
 from tests.infra.aws import stacks
 from tests.infra.aws.accounts import STACK_TAGS, Answers, look, quota
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from infra.account import leftovers as neutral
+from infra.account.leftovers import Left, Seen
 from infra.clouds.azure import leftovers
 from infra.clouds.azure.rest import NoAccess
-from infra.account.leftovers import Left, Seen
 from tests.infra.azure import stacks
 from tests.infra.azure.fake_arm import Answer, FakeArm
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from infra.account import preflight as neutral
-from infra.clouds.azure import names, preflight
-from infra.clouds.azure.look import Look
 from infra.account.costs import groups_of
 from infra.account.preflight import Finding
+from infra.clouds.azure import names, preflight
+from infra.clouds.azure.look import Look
 from tests.infra.azure import stacks
 from tests.infra.azure.fake_arm import Answer, Answers, FakeArm
 

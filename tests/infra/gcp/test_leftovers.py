@@ -7,9 +7,9 @@ import pytest
 
 from infra import commands
 from infra.account import leftovers as neutral
+from infra.account.leftovers import Seen
 from infra.clouds.gcp import leftovers
 from infra.clouds.gcp.calls import DENIED, NoAccess, Refused
-from infra.account.leftovers import Seen
 from tests.infra.gcp import stacks
 from tests.infra.gcp.fake_calls import FakeCalls
 

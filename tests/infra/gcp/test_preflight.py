@@ -7,11 +7,11 @@ import pytest
 
 from infra import commands
 from infra.account import preflight as neutral
+from infra.account.costs import groups_of
+from infra.account.preflight import FAIL, WARN, Finding, run
 from infra.clouds.gcp import pools, preflight
 from infra.clouds.gcp.calls import DENIED, NoAccess, Refused
 from infra.clouds.gcp.preflight import Look
-from infra.account.costs import groups_of
-from infra.account.preflight import FAIL, WARN, Finding, run
 from tests.infra.gcp import stacks
 from tests.infra.gcp.fake_calls import FakeCalls
 

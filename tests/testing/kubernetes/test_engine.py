@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from ebb.kube import CONFIG_MAPS, NAMESPACES, PODS, Kube, KubeError, NotFound, Object, Resource
 from testing.pulumi.kubernetes.objects import MARK
 from tests.testing.kubernetes.pulumi_world import ControlPlane, Engine, control_plane
-from ebb.kube import CONFIG_MAPS, NAMESPACES, PODS, Kube, KubeError, NotFound, Object, Resource
 
 pytestmark = pytest.mark.e2e
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
@@ -283,7 +283,7 @@ def test_books_of_the_official_plugin_are_refused_and_ours_to_it(engine: Engine)
 
 
 def test_the_plugin_refuses_without_its_opt_in() -> None:
-    plugin = Path(__file__).parent.parent.parent / "local" / "pulumi" / "plugin" / "pulumi-resource-kubernetes"
+    plugin = Path(__file__).parents[3] / "testing" / "pulumi" / "kubernetes" / "plugin" / "pulumi-resource-kubernetes"
     clean = {key: value for key, value in os.environ.items() if key != "EBB_PULUMI_STANDIN"}
     done = subprocess.run([plugin, "127.0.0.1:1"], env=clean, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from devcluster.settings import CHECKOUT
 from testing.pulumi.mocks import graph, page, preview
 from testing.pulumi.mocks.engine import FOLDER, EngineError, Stack
 from testing.pulumi.mocks.run import name_of
-from devcluster.settings import CHECKOUT
 from tests.testing.mocks.world import write_program
 
 pytestmark = pytest.mark.e2e

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from google.protobuf import struct_pb2  # type: ignore[import-untyped]
 
+from devcluster.settings import CHECKOUT, BoxError
 from testing.pulumi.mocks import graph, page, preview, wheel
 from testing.pulumi.mocks.__main__ import stack_file
 from testing.pulumi.mocks.engine import PLUGINS
@@ -17,7 +18,6 @@ from testing.pulumi.mocks.package import UNKNOWN
 from testing.pulumi.mocks.run import EventLog, Run
 from testing.pulumi.mocks.server import MODULES, refusal
 from testing.pulumi.mocks.wire import OUTPUT, RESOURCE, SECRET, SIGNATURE, plain, struct
-from devcluster.settings import CHECKOUT, BoxError
 
 GOOD = {"EBB_PULUMI_ECHO": "1", "PULUMI_BACKEND_URL": f"file://{CHECKOUT}/build/echo/x/state"}
 

@@ -35,8 +35,8 @@ def test_region_replaces_wherever_there_is_one(row: AwsType) -> None:
 
 
 # Written out whole, the outermost property first met: who changes a row sees here what else changes. Compared with ForceNew and
-# RequiresReplace of terraform-provider-aws v6.58.0 by a script (testing/pulumi/mocks/tables/__init__.py); one differs on purpose: it has
-# ForceNew at every property inside outpostConfig but outpostArns, and a block that comes or goes takes these with it.
+# RequiresReplace of terraform-provider-aws v6.58.0 by a script (testing/pulumi/mocks/tables/__init__.py); one differs on purpose:
+# it has ForceNew at every property inside outpostConfig but outpostArns, and a block that comes or goes takes these with it.
 REPLACED = {
     "aws:ec2/vpc:Vpc": "cidrBlock ipv4IpamPoolId ipv4NetmaskLength region",
     "aws:ec2/subnet:Subnet": "availabilityZone availabilityZoneId cidrBlock ipv4IpamPoolId ipv4NetmaskLength ipv6IpamPoolId"

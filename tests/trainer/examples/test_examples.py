@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from ebb import elastic
 from tests.elastic import images
 from tests.elastic.runtime.ranks import together
-from ebb import elastic
 from trainer.examples.images import elastic as elastic_images
 from trainer.examples.images import stock as stock_images
 from trainer.examples.text import elastic as elastic_text

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.elastic import images
 from ebb.elastic.contract import EXIT_FINISHED
 from ebb.elastic.data import open_images
 from ebb.elastic.data.__main__ import main as convert
 from ebb.elastic.notices.notice import Notice
 from ebb.elastic.runtime.config import Place
+from tests.elastic import images
 from trainer.images.config import TrainConfig, parse
 from trainer.images.feed import Feed
 from trainer.images.train import train

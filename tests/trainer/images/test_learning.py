@@ -8,8 +8,6 @@ import pytest
 import torch
 from PIL import Image
 
-from tests.elastic import images
-from tests.elastic.report import board
 from ebb import elastic
 from ebb.elastic.checkpoint import ForeignCheckpointError
 from ebb.elastic.checkpoint.state import weights
@@ -17,6 +15,8 @@ from ebb.elastic.data import open_images
 from ebb.elastic.data.augment import normalise
 from ebb.elastic.data.order import Sample
 from ebb.elastic.notices.notice import Notice
+from tests.elastic import images
+from tests.elastic.report import board
 from trainer.images import models
 from trainer.images.learning import Judge, learn
 from trainer.images.options import parse

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.trainer.images.test_batch import manifest
 from ebb.elastic.data.augment import AUGMENTATIONS as OF_THE_DATA
 from ebb.elastic.runtime.config import ConfigError
 from ebb.elastic.speed import SpeedOptions
+from tests.trainer.images.test_batch import manifest
 from trainer.images.options import AUGMENTATIONS, VisionConfig, fixed, parse
 
 

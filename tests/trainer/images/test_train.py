@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from testing import exactness as ledger
-from tests.elastic import images
 from ebb.elastic.checkpoint import ForeignCheckpointError
 from ebb.elastic.contract import EXIT_FINISHED, EXIT_PROGRAM_FAILED, EXIT_RECLAIMED
 from ebb.elastic.notices.notice import Notice
+from testing import exactness as ledger
+from tests.elastic import images
 from trainer.images.config import parse
 from trainer.images.train import main, train
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.infra.declared import Declared, Registered
-from tests.workloads.services.world import Elsewhere, Object, objects, pod_template, stack
-from tests.pod_security import violations
-from ebb.gateway.__main__ import read_settings
 from ebb.api.platform import parse
+from ebb.gateway.__main__ import read_settings
+from tests.infra.declared import Declared, Registered
+from tests.pod_security import violations
+from tests.workloads.services.world import Elsewhere, Object, objects, pod_template, stack
 
 
 @pytest.fixture(scope="module")

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import yaml
 
+from devcluster import tools
 from infra import manifests
 from infra.config import ROOT
-from devcluster import tools
 from tests.workloads.services.api import Api, Plane, await_kind
 from tests.workloads.services.world import Object
 

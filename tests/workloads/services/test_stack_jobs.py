@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from infra.config import ROOT
+from tests.testing.kubernetes.pulumi_world import Engine
 from tests.workloads.services.api import Api, laid_out
 from tests.workloads.services.world import Object, stack
-from tests.testing.kubernetes.pulumi_world import Engine
 
 pytestmark = pytest.mark.e2e
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from ipaddress import ip_network
 from typing import Any
 
+from infra.account.preflight import Finding
 from infra.clouds.aws.account.calls import Refused
 from infra.clouds.aws.account.look import Look, absent, fail, ok, warn
-from infra.account.preflight import Finding
 
 FREE_ADDRESSES = 32  # a machine takes about ten at once, for itself and its pods
 AWS_DISKS_KEY = "alias/aws/ebs"

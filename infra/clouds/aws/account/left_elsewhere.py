@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from infra.account.costs import HOURS_PER_MONTH
+from infra.account.leftovers import Left
 from infra.clouds.aws import costs
 from infra.clouds.aws.account.calls import Calls, Refused
 from infra.clouds.aws.account.look import STACK_TAG, absent, tag
 from infra.config import Stack
-from infra.account.costs import HOURS_PER_MONTH
-from infra.account.leftovers import Left
 
 LOG_GIB_MONTH = 0.03  # kept: https://aws.amazon.com/cloudwatch/pricing/, as of 2026-11
 BALANCER_HOUR = 0.0225  # https://aws.amazon.com/elasticloadbalancing/pricing/, as of 2026-11

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from infra.account.costs import HOURS_PER_MONTH
+from infra.account.leftovers import Left
 from infra.clouds.aws import costs
 from infra.clouds.aws.account.calls import Calls
 from infra.clouds.aws.account.look import STACK_TAG, tag
-from infra.account.costs import HOURS_PER_MONTH
-from infra.account.leftovers import Left
 
 BACKUP_TAG = "ebb.dev/backup"
 SNAPSHOT_GIB_MONTH = 0.05  # https://aws.amazon.com/ebs/pricing/, as of 2026-11; of what has changed since the one before

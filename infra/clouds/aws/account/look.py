@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from infra.account.preflight import Check, Finding, fail, ok, warn
 from infra.cloud import NodeGroup
 from infra.clouds.aws.account.calls import Calls, NoAccess, Refused
 from infra.clouds.aws.settings import Settings
 from infra.config import Stack
-from infra.account.preflight import Check, Finding, fail, ok, warn
 
 STACK_TAG = "ebb.dev/stack"
 __all__ = ["STACK_TAG", "Look", "absent", "check", "fail", "ok", "tag", "warn"]

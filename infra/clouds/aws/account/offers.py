@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from infra.account.preflight import Finding
 from infra.catalog import InstanceType
 from infra.clouds.aws.account.look import Look, fail, ok, warn
 from infra.clouds.aws.catalog import AwsInstance
-from infra.account.preflight import Finding
 
 # AMI type -> the folder of its releases below /aws/service/eks/optimized-ami/<version>/
 # (https://docs.aws.amazon.com/eks/latest/userguide/retrieve-ami-id.html, read 2026-11-21).

@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from infra.account.preflight import Finding
 from infra.cloud import CAPACITY_BLOCK, SPOT, NodeGroup
 from infra.clouds.aws.account.calls import Refused
 from infra.clouds.aws.account.look import Look, fail, ok, tag, warn
-from infra.account.preflight import Finding
 
 # Family -> (code of the spot quota, code of the on-demand quota). P6 has no spot quota that AWS documents.
 STANDARD = ("L-34B43A08", "L-1216C47A")

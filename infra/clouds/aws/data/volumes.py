@@ -41,7 +41,8 @@ def ebs_source(disk: aws.ebs.Volume) -> Csi:
 
 
 def etcd_disk(part: Part, name: str, zone: str, size_gib: int, snapshots_role: pulumi.Input[str]) -> aws.ebs.Volume:
-    """The disk of etcd, and a snapshot of it every night. Snapshots stay when the stack goes: infra.account.leftovers finds them."""
+    """The disk of etcd, and a snapshot of it every night. Snapshots stay when the stack goes: infra.account.leftovers finds
+    them."""
     # A policy takes every disk that has any of its tags, and a tag may be in one policy only: so it carries the stack's name.
     backed_up = {BACKED_UP: name}
     disk = aws.ebs.Volume(

@@ -6,9 +6,9 @@ schema, nested blocks too, and turned into Pulumi's names (a list is plural). te
 written out. Sets are TypeSet of the same source; `sometimes` are its CustomizeDiff functions with ForceNewIfChange.
 
 Not read: the very version behind the installed pulumi_gcp 10.2.0, whose wheel does not tell it, and pulumi-gcp's overrides
-(provider/resources.go) but for its autonaming. Not proven, beside what testing/pulumi/mocks/tabled.py says: that Google accepts a value
-(GPU types in a zone, versions of a channel, sizes), quotas and rights; DiffSuppressFunc, by which the provider calls two values
-the same (labels that GKE adds, versions that a channel has moved); fields that Google fills in and that are Optional and
+(provider/resources.go) but for its autonaming. Not proven, beside what testing/pulumi/mocks/tabled.py says: that Google accepts a
+value (GPU types in a zone, versions of a channel, sizes), quotas and rights; DiffSuppressFunc, by which the provider calls two
+values the same (labels that GKE adds, versions that a channel has moved); fields that Google fills in and that are Optional and
 Computed.
 """
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ebb.api import contract as names
-from ebb.api.spec import Job
-from ebb.controller.reconciler.containers import worker_container
 from ebb.api.platform import NodeGroup
 from ebb.api.quantities import counted
+from ebb.api.spec import Job
+from ebb.api.template import worker_container
 
 Object = dict[str, Any]
 

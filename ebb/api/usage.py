@@ -1,0 +1,369 @@
+"""The machine usage records: what the machines of each node group did and cost, day by day, and their text. Pure.
+
+    books = Books(begun=now, until=now)
+    books.count(standing, since, until)         # a machine stood like this for so long
+    books.fold(now)                             # days that are long over become months
+    data = write(books)                         # of the ConfigMap `ebb-system/ebb-machines`: the controller writes it
+    books = read(data)                          # `ebb cost` reads it; raises BooksError
+
+Days are UTC's. Prices are those of ebb-platform: an assumption, not a bill. A machine counts from the registration of its Node
+until that is gone; what a cloud bills before the registration nobody here sees.
+
+The text is one compact JSON document; keys are only added within one schema, and unknown ones are ignored. A ConfigMap may hold
+1 MiB: what grows with the number of jobs is cut, oldest day first, and of the newest day the dearest jobs stay. Should the whole
+be too large still, the records begin later.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Self, TypeVar
+
+from ebb.api.clock import stamp, unix
+
+HOUR, DAY = 3600.0, 86400.0
+DAYS, MONTHS, GAPS = 60, 120, 20  # kept; what is older than the days is in the months
+JOB_DAYS = 31  # for which it is told what each job used
+LONGEST_USER = 128  # characters; an annotation may have a quarter of a million
+BOOT, IDLE, LEAVING = "boot", "idle", "leaving"
+NAMESPACE, NAME = "ebb-system", "ebb-machines"
+WHERE = f"ConfigMap {NAMESPACE}/{NAME}"
+SCHEMA, KEY = "1", "machines.json"
+MOST_CHARACTERS = 150_000  # of what each job used: about 800 jobs, however many days those are; the newest day is there always
+MOST_JOBS = 3000  # of the newest day
+WHOLE_CHARACTERS = 900_000  # of all of it, with room for what others put on a ConfigMap of 1 MiB
+FEWEST_JOBS = 500  # of the newest day, before months and days are given up
+ASSUMED = "Prices are assumed: those of ebb-platform, spot as on-demand less the group's discount."
+USE_CHARACTERS, WHO_CHARACTERS = 95, 90  # about, for what one job used on a day, and for its name
+Figures = dict[str, dict[str, float]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """How a machine stands: whose it is, and what becomes of the rest of it."""
+
+    group: str
+    phase: str = IDLE  # of what no job holds: BOOT (it is not ready yet), IDLE, LEAVING (reclaimed, or scaled down)
+    usd: float = 0.0  # per hour
+    on_demand: float = 0.0  # per hour, had it been bought so
+    gpus: int = 0
+    held: tuple[tuple[str, float], ...] = ()  # share by job, which is named by the first characters of its UID
+
+    @property
+    def share(self) -> float:
+        """What jobs hold of it."""
+        return sum(share for _, share in self.held)
+
+
+class Adds:
+    """Records of figures that can be added."""
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(**{item.name: getattr(self, item.name) + getattr(other, item.name) for item in fields(self)})  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line(Adds):
+    """A node group on a day, in seconds of one machine and US dollars."""
+
+    seconds: float = 0.0
+    usd: float = 0.0
+    on_demand: float = 0.0  # what the same machines would have cost on demand
+    job_seconds: float = 0.0
+    job_usd: float = 0.0
+    gpu_seconds: float = 0.0  # of GPUs that jobs held
+    boot_seconds: float = 0.0
+    idle_seconds: float = 0.0
+    leaving_seconds: float = 0.0
+    idle_usd: float = 0.0  # of these three
+    unseen_seconds: float = 0.0  # charged to jobs for machines that went while no controller looked; not in `seconds`
+    unseen_usd: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Use(Adds):
+    """What a job used on a day."""
+
+    seconds: float = 0.0
+    usd: float = 0.0
+    on_demand: float = 0.0
+    gpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Who:
+    """Whose a job is: what the books need of one that was deleted while no controller was there to write its record."""
+
+    namespace: str
+    job: str
+    user: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gap:
+    """A time in which no controller looked. Machines that came and went in it are in no book."""
+
+    begun: float
+    ended: float
+    vanished: int  # machines that were there before and not after: counted until they were last seen
+    came: int  # machines that were there after: counted from their creation
+
+
+@dataclass(kw_only=True)
+class Books:
+    """All of it, until a moment."""
+
+    begun: float
+    until: float
+    days: dict[str, dict[str, Line]] = field(default_factory=dict)  # day -> node group
+    months: dict[str, dict[str, Line]] = field(default_factory=dict)
+    jobs: dict[str, dict[str, Use]] = field(default_factory=dict)  # day -> job
+    cut: str = ""  # the day of which `jobs` holds the dearest only: there were too many
+    who: dict[str, Who] = field(default_factory=dict)  # by job
+    open: dict[str, Standing] = field(default_factory=dict)  # the machines that there are
+    gaps: tuple[Gap, ...] = ()
+
+    def count(self, standing: Standing, since: float, until: float) -> None:
+        """A machine stood like this."""
+        free = max(0.0, 1 - standing.share)
+        for day, seconds in spans(since, until):
+            hours = seconds / HOUR
+            rest = seconds * free
+            line = Line(
+                seconds=seconds,
+                usd=standing.usd * hours,
+                on_demand=standing.on_demand * hours,
+                job_seconds=standing.share * seconds,
+                job_usd=standing.share * standing.usd * hours,
+                gpu_seconds=standing.share * standing.gpus * seconds,
+                boot_seconds=rest if standing.phase == BOOT else 0.0,
+                idle_seconds=rest if standing.phase == IDLE else 0.0,
+                leaving_seconds=rest if standing.phase == LEAVING else 0.0,
+                idle_usd=free * standing.usd * hours,
+            )
+            self._add(day, standing.group, line)
+            self._use(day, standing, seconds)
+
+    def miss(self, standing: Standing, since: float, until: float) -> None:
+        """A machine went in that time and nobody saw when; to the jobs on it all of it is charged."""
+        for day, seconds in spans(since, until):
+            charged = standing.share * seconds
+            if charged:
+                line = Line(unseen_seconds=charged, unseen_usd=charged * standing.usd / HOUR)
+                self._add(day, standing.group, line)
+                self._use(day, standing, seconds)
+
+    def extend(self, now: float) -> None:
+        """All went on as it stood, until now: for a reader, who knows no more."""
+        for standing in self.open.values():
+            self.count(standing, self.until, now)
+
+    def fold(self, now: float) -> None:
+        """Keep it small."""
+        for day in [day for day in sorted(self.days) if day < day_of(now - DAYS * DAY)]:
+            lines = self.months.setdefault(day[:7], {})
+            for group, line in self.days.pop(day).items():
+                lines[group] = lines.get(group, Line()) + line
+        for month in sorted(self.months)[:-MONTHS]:
+            del self.months[month]
+        for day in [day for day in self.jobs if day < day_of(now - JOB_DAYS * DAY)]:
+            del self.jobs[day]
+        used = {job for uses in self.jobs.values() for job in uses} | {job for one in self.open.values() for job, _ in one.held}
+        self.who = {job: who for job, who in self.who.items() if job in used}
+        self.gaps = self.gaps[-GAPS:]
+
+    def _add(self, day: str, group: str, line: Line) -> None:
+        lines = self.days.setdefault(day, {})
+        lines[group] = lines.get(group, Line()) + line
+
+    def _use(self, day: str, standing: Standing, seconds: float) -> None:
+        uses = self.jobs.setdefault(day, {}) if standing.held else {}
+        for job, share in standing.held:
+            held = share * seconds
+            use = Use(
+                seconds=held,
+                usd=held * standing.usd / HOUR,
+                on_demand=held * standing.on_demand / HOUR,
+                gpu_seconds=held * standing.gpus,
+            )
+            uses[job] = uses.get(job, Use()) + use
+
+
+def spans(since: float, until: float) -> Iterator[tuple[str, float]]:
+    """The days that a time is on, each with the seconds of it; nothing for a clock that went back."""
+    while since < until:
+        end = min(until, (since // DAY + 1) * DAY)
+        yield day_of(since), end - since
+        since = end
+
+
+def day_of(seconds: float) -> str:
+    """`2026-11-22`, of UTC."""
+    return stamp(seconds)[:10]
+
+
+T = TypeVar("T", Line, Use)
+
+
+class BooksError(ValueError):
+    """The ConfigMap is not one that this version understands; the message names the key and the fix."""
+
+
+def write(books: Books) -> dict[str, str]:
+    """The ConfigMap's data."""
+    kept = _recent(books)
+    text = _text(_told(kept))
+    while len(text) > WHOLE_CHARACTERS:
+        less = _less(kept, len(text) - WHOLE_CHARACTERS)
+        if less is None:
+            break  # so many machines that are there now: the API server says what it thinks of that
+        kept, text = less, _text(_told(less))
+    return {"schema": SCHEMA, KEY: text}
+
+
+def _told(books: Books) -> dict[str, Any]:
+    named = {job for uses in books.jobs.values() for job in uses} | {job for one in books.open.values() for job, _ in one.held}
+    return {
+        "note": ASSUMED,
+        "begun": stamp(books.begun, digits=3),
+        "until": stamp(books.until, digits=3),
+        "days": _lines(books.days),
+        "months": _lines(books.months),
+        "jobs": _lines(books.jobs),
+        **({"cut": books.cut} if books.cut else {}),
+        "who": {job: asdict(who) for job, who in sorted(books.who.items()) if job in named},
+        "open": {name: {**asdict(one), "held": dict(one.held)} for name, one in books.open.items()},
+        "gaps": [{**asdict(gap), "begun": stamp(gap.begun, digits=3), "ended": stamp(gap.ended, digits=3)} for gap in books.gaps],
+    }
+
+
+def read(data: Mapping[str, str]) -> Books:
+    """Raises BooksError."""
+    if data.get("schema") != SCHEMA:
+        raise BooksError(
+            f"{WHERE}: schema is {data.get('schema')!r}, this version of Ebb reads {SCHEMA!r}: bring `ebb` and the stack to one "
+            "version, then run `pulumi up`."
+        )
+    try:
+        root = json.loads(data[KEY])
+        return Books(
+            begun=_time(root["begun"]),
+            until=_time(root["until"]),
+            days=_read(root["days"], Line),
+            months=_read(root["months"], Line),
+            jobs=_read(root["jobs"], Use),
+            cut=str(root.get("cut", "")),
+            who={
+                job: Who(namespace=one["namespace"], job=one["job"], user=one.get("user", "")[:LONGEST_USER])
+                for job, one in root.get("who", {}).items()
+            },
+            open={name: _standing(value) for name, value in root["open"].items()},
+            gaps=tuple(
+                Gap(begun=_time(gap["begun"]), ended=_time(gap["ended"]), vanished=gap["vanished"], came=gap["came"])
+                for gap in root["gaps"]
+            ),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BooksError(
+            f"{WHERE}: {KEY} is not what the controller writes ({type(error).__name__}: {error}): delete the ConfigMap, and the "
+            "controller begins new books."
+        ) from error
+
+
+def _lines(days: Mapping[str, Mapping[str, Line | Use]]) -> dict[str, Figures]:
+    return {day: _day(lines) for day, lines in sorted(days.items())}
+
+
+def _day(lines: Mapping[str, Line | Use]) -> Figures:
+    return {name: _figures(line) for name, line in sorted(lines.items())}
+
+
+def _figures(line: Line | Use) -> dict[str, float]:
+    """What is not nothing; seconds to the millisecond. (asdict() would take ten times as long, and the controller waits.)"""
+    rounded = ((item.name, round(getattr(line, item.name), 3 if item.name.endswith("seconds") else 8)) for item in fields(line))
+    return {name: value for name, value in rounded if value}
+
+
+def _recent(books: Books) -> Books:
+    """With as many days of jobs as there is room for, the newest."""
+    room, kept = MOST_CHARACTERS, 0
+    newest_first = sorted(books.jobs, reverse=True)
+    for day in newest_first:
+        room -= (USE_CHARACTERS + WHO_CHARACTERS) * len(books.jobs[day])
+        if room < 0:
+            break
+        kept += 1
+    return _with_jobs(books, newest_first[: max(kept, 1)], MOST_JOBS)
+
+
+def _with_jobs(books: Books, days: list[str], most: int) -> Books:
+    """Only of these days, and of the newest one the dearest; `cut` says when there were more."""
+    jobs, newest = {day: books.jobs[day] for day in days}, max(days, default="")
+    there = jobs.get(newest, {})
+    if len(there) > most:
+        dearest = sorted(there.items(), key=lambda item: (-item[1].usd, -item[1].seconds, item[0]))[:most]
+        return replace(books, jobs={**jobs, newest: dict(dearest)}, cut=newest)
+    return replace(books, jobs=jobs, cut=books.cut if books.cut in jobs else "")
+
+
+def _less(books: Books, over: int) -> Books | None:
+    """The same with about so many characters less: of jobs first, then of the oldest times; None: nothing is left to cut."""
+    if len(books.jobs) > 1:
+        old = sorted(books.jobs)[:-1]
+        return _with_jobs(books, sorted(books.jobs)[_first(old, books.jobs, over) :], MOST_JOBS)
+    there = max(map(len, books.jobs.values()), default=0)
+    if there > FEWEST_JOBS:
+        return _with_jobs(books, list(books.jobs), max(FEWEST_JOBS, there - over // USE_CHARACTERS - 1))
+    if books.months:
+        months = sorted(books.months)[_first(sorted(books.months), books.months, over) :]
+        return _begin(replace(books, months={month: books.months[month] for month in months}))
+    if len(books.days) > 1:
+        days = sorted(books.days)[_first(sorted(books.days)[:-1], books.days, over) :]
+        return _begin(replace(books, days={day: books.days[day] for day in days}))
+    return None
+
+
+def _first(times: list[str], held: Mapping[str, Mapping[str, Line | Use]], over: int) -> int:
+    """How many of these, which are sorted, to leave out; at least one."""
+    for count, time in enumerate(times, 1):
+        over -= len(_text(_day(held[time])))
+        if over <= 0:
+            return count
+    return len(times)
+
+
+def _begin(books: Books) -> Books:
+    """They say that they begin with the first time that is left."""
+    first = min([*books.months, *books.days], default=stamp(books.begun)[:10])
+    day = first if len(first) > len("2026-11") else f"{first}-01"
+    return replace(books, begun=max(books.begun, unix(f"{day}T00:00:00Z") or 0.0))
+
+
+def _read(days: Mapping[str, Any], kind: type[T]) -> dict[str, dict[str, T]]:
+    known = {item.name for item in fields(kind)}
+    return {
+        day: {name: kind(**{key: float(value) for key, value in line.items() if key in known}) for name, line in lines.items()}
+        for day, lines in days.items()
+    }
+
+
+def _standing(value: Mapping[str, Any]) -> Standing:
+    return Standing(
+        group=value["group"],
+        phase=value["phase"],
+        usd=float(value["usd"]),
+        on_demand=float(value["on_demand"]),
+        gpus=int(value["gpus"]),
+        held=tuple(sorted((job, float(share)) for job, share in value["held"].items())),
+    )
+
+
+def _time(text: str) -> float:
+    found = unix(text)
+    if found is None:
+        raise ValueError("a time is missing")
+    return found
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,1 @@
+"""Machine time and its price: who used which machine, by the day."""
