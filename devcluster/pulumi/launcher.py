@@ -24,9 +24,8 @@ from typing import Any
 from devcluster import tools
 from devcluster.commands import lives
 from devcluster.pulumi import cloud_stack
+from devcluster.pulumi.stand_in import MARK, OPT_IN
 from devcluster.settings import CHECKOUT, EBB_HOME, BoxError
-from testing.pulumi.kubernetes.objects import MARK
-from testing.pulumi.kubernetes.server import OPT_IN
 
 HERE = Path(__file__).resolve().parent
 PLUGIN = "pulumi-resource-kubernetes"

@@ -14,7 +14,7 @@ import pytest
 
 from devcluster.pulumi import launcher
 from devcluster.pulumi.launcher import Folders, LauncherError
-from testing.pulumi.kubernetes.objects import MARK
+from devcluster.pulumi.stand_in import MARK
 
 ENGINE = Path("/opt/engine")
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ebb.api import contract as names
+from ebb.api import costs
 from ebb.api.clock import stamp, unix
 from ebb.api.parts import CLEAN_NONE, EXIT_CODE, NEVER
 from ebb.api.spec import Job
@@ -208,7 +209,7 @@ def _time_left(worker: Worker, verdict: Verdict, view: View) -> float | None:
     left = None if verdict.notice_until is None else verdict.notice_until - view.now
     if left is not None and left >= -CLOCKS_DIFFER:
         return left
-    group = money.group_of(view.observed.nodes.get(worker.node), view.observed.platform)
+    group = costs.group_of(view.observed.nodes.get(worker.node), view.observed.platform)
     return leave_seconds(group.notice_seconds) if group and group.notice_seconds else None
 
 

@@ -20,13 +20,13 @@ from pulumi.provider.experimental.server import ProviderServicer
 from pulumi.runtime import proto
 from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, provider_pb2, provider_pb2_grpc, status_pb2
 
+from devcluster.pulumi.stand_in import OPT_IN
 from ebb.kube import KubeError
 from testing.pulumi.kubernetes import values
 from testing.pulumi.kubernetes.cluster import ProviderError, Say
 from testing.pulumi.kubernetes.objects import Unsupported
 from testing.pulumi.kubernetes.provider import Kubernetes, Unready
 
-OPT_IN = "EBB_PULUMI_STANDIN"
 PARENT_SECONDS = 1.0
 MESSAGE_BYTES = 400 * 1024 * 1024  # the engine's own limit
 

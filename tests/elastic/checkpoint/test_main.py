@@ -63,7 +63,7 @@ def test_no_such_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_it_is_a_program_that_does_without_torch(job: Path) -> None:
-    code = "import sys; from ebb.elastic.checkpoint.__main__ import main; code = main(sys.argv[1:]); assert 'torch' not in sys.modules"
+    code = "import sys; from ebb.elastic.checkpoint.__main__ import main; main(sys.argv[1:]); assert 'torch' not in sys.modules"
     for command in (["-c", code], ["-m", "ebb.elastic.checkpoint"]):
         ran = subprocess.run([sys.executable, *command, "verify", str(job)], capture_output=True, text=True, check=False)
         assert (ran.returncode, ran.stderr) == (0, "")

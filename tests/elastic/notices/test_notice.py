@@ -51,13 +51,15 @@ def test_it_is_seen_while_the_main_thread_is_in_a_long_call(name: str) -> None:
 
 
 def test_a_process_that_cannot_leave_is_ended() -> None:
-    program = "import signal; from ebb.elastic.notices.notice import *; n = install(); n.leave_within(0.1, 75); n.give();
-    signal.pause()" assert run(program).returncode == 75
+    program = "import signal; from ebb.elastic.notices.notice import *; n = install(); n.leave_within(0.1, 75); n.give(); "
+    program += "signal.pause()"
+    assert run(program).returncode == 75
 
 
 def test_a_notice_that_came_before_counts_too() -> None:
-    program = "import signal; from ebb.elastic.notices.notice import *; n = install(); n.give(); n.leave_within(0.1, 75);
-    signal.pause()" assert run(program).returncode == 75
+    program = "import signal; from ebb.elastic.notices.notice import *; n = install(); n.give(); n.leave_within(0.1, 75); "
+    program += "signal.pause()"
+    assert run(program).returncode == 75
 
 
 def test_a_loader_process_ends_by_sigterm() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from devcluster.pulumi.stand_in import MARK
 from ebb.kube import CONFIG_MAPS, NAMESPACES, PODS, Kube, KubeError, NotFound, Object, Resource
-from testing.pulumi.kubernetes.objects import MARK
 from tests.testing.kubernetes.pulumi_world import ControlPlane, Engine, control_plane
 
 pytestmark = pytest.mark.e2e

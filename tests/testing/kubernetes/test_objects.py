@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from devcluster.pulumi.stand_in import MARK
 from testing.pulumi.kubernetes import objects
-from testing.pulumi.kubernetes.objects import AUTONAMED, MARK, UNKNOWN, Kind
+from testing.pulumi.kubernetes.objects import AUTONAMED, UNKNOWN, Kind
 
 SEED = bytes.fromhex("0123456789abcdef")
 
