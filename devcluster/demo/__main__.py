@@ -204,9 +204,8 @@ async def perform(play: Play) -> dict[str, Any]:
     joined = await play.grow()
     result = await play.finish()
     books = await judge(play.output)
-    play.story.tell(
-        f"the ledger: {books['samples_lost']} samples lost, {books['samples_repeated']} repeated, {books['steps_redone']} steps redone"
-    )
+    lost, repeated = books["samples_lost"], books["samples_repeated"]
+    play.story.tell(f"the ledger: {lost} samples lost, {repeated} repeated, {books['steps_redone']} steps redone")
     at_end = await play.back_to_zero()
     lines = play.lines()
     return {
