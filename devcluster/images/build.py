@@ -17,6 +17,7 @@ from devcluster.commands import CommandError, locked, run, say, watch
 from devcluster.images.base import base_key, make_base_archive
 from devcluster.settings import CACHE, CHECKOUT, BoxError
 
+PACKAGE = ("pyproject.toml", "LICENSE", "ebb", "hydra_plugins")  # what the wheel `ebb-train` is built from
 LEGACY_ETCD = "etcd-legacy"  # the image, and what its program is called among the others
 BUILDING = "building"  # folder for work, empty when no build runs
 BUSYBOX = Path("/bin/busybox")
@@ -83,8 +84,8 @@ def recipes(programs: dict[str, Path], base: str) -> list[Recipe]:
         found.append(Recipe(name=LEGACY_ETCD, dockerfile=PROGRAM.format(name="etcd"), sources=older, arguments={}))
     arguments = {"BASE": base, "ENVIRONMENT": "volume"}
     for name, dockerfile, sources in (
-        ("controller", "workloads/Dockerfile", ("ebb",)),
-        ("trainer", "trainer/Dockerfile", ("ebb", "trainer")),
+        ("controller", "workloads/Dockerfile", (*PACKAGE, "workloads/requirements.txt")),
+        ("trainer", "trainer/Dockerfile", (*PACKAGE, "trainer")),
     ):
         paths = {source: CHECKOUT / source for source in sources}
         found.append(Recipe(name=name, dockerfile=(CHECKOUT / dockerfile).read_text(), sources=paths, arguments=arguments))
@@ -152,6 +153,7 @@ async def _ensure(folder: Path, recipe: Recipe) -> Image:
     with tempfile.TemporaryDirectory(prefix=f"{recipe.name}-", dir=folder / BUILDING) as work:
         for target, source in recipe.sources.items():
             if source.is_file():
+                (Path(work) / target).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(source, Path(work) / target)
             else:
                 shutil.copytree(source, Path(work) / target, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))

@@ -28,6 +28,7 @@ from devcluster.pulumi.stand_in import MARK, OPT_IN
 from devcluster.settings import CHECKOUT, EBB_HOME, BoxError
 
 HERE = Path(__file__).resolve().parent
+PLUGIN_FOLDER = CHECKOUT / "testing" / "pulumi" / "kubernetes" / "plugin"
 PLUGIN = "pulumi-resource-kubernetes"
 HOST = "pulumi-language-python"
 PROJECT, STACK = "ebb", "local"
@@ -146,7 +147,7 @@ def environment_for(given: Mapping[str, str], engine: Path) -> dict[str, str]:
         "PULUMI_PYTHON_CMD": str(HERE / "program" / "python"),
     }
     kept = {key: value for key, value in given.items() if key != OPT_IN}
-    plugin = [] if official else [str(HERE / "plugin")]
+    plugin = [] if official else [str(PLUGIN_FOLDER)]
     return {**defaults, **kept, **ours, **stand_in, "PULUMI_HOME": str(home), "PATH": os.pathsep.join(plugin + path)}
 
 
@@ -158,7 +159,7 @@ def own_path(given: Mapping[str, str], engine: Path) -> str:
 def official_plugin(homes: Sequence[Path], path: Sequence[str]) -> Path | None:
     """The official Kubernetes plugin, if one is installed that serves our SDK: the same major version, not older."""
     on_path = shutil.which(PLUGIN, path=os.pathsep.join(path))
-    if on_path and Path(on_path).resolve().parent != HERE / "plugin":
+    if on_path and Path(on_path).resolve().parent != PLUGIN_FOLDER:
         return Path(on_path)
     wanted = _version(importlib.metadata.version("pulumi-kubernetes"))
     for home in homes:

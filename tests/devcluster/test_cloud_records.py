@@ -117,7 +117,7 @@ def test_a_grace_of_zero_is_read_as_zero() -> None:
 
 
 def test_a_node_group_without_a_field_of_its_schema() -> None:
-    with pytest.raises(RecordError, match=r"NodeGroup g is not what the CRD promises .*zone.*local up"):
+    with pytest.raises(RecordError, match=r"NodeGroup g is not what the CRD promises .*zone.*devcluster up"):
         node_group({"metadata": {"name": "g"}, "spec": {"min": 0}})
 
 

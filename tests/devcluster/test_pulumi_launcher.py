@@ -39,7 +39,7 @@ def install(folder: Path) -> Path:
 def test_without_an_official_plugin_the_stand_in_is_asked_for(environment: Callable[..., dict[str, str]], tmp_path: Path) -> None:
     found = environment(PULUMI_HOME=str(tmp_path))
     assert found["EBB_PULUMI_STANDIN"] == "1"
-    assert found["PATH"].split(":")[:2] == [str(launcher.HERE / "plugin"), str(ENGINE)]
+    assert found["PATH"].split(":")[:2] == [str(launcher.PLUGIN_FOLDER), str(ENGINE)]
     assert found["PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION"] == "true"
 
 
@@ -59,7 +59,7 @@ def test_an_installed_official_plugin_is_used(
     install(tmp_path / where / "plugins" / f"resource-kubernetes-{version}")
     found = environment(PULUMI_HOME=str(tmp_path / "own"), EBB_PULUMI_STANDIN="1")
     assert ("EBB_PULUMI_STANDIN" not in found) is official
-    assert (str(launcher.HERE / "plugin") not in found["PATH"]) is official
+    assert (str(launcher.PLUGIN_FOLDER) not in found["PATH"]) is official
     assert found["PULUMI_HOME"] == str(tmp_path / where if official else tmp_path / "own")
 
 
@@ -67,7 +67,7 @@ def test_an_official_plugin_on_path_is_used(environment: Callable[..., dict[str,
     folder = install(tmp_path / "bin")
     found = environment(PULUMI_HOME=str(tmp_path), PATH=f"{folder}:/usr/bin")
     assert "EBB_PULUMI_STANDIN" not in found
-    assert str(launcher.HERE / "plugin") not in found["PATH"].split(":")
+    assert str(launcher.PLUGIN_FOLDER) not in found["PATH"].split(":")
 
 
 def test_the_launcher_does_not_find_itself(environment: Callable[..., dict[str, str]]) -> None:

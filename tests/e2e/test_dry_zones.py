@@ -5,7 +5,7 @@ This file comes before test_platform.py, whose last tests take the platform down
 
 import pytest
 
-from testing import exactness as ledger
+from testing import exactness
 from tests.e2e.conftest import Object, Platform
 from tests.e2e.test_platform import NAMESPACE, TRAINER, job, output_of, state, steps_of
 
@@ -52,6 +52,6 @@ def test_a_job_leaves_a_dry_zone_as_a_whole_and_finishes(platform: Platform) -> 
     assert status["secondsLost"] > 0
     events = platform.get("events", "-n", NAMESPACE, "--field-selector", f"reason=Moved,involvedObject.name={NAME}")["items"]
     assert [f"from {first} (spot T4) to {second} (spot T4)" in event["message"] for event in events] == [True]
-    assert ledger.check(output).samples_lost == 0
+    assert exactness.check(output).samples_lost == 0
     platform.ebb("delete", NAME)
     platform.until("all spot machines leave", lambda: not platform.nodes())

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from devcluster.settings import CHECKOUT, Box
-from testing import exactness as ledger
+from testing import exactness
 from tests.e2e.conftest import BOX, Object, Platform
 
 pytestmark = pytest.mark.e2e
@@ -111,7 +111,7 @@ def test_a_killed_machine_costs_no_sample_and_a_second_job_has_machines_of_its_o
     platform.box("reclaim", pod["spec"]["nodeName"], "--no-notice")
     platform.until("training goes on", lambda: steps_of(output)[-1]["generation"] > generation)
     platform.until("the first job succeeds", lambda: state(platform, "first") == "Succeeded", seconds=400)
-    books = ledger.check(output)
+    books = exactness.check(output)
     assert (books.samples_lost, books.samples_repeated) == (0, 0)
     assert job(platform, "first")["status"]["reclaims"] >= 1
     listed = platform.ebb("list")

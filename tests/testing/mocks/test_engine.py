@@ -148,7 +148,7 @@ def test_destroy_goes_backwards_and_leaves_no_folder(program: Path) -> None:
 def test_a_killed_run_leaves_no_process_and_the_next_one_its_folder_neither(program: Path) -> None:
     script = f"""
 from pathlib import Path
-from local.echo.engine import Stack
+from testing.pulumi.mocks.engine import Stack
 with Stack("killed", {{}}, program=Path({str(program)!r})) as stack:
     stack.up()
 """
