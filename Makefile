@@ -1,7 +1,7 @@
 # Everything that one does with Ebb on this machine. `make` alone prints this list.
 # Each target does its own set-up, may be run again at any time, and may be interrupted at any time.
 .DEFAULT_GOAL := help
-.PHONY: help install demo walk up down preview graph preflight costs leftovers test check manifests bench-cli bench-controller prove-controller prove-week prove-exact prove-rendezvous prove-checkpoints prove-interruptions prove-money prove-logs bench-recovery bench-trainer clean
+.PHONY: help install demo walk up down preview graph preflight costs leftovers test test-all check dist manifests bench-cli bench-controller prove-controller prove-week prove-exact prove-rendezvous prove-checkpoints prove-interruptions prove-money prove-logs bench-recovery bench-trainer clean
 export PYTHONDONTWRITEBYTECODE = 1
 PYTHON ?= python3.11
 BIN := .venv/bin
@@ -10,29 +10,42 @@ STACK ?= dev
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-install: .venv/installed  ## the virtual environment of the CLI, the Pulumi program and the tests
+install: .venv/dev  ## everything that a developer of Ebb needs: all clouds' SDKs, the tests' and the checks' tools
 
-.venv/installed: requirements.txt requirements-azure.txt requirements-dev.txt workloads/requirements.txt ebb/cli/requirements.txt pyproject.toml
+# uv, pinned, in the environment itself: nothing but Python has to be there before. Two sizes of the environment: what the local
+# stack needs (demo, walk, up, down), and everything. Neither removes what the other has brought.
+UV_VERSION := 0.13.9
+EXPORT := $(BIN)/uv export --frozen --no-emit-project --no-header --quiet
+SYNC := UV_PROJECT_ENVIRONMENT=.venv $(BIN)/uv sync --frozen --inexact --quiet
+
+$(BIN)/uv:
 	@command -v $(PYTHON) >/dev/null || { echo "Ebb needs Python 3.11 as $(PYTHON): the training image is Debian 12, and what pods mount is built for its Python. Install it, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
-	@echo "installing the Python packages into .venv (about a minute)"
+	@echo "making the virtual environment .venv"
 	@$(PYTHON) -m venv .venv
-	@while sleep 5; do echo "  ... still installing"; done & trap "kill $$!" EXIT; \
-	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt && \
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+.venv/stack: uv.lock pyproject.toml | $(BIN)/uv
+	@echo "installing what the local stack needs into .venv"
+	@$(SYNC) --group stack
 	@touch $@
 
+.venv/dev: uv.lock pyproject.toml | $(BIN)/uv
+	@echo "installing the Python packages into .venv, all clouds' SDKs among them (about a minute)"
+	@$(SYNC) --group dev
+	@touch $@ .venv/stack
+
 demo: started := $(shell date +%s)
-demo: install  ## the main job on the local stack: trains, loses two machines, grows, finishes; the last line is JSON
+demo: .venv/stack  ## the main job on the local stack: trains, loses two machines, grows, finishes; the last line is JSON
 	@$(BIN)/python -m devcluster.demo --started $(started)
 
-walk: install  ## what a new user sees, typed into a terminal on the local stack and written to docs/walk.md (about 4 minutes)
+walk: .venv/stack  ## what a new user sees, typed into a terminal on the local stack and written to docs/walk.md (about 4 minutes)
 	@$(BIN)/python -m devcluster.walk
 
-up: install  ## the local stack: a Kubernetes on this machine, and the platform on it by `pulumi up`
+up: .venv/stack  ## the local stack: a Kubernetes on this machine, and the platform on it by `pulumi up`
 	@$(BIN)/python -m devcluster up
 	@$(BIN)/python -m devcluster stack up
 
-down: install  ## remove the local stack and the Kubernetes, with everything that they left on this machine
+down: .venv/stack  ## remove the local stack and the Kubernetes, with everything that they left on this machine
 	@$(BIN)/python -m devcluster down
 	@$(BIN)/python -m devcluster stack forget
 
@@ -51,10 +64,14 @@ costs: install  ## what the stack costs, idle and at full scale
 leftovers: install  ## after `pulumi destroy`: what is still in the account
 	@$(BIN)/python -m infra.account.leftovers --stack $(STACK)
 
-test: install  ## all tests: pure code first, then the whole platform on a box of its own (about 50 minutes)
+test: install  ## the pure tests, then one pass over the platform on a cluster of its own (about 15 minutes)
 	@$(BIN)/python -m devcluster environment
-	@$(BIN)/pytest -q
-	@$(BIN)/pytest -v -m e2e -n 2
+	@$(BIN)/pytest -q -n 2 -m "not e2e and not proof"
+	@$(BIN)/pytest -v -n 2 -m "e2e and smoke"
+
+test-all: install  ## what `make test` leaves out: every behaviour on real processes, API servers and clusters
+	@$(BIN)/python -m devcluster environment
+	@$(BIN)/pytest -v -n 2 -m "e2e and not smoke"
 
 check: install  ## lint, format, types, import contracts, and that generated files are up to date
 	@$(BIN)/ruff check .
@@ -62,6 +79,10 @@ check: install  ## lint, format, types, import contracts, and that generated fil
 	@$(BIN)/python -m devcluster environment
 	@$(BIN)/mypy .
 	@$(BIN)/lint-imports
+	@$(BIN)/uv lock --check --quiet
+	@$(EXPORT) --group stack --group aws --group gcp | diff -q - requirements.txt
+	@$(EXPORT) --extra controller | diff -q - workloads/requirements.txt
+	@$(BIN)/pytest -q tests/docs
 	@$(BIN)/python -m ebb.api.crd --check
 	@$(BIN)/python -m ebb.api.job_page --check
 	@$(BIN)/python -m ebb.client.submission.jobschema --check
@@ -70,7 +91,12 @@ check: install  ## lint, format, types, import contracts, and that generated fil
 	@$(BIN)/python -m infra.clouds.aws.iam.page --check
 	@$(BIN)/python -m infra.page --check
 
+dist: install  ## the wheel and the sdist of ebb-train, in dist/
+	@rm -rf dist && $(BIN)/uv build --quiet --out-dir dist && ls dist
+
 manifests: install  ## write the generated files again
+	@$(EXPORT) --group stack --group aws --group gcp > requirements.txt
+	@$(EXPORT) --extra controller > workloads/requirements.txt
 	@$(BIN)/python -m ebb.api.crd
 	@$(BIN)/python -m ebb.api.job_page
 	@$(BIN)/python -m ebb.client.submission.jobschema

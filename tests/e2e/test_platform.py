@@ -15,7 +15,7 @@ from devcluster.settings import CHECKOUT, Box
 from testing import exactness
 from tests.e2e.conftest import BOX, Object, Platform
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.smoke]
 NAMESPACE = "elastic-job"
 TRAINER = ["-m", "trainer", "--data", "/mnt/data/digits", "--arch", "resnet18", "--image-size", "32", "--global-batch", "64"]
 

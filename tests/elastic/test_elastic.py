@@ -16,7 +16,7 @@ from tests.elastic import images
 from tests.elastic.machines import Job, kill_with_children, start_etcd, until
 from tests.elastic.rendezvous.servers import built
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.smoke]
 
 
 @pytest.fixture(scope="module")
