@@ -1,10 +1,11 @@
 """Builds one image with a quick task of the container registry, and waits for it: what `pulumi up` runs for a changed image.
 
     python -m infra.clouds.azure.acr --subscription 0123... --group ebb-dev --registry ebbdev1a2b3c4d \\
-        --repository trainer --tag default.1a2b3c4d5e6f --folder trainer --argument BASE=...
+        --repository trainer --tag default.1a2b3c4d5e6f \\
+        --dockerfile trainer/Dockerfile --source ebb --source trainer --argument BASE=...
 
-Progress goes to stderr; stdout is one JSON object, {"digest": "sha256:...", "compressed_mb": 123.4}. The folder of the checkout
-is packed and sent to the registry's own store. Doing it twice is harmless: a tag that the registry has is not built again. Ctrl-C
+Progress goes to stderr; stdout is one JSON object, {"digest": "sha256:...", "compressed_mb": 123.4}. The sources are
+packed and sent to the registry's own store. Doing it twice is harmless: a tag that the registry has is not built again. Ctrl-C
 and SIGTERM cancel a build that this run has started. Exit codes: 0, 1 failed, 130 interrupted.
 """
 
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NoReturn
 
-from infra import recipes
+from infra import images
 from infra.clouds.azure.rest import ENDPOINT, Arm, Refused, answered, cli_token
 from infra.config import ROOT
 
@@ -41,7 +42,7 @@ class BuildError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One image. `content`: the packed folder; `arguments`: KEY=VALUE."""
+    """One image. `content`: the packed sources; `arguments`: KEY=VALUE."""
 
     group: str
     registry: str
@@ -188,7 +189,7 @@ def main(arguments: Sequence[str] | None = None, world: World | None = None) -> 
     signal.signal(signal.SIGTERM, _interrupt)
     request = Request(
         group=given.group, registry=given.registry, repository=given.repository, tag=given.tag,
-        dockerfile=f"{given.folder}/Dockerfile", content=recipes.tarball(ROOT, given.folder), arguments=tuple(given.argument),
+        dockerfile=given.dockerfile, content=images.tarball(ROOT, given.source), arguments=tuple(given.argument),
     )  # fmt: skip
     address = f"https://{given.registry}.azurecr.io"
     real = World(arm=Arm(given.subscription), stored=lambda one: stored(one, registry=address), send=send, read=read)
@@ -218,7 +219,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--registry", required=True, help="the registry's name")
     parser.add_argument("--repository", required=True, help="what the image is called in it")
     parser.add_argument("--tag", required=True, help="of the image: name.hash of its sources")
-    parser.add_argument("--folder", required=True, help="the folder of the checkout with Dockerfile and code")
+    parser.add_argument("--dockerfile", required=True, help="its path in the checkout")
+    parser.add_argument(
+        "--source", required=True, action="append", metavar="PATH", help="a file or folder of the checkout; may be repeated"
+    )
     parser.add_argument("--argument", action="append", default=[], metavar="KEY=VALUE", help="a build argument; may be repeated")
     return parser
 

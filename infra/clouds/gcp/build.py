@@ -28,7 +28,7 @@ DOCKER = "gcr.io/cloud-builders/docker"
 MACHINE = "E2_HIGHCPU_8"  # 8 vCPU; torch's image is 8 GB while it is built, so the disk is larger than the usual 100 GB
 DISK_GB = "150"
 RUNNING, DONE = ("PENDING", "QUEUED", "WORKING"), "SUCCESS"
-# Inline cache is enough: the Dockerfiles have one stage.
+# Inline cache is enough: it lacks the stage of the wheel, which takes seconds.
 SCRIPT = """\
 docker pull "$URL:$CACHE" || true
 docker build --file "$DOCKERFILE" --cache-from "$URL:$CACHE" --build-arg BUILDKIT_INLINE_CACHE=1 $ARGUMENTS \\

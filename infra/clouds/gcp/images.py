@@ -3,28 +3,22 @@
     made = declare(part, "ebb-gcp", stack, settings, control)
     made.controller          # REGION-docker.pkg.dev/PROJECT/ebb-gcp/controller@sha256:...
 
-An image is tagged with a hash of its sources (infra/recipes.py); a build runs only when that hash is new: by Cloud Build from a
-tar.gz in a bucket (build.py is what `up` runs and waits for), or by the Docker of this machine, which must know the registry
-(`gcloud auth configure-docker`). etcd's image is the public one of workloads/manifests.
+Shared with the other clouds: infra/images.py. With `build: cloudbuild` the sources go as a tar.gz to a bucket, and build.py waits
+for the build; with `build: docker` this machine's Docker must know the registry (`gcloud auth configure-docker`).
 """
 
-import shlex
-import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pulumi
-import pulumi_command as command
-import pulumi_docker_build as docker_build
 import pulumi_gcp as gcp
 
-from infra import cloud, manifests, recipes
+from infra import images
 from infra.clouds.gcp import build
 from infra.clouds.gcp.cluster import account_id
 from infra.clouds.gcp.settings import Settings
-from infra.config import ROOT, Stack
+from infra.config import Stack
+from infra.images import Images, Recipe
 from infra.part import Part
-from infra.recipes import CONTROLLER, TRAINER, Recipe
 
 # Docker Hub refuses many anonymous pulls from one address. Cloud Build asks Google's cache of it first, by itself; naming that
 # cache (mirror.gcr.io) here would fail whenever it does not hold the image just then
@@ -35,32 +29,23 @@ READER, WRITER = "roles/artifactregistry.reader", "roles/artifactregistry.writer
 LOGS, SOURCES = "roles/logging.logWriter", "roles/storage.objectViewer"
 
 
-def declare(part: Part, name: str, stack: Stack, settings: Settings, machines: pulumi.Output[str]) -> cloud.Images:
-    """`machines`: the service account of who fetches images."""
-    legacy = _public("ebb-etcd-legacy", manifests.LEGACY) if stack.legacy_rendezvous else None
-    given = settings.images
-    if given.build == "none":
-        trainers = {key: pulumi.Output.from_input(reference) for key, reference in given.trainers.items()}
-        controller = pulumi.Output.from_input(given.controller or "")
-        return cloud.Images(controller=controller, trainers=trainers, etcd=_public("ebb-etcd"), legacy_etcd=legacy)
-    wanted = recipes.recipes(stack, BASE)
+def declare(part: Part, name: str, stack: Stack, settings: Settings, machines: pulumi.Output[str]) -> Images:
+    """`machines`: the service account of the instances, which fetch images."""
+    if settings.images.build == "none":
+        return images.existing(stack, settings.images)
+    wanted = images.recipes(stack, BASE)
     repository = _repository(part, name, settings, [one.name for one in wanted])
     _member(part, repository, "machines", READER, machines)
     url = pulumi.Output.concat(f"{settings.region}-docker.pkg.dev/{settings.project}/", repository.repository_id)
-    if given.build == "docker":
-        built = {one.name: _by_docker(part, one, pulumi.Output.concat(url, "/", one.repository)) for one in wanted}
+    if settings.images.build == "docker":
+        places = {one.name: pulumi.Output.concat(url, "/", one.repository) for one in wanted}
+        built = {
+            one.name: pulumi.Output.concat(places[one.name], "@", images.by_docker(part, one, places[one.name]).digest)
+            for one in wanted
+        }
     else:
         built = dict(_by_cloud_build(part, name, settings, repository, wanted, url))
-    return cloud.Images(
-        controller=built[CONTROLLER],
-        trainers={one.name: built[one.name] for one in wanted if one.repository == TRAINER},
-        etcd=_public("ebb-etcd"),
-        legacy_etcd=legacy,
-    )
-
-
-def _public(name: str, folder: Path = manifests.FOLDER) -> pulumi.Output[str]:
-    return pulumi.Output.from_input(manifests.pinned(name, folder))
+    return images.of_stack(stack, built)
 
 
 def _repository(part: Part, name: str, settings: Settings, names: Sequence[str]) -> gcp.artifactregistry.Repository:
@@ -97,24 +82,6 @@ def _member(
     )
 
 
-def _by_docker(part: Part, recipe: Recipe, url: pulumi.Output[str]) -> pulumi.Output[str]:
-    cache = pulumi.Output.concat(url, ":", recipe.cache_tag)
-    image = docker_build.Image(
-        f"image-{recipe.name}",
-        context={"location": "."},  # relative to Pulumi.yaml: an absolute path would differ on another machine
-        dockerfile={"location": recipe.dockerfile},
-        build_args=dict(recipe.arguments),
-        build_on_preview=False,
-        platforms=[docker_build.Platform.LINUX_AMD64],
-        push=True,
-        tags=[pulumi.Output.concat(url, ":", recipe.tag), cache],
-        cache_from=[{"registry": {"ref": cache}}],
-        cache_to=[{"inline": {}}],
-        opts=part.child(retain_on_delete=True),  # the repository takes its images along
-    )
-    return pulumi.Output.concat(url, "@", image.digest)
-
-
 def _by_cloud_build(  # noqa: PLR0917 - called once, with what images are made of
     part: Part,
     name: str,
@@ -141,40 +108,18 @@ def _by_cloud_build(  # noqa: PLR0917 - called once, with what images are made o
         gcp.projects.IAMMember("builder-logs", project=settings.project, role=LOGS, member=member, opts=part.child()),
         gcp.storage.BucketIAMMember("builder-sources", bucket=bucket.name, role=SOURCES, member=member, opts=part.child()),
     ]
-    sources = {folder: _archive(part, bucket, folder) for folder in dict.fromkeys(one.folder for one in wanted)}
+    sources = {one.sources: _archive(part, bucket, one) for one in {one.sources: one for one in wanted}.values()}
     for recipe in wanted:
-        words = [_python(), "-m", build.__name__, "--project", settings.project, "--region", settings.region]
-        words += ["--tag", recipe.tag, "--cache", recipe.cache_tag, "--dockerfile", recipe.dockerfile]
-        words += [word for key, value in recipe.arguments.items() for word in ("--argument", f"{key}={value}")]
+        words = ["--project", settings.project, "--region", settings.region, "--cache", recipe.cache_tag]
         place = pulumi.Output.concat(url, "/", recipe.repository)
-        source = sources[recipe.folder]
-        made = pulumi.Output.format(" --source {0}/{1} --url {2} --account {3}", source.bucket, source.name, place, account.email)
-        ran = command.local.Command(
-            f"image-{recipe.name}",
-            create=pulumi.Output.concat(f"exec {shlex.join(words)}", made),
-            triggers=[recipe.tag],
-            add_previous_output_in_env=False,
-            logging=command.local.Logging.STDERR,
-            opts=part.child(depends_on=[*rights, source]),
-        )
-        answer = pulumi.Output.json_loads(ran.stdout)
+        source = sources[recipe.sources]
+        made = pulumi.Output.format("--source {0}/{1} --url {2} --account {3}", source.bucket, source.name, place, account.email)
+        answer = images.by_program(part, recipe, build.__name__, words, made, [*rights, source])
         yield recipe.name, pulumi.Output.concat(place, "@", answer["digest"])
 
 
-def _archive(part: Part, bucket: gcp.storage.Bucket, folder: str) -> gcp.storage.BucketObject:
-    """Its name changes with its content, so that a build never reads what another `up` is writing."""
-    content = recipes.tarball(ROOT, folder)
-    path = ROOT / "build" / "image-sources" / f"{folder}-{recipes.name_of(content)}.tar.gz"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for former in set(path.parent.glob(f"{folder}-*.tar.gz")) - {path}:
-        former.unlink(missing_ok=True)
-    path.write_bytes(content)
-    return gcp.storage.BucketObject(
-        f"image-source-{folder}", bucket=bucket.name, name=path.name, source=pulumi.FileAsset(str(path)), opts=part.child()
-    )
-
-
-def _python() -> str:
-    """This Python, by a path that is the same in every checkout that has one: it is an input, and a new one is an update."""
-    here = Path(sys.executable)
-    return str(here.relative_to(ROOT)) if here.is_relative_to(ROOT) else str(here)
+def _archive(part: Part, bucket: gcp.storage.Bucket, recipe: Recipe) -> gcp.storage.BucketObject:
+    path = images.packed(recipe, images.tarball, ".tar.gz")
+    source = pulumi.FileAsset(str(path))
+    logical = f"image-source-{recipe.repository}"
+    return gcp.storage.BucketObject(logical, bucket=bucket.name, name=path.name, source=source, opts=part.child())

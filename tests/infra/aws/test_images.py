@@ -1,22 +1,18 @@
-"""Images of the AWS stack: what is declared to build and keep them, and that a build runs again only when its sources change."""
+"""Images of the AWS stack: what is declared to build and keep them."""
 
-import io
 import json
 import re
-import zipfile
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pulumi_aws as aws
 import pytest
 from pulumi.runtime import mocks
 
-from infra import config, manifests, recipes
-from infra.clouds.aws.builds import image_builds, images
+from infra import config, manifests
+from infra import images as shared
+from infra.clouds.aws.builds import images
 from infra.clouds.aws.part import Part
 from infra.config import ROOT
-from infra.recipes import Recipe
 from tests.infra import declared as seam
 from tests.infra.aws.case import CASE, DIGEST
 from tests.infra.declared import ACCOUNT, Declared, declared
@@ -121,7 +117,7 @@ def test_with_codebuild_up_runs_a_build_of_each_image(monkeypatch: pytest.Monkey
     wanted = commands["image-cuda12"]
     assert wanted.inputs["triggers"] == [recipe.tag]
     words = wanted.inputs["create"].split()
-    assert words[:4] == ["exec", image_builds._python(), "-m", "infra.clouds.aws.builds.codebuild"]
+    assert words[:4] == ["exec", shared.python(), "-m", "infra.clouds.aws.builds.codebuild"]
     assert words[words.index("--source") + 1].startswith("image-sources/trainer-")
     assert words[words.index("--url") + 1] == f"{REGISTRY}/ebb-dev/trainer"
     assert [word for word in words if "=" in word] == [
@@ -194,104 +190,11 @@ def test_the_older_etcd_is_there_if_the_stack_wants_it(build: str, monkeypatch: 
     assert all(re.fullmatch(r"registry\.k8s\.io/etcd:3\.\d+\.\d+-0@sha256:[0-9a-f]{64}", made[one]) for one in ("etcd", "legacy"))
 
 
-# ------------------------------------------------------------------------------------------------------------------ sources
-
-
-def checkout(root: Path) -> Path:
-    (root / "app" / "inner").mkdir(parents=True)
-    (root / "app" / "Dockerfile").write_text("FROM scratch\n")
-    (root / "app" / "main.py").write_text("print(1)\n")
-    (root / "app" / "inner" / "run.sh").write_text("#!/bin/sh\n")
-    return root
-
-
-def tag(root: Path, **arguments: str) -> str:
-    return Recipe(repository="trainer", name="default", folder="app", arguments=arguments, root=root).tag
-
-
-CHANGES: dict[str, Callable[[Path], object]] = {
-    "a file's text": lambda root: (root / "app" / "main.py").write_text("print(2)\n"),
-    "a new file": lambda root: (root / "app" / "new.py").write_text(""),
-    "a file gone": lambda root: (root / "app" / "main.py").unlink(),
-    "a file's name": lambda root: (root / "app" / "main.py").rename(root / "app" / "other.py"),
-    "the Dockerfile": lambda root: (root / "app" / "Dockerfile").write_text("FROM other\n"),
-    "the right to execute": lambda root: (root / "app" / "inner" / "run.sh").chmod(0o755),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-def test_the_tag_changes_with_the_sources(tmp_path: Path, change: Callable[[Path], object]) -> None:
-    before = tag(checkout(tmp_path))
-    change(tmp_path)
-    assert tag(tmp_path) != before
-
-
-def _junk(path: Path) -> None:
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("junk")
-
-
-JUNK: dict[str, Callable[[Path], object]] = {
-    "compiled": lambda root: _junk(root / "app" / "__pycache__" / "main.cpython-311.pyc"),
-    "a lone .pyc": lambda root: _junk(root / "app" / "main.pyc"),
-    "an editor's file": lambda root: _junk(root / "app" / ".main.py.swp"),
-    "a hidden folder": lambda root: _junk(root / "app" / ".pytest_cache" / "x"),
-    "another folder": lambda root: _junk(root / "other" / "x"),
-    "a newer time": lambda root: (root / "app" / "main.py").touch(),
-    "a group's right": lambda root: (root / "app" / "main.py").chmod(0o664),
-}
-
-
-@pytest.mark.parametrize("change", JUNK.values(), ids=JUNK.keys())
-def test_the_tag_does_not_change_with_junk(tmp_path: Path, change: Callable[[Path], object]) -> None:
-    before, packed = tag(checkout(tmp_path)), recipes.archive(tmp_path, "app")
-    change(tmp_path)
-    assert (tag(tmp_path), recipes.archive(tmp_path, "app")) == (before, packed)
-
-
-def test_build_arguments_are_part_of_the_tag(tmp_path: Path) -> None:
-    checkout(tmp_path)
-    assert len({tag(tmp_path), tag(tmp_path, EFA="1"), tag(tmp_path, EFA="0"), tag(tmp_path, TORCH="2.12.0")}) == 4
-
-
-def test_a_tag_is_one_that_a_registry_takes(tmp_path: Path) -> None:
-    name, _, digest = tag(checkout(tmp_path)).partition(".")
-    assert name == "default"
-    assert len(digest) == 12
-    assert set(digest) <= set("0123456789abcdef")
-
-
-def test_the_archive_holds_what_the_dockerfile_copies(tmp_path: Path) -> None:
-    checkout(tmp_path)
-    (tmp_path / "app" / "inner" / "run.sh").chmod(0o700)
-    packed = zipfile.ZipFile(io.BytesIO(recipes.archive(tmp_path, "app")))
-    assert packed.namelist() == ["app/Dockerfile", "app/inner/run.sh", "app/main.py"]
-    assert packed.read("app/main.py") == b"print(1)\n"
-    assert [packed.getinfo(name).external_attr >> 16 for name in packed.namelist()] == [0o100644, 0o100755, 0o100644]
-
-
-@pytest.mark.parametrize("folder", ["workloads", "trainer"])
-def test_what_the_dockerfiles_copy_is_what_is_hashed(folder: str) -> None:
-    """COPY takes the folder and files in it, and nothing else; `docker build` ignores what the hash ignores."""
-    text = (ROOT / folder / "Dockerfile").read_text()
-    copied = [line.split()[1] for line in text.splitlines() if line.startswith(("COPY ", "ADD "))]
-    assert copied
-    assert all(path == folder or path.startswith(f"{folder}/") for path in copied)
-    ignored = (ROOT / folder / "Dockerfile.dockerignore").read_text().splitlines()
-    assert [line for line in ignored if not line.startswith("#")] == ["*", f"!{folder}", "**/__pycache__", "**/*.pyc", "**/.*"]
-
-
 def test_the_dockerfile_knows_every_build_argument() -> None:
     for recipe in images.recipes(stack(trainers={**TRAINERS, "older": {"torch": "2.12.1", "torchvision": "0.27.1"}})):
         lines = (ROOT / recipe.dockerfile).read_text().splitlines()
         known = {line.removeprefix("ARG ").split("=")[0] for line in lines if line.startswith("ARG ")}
         assert set(recipe.arguments) <= known
-
-
-def test_dependencies_are_a_layer_below_the_code() -> None:
-    for folder in ("workloads", "trainer"):
-        text = (ROOT / folder / "Dockerfile").read_text()
-        assert text.index("requirements.txt") < text.index("pip install") < text.index(f"COPY {folder} ")
 
 
 def test_efa_goes_into_the_images_of_groups_that_have_it() -> None:

@@ -11,7 +11,7 @@ from infra.clouds.azure import acr
 from infra.clouds.azure.acr import BuildError, Request, World
 from infra.clouds.azure.rest import Refused
 from infra.config import ROOT
-from infra.recipes import tarball
+from infra.images import tarball
 from tests.infra.azure.fake_arm import FakeArm
 from tests.infra.azure.stacks import SUBSCRIPTION
 
@@ -162,8 +162,9 @@ def test_what_the_registry_has_not_is_none_and_a_refusal_is_one(status: int, exp
 
 
 def test_the_command_prints_one_object(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--subscription", SUBSCRIPTION, "--group", "ebb-dev", "--registry", "ebbdev1a2b3c4d", "--repository", "controller",
-             "--tag", "controller.abc", "--folder", "workloads", "--argument", "BASE=x"]  # fmt: skip
+    words = ["--subscription", SUBSCRIPTION, "--group", "ebb-dev", "--registry", "ebbdev1a2b3c4d", "--repository", "controller"]
+    words += ["--tag", "controller.abc", "--dockerfile", "workloads/Dockerfile", "--source", "workloads/Dockerfile"]
+    words += ["--source", "LICENSE", "--argument", "BASE=x"]
     with Builds(stored=True) as azure:
         assert acr.main(words, azure.world()) == acr.EXIT_DONE
     assert json.loads(capsys.readouterr().out) == STORED
@@ -172,5 +173,5 @@ def test_the_command_prints_one_object(capsys: pytest.CaptureFixture[str]) -> No
         [content] = azure.sent.values()
     assert "ended: error" in capsys.readouterr().err
     with tarfile.open(fileobj=BytesIO(content)) as packed:
-        assert "workloads/Dockerfile" in packed.getnames()
-    assert content == tarball(ROOT, "workloads"), "equal sources, equal bytes"
+        assert packed.getnames() == ["LICENSE", "workloads/Dockerfile"]
+    assert content == tarball(ROOT, ["workloads/Dockerfile", "LICENSE"]), "equal sources, equal bytes"

@@ -28,7 +28,8 @@ def test_images_are_built_by_tasks_and_named_by_digest() -> None:
         f"--subscription {stacks.SUBSCRIPTION}",
         "--group ebb-dev",
         "--repository trainer",
-        "--folder trainer",
+        "--dockerfile trainer/Dockerfile",
+        "--source ebb --source hydra_plugins --source trainer",
         f"--registry {REGISTRY}",
     ):
         assert words in command["create"], words
