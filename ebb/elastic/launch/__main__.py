@@ -34,9 +34,9 @@ def main(arguments: list[str]) -> int:
         reclaim.listen()
         if not arguments or arguments[0] in ("-h", "--help"):
             print(__doc__)
-        from ebb.elastic.launch import node_agent as machine  # noqa: PLC0415  # a signal is heard while it is imported
+        from ebb.elastic.launch import node_agent  # noqa: PLC0415  # a signal is heard while it is imported
 
-        return machine.launch(arguments or ["--help"], reclaim, tee)
+        return node_agent.launch(arguments or ["--help"], reclaim, tee)
     except (Interrupted, ImportError):  # numpy says ImportError when its import was interrupted and somebody tries it again
         if not reclaim.seen:
             raise

@@ -23,7 +23,7 @@ from ebb.elastic.contract import ENV_CODE_ARCHIVE, ENV_CODE_SHA256, ENV_PACKAGES
 from ebb.elastic.launch.packages import PackagesError, ensure
 
 REQUIREMENTS = "requirements.txt"
-_OURS = "ebb"
+_OURS = ("ebb", "trainer")
 # A network file system's client may answer for up to a minute that a file is not there which another machine has just written.
 _PATIENCE_SECONDS = 60.0
 _PIECE = 2**20
@@ -49,8 +49,9 @@ def bring(environment: MutableMapping[str, str], say: Say) -> Path | None:
             paths.append(ensure(folder / REQUIREMENTS, _packages(environment), environment, say))
     except PackagesError as error:
         raise CodeError(str(error)) from error
-    if (folder / _OURS).is_dir() or (folder / f"{_OURS}.py").exists():
-        say(f"your {_OURS} has the name of Ebb's own package: `-m {_OURS}` starts Ebb's; rename yours to use it")
+    for name in _OURS:
+        if (folder / name).is_dir() or (folder / f"{name}.py").exists():
+            say(f"your {name} has the name of Ebb's own package: `-m {name}` starts Ebb's; rename yours to use it")
     environment["PYTHONPATH"] = os.pathsep.join([*map(str, paths), *filter(None, [environment.get("PYTHONPATH")])])
     os.chdir(folder)
     return folder

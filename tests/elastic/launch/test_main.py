@@ -24,14 +24,14 @@ def launch(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[
 
 CUT_SHORT = """
 import os, signal, sys
-from trainer.launch import __main__ as launcher, machine
+from ebb.elastic.launch import __main__ as launcher, node_agent
 def launch(*_):
     try:
         os.kill(os.getpid(), signal.SIGTERM)
     except BaseException:  # as a library's own import does
         pass
     raise ImportError("cannot load module more than once per process")
-machine.launch = launch
+node_agent.launch = launch
 if sys.argv[1:] == ["quiet"]:
     os.kill = lambda *_: None
 sys.exit(launcher.main(["-m", "x"]))

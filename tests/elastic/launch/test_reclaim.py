@@ -65,7 +65,7 @@ def test_a_second_ctrl_c_ends_it_whatever_goes_on(reclaim: Reclaim) -> None:
 # The store of a machine that is not there, as torch waits for it: inside C, for the whole limit.
 BLOCKED = """
 import signal
-from trainer.launch import reclaim
+from ebb.elastic.launch import reclaim
 reclaim._STUCK_SECONDS = 0.3
 heard = reclaim.Reclaim()
 heard.listen()

@@ -12,7 +12,7 @@ from ebb.elastic.notices.notice import Notice
 # pbkdf2 stays in C without running signal handlers, as a collective does; the side thread must see the signal meanwhile
 BUSY = """
 import hashlib, os, signal, threading, time
-from trainer.notices.notice import install
+from ebb.elastic.notices.notice import install
 notice = install()
 assert install() is notice and not notice.seen
 seen = []
@@ -27,7 +27,7 @@ print(time.monotonic() - seen[0] > 0.2 if seen else "not seen")
 
 CHILD = """
 import os, signal
-from trainer.notices.notice import install
+from ebb.elastic.notices.notice import install
 notice = install()
 ready, done = os.pipe()
 child = os.fork()

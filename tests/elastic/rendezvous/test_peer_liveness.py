@@ -12,7 +12,7 @@ from tests.elastic.machines import free_port, until
 
 OTHER = """
 import time
-from trainer.rendezvous.pulse import Pulse
+from ebb.elastic.rendezvous.peer_liveness import Pulse
 pulse = Pulse("127.0.0.1")
 print(pulse.address, flush=True)
 while True:

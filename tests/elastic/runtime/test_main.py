@@ -79,7 +79,7 @@ def test_a_wrong_setting(capsys: pytest.CaptureFixture[str]) -> None:
 
 ENDS = """
 import sys, threading
-from trainer.run.edge import end_process
+from ebb.elastic.runtime.main import end_process
 threading.Thread(target=threading.Event().wait).start()  # an interpreter that is torn down waits for it
 print("the last word")
 end_process(int(sys.argv[1]))

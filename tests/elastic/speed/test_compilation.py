@@ -19,7 +19,7 @@ PROGRAM = """
 import json, sys
 from pathlib import Path
 import torch
-from trainer.speed import CompileCache, Speed
+from ebb.elastic.speed import CompileCache, Speed
 from torch._dynamo.utils import counters
 cpu = torch.device("cpu")
 cache = CompileCache(Path(sys.argv[1]), cpu)

@@ -10,7 +10,7 @@ from ebb.elastic.speed.memory import keep_freed_memory
 # Pages that are touched for the first time, when 64 MB are taken, filled and freed five times
 PROGRAM = """
 import resource, sys
-from trainer.speed.memory import keep_freed_memory
+from ebb.elastic.speed.memory import keep_freed_memory
 if sys.argv[1] == "kept":
     assert keep_freed_memory({})
 bytes_of = lambda: len(bytearray(64 << 20))
