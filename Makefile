@@ -1,7 +1,7 @@
 # Everything that one does with Ebb on this machine. `make` alone prints this list.
 # Each target does its own set-up, may be run again at any time, and may be interrupted at any time.
 .DEFAULT_GOAL := help
-.PHONY: help install demo walk up down preview graph preflight costs leftovers test test-all check dist manifests bench-cli bench-controller prove-controller prove-week prove-exact prove-rendezvous prove-checkpoints prove-interruptions prove-money prove-logs bench-recovery bench-trainer clean
+.PHONY: help install demo walk up down preview graph preflight costs leftovers test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week prove-exact prove-rendezvous prove-checkpoints prove-interruptions prove-money prove-logs bench-recovery bench-trainer clean
 export PYTHONDONTWRITEBYTECODE = 1
 PYTHON ?= python3.11
 BIN := .venv/bin
@@ -104,6 +104,10 @@ manifests: install  ## write the generated files again
 	@$(BIN)/python -m infra.config.schema
 	@$(BIN)/python -m infra.clouds.aws.iam.page
 	@$(BIN)/python -m infra.page
+
+prove-install: install  ## the wheel in a fresh environment of each Python that it is for, and a folder with colliding names (about 3 minutes)
+	@$(BIN)/python -m devcluster environment
+	@$(BIN)/python -m benchmarks.install
 
 bench-cli: install  ## how long a user waits for ebb: --help beside bare Python, list of 500 jobs beside kubectl
 	@$(BIN)/python -m benchmarks.cli
