@@ -1,6 +1,6 @@
 """Ebb from Python: what every verb of `ebb` does, as small typed functions. Nothing here prints.
 
-    from workloads import client
+    from ebb import client
 
     async with client.connect() as ebb:
         for job in await client.list_jobs(ebb):
@@ -9,12 +9,12 @@
 A verb is one coroutine whose first argument is the connection; it returns frozen dataclasses, whose fields are those of
 `-o json`, and raises `client.ClientError` (a sentence that says how to put it right) or `ebb.kube.KubeError`.
 
-connection/   where a platform is, and the way to it        submission/   what a user asks for, and the ElasticJob of it
-looking/      jobs in plain words, now and as they change   story/         what happened to them      logs/   what they print
-change.py     scale, stop, resume, delete                   travel/        what goes along: code, checkpoints
-volumes/      files, outputs, and the insides of workers    money/, gpus.py   what it costs, and what is free
-sweep/        many runs of one program                      report/        one page of a job or a sweep
-diagnostics/  is everything in order                        local_run/     a job on this machine, without a platform
+platform/     where a platform is, and connecting to it      submission/   requests, and the ElasticJob made of each
+jobs/         jobs as they are now and as they change       timeline/     what happened to them      logs/   what they print
+change.py     scale, stop, resume, delete                   staging/      code and checkpoints that travel with a job
+files/        volumes, outputs, and the insides of workers  costs/, gpus.py   prices, bills, free machines
+sweep/        many runs of one program                      report/       one HTML page of a job or a sweep
+diagnostics/  `ebb check`                                   local_run/    a job on this machine, without a platform
 """
 
 from ebb.client.change import Scaled, delete, resume, scale, stop

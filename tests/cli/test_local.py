@@ -29,11 +29,20 @@ TRAIN = '''
 """A line through noise: 60 steps of an elastic run."""
 
 import os
+from pathlib import Path
 
+import infra.settings
+import local
 import torch
+import trainer
+import utils
+import workloads
 from torch.utils.data import TensorDataset
 
-from trainer import elastic
+from ebb import elastic
+
+for module in (infra.settings, local, trainer, utils, workloads):
+    assert Path(__file__).parent in Path(module.__file__).parents, f"{module.__file__} is not the user's"
 
 x = torch.linspace(-1, 1, 240).unsqueeze(1)
 with elastic.start(global_batch=24, epochs=6, seed=0, log_every=1, min_step_seconds=float(os.environ["STEP"])) as run:
@@ -51,8 +60,12 @@ with elastic.start(global_batch=24, epochs=6, seed=0, log_every=1, min_step_seco
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user's folder with a program in it."""
+    """A user's folder: a program, and modules whose names stand in Ebb's repository too."""
     (tmp_path / "train.py").write_text(TRAIN)
+    for name in ("infra/__init__", "infra/settings", "local", "trainer", "utils", "workloads"):
+        path = tmp_path / f"{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("EBB_OUTPUT_DIR", raising=False)
     return tmp_path
@@ -67,7 +80,7 @@ def steps(folder: Path) -> list[int]:
     return [json.loads(line)["step"] for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def test_a_training_ends(here: Path) -> None:
+def test_a_training_ends_whatever_the_users_modules_are_called(here: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", EBB, "local", "--name", "line", "--env", "STEP=0", "-o", "json", "--", "python", "train.py"],
         cwd=here, capture_output=True, text=True, check=False,

@@ -10,7 +10,7 @@ import pytest
 
 PROGRAM = """
 import asyncio
-from workloads.cli.question import agreed, somebody_there
+from ebb.cli.question import agreed, somebody_there
 
 async def verb():
     assert somebody_there()

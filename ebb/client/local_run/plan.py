@@ -60,7 +60,7 @@ def plan(request: Request, interpreter: Interpreter, here: Here, *, workers: int
     folder = here.folder / (request.code or "")
     if not folder.is_dir():
         raise BadRequest(f"code {request.code!r} is no folder: name the one that holds your program, as in --code .")
-    _check_trainer(folder)
+    _check_hides_nothing(folder)
     output = Path(here.output_root or here.folder / OUTPUT_FOLDER / request.name).absolute()
     own = request.env.get("PYTHONPATH", "")
     path = ":".join(filter(None, (interpreter.path, own, here.python_path)))  # one of the user's own would hide the launcher
@@ -101,11 +101,11 @@ def request_of_elastic_job(file: Mapping[str, Any]) -> Request:
     )
 
 
-def _check_trainer(folder: Path) -> None:
-    """`python -m` looks into the current folder first: one of the user's own would be started. Raises BadRequest."""
-    own = [path for path in (folder / "trainer.py", folder / "trainer") if path.exists() and not (path / "launch").is_dir()]
+def _check_hides_nothing(folder: Path) -> None:
+    """Refuse a folder with an `ebb` of its own: `python -m` would start that one. Raises BadRequest."""
+    own = [path for path in (folder / "ebb.py", folder / "ebb") if path.exists() and not (path / "elastic").is_dir()]
     if own:
-        raise BadRequest(f"code: {own[0]} hides Ebb's package of that name, the launcher: give yours another name.")
+        raise BadRequest(f"code: {own[0]} hides Ebb's package of that name, which has the launcher: give yours another name.")
 
 
 def _data(data: str | None, here: Here) -> tuple[str, ...]:

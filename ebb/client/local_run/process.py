@@ -20,7 +20,7 @@ from ebb.client.jobs.view import FAILED_STATE, FINISHED, STOPPED
 from ebb.client.local_run.plan import LocalRun
 
 _TOLD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_STOPPED = {EXIT_RECLAIMED, *(128 + number for number in _TOLD)}  # the launcher's codes, see trainer/README.md
+_STOPPED = {EXIT_RECLAIMED, *(128 + number for number in _TOLD)}  # the launcher's codes, see ebb/elastic/launch
 _CHECKPOINT = re.compile(r"g\d+-s(\d+)-.*\.json")  # one that counts; its manifest is written last
 
 

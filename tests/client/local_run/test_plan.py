@@ -88,10 +88,16 @@ def test_refusals(tmp_path: Path, changes: dict[str, object], said: str) -> None
         planned(tmp_path, **changes)  # type: ignore[arg-type]
 
 
-def test_a_trainer_of_the_users_own_would_be_started_instead(tmp_path: Path) -> None:
-    (tmp_path / "trainer.py").touch()
-    with pytest.raises(BadRequest, match=r"trainer\.py hides Ebb's package of that name"):
+def test_an_ebb_of_the_users_own_would_be_started_instead(tmp_path: Path) -> None:
+    (tmp_path / "ebb.py").touch()
+    with pytest.raises(BadRequest, match=r"ebb\.py hides Ebb's package of that name"):
         planned(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["trainer", "workloads", "local", "infra", "utils"])
+def test_other_names_are_the_users(tmp_path: Path, name: str) -> None:
+    (tmp_path / f"{name}.py").touch()
+    planned(tmp_path)
 
 
 def test_a_whole_elastic_job_runs_what_its_container_runs() -> None:
