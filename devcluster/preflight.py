@@ -62,9 +62,10 @@ async def check(home: Path) -> None:
     problems = [problem for problem in (root_problem(sys.platform, is_root()) or cgroup_problem(),) if problem]
     if not problems:
         problems += await _install_packages()
-    if not await tools.are_available(home) and (problem := await tools.go_problem()):
-        problems.append(f"{problem}; it builds Kubernetes {tools.TOOLS['kubernetes'].version}")
-    if problem := disk_problem(disk(home)):
+    to_build = await tools.to_build(home)
+    if to_build and (problem := await tools.go_problem()):
+        problems.append(f"{problem}; it builds {', '.join(f'{tool.name} {tool.version}' for tool in to_build)}")
+    if problem := disk_problem(disk(home, builds=bool(to_build))):
         problems.append(problem)
     if problems:
         raise PreflightError(
@@ -108,13 +109,13 @@ def missing_packages(has: Callable[[str], bool] | None = None) -> list[str]:
     return [package for package, used in PACKAGES.items() if not all(map(has, used))]
 
 
-def disk(home: Path) -> Disk:
+def disk(home: Path, *, builds: bool = True) -> Disk:
     existing = next(path for path in (home, *home.parents) if path.exists())
     needed = 1 * GB
     if not environment.folder_of(home).exists():
         needed += 7 * GB
     if not all(tools.is_ready(name, home) for name in tools.BOX_TOOLS):
-        needed += 5 * GB  # 0.7 GB of programs, the rest is Go's build cache
+        needed += 5 * GB if builds else 1 * GB  # 0.7 GB of programs, the rest is Go's build cache
     if not build.image_of(home / "images", "base", base_key(build.BASE)).archive.exists():
         needed += 3 * GB
     return Disk(folder=existing, free=shutil.disk_usage(existing).free, needed=needed)

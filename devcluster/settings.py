@@ -1,7 +1,7 @@
 """Where a box lives and which addresses it has: its name, folders and networks. Everything else in devcluster/ takes a `Box`.
 
 `Box.load(name)` reads a box that `up` has made; registry.py makes and removes the record.
-This file alone reads the environment (EBB_HOME, XDG_CACHE_HOME). It starts nothing and touches no network.
+This file alone reads the environment (EBB_HOME, EBB_DOWNLOADS, XDG_CACHE_HOME). It starts nothing and touches no network.
 """
 
 import json
@@ -30,6 +30,8 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 EBB_HOME = Path(os.environ.get("EBB_HOME") or CHECKOUT / ".ebb").resolve()
 # Downloads that all checkouts of this user share, like pip's and Go's own; `make clean` leaves them.
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ebb"
+# Mirror of the sites with official releases, for downloads.py: http://HOST/ in front of dl.k8s.io/..., or `never`.
+DOWNLOADS = os.environ.get("EBB_DOWNLOADS", "")
 # Boxes of every checkout on this machine announce themselves here, so that names and addresses never clash; gone after a
 # reboot, as boxes are.
 REGISTRY = Path("/run/ebb")

@@ -1,9 +1,9 @@
-"""The programs that a box and Pulumi need, built once from pinned Go modules (devcluster/tools<tool>/go.mod) and kept by version.
+"""The programs of Kubernetes and Pulumi: official releases where they can be downloaded, else built from pinned Go modules.
 
     folder = await tools.ensure("kubernetes")     # .../tools/kubernetes-v1.35.4-<hash>/ with kube-apiserver, kubelet, kubectl ...
 
-A program of the right version on PATH is used instead (the folder then links to it). Safe to run at once from several places
-and to kill. What Debian has comes from Debian: preflight.py.
+The pins are in devcluster/tools/<tool>/go.mod, for both ways. A program of the right version on PATH is used instead (the folder
+then links to it). Safe to run at once from several places and to kill. What Debian has comes from Debian: preflight.py.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from devcluster.commands import CommandError, locked, run, say, watch
+from devcluster.downloads import Release, download, is_offered
 from devcluster.settings import CHECKOUT, EBB_HOME, BoxError
 
 MODULES = CHECKOUT / "devcluster" / "tools"
@@ -39,6 +40,8 @@ class Tool:
     ldflags: str = ""
     scripts: tuple[str, ...] = ()
     """Files of the module that belong beside the program, relative to the module's root."""
+    release: Release | None = None
+    """Where the project publishes the programs; default: nowhere, they are always built."""
     modules: Path | None = None
     """Where the folder with this tool's go.mod is, for tools that only a benchmark needs; default: MODULES."""
 
@@ -77,11 +80,22 @@ TOOLS = {
             ldflags="-X {0}.gitVersion={{version}} -X {0}.gitMajor={{major}} -X {0}.gitMinor={{minor}}".format(
                 "k8s.io/component-base/version"
             ),
+            release=Release(
+                site="dl.k8s.io", folder="{version}/bin/linux/{arch}", file="{program}", checksums="{file}.sha256"
+            ),
         ),
         *(
             # `etcd36` is the platform's, `etcd` the one for unmodified images (ebb:legacyRendezvous); the trainer's rendezvous is
             # proved on all (tests/elastic/rendezvous).
-            Tool(name=name, module="go.etcd.io/etcd/server/v3", packages=("go.etcd.io/etcd/server/v3",), programs=("etcd",))
+            Tool(
+                name=name, module="go.etcd.io/etcd/server/v3", packages=("go.etcd.io/etcd/server/v3",), programs=("etcd",),
+                release=Release(
+                    site="github.com",
+                    folder="etcd-io/etcd/releases/download/{version}",
+                    file="etcd-{version}-linux-{arch}.tar.gz",
+                    checksums="SHA256SUMS",
+                ),
+            )
             for name in ("etcd", "etcd36", "etcd37")
         ),
         Tool(
@@ -90,6 +104,12 @@ TOOLS = {
             packages=("github.com/coredns/coredns",),
             programs=("coredns",),
             version_args=("-version",),
+            release=Release(
+                site="github.com",
+                folder="coredns/coredns/releases/download/{version}",
+                file="coredns_{number}_linux_{arch}.tgz",
+                checksums="{file}.sha256",
+            ),
         ),
         Tool(
             name="pulumi",
@@ -98,13 +118,21 @@ TOOLS = {
             programs=("pulumi",),
             version_args=("version",),
             ldflags="-X github.com/pulumi/pulumi/sdk/v3/go/common/version.Version={version}",
+            release=Release(
+                site="github.com",
+                folder="pulumi/pulumi/releases/download/{version}",
+                file="pulumi-{version}-linux-{arch}.tar.gz",
+                checksums="pulumi-{number}-checksums.txt",
+                amd64="x64",
+                beside=("pulumi-language-python", "pulumi-language-python-exec"),
+            ),
         ),
         Tool(
             name="pulumi-language-python",
             module="github.com/pulumi/pulumi/sdk/v3",
             packages=("github.com/pulumi/pulumi/sdk/v3/python/cmd/pulumi-language-python",),
             programs=("pulumi-language-python",),
-            scripts=("python/cmd/pulumi-language-python-exec",),
+            scripts=("python/cmd/pulumi-language-python-exec",),  # published beside the CLI: see ensure_pulumi()
         ),
     )
 }  # fmt: skip
@@ -124,12 +152,18 @@ def is_ready(name: str | Tool, home: Path = EBB_HOME) -> bool:
 
 
 async def are_available(home: Path = EBB_HOME, names: tuple[str, ...] = BOX_TOOLS) -> bool:
-    """Whether nothing has to be built."""
+    """True if nothing has to be downloaded or built."""
     return all([is_ready(name, home) or bool(await _on_path(TOOLS[name])) for name in names])
 
 
+async def to_build(home: Path = EBB_HOME, names: tuple[str, ...] = BOX_TOOLS) -> list[Tool]:
+    """The tools that are neither on this machine nor offered for download."""
+    absent = [TOOLS[name] for name in names if not await are_available(home, (name,))]
+    return [tool for tool in absent if not (tool.release and await is_offered(tool.release, tool.version, tool.programs))]
+
+
 async def ensure(name: str | Tool, home: Path = EBB_HOME) -> Path:
-    """The folder with the tool's programs; builds them when they are not there. `name` is one of TOOLS, or a tool of the
+    """The folder with the tool's programs; gets them when they are not there. `name` is one of TOOLS, or a tool of the
     caller's own. Raises ToolError."""
     tool, folder = _tool(name), folder_of(name, home)
     if is_ready(tool, home):
@@ -146,7 +180,9 @@ async def ensure(name: str | Tool, home: Path = EBB_HOME) -> Path:
             for program, path in found.items():
                 (partial / program).symlink_to(path)
             say(f"{tool.name} {tool.version}: found on PATH")
-        else:
+        elif tool.release is None or not await download(
+            f"{tool.name} {tool.version}", tool.release, tool.version, tool.programs, partial
+        ):
             await _build(tool, partial, home)
         if folder.exists():  # it held links to programs that are no more
             shutil.rmtree(folder)
@@ -155,7 +191,7 @@ async def ensure(name: str | Tool, home: Path = EBB_HOME) -> Path:
 
 
 async def programs(names: tuple[str, ...] = BOX_TOOLS, home: Path = EBB_HOME) -> dict[str, Path]:
-    """Files of all programs of the tools. One build at a time: each uses all cores."""
+    """Files of all programs of the tools, one tool after the other: a build uses all cores, a download the whole line."""
     found: dict[str, Path] = {}
     for name in names:
         folder = await ensure(name, home)
@@ -163,8 +199,15 @@ async def programs(names: tuple[str, ...] = BOX_TOOLS, home: Path = EBB_HOME) ->
     return found
 
 
+async def ensure_pulumi(home: Path = EBB_HOME) -> tuple[Path, Path]:
+    """The Pulumi CLI, and the folder of its Python host: the same one where both are of an official release."""
+    cli = (await ensure("pulumi", home) / "pulumi").resolve()
+    host = TOOLS["pulumi-language-python"]
+    return cli, cli.parent if (cli.parent / host.name).exists() else await ensure(host, home)
+
+
 async def go_problem() -> str:
-    """What is wrong with the Go that we need, or ""."""
+    """The reason why Go cannot build here, or ""."""
     need = ".".join(map(str, GO_VERSION))
     if shutil.which("go") is None:
         return f"Go is not on PATH: install Go {need} or newer and put its bin folder on PATH"
@@ -214,7 +257,8 @@ async def _build(tool: Tool, folder: Path, home: Path) -> None:
         raise ToolError(f"{tool.name} {tool.version} has to be built and {problem}")
     # A single program is named here: Go names it after its folder, which for etcd is "server".
     output = f"{folder}/{tool.programs[0] if len(tool.programs) == 1 else ''}"
-    args = ["go", "build", "-v", "-trimpath", "-ldflags", tool.linker_flags, "-o", output, *tool.packages]
+    # The build shares the machine with the installation of torch, and with the control plane of a second run.
+    args = ["nice", "-n", "10", "go", "build", "-v", "-trimpath", "-ldflags", tool.linker_flags, "-o", output, *tool.packages]
     log = home / "tools" / f"{tool.name}.log"
     try:
         await watch(f"building {tool.name} {tool.version}", args, log=log, cwd=tool.folder, env=_go_environment())

@@ -1,12 +1,13 @@
-"""The training environment: trainer/requirements.txt installed into one folder, which all pods of a box mount read-only.
+"""The training environment: trainer/requirements.txt installed into one folder, which all pods of a cluster mount read-only.
 
-    folder = await ensure(home)       # <EBB_HOME>/environment/<hash>/, some 90 s and 6 GB the first time
+    folder = await ensure(home)       # <EBB_HOME>/environment/<hash>/, some 90 s and 6 GB the first time; CPU: 2 GB
 
 The same folder joins the virtual environment of the checkout through a .pth file, so that torch is installed once.
 On a cloud the trainer image carries all this itself.
 """
 
 import hashlib
+import importlib.util
 import platform
 import shutil
 import sys
@@ -14,11 +15,15 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-from devcluster.commands import CommandError, locked, watch
+from devcluster.commands import CommandError, locked, say, watch
+from devcluster.downloads import answers, url_of
 from devcluster.settings import CHECKOUT, BoxError
 
 REQUIREMENTS = CHECKOUT / "trainer" / "requirements.txt"
 PYTHON = (3, 11)  # of the base image (Debian bookworm): compiled modules fit one minor version
+# torch for CPUs: without CUDA's libraries, 5 GB that pods on this machine never load.
+CPU_WHEELS = ("download.pytorch.org", "whl/cpu")
+GPU = Path("/dev/nvidia0")
 
 
 class EnvironmentProblem(BoxError):
@@ -59,21 +64,42 @@ async def _install(folder: Path) -> None:
         )
     for stale in folder.parent.glob(".*-partial"):
         shutil.rmtree(stale)
+    cpu_index = await _cpu_index()
     partial = Path(tempfile.mkdtemp(prefix=".", suffix="-partial", dir=folder.parent))
     partial.chmod(0o755)
-    args = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--no-input",
-        "--progress-bar=off",
-        f"--target={partial}",
-        f"--requirement={REQUIREMENTS}",
-    ]
+    size = "2" if cpu_index else "6"
     try:
-        await watch("installing the training environment (torch, some 6 GB)", args, log=folder.parent / "pip.log")
+        await watch(
+            f"installing the training environment (torch, some {size} GB)",
+            installer(partial, cpu_index, uv=importlib.util.find_spec("uv") is not None),
+            log=folder.parent / "install.log",
+        )
     except CommandError as error:
         shutil.rmtree(partial)
         raise EnvironmentProblem(str(error)) from error
     partial.rename(folder)
+
+
+def installer(target: Path, cpu_index: str | None, *, uv: bool) -> list[str]:
+    """The command that installs REQUIREMENTS into `target`, by uv where this Python has it, else by pip."""
+    files = [f"--target={target}", f"--requirement={REQUIREMENTS}"]
+    if not uv:
+        more = [f"--extra-index-url={cpu_index}"] if cpu_index else []
+        return [sys.executable, "-m", "pip", "install", "--no-input", "--progress-bar=off", *more, *files]
+    # The index of the CPU wheels has some other packages too, in versions of its own choice: the best of both indexes counts,
+    # and 2.13.0+cpu is better than 2.13.0.
+    more = [f"--index={cpu_index}", "--index-strategy=unsafe-best-match"] if cpu_index else []
+    return [sys.executable, "-m", "uv", "pip", "install", f"--python={sys.executable}", "--no-progress", *more, *files]
+
+
+async def _cpu_index() -> str | None:
+    """URL of the index with torch's CPU wheels, if those are wanted and it answers. Says which wheel is taken."""
+    if GPU.exists():
+        say(f"torch: the ordinary wheel, with CUDA: this machine has a GPU ({GPU})")
+        return None
+    site, path = CPU_WHEELS
+    if not await answers(site, f"{path}/torch/"):
+        say(f"torch: the ordinary wheel, with CUDA: {site} does not answer")
+        return None
+    say(f"torch: the CPU wheel of {site}")
+    return url_of(site, path)

@@ -7,6 +7,7 @@ the default of our own state folder: a passphrase (a local stack has no secrets)
 None of this is for stacks of a real cloud: those are cloud_stack.py's.
 """
 
+import asyncio
 import contextlib
 import importlib.metadata
 import json
@@ -85,11 +86,10 @@ def _others_path(path: str) -> list[str]:
 
 
 def engine_folder() -> Path:
-    """A folder with `pulumi` and its Python host side by side, as an official installation has them; built when it is missing."""
-    cli = (tools.main_ensure("pulumi") / "pulumi").resolve()
-    if (cli.parent / HOST).exists():
-        return cli.parent
-    host = tools.main_ensure(HOST)
+    """A folder with `pulumi` and its Python host side by side, as an official installation has them; made when it is missing."""
+    cli, host = asyncio.run(tools.ensure_pulumi())
+    if cli.parent == host and EBB_HOME not in cli.parents:
+        return host  # the user's own installation, used as it is
     folder = EBB_HOME / "pulumi" / f"engine3-{cli.parent.name.rpartition('-')[2]}-{host.name.rpartition('-')[2]}"
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
