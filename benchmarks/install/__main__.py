@@ -112,9 +112,7 @@ def main() -> int:
     missing, broken = [], []
     with tempfile.TemporaryDirectory(prefix="ebb-install-") as name:
         work = Path(name)
-        call(
-            shutil.which("uv") or Path(sys.executable).with_name("uv"), "build", "--quiet", "--out-dir", work, CHECKOUT, cwd=work
-        )
+        call(Path(sys.executable).with_name("uv"), "build", "--quiet", "--out-dir", work, CHECKOUT, cwd=work)
         (wheel,) = work.glob("*.whl")
         say(f"built {wheel.name}, {wheel.stat().st_size / 1e6:.1f} MB")
         for version in VERSIONS:
