@@ -28,8 +28,7 @@ from ebb.controller.controller import Controller
 from ebb.controller.election import Election, LeadershipLost
 from ebb.controller.etcd.alarm import EtcdAlarm, http_ask
 from ebb.controller.etcd.legacy import http_send
-from ebb.controller.health import Health
-from ebb.controller.metrics import HELP, JOBS, LEADS, Metrics, by_state, show_process
+from ebb.controller.metrics import HELP, JOBS, LEADS, Health, Metrics, by_state, show_process
 from ebb.controller.scraper import http_fetch
 from ebb.kube import ConfigError, Kube
 

@@ -9,22 +9,21 @@ PriorityClasses) is a help: on a cluster that does not give it to us the control
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from ebb.api import contract as names
 from ebb.api.platform import NAME, NAMESPACE, Platform, PlatformError, parse
 from ebb.api.spec import Job
 from ebb.api.status import Progress, Status
-from ebb.controller import trimming as trims
+from ebb.controller import trimming
 from ebb.controller.autoscaler_status import NAMESPACES, REFUSED, REPORT, TRIGGERED, Words, by_group, read_report
-from ebb.controller.children import Children
 from ebb.controller.claims import Claims, Effect
 from ebb.controller.machines import Machines, Reader
-from ebb.controller.reconciler.ages import aged
 from ebb.controller.reconciler.capacity import GroupState, Supply
 from ebb.controller.reconciler.pods import owner_of, worker_name
 from ebb.controller.reconciler.types import Observed
+from ebb.controller.reconciler.worker_state import aged
 from ebb.controller.workqueue import WorkQueue
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS, PODS, PRIORITY_CLASSES, SERVICES, Resource
 from ebb.kube.reflector import Habits, Key, Reflector, key_of
@@ -58,9 +57,9 @@ class World:
         # Jobs that were deleted, as last seen, and when, until somebody takes them.
         self.departed: dict[Key, list[tuple[Object, float]]] = {}
         self.machines = Machines(api, self._machine_changed)
-        self.jobs = Reflector(api, ELASTIC_JOBS, on_change=self._job_changed, habits=Habits(trim=trims.trim_job))
-        self.pods = self._reflect_children(api, PODS, trims.trim_pod)
-        self.services = self._reflect_children(api, SERVICES, trims.trim_service)
+        self.jobs = Reflector(api, ELASTIC_JOBS, on_change=self._job_changed, habits=Habits(trim=trimming.trim_job))
+        self.pods = self._reflect_children(api, PODS, trimming.trim_pod)
+        self.services = self._reflect_children(api, SERVICES, trimming.trim_service)
         facts = Reflector(api, CONFIG_MAPS, NAMESPACE, fields=f"metadata.name={NAME}", on_change=self._platform_changed)
         self.required = (self.jobs, self.pods, self.services, self.machines.nodes, facts)
         self.optional = (self.machines.leases, *self._reflect_supply(api), self._reflect_priorities(api))
@@ -163,7 +162,7 @@ class World:
         return Reflector(api, resource, labels=names.SELECTOR_ALL, on_change=changed, habits=Habits(trim=trim))
 
     def _reflect_supply(self, api: Reader) -> Iterator[Reflector]:
-        habits = Habits(trim=trims.trim_event, optional=True, forgetful=True)
+        habits = Habits(trim=trimming.trim_event, optional=True, forgetful=True)
         for reason in (REFUSED, TRIGGERED):
             fields = f"reason={reason},involvedObject.kind=Pod"
             yield Reflector(api, EVENTS, fields=fields, on_change=self._event_seen, habits=habits)
@@ -270,3 +269,71 @@ def _starts(new: Object) -> bool:
     if any(item["type"] == names.CONDITION_DISRUPTION for item in status["conditions"]):
         return False
     return not any("terminated" in (item.get("state") or {}) for item in status.get("containerStatuses", ()))
+
+
+class Children:
+    """Pods and Services by their job, and workers by their machine.
+
+    They belong to a job by the UID of their owner, never by labels or names: a job that was created again under the same name
+    must not adopt the pods of its predecessor."""
+
+    def __init__(self) -> None:
+        self._owned: dict[str, dict[tuple[str, str], Object]] = {}  # owner's UID -> (plural, name) -> object
+        self._by_node: dict[str, dict[str, Object]] = {}  # node -> pod's UID -> pod
+        self._by_uid: dict[str, Key] = {}  # pod's UID -> job
+
+    def put(self, plural: str, value: Object) -> Key | None:
+        """Take in an object; returns its job, None if it has none."""
+        owner = owner_of(value)
+        if owner is None:
+            return None
+        self._owned.setdefault(owner["uid"], {})[plural, value["metadata"]["name"]] = value
+        key = value["metadata"]["namespace"], owner["name"]
+        if plural == PODS.plural:
+            uid, node = value["metadata"]["uid"], value["spec"].get("nodeName")
+            self._by_uid[uid] = key
+            if node:
+                self._by_node.setdefault(node, {})[uid] = value
+        return key
+
+    def drop(self, plural: str, value: Object) -> Key | None:
+        """The object is gone; returns the job that it belonged to."""
+        owner = owner_of(value)
+        if owner is None:
+            return None
+        owned = self._owned.get(owner["uid"], {})
+        owned.pop((plural, value["metadata"]["name"]), None)
+        if not owned:
+            self._owned.pop(owner["uid"], None)
+        if plural == PODS.plural:
+            uid, node = value["metadata"]["uid"], value["spec"].get("nodeName", "")
+            self._by_uid.pop(uid, None)
+            there = self._by_node.get(node, {})
+            there.pop(uid, None)
+            if not there:
+                self._by_node.pop(node, None)
+        return value["metadata"]["namespace"], owner["name"]
+
+    def pods(self, uid: str) -> tuple[Object, ...]:
+        """Of the job with this UID."""
+        return tuple(value for (plural, _), value in self._owned.get(uid, {}).items() if plural == PODS.plural)
+
+    def services(self, uid: str) -> tuple[Object, ...]:
+        """Of the job with this UID."""
+        return tuple(value for (plural, _), value in self._owned.get(uid, {}).items() if plural == SERVICES.plural)
+
+    def on_node(self, node: str) -> Collection[Key]:
+        """The jobs that have workers on this machine."""
+        return {self._by_uid[uid] for uid in self._by_node.get(node, {})}
+
+    def pods_on(self, node: str) -> Collection[Object]:
+        """The workers on this machine, of whatever job."""
+        return self._by_node.get(node, {}).values()
+
+    def job_of(self, uid: str) -> Key | None:
+        """The job that the pod with this UID belongs to."""
+        return self._by_uid.get(uid)
+
+    def uids(self) -> Collection[str]:
+        """Of all pods."""
+        return self._by_uid.keys()

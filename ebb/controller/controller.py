@@ -21,12 +21,11 @@ from ebb.controller.claims import BUGS
 from ebb.controller.cluster_cache import Object, World
 from ebb.controller.etcd.legacy import Runs, Send
 from ebb.controller.executor import Api, Hands
-from ebb.controller.metrics import ERRORS, FAILURES, QUEUE_DEPTH, RECLAIMS, RECONCILE_SECONDS, WATCH_AGE, Metrics
+from ebb.controller.metrics import ERRORS, FAILURES, QUEUE_DEPTH, RECLAIMS, RECONCILE_SECONDS, WATCH_AGE, Metrics, Recovery
 from ebb.controller.rate_limits import Pace, Refusals, as_before, only_figures, without_creations
 from ebb.controller.reconciler.reconcile import plan, refused
 from ebb.controller.reconciler.records import DELETED, record
 from ebb.controller.reconciler.types import Event, Plan
-from ebb.controller.recovery import Recovery
 from ebb.controller.scraper import Fetch, Scraper
 from ebb.controller.usage.recorder import BookKeeper
 from ebb.controller.workqueue import WorkQueue

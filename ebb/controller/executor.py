@@ -17,6 +17,7 @@ from ebb.api.spec import Job
 from ebb.controller.cluster_cache import Object, World
 from ebb.controller.etcd.legacy import RunError
 from ebb.controller.machines import Reader
+from ebb.controller.metrics import Recovery
 from ebb.controller.reconciler.types import (
     Action,
     CreatePod,
@@ -28,7 +29,6 @@ from ebb.controller.reconciler.types import (
     DeleteService,
     Event,
 )
-from ebb.controller.recovery import Recovery
 from ebb.kube import (
     CONFIG_MAPS,
     ELASTIC_JOBS,

@@ -1,7 +1,9 @@
-"""Prometheus text, written and read: the controller's own figures, and those of the workers.
+"""Figures of the controller and of the workers as Prometheus text, and the judgements that rest on them.
 
     metrics = Metrics(); metrics.observe("ebb_reconcile_seconds", 0.012); metrics.text()
     progress = read_progress(text_of_a_worker, now)
+    health = Health(metrics, election, monotonic); health.sick(); health.not_ready()     # for /healthz and /readyz
+    recovery = Recovery(metrics); recovery.noticed(key, decided, now); recovery.replaced(key, index, now)
 
 Three kinds of figures are enough here: counters, histograms, and gauges that are computed when somebody asks.
 """
@@ -14,11 +16,12 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ebb.api import contract as names
-from ebb.api.clock import stamp
-from ebb.api.status import Progress
+from ebb.api.clock import stamp, unix
+from ebb.api.status import LEFT, RECLAIMED, Progress, Status
+from ebb.controller.reconciler.types import Plan
 
 STATES = (names.WAITING, names.RUNNING, names.RESTARTING, names.SUSPENDED, names.SUCCEEDED, names.FAILED)
 LOOK_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0)
@@ -45,6 +48,9 @@ HELP = {
 }
 COUNTERS = (RECLAIMS, FAILURES, ERRORS)
 HISTOGRAMS = {RECONCILE_SECONDS: LOOK_BUCKETS, REPLACEMENT_SECONDS: LOSS_BUCKETS, RECOVERY_SECONDS: LOSS_BUCKETS}
+SILENT_SECONDS = 180.0  # every watch ends within 72 s and is begun anew: this long is one that nothing noticed to be broken
+STUCK_SECONDS = 300.0  # one look makes a few calls, each of at most 60 s
+UNHEARD_SECONDS = 30.0  # a follower reads the Lease every 2 s
 Read = Callable[[], Mapping[str, float]]
 """Labels as they are written, e.g. `kind="pods"` -> value."""
 
@@ -191,3 +197,92 @@ def _line(name: str, labels: str, value: float) -> str:
 def _number(value: float) -> str:
     """Whole and exact: a counter in the millions must still be seen to grow."""
     return str(int(value)) if float(value).is_integer() else repr(float(value))
+
+
+class Candidate(Protocol):
+    """Of an election, what is asked here."""
+
+    @property
+    def leads(self) -> bool: ...
+    @property
+    def unheard_seconds(self) -> float: ...
+
+
+class Health:
+    """Answers of the liveness and the readiness probe: a sentence, or "" if all is well.
+
+    It judges by the figures that people see on /metrics. Only the controller that leads has watches and jobs to look at: a
+    follower is well as long as it answers, and ready as long as it can read the Lease. An event loop that is stuck answers no
+    probe at all. `clock` is monotonic. Ask at least once a minute, as probes do: it compares with what it saw then."""
+
+    def __init__(self, metrics: Metrics, election: Candidate, clock: Callable[[], float]) -> None:
+        self._metrics, self._election, self._clock = metrics, election, clock
+        self._looks, self._moved_at = -1, clock()
+
+    def sick(self) -> str:
+        """The trouble that only a restart may cure; "" for none."""
+        waiting = self._metrics.value(QUEUE_DEPTH).get("", 0.0)
+        stuck = self._stands_still(waiting)
+        if not self._election.leads:
+            return ""
+        silent = {kind: round(age) for kind, age in self._metrics.value(WATCH_AGE).items() if age > SILENT_SECONDS}
+        if silent:
+            return f"nothing heard from the API server for seconds: {silent}"
+        return f"{waiting:g} jobs wait, and none was looked at for {stuck:.0f} s" if stuck > STUCK_SECONDS else ""
+
+    def not_ready(self) -> str:
+        """The reason why it could not act or take over; "" if it could."""
+        unheard = self._election.unheard_seconds
+        if not self._election.leads and unheard > UNHEARD_SECONDS:
+            return f"the Lease could not be read for {unheard:.0f} s"
+        return self.sick()
+
+    def _stands_still(self, waiting: float) -> float:
+        """For how many seconds jobs have waited while none was looked at."""
+        looks, now = self._metrics.observations(RECONCILE_SECONDS), self._clock()
+        if not waiting or looks != self._looks or not self._election.leads:
+            self._looks, self._moved_at = looks, now
+        return now - self._moved_at
+
+
+Key = tuple[str, str]
+
+
+class Recovery:
+    """Time that losses cost, those by plan too: until the replacement is created, and until enough workers run again.
+
+    In memory: what was lost before this controller began to lead is measured by the times in the job's conditions, or not at all.
+    Times are unix seconds."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._lost: dict[Key, dict[int, float]] = {}  # job -> worker's index -> when its loss was noticed
+        self._short: dict[Key, float] = {}  # job -> since when fewer than minReplicas run
+
+    def noticed(self, key: Key, decided: Plan, now: float) -> None:
+        """A look found what it found."""
+        for entry in decided.happened:
+            if entry.what in (RECLAIMED, LEFT) and entry.worker is not None:
+                self._lost.setdefault(key, {}).setdefault(entry.worker, now)
+
+    def replaced(self, key: Key, index: int, now: float) -> None:
+        """A worker was created."""
+        noticed = self._lost.get(key, {}).pop(index, None)
+        if noticed is not None:
+            self._metrics.observe(REPLACEMENT_SECONDS, now - noticed)
+
+    def written(self, key: Key, before: Status, after: Status, now: float) -> None:
+        """A status was written."""
+        if after.is_true(names.RESTARTING):
+            condition = before.condition(names.RESTARTING)
+            since = unix(condition.last_transition_time) if condition and condition.status == "True" else None
+            self._short.setdefault(key, since or now)
+        elif key in self._short:
+            since = self._short.pop(key)
+            if after.is_true(names.RUNNING):
+                self._metrics.observe(RECOVERY_SECONDS, now - since)
+
+    def forget(self, key: Key) -> None:
+        """The job is gone."""
+        self._lost.pop(key, None)
+        self._short.pop(key, None)

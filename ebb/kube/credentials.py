@@ -1,4 +1,4 @@
-"""How one gets into an API server: in a pod by its service account, elsewhere by a kubeconfig (kubeconfig.py).
+"""Credentials for an API server: a pod's service account, elsewhere a kubeconfig (kubeconfig.py).
 
     entry = await load(kubeconfig, context);  await entry.token();  entry.tls()
 
@@ -6,16 +6,19 @@ Whoever speaks asks for the token before every request, so that one which is rep
 life, however long connections last. Certificates are read once: programs that run for long use tokens.
 """
 
+import logging
 import os
 import ssl
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from ebb.kube.errors import ConfigError
-from ebb.kube.tokens import TokenFile
 
+READ_SECONDS = 60.0  # as client-go. The kubelet writes a new token when 80 % of the old one's life (10 minutes or more) are over
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+log = logging.getLogger(__name__)
 
 
 class Credentials(Protocol):
@@ -74,3 +77,37 @@ async def load(kubeconfig: str | None, context: str | None) -> Credentials:
     from ebb.kube import kubeconfig as files  # noqa: PLC0415 - a pod needs none of it
 
     return await files.load(kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config", context)
+
+
+class TokenFile:
+    """A bearer token that another program keeps fresh in a file: the kubelet for a service account, an agent for a kubeconfig.
+
+    It measures on the monotonic clock: a wall clock that jumps must not make a token look fresh. A file that cannot be read once
+    leaves the last token in use; it may be in the middle of being replaced. Raises OSError or ValueError if there is no token to
+    begin with."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path, self._clock = path, clock
+        self._token, self._read_at = _read(path), clock()
+
+    def value(self) -> str:
+        """The token, never read longer than READ_SECONDS ago if the file can be read at all."""
+        if self._clock() - self._read_at >= READ_SECONDS:
+            self.renew()
+        return self._token
+
+    def renew(self) -> bool:
+        """Read it now; whether it is another one."""
+        self._read_at, old = self._clock(), self._token
+        try:
+            self._token = _read(self._path)
+        except (OSError, ValueError) as error:
+            log.warning("the token in %s cannot be read, the last one stays in use: %s", self._path, error)
+        return self._token != old
+
+
+def _read(path: Path) -> str:
+    token = path.read_text().strip()
+    if not token:
+        raise ValueError(f"{path} is empty: it must hold a bearer token")
+    return token

@@ -20,9 +20,8 @@ from typing import Any
 
 import yaml
 
-from ebb.kube.credentials import Credentials
+from ebb.kube.credentials import Credentials, TokenFile
 from ebb.kube.errors import ConfigError
-from ebb.kube.tokens import TokenFile
 
 Object = dict[str, Any]
 PLAIN = {"client-certificate", "client-certificate-data", "client-key", "client-key-data", "token", "tokenFile"}

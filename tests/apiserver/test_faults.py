@@ -44,7 +44,7 @@ async def test_a_clock_that_is_hours_off_spends_and_loses_nothing(on: Stage) -> 
 
 
 async def test_a_token_is_never_used_past_its_end(on: Stage) -> None:
-    on.limits = {**on.limits, "ebb.kube.tokens.READ_SECONDS": 1.0}
+    on.limits = {**on.limits, "ebb.kube.credentials.READ_SECONDS": 1.0}
     await faults.tokens(on, times=1, lives_seconds=1.5)
 
 

@@ -38,7 +38,7 @@ async def test_it_says_that_it_is_well_and_ready(place: Place, controller: Proce
 async def test_it_says_that_it_is_sick_when_a_watch_is_silent(place: Place, controller: Process, made: Made, line: Line) -> None:
     """As when the network loses a connection and tells nobody. A watch that is only quiet ends in order, and is begun anew."""
     lasts = {"ebb.kube.reflector.SERVER_SECONDS": 2, "ebb.kube.reflector.LASTING_SECONDS": 0.5}
-    trusts = {"ebb.kube.reflector.LATE_SECONDS": 60, "ebb.controller.health.SILENT_SECONDS": 4}
+    trusts = {"ebb.kube.reflector.LATE_SECONDS": 60, "ebb.controller.metrics.SILENT_SECONDS": 4}
     settings = {**controller.settings, **lasts, **trusts}
     other = Process(controller.log.parent, "ebb-controller-2", line.url, await made.token(), settings)
     await controller.stop()

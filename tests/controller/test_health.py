@@ -4,8 +4,16 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ebb.controller.health import SILENT_SECONDS, STUCK_SECONDS, UNHEARD_SECONDS, Health
-from ebb.controller.metrics import QUEUE_DEPTH, RECONCILE_SECONDS, WATCH_AGE, Metrics
+from ebb.controller.metrics import (
+    QUEUE_DEPTH,
+    RECONCILE_SECONDS,
+    SILENT_SECONDS,
+    STUCK_SECONDS,
+    UNHEARD_SECONDS,
+    WATCH_AGE,
+    Health,
+    Metrics,
+)
 
 
 @dataclass

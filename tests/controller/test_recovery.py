@@ -4,9 +4,8 @@ import pytest
 
 from ebb.api.clock import stamp
 from ebb.api.status import LEFT, PLACED, PROGRAM_FAILED, RECLAIMED, HistoryEntry, Status
-from ebb.controller.metrics import RECOVERY_SECONDS, REPLACEMENT_SECONDS, Metrics
+from ebb.controller.metrics import RECOVERY_SECONDS, REPLACEMENT_SECONDS, Metrics, Recovery
 from ebb.controller.reconciler.types import Plan
-from ebb.controller.recovery import Recovery
 
 KEY = ("jobs", "digits")
 

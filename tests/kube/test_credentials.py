@@ -11,8 +11,7 @@ import pytest
 from aiohttp import web
 
 from ebb.kube import PODS, ConfigError, Denied, Kube
-from ebb.kube.credentials import ServiceAccount
-from ebb.kube.tokens import READ_SECONDS, TokenFile
+from ebb.kube.credentials import READ_SECONDS, ServiceAccount, TokenFile
 from tests.kube.test_kubeconfig import write
 
 

@@ -21,8 +21,8 @@ from ebb.api.spec import Job
 from ebb.api.status import Placed
 from ebb.api.template import worker_container
 from ebb.controller.reconciler.capacity import Market
+from ebb.controller.reconciler.containers import rendezvous
 from ebb.controller.reconciler.pods import Seat, leave_seconds
-from ebb.controller.reconciler.rendezvous import rendezvous
 
 Rank = tuple[float, float, float, float, float, str, str]
 

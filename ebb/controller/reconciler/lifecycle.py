@@ -12,8 +12,8 @@ from ebb.api.parts import CLEAN_ALL, CLEAN_NONE
 from ebb.api.status import ENDED, HELD, HistoryEntry, Hold
 from ebb.controller.reconciler.failure_policy import stand_down, stop
 from ebb.controller.reconciler.money import holders
+from ebb.controller.reconciler.pods import drop_services
 from ebb.controller.reconciler.records import record
-from ebb.controller.reconciler.service import drop_services
 from ebb.controller.reconciler.summary import count
 from ebb.controller.reconciler.types import CreateRecord, DeleteJob, Draft, View
 from ebb.controller.reconciler.worker_state import Fate

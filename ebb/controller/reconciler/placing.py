@@ -15,11 +15,12 @@ from ebb.api.needs import Wish
 from ebb.api.platform import Platform
 from ebb.api.status import PLACED, HistoryEntry, Placed
 from ebb.api.template import worker_container
-from ebb.controller.reconciler import stockouts as dry
+from ebb.controller.reconciler import stockouts
 from ebb.controller.reconciler.candidates import Site, best, complaint, site_of, sites, unplaced, ways
 from ebb.controller.reconciler.capacity import Claim, claim
+from ebb.controller.reconciler.containers import rendezvous
 from ebb.controller.reconciler.failure_policy import dismiss, stop
-from ebb.controller.reconciler.queue import Line, queue
+from ebb.controller.reconciler.queue import Line, gives_way_to, queue, starving
 from ebb.controller.reconciler.relocation import (
     Move,
     fallback_due,
@@ -28,14 +29,11 @@ from ebb.controller.reconciler.relocation import (
     out_of_drought,
     to_other_machines,
 )
-from ebb.controller.reconciler.rendezvous import rendezvous
-from ebb.controller.reconciler.summary import blocked, summarize
+from ebb.controller.reconciler.summary import blocked, here, strangers, summarize
 from ebb.controller.reconciler.types import Draft, View
-from ebb.controller.reconciler.waiting import here, strangers
 from ebb.controller.reconciler.worker_state import Fate, Worker
-from ebb.controller.reconciler.yielding import gives_way_to, starving
 
-AGAIN_SECONDS = 30.0  # what changes for a waiting job wakes it (control/claims.py); this is for what was missed
+AGAIN_SECONDS = 30.0  # what changes for a waiting job wakes it (claims.py); this is for what was missed
 
 
 def place(view: View, draft: Draft) -> bool:
@@ -62,9 +60,9 @@ def _lacking(view: View) -> tuple[str, str] | None:
 
 def _stay(view: View, draft: Draft, me: Claim, site: Site) -> bool:
     """True as long as the job has its place."""
-    drought = dry.find(view, site, draft.wakes)
+    drought = stockouts.find(view, site, draft.wakes)
     if site.fits:
-        dry.remember(view, draft, site, drought)
+        stockouts.remember(view, draft, site, drought)
     move = to_other_machines(view, draft, me, site) or out_of_drought(view, draft, me, site, drought)
     first = None if move else gives_way_to(view, draft, me, site)
     if first:
@@ -89,7 +87,7 @@ def _first(view: View, draft: Draft, me: Claim) -> bool:
     for some in known:
         found = ([site for site in some if site.zone in held] or some) if held else open_sites(view, me, line, some)
         if found:
-            last_dry = partial(dry.seen, view, draft.status)
+            last_dry = partial(stockouts.seen, view, draft.status)
             return _settle(view, draft, best(found, view.wanted, observed.market, last_dry))
     if not known:
         return _wait(view, draft, names.WAITING_FOR_ZONE, _complaint(view, observed.platform))

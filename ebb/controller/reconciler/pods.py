@@ -1,10 +1,11 @@
-"""Job -> the Pod of one worker and the Service of all, as JSON: pure, and what `--dry-run` prints.
+"""The Pod of one worker and the Service of all workers, as JSON. Pure; `--dry-run` prints the same.
 
     pod = worker_pod(job, index=2, attempt=0, seat=Seat(selector={"topology.kubernetes.io/zone": "local-a"}))
+    serve(view, draft); drop_services(view, draft)
 
 What the job's author wrote wins: fields that are there are never overridden, other containers are left alone, and security
 settings are filled in only where the template is silent. Two exceptions: restartPolicy (parts.py says why), and the priority of
-workers beyond minReplicas. What goes into the container that trains is in containers.py.
+workers beyond minReplicas. What goes into the training container is in containers.py.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,8 +16,8 @@ from ebb.api import contract as names
 from ebb.api.platform import Taint, Volume
 from ebb.api.spec import Job
 from ebb.api.template import worker_container
-from ebb.controller.reconciler.containers import inject, mount
-from ebb.controller.reconciler.rendezvous import Rendezvous, rendezvous
+from ebb.controller.reconciler.containers import Rendezvous, inject, mount, rendezvous
+from ebb.controller.reconciler.types import CreateService, DeleteService, Draft, View
 
 Object = dict[str, Any]
 
@@ -28,6 +29,11 @@ CLUSTER_DOMAIN = "cluster.local"
 MAX_SEARCHES, MAX_SEARCH_LENGTH = 32, 2048  # the API server refuses more: domains, characters of all with blanks between
 # Karpenter's word for what ANNOTATION_SAFE_TO_EVICT says to cluster-autoscaler (EKS Auto Mode, AKS node auto-provisioning).
 ANNOTATION_DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+# The Service is made once every worker runs, or this long after the first does: about what a worker needs until it looks for
+# others, the import of torch. Kubernetes rewrites a Service's endpoints, all of them, for each of its pods that starts: with the
+# Service made first, 20 jobs of 64 workers took 10.6 s to create instead of 7.4 s (2026-11-21, 2 cores). No worker waits for the
+# names: the rendezvous hands out addresses, and torch's own looks a name up until it is there.
+NAMED_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,3 +219,38 @@ def _tolerates(toleration: Object, taint: Taint) -> bool:
     if toleration.get("effect") not in (None, "", taint.effect) or toleration.get("key") not in (None, "", taint.key):
         return False
     return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.value
+
+
+def serve(view: View, draft: Draft) -> None:
+    """Have the job's one Service, and none of those that earlier controllers made for each worker."""
+    name = service_name(view.job.name)
+    drop_services(view, draft, keep=name)
+    if any(service["metadata"]["name"] == name for service in view.observed.services):
+        return
+    due = _due(view)
+    if due is None:
+        return
+    if due <= view.now:
+        draft.actions.append(CreateService(job_service(view.job)))
+    else:
+        draft.wakes.append(due)
+
+
+def drop_services(view: View, draft: Draft, *, keep: str = "") -> None:
+    """Delete the job's Services but the one of that name."""
+    for service in view.observed.services:
+        metadata = service["metadata"]
+        if metadata["name"] != keep and "deletionTimestamp" not in metadata:
+            draft.actions.append(DeleteService(name=metadata["name"], uid=metadata["uid"]))
+
+
+def _due(view: View) -> float | None:
+    """When the Service is to be there, unix seconds; None: no worker runs yet."""
+    workers = [worker for worker, _ in view.workers if not worker.finished]
+    started = [worker.started_at for worker in workers if worker.started]
+    if not started:
+        return None
+    first = min(started)
+    if len(started) == len(workers) >= view.wanted or first > view.now:  # a time to come is of another clock
+        return view.now
+    return first + NAMED_SECONDS

@@ -1,24 +1,31 @@
-"""Whose turn it is: what the jobs that have a place, and those that wait before this one, leave of every site. Pure.
+"""The order in which jobs get machines, and the job that lets go when two hold half of what both need. Pure.
 
-    line = queue(me, market, platform)
-    line.ledger.room(site)                  # workers of this job for which there is room beside the others' minReplicas
+    line = queue(me, capacity, platform)    # what placed jobs, and jobs that wait before this one, leave of every site
+    line.free.room(site)                    # workers of this job for which there is room beside the others' minReplicas
     line.before(me, site)                   # the job for which this one waits there
+    starving(me, line, site, now)           # a job before this one that gets no machines there: nobody joins it
+    gives_way_to(view, draft, me, site)     # the job for which this one lets go of all that it holds
 
-The order: higher priority, then older. What counts is minReplicas: workers beyond that make room (sizing.py, and their lower
+The order: higher priority, then older. Only minReplicas counts: workers beyond that make room (sizing.py, and their lower
 priority). Free machines do not count, only what the node groups may grow to: pods must wait for machines, or none are made.
-A waiting job that fits nowhere keeps what is left of its roomiest site: else small jobs behind it could keep it out for ever. As
-nobody behind it takes of that, what is left there only grows, so its turn comes.
+A waiting job that fits nowhere keeps what is left of its roomiest site; else small jobs behind it could keep it out for ever. As
+no job behind it takes of that, what is left there only grows, so its turn comes.
+
+Two jobs that each hold half of what both need would wait for ever. The order is strict, so the first that waits at a site keeps
+what it has, and those behind let go one after the other until it has minReplicas. They come back when it has, or is gone.
 """
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ebb.api.needs import Wish
 from ebb.api.platform import Platform
 from ebb.api.status import Placed
 from ebb.controller.reconciler.candidates import Site, site_of, sites, ways
 from ebb.controller.reconciler.capacity import Claim, Market
+from ebb.controller.reconciler.scheduling import missing_base, waiting_since
+from ebb.controller.reconciler.types import Draft, View
 
 ROUNDING = 1e-6  # machines are shared in fractions
 
@@ -138,3 +145,35 @@ def _reserve(claim: Claim, found: list[Site], ledger: Ledger) -> Turn:
         site = max(found, key=lambda site: (ledger.room(site), site.zone, site.gpu_type))
     ledger.take(site, claim.least)
     return Turn(claim=claim, site=site, blocked=not fitting)
+
+
+def starving(me: Claim, line: Line, site: Site, now: float) -> Claim | None:
+    """The first of the jobs before this one that has waited there for longer than a machine takes."""
+    latest = now - site.patience_seconds
+    found = [
+        claim
+        for claim, place in line.holders
+        if claim.hungry_since is not None and claim.hungry_since <= latest and claim.rank < me.rank and place.overlaps(site)
+    ]
+    return min(found, key=lambda claim: claim.rank, default=None)
+
+
+def gives_way_to(view: View, draft: Draft, me: Claim, site: Site) -> Claim | None:
+    """Only of a job that has waited for so long itself: before that its machines may still come."""
+    begun = waiting_since(view, missing_base(view))
+    if begun is None:
+        return None
+    due = begun + site.patience_seconds
+    if view.now < due:
+        draft.wakes.append(due)
+        return None
+    market, platform = view.observed.market, view.observed.platform
+    alone = queue(me, market, platform)
+    return starving(me, alone, site, view.now) or _kept_out(me, market, alone, view)
+
+
+def _kept_out(me: Claim, market: Market, alone: Line, view: View) -> Claim | None:
+    """A job before this one that has no place, and would have one without it."""
+    with_me = queue(me, replace(market, claims=(*market.claims, me)), view.observed.platform)
+    blocked = {turn.claim.key for turn in alone.waiting if turn.blocked}
+    return next((turn.claim for turn in with_me.waiting if turn.blocked and turn.claim.key not in blocked), None)

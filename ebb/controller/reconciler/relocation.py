@@ -14,14 +14,13 @@ from functools import partial
 from ebb.api.clock import unix
 from ebb.api.needs import Wish
 from ebb.api.parts import ANY, ON_DEMAND, SINGLE, SPOT, SPOT_THEN_ON_DEMAND
-from ebb.controller.reconciler import stockouts as dry
+from ebb.controller.reconciler import stockouts
 from ebb.controller.reconciler.candidates import Site, best, sites
 from ebb.controller.reconciler.capacity import Claim
-from ebb.controller.reconciler.queue import Line, queue
+from ebb.controller.reconciler.queue import Line, queue, starving
 from ebb.controller.reconciler.scheduling import doubled, missing_base
 from ebb.controller.reconciler.stockouts import Drought
 from ebb.controller.reconciler.types import Draft, View
-from ebb.controller.reconciler.yielding import starving
 
 # Spot shortages last minutes to hours (as market.RECENT_SECONDS); every way there and back costs the job a start.
 RETURN_SECONDS, RETURN_MAX_SECONDS = 1800.0, 4 * 3600.0
@@ -46,10 +45,10 @@ def to_other_machines(view: View, draft: Draft, me: Claim, site: Site) -> Move |
 
 def out_of_drought(view: View, draft: Draft, me: Claim, site: Site, drought: Drought | None) -> Move | None:
     """To the best place that is not known to be dry."""
-    if drought is None or not dry.lasting(view, draft, site, drought):
+    if drought is None or not stockouts.lasting(view, draft, site, drought):
         return None
     for others in _others(view, me, site):
-        wet = [other for other in others if dry.seen(view, draft.status, other) is None]
+        wet = [other for other in others if stockouts.seen(view, draft.status, other) is None]
         if wet:
             return _go(view, draft, wet, f"{site.title} has no machines for it: {drought.message.rstrip('.')}")
     return None
@@ -57,7 +56,7 @@ def out_of_drought(view: View, draft: Draft, me: Claim, site: Site, drought: Dro
 
 def next_try(view: View, draft: Draft, me: Claim, site: Site, drought: Drought | None) -> Move | None:
     """Each try takes as long as all before it together, so that the job does not spend its time on the way."""
-    if drought is None or not dry.lasting(view, draft, site, drought):
+    if drought is None or not stockouts.lasting(view, draft, site, drought):
         return None
     assert draft.status.placement is not None
     placed = unix(draft.status.placement.since) or 0.0
@@ -107,7 +106,7 @@ def _return(view: View, draft: Draft, me: Claim, site: Site) -> Move | None:
         return None
     if not _at_checkpoint(view):
         return None
-    wet = [other for other in _found(view, me, SPOT) if dry.seen(view, draft.status, other) is None]
+    wet = [other for other in _found(view, me, SPOT) if stockouts.seen(view, draft.status, other) is None]
     if not wet:
         draft.wakes.append(view.now + site.patience_seconds)
     return _go(view, draft, wet, "spot machines may be had again")
@@ -148,5 +147,5 @@ def _go(view: View, draft: Draft, found: list[Site], why: str, fallbacks: int | 
         return None
     placed = draft.status.placement
     assert placed is not None
-    to = best(found, view.wanted, view.observed.market, partial(dry.seen, view, draft.status))
+    to = best(found, view.wanted, view.observed.market, partial(stockouts.seen, view, draft.status))
     return Move(site=to, why=why, fallbacks=placed.fallbacks if fallbacks is None else fallbacks)

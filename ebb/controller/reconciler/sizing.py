@@ -1,34 +1,44 @@
-"""Creates the workers that are missing: the first minReplicas, and with a lower priority the elastic rest. Pure.
+"""The number of workers that a job wants, and the creation of those that are missing. Pure.
 
-resize(view, draft)
+    resize(view, draft)         # creates the first minReplicas and, with a lower priority, the elastic rest
+    aim(view, draft)            # sets status.target of an automatic job; the planner acts on it in the next round
 
-With that priority all are made at once: whoever needs machines for its first workers gets those of others' elastic ones, and a
-second round would cost every start the boot of a machine. Where it is missing, the rest is made when the first have machines; but
-on a cluster that no stack of ours describes, where nothing says that machines come one by one, all at once again. What makes jobs
-let go of halves (gang.py) holds everywhere.
+With the lower priority all workers are made at once: a job that needs machines for its first workers gets those of others'
+elastic ones, and a second round would cost every start the boot of a machine. Where that priority is missing, the rest is made
+when the first have machines; but on a cluster that no stack of ours describes, where nothing says that machines come one by one,
+all at once again. The rule by which jobs let go of halves (queue.py) holds everywhere.
+
+An automatic job wants as many workers as there is room for, from minReplicas to maxReplicas. It grows in one batch and at most
+once a minute, because every change of size costs all workers a pause; it shrinks at once, when machines do not come or others
+need theirs. Room is what the node groups may grow to, less what others have and less the minReplicas of those that wait.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from ebb.api import contract as names
-from ebb.api.clock import unix
+from ebb.api.clock import stamp, unix
 from ebb.api.template import worker_container
-from ebb.controller.reconciler.candidates import seat
-from ebb.controller.reconciler.containers import rendezvous_id
-from ebb.controller.reconciler.pods import worker_name, worker_pod
-from ebb.controller.reconciler.rendezvous import run_id
-from ebb.controller.reconciler.scheduling import doubled, enough_seated
-from ebb.controller.reconciler.service import serve
-from ebb.controller.reconciler.target import aim
+from ebb.controller.reconciler import stockouts
+from ebb.controller.reconciler.candidates import Site, seat
+from ebb.controller.reconciler.capacity import Claim, claim
+from ebb.controller.reconciler.containers import rendezvous_id, run_id
+from ebb.controller.reconciler.pods import serve, worker_name, worker_pod
+from ebb.controller.reconciler.queue import Ledger, queue
+from ebb.controller.reconciler.scheduling import doubled, enough_seated, homeless, missing_base, seated, waiting_since
+from ebb.controller.reconciler.stockouts import Drought, Kind
+from ebb.controller.reconciler.summary import here
 from ebb.controller.reconciler.types import CreatePod, CreateRun, Draft, View
 from ebb.controller.reconciler.worker_state import Fate
 
 ELASTIC_CLASS = (
     "ebb-elastic"  # the PriorityClass of workers that make room for another job's first ones (manifests/priorities.yaml)
 )
-MOST_SHUNNED = 100  # a pod's size has a limit; where more are silent, nothing is believed of any (control/silence.py)
+MOST_SHUNNED = 100  # a pod's size has a limit; where more are silent, nothing is believed of any (node_heartbeats.py)
 RESTART_SECONDS, RESTART_MAX_SECONDS = 5.0, 60.0  # the pause before the first restart; doubles with every failure
+Near = Sequence[tuple[Claim, Site]]  # the other jobs that are at the same site
+GROWS_SECONDS = 60.0
+SHRINKS_SECONDS = 60.0  # between two times, where what the first freed may be on its way
 
 
 def resize(view: View, draft: Draft) -> None:
@@ -102,3 +112,78 @@ def numbered(indices: Sequence[int]) -> str:
             runs.append([index])
     shown = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
     return ("worker " if len(indices) == 1 else "workers ") + shown
+
+
+def aim(view: View, draft: Draft) -> None:
+    """Set status.target where scaling is automatic; elsewhere there is none."""
+    if not view.job.automatic:
+        draft.status = replace(draft.status, target=None, target_time=None)
+        return
+    site, wanted = here(view, draft.status), view.wanted
+    me = claim(view.job, view.observed.priorities, view.now)
+    near = [other for other in queue(me, view.observed.market, view.observed.platform).holders if other[1].overlaps(site)]
+    room = _room(view, me, near, site)
+    smaller = max(me.least, min(room, _without_late(view, draft, site), _without_needed(view, draft, near, site)))
+    if smaller < wanted or draft.status.target is None:
+        _set(view, draft, min(smaller, wanted))
+        return
+    larger = min(view.job.max_replicas, room)
+    if larger > wanted and len(view.running) >= wanted:
+        due = (unix(draft.status.target_time) or view.now) + GROWS_SECONDS
+        if stockouts.seen(view, draft.status, site) is not None:
+            due = max(due, view.now + GROWS_SECONDS)
+        if view.now < due:
+            draft.wakes.append(due)
+            return
+        draft.event(names.REASON_SCALED, f"The job grows from {wanted} to {larger} workers: there is room in {site.title}.")
+        _set(view, draft, larger)
+
+
+def _set(view: View, draft: Draft, target: int) -> None:
+    draft.status = replace(draft.status, target=target, target_time=stamp(view.now))
+
+
+def _room(view: View, me: Claim, near: Near, site: Site) -> int:
+    """Workers for which there would be room; without a stack nobody knows a bound."""
+    if not site.fits:
+        return view.job.max_replicas
+    ledger = Ledger(view.observed.platform)
+    in_need = any(other.hungry_since is not None for other, _ in near)
+    for other, place in near:
+        # Of several that can make room, those behind do so first.
+        gives = in_need and other.automatic and other.rank > me.rank
+        ledger.take(place, other.holds if gives else max(other.holds, other.placed))
+    return ledger.room(site)
+
+
+def _without_late(view: View, draft: Draft, site: Site) -> int:
+    """Workers that there are machines for, if those for the others are long overdue."""
+    begun = waiting_since(view, homeless(view))
+    if begun is None:
+        return view.job.max_replicas
+    # What the last change freed may be on its way to them.
+    late = max(begun + site.patience_seconds, (unix(draft.status.target_time) or 0.0) + SHRINKS_SECONDS)
+    if view.now < late:
+        draft.wakes.append(late)
+        return view.job.max_replicas
+    words = [view.observed.supply.words.get(worker.uid) for worker in homeless(view)]
+    none = f"no machine came for {site.patience_seconds:.0f} s"
+    said = next((word.message for word in words if word and not word.triggered), none)
+    if site.fits and not missing_base(view):  # else that is remembered already, perhaps in other words (placing.py)
+        stockouts.remember(view, draft, site, Drought(kind=stockouts.kind_of(said) or Kind.DRY, message=said, sure=True))
+    return len(seated(view))
+
+
+def _without_needed(view: View, draft: Draft, near: Near, site: Site) -> int:
+    """Without as many as the jobs lack that have waited there for longer than a machine takes: the cloud gives no more."""
+    limit = view.now - site.patience_seconds
+    lacking = sum(
+        other.least - other.placed for other, _ in near if other.hungry_since is not None and other.hungry_since <= limit
+    )
+    if lacking <= 0:
+        return view.job.max_replicas
+    due = (unix(draft.status.target_time) or 0.0) + SHRINKS_SECONDS
+    if view.now < due:
+        draft.wakes.append(due)
+        return view.job.max_replicas
+    return len(seated(view)) - lacking

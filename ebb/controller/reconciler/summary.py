@@ -1,19 +1,34 @@
-"""What a job's state is called: counts, conditions, and how long it has been kept from training. Pure.
+"""Counts and conditions of a job, and the reason why its workers do not run yet. Pure.
 
     status = summarize(view, status)                            # of a job that is neither suspended nor ended
     status = blocked(view, status, reason, message)             # of one that may have no new workers yet
+    reason, sentence = waiting_for(view, status)                # for programs, and for people
 
 waitingSince is when the workers became fewer than minReplicas. When enough run again, or the job ends or is suspended, that time
-is added to secondsLost, if the job had trained before.
+is added to secondsLost, if the job had trained before. No sentence counts seconds: it would be another one at every look, and
+each would be written.
 """
 
 from dataclasses import replace
 
 from ebb.api import contract as names
 from ebb.api.clock import stamp, unix
+from ebb.api.needs import Wish
+from ebb.api.parts import ANY, SINGLE
 from ebb.api.status import ReplicaStatus, ReplicaStatuses, Status
+from ebb.controller.reconciler import stockouts
+from ebb.controller.reconciler.candidates import Site, elsewhere, home_of, site_of
+from ebb.controller.reconciler.scheduling import homeless, start_error
+from ebb.controller.reconciler.stockouts import Kind
 from ebb.controller.reconciler.types import View
-from ebb.controller.reconciler.waiting import waiting_for
+from ebb.controller.reconciler.worker_state import Fate, Worker
+
+DETAIL_LENGTH = 200
+DROUGHTS = {
+    Kind.DRY: (names.WAITING_DRY, "there are no machines to be had in {place}"),
+    Kind.QUOTA: (names.WAITING_CLOUD_QUOTA, "the account may not have more machines in {place}"),
+    Kind.FULL: (names.WAITING_FOR_MACHINES, "the node groups in {place} have all the machines that they may"),
+}
 
 
 def count(view: View, status: Status) -> Status:
@@ -69,3 +84,81 @@ def _end_of_wait(view: View, status: Status) -> Status:
 def _off(status: Status, kind: str, reason: str, message: str, now: float) -> Status:
     """Set a condition to False if it was ever set."""
     return status.with_condition(kind, False, reason, message, now) if status.is_true(kind) else status
+
+
+def waiting_for(view: View, status: Status) -> tuple[str, str]:
+    """(reason, sentence)."""
+    leaving = strangers(view, status)
+    if leaving and status.placement:
+        place = here(view, status).title
+        return names.REASON_MOVED, f"they start in {place} when {_counted(leaving, 'has', 'have')} left the old place."
+    if homeless(view):
+        return _for_machines(view, status)
+    waiting = [worker for worker, verdict in view.workers if verdict.fate is Fate.LIVES and not worker.started]
+    if waiting:
+        what = f"{_counted(waiting, 'waits', 'wait')} for containers to start"
+        return names.WAITING_FOR_START, _sentence(
+            what, next((f"{worker.name}: {said}" for worker in waiting if (said := start_error(worker))), "")
+        )
+    if view.observed.taken:
+        first = min(view.observed.taken)
+        return names.WAITING_FOR_NAMES, f"pod {first} belongs to somebody else: it must be gone before its name is free."
+    return names.WAITING_FOR_WORKERS, "the others are being created."
+
+
+def strangers(view: View, status: Status) -> list[Worker]:
+    """Workers, also those on their way out, that are held to another place than the job's."""
+    placed = status.placement
+    return [worker for worker, _ in view.workers if placed and elsewhere(view.job, placed, worker.pod)]
+
+
+def here(view: View, status: Status) -> Site:
+    """The site of a job that has a placement."""
+    assert status.placement is not None
+    return site_of(Wish.of(view.job), status.placement, view.observed.platform)
+
+
+def _for_machines(view: View, status: Status) -> tuple[str, str]:
+    missing, site = homeless(view), here(view, status) if status.placement else None
+    drought = stockouts.find(view, site) if site else None
+    if site and drought:
+        reason, sentence = DROUGHTS[drought.kind]
+        since = stockouts.since(status, site)
+        begun = f" (since {since})" if since else ""
+        said = drought.message.strip().rstrip(".")[:DETAIL_LENGTH]
+        return reason, f"{sentence.format(place=site.title)}{begun}: {said}.{_why_it_stays(view)}"
+    words = [view.observed.supply.words.get(worker.uid) for worker in missing]
+    asked = [word.at for word in words if word and word.triggered]
+    if asked:
+        return names.WAITING_BOOTING, _booting(len(asked), min(asked), site)
+    what = f"{_counted(missing, 'waits', 'wait')} for a machine"
+    return names.WAITING_FOR_MACHINES, _sentence(what + _inside(site), missing[0].condition("PodScheduled").get("message", ""))
+
+
+def _booting(workers: int, at: float, site: Site | None) -> str:
+    per_machine = site.fits[0][1] if site and site.fits else 1
+    machines = -(-workers // per_machine)
+    counted = "1 machine is" if machines == 1 else f"{machines} machines are"
+    return f"{counted} booting{_inside(site)} (asked for at {stamp(at)})."
+
+
+def _inside(site: Site | None) -> str:
+    return f" in {site.zone}" if site and site.zone not in ("", ANY) else ""
+
+
+def _why_it_stays(view: View) -> str:
+    """What keeps the job from another zone."""
+    asked, platform = view.job.spec.placement.zone, view.observed.platform
+    if asked not in (SINGLE, ANY):
+        return f" The job waits there, as placement.zone names {asked}."
+    home = home_of(Wish.of(view.job), platform) if platform else None
+    return f" The job waits there, as volume {home.name!r} is in {home.zone} alone." if home else ""
+
+
+def _counted(workers: list[Worker], one: str, many: str) -> str:
+    return f"1 worker {one}" if len(workers) == 1 else f"{len(workers)} workers {many}"
+
+
+def _sentence(what: str, detail: str) -> str:
+    short = detail.strip().rstrip(".")[:DETAIL_LENGTH]
+    return f"{what} ({short})." if short else f"{what}."

@@ -10,9 +10,8 @@ from typing import Any
 from ebb.api.platform import Platform
 from ebb.api.spec import Job
 from ebb.api.status import HistoryEntry, Progress, Status
-from ebb.controller.reconciler.ages import leave_at
 from ebb.controller.reconciler.capacity import Market, Supply
-from ebb.controller.reconciler.worker_state import Fate, Verdict, Worker, judge
+from ebb.controller.reconciler.worker_state import Fate, Verdict, Worker, judge, leave_at
 
 Object = dict[str, Any]
 

@@ -4,10 +4,10 @@ import pytest
 
 from ebb.api.clock import stamp
 from ebb.api.spec import Job
-from ebb.controller.reconciler.ages import aged, leave_at
 from ebb.controller.reconciler.capacity import claim
 from ebb.controller.reconciler.records import record
 from ebb.controller.reconciler.types import CreatePod, DeletePod, Object, Plan
+from ebb.controller.reconciler.worker_state import aged, leave_at
 from tests.builders import NOW, make_group, make_job, make_node, make_platform, make_pod
 from tests.looks import again, done, look, running
 

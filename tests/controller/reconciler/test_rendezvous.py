@@ -10,7 +10,7 @@ from ebb.api.clock import stamp
 from ebb.api.platform import Platform
 from ebb.api.spec import Job
 from ebb.api.template import worker_container
-from ebb.controller.reconciler.rendezvous import rendezvous
+from ebb.controller.reconciler.containers import rendezvous
 from ebb.controller.reconciler.types import CreatePod, CreateRun
 from tests.builders import NOW, UID, make_group, make_job, make_platform
 from tests.controller.reconciler.scenes import claim, gpu_job, market, reasons, why

@@ -11,8 +11,8 @@ from ebb.api.spec import Job
 from ebb.controller.reconciler.candidates import Site
 from ebb.controller.reconciler.capacity import GroupState, Supply
 from ebb.controller.reconciler.stockouts import Drought, Kind, find, kind_of, lasting, remember, seen, since
+from ebb.controller.reconciler.summary import here
 from ebb.controller.reconciler.types import Draft, Observed, View
-from ebb.controller.reconciler.waiting import here
 from tests.builders import NOW, make_group, make_platform
 from tests.controller.reconciler.scenes import (
     AT_MAX,
