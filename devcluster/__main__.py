@@ -53,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
     up.add_argument(
         "--legacy-etcd", action="store_true", help="from now on with an image of etcd 3.5, for stacks with ebb:legacyRendezvous"
     )
+    up.add_argument("--with-pulumi", action="store_true", help="download or build Pulumi meanwhile, for a stack that comes next")
     status = verb("status", "what runs", _status)
     status.add_argument("-o", "--output", choices=["text", "json"], default="text")
     verb("images", "build the images only, and print their names as JSON", _images)
@@ -66,10 +67,15 @@ def parser() -> argparse.ArgumentParser:
     notice.add_argument("--no-notice", action="store_true", help="everything on it is killed at once")
     reclaim.add_argument("--wait", action="store_true", help="return when the machine is gone")
     for name, what, function in (
-        ("dry", "the zone has no more machines to give", _dry),
-        ("wet", "the zone has machines again", _wet),
+        ("exhaust", "the zone has no more machines to give", _exhaust),
+        ("restore", "the zone has machines again", _restore),
     ):
         verb(name, what, function).add_argument("zone", choices=ZONES, metavar="ZONE", help=", ".join(ZONES))
+    for old, function in (("dry", _exhaust), ("wet", _restore)):  # their former names, still understood
+        made = verbs.add_parser(old)
+        made.add_argument("--box", default=DEFAULT_BOX)
+        made.add_argument("zone", choices=ZONES)
+        made.set_defaults(verb=function)
     verb("run", "the box's cloud itself; `up` starts it", _run)
     verb("environment", "install torch and the rest of trainer/requirements.txt once, for pods, tests and types", _environment)
     stack = verbs.add_parser(
@@ -85,7 +91,7 @@ def parser() -> argparse.ArgumentParser:
 def _up(arguments: argparse.Namespace) -> None:
     from devcluster.up import up  # noqa: PLC0415 - half a second of imports that the quick verbs do not need
 
-    asyncio.run(up(arguments.box, legacy_etcd=arguments.legacy_etcd))
+    asyncio.run(up(arguments.box, legacy_etcd=arguments.legacy_etcd, with_pulumi=arguments.with_pulumi))
 
 
 def _down(arguments: argparse.Namespace) -> None:
@@ -129,16 +135,16 @@ def _reclaim(arguments: argparse.Namespace) -> int:
     )
 
 
-def _dry(arguments: argparse.Namespace) -> None:
+def _exhaust(arguments: argparse.Namespace) -> None:
     from devcluster.cloud import verbs  # noqa: PLC0415
 
-    print(verbs.dry(Box.load(arguments.box), arguments.zone))
+    print(verbs.exhaust(Box.load(arguments.box), arguments.zone))
 
 
-def _wet(arguments: argparse.Namespace) -> None:
+def _restore(arguments: argparse.Namespace) -> None:
     from devcluster.cloud import verbs  # noqa: PLC0415
 
-    print(verbs.wet(Box.load(arguments.box), arguments.zone))
+    print(verbs.restore(Box.load(arguments.box), arguments.zone))
 
 
 def _run(arguments: argparse.Namespace) -> int:

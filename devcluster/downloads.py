@@ -32,7 +32,7 @@ MB = 10**6
 NEVER = "never"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
-_unreachable: set[str] = set()
+_unreachable: dict[str, str] = {}  # site -> the reason
 
 
 class DownloadError(Exception):
@@ -160,14 +160,14 @@ async def _text(session: aiohttp.ClientSession, site: str, path: str) -> str:
     if settings.DOWNLOADS == NEVER:
         raise DownloadError(f"EBB_DOWNLOADS={NEVER}")
     if site in _unreachable:
-        raise DownloadError(f"{site} did not answer before")
+        raise DownloadError(_unreachable[site])
     try:
         async with asyncio.timeout(ANSWER_SECONDS), session.get(url_of(site, path)) as answer:
             body = await answer.read()
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
-        _unreachable.add(site)
         why = f"within {ANSWER_SECONDS:g} s" if isinstance(error, TimeoutError) else f"({error})"
-        raise DownloadError(f"{site} does not answer {why}") from error
+        _unreachable[site] = f"{site} does not answer {why}"
+        raise DownloadError(_unreachable[site]) from error
     if answer.status != 200:
         raise DownloadError(f"{site} answers {answer.status} for {path}")
     return body.decode(errors="replace")

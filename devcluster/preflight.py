@@ -57,12 +57,12 @@ class Disk:
     needed: int
 
 
-async def check(home: Path) -> None:
+async def check(home: Path, *, with_pulumi: bool = False) -> None:
     """Nothing is made when this raises, but for Debian packages."""
     problems = [problem for problem in (root_problem(sys.platform, is_root()) or cgroup_problem(),) if problem]
     if not problems:
         problems += await _install_packages()
-    to_build = await tools.to_build(home)
+    to_build = await tools.to_build(home, (*tools.BOX_TOOLS, *(("pulumi",) if with_pulumi else ())))
     if to_build and (problem := await tools.go_problem()):
         problems.append(f"{problem}; it builds {', '.join(f'{tool.name} {tool.version}' for tool in to_build)}")
     if problem := disk_problem(disk(home, builds=bool(to_build))):

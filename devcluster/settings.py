@@ -106,7 +106,7 @@ class Box:
         return self.folder / "volumes"
 
     @property
-    def dry(self) -> Path:
+    def exhausted(self) -> Path:
         """JSON list of the zones that have no machines to give."""
         return self.folder / "dry"
 

@@ -22,12 +22,21 @@ from devcluster.settings import CHECKOUT, EBB_HOME, Box, check_name
 CLOUD = "cloud"
 
 
-async def up(name: str, *, legacy_etcd: bool = False) -> Box:
+async def up(name: str, *, legacy_etcd: bool = False, with_pulumi: bool = False) -> Box:
     """Returns when the API server answers and the cloud runs. Raises BoxError; what was done stays, and `up` goes on from
-    there. `legacy_etcd`: with an image of etcd 3.5, now and from now on."""
+    there. `legacy_etcd`: with an image of etcd 3.5, now and from now on. `with_pulumi`: gets Pulumi meanwhile, for a stack
+    that comes next."""
     check_name(name)
     registry.check_owner(name, EBB_HOME)
-    await preflight.check(EBB_HOME)
+    await preflight.check(EBB_HOME, with_pulumi=with_pulumi)
+    async with asyncio.TaskGroup() as group:
+        if with_pulumi:
+            group.create_task(tools.ensure_pulumi())
+        cluster_task = group.create_task(_up(name, legacy_etcd=legacy_etcd))
+    return cluster_task.result()
+
+
+async def _up(name: str, *, legacy_etcd: bool) -> Box:
     async with locked(EBB_HOME / "boxes" / f".{name}.lock", f"box {name!r}"):
         box = await registry.register(name)
         say(f"box {name}: addresses {box.network}, state in {box.folder}")

@@ -21,8 +21,7 @@ from devcluster.cloud import scaling
 from devcluster.cloud.cluster import Cluster
 from devcluster.cloud.reclaim import WITH_NOTICE, Leave, removal
 from devcluster.cloud.records import SPOT, Node, Pod, node, pod
-from devcluster.cloud.scaling import BOOTING, LEAVING, NOT_TRIGGERED, READY, Decision, Machine, World, decide
-from devcluster.cloud.status import status_text
+from devcluster.cloud.scaling import BOOTING, LEAVING, NOT_TRIGGERED, READY, Decision, Machine, World, decide, status_text
 from ebb.kube import MERGE, NODES, Conflict, Kube, NotFound
 
 Object = dict[str, Any]
@@ -113,7 +112,7 @@ class Cloud:
             machines=list(self.machines.values()),
             nodes=nodes,
             pods=list(self._pods()),
-            dry=frozenset(self.dry),
+            exhausted=frozenset(self.dry),
             idle_since=self._idle_since,
             delay_seconds=IDLE_SECONDS,
             now=now,

@@ -1,20 +1,41 @@
-"""What the daemon writes to the cluster: events, marks on nodes, evictions, GPUs, statuses. Every method is safe to repeat.
+"""The daemon's connection to its cluster: a view that watches it, and writes that are safe to repeat. Decides nothing.
 
-    cluster = Cluster(kube)
-    await cluster.mark(node_name, leave)
+    view = View(kube); task = asyncio.create_task(view.follow()); await view.synced()
+    view.changed.clear(); view.of(PODS) ...; await view.changed.wait()
+    attempt, cluster = Attempts(), Cluster(kube)
+    if await attempt("node x: mark", cluster.mark(node_name, leave, now)): ...
 
-Each raises KubeError as ebb.kube says; the daemon logs it and comes back at its next tick. Nothing is decided here.
+Writes raise KubeError as ebb.kube says; an attempt logs it, once, and the daemon comes back at its next tick. Objects of the
+view are the API server's JSON and must not be changed by the reader.
 """
 
+import asyncio
+import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 
 from devcluster.cloud import reclaim
 from devcluster.cloud.reclaim import Leave
 from devcluster.cloud.records import GPU, Object, Pod
-from devcluster.cloud.status import CONFIG_MAP, NAMESPACE
-from ebb.kube import CONFIG_MAPS, EVENTS, NODE_GROUPS, NODES, STRATEGIC, VOLUMES, Conflict, Kube, NotFound, Resource
+from devcluster.cloud.scaling import CONFIG_MAP, NAMESPACE
+from devcluster.settings import BoxError
+from ebb.kube import (
+    CLAIMS,
+    CONFIG_MAPS,
+    EVENTS,
+    NODE_GROUPS,
+    NODES,
+    PODS,
+    STRATEGIC,
+    VOLUMES,
+    Conflict,
+    Kube,
+    KubeError,
+    NotFound,
+    Resource,
+)
+from ebb.kube.reflector import Reflector
 
 MANAGER = "ebb-box"
 AUTOSCALER = "cluster-autoscaler"
@@ -114,3 +135,56 @@ class Cluster:
             except Conflict:
                 if attempt == ATTEMPTS:
                     raise
+
+
+WATCHED = (NODE_GROUPS, NODES, PODS, CLAIMS, VOLUMES)
+
+
+class View:
+    """The kinds in WATCHED as they are now, each in a reflector. `changed` is set at every change."""
+
+    def __init__(self, kube: Kube) -> None:
+        self.changed = asyncio.Event()
+        self._reflectors = {kind: Reflector(kube, kind, on_change=lambda *_: self.changed.set()) for kind in WATCHED}
+
+    def of(self, resource: Resource) -> Sequence[Object]:
+        """All objects of a kind."""
+        return list(self._reflectors[resource].objects.values())
+
+    async def synced(self) -> None:
+        """Return when every kind was listed once."""
+        for reflector in self._reflectors.values():
+            await reflector.synced.wait()
+
+    async def follow(self) -> None:
+        """Keep the copies up to date until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for reflector in self._reflectors.values():
+                group.create_task(reflector.run())
+
+
+log = logging.getLogger("box")
+
+
+class Attempts:
+    """Things that may fail and are tried again at the next tick anyway: remembers the last error of each, to log it once."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, str] = {}
+
+    async def __call__(self, what: str, work: Awaitable[object]) -> bool:
+        """True if it worked. Errors of the box, the cluster and the disk are logged; any other is a bug and goes up."""
+        try:
+            await work
+        except (KubeError, BoxError, OSError) as error:
+            self.say(what, f"{type(error).__name__}: {error}; trying again")
+            return False
+        if self._said.pop(what, None):
+            log.info("%s: works again", what)
+        return True
+
+    def say(self, what: str, message: str) -> None:
+        """Log, unless this was the last thing said about it."""
+        if self._said.get(what) != message:
+            self._said[what] = message
+            log.warning("%s: %s", what, message)

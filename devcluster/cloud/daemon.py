@@ -20,19 +20,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TextIO
 
-from devcluster.cloud.amounts import RecordError
-from devcluster.cloud.attempts import Attempts
 from devcluster.cloud.charges import Charges
-from devcluster.cloud.cluster import STORAGE_CLASSES, Cluster
-from devcluster.cloud.fleet import Fleet
-from devcluster.cloud.knobs import Knobs
-from devcluster.cloud.leaving import Leaving
-from devcluster.cloud.provision import Provisioner
-from devcluster.cloud.records import GPU, PODS_PER_MACHINE, Node, NodeGroup, Object, Pod, node, node_group, pod
-from devcluster.cloud.scaling import NOT_TRIGGERED, Decision, World, decide
-from devcluster.cloud.status import group_status, status_text
-from devcluster.cloud.view import View
-from devcluster.cloud.volumes import STORAGE_CLASS, storage_class
+from devcluster.cloud.cluster import STORAGE_CLASSES, Attempts, Cluster, View
+from devcluster.cloud.fleet import Fleet, Leaving
+from devcluster.cloud.records import GPU, PODS_PER_MACHINE, Node, NodeGroup, Object, Pod, RecordError, node, node_group, pod
+from devcluster.cloud.scaling import NOT_TRIGGERED, Decision, World, decide, group_status, status_text
+from devcluster.cloud.verbs import Knobs
+from devcluster.cloud.volumes import STORAGE_CLASS, Provisioner, storage_class
 from devcluster.machines import lifecycle
 from devcluster.machines.lifecycle import MachineRecord, MachineSpec
 from devcluster.settings import Box
@@ -109,7 +103,7 @@ class Daemon:
             machines=self.fleet.machines(nodes),
             nodes=nodes,
             pods=pods,
-            dry=self.knobs.dry(),
+            exhausted=self.knobs.exhausted(),
             backoff=self.fleet.backoff,
             idle_since=self.idle_since,
             host=self.host,
@@ -227,7 +221,7 @@ def _has_gpus(item: Object, number: int) -> bool:
 def _log_on(stream: TextIO) -> Iterator[None]:
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    loggers = (log, logging.getLogger("workloads"))  # the second: what the watches meet
+    loggers = (log, logging.getLogger("ebb.kube"))  # the second: what the watches meet
     for one in loggers:
         one.setLevel(logging.INFO)
         one.addHandler(handler)

@@ -1,4 +1,4 @@
-"""Would the scheduler put this pod on that machine? The predicates of kube-scheduler that decide it here, with its own words.
+"""The predicates of kube-scheduler by which a pod fits on a machine or does not, with its own words.
 
     misfits(pod, place)      # () if it fits, else the reasons, as in "1 Insufficient cpu" without the count
 
@@ -10,8 +10,7 @@ Wording: kube-scheduler 1.35 (plugins tainttoleration, nodeaffinity, noderesourc
 
 from dataclasses import dataclass, field
 
-from devcluster.cloud.amounts import Resources
-from devcluster.cloud.records import HOST_LABEL, Node, NodeGroup, Pod, Requirement, Taint, Term, Toleration
+from devcluster.cloud.records import HOST_LABEL, Node, NodeGroup, Pod, Requirement, Resources, Taint, Term, Toleration
 
 TAINTED = "node(s) had untolerated taint(s)"
 NOT_SELECTED = "node(s) didn't match Pod's node affinity/selector"

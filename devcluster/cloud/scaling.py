@@ -1,21 +1,26 @@
-"""Which machines to boot and which to remove: the decisions of cluster-autoscaler, as one pure function.
+"""Which machines to boot and which to remove: the decisions and reports of cluster-autoscaler. Pure.
 
     decision = decide(world)         # the daemon makes the World, calls this once per tick and carries the Decision out
+    group_status(world, group)       # {"machines", "ready", "message"} for the status of a NodeGroup
+    status_text(world)               # YAML of ConfigMap cluster-autoscaler-status, with the keys of upstream's (1.30 and later)
 
 Like upstream: only pods count that the scheduler gave up on; they are packed onto machines that are there or booting before new
 ones are asked for, and only as many as the packing needs; a machine leaves when it ran no pod of its own for the whole delay.
 Unlike upstream: price alone chooses the group, a group's minimum is always kept, busy machines are never emptied to save money,
 and a group that would not fit anyway is reported with that reason even when it is also full.
+The status leaves out upstream's times of probes and transitions: they would make a write of every tick.
 It keeps no state: what must be remembered from tick to tick (idle_since) goes out with the Decision and comes back in the World.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from devcluster.cloud.amounts import Resources
+import yaml
+
 from devcluster.cloud.fits import Place, misfits, new_place, node_place
-from devcluster.cloud.records import GPU, Node, NodeGroup, Pod
+from devcluster.cloud.records import GPU, Node, NodeGroup, Pod, Resources
 
 BOOTING = "booting"  # decided; becomes READY when its node is ready for the first time
 READY = "ready"  # its node was ready once; becomes LEAVING
@@ -28,6 +33,8 @@ TRIGGERED, NOT_TRIGGERED = "TriggeredScaleUp", "NotTriggerScaleUp"
 
 SCALE_DOWN_DELAY_SECONDS = 20.0  # upstream 600; short enough to be watched, long enough for the next job to find a warm machine
 PROVISION_SECONDS = 120.0  # beyond boot_seconds; upstream 900. A machine of the box is ready in about 3 s, a cold disk takes 30
+CONFIG_MAP = "cluster-autoscaler-status"
+NAMESPACE = "kube-system"
 LONGEST_WAKE_SECONDS = 10.0  # upstream's scan interval
 
 
@@ -49,7 +56,7 @@ class World:
     machines: Sequence[Machine] = ()
     nodes: Mapping[str, Node] = field(default_factory=dict)
     pods: Sequence[Pod] = ()
-    dry: frozenset[str] = frozenset()  # zones without capacity
+    exhausted: frozenset[str] = frozenset()  # zones without capacity
     backoff: Mapping[str, float] = field(default_factory=dict)  # group -> unix time until which it is not tried
     idle_since: Mapping[str, float] = field(default_factory=dict)  # machine -> unix time, from the last Decision
     host: Resources = field(default_factory=dict)  # what this computer has: no machine of the box can offer more
@@ -102,7 +109,7 @@ def decide(world: World) -> Decision:
 
 
 def out_of_capacity(zone: str) -> str:
-    """The reason for a zone that was made dry."""
+    """The reason for a zone that was exhausted."""
     return f"zone {zone} is out of capacity"
 
 
@@ -165,7 +172,7 @@ class _Packing:
     def _blocked(self, group: NodeGroup) -> tuple[str, ...]:
         if self._size[group.name] >= group.max:
             return (AT_MAX,)
-        if group.zone in self._world.dry:
+        if group.zone in self._world.exhausted:
             return (out_of_capacity(group.zone),)
         return (BACKING_OFF,) if self._world.backoff.get(group.name, 0) > self._world.now else ()
 
@@ -244,3 +251,65 @@ def _largest_first(pod: Pod) -> tuple[int, int, int, float, str, str]:
     """Large pods first pack best; the rest of the key makes the order the same in every tick."""
     asked = pod.requests
     return -asked.get(GPU, 0), -asked.get("cpu", 0), -asked.get("memory", 0), pod.created, pod.namespace, pod.name
+
+
+def group_status(world: World, group: NodeGroup) -> dict[str, Any]:
+    """Machines that exist or are booting, how many of them are ready, and what stands in the way of more."""
+    states = _states(world, group)
+    return {"machines": states.total(), "ready": states[READY], "message": _message(world, group)}
+
+
+def status_text(world: World) -> str:
+    """The ConfigMap's data.status."""
+    states = Counter(machine.state for machine in world.machines)
+    groups = [_group(world, group) for group in sorted(world.groups, key=lambda one: one.name)]
+    whole = {
+        "autoscalerStatus": "Running",
+        "clusterWide": {
+            "health": {"status": "Healthy", "nodeCounts": _counts(states)},
+            "scaleUp": {"status": _activity(states)},
+            "scaleDown": _scale_down(len(world.idle_since)),
+        },
+        "nodeGroups": groups,
+    }
+    return yaml.safe_dump(whole, sort_keys=False)
+
+
+def _group(world: World, group: NodeGroup) -> dict[str, Any]:
+    states = _states(world, group)
+    idle = sum(machine.group == group.name and machine.name in world.idle_since for machine in world.machines)
+    limits = {"cloudProviderTarget": states.total(), "minSize": group.min, "maxSize": group.max}
+    message = _message(world, group)
+    blocked = {"status": "Backoff", "backoffInfo": {"errorCode": "OutOfCapacity", "errorMessage": message}}
+    return {
+        "name": group.name,
+        "health": {"status": "Healthy", "nodeCounts": _counts(states), **limits},
+        "scaleUp": blocked if message else {"status": _activity(states)},
+        "scaleDown": _scale_down(idle),
+    }
+
+
+def _counts(states: Counter[str]) -> dict[str, Any]:
+    registered = states[READY] + states[LEAVING]
+    return {
+        "registered": {"total": registered, "ready": states[READY], "beingDeleted": states[LEAVING], "notStarted": 0},
+        "unregistered": states[BOOTING],
+    }
+
+
+def _activity(states: Counter[str]) -> str:
+    return "InProgress" if states[BOOTING] else "NoActivity"
+
+
+def _scale_down(candidates: int) -> dict[str, Any]:
+    return {"status": "CandidatesPresent" if candidates else "NoCandidates", "candidates": candidates}
+
+
+def _states(world: World, group: NodeGroup) -> Counter[str]:
+    return Counter(machine.state for machine in world.machines if machine.group == group.name)
+
+
+def _message(world: World, group: NodeGroup) -> str:
+    if group.zone in world.exhausted:
+        return f"{out_of_capacity(group.zone)}: `python -m devcluster restore {group.zone}` brings it back"
+    return "the last boot failed; trying again soon" if world.backoff.get(group.name, 0) > world.now else ""

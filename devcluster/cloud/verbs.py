@@ -1,8 +1,10 @@
-"""The verbs by which a user plays the spot market: reclaim, dry, wet. They leave a wish; the daemon of the box fulfils it.
+"""The verbs by which a user plays the spot market: reclaim, exhaust, restore; the daemon does what they ask for.
 
     exit_code = asyncio.run(reclaim(box, node, notice_seconds=30, wait=True, say=print))
-    print(dry(box, "local-a"))
+    print(exhaust(box, "local-a"))
 
+Exhausted zones are in the file `dry` of the box's folder, a JSON list; its `cloud.json` may say {"scaleDownDelaySeconds": 20}.
+The daemon reads both at every tick (Knobs); a file that cannot be understood is logged once and counts as absent.
 Errors are CloudError: one sentence for the user.
 
     CloudError (a BoxError)    the node, the zone or the daemon is not as the verb needs it
@@ -13,11 +15,14 @@ import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
 
 from devcluster.cloud import records
-from devcluster.cloud.knobs import read_dry, write_dry
+from devcluster.cloud.cluster import Attempts
 from devcluster.cloud.reclaim import WISH_ANNOTATION, Leave, WishError, check_spot, read_leave
 from devcluster.cloud.records import Node, NodeGroup
+from devcluster.cloud.scaling import SCALE_DOWN_DELAY_SECONDS
 from devcluster.settings import ZONES, Box, BoxError
 from ebb.kube import NODE_GROUPS, NODES, PODS, Kube, KubeError, NotFound
 
@@ -46,17 +51,17 @@ async def reclaim(box: Box, node: str, *, notice_seconds: float | None, wait: bo
         raise CloudError(f"{error}. Is the box up? `python -m devcluster status --box {box.name}` tells.") from error
 
 
-def dry(box: Box, zone: str) -> str:
-    """Let a zone run out of machines: those it has stay, it gives no more. Returns what to tell the user. Raises CloudError."""
+def exhaust(box: Box, zone: str) -> str:
+    """Let a zone run out of machines: those it has stay, it gives no more. Returns the answer for the user. Raises CloudError."""
     _check_zone(zone)
-    write_dry(box.dry, _dry_zones(box) | {zone})
-    return f"{zone} has no more machines to give; those that run there stay. `python -m devcluster wet {zone}` ends this."
+    write_exhausted(box.exhausted, _exhausted_zones(box) | {zone})
+    return f"{zone} has no more machines to give; those that run there stay. `python -m devcluster restore {zone}` ends this."
 
 
-def wet(box: Box, zone: str) -> str:
-    """End `dry`. Returns what to tell the user. Raises CloudError."""
+def restore(box: Box, zone: str) -> str:
+    """End `exhaust`. Returns the answer for the user. Raises CloudError."""
     _check_zone(zone)
-    write_dry(box.dry, _dry_zones(box) - {zone})
+    write_exhausted(box.exhausted, _exhausted_zones(box) - {zone})
     return f"{zone} gives machines again."
 
 
@@ -154,8 +159,60 @@ def _check_zone(zone: str) -> None:
         raise CloudError(f"there is no zone {zone!r}; the box has {', '.join(ZONES)}.")
 
 
-def _dry_zones(box: Box) -> frozenset[str]:
+def _exhausted_zones(box: Box) -> frozenset[str]:
     try:
-        return read_dry(box.dry)
+        return read_exhausted(box.exhausted)
     except ValueError as error:
         raise CloudError(f"{error}, after deleting it.") from error
+
+
+DELAY_KEY = "scaleDownDelaySeconds"
+
+
+class Knobs:
+    """The files in the folder of one box."""
+
+    def __init__(self, folder: Path, attempt: Attempts) -> None:
+        self._folder, self._attempt = folder, attempt
+
+    def exhausted(self) -> frozenset[str]:
+        """The zones that are out of capacity."""
+        try:
+            return read_exhausted(self._folder / "dry")
+        except ValueError as error:
+            self._attempt.say("exhausted zones", str(error))
+            return frozenset()
+
+    def scale_down_delay_seconds(self) -> float:
+        """How long a machine must be idle before it goes."""
+        path = self._folder / "cloud.json"
+        written = _read(path, {})
+        seconds = written.get(DELAY_KEY, SCALE_DOWN_DELAY_SECONDS) if isinstance(written, dict) else None
+        if isinstance(seconds, int | float) and seconds >= 0:
+            return float(seconds)
+        self._attempt.say("settings", f'{path} must look like {{"{DELAY_KEY}": 20}}, it says {written!r}; 20 is used')
+        return SCALE_DOWN_DELAY_SECONDS
+
+
+def read_exhausted(path: Path) -> frozenset[str]:
+    """The zones in the file, none if there is no file. Raises ValueError."""
+    zones = _read(path, [])
+    if isinstance(zones, list) and all(isinstance(zone, str) for zone in zones):
+        return frozenset(zones)
+    raise ValueError(f"{path} must be a JSON list of zones, it says {zones!r}: write it with `python -m devcluster exhaust ZONE`")
+
+
+def write_exhausted(path: Path, zones: frozenset[str]) -> None:
+    """Replace the file as a whole."""
+    beside = path.with_suffix(".new")
+    beside.write_text(json.dumps(sorted(zones)))
+    beside.replace(path)
+
+
+def _read(path: Path, absent: object) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        return absent
+    except ValueError:
+        return path.read_text()[:100]

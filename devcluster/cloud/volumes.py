@@ -1,19 +1,26 @@
 """Shared volumes of the box: a folder for every claim of StorageClass ebb-shared, and one volume over the training environment.
 
     plan = plan_volumes(claims, volumes, folder, environment)    # pure; API objects in, what to create, free and delete out
+    await Provisioner(...).step(view.of(CLAIMS), view.of(VOLUMES), now)          # carries it out, once per tick
 
 What a file share does in a cloud, a folder does here: every machine sees it, and it outlives its claim. The folder is named after
 namespace and claim, so a claim that comes back finds its data (`python -m devcluster down` removes them all). A claim may name
 another one by annotation box.ebb.dev/folder, e.g. `shared/data`; a claim on `shared` then sees it in there, as the root of a
-share would. The daemon makes the folders and writes the objects. It does not limit sizes: the capacity of a claim is only echoed.
+share would. It does not limit sizes: the capacity of a claim is only repeated.
 """
 
+import asyncio
+import logging
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from devcluster.cloud.cluster import Attempts, Cluster
+from devcluster.cloud.records import Object
+from ebb.kube import VOLUMES
 
 STORAGE_CLASS = "ebb-shared"
 PROVISIONER = "box.ebb.dev/shared"
@@ -23,8 +30,6 @@ FOLDER = "box.ebb.dev/folder"
 FOLDER_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}(/[a-z0-9][a-z0-9.-]{0,62}){0,3}")  # so never absolute, never with ..
 TRAINER_UID = 1000  # the images' user
 FOLDER_MODE = 0o775
-
-Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ class VolumePlan:
 
 
 def plan_volumes(claims: Iterable[Object], volumes: Iterable[Object], root: Path, environment: Path) -> VolumePlan:
-    """What is to be done so that every claim of the class has its volume, and no volume of ours is left without its claim."""
+    """Steps after which every claim of the class has its volume, and no volume of ours is left without its claim."""
     claims, volumes = list(claims), list(volumes)
     ours = [one for one in volumes if _annotation(one, PROVISIONED_BY) == PROVISIONER and not _going(one)]
     uids = {claim["metadata"]["uid"] for claim in claims}
@@ -182,3 +187,53 @@ def _annotation(item: Object, key: str) -> str | None:
 
 def _going(item: Object) -> bool:
     return "deletionTimestamp" in item["metadata"]
+
+
+log = logging.getLogger("box")
+
+
+class Provisioner:
+    """Volumes below `root`; `environment` is the folder of the training environment."""
+
+    def __init__(self, cluster: Cluster, attempt: Attempts, root: Path, environment: Path) -> None:
+        self._cluster, self._attempt, self._root, self._environment = cluster, attempt, root, environment
+        self._told: dict[str, str] = {}
+
+    async def step(self, claims: Iterable[Object], volumes: Iterable[Object], now: float) -> None:
+        """Give every claim its volume and take back those whose claim is gone."""
+        plan = plan_volumes(claims, volumes, self._root, self._environment)
+        if plan.create_environment:
+            await self._attempt("volume of the environment", self._cluster.create(VOLUMES, plan.create_environment))
+        for new in plan.create:
+            await self._attempt(f"claim {_name(new.claim)}", self._provision(new, now))
+        for refusal in plan.refuse:
+            await self._attempt(f"claim {_name(refusal.claim)}", self._fail(refusal.claim, refusal.message, now))
+        for name in plan.free:
+            await self._attempt(f"volume {name}", self._cluster.free_volume(name))
+        for name in plan.delete:
+            log.info("volume %s: deleted, its claim is gone (the folder stays)", name)
+            await self._attempt(f"volume {name}", self._cluster.delete(VOLUMES, name))
+
+    async def _provision(self, new: NewVolume, now: float) -> None:
+        try:
+            await asyncio.to_thread(make_folder, self._root, new.folder)
+        except OSError as error:
+            await self._fail(
+                new.claim, f"cannot make folder {new.folder}: {error}: make room, fix its owner or remove the link", now
+            )
+            return
+        await self._cluster.create(VOLUMES, new.body)
+        log.info("claim %s: volume on %s", _name(new.claim), new.folder)
+        await self._cluster.tell(new.claim, "ProvisioningSucceeded", f"Provisioned volume {new.body['metadata']['name']}", now)
+
+    async def _fail(self, claim: Object, message: str, now: float) -> None:
+        uid = claim["metadata"]["uid"]
+        if self._told.get(uid) == message:
+            return
+        self._told[uid] = message
+        log.warning("claim %s: no volume: %s", _name(claim), message)
+        await self._cluster.tell(claim, "ProvisioningFailed", message, now, kind="Warning")
+
+
+def _name(claim: Object) -> str:
+    return f"{claim['metadata']['namespace']}/{claim['metadata']['name']}"

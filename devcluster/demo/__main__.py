@@ -256,7 +256,7 @@ def broken_promises(found: dict[str, Any]) -> list[str]:
 
 async def run(started: float) -> int:
     story = Story(started)
-    await story.run("the Kubernetes of this machine", [sys.executable, "-m", "devcluster", "up"])
+    await story.run("the Kubernetes of this machine", [sys.executable, "-m", "devcluster", "up", "--with-pulumi"])
     await story.run("the platform on it, by pulumi up", [sys.executable, "-m", "devcluster", "stack", "up"])
     box = Box.load("ebb")
     async with Kube.connect(str(box.kubeconfig)) as kube:

@@ -20,7 +20,7 @@ DOCS = CHECKOUT / "docs"
 
 async def record(story: Story) -> None:
     """Bring up what is missing, walk, write."""
-    await story.run("the Kubernetes of this machine", [sys.executable, "-m", "devcluster", "up"])
+    await story.run("the Kubernetes of this machine", [sys.executable, "-m", "devcluster", "up", "--with-pulumi"])
     await story.run("the platform on it, by pulumi up", [sys.executable, "-m", "devcluster", "stack", "up"])
     path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
     found = browser.find()

@@ -12,15 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from devcluster.cloud.attempts import Attempts
 from devcluster.cloud.charges import Charge, Charges, read_charges
-from devcluster.cloud.cluster import Cluster
+from devcluster.cloud.cluster import Attempts, Cluster, View
 from devcluster.cloud.daemon import Daemon
-from devcluster.cloud.fleet import Fleet
-from devcluster.cloud.knobs import Knobs
-from devcluster.cloud.leaving import Leaving
-from devcluster.cloud.provision import Provisioner
-from devcluster.cloud.view import View
+from devcluster.cloud.fleet import Fleet, Leaving
+from devcluster.cloud.verbs import Knobs
+from devcluster.cloud.volumes import Provisioner
 from devcluster.machines.lifecycle import MachineRecord, MachineSpec
 from devcluster.settings import BoxError
 from ebb.kube import EVENTS, NODE_GROUPS, NODES, PODS, Conflict, Kube, KubeError, NotFound, Object, Resource

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from devcluster.cloud.daemon import EXIT_REFUSED, run
-from devcluster.cloud.fleet import TRUE_BOOT_SECONDS
-from devcluster.cloud.leaving import Leaving
+from devcluster.cloud.fleet import TRUE_BOOT_SECONDS, Leaving
 from devcluster.cloud.reclaim import WISH_ANNOTATION, rfc3339
 from devcluster.settings import Box
-from ebb.controller.reconciler.ages import leave_at
+from ebb.controller.reconciler.worker_state import leave_at
 from ebb.kube import CLAIMS, CONFIG_MAPS, NODE_GROUPS, NODES, PODS, VOLUMES
 from tests.builders import make_group, make_platform
 from tests.devcluster.cloud_world import CloudWorld, group_object, pod_object
@@ -279,7 +278,7 @@ async def test_a_dry_zone_is_read_at_every_tick(world: CloudWorld) -> None:
     world.api.put(PODS, pod_object())
     await world.tick()
     assert world.events == [("NotTriggerScaleUp", "pod didn't trigger scale-up: 1 zone local-a is out of capacity")]
-    assert "python -m devcluster wet local-a" in world.api.of(NODE_GROUPS)[0]["status"]["message"]
+    assert "python -m devcluster restore local-a" in world.api.of(NODE_GROUPS)[0]["status"]["message"]
     (world.folder / "dry").write_text("[]")
     await world.tick(1)
     assert len(world.charges) == 1

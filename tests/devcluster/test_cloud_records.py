@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from devcluster.cloud.amounts import RecordError, pod_requests, quantity, resources
-from devcluster.cloud.records import node, node_group, pod
+from devcluster.cloud.records import RecordError, node, node_group, pod, pod_requests, quantity, resources
 
 QUANTITIES = {
     "2": 2,

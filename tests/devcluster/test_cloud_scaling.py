@@ -266,9 +266,9 @@ REFUSALS: Mapping[str, tuple[World, str]] = {
     "taints": (world([spot(), spot("b")], worker(tolerations=())), "2 node(s) had untolerated taint(s)"),
     "selector": (world([plain()], small("p", node_selector={"a": "b"})), "1 node(s) didn't match Pod's node affinity/selector"),
     "resources": (world([plain()], worker()), "1 Insufficient cpu, 1 Insufficient nvidia.com/gpu"),
-    "dry zone": (world([spot()], worker(), dry=frozenset({"local-a"})), "1 zone local-a is out of capacity"),
-    "dry zone and another that does not fit": (
-        world([spot(), plain()], worker(requests={GPU: 1}), dry=frozenset({"local-a"})),
+    "exhausted zone": (world([spot()], worker(), exhausted=frozenset({"local-a"})), "1 zone local-a is out of capacity"),
+    "exhausted zone and another that does not fit": (
+        world([spot(), plain()], worker(requests={GPU: 1}), exhausted=frozenset({"local-a"})),
         "1 Insufficient nvidia.com/gpu, 1 zone local-a is out of capacity",
     ),
     "backoff": (world([spot()], worker(), backoff={"t4-a": NOW + 1}), "1 in backoff after failed scale-up"),
@@ -286,12 +286,12 @@ def test_a_pod_is_told_why_no_machine_is_booted_for_it(before: World, why: str) 
 
 
 def test_a_dry_zone_sends_pods_to_the_next_one() -> None:
-    assert decide(world([spot("a"), spot("b")], worker(), dry=frozenset({"local-a"}))).boot == (("t4-b", 1),)
+    assert decide(world([spot("a"), spot("b")], worker(), exhausted=frozenset({"local-a"}))).boot == (("t4-b", 1),)
 
 
 def test_a_dry_zone_keeps_the_machines_it_has() -> None:
     running = worker("r", node="t4-a-1", phase="Running", unschedulable=False)
-    assert decide(world([spot()], running, up=[ready("t4-a-1", spot())], dry=frozenset({"local-a"}))).remove == ()
+    assert decide(world([spot()], running, up=[ready("t4-a-1", spot())], exhausted=frozenset({"local-a"}))).remove == ()
 
 
 def test_a_backoff_that_is_over_blocks_nothing() -> None:
@@ -313,7 +313,7 @@ MINIMUM: Mapping[str, tuple[World, tuple[tuple[str, int], ...]]] = {
         (("manager", 1),),
     ),
     "but max holds": (world([plain(min=1, max=1)], machines=[Machine(name="m", group="manager", state=LEAVING)]), ()),
-    "dry zone": (world([plain(min=1)], dry=frozenset({"local-a"})), ()),
+    "exhausted zone": (world([plain(min=1)], exhausted=frozenset({"local-a"})), ()),
     "pods go there first": (world([plain(min=1, max=2)], small("p")), (("manager", 1),)),
 }
 

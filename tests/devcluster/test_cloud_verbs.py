@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from devcluster.__main__ import parser
 from devcluster.cloud import verbs
 from devcluster.cloud.charges import Charges, read_charges
 from devcluster.cloud.records import NodeGroup, node_group
@@ -24,26 +25,26 @@ def box(tmp_path: Path) -> Box:
     return made
 
 
-def test_dry_and_wet_change_one_zone(box: Box) -> None:
-    verbs.dry(box, "local-b")
-    assert "`python -m devcluster wet local-a`" in verbs.dry(box, "local-a")
-    assert json.loads(box.dry.read_text()) == ["local-a", "local-b"]
-    assert verbs.wet(box, "local-b") == "local-b gives machines again."
-    verbs.wet(box, "local-b")
-    assert json.loads(box.dry.read_text()) == ["local-a"]
+def test_exhaust_and_restore_change_one_zone(box: Box) -> None:
+    verbs.exhaust(box, "local-b")
+    assert "`python -m devcluster restore local-a`" in verbs.exhaust(box, "local-a")
+    assert json.loads(box.exhausted.read_text()) == ["local-a", "local-b"]
+    assert verbs.restore(box, "local-b") == "local-b gives machines again."
+    verbs.restore(box, "local-b")
+    assert json.loads(box.exhausted.read_text()) == ["local-a"]
 
 
-@pytest.mark.parametrize("verb", [verbs.dry, verbs.wet])
+@pytest.mark.parametrize("verb", [verbs.exhaust, verbs.restore])
 def test_a_zone_that_is_not_there(box: Box, verb: Any) -> None:
     with pytest.raises(CloudError, match="there is no zone 'local-x'; the box has local-a, local-b, local-c"):
         verb(box, "local-x")
 
 
-def test_a_garbled_dry_file_is_not_overwritten(box: Box) -> None:
-    box.dry.write_text("{")
+def test_a_garbled_file_of_zones_is_not_overwritten(box: Box) -> None:
+    box.exhausted.write_text("{")
     with pytest.raises(CloudError, match="must be a JSON list of zones"):
-        verbs.dry(box, "local-a")
-    assert box.dry.read_text() == "{"
+        verbs.exhaust(box, "local-a")
+    assert box.exhausted.read_text() == "{"
 
 
 def test_the_charge_log_is_one_line_per_machine(tmp_path: Path) -> None:
@@ -112,3 +113,11 @@ def test_a_group_with_all_fields_of_the_schema_is_read() -> None:
     assert (group.gpus, group.min, group.max, group.boot_seconds, group.notice_seconds) == (1, 1, 2, 5, 30)
     assert group.max_age_seconds == 600
     assert group.allocatable == {"cpu": 4000, "memory": 16 * 2**30, "pods": 110, "nvidia.com/gpu": 1}
+
+
+@pytest.mark.parametrize(("old", "new"), [("dry", "exhaust"), ("wet", "restore")])
+def test_the_former_names_of_the_verbs_are_understood_and_not_shown(old: str, new: str) -> None:
+    parsed = [vars(parser().parse_args([verb, "local-a", "--box", "b"])) for verb in (old, new)]
+    assert parsed[0] == parsed[1]
+    assert f"\n    {new} " in parser().format_help()
+    assert f"\n    {old} " not in parser().format_help()

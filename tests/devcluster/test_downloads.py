@@ -91,7 +91,7 @@ async def sites(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Sites]:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     monkeypatch.setattr(settings, "DOWNLOADS", f"http://127.0.0.1:{runner.addresses[0][1]}/")
-    monkeypatch.setattr(downloads, "_unreachable", set[str]())
+    monkeypatch.setattr(downloads, "_unreachable", dict[str, str]())
     monkeypatch.setattr(downloads, "ANSWER_SECONDS", 0.5)
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     monkeypatch.setenv("PATH", "/usr/bin:/bin")

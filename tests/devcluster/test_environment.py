@@ -67,7 +67,7 @@ async def indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     monkeypatch.setattr(environment, "GPU", tmp_path / "nvidia0")
     monkeypatch.setattr(environment, "join_virtual_environment", lambda _: None)
     monkeypatch.setattr(settings, "DOWNLOADS", address)
-    monkeypatch.setattr(downloads, "_unreachable", set[str]())
+    monkeypatch.setattr(downloads, "_unreachable", dict[str, str]())
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL", "UV_FIND_LINKS"):
         monkeypatch.delenv(name, raising=False)
     for name, value in {

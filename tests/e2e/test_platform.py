@@ -178,7 +178,7 @@ def test_destroy_ends_a_running_and_a_pending_job_with_their_checkpoints(platfor
         outputs[name] = output_of(platform, name)
         platform.until(f"{name} trains", partial(trains, outputs[name]))
     for zone in sorted(zones):
-        platform.box("dry", zone)
+        platform.box("exhaust", zone)
     node = platform.get("pod", "pending-worker-0", "-n", NAMESPACE)["spec"]["nodeName"]
     platform.box("reclaim", node, "--wait")
     assert checkpointed_step(outputs["pending"]) == steps_of(outputs["pending"])[-1]["step"], "the notice was not used"

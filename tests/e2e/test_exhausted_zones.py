@@ -1,4 +1,4 @@
-"""A zone that runs dry under a job, on a box: the job goes to another one as a whole, and no sample is lost on the way.
+"""A zone that runs out of machines under a job: the job goes to another one as a whole, and no sample is lost on the way.
 
 This file comes before test_platform.py, whose last tests take the platform down.
 """
@@ -35,7 +35,7 @@ def test_a_job_leaves_a_dry_zone_as_a_whole_and_finishes(platform: Platform) -> 
     platform.until("two workers train", lambda: [s for s in steps_of(output) if s["world_size"] == 2][5:])
     first, steps = placed(platform), len(steps_of(output))
 
-    platform.box("dry", first)
+    platform.box("exhaust", first)
     try:
         # One machine of two: the other worker has to leave with it.
         platform.box("reclaim", workers(platform)[0]["spec"]["nodeName"])
@@ -44,7 +44,7 @@ def test_a_job_leaves_a_dry_zone_as_a_whole_and_finishes(platform: Platform) -> 
         platform.until("it trains again", lambda: len(steps_of(output)) > steps + 5)
         platform.until("it succeeds", lambda: (zones(platform), state(platform, NAME))[1] == "Succeeded", seconds=400)
     finally:
-        platform.box("wet", first)
+        platform.box("restore", first)
 
     status = job(platform, NAME)["status"]
     assert [entry["cause"] for entry in status["history"] if entry["what"] == "placed"] == [first, second]
