@@ -1,4 +1,4 @@
-"""The echo of pulumi-resource-aws: checks inputs as AWS's API models would, says what replaces, makes up what AWS would answer.
+"""The mock of pulumi-resource-aws: checks inputs as AWS's API models would, says what replaces, makes up what AWS would answer.
 
 What it knows of a type is one row of tables/ (kind.py says how to read one). A type without a row is refused: it is to be
 reviewed and added, not guessed. What replaces was compared with the schema of terraform-provider-aws v6.58.0, attribute by
@@ -52,7 +52,7 @@ class Aws(Tabled):
 
     def made_up(self, name: str, output: Property, facts: Mapping[str, str]) -> Any:
         if output.kind == "string" and (name == "arn" or name.endswith("Arn")):
-            return f"arn:aws:echo:{facts['region']}:{ACCOUNT}:{name}/{facts['id']}"
+            return f"arn:aws:mock:{facts['region']}:{ACCOUNT}:{name}/{facts['id']}"
         return super().made_up(name, output, facts)
 
     def invoke(self, token: str, arguments: Object) -> Object:

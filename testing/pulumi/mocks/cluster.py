@@ -1,4 +1,4 @@
-"""The echo of pulumi-resource-eks: the remote component `eks:index:Cluster`, with the children that the real one makes.
+"""The mock of pulumi-resource-eks: the remote component `eks:index:Cluster`, with the children that the real one makes.
 
 Written after what pulumi-eks 4.x does under the arguments that this stack may use (nodejs/eks/cluster/cluster.ts, read 2026-11);
 the rest (default node group, Fargate, auto mode, aws-auth, OIDC provider) is refused by name. Not reproduced: the environment
@@ -9,7 +9,7 @@ import pulumi
 from pulumi.provider import ConstructResult, Provider
 
 from testing.pulumi.mocks.component import TYPE, Cluster, Inputs, add_on_wanted, core_dns_wanted, option
-from testing.pulumi.mocks.package import Asked, Difference, EchoError, Failure, Object
+from testing.pulumi.mocks.package import Asked, Difference, Failure, MockError, Object
 
 ARGUMENTS = frozenset(
     (
@@ -35,7 +35,7 @@ class Components(Provider):
         self, name: str, resource_type: str, inputs: Inputs, options: pulumi.ResourceOptions | None = None
     ) -> ConstructResult:
         if resource_type != TYPE:
-            raise EchoError(f"{resource_type} is not served by the echo: of pulumi_eks, only {TYPE} is.")
+            raise MockError(f"{resource_type} is not served by the mock: of pulumi_eks, only {TYPE} is.")
         refuse(inputs)
         cluster = Cluster(name, inputs, options)
         return ConstructResult(cluster.urn, cluster.state)
@@ -53,7 +53,7 @@ class Package:
         pass
 
     def check(self, asked: Asked, inputs: Object, old: Object, seed: bytes) -> tuple[Object, list[Failure]]:
-        raise EchoError(f"{asked.token} is not served by the echo: of pulumi_eks, only {TYPE} is.")
+        raise MockError(f"{asked.token} is not served by the mock: of pulumi_eks, only {TYPE} is.")
 
     def diff(self, asked: Asked, old: Object, outputs: Object, new: Object) -> Difference:
         raise NotImplementedError(asked.token)
@@ -65,7 +65,7 @@ class Package:
         raise NotImplementedError(asked.token)
 
     def invoke(self, token: str, arguments: Object) -> Object:
-        raise EchoError(f"the echo has no function {token}.")
+        raise MockError(f"the mock has no function {token}.")
 
 
 def package() -> Package:
@@ -73,8 +73,8 @@ def package() -> Package:
 
 
 def refuse(inputs: Inputs) -> None:
-    """Raises EchoError with all that is wrong with the arguments."""
-    wrong = [f"{key} is not served by the echo" for key in inputs if key not in ARGUMENTS]
+    """Raises MockError with all that is wrong with the arguments."""
+    wrong = [f"{key} is not served by the mock" for key in inputs if key not in ARGUMENTS]
     wrong += [
         f"{key} must be {wanted}" for key, wanted in ONLY.items() if inputs.get(key, wanted if not wanted else None) != wanted
     ]
@@ -86,7 +86,7 @@ def refuse(inputs: Inputs) -> None:
         wrong.append("subnetIds excludes publicSubnetIds and privateSubnetIds")
     wrong += [f"{one} has no version: pulumi_eks would look up the most recent one" for one in _unpinned(inputs)]
     if wrong:
-        raise EchoError(f"{TYPE}: {'; '.join(wrong)}. testing/pulumi/mocks/cluster.py says what is served.")
+        raise MockError(f"{TYPE}: {'; '.join(wrong)}. testing/pulumi/mocks/cluster.py says what is served.")
 
 
 def _unpinned(inputs: Inputs) -> list[str]:

@@ -1,4 +1,4 @@
-"""The echo of pulumi-resource-command: `command:local:Command` runs nothing; its stdout is what a build of images says.
+"""The mock of pulumi-resource-command: `command:local:Command` runs nothing; its stdout is what a build of images says.
 
 What replaces: a changed trigger, unless there is an `update` command (pulumi-command 1.2, provider/common/inputs.go).
 """
@@ -7,7 +7,7 @@ import hashlib
 import json
 
 from testing.pulumi.kubernetes.changes import compare
-from testing.pulumi.mocks.package import UNKNOWN, Asked, Difference, EchoError, Failure, Object
+from testing.pulumi.mocks.package import UNKNOWN, Asked, Difference, Failure, MockError, Object
 
 TOKEN = "command:local:Command"  # noqa: S105 - a type token
 INPUTS = {
@@ -49,7 +49,7 @@ class Command:
         return self.create(asked, new, preview=preview)[1]
 
     def invoke(self, token: str, arguments: Object) -> Object:
-        raise EchoError(f"{token} runs a command at every preview: use the resource {TOKEN}, which runs when something changes.")
+        raise MockError(f"{token} runs a command at every preview: use the resource {TOKEN}, which runs when something changes.")
 
 
 def package() -> Command:
@@ -58,4 +58,4 @@ def package() -> Command:
 
 def _known(token: str) -> None:
     if token != TOKEN:
-        raise EchoError(f"{token} is not served by the echo: only {TOKEN} is.")
+        raise MockError(f"{token} is not served by the mock: only {TOKEN} is.")

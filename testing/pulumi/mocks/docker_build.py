@@ -1,4 +1,4 @@
-"""The echo of pulumi-resource-docker-build: `docker-build:index:Image` builds nothing; its digest is one of its inputs.
+"""The mock of pulumi-resource-docker-build: `docker-build:index:Image` builds nothing; its digest is one of its inputs.
 
 Checked are the names of the properties, against the installed SDK. Nothing replaces an image but another provider
 (pulumi-docker-build, provider/internal/image.go, diff: all is built anew in place).
@@ -10,7 +10,7 @@ from functools import cache
 from importlib import import_module
 
 from testing.pulumi.kubernetes.changes import compare
-from testing.pulumi.mocks.package import UNKNOWN, Asked, Difference, EchoError, Failure, Object
+from testing.pulumi.mocks.package import UNKNOWN, Asked, Difference, Failure, MockError, Object
 
 TOKEN = "docker-build:index:Image"  # noqa: S105 - a type token
 
@@ -25,7 +25,7 @@ class Images:
 
     def check(self, asked: Asked, inputs: Object, old: Object, seed: bytes) -> tuple[Object, list[Failure]]:
         if asked.token != TOKEN:
-            raise EchoError(f"{asked.token} is not served by the echo: only {TOKEN} is.")
+            raise MockError(f"{asked.token} is not served by the mock: only {TOKEN} is.")
         failures = [
             Failure(key, f"is not a property here; there are {', '.join(sorted(_properties()))}")
             for key in inputs
@@ -47,7 +47,7 @@ class Images:
         return self.create(asked, new, preview=preview)[1]
 
     def invoke(self, token: str, arguments: Object) -> Object:
-        raise EchoError(f"the echo has no function {token}.")
+        raise MockError(f"the mock has no function {token}.")
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The real Pulumi engine on a program, with the echo plugins: what tests of the cloud's stack and `make preview` use.
+"""The real Pulumi engine on a program, with the mock plugins: what tests of the cloud's stack and `make preview` use.
 
     with Stack("dev", CHECKOUT / "Pulumi.dev.yaml") as stack:      # or {"ebb:cloud": "aws", ...} in place of the file
         run = stack.preview()                                      # or up(), refresh(), destroy(): each returns a Run
@@ -10,7 +10,7 @@
         stack.resources()                                          # the state after up: {urn: resource as `pulumi stack export`}
         stack.calls()                                              # what the engine asked of the plugins, oldest first
 
-Everything is in one folder, build/echo/<stack>-<pid>-<n>, which `with` removes: state, PULUMI_HOME, a project of links to the
+Everything is in one folder, build/mocks/<stack>-<pid>-<n>, which `with` removes: state, PULUMI_HOME, a project of links to the
 program's files (the engine writes into a project; into the checkout it must not), the records. Nothing of the user's environment
 reaches the engine, AWS_* and PULUMI_* least of all. A run that fails raises EngineError with what a person should read.
 Blocking; safe to interrupt. Not for two threads: one engine at a time per Stack.
@@ -37,9 +37,9 @@ from devcluster.settings import CHECKOUT, BoxError
 from testing.pulumi.mocks.run import EventLog, Run
 from testing.pulumi.mocks.server import OPT_IN, RECORD
 
-FOLDER = CHECKOUT / "build" / "echo"
+FOLDER = CHECKOUT / "build" / "mocks"
 PLUGINS = Path(__file__).resolve().parent / "plugin"
-PASSPHRASE = "echo"  # noqa: S105 - of a state that lives as long as one test
+PASSPHRASE = "mock"  # noqa: S105 - of a state that lives as long as one test
 KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "TERM", "USER", "PYTHONDONTWRITEBYTECODE", "EBB_HOME")
 POLL_SECONDS = 0.1
 GRACE_SECONDS = 20.0
@@ -217,7 +217,7 @@ def _link_program(program: Path, project: Path) -> None:
 def _disclosed(value: Any) -> Any:
     """Settings whose secrets, which belong to another passphrase, are replaced by a word."""
     if isinstance(value, dict):
-        return "echo-secret" if set(value) == {"secure"} else {key: _disclosed(item) for key, item in value.items()}
+        return "mock-secret" if set(value) == {"secure"} else {key: _disclosed(item) for key, item in value.items()}
     return [_disclosed(item) for item in value] if isinstance(value, list) else value
 
 

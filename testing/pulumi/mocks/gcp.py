@@ -1,4 +1,4 @@
-"""The echo of pulumi-resource-gcp: checks inputs by the installed SDK, says what replaces, makes up what Google would answer.
+"""The mock of pulumi-resource-gcp: checks inputs by the installed SDK, says what replaces, makes up what Google would answer.
 
 What it knows of a type is one row of tables/gcp.py, which says where that comes from and what is not proven.
 """

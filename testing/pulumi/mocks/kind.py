@@ -1,4 +1,4 @@
-"""One row of the reviewed tables: what the echo knows of one AWS type, and what follows from it and the API's model.
+"""One row of the reviewed tables: what the mock knows of one AWS type, and what follows from it and the API's model.
 
 A property of the type (its names are the installed SDK's, wheel.py) stands for a member of the create operation's input: the one
 of the same letters, or what `members` says. From that follow the checks (the member's enum, pattern, limits) and whether a change
@@ -23,7 +23,7 @@ class AwsType:
     `members`: property path -> member of the create input (for a nested property: of the structure that it is in),
     "Operation:Member.path" or "service/Operation:Member.path"; None: the provider's own, without a counterpart in the API.
 
-    `outputs`: templates of what AWS would make up; {name} is an input, {id}, {hash}, {region}, {account} are the echo's.
+    `outputs`: templates of what AWS would make up; {name} is an input, {id}, {hash}, {region}, {account} are the mock's.
     `counters`: integers that begin at 1 and grow with every update but those of `quiet` properties. `sometimes`: from old and new
     inputs, properties that replace this once. `sets`: lists without an order. `allowed`: values, as texts, where the
     provider is stricter than the API. `autoname`: the property that gets a name when it has none.

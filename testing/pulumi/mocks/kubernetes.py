@@ -1,4 +1,4 @@
-"""The echo of pulumi-resource-kubernetes: any kind, custom ones too. It knows names, and which changes need a new object.
+"""The mock of pulumi-resource-kubernetes: any kind, custom ones too. It knows names, and which changes need a new object.
 
 What replaces is the official plugin's own list (pulumi-kubernetes, provider/pkg/provider/diff.go, read 2026-11), which differs
 from the API server's: a changed ConfigMap or Secret is replaced unless the provider is told enableConfigMapMutable or
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from testing.pulumi.kubernetes.changes import compare
 from testing.pulumi.kubernetes.objects import AUTONAMED, CLUSTER_SCOPED, Kind, Unsupported, annotation, kind_of, metadata
-from testing.pulumi.mocks.package import UNKNOWN, Asked, Difference, EchoError, Failure, Object, is_unknown
+from testing.pulumi.mocks.package import UNKNOWN, Asked, Difference, Failure, MockError, Object, is_unknown
 from testing.pulumi.mocks.wheel import settings_of
 
 SELECTOR = ("spec.selector",)
@@ -91,8 +91,8 @@ class Objects:
         return {**kept, **new, "metadata": {"uid": metadata(outputs).get("uid"), **metadata(new)}}
 
     def invoke(self, token: str, arguments: Object) -> Object:
-        raise EchoError(
-            f"the echo has no function {token}: there is no cluster to ask, and no chart to render. Declare the objects."
+        raise MockError(
+            f"the mock has no function {token}: there is no cluster to ask, and no chart to render. Declare the objects."
         )
 
     def _identified(self, kind: Kind, asked: Asked, inputs: Object, old: Object) -> Object:
@@ -130,7 +130,7 @@ def _kind(asked: Asked) -> Kind:
     try:
         return kind_of(asked.token)
     except Unsupported:
-        raise EchoError(
+        raise MockError(
             f"{asked.token} is more than a plain Kubernetes object: the stack declares its objects one by one."
         ) from None
 

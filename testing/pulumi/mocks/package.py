@@ -25,8 +25,8 @@ UNKNOWNS = frozenset(
 """All placeholders of sdk/go/common/resource/plugin/rpc.go (bool, number, array, asset, archive, object)."""
 
 
-class EchoError(BoxError):
-    """The echo does not answer this; the text is one sentence that says what to do."""
+class MockError(BoxError):
+    """The mock does not answer this; the text is one sentence that says what to do."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Difference:
 
 
 class Package(Protocol):
-    """One provider package. Methods raise EchoError for what they do not serve."""
+    """One provider package. Methods raise MockError for what they do not serve."""
 
     def check_config(self, inputs: Object) -> list[Failure]: ...
 

@@ -1,4 +1,4 @@
-"""What the echo must know of one type, whatever its cloud: the interface of a reviewed row, and its plain form.
+"""What the mock must know of one type, whatever its cloud: the interface of a reviewed row, and its plain form.
 
 A property's path is as Pulumi has it, camelCase, without indices and without keys of maps. Where a cloud publishes a model of its
 API, a row can be derived from that (kind.py does so for AWS); a plain Row says by hand what replaces, with the source beside it.
@@ -54,7 +54,7 @@ class Reviewed(Protocol):
 class Row:
     """A type by hand. `replaces`: paths whose change needs a new resource, with all that is inside them but `updated`.
 
-    `outputs`: templates of what the cloud would make up; {name} is an input, {id}, {hash}, {region}, {account} are the echo's.
+    `outputs`: templates of what the cloud would make up; {name} is an input, {id}, {hash}, {region}, {account} are the mock's.
     `counters`: integers that begin at 1 and grow with every update but those of `quiet` properties. `sometimes`: from old and new
     inputs, properties that replace this once. `sets`: lists without an order. `allowed`: values, as texts. `autoname`: the
     property that gets a name when it has none. `delete_first`: never two at once.

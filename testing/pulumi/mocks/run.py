@@ -11,7 +11,7 @@ REPLACEMENTS = frozenset(("replace", "create-replacement", "delete-replaced", "d
 QUIET = frozenset(("same", "read", "refresh", "read-discard"))
 PROVIDERS = "pulumi:providers:"
 # What the engine adds to errors that have been said.
-ECHOES = (
+REPEATED = (
     "update failed",
     "preview failed",
     "an unhandled error occurred: program exited with non-zero exit code",
@@ -109,7 +109,7 @@ class Run:
             f"{name_of(urn)}: {text}" if urn and name_of(urn) not in text and ":Stack::" not in urn else text
             for urn, text in said
         ]
-        telling = [text for text in named if not any(text.removeprefix("error: ").startswith(one) for one in ECHOES)]
+        telling = [text for text in named if not any(text.removeprefix("error: ").startswith(one) for one in REPEATED)]
         first = [
             text for text in telling if "resource monitor shut down" not in text
         ]  # what the program says when a plugin refused

@@ -1,4 +1,4 @@
-"""An echo plugin as a process: gRPC to the engine, which starts it with its own address and reads a port from our stdout.
+"""A mock plugin as a process: gRPC to the engine, which starts it with its own address and reads a port from our stdout.
 
 One program for all packages (plugin/pulumi-resource-*); a package is a module that answers, chosen by the plugin's name. It
 refuses to start anywhere but under engine.py: without EBB_PULUMI_ECHO=1, or over a backend that is not a folder under build/ of
@@ -26,7 +26,7 @@ from pulumi.runtime import proto
 from pulumi.runtime.proto import provider_pb2_grpc
 
 from devcluster.settings import CHECKOUT
-from testing.pulumi.mocks.package import Asked, EchoError, Failure, Object, Package
+from testing.pulumi.mocks.package import Asked, Failure, MockError, Object, Package
 from testing.pulumi.mocks.wire import plain, struct
 
 OPT_IN = "EBB_PULUMI_ECHO"
@@ -120,14 +120,14 @@ class Servicer(ProviderServicer):
         return await refusal.sent()
 
     async def Read(self, request: Any, context: Any) -> Any:
-        """A refresh finds what the state says: nobody else changes an echo."""
+        """A refresh finds what the state says: nobody else changes a mock."""
         if request.inputs.fields or request.properties.fields:
             return proto.ReadResponse(id=request.id, properties=request.properties, inputs=request.inputs)
         asked = _asked(request.urn)
         self._record("Read", request.urn, {"id": request.id})
         await context.abort(
             grpc.StatusCode.FAILED_PRECONDITION,
-            f"the echo holds nothing that this stack did not make: {asked.token} {request.id!r} cannot be read or imported here.",
+            f"the mock holds nothing that this stack did not make: {asked.token} {request.id!r} cannot be read or imported here.",
         )
 
     async def Delete(self, request: Any, context: Any) -> Any:
@@ -161,10 +161,10 @@ class Servicer(ProviderServicer):
 
 
 class _Refusal:
-    """An EchoError on its way to the engine, in its own words. Other errors are bugs and keep their traceback."""
+    """An MockError on its way to the engine, in its own words. Other errors are bugs and keep their traceback."""
 
     def __init__(self, context: Any) -> None:
-        self.context, self.error = context, EchoError("")
+        self.context, self.error = context, MockError("")
 
     async def sent(self) -> Any:
         await self.context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(self.error))
@@ -175,7 +175,7 @@ def _refusing(context: Any) -> Iterator[_Refusal]:
     refusal = _Refusal(context)
     try:
         yield refusal
-    except EchoError as error:
+    except MockError as error:
         refusal.error = error
 
 
@@ -221,14 +221,14 @@ def refusal(environment: os._Environ[str] | dict[str, str]) -> str | None:
     """Why this process must not serve, if so."""
     if environment.get(OPT_IN) != "1":
         return (
-            "this is an echo for tests, not the official plugin: it makes nothing. Use it through `make preview`, or install the "
-            f"official plugin: pulumi plugin install. ({OPT_IN}=1 is how testing/pulumi/mocks/engine.py asks for the echo.)"
+            "this is a mock for tests, not the official plugin: it makes nothing. Use it through `make preview`, or install the "
+            f"official plugin: pulumi plugin install. ({OPT_IN}=1 is how testing/pulumi/mocks/engine.py asks for the mock.)"
         )
     url = environment.get("PULUMI_BACKEND_URL", "")
     folder = Path(url.removeprefix("file://")).resolve() if url.startswith("file://") else None
     if folder is None or not folder.is_relative_to((CHECKOUT / "build").resolve()):
         return (
-            f"the echo writes only into a state folder under {CHECKOUT / 'build'}, and PULUMI_BACKEND_URL is {url!r}: a real "
+            f"the mock writes only into a state folder under {CHECKOUT / 'build'}, and PULUMI_BACKEND_URL is {url!r}: a real "
             "stack would take its answers for the cloud's. Start it through testing/pulumi/mocks/engine.py."
         )
     return None

@@ -20,7 +20,7 @@ from typing import Any
 from testing.pulumi.kubernetes.changes import compare
 from testing.pulumi.mocks import wheel
 from testing.pulumi.mocks.check import unknown_keys, wrong_inputs
-from testing.pulumi.mocks.package import UNKNOWN, Asked, Difference, EchoError, Failure, Object, is_unknown
+from testing.pulumi.mocks.package import UNKNOWN, Asked, Difference, Failure, MockError, Object, is_unknown
 from testing.pulumi.mocks.rows import Reviewed
 from testing.pulumi.mocks.wheel import Property
 
@@ -90,9 +90,9 @@ class Tabled:
         return {**_merged(kept, given), **grown, **self.own_outputs(row, given)}
 
     def invoke(self, token: str, arguments: Object) -> Object:
-        """Raises EchoError for what depends on the account and the day."""
+        """Raises MockError for what depends on the account and the day."""
         if token not in self._answers:
-            raise EchoError(
+            raise MockError(
                 f"the program looks up {token} while it runs, and what that finds depends on the account and the day: put the "
                 f"value into the stack's settings. (Answered are {', '.join(sorted(self._answers)) or 'none'}.)"
             )
@@ -122,7 +122,7 @@ class Tabled:
 
     def _row(self, token: str) -> Reviewed:
         if token not in self._rows:
-            raise EchoError(
+            raise MockError(
                 f"{token} is not in the reviewed tables of testing/pulumi/mocks/tables/: add a row that says by which "
                 f"API operations it is "
                 "made and changed, and what replaces it."

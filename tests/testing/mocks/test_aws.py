@@ -1,4 +1,4 @@
-"""The echo of AWS as a provider sees it called: checks, differences, outputs, refusals."""
+"""The mock of AWS as a provider sees it called: checks, differences, outputs, refusals."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from testing.pulumi.mocks.aws import DEFAULTS, Aws
 from testing.pulumi.mocks.lookups import ACCOUNT
-from testing.pulumi.mocks.package import UNKNOWN, Asked, EchoError, Failure
+from testing.pulumi.mocks.package import UNKNOWN, Asked, Failure, MockError
 
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
@@ -212,20 +212,20 @@ def test_right_inputs_pass_and_unknown_ones_wait() -> None:
 
 
 def test_a_type_without_a_row_is_refused() -> None:
-    with pytest.raises(EchoError, match=r"aws:ec2/instance:Instance is not in the reviewed tables"):
+    with pytest.raises(MockError, match=r"aws:ec2/instance:Instance is not in the reviewed tables"):
         failures("aws:ec2/instance:Instance", {})
 
 
 def test_a_name_is_made_up_once_and_its_successor_gets_another() -> None:
-    echo, one = provider(), asked(NODE_GROUP, "spot")
-    first, _ = echo.check(one, group(), {}, b"")
+    mock, one = provider(), asked(NODE_GROUP, "spot")
+    first, _ = mock.check(one, group(), {}, b"")
     assert first["nodeGroupName"].startswith("spot-")
     assert first[DEFAULTS] == ["nodeGroupName"]
-    kept, _ = echo.check(one, group(version="1.35"), first, b"")
+    kept, _ = mock.check(one, group(version="1.35"), first, b"")
     assert kept["nodeGroupName"] == first["nodeGroupName"]
-    successor, _ = echo.check(one, group(version="1.35"), {}, b"")
+    successor, _ = mock.check(one, group(version="1.35"), {}, b"")
     assert successor["nodeGroupName"] != first["nodeGroupName"]
-    given, _ = echo.check(one, group(nodeGroupName="mine"), {}, b"")
+    given, _ = mock.check(one, group(nodeGroupName="mine"), {}, b"")
     assert (given["nodeGroupName"], given[DEFAULTS]) == ("mine", [])
 
 
@@ -369,9 +369,9 @@ def test_only_what_depends_on_nothing_is_looked_up() -> None:
     assert provider().invoke("aws:index/getCallerIdentity:getCallerIdentity", {})["accountId"] == ACCOUNT
     image = provider().invoke("aws:ecr/getImage:getImage", {"repositoryName": "r", "imageDigest": "sha256:1"})
     assert image["imageUri"].endswith("/r@sha256:1")
-    with pytest.raises(EchoError, match="give imageDigest"):
+    with pytest.raises(MockError, match="give imageDigest"):
         provider().invoke("aws:ecr/getImage:getImage", {"repositoryName": "r", "mostRecent": True})
-    with pytest.raises(EchoError, match=r"looks up aws:ec2/getAmi:getAmi while it runs"):
+    with pytest.raises(MockError, match=r"looks up aws:ec2/getAmi:getAmi while it runs"):
         provider().invoke("aws:ec2/getAmi:getAmi", {})
 
 

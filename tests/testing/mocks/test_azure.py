@@ -1,4 +1,4 @@
-"""The echo of Azure: what replaces, what is wrong, and what is made up. What is derived from the SDK is written out whole."""
+"""The mock of Azure: what replaces, what is wrong, and what is made up. What is derived from the SDK is written out whole."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 from testing.pulumi.mocks import wheel
 from testing.pulumi.mocks.azure import CREDENTIALS, Azure
 from testing.pulumi.mocks.azure_types import AzureRow
-from testing.pulumi.mocks.package import UNKNOWN, Asked, EchoError, Failure
+from testing.pulumi.mocks.package import UNKNOWN, Asked, Failure, MockError
 from testing.pulumi.mocks.tables.azure import ROWS
 
 BY_KIND = {row.token.removeprefix("azure-native:"): row for row in ROWS}
@@ -215,22 +215,22 @@ def test_a_preview_knows_inputs_alone() -> None:
 def test_an_update_keeps_what_azure_made_up() -> None:
     """identityProfile is an output and an input that no program of ours gives."""
     given = {"resourceName": "c", "resourceGroupName": "g", "kubernetesVersion": "1.35"}
-    echo, later = provider(), {**given, "kubernetesVersion": "1.36"}
-    _, outputs = echo.create(asked(CLUSTER), given, preview=False)
-    updated = echo.update(asked(CLUSTER), outputs, given, later, preview=False)
+    mock, later = provider(), {**given, "kubernetesVersion": "1.36"}
+    _, outputs = mock.create(asked(CLUSTER), given, preview=False)
+    updated = mock.update(asked(CLUSTER), outputs, given, later, preview=False)
     assert updated == {**outputs, "kubernetesVersion": "1.36"}
     assert set(updated["identityProfile"]) == {"kubeletidentity"}
-    planned = echo.update(asked(CLUSTER), outputs, given, later, preview=True)
+    planned = mock.update(asked(CLUSTER), outputs, given, later, preview=True)
     assert (planned["name"], planned["kubernetesVersion"], planned["identityProfile"]) == ("c", "1.36", UNKNOWN)
 
 
 def test_it_wants_a_subscription_and_answers_one_look_up() -> None:
     assert [one.path for one in provider().check_config({"location": "westus2"})] == ["subscriptionId"]
     assert provider().invoke(CREDENTIALS, {"resourceName": "ebb-dev"})["kubeconfigs"][0]["name"] == "clusterUser"
-    with pytest.raises(EchoError, match="put the value into the stack's settings"):
+    with pytest.raises(MockError, match="put the value into the stack's settings"):
         provider().invoke("azure-native:resources:getResourceGroup", {})
 
 
 def test_a_type_that_nobody_has_reviewed_is_refused() -> None:
-    with pytest.raises(EchoError, match="not in the reviewed tables"):
+    with pytest.raises(MockError, match="not in the reviewed tables"):
         provider().check(asked("azure-native:web:WebApp"), {}, {}, b"")

@@ -1,4 +1,4 @@
-"""The echo plugins under the real Pulumi engine, on a small program of their own."""
+"""The mock plugins under the real Pulumi engine, on a small program of their own."""
 
 import json
 import os

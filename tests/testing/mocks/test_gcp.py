@@ -1,4 +1,4 @@
-"""The echo of Google Cloud: its table agrees with the installed SDK, and what replaces is pinned, for every type."""
+"""The mock of Google Cloud: its table agrees with the installed SDK, and what replaces is pinned, for every type."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from testing.pulumi.mocks import wheel
 from testing.pulumi.mocks.gcp import Gcp
-from testing.pulumi.mocks.package import UNKNOWN, Asked, EchoError
+from testing.pulumi.mocks.package import UNKNOWN, Asked, MockError
 from testing.pulumi.mocks.rows import Row
 from testing.pulumi.mocks.tables.gcp import ROWS
 from testing.pulumi.mocks.wheel import Property
@@ -155,7 +155,7 @@ def test_a_provider_says_where_it_is() -> None:
 
 
 def test_what_is_not_reviewed_is_refused() -> None:
-    with pytest.raises(EchoError, match="is not in the reviewed tables"):
+    with pytest.raises(MockError, match="is not in the reviewed tables"):
         provider().create(asked("gcp:compute/instance:Instance"), {}, preview=False)
-    with pytest.raises(EchoError, match="looks up gcp:compute/getZones:getZones while it runs"):
+    with pytest.raises(MockError, match="looks up gcp:compute/getZones:getZones while it runs"):
         provider().invoke("gcp:compute/getZones:getZones", {})

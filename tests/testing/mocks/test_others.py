@@ -1,4 +1,4 @@
-"""The echoes of Kubernetes, of commands and of the EKS component's arguments."""
+"""The mocks of Kubernetes, of commands and of the EKS component's arguments."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ from testing.pulumi.mocks.cluster import refuse
 from testing.pulumi.mocks.command import Command
 from testing.pulumi.mocks.docker_build import Images
 from testing.pulumi.mocks.kubernetes import Objects
-from testing.pulumi.mocks.package import UNKNOWN, Asked, EchoError
+from testing.pulumi.mocks.package import UNKNOWN, Asked, MockError
 
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 
@@ -132,7 +132,7 @@ def test_a_kind_that_the_token_does_not_say_is_told() -> None:
 
 
 def test_charts_are_refused() -> None:
-    with pytest.raises(EchoError, match="more than a plain Kubernetes object"):
+    with pytest.raises(MockError, match="more than a plain Kubernetes object"):
         objects().check(asked("kubernetes:helm.sh/v3:Release"), {}, {}, b"")
 
 
@@ -145,7 +145,7 @@ def test_a_command_runs_again_when_a_trigger_changes() -> None:
     answer = json.loads(Command().create(one, old, preview=False)[1]["stdout"])
     assert answer["digest"].startswith("sha256:")
     assert [one.path for one in Command().check(one, {"created": "x", "logging": "all"}, {}, b"")[1]] == ["created", "logging"]
-    with pytest.raises(EchoError, match="command:remote:Command is not served"):
+    with pytest.raises(MockError, match="command:remote:Command is not served"):
         Command().check(asked("command:remote:Command"), {}, {}, b"")
 
 
@@ -177,6 +177,6 @@ SERVED: dict[str, Any] = {
 )
 def test_arguments_of_the_component_that_are_refused(change: dict[str, Any], said: str) -> None:
     refuse(SERVED)
-    with pytest.raises(EchoError) as caught:
+    with pytest.raises(MockError) as caught:
         refuse({key: value for key, value in {**SERVED, **change}.items() if value is not None})
     assert said in str(caught.value)

@@ -1,4 +1,4 @@
-"""Where the echo refuses to serve, what a run tells, and what people are shown: without an engine."""
+"""Where the mock refuses to serve, what a run tells, and what people are shown: without an engine."""
 
 import json
 import os
@@ -19,14 +19,14 @@ from testing.pulumi.mocks.run import EventLog, Run
 from testing.pulumi.mocks.server import MODULES, refusal
 from testing.pulumi.mocks.wire import OUTPUT, RESOURCE, SECRET, SIGNATURE, plain, struct
 
-GOOD = {"EBB_PULUMI_ECHO": "1", "PULUMI_BACKEND_URL": f"file://{CHECKOUT}/build/echo/x/state"}
+GOOD = {"EBB_PULUMI_ECHO": "1", "PULUMI_BACKEND_URL": f"file://{CHECKOUT}/build/mocks/x/state"}
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         pytest.param({}, None, id="under the harness"),
-        pytest.param({"EBB_PULUMI_ECHO": ""}, "an echo for tests, not the official plugin", id="without the opt-in"),
+        pytest.param({"EBB_PULUMI_ECHO": ""}, "a mock for tests, not the official plugin", id="without the opt-in"),
         pytest.param({"PULUMI_BACKEND_URL": ""}, "writes only into a state folder under", id="no backend"),
         pytest.param({"PULUMI_BACKEND_URL": "s3://bucket"}, "'s3://bucket'", id="a bucket"),
         pytest.param({"PULUMI_BACKEND_URL": f"file://{CHECKOUT}/.ebb/pulumi/state"}, "writes only", id="the local stack's state"),
@@ -46,7 +46,7 @@ def test_a_plugin_that_a_user_starts_ends_with_a_sentence(name: str) -> None:
         [PLUGINS / f"pulumi-resource-{name}", "127.0.0.1:1"], env=clean, capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("error: this is an echo for tests")
+    assert done.stderr.startswith("error: this is a mock for tests")
 
 
 def test_no_folder_of_plugins_is_on_the_path_of_a_shell() -> None:

@@ -40,8 +40,8 @@ ROWS = (
     AwsType(
         "aws:iam/serviceLinkedRole:ServiceLinkedRole", create="iam/CreateServiceLinkedRole",
         updates=("UpdateRole", "TagRole"), delete="DeleteServiceLinkedRole",
-        id=IAM + ":role/aws-service-role/{awsServiceName}/AWSServiceRoleForEcho",
-        outputs={"arn": "{id}", "name": "AWSServiceRoleForEcho", "path": "/aws-service-role/{awsServiceName}/", **STAMP},
+        id=IAM + ":role/aws-service-role/{awsServiceName}/AWSServiceRoleForMock",
+        outputs={"arn": "{id}", "name": "AWSServiceRoleForMock", "path": "/aws-service-role/{awsServiceName}/", **STAMP},
     ),
     AwsType(
         "aws:iam/instanceProfile:InstanceProfile", create="iam/CreateInstanceProfile", updates=("TagInstanceProfile",),
