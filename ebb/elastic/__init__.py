@@ -6,7 +6,7 @@
         model = run.distribute(resnet50())
         optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
         schedule = torch.optim.lr_scheduler.StepLR(optimizer, 30)
-        run.keep(model=model, optimizer=optimizer, schedule=schedule)       # the newest checkpoint is loaded here
+        run.register_state(model=model, optimizer=optimizer, schedule=schedule)       # the newest checkpoint is loaded here
         for step in run.steps(run.loader(train_set, workers=4)):            # goes on where the job stands
             for images, labels in step:                                     # this rank's micro-batches
                 step.backward(criterion(model(images), labels))             # the mean over the micro-batch
@@ -18,43 +18,69 @@
 What it guarantees, on any number of ranks that come and go: a step is the gradient of the mean loss over `global_batch` samples;
 each sample is used once per epoch, with the same random transforms; all ranks leave at the same step boundary, with a checkpoint
 of it; what goes on is the newest checkpoint that is whole and of this program. With virtual_workers=V the weights are the same to
-the last bit. An evaluation that a notice has cut short is made again by a program that asks `run.owes_evaluation` before its next
-step. Run it alone, or on many machines: `python -m ebb.elastic.launch --nnodes=1:8 ... script.py`.
+the last bit. An evaluation that a notice has cut short is repeated by a program that asks `run.evaluation_pending` before its
+next step. Run it alone, or on many machines: `python -m ebb.elastic.launch --nnodes=1:8 ... script.py`.
 
-The names below are the whole public surface; runtime/ stands behind them. To read on: data/order.py (which sample belongs to
-which step), checkpoint/ (what survives), notices/ (how a reclaim is heard), runtime/ (the loop), launch/ (the process that a pod
-starts).
+The names below are the public API of a training program, together with those of ebb.elastic.data, ebb.elastic.speed,
+ebb.elastic.report and ebb.elastic.checkpoint. A program with flags and exit codes of its own defines a RunConfig with `option`,
+reads it with `parse` and runs under `run_program`. To read on: data/order.py (the samples of each step), checkpoint/ (what
+survives), notices/ (how a reclaim is heard), runtime/ (the loop), launch/ (the process that a pod starts).
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ebb.elastic.runtime.config import ConfigError, RunConfig, add_flags
+    from ebb.elastic.contract import ENV_PLANNED_WORKERS
+    from ebb.elastic.notices.notice import Notice
+    from ebb.elastic.runtime.config import ConfigError, Parser, RunConfig, add_flags, complete, option, parse
     from ebb.elastic.runtime.loading import Loader
-    from ebb.elastic.runtime.loop import Left
+    from ebb.elastic.runtime.loop import GracefulExit
+    from ebb.elastic.runtime.main import end_process, run_program, run_rank
     from ebb.elastic.runtime.metrics import Progress
     from ebb.elastic.runtime.run import Run, start
     from ebb.elastic.runtime.step import Step
 
-__all__ = ["ConfigError", "Left", "Loader", "Progress", "Run", "RunConfig", "Step", "add_flags", "start"]
+__all__ = [
+    "ENV_PLANNED_WORKERS",
+    "ConfigError",
+    "GracefulExit",
+    "Loader",
+    "Notice",
+    "Parser",
+    "Progress",
+    "Run",
+    "RunConfig",
+    "Step",
+    "add_flags",
+    "complete",
+    "end_process",
+    "option",
+    "parse",
+    "run_program",
+    "run_rank",
+    "start",
+]
 
 _MODULES = {
-    "ConfigError": "config",
-    "Left": "loop",
-    "Loader": "loading",
-    "Progress": "metrics",
-    "Run": "run",
-    "RunConfig": "config",
-    "Step": "step",
-    "add_flags": "config",
-    "start": "run",
+    "contract": ("ENV_PLANNED_WORKERS",),
+    "notices.notice": ("Notice",),
+    "runtime.config": ("ConfigError", "Parser", "RunConfig", "add_flags", "complete", "option", "parse"),
+    "runtime.loading": ("Loader",),
+    "runtime.loop": ("GracefulExit",),
+    "runtime.main": ("end_process", "run_program", "run_rank"),
+    "runtime.metrics": ("Progress",),
+    "runtime.run": ("Run", "start"),
+    "runtime.step": ("Step",),
 }
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, imported when it is asked for: the launcher must hear a signal before torch is imported, and all of
-    ebb.elastic comes through here."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.runtime.{_MODULES[name]}"), name)
+    """Import a public name when it is first used.
+
+    The launcher must listen for signals before torch is imported, and every import of ebb.elastic comes through this file.
+    """
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

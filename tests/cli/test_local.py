@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 
 from ebb.cli.app import app
 from ebb.cli.exits import Exit
-from ebb.cli.session import Session
+from ebb.cli.options import Session
 from ebb.kube import Kube
 from tests.cli.world import FakeKube, elastic_job, platform_map
 from tests.elastic.machines import until
@@ -49,7 +49,7 @@ with elastic.start(global_batch=24, epochs=6, seed=0, log_every=1, min_step_seco
     loader = run.loader(TensorDataset(x, 3 * x + 1), workers=0)
     model = run.distribute(torch.nn.Linear(1, 1))
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    run.keep(model=model, optimizer=optimizer)
+    run.register_state(model=model, optimizer=optimizer)
     for step in run.steps(loader):
         for features, target in step:
             step.backward(torch.nn.functional.mse_loss(model(features), target))

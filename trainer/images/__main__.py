@@ -2,7 +2,7 @@
 
 import sys
 
-from ebb.elastic.runtime.main import end_process
+from ebb.elastic import end_process
 from trainer.images.options import parse
 from trainer.images.train import main
 

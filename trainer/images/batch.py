@@ -12,7 +12,7 @@ fits into their memory.
 from pathlib import Path
 from typing import NamedTuple
 
-from ebb.elastic.checkpoint import manifest
+from ebb.elastic.checkpoint import newest_manifest
 
 PER_PROCESS = 32  # the original example's default
 _LARGEST = 256  # in one pass, where only --global-batch says anything
@@ -47,12 +47,5 @@ def processes_wanted(*, planned_workers: int, local_world_size: int, world_size:
 
 def kept_global_batch(output: Path) -> int | None:
     """Of the newest checkpoint in a job's folder, by its manifest alone; None before the first. All of a job's have the same."""
-    newest: manifest.Manifest | None = None
-    for path in (output / manifest.FOLDER).glob("*.json"):
-        try:
-            found = manifest.read(path.read_bytes())
-        except (OSError, ValueError):
-            continue  # removed meanwhile, or damaged: what is resumed from is judged elsewhere
-        if newest is None or found.order > newest.order:
-            newest = found
+    newest = newest_manifest(output)
     return None if newest is None else int(newest.identity["global_batch"])

@@ -8,7 +8,7 @@ The defaults suit the small data sets of the box and of first tries; the other p
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ebb.elastic.runtime.config import option
+from ebb.elastic import option
 from trainer.images.options import AUGMENTATIONS, VisionConfig, parse_as
 from trainer.images.schedule import KINDS
 

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ebb.elastic.data import Images
-from ebb.elastic.data.images import Files
-from ebb.elastic.data.tuning import Site, advice, loader_workers, loading_rate, workers_beside_cpu_training
+from ebb.elastic.data import Files, Images, Site, advice, loader_workers, loading_rate, workers_beside_cpu_training
 from trainer.images.options import VisionConfig
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import torch
 
-from ebb.elastic.data.order import Piece
+from ebb.elastic.data import Piece
 
 
 class Mixed(NamedTuple):

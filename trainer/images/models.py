@@ -15,7 +15,7 @@ import torch
 from torchvision import models
 from torchvision.models import get_model, list_models  # type: ignore[attr-defined]
 
-from ebb.elastic.runtime.config import ConfigError
+from ebb.elastic import ConfigError
 
 
 class UnknownModelError(ConfigError):

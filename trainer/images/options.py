@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from ebb.elastic.contract import ENV_PLANNED_WORKERS
-from ebb.elastic.runtime.config import ConfigError, Parser, RunConfig, add_flags, complete, option
-from ebb.elastic.speed.choice import SpeedOptions
+from ebb.elastic import ENV_PLANNED_WORKERS, ConfigError, Parser, RunConfig, add_flags, complete, option
+from ebb.elastic.speed import SpeedOptions
 from trainer.images.batch import batch_sizes, kept_global_batch, processes_wanted
 from trainer.images.schedule import KINDS
 

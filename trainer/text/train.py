@@ -15,9 +15,7 @@ from pathlib import Path
 import torch
 
 from ebb import elastic
-from ebb.elastic.runtime.config import option
-from ebb.elastic.runtime.config import parse as parse_run
-from ebb.elastic.runtime.main import end_process, run_program
+from ebb.elastic import end_process, option, run_program
 from ebb.elastic.speed import SpeedOptions, choose
 from trainer.images.schedule import Schedule
 from trainer.text.gpt import SIZES, Gpt, bits_per_byte, losses
@@ -42,7 +40,7 @@ class TextConfig(elastic.RunConfig, SpeedOptions):
 
 def parse(arguments: list[str], environment: Mapping[str, str]) -> TextConfig:
     """Raises ConfigError; `--help` prints and raises SystemExit(0)."""
-    return parse_run(
+    return elastic.parse(
         TextConfig,
         arguments,
         environment,
@@ -57,25 +55,25 @@ def learn(config: TextConfig, run: elastic.Run) -> None:
     size = SIZES[config.size]
     train, val = (Windows(config.data / f"{part}.bin", context=size.context) for part in ("train", "val"))
     speed = choose(run.device, "gpt", config, from_all_ranks=run.from_all_ranks)
-    run.say(f"speed: {speed}")
+    run.log(f"speed: {speed}")
     network = Gpt(size)
     model = run.distribute(network, speed=speed)
     optimizer = torch.optim.AdamW(
         network.parameter_groups(config.weight_decay), lr=config.lr, betas=(0.9, 0.95), **speed.optimizer_options(run.device)
     )
     scaler = speed.scaler()
-    run.keep(model=model, optimizer=optimizer, scaler=scaler, identity={"arch": f"gpt-{config.size}"})
+    run.register_state(model=model, optimizer=optimizer, scaler=scaler, identity={"arch": f"gpt-{config.size}"})
     schedule = schedule_of(config, len(train))
     bits: dict[str, float] = {}
 
-    def judge() -> dict[str, float]:
+    def evaluate() -> dict[str, float]:
         found = validate(run, network, val)
         run.best(-found["bits_per_byte"], **found)
         return found
 
     for step in run.steps(run.loader(train, seeded=False)):
-        if run.owes_evaluation:  # of the epoch that ended before
-            bits = judge()
+        if run.evaluation_pending:  # of the epoch that ended before
+            bits = evaluate()
         for group in optimizer.param_groups:
             group["lr"] = schedule.rate(start=step.samples.start, stop=step.samples.stop)
         for inputs, targets, _ in step:
@@ -86,13 +84,13 @@ def learn(config: TextConfig, run: elastic.Run) -> None:
         scaler.update()
         optimizer.zero_grad(set_to_none=True)
         if step.ends_epoch:
-            bits = judge()
+            bits = evaluate()
 
-    if run.owes_evaluation:
-        bits = judge()
+    if run.evaluation_pending:
+        bits = evaluate()
     bits = bits or validate(run, network, val)  # resumed when all was done
     run.finish(validation_bits_per_byte=round(bits["bits_per_byte"], 5))
-    run.say(f"finished after step {run.step}: {bits['bits_per_byte']:.4f} bits per byte of text that it has not seen")
+    run.log(f"finished after step {run.step}: {bits['bits_per_byte']:.4f} bits per byte of text that it has not seen")
 
 
 def validate(run: elastic.Run, network: torch.nn.Module, val: Windows) -> dict[str, float]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch.utils.data import Dataset
 
-from ebb.elastic.data.sealed import DataError
+from ebb.elastic.data import DataError
 
 
 class Windows(Dataset[tuple[torch.Tensor, torch.Tensor, int]]):

@@ -18,7 +18,7 @@ from ebb.elastic.checkpoint.errors import (
 )
 from ebb.elastic.checkpoint.fence import EtcdFence, Fence, FileFence, highest_generation
 from ebb.elastic.checkpoint.folder import CheckpointFolder, Found
-from ebb.elastic.checkpoint.manifest import Manifest
+from ebb.elastic.checkpoint.manifest import Manifest, newest_manifest
 from ebb.elastic.checkpoint.owner import Owner, claim_folder
 
 __all__ = [
@@ -39,4 +39,5 @@ __all__ = [
     "Unreachable",
     "claim_folder",
     "highest_generation",
+    "newest_manifest",
 ]

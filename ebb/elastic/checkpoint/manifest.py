@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 SCHEMA = 2
@@ -82,6 +83,19 @@ def read(text: bytes) -> Manifest:
         return Manifest(**content)
     except TypeError as error:
         raise ValueError(f"its manifest does not have the fields of schema {SCHEMA}: {error}") from error
+
+
+def newest_manifest(output: Path) -> Manifest | None:
+    """The newest readable manifest in a job's folder, without a look at the data; None before the first checkpoint."""
+    newest: Manifest | None = None
+    for path in (output / FOLDER).glob("*.json"):
+        try:
+            found = read(path.read_bytes())
+        except (OSError, ValueError):
+            continue  # removed meanwhile, or damaged: CheckpointFolder decides what is resumed from
+        if newest is None or found.order > newest.order:
+            newest = found
+    return newest
 
 
 def plain(identity: dict[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from torch.distributed.launcher.api import LaunchConfig
 
 from ebb.elastic.contract import EXIT_RECLAIMED
 from ebb.elastic.launch import program
-from ebb.elastic.launch.exit_policy import Failure, Judge, only_others_know
+from ebb.elastic.launch.exit_policy import ExitPolicy, Failure, may_be_peer_loss
 from ebb.elastic.launch.logs.reader import Tee
 from ebb.elastic.launch.logs.specs import Piped
 from ebb.elastic.launch.meeting import Membership
@@ -42,7 +42,7 @@ _LOOK_SECONDS = 0.1
 _SENTENCE_LENGTH = 300
 
 
-class Left(Exception):  # not an error
+class WorkersLeft(Exception):  # not an error
     """The workers left because of a notice. `saved`: at a step boundary, with a checkpoint of all they had done."""
 
     def __init__(self, codes: set[int]) -> None:
@@ -82,7 +82,7 @@ class Agent(LocalElasticAgent):
         )
         self._notices, self._knows_codes, self._say = notices, knows_codes, say
         self._handler = spec.rdzv_handler
-        self._judge = Judge(max_restarts=config.max_restarts, say=say)
+        self._exit_policy = ExitPolicy(max_restarts=config.max_restarts, say=say)
         self._told_at = 0.0
 
     def _rendezvous(self, worker_group: WorkerGroup) -> None:
@@ -98,7 +98,7 @@ class Agent(LocalElasticAgent):
         ended = self._ended_well()  # before torch looks: what these had to say is then there
         result: RunResult = super()._monitor_workers(worker_group)
         if result.state == WorkerState.FAILED:
-            self._weigh([_failure(each) for each in result.failures.values()], worker_group)
+            self._handle_failures([_failure(each) for each in result.failures.values()], worker_group)
         if result.state == WorkerState.HEALTHY and ended and self._finished_without_a_word(ended):
             return RunResult(state=WorkerState.SUCCEEDED, return_values={each.global_rank: None for each in worker_group.workers})
         return result
@@ -120,15 +120,15 @@ class Agent(LocalElasticAgent):
             context._worker_finished_event.set()  # those that have returned wait for it, to end in order
         return False
 
-    def _weigh(self, failures: list[Failure], worker_group: WorkerGroup) -> None:
-        """Return to meet the others again. Raises Left, ProgramFailedError, RendezvousClosedError."""
+    def _handle_failures(self, failures: list[Failure], worker_group: WorkerGroup) -> None:
+        """Return to meet the others again. Raises WorkersLeft, ProgramFailedError, RendezvousClosedError."""
         codes = {failure.code for failure in failures}
         if isinstance(self._handler, Membership):
             self._handler.failed = not codes <= {EXIT_RECLAIMED}
         if self._notices.seen:
-            raise Left(codes)
-        asked = (worker_group.group_world_size or 1) > 1 and only_others_know(failures, knows_codes=self._knows_codes)
-        self._judge.judge(failures, peer_lost=asked and self._peer_is_gone(codes))
+            raise WorkersLeft(codes)
+        asked = (worker_group.group_world_size or 1) > 1 and may_be_peer_loss(failures, knows_codes=self._knows_codes)
+        self._exit_policy.apply(failures, peer_lost=asked and self._peer_is_gone(codes))
 
     def _peer_is_gone(self, codes: set[int]) -> bool:
         """Whether the membership changes within the time in which the loss of a machine shows."""
@@ -141,7 +141,7 @@ class Agent(LocalElasticAgent):
             if self._handler.is_closed():
                 raise RendezvousClosedError
             if self._notices.seen:
-                raise Left(codes)
+                raise WorkersLeft(codes)
             time.sleep(_LOOK_SECONDS)
         return False
 

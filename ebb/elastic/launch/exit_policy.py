@@ -1,8 +1,8 @@
 """What the end of a worker process means: the membership changed, a signal killed it, or the program is wrong. Pure.
 
     failures = [Failure(code=1, sentence="RuntimeError: Connection closed by peer")]
-    only_others_know(failures, knows_codes=False)     # True: ask the membership whether a peer is gone
-    judge.judge(failures, peer_lost=True)             # returns: meet the others again; or raises ProgramFailedError
+    may_be_peer_loss(failures, knows_codes=False)     # True: ask the membership whether a peer is gone
+    policy.apply(failures, peer_lost=True)             # returns: meet the others again; or raises ProgramFailedError
 
 A program of ours says it by its exit code (ebb/elastic/contract.py). Any other program fails with 1 both when it is wrong and
 when a peer of its collective is gone; its exception tells them apart, and where there is none, or it speaks of a connection, the
@@ -51,14 +51,14 @@ class Failure:
         return self.code > 0 and bool(self.sentence) and not _OF_A_PEER.search(self.sentence)
 
 
-def only_others_know(failures: Sequence[Failure], *, knows_codes: bool) -> bool:
+def may_be_peer_loss(failures: Sequence[Failure], *, knows_codes: bool) -> bool:
     """Whether these may be the work of a peer that is gone. With `knows_codes` the program tells that by its exit code."""
     if knows_codes or _killed(failures) or any(failure.is_program for failure in failures):
         return False
     return not all(failure.is_membership for failure in failures)
 
 
-class Judge:
+class ExitPolicy:
     """It counts failures, so it is one for the life of a launcher."""
 
     def __init__(self, *, max_restarts: int, say: Callable[[str], None]) -> None:
@@ -66,7 +66,7 @@ class Judge:
         self._kills_left = KILLED_LIMIT
         self._say = say
 
-    def judge(self, failures: Sequence[Failure], *, peer_lost: bool = False) -> None:
+    def apply(self, failures: Sequence[Failure], *, peer_lost: bool = False) -> None:
         """Return to meet the others again; raise ProgramFailedError to end the job."""
         wrong = [failure for failure in failures if failure.is_program]
         killed = _killed(failures)

@@ -65,7 +65,7 @@ def run(agent: "Agent", reclaim: Reclaim, watcher: Watcher | None = None) -> int
     """The agent's outcomes, as exit codes."""
     from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousError  # noqa: PLC0415
 
-    from ebb.elastic.launch.agent import Left  # noqa: PLC0415
+    from ebb.elastic.launch.agent import WorkersLeft  # noqa: PLC0415
     from ebb.elastic.launch.exit_policy import ProgramFailedError  # noqa: PLC0415
     from ebb.elastic.launch.meeting import Membership  # noqa: PLC0415
 
@@ -73,7 +73,7 @@ def run(agent: "Agent", reclaim: Reclaim, watcher: Watcher | None = None) -> int
     try:
         agent.run()
         code = EXIT_FINISHED
-    except Left as left:
+    except WorkersLeft as left:
         if isinstance(handler, Membership):
             handler.leave()
         if watcher and left.saved:

@@ -40,9 +40,9 @@ from ebb.elastic.rendezvous.etcd import EtcdError, Refused
 from ebb.elastic.rendezvous.generation import EtcdAddress, Generation, open_etcd
 from ebb.elastic.rendezvous.member import Member
 from ebb.elastic.rendezvous.membership import Rules
-from ebb.elastic.rendezvous.participant import JobClosed, Settings
+from ebb.elastic.rendezvous.participant import JobClosed, RendezvousSettings
 from ebb.elastic.rendezvous.state import Record
-from ebb.elastic.rendezvous.store import Torn, address_of, assemble, serve
+from ebb.elastic.rendezvous.store import AssemblyFailed, address_of, assemble, serve
 
 BACKEND = "etcd3"
 _CLOSING_SECONDS = 10.0  # for an etcd that is just being restarted when the job ends
@@ -170,7 +170,7 @@ class Etcd3Handler(RendezvousHandler):
             record = self._member.meet(address_of(server), failed=self.failed, until=until)
             self.lost = self.failed = False
             self._server = server
-            with contextlib.suppress(Torn):
+            with contextlib.suppress(AssemblyFailed):
                 found = self._info(record, server)
                 self._trains = True
                 return found
@@ -199,7 +199,7 @@ def create_handler(parameters: RendezvousParameters, *, say: Callable[[str], Non
     etcd = _address_of_etcd(parameters.endpoint, found)
     address = parameters.local_addr or own_address(etcd.endpoint)
     output = os.environ.get(ENV_OUTPUT_DIR)
-    settings = Settings(
+    settings = RendezvousSettings(
         run_id=parameters.run_id,
         address=address,
         rules=Rules(
@@ -211,7 +211,7 @@ def create_handler(parameters: RendezvousParameters, *, say: Callable[[str], Non
         ),
         processes=int(_number(found, "processes", 0)) or None,
         planned=int(_number({ENV_PLANNED_WORKERS: os.environ.get(ENV_PLANNED_WORKERS) or 0}, ENV_PLANNED_WORKERS, 0)),
-        lease_seconds=max(2, int(_number(found, "lease_seconds", Settings.lease_seconds))),
+        lease_seconds=max(2, int(_number(found, "lease_seconds", RendezvousSettings.lease_seconds))),
         output=Path(output) if output else None,
     )
     client = open_etcd(etcd, os.environ)

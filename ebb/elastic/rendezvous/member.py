@@ -19,8 +19,8 @@ from collections.abc import Callable
 
 from ebb.elastic.rendezvous.etcd import Etcd, EtcdError, Refused, Unreachable
 from ebb.elastic.rendezvous.membership import Verdict
-from ebb.elastic.rendezvous.participant import KEPT_SECONDS, PATIENCE_SECONDS, RETRY_SECONDS, Life, Settings
-from ebb.elastic.rendezvous.peer_liveness import Pulse
+from ebb.elastic.rendezvous.participant import KEPT_SECONDS, PATIENCE_SECONDS, RETRY_SECONDS, Participant, RendezvousSettings
+from ebb.elastic.rendezvous.peer_liveness import PeerLiveness
 from ebb.elastic.rendezvous.state import Record, View
 from ebb.elastic.rendezvous.wire import Item
 
@@ -32,20 +32,20 @@ _NEWS_SECONDS = 3.0  # from the end of a lease to a view without its keys: etcd 
 class Member:
     """One for the life of a process. meet, leave, close and stop are for one thread."""
 
-    def __init__(self, etcd: Etcd, settings: Settings, *, say: Callable[[str], None]) -> None:
+    def __init__(self, etcd: Etcd, settings: RendezvousSettings, *, say: Callable[[str], None]) -> None:
         self._etcd, self._settings, self._say = etcd, settings, say
-        self._life = Life(etcd, settings, say=say)
+        self._participant = Participant(etcd, settings, say=say)
         self._view: View | None = None
         self._changed = threading.Event()
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._pulse: Pulse | None = None
+        self._pulse: PeerLiveness | None = None
         self._refusal: Refused | None = None
         self._complained_at = float("-inf")
 
     @property
     def id(self) -> str:
-        return self._life.id
+        return self._participant.id
 
     @property
     def detection_seconds(self) -> float:
@@ -57,7 +57,7 @@ class Member:
         Raises JobClosed; TimeoutError after `until` (time.monotonic); Refused when etcd has never said anything else.
         """
         pulse = self._start()
-        self._life.open(store, pulse=pulse.address, failed=failed)
+        self._participant.open(store, pulse=pulse.address, failed=failed)
         while until is None or time.monotonic() < until:
             self._changed.clear()
             outcome = self._step()
@@ -68,11 +68,11 @@ class Member:
 
     def verdict(self) -> Verdict:
         """How the generation of this machine stands, as far as is known."""
-        return self._life.verdict(self._view, time.monotonic()) if self._view else Verdict()
+        return self._participant.verdict(self._view, time.monotonic()) if self._view else Verdict()
 
     def leave(self, *, orderly: bool = False) -> None:
-        """The others see at once that this machine is gone. It may meet them again, as a newcomer. See Life.leave."""
-        self._life.leave(orderly=orderly)
+        """The others see at once that this machine is gone. It may meet them again, as a newcomer. See Participant.leave."""
+        self._participant.leave(orderly=orderly)
 
     def closed(self) -> bool:
         """Raises EtcdError when etcd was never asked before, and does not answer."""
@@ -105,7 +105,7 @@ class Member:
                 raise self._refusal
             return PATIENCE_SECONDS
         try:
-            return self._life.step(view, time.monotonic())
+            return self._participant.step(view, time.monotonic())
         except EtcdError as error:
             self._complain(error)
             return RETRY_SECONDS
@@ -115,25 +115,25 @@ class Member:
             self._complained_at = time.monotonic()
             self._say(f"waiting for etcd: {error}")
 
-    def _start(self) -> Pulse:
+    def _start(self) -> PeerLiveness:
         if self._pulse:
             return self._pulse
         self._stop.clear()
-        self._pulse = Pulse(self._settings.address)
+        self._pulse = PeerLiveness(self._settings.address)
         for run, arguments in ((self._keep_leases, ()), (self._watch, ()), (self._attend, (self._pulse,))):
             thread = threading.Thread(target=run, args=arguments, name=f"rendezvous{run.__name__}", daemon=True)
             thread.start()
             self._threads.append(thread)
         return self._pulse
 
-    def _attend(self, pulse: Pulse) -> None:
+    def _attend(self, pulse: PeerLiveness) -> None:
         while not self._stop.is_set():
             view = self._view
-            peer = self._life.next_peer(view) if view else None
+            peer = self._participant.next_peer(view) if view else None
             pulse.attend(peer.words.pulse if peer else "")
             if pulse.wait(RETRY_SECONDS) and view and peer:
                 with contextlib.suppress(EtcdError):
-                    self._life.bury(view, peer)
+                    self._participant.remove_dead(view, peer)
                 self._stop.wait(RETRY_SECONDS)  # for the watch to bring it; or etcd is away
 
     def _keep_leases(self) -> None:
@@ -142,7 +142,7 @@ class Member:
         while not self._stop.wait(wait):
             view, wait = self._view, seconds
             try:
-                if not self._life.renew():
+                if not self._participant.renew():
                     self._changed.set()
                 if view and view.record_lease and time.monotonic() - renewed_at > _KEPT_RENEWAL_SECONDS:
                     self._etcd.keep_alive(view.record_lease)

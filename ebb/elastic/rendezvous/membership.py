@@ -10,7 +10,7 @@ try. The key `generation` says all there is of the present one, so there is neve
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ebb.elastic.rendezvous.state import Entry, Place, Record, View, Words
+from ebb.elastic.rendezvous.state import Entry, MemberInfo, MemberRecord, Record, View
 from ebb.elastic.rendezvous.wire import Compare, Delete, Op, Put, Transaction
 
 # etcd takes 128 compares in a transaction. Beyond that a member that vanished is found out a moment later, by the others' watch.
@@ -88,7 +88,7 @@ def _due(view: View, size: int, rules: Rules) -> float | None:
 
 def _record(view: View, places: Sequence[Entry]) -> Record:
     highest = max([view.number, *(max(entry.words.floor, entry.words.after) for entry in view.entries)])
-    members = tuple(Place(id=entry.id, address=entry.words.address, processes=entry.words.processes) for entry in places)
+    members = tuple(MemberRecord(id=entry.id, address=entry.words.address, processes=entry.words.processes) for entry in places)
     return Record(number=highest + 1, members=members, store=places[0].words.store)
 
 
@@ -114,7 +114,7 @@ def removal(view: View, entry: Entry) -> Transaction:
     return Transaction(compares=[Compare(key, "mod_revision", entry.mod_revision)], operations=[Delete(key)])
 
 
-def readiness(view: View, me: str, words: Words, lease: int) -> Transaction:
+def readiness(view: View, me: str, words: MemberInfo, lease: int) -> Transaction:
     """A member of the present generation says that it has left it, if it is still the present one and it a live member."""
     return Transaction(
         compares=[

@@ -1,6 +1,6 @@
 """What one machine does next, given what it has seen: come, say that it is ready, found a generation, be given up, leave.
 
-    life = Life(etcd, settings, say=print)
+    life = Participant(etcd, settings, say=print)
     life.open("10.1.2.3:41234")                  # leaves its generation: this is its store for the next
     outcome = life.step(view, now)               # a Record: it is in this generation; a number: look again after so many seconds
     life.verdict(view, now)                      # once in a generation
@@ -32,7 +32,7 @@ from ebb.elastic.rendezvous.membership import (
     removal,
 )
 from ebb.elastic.rendezvous.peer_liveness import refuses
-from ebb.elastic.rendezvous.state import Entry, Record, View, Words
+from ebb.elastic.rendezvous.state import Entry, MemberInfo, Record, View
 from ebb.elastic.rendezvous.wire import Compare, Delete, Op, Put, Transaction
 
 # What a job leaves in etcd is gone so long after its last machine. Longer than a job may be stopped and be gone on with.
@@ -48,7 +48,7 @@ class JobClosed(Exception):  # not an error: the job is over
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class RendezvousSettings:
     run_id: str
     address: str
     rules: Rules
@@ -74,14 +74,14 @@ class Writer(Protocol):
     def revoke(self, lease: int) -> None: ...
 
 
-class Life:
+class Participant:
     """renew may be called by another thread than the rest."""
 
     def __init__(
-        self, etcd: Writer, settings: Settings, *, say: Callable[[str], None], refuses: Callable[[str], bool] = refuses
+        self, etcd: Writer, settings: RendezvousSettings, *, say: Callable[[str], None], refuses: Callable[[str], bool] = refuses
     ) -> None:
         self._etcd, self._settings, self._say, self._refuses = etcd, settings, say, refuses
-        self._words = Words(address=settings.address, store="")
+        self._words = MemberInfo(address=settings.address, store="")
         self._next_id = ""
         self._lease = 0
         self._put_revision = 0
@@ -93,7 +93,7 @@ class Life:
     def open(self, store: str, *, pulse: str = "", failed: bool = False) -> None:
         """Leave the present generation; the next has these."""
         settings = self._settings
-        self._words = Words(
+        self._words = MemberInfo(
             address=settings.address,
             store=store,
             pulse=pulse,
@@ -132,7 +132,7 @@ class Life:
         peer = ids[(ids.index(self.id) + 1) % len(ids)]
         return view.by_id.get(peer) if peer != self.id else None
 
-    def bury(self, view: View, entry: Entry) -> bool:
+    def remove_dead(self, view: View, entry: Entry) -> bool:
         """Its process is gone: take it off the list, if it has said nothing since. Raises EtcdError."""
         return self._transact(removal(view, entry))
 
@@ -199,7 +199,7 @@ class Life:
             if entry.id == self.id:
                 continue
             if self._refuses(entry.words.pulse) and (member or self._is_silent(entry)):
-                found = self.bury(view, entry) or found
+                found = self.remove_dead(view, entry) or found
             elif not member:
                 break
         return found

@@ -1,6 +1,6 @@
 """How a process is found dead at once, without waiting for its lease: when it ends, its system closes its connections.
 
-    pulse = Pulse("10.1.2.3")                # pulse.address goes into this machine's key
+    pulse = PeerLiveness("10.1.2.3")                # pulse.address goes into this machine's key
     pulse.attend("10.1.2.4:39911")           # keep a connection to that machine's
     if pulse.wait(0.5): ...                  # True: its connection has ended, or its port refuses
 
@@ -16,7 +16,7 @@ _CONNECT_SECONDS = 0.3
 _BACKLOG = 128
 
 
-class Pulse:
+class PeerLiveness:
     """attend and wait are for one thread."""
 
     def __init__(self, host: str) -> None:

@@ -16,7 +16,7 @@ from ebb.elastic.rendezvous.wire import Item
 
 
 @dataclass(frozen=True, kw_only=True)
-class Words:
+class MemberInfo:
     """What a machine says of itself in its key. `store` is host:port of the TCPStore that is used if it becomes rank 0, `pulse`
     that of the port that its process holds (pulse.py)."""
 
@@ -38,7 +38,7 @@ class Entry:
     """A live machine. `since` is when this view's owner first saw it with these words."""
 
     id: str
-    words: Words
+    words: MemberInfo
     create_revision: int
     mod_revision: int
     since: float
@@ -46,7 +46,7 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class MemberRecord:
     """A machine in a generation; its rank is its position."""
 
     id: str
@@ -59,7 +59,7 @@ class Record:
     """A generation."""
 
     number: int
-    members: tuple[Place, ...]
+    members: tuple[MemberRecord, ...]
     store: str
 
     @cached_property
@@ -72,7 +72,7 @@ class Record:
     @classmethod
     def parse(cls, value: bytes) -> "Record":
         found = json.loads(value)
-        members = tuple(Place(**place) for place in found["members"])
+        members = tuple(MemberRecord(**place) for place in found["members"])
         return cls(number=found["number"], members=members, store=found["store"])
 
 
@@ -181,7 +181,7 @@ class View:
 
 
 def _entry(member: str, item: Item, now: float) -> Entry:
-    words = Words(**json.loads(item.value))
+    words = MemberInfo(**json.loads(item.value))
     return Entry(
         id=member,
         words=words,

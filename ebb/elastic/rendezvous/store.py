@@ -21,7 +21,7 @@ _CONNECT_TIMEOUT = timedelta(seconds=2)
 _STORE_TIMEOUT = timedelta(seconds=60)
 
 
-class Torn(Exception):  # not an error: meet again
+class AssemblyFailed(Exception):  # not an error: meet again
     """The generation fell apart before all its machines had come to its store."""
 
 
@@ -37,13 +37,13 @@ def address_of(store: TCPStore) -> str:
 def assemble(record: Record, rank: int, server: TCPStore, generation: Generation, broken: Callable[[], bool]) -> TCPStore:
     """The store of this generation, once all its machines are connected and it tells the workers which one they are in.
 
-    `broken` is asked again and again: whether somebody is lost already. Raises Torn.
+    `broken` is asked again and again: whether somebody is lost already. Raises AssemblyFailed.
     """
     deadline = time.monotonic() + _ASSEMBLY_SECONDS
 
     def check() -> None:
         if broken() or time.monotonic() > deadline:
-            raise Torn
+            raise AssemblyFailed
 
     here = [f"ebb/here/{number}" for number in range(len(record.members))]
     try:
@@ -55,7 +55,7 @@ def assemble(record: Record, rank: int, server: TCPStore, generation: Generation
         client.set(here[rank], "")
         _wait(client, [STORE_KEY], check)
     except (DistError, OSError) as error:
-        raise Torn from error
+        raise AssemblyFailed from error
     return client
 
 

@@ -69,7 +69,7 @@ def make_loop(
         gradients=keeping.virtual or Averaged(models, group.world_size),
         source=loader.start(plan, group.device, say=report.advise),
         saver=keeping.saver,
-        state=lambda: keeping.state(loop.step, stream, loader.facts, report.account, owes_evaluation=loop.owes_evaluation),
+        state=lambda: keeping.state(loop.step, stream, loader.facts, report.account, evaluation_pending=loop.evaluation_pending),
         report=report,
         watchdog=watchdog,
         ledger=_ledger(config, group, keeping, stream, generation) if config.ledger else None,
@@ -79,7 +79,7 @@ def make_loop(
         min_step_seconds=config.min_step_seconds,
         lag=1 if group.device.type == "cuda" else 0,
         mark=Mark([each for model in models for each in model.parameters()]),
-        owes_evaluation=bool(keeping.saved.get("owes_evaluation", False)),
+        evaluation_pending=bool(keeping.saved.get("owes_evaluation", False)),
     )
     keeping.kept.optimizer.register_step_post_hook(loop.updated)
     for model in models:

@@ -89,7 +89,7 @@ class Keeping:
         return position - int(self.saved.get("sampler", {}).get("samples", position))
 
     def state(
-        self, step: int, stream: Stream, facts: Facts, account: Account, *, owes_evaluation: bool = False
+        self, step: int, stream: Stream, facts: Facts, account: Account, *, evaluation_pending: bool = False
     ) -> dict[str, Any]:
         """References to what a checkpoint keeps."""
         samples = min(step * stream.global_batch, stream.total_samples)
@@ -99,7 +99,7 @@ class Keeping:
             "account": account.saved(),
             "config": self.config.plain(),
             "identity": self.identity,
-            "owes_evaluation": owes_evaluation,
+            "owes_evaluation": evaluation_pending,
         }
         return self.kept.state(reached, seed=stream.seed, virtual=self.virtual, parts=parts)
 

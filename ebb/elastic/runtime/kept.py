@@ -35,7 +35,7 @@ class Kept:
         for name, each in others.items():
             if not (hasattr(each, "state_dict") and hasattr(each, "load_state_dict")):
                 raise TypeError(
-                    f"run.keep({name}=...) is a {type(each).__name__}, which has no state_dict and load_state_dict: "
+                    f"run.register_state({name}=...) is a {type(each).__name__}, which has no state_dict and load_state_dict: "
                     "give it both, or leave it out"
                 )
         self.network = plain(model)
@@ -93,8 +93,8 @@ class Kept:
         except (RuntimeError, ValueError, KeyError, TypeError) as error:
             reason = " ".join(str(error).split())[:300]
             raise ForeignCheckpointError(
-                f"the checkpoint does not fit what run.keep() was given: {reason}. Give this job its own --output folder, "
-                "or start it with the program of that run"
+                f"the checkpoint does not fit what run.register_state() was given: {reason}. Give this job its own "
+                "--output folder, or start it with the program of that run"
             ) from error
 
 

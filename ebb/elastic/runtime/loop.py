@@ -27,7 +27,7 @@ from ebb.elastic.runtime.waits import Waits
 from ebb.elastic.runtime.watchdog import Watchdog
 
 
-class Left(SystemExit):
+class GracefulExit(SystemExit):
     """The program ends here, at a step boundary and with a checkpoint, because this machine or another one was told to leave."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Loop:
     min_step_seconds: float
     lag: int  # steps by which an agreement is known late
     mark: Mark
-    owes_evaluation: bool = False  # one of the weights after the last step, which a notice or a loss has cut short
+    evaluation_pending: bool = False  # one of the weights after the last step, which a notice or a loss has cut short
 
     def __post_init__(self) -> None:
         self.at_boundary = True
@@ -83,7 +83,7 @@ class Loop:
         self._told_until = min(self.step * self.stream.global_batch, self.stream.total_samples)
 
     def steps(self) -> Iterator[Step]:
-        """Until the end. Raises Left where the ranks agree to leave."""
+        """Until the end. Raises GracefulExit where the ranks agree to leave."""
         self.report.begin()
         while self.step < self.stream.total_steps:
             started = time.monotonic()
@@ -131,13 +131,13 @@ class Loop:
             (step, started), self._open = self._open, None
             self._count(step)
             self._pending[-1].seconds = time.monotonic() - started
-            self.owes_evaluation = True
+            self.evaluation_pending = True
 
     def stop_evaluation(self) -> None:
         """On all ranks, since one was told to leave: nothing comes after it but leave_evaluation()."""
         self.come_to_boundary()
         self._settle_all()
-        self.owes_evaluation = True
+        self.evaluation_pending = True
 
     def leave_evaluation(self) -> None:
         """After stop_evaluation, when the program has put back whatever it had changed for the evaluation."""
@@ -192,7 +192,7 @@ class Loop:
         self.step += 1
         self.at_boundary = True
         self.mark.set()
-        self.owes_evaluation = False
+        self.evaluation_pending = False
 
     def _between(self, started: float, *, last: bool = False) -> bool:
         """Whether to leave."""
@@ -256,11 +256,11 @@ class Loop:
             self.group.barrier()  # nobody goes before
 
     def leave(self) -> None:
-        """Raises Left."""
+        """Raises GracefulExit."""
         self._settle_all()
         self.save_now()
         self.report.say(f"left after step {self.step} with a checkpoint")
-        raise Left
+        raise GracefulExit
 
     def close(self) -> None:
         self.report.close()

@@ -1,4 +1,4 @@
-"""The edge of a program's process, the same for all of ours: settings are read, errors become sentences, the end has its code.
+"""The entry point of a training process: read settings, turn errors into sentences, end with the right exit code.
 
     def main(arguments: list[str]) -> int:
         return run_program(arguments, parse, learn)          # learn(config, run) trains to the end
@@ -22,7 +22,7 @@ from ebb.elastic.contract import EXIT_FINISHED, EXIT_PEER_LOST, EXIT_PROGRAM_FAI
 from ebb.elastic.data import DataError
 from ebb.elastic.notices.notice import Notice, install
 from ebb.elastic.runtime.config import ConfigError, RunConfig
-from ebb.elastic.runtime.loop import Left
+from ebb.elastic.runtime.loop import GracefulExit
 from ebb.elastic.runtime.run import Run, start
 
 C = TypeVar("C", bound=RunConfig)
@@ -34,7 +34,7 @@ def run_program(arguments: list[str], parse: Callable[[list[str], Mapping[str, s
     try:
         config = parse(arguments, os.environ)
         notice.leave_within(config.leave_seconds, EXIT_PEER_LOST)
-        return trained(config, notice, work)
+        return run_rank(config, notice, work)
     except (ConfigError, DataError, RefusedError) as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return EXIT_PROGRAM_FAILED
@@ -43,12 +43,12 @@ def run_program(arguments: list[str], parse: Callable[[list[str], Mapping[str, s
         return EXIT_PROGRAM_FAILED
 
 
-def trained(config: C, notice: Notice, work: Callable[[C, Run], None]) -> int:
+def run_rank(config: C, notice: Notice, work: Callable[[C, Run], None]) -> int:
     """This rank's part, to the end or to a notice. Raises the errors of settings, data, checkpoints and the program."""
     try:
         with start(config, notice=notice) as run:
             work(config, run)
-    except Left:
+    except GracefulExit:
         return EXIT_RECLAIMED
     return EXIT_FINISHED
 

@@ -23,7 +23,7 @@ from ebb.elastic.runtime.config import RunConfig, resolve
 from ebb.elastic.runtime.evaluation import Measure, Stopped, evaluate, listener
 from ebb.elastic.runtime.kept import Kept, Weights
 from ebb.elastic.runtime.loading import Loader, loader_processes
-from ebb.elastic.runtime.loop import Left, Loop
+from ebb.elastic.runtime.loop import GracefulExit, Loop
 from ebb.elastic.runtime.metrics import Progress
 from ebb.elastic.runtime.process_group import Group, PeerLostError, is_loss
 from ebb.elastic.runtime.result import weights_sha256, write_json
@@ -91,10 +91,12 @@ class Run:
         return self._loop.stream.total_steps if self._loop else 0
 
     @property
-    def owes_evaluation(self) -> bool:
-        """Whether a notice, or a lost machine, has cut an evaluation of the present weights short: to be asked at the beginning
-        of the loop's body, and after the loop. It is no longer so after the next evaluation or step."""
-        return self._loop is not None and self._loop.owes_evaluation
+    def evaluation_pending(self) -> bool:
+        """True when a notice, or a lost machine, has cut an evaluation of the present weights short.
+
+        To be asked at the beginning of the loop's body, and after the loop. The next evaluation or step makes it False.
+        """
+        return self._loop is not None and self._loop.evaluation_pending
 
     def distribute(
         self, model: torch.nn.Module, *, speed: Speed | None = None, cache: CompileCache | None = None, **options: Any
@@ -116,7 +118,7 @@ class Run:
         largest_share = -(-self.config.global_batch // self.world_size)
         return speed.wrap(model, self.world_size, accumulates=largest_share > self.config.max_micro_batch)
 
-    def keep(
+    def register_state(
         self,
         *,
         model: torch.nn.Module,
@@ -125,8 +127,10 @@ class Run:
         evaluated: Weights | None = None,
         **others: Any,
     ) -> None:
-        """What checkpoints hold: the model, its optimizer, and whatever else has a state_dict, by any name. The newest checkpoint
-        is loaded into them. They change after the gradient of a step is there, in the loop's body, and at no other time.
+        """Register what checkpoints hold: the model, its optimizer, and whatever else has a state_dict, by any name.
+
+        The newest checkpoint is loaded into them. They change after the gradient of a step is there, in the loop's body, and at
+        no other time.
 
         `identity` is what must be the same to go on from a checkpoint, besides the weights' names and shapes, the optimizer, the
         global batch and the seed. `evaluated` gives the weights that validations judge, by the names in the model's state_dict,
@@ -134,7 +138,7 @@ class Run:
         RefusedError where something does not fit.
         """
         if not self._models:
-            raise RuntimeError("run.keep() comes after run.distribute(model)")
+            raise RuntimeError("run.register_state() comes after run.distribute(model)")
         identity = identity or {}
         arch = str(identity.get("arch", ""))
         kept = Kept(model=model, optimizer=optimizer, others=others, arch=arch, evaluated=evaluated)
@@ -153,7 +157,7 @@ class Run:
         Raises DataError when they differ.
         """
         asked = self.config.workers if workers is None else workers
-        processes = loader_processes(asked, dataset, self.config, self.device, self.world_size, options=options, say=self.say)
+        processes = loader_processes(asked, dataset, self.config, self.device, self.world_size, options=options, say=self.log)
         loader = Loader(dataset, seed=self.config.seed, workers=processes, seeded=seeded, **options)
         loader.facts["fingerprint"] = fingerprint or str(getattr(dataset, "fingerprint", ""))
         first = self._group.hand_out_facts(loader.facts)
@@ -164,10 +168,15 @@ class Run:
         return loader
 
     def steps(self, loader: Loader) -> Iterator[Step]:
-        """The steps that are left, one after the other. Between two of them checkpoints are written, and the program ends (Left,
-        code 138) when this machine or another one has been told to leave."""
+        """The steps that are left, one after the other.
+
+        Between two of them checkpoints are written, and the program ends (GracefulExit, code 138) when this machine or another
+        one has been told to leave.
+        """
         if self._keeping is None:
-            raise RuntimeError("run.steps() comes after run.keep(model=..., optimizer=...): without it nothing would survive")
+            raise RuntimeError(
+                "run.steps() comes after run.register_state(model=..., optimizer=...): without it nothing would survive"
+            )
         self._loop = making.make_loop(
             self.config,
             self._group,
@@ -187,10 +196,11 @@ class Run:
         """The means of what `measure(batch)` sums up over a batch's samples, by name, over the whole dataset; and `samples`,
         their number. Each rank has a share, nothing is padded, all get the same answer. Without gradients, and in eval mode.
 
-        A notice ends it on all ranks (Left), with a checkpoint of the step: so it comes last in the loop's body, after all that a
-        checkpoint keeps has changed. The next generation does not come back to that place, see `owes_evaluation`. Who validates
-        other weights than the model's own must not copy them over those; then a notice has to wait for its end."""
-        assert self._keeping is not None, "run.evaluate() comes after run.keep()"
+        A notice ends it on all ranks (GracefulExit), with a checkpoint of the step: so it comes last in the loop's body, after
+        all that a checkpoint keeps has changed. The next generation does not come back to that place: see `evaluation_pending`. A
+        program that validates other weights must not copy them over the model's own: a notice then has to wait for its end.
+        """
+        assert self._keeping is not None, "run.evaluate() comes after run.register_state()"
         asked = self.config.workers if workers is None else workers
         processes = min(self.config.place.cores, asked) if asked >= 0 else workers_beside_cpu_training(self.config.place.cores)
         loader = Loader(dataset, seed=self.config.seed, workers=processes, **options)
@@ -209,9 +219,9 @@ class Run:
         except Stopped:
             if loop is not None:
                 loop.stop_evaluation()
-            raise Left from None  # what is left to do comes in __exit__
+            raise GracefulExit from None  # what is left to do comes in __exit__
         if loop is not None:
-            loop.evaluating = loop.owes_evaluation = False
+            loop.evaluating = loop.evaluation_pending = False
 
     def best(self, score: float, **metrics: float) -> None:
         """The result of a validation of the present weights, on all ranks; higher is better. Their checkpoint is kept besides the
@@ -264,8 +274,8 @@ class Run:
         """Call it on rank 0 for every line of the log: for TensorBoard and the like."""
         self._listeners.append(listener)
 
-    def say(self, text: str) -> None:
-        """Once, not by every rank."""
+    def log(self, text: str) -> None:
+        """Print a line, on rank 0 alone."""
         if self.rank == 0:
             print(text, flush=True)
 
@@ -276,7 +286,7 @@ class Run:
         try:
             if error is None:
                 self._end()
-            elif isinstance(error, Left) and self._loop is not None:
+            elif isinstance(error, GracefulExit) and self._loop is not None:
                 self._loop.leave_evaluation()
         except (PeerLostError, Stale) as lost:
             error = lost
@@ -287,7 +297,7 @@ class Run:
         self._watchdog.stop()
         if self._loop is not None:
             self._loop.close()
-        if error is None or isinstance(error, Left):
+        if error is None or isinstance(error, GracefulExit):
             self._group.close()
 
     def _end(self) -> None:

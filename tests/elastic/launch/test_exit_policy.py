@@ -2,7 +2,7 @@
 
 import pytest
 
-from ebb.elastic.launch.exit_policy import Failure, Judge, ProgramFailedError, exit_code, only_others_know
+from ebb.elastic.launch.exit_policy import ExitPolicy, Failure, ProgramFailedError, exit_code, may_be_peer_loss
 
 PEER = "RuntimeError: [enforce fail at pair.cc:553] Connection closed by peer [10.1.2.3]:4242"
 WRONG = "ValueError: the shapes (3, 4) and (5,) do not fit"
@@ -27,11 +27,11 @@ def failures(*found: int | tuple[int, str]) -> list[Failure]:
     ],
 )  # fmt: skip
 def test_judgement(max_restarts: int, exits: list[list[Failure]], ends_at: int | None) -> None:
-    judge = Judge(max_restarts=max_restarts, say=lambda _: None)
+    policy = ExitPolicy(max_restarts=max_restarts, say=lambda _: None)
     ended = None
     for number, found in enumerate(exits):
         try:
-            judge.judge(found)
+            policy.apply(found)
         except ProgramFailedError:
             ended = number
             break
@@ -51,15 +51,15 @@ def test_judgement(max_restarts: int, exits: list[list[Failure]], ends_at: int |
     ],
 )
 def test_when_the_others_are_asked(found: list[Failure], knows_codes: bool, expected: bool) -> None:
-    assert only_others_know(found, knows_codes=knows_codes) is expected
+    assert may_be_peer_loss(found, knows_codes=knows_codes) is expected
 
 
 def test_a_lost_peer_explains_a_failure_without_limit_but_not_a_mistake() -> None:
-    judge = Judge(max_restarts=0, say=lambda _: None)
+    policy = ExitPolicy(max_restarts=0, say=lambda _: None)
     for _ in range(20):
-        judge.judge(failures((1, PEER)), peer_lost=True)
+        policy.apply(failures((1, PEER)), peer_lost=True)
     with pytest.raises(ProgramFailedError, match=r"exit code 1: ValueError: the shapes .* do not fit: the job ends"):
-        judge.judge(failures((1, WRONG)), peer_lost=True)
+        policy.apply(failures((1, WRONG)), peer_lost=True)
 
 
 @pytest.mark.parametrize(("code", "expected"), [(3, 3), (1, 1), (255, 255), (-9, 137), (-6, 134), (-10, 1), (75, 1), (138, 1)])

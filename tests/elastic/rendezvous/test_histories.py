@@ -12,7 +12,7 @@ import pytest
 
 from ebb.elastic.rendezvous.errors import EtcdError
 from ebb.elastic.rendezvous.membership import Rules
-from ebb.elastic.rendezvous.participant import Life, Settings
+from ebb.elastic.rendezvous.participant import Participant, RendezvousSettings
 from ebb.elastic.rendezvous.state import Record, View
 from ebb.elastic.rendezvous.wire import Put
 from tests.elastic.rendezvous.book import Book, Items
@@ -28,8 +28,8 @@ class Machine:
 
     def __init__(self, name: str, world: "World") -> None:
         self.name, self.world = name, world
-        settings = Settings(run_id="job", address=name, rules=world.rules, output=world.output, planned=world.planned)
-        self.life = Life(world.book, settings, say=lambda text: None, refuses=world.refuses)
+        settings = RendezvousSettings(run_id="job", address=name, rules=world.rules, output=world.output, planned=world.planned)
+        self.life = Participant(world.book, settings, say=lambda text: None, refuses=world.refuses)
         self.stores = 0
         self.view: View | None = None
         self.in_generation: Record | None = None

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from ebb.elastic.rendezvous.membership import Closed, Form, Rules, Verdict, Wait, decide, formation, judge, readiness
-from ebb.elastic.rendezvous.state import Place, Record, View, Words
+from ebb.elastic.rendezvous.state import MemberInfo, MemberRecord, Record, View
 from ebb.elastic.rendezvous.wire import Compare, Delete, Item
 
 PREFIX = "/ebb/job/"
 RULES = Rules(min_size=1, max_size=4)
-WORDS = Words(address="", store="", planned=4)
+WORDS = MemberInfo(address="", store="", planned=4)
 
 
 def entry(name: str, number: int, **words: Any) -> Item:
@@ -21,7 +21,7 @@ def entry(name: str, number: int, **words: Any) -> Item:
 
 
 def generation(number: int, members: str, revision: int = 50) -> Item:
-    places = tuple(Place(id=name, address=f"{name}.ip", processes=None) for name in members)
+    places = tuple(MemberRecord(id=name, address=f"{name}.ip", processes=None) for name in members)
     value = Record(number=number, members=places, store=f"{members[0]}.ip:1").json()
     return Item(key=f"{PREFIX}generation", value=value, mod_revision=revision, lease=7)
 
@@ -108,7 +108,7 @@ def test_nothing_is_formed_on_what_has_changed() -> None:
 
 def test_a_member_says_that_it_is_ready_only_for_what_follows_its_own_generation() -> None:
     seen = view(generation(7, "a", revision=50), entry("a", 40))
-    said = readiness(seen, "a", Words(address="a.ip", store="a.ip:2"), 9)
+    said = readiness(seen, "a", MemberInfo(address="a.ip", store="a.ip:2"), 9)
     assert said.compares == [
         Compare(f"{PREFIX}generation", "mod_revision", 50),
         Compare(f"{PREFIX}members/a", "mod_revision", 40),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ebb.elastic.rendezvous.membership import Rules
-from ebb.elastic.rendezvous.participant import Life, Settings
+from ebb.elastic.rendezvous.participant import Participant, RendezvousSettings
 from ebb.elastic.rendezvous.state import Record, View
 from tests.elastic.rendezvous.book import Book
 
@@ -28,12 +28,12 @@ class World:
         self.lives["n"] = self.life("n")
         self.step("n")
 
-    def life(self, name: str) -> Life:
+    def life(self, name: str) -> Participant:
         def refuses(pulse: str) -> bool:
             self.asked.append(pulse)
             return pulse in self.refusing
 
-        settings = Settings(
+        settings = RendezvousSettings(
             run_id="job",
             address=name,
             rules=Rules(min_size=1, max_size=2),
@@ -41,7 +41,7 @@ class World:
             lease_seconds=LEASE_SECONDS,
             output=self.folder,
         )
-        life = Life(self.book, settings, say=lambda text: None, refuses=refuses)
+        life = Participant(self.book, settings, say=lambda text: None, refuses=refuses)
         life.open(f"{name}:1", pulse=name)
         return life
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from ebb.elastic.rendezvous.peer_liveness import Pulse, refuses
+from ebb.elastic.rendezvous.peer_liveness import PeerLiveness, refuses
 from tests.elastic.machines import free_port, until
 
 OTHER = """
 import time
-from ebb.elastic.rendezvous.peer_liveness import Pulse
-pulse = Pulse("127.0.0.1")
+from ebb.elastic.rendezvous.peer_liveness import PeerLiveness
+pulse = PeerLiveness("127.0.0.1")
 print(pulse.address, flush=True)
 while True:
     pulse.wait(1)
@@ -21,13 +21,13 @@ while True:
 
 
 @pytest.fixture
-def pulse() -> Iterator[Pulse]:
-    pulse = Pulse("127.0.0.1")
+def pulse() -> Iterator[PeerLiveness]:
+    pulse = PeerLiveness("127.0.0.1")
     yield pulse
     pulse.close()
 
 
-def test_a_killed_process_is_found_at_once(pulse: Pulse) -> None:
+def test_a_killed_process_is_found_at_once(pulse: PeerLiveness) -> None:
     other = subprocess.Popen([sys.executable, "-c", OTHER], stdout=subprocess.PIPE, text=True)
     assert other.stdout is not None
     with other.stdout as lines:
@@ -43,8 +43,8 @@ def test_a_killed_process_is_found_at_once(pulse: Pulse) -> None:
     assert pulse.wait(5), "still so, without a connection"
 
 
-def test_a_connection_that_ends_while_the_process_lives_is_no_end(pulse: Pulse) -> None:
-    other = Pulse("127.0.0.1")
+def test_a_connection_that_ends_while_the_process_lives_is_no_end(pulse: PeerLiveness) -> None:
+    other = PeerLiveness("127.0.0.1")
     pulse.attend(other.address)
     assert not pulse.wait(0)
     assert not other.wait(0)  # it accepts
@@ -57,8 +57,8 @@ def test_a_connection_that_ends_while_the_process_lives_is_no_end(pulse: Pulse) 
     assert until("the end", lambda: pulse.wait(0.1), 5)
 
 
-def test_attending_to_nobody_or_to_another(pulse: Pulse) -> None:
-    other = Pulse("127.0.0.1")
+def test_attending_to_nobody_or_to_another(pulse: PeerLiveness) -> None:
+    other = PeerLiveness("127.0.0.1")
     pulse.attend(other.address)
     assert not pulse.wait(0)
     pulse.attend("")
@@ -69,7 +69,7 @@ def test_attending_to_nobody_or_to_another(pulse: Pulse) -> None:
 
 
 @pytest.mark.parametrize("address", ["", "nonsense", "127.0.0.1:none", "no-such-host.invalid:1"])
-def test_what_cannot_be_told_is_no_end(pulse: Pulse, address: str) -> None:
+def test_what_cannot_be_told_is_no_end(pulse: PeerLiveness, address: str) -> None:
     assert not refuses(address)
     pulse.attend(address)
     assert not pulse.wait(0.01)

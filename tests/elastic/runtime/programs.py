@@ -104,7 +104,7 @@ def train(program: Program) -> dict[str, Any]:
     settings = {"global_batch": 10, "epochs": 3, "workers": 0, "log_every": 1, "ledger": True, **program.settings}
     config = resolve(os.environ, output=program.output, **settings)
     answer: dict[str, Any] = {"left": False, "seen": [], "rates": [], "steps": []}
-    with contextlib.suppress(elastic.Left), elastic.start(config, notice=notice) as run:
+    with contextlib.suppress(elastic.GracefulExit), elastic.start(config, notice=notice) as run:
         answer["left"] = True
         _steps(program, run, notice, answer)
         answer["left"] = False
@@ -118,11 +118,11 @@ def _steps(program: Program, run: elastic.Run, notice: Notice, answer: dict[str,
     schedule = SCHEDULES[program.schedule](optimizer) if program.schedule != "none" else None
     scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=3) if program.scaled else None
     others: dict[str, Any] = {"schedule": schedule, "scaler": scaler}
-    run.keep(model=model, optimizer=optimizer, **{name: each for name, each in others.items() if each is not None})
+    run.register_state(model=model, optimizer=optimizer, **{name: each for name, each in others.items() if each is not None})
     _arrange(program)
     for step in run.steps(run.loader(Points(program.size))):
         mine = run.rank == program.leaver
-        if run.owes_evaluation:
+        if run.evaluation_pending:
             evaluate(program, run, model, notice, answer)
         if mine and step.number == program.leave_at:
             notice.give()
@@ -144,7 +144,7 @@ def _steps(program: Program, run: elastic.Run, notice: Notice, answer: dict[str,
         _judge(program, run, model, notice, answer)
         if step.number == program.break_at:
             break
-    answer["owes"] = run.owes_evaluation
+    answer["owes"] = run.evaluation_pending
     answer["weights"] = weights_sha256(getattr(model, "module", model))
 
 

@@ -40,7 +40,7 @@ def bug(_: elastic.RunConfig, __: elastic.Run) -> None:
 
 def hears_a_notice(_: elastic.RunConfig, run: elastic.Run) -> None:
     model = run.distribute(torch.nn.Linear(1, 1))
-    run.keep(model=model, optimizer=torch.optim.SGD(model.parameters(), 0.1))
+    run.register_state(model=model, optimizer=torch.optim.SGD(model.parameters(), 0.1))
     for step in run.steps(run.loader(torch.ones(9, 1))):
         os.kill(os.getpid(), signal.SIGTERM)
         run._notice.wait(60)  # the side thread hears it

@@ -172,7 +172,7 @@ def test_the_environment_fills_what_a_program_leaves_open() -> None:
 def opened(output: Path, dataset: Any, **settings: Any) -> tuple[elastic.Run, torch.nn.Module, elastic.Loader]:
     run = elastic.start(resolve({}, output=output, **{"global_batch": 4, "epochs": 1, "workers": 0, **settings}), notice=Notice())
     model = run.distribute(network(plain=True))
-    run.keep(model=model, optimizer=torch.optim.SGD(model.parameters(), 0.1))
+    run.register_state(model=model, optimizer=torch.optim.SGD(model.parameters(), 0.1))
     return run, model, run.loader(dataset)
 
 
@@ -222,13 +222,13 @@ def test_misuse_is_a_sentence(tmp_path: Path, body: Callable[[elastic.Step, torc
 def test_the_order_of_calls(tmp_path: Path) -> None:
     run = elastic.start(resolve({}, output=tmp_path), notice=Notice())
     model = network()
-    with pytest.raises(RuntimeError, match=r"run.keep\(\) comes after run.distribute\(model\)"):
-        run.keep(model=model, optimizer=torch.optim.SGD(model.parameters(), 0.1))
-    with pytest.raises(RuntimeError, match=r"run.steps\(\) comes after run.keep"):
+    with pytest.raises(RuntimeError, match=r"run.register_state\(\) comes after run.distribute\(model\)"):
+        run.register_state(model=model, optimizer=torch.optim.SGD(model.parameters(), 0.1))
+    with pytest.raises(RuntimeError, match=r"run.steps\(\) comes after run.register_state"):
         next(run.steps(run.loader(Points())))
     run.distribute(model)
-    with pytest.raises(TypeError, match=r"run.keep\(lr=...\) is a float, which has no state_dict"):
-        run.keep(model=model, optimizer=torch.optim.SGD(model.parameters(), 0.1), lr=0.1)
+    with pytest.raises(TypeError, match=r"run.register_state\(lr=...\) is a float, which has no state_dict"):
+        run.register_state(model=model, optimizer=torch.optim.SGD(model.parameters(), 0.1), lr=0.1)
 
 
 # --- batches of any form
@@ -274,7 +274,7 @@ def evaluated(output: Path) -> dict[str, float]:
     run = elastic.start(resolve(os.environ, output=output, workers=0), notice=Notice())
     with run:
         model = run.distribute(network())
-        run.keep(model=model, optimizer=torch.optim.SGD(model.parameters(), 0.1))
+        run.register_state(model=model, optimizer=torch.optim.SGD(model.parameters(), 0.1))
         model = plain(model)
 
         def measure(batch: dict[str, torch.Tensor]) -> dict[str, Any]:

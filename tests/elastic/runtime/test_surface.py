@@ -4,10 +4,27 @@ import dataclasses
 import inspect
 
 from ebb import elastic
+from ebb.elastic import checkpoint, data, report, speed
 
 
 def test_the_names() -> None:
-    assert elastic.__all__ == ["ConfigError", "Left", "Loader", "Progress", "Run", "RunConfig", "Step", "add_flags", "start"]
+    assert elastic.__all__ == [
+        "ENV_PLANNED_WORKERS",
+        *("ConfigError", "GracefulExit", "Loader", "Notice", "Parser", "Progress", "Run", "RunConfig", "Step"),
+        *("add_flags", "complete", "end_process", "option", "parse", "run_program", "run_rank", "start"),
+    ]
+    assert all(getattr(elastic, name) is not None for name in elastic.__all__)
+
+
+def test_the_names_of_the_public_subpackages() -> None:
+    assert set(data.__all__) == {
+        *("Batch", "DataError", "ElasticBatchSampler", "ElasticLoader", "Files", "Images", "InOrder", "Piece", "Sample"),
+        *("Seeded", "ShardSequence", "Site", "advice", "batches", "loader_workers", "loading_rate", "normalise", "on_device"),
+        *("open_images", "open_source", "workers_beside_cpu_training"),
+    }
+    assert speed.__all__ == ["CompileCache", "Speed", "SpeedOptions", "choose"]
+    assert report.__all__ == ["Curves", "EventFile", "Labelled", "append", "save_images", "spread"]
+    assert "newest_manifest" in checkpoint.__all__
 
 
 def signatures(kind: type) -> dict[str, str]:
@@ -29,9 +46,9 @@ def test_a_run() -> None:
     assert signatures(elastic.Run) == {
         "step": "property",
         "total_steps": "property",
-        "owes_evaluation": "property",
+        "evaluation_pending": "property",
         "distribute": "model, speed, cache, **options",
-        "keep": "model, optimizer, identity, evaluated, **others",
+        "register_state": "model, optimizer, identity, evaluated, **others",
         "loader": "dataset, workers, fingerprint, seeded, **options",
         "steps": "loader",
         "evaluate": "dataset, measure, batch_size, workers, **options",
@@ -42,7 +59,7 @@ def test_a_run() -> None:
         "from_all_ranks": "facts",
         "unhurried": "",
         "on_progress": "listener",
-        "say": "text",
+        "log": "text",
     }
 
 

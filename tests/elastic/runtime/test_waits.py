@@ -57,7 +57,7 @@ def reading(output: Path) -> list[float]:
     config = resolve(os.environ, output=output, global_batch=4, epochs=1, workers=0, log_every=1)
     with elastic.start(config, notice=Notice()) as run:
         model = run.distribute(torch.nn.Linear(1, 1))
-        run.keep(model=model, optimizer=torch.optim.SGD(model.parameters(), 0.1))
+        run.register_state(model=model, optimizer=torch.optim.SGD(model.parameters(), 0.1))
         run.on_progress(lambda line: lines.append(line.data_seconds))
         for step in run.steps(run.loader(Slow(run.rank == 1))):
             for batch in step:

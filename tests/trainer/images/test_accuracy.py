@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from trainer.images.accuracy import places, right_answers
+from trainer.images.train import places, right_answers
 
 
 def scores(count: int, classes: int = 9) -> tuple[torch.Tensor, torch.Tensor]:

@@ -7,8 +7,8 @@ import torch
 from torch.nn.functional import cross_entropy, one_hot
 
 from ebb.elastic.data.order import Piece, share, split
-from trainer.images.loss import losses, mixed_losses
 from trainer.images.mixup import Mixed, Mixup
+from trainer.images.train import losses, mixed_losses
 
 MIXUP = Mixup(alpha=0.4, seed=3)
 

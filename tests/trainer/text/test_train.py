@@ -35,7 +35,7 @@ def run(config: TextConfig, notice: Notice) -> bool:
     try:
         with elastic.start(config, notice=notice) as one:
             learn(config, one)
-    except elastic.Left:
+    except elastic.GracefulExit:
         return False
     return True
 

@@ -19,7 +19,7 @@ def main(data: str, epochs: int = 4, batch: int = 32) -> None:
         model = run.distribute(models.resnet18(num_classes=len(train_set.classes)))
         optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
         schedule = torch.optim.lr_scheduler.StepLR(optimizer, 3)
-        run.keep(model=model, optimizer=optimizer, schedule=schedule)
+        run.register_state(model=model, optimizer=optimizer, schedule=schedule)
         for step in run.steps(train_loader):
             for images, labels in step:
                 loss = cross_entropy(model(images), labels)
@@ -29,7 +29,7 @@ def main(data: str, epochs: int = 4, batch: int = 32) -> None:
             if step.ends_epoch:
                 schedule.step()
                 found = run.evaluate(val_set, lambda batch: {"accuracy": (model(batch[0]).argmax(1) == batch[1]).sum()})
-                run.say(f"epoch {step.epoch}: accuracy {found['accuracy']:.4f}")
+                run.log(f"epoch {step.epoch}: accuracy {found['accuracy']:.4f}")
                 run.best(found["accuracy"])
 
 

@@ -16,7 +16,7 @@ def main(data: str, epochs: int = 1, batch: int = 32) -> None:
         windows = Windows(Path(data) / "train.bin", context=64)
         model = run.distribute(Gpt(SIZES["tiny"]))
         optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
-        run.keep(model=model, optimizer=optimizer)
+        run.register_state(model=model, optimizer=optimizer)
         for step in run.steps(run.loader(windows)):
             for inputs, targets, _ in step:
                 loss = losses(model(inputs), targets).mean()

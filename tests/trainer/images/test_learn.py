@@ -18,8 +18,8 @@ from ebb.elastic.notices.notice import Notice
 from tests.elastic import images
 from tests.elastic.report import board
 from trainer.images import models
-from trainer.images.learning import Judge, learn
 from trainer.images.options import parse
+from trainer.images.train import Evaluator, learn
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def run(data: Path, output: Path, notice: Notice, *more: str) -> bool:
     try:
         with elastic.start(config, notice=notice) as one:
             learn(config, one)
-    except elastic.Left:
+    except elastic.GracefulExit:
         return False
     return True
 
@@ -87,14 +87,14 @@ def test_a_notice_in_a_validation_changes_no_bit_and_no_line(data: Path, tmp_pat
     """The average is what is validated; the network's own weights are what goes on."""
     calm, stormy = tmp_path / "calm", tmp_path / "stormy"
     assert run(data, calm, Notice(), *EVERYTHING)
-    notice, measure = Notice(), Judge._measure
+    notice, measure = Notice(), Evaluator._measure
 
-    def measured(judge: Judge, batch: list[torch.Tensor]) -> dict[str, torch.Tensor]:
+    def measured(evaluator: Evaluator, batch: list[torch.Tensor]) -> dict[str, torch.Tensor]:
         notice.give()
-        return measure(judge, batch)
+        return measure(evaluator, batch)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Judge, "_measure", measured)
+        patch.setattr(Evaluator, "_measure", measured)
         assert not run(data, stormy, notice, *EVERYTHING)
     assert not (stormy / "validations.jsonl").exists()
     assert run(data, stormy, Notice(), *EVERYTHING)
