@@ -1,5 +1,4 @@
-"""What controller, client and gateway share: the ElasticJob as an API object, the platform's facts, the names that join the
-packages.
+"""The ElasticJob as an API object, the platform's facts, and the names that controller, client and gateway share.
 
 spec.py (its author's half), status.py (the controller's), schema.py and crd.py (its CRD), platform.py (what the stack built),
 contract.py (labels, ports, environment, exit codes, reasons).

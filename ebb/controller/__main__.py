@@ -86,12 +86,12 @@ async def run(settings: Settings) -> None:
         metrics = Metrics()
         controller = Controller(api, fence=election.check, fetch=fetch, send=send, clock=time.time, metrics=metrics)
         metrics.gauge(LEADS, "1 on the controller that acts.", lambda: {"": float(election.leads)})
-        metrics.gauge(JOBS, HELP[JOBS], lambda: by_state(controller.world.jobs.objects.values()) if election.leads else {})
+        metrics.gauge(JOBS, HELP[JOBS], lambda: by_state(controller.cluster.jobs.objects.values()) if election.leads else {})
         show_process(metrics)
         alarm = None
         if settings.etcd:
             ask = await opened.enter_async_context(http_ask(settings.etcd))
-            alarm = EtcdAlarm(ask, jobs=controller.unfinished, tell=controller.tell)
+            alarm = EtcdAlarm(ask, jobs=controller.unfinished, emit_events=controller.emit_events)
             alarm.show(metrics)
         async with _serve(settings, metrics, Health(metrics, election, time.monotonic)):
             try:

@@ -1,11 +1,11 @@
-"""All jobs, each parsed once per version, and the market that they are for one another.
+"""All jobs, each parsed once per version, and the machines that they claim from one another.
 
     claims = Claims(clock=time.time)
     effect = claims.put(key, value)             # value None: the job is gone
-    claims.job(key); claims.market(but=key); claims.waiting(effect)
+    claims.job(key); claims.cluster_capacity(but=key); claims.waiting(effect)
 
 What one job claims changes when it is placed, ends, is suspended, held, scaled or deleted; only then may it matter to those that
-wait. A decision is in the market as soon as it is made (`decided`), before its status is written: two jobs that are looked at in
+wait. A decision counts for the others as soon as it is made (`decided`), before its status is written: two jobs that are looked at in
 the same moment must not both count on the same machines.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 from ebb.api import contract as names
 from ebb.api.spec import Job, SpecError
 from ebb.api.status import Dry, Status
-from ebb.controller.reconciler.capacity import Claim, Market, survey
+from ebb.controller.reconciler.capacity import Claim, ClusterCapacity, survey
 
 Object = dict[str, Any]
 Key = tuple[str, str]
@@ -96,7 +96,7 @@ class Claims:
             raise job
         return job
 
-    def market(self, *, but: Key) -> Market:
+    def cluster_capacity(self, *, but: Key) -> ClusterCapacity:
         """The market without the job that asks."""
         now = self._clock()
         if now - self._fresh_at >= REFRESH_SECONDS:
@@ -106,7 +106,7 @@ class Claims:
         if but in self._claims:
             del claims[list(self._claims).index(but)]
         dry = chain.from_iterable(entries for key, entries in self._dry.items() if key != but)
-        return Market(claims=tuple(claims), dry=tuple(dry))
+        return ClusterCapacity(claims=tuple(claims), dry=tuple(dry))
 
     def rank(self, priorities: Mapping[str, int]) -> None:
         """The values of the PriorityClasses changed."""
@@ -161,7 +161,7 @@ def _effect(old: Claim | None, new: Claim | None) -> Effect:
 
 
 def _taken(claim: Claim) -> int:
-    """Workers whose machines even an automatic job leaves alone (plan/target.py)."""
+    """Workers whose machines even an automatic job leaves alone (sizing.py)."""
     return max(claim.holds, claim.placed)
 
 

@@ -1,6 +1,6 @@
-"""The controller's copy of the cluster: a reflector per kind, and which job each change is about.
+"""The controller's copy of the cluster: a reflector per kind, and the job that each change is about.
 
-    world = World(api, queue, clock=time.time)
+    world = ClusterCache(api, queue, clock=time.time)
     observed = await world.observe(job, now, progress)
 
 What must be there is jobs, pods, Services, machines and the platform's facts. The rest (Leases, what the autoscaler says,
@@ -39,7 +39,7 @@ STARTING_SECONDS = 0.4
 log = logging.getLogger(__name__)
 
 
-class World:
+class ClusterCache:
     """See the module's docstring. The queue is given the keys of jobs that are to be looked at; `clock` is wall time."""
 
     def __init__(self, api: Reader, queue: WorkQueue[Key], clock: Callable[[], float]) -> None:
@@ -95,7 +95,7 @@ class World:
             doubt=self.machines.look.doubt,
             platform=self._platform,
             platform_problem=self._platform_problem,
-            market=self.claims.market(but=key),
+            cluster_capacity=self.claims.cluster_capacity(but=key),
             supply=Supply(words=self._words.latest, groups=self._groups),
             priorities=self._priorities,
             progress=progress,
@@ -199,7 +199,7 @@ class World:
 
     def _machine_changed(self, node: str) -> None:
         self.moved(node)
-        self._tell(self._children.on_node(node))
+        self._enqueue(self._children.on_node(node))
 
     def _event_seen(self, _: Object | None, event: Object | None) -> None:
         uid = self._words.hear(event) if event else None
@@ -229,7 +229,7 @@ class World:
         self._match_groups()
         for _, machine in list(self.machines.nodes.objects):
             self.moved(machine)
-        self._tell(self.jobs.objects)
+        self._enqueue(self.jobs.objects)
 
     def _match_groups(self) -> None:
         known = [group.name for group in self._platform.node_groups] if self._platform else []
@@ -248,13 +248,13 @@ class World:
     def _wake_after(self, seconds: float, effect: Effect) -> None:
         def wake() -> None:
             self._wakes.discard(effect)
-            self._tell(self.claims.waiting(effect))
+            self._enqueue(self.claims.waiting(effect))
 
         if effect not in self._wakes:
             self._wakes.add(effect)
             asyncio.get_running_loop().call_later(seconds, wake)
 
-    def _tell(self, keys: Iterable[Key]) -> None:
+    def _enqueue(self, keys: Iterable[Key]) -> None:
         for key in list(keys):
             self._changed(key)
 

@@ -3,7 +3,7 @@
     controller = Controller(api, fence=election.check, fetch=fetch, send=send, clock=time.time, metrics=Metrics())
     await controller.run()
 
-Everything here is plumbing: what is to be done is decided in reconcile.py and what is seen is gathered in world.py. Actions may
+Everything here is plumbing: reconcile.py decides what is to be done, cluster_cache.py gathers what is seen. Actions may
 be done twice and may be interrupted; a failure of one ends the round, and the queue brings the job back.
 """
 
@@ -18,16 +18,16 @@ from ebb.api.schema import decode, encode
 from ebb.api.spec import Job, SpecError
 from ebb.api.status import PROGRAM_FAILED, RECLAIMED, Status
 from ebb.controller.claims import BUGS
-from ebb.controller.cluster_cache import Object, World
+from ebb.controller.cluster_cache import ClusterCache, Object
 from ebb.controller.etcd.legacy import Runs, Send
-from ebb.controller.executor import Api, Hands
+from ebb.controller.executor import Api, Executor
 from ebb.controller.metrics import ERRORS, FAILURES, QUEUE_DEPTH, RECLAIMS, RECONCILE_SECONDS, WATCH_AGE, Metrics, Recovery
-from ebb.controller.rate_limits import Pace, Refusals, as_before, only_figures, without_creations
+from ebb.controller.rate_limits import Refusals, WriteLimit, as_before, only_figures, without_creations
 from ebb.controller.reconciler.reconcile import plan, refused
 from ebb.controller.reconciler.records import DELETED, record
 from ebb.controller.reconciler.types import Event, Plan
 from ebb.controller.scraper import Fetch, Scraper
-from ebb.controller.usage.recorder import BookKeeper
+from ebb.controller.usage.recorder import UsageRecorder
 from ebb.controller.workqueue import WorkQueue
 from ebb.kube import CONFIG_MAPS, Conflict, Denied, Invalid, KubeError, NotFound
 from ebb.kube.reflector import Key
@@ -45,25 +45,25 @@ class Controller:
     ) -> None:
         self._clock, self.metrics = clock, metrics
         self._queue: WorkQueue[Key] = WorkQueue()
-        self.world = World(api, self._queue, clock)
-        self._scraper = Scraper(fetch, self.world, self._queue.add, clock=clock)
-        self._pace, self._refusals, self._recovery = Pace(), Refusals(), Recovery(metrics)
+        self.cluster = ClusterCache(api, self._queue, clock)
+        self._scraper = Scraper(fetch, self.cluster, self._queue.add, clock=clock)
+        self._write_limit, self._refusals, self._recovery = WriteLimit(), Refusals(), Recovery(metrics)
         self._runs = Runs(send, jobs=self.unfinished)
-        self._hands = Hands(api, self.world, self._recovery, fence=fence, clock=clock, make_run=self._runs.create)
-        self._books = BookKeeper(api, self.world, fence=fence, clock=clock)
+        self._executor = Executor(api, self.cluster, self._recovery, fence=fence, clock=clock, make_run=self._runs.create)
+        self._books = UsageRecorder(api, self.cluster, fence=fence, clock=clock)
         metrics.gauge(QUEUE_DEPTH, "Jobs that wait to be looked at.", lambda: {"": len(self._queue)})
         metrics.gauge(WATCH_AGE, "Since when nothing came from the API server, by kind.", self.ages)
 
     async def run(self) -> None:
         """Never returns; raises what the fence raises."""
         async with asyncio.TaskGroup() as tasks:
-            for reflector in self.world.reflectors:
+            for reflector in self.cluster.reflectors:
                 tasks.create_task(reflector.run())
-            await self.world.synced()
-            log.info("watching %d jobs", len(self.world.jobs.objects))
-            tasks.create_task(self.world.machines.watch_silence())
+            await self.cluster.synced()
+            log.info("watching %d jobs", len(self.cluster.jobs.objects))
+            tasks.create_task(self.cluster.machines.watch_heartbeats())
             tasks.create_task(self._scraper.run())
-            tasks.create_task(self._hands.send_events())
+            tasks.create_task(self._executor.send_events())
             tasks.create_task(self._runs.run())
             tasks.create_task(self._books.run())
             for _ in range(JOBS_AT_ONCE):
@@ -71,16 +71,16 @@ class Controller:
 
     def ages(self) -> dict[str, float]:
         """Seconds since the last word from the API server, by kind, as Prometheus labels."""
-        return {f'kind="{item.name}"': item.age_seconds for item in self.world.reflectors if not item.refused}
+        return {f'kind="{item.name}"': item.age_seconds for item in self.cluster.reflectors if not item.refused}
 
     def unfinished(self) -> list[Object]:
         """The jobs that run or mean to: not at their end, not suspended."""
         idle = (names.SUSPENDED, names.SUCCEEDED, names.FAILED)
-        return [job for job in self.world.jobs.objects.values() if (job.get("status") or {}).get("state") not in idle]
+        return [job for job in self.cluster.jobs.objects.values() if (job.get("status") or {}).get("state") not in idle]
 
-    async def tell(self, value: Object, events: tuple[Event, ...]) -> None:
+    async def emit_events(self, value: Object, events: tuple[Event, ...]) -> None:
         """Send events about a job, best effort."""
-        self._hands.tell(value, events)
+        self._executor.emit_events(value, events)
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
@@ -89,7 +89,7 @@ class Controller:
             started = loop.time()
             with about(*key):
                 try:
-                    again_after = await self._look(key)
+                    again_after = await self._reconcile(key)
                 except (KubeError, TimeoutError) as error:
                     wait = self._queue.failed(key)
                     # A lost race is ordinary: the copy was a moment behind.
@@ -105,29 +105,29 @@ class Controller:
                     self._queue.done(key, again_after=again_after)
             self.metrics.observe(RECONCILE_SECONDS, loop.time() - started)
 
-    async def _look(self, key: Key) -> float | None:
+    async def _reconcile(self, key: Key) -> float | None:
         """One round for one job; returns seconds until the next is due. Raises KubeError."""
-        unwritten = await self._bury(key)
-        again_after = await self._look_at(key)  # one of the same name need not wait for its predecessor's record
+        unwritten = await self._finalize_deleted(key)
+        again_after = await self._reconcile_job(key)  # one of the same name need not wait for its predecessor's record
         if unwritten:
             raise unwritten
         return again_after
 
-    async def _look_at(self, key: Key) -> float | None:
-        value = self.world.jobs.objects.get(key)
+    async def _reconcile_job(self, key: Key) -> float | None:
+        value = self.cluster.jobs.objects.get(key)
         if value is None:
             return None
         try:
-            job = self.world.claims.job(key)
+            job = self.cluster.claims.job(key)
         except SpecError as error:
             if (value.get("spec") or {}).get("managedBy", names.MANAGER) != names.MANAGER:
                 return None
-            await self._hands.write(value, _unusable(value, str(error), self._clock()), ())
+            await self._executor.write(value, _unusable(value, str(error), self._clock()), ())
             return None
         now = self._clock()
-        decided = plan(job, await self.world.observe(job, now, self._scraper.latest.get(key)), now)
+        decided = plan(job, await self.cluster.observe(job, now, self._scraper.latest.get(key)), now)
         # Before anything is awaited: a job that is looked at meanwhile must not count on the same machines.
-        self.world.decided(key, decided.status)
+        self.cluster.decided(key, decided.status)
         self._recovery.noticed(key, decided, now)
         return await self._carry_out(key, value, job, decided)
 
@@ -136,8 +136,8 @@ class Controller:
         if job.status.observed_generation != job.generation:
             self._refusals.forget(key)  # other pods are asked for now
         decided, refused_until = await self._act(key, job, decided)
-        pause = await self._say(key, value, job, decided)
-        problems = await self._hands.do_all(job, decided.once_written)
+        pause = await self._write_status(key, value, job, decided)
+        problems = await self._executor.do_all(job, decided.once_written)
         if problems:
             raise KubeError(problems[0])
         due = [seconds for seconds in (refused_until, pause) if seconds]
@@ -145,28 +145,28 @@ class Controller:
             due.append(decided.wake_at - self._clock())
         return min(due, default=None)
 
-    async def _say(self, key: Key, value: Object, job: Job, decided: Plan) -> float:
+    async def _write_status(self, key: Key, value: Object, job: Job, decided: Plan) -> float:
         """Write the status if it changed and tell the events; returns seconds after which to write it, if that can wait."""
         now = asyncio.get_running_loop().time()
         if decided.status != job.status:
-            pause = self._pace.wait(key, job.status, decided, now)
+            pause = self._write_limit.wait(key, job.status, decided, now)
             if pause:
                 return pause
             matters = not only_figures(job.status, decided)
-            await self._hands.write(value, encode(decided.status), decided.events, matters=matters)
-            self._pace.wrote(key, now)
+            await self._executor.write(value, encode(decided.status), decided.events, matters=matters)
+            self._write_limit.wrote(key, now)
         else:
-            self._hands.tell(value, decided.events)
+            self._executor.emit_events(value, decided.events)
         self._count(decided)
         self._recovery.written(key, job.status, decided.status, self._clock())
         return 0.0
 
-    async def _bury(self, key: Key) -> KubeError | TimeoutError | None:
+    async def _finalize_deleted(self, key: Key) -> KubeError | TimeoutError | None:
         """Forget jobs of this name that were deleted; what those cost that had not ended is written down. Returns why that is to
         be tried again."""
-        waiting = self.world.departed.pop(key, [])
+        waiting = self.cluster.departed.pop(key, [])
         if waiting:
-            for memory in (self._scraper, self._recovery, self._pace, self._refusals):
+            for memory in (self._scraper, self._recovery, self._write_limit, self._refusals):
                 memory.forget(key)
         while waiting:
             try:
@@ -174,7 +174,7 @@ class Controller:
             except (Denied, Invalid, NotFound) as error:  # the namespace may be going too
                 log.warning("what %s/%s cost was not recorded: %s", *key, error)
             except (KubeError, TimeoutError) as error:
-                self.world.departed[key] = waiting + self.world.departed.get(key, [])
+                self.cluster.departed[key] = waiting + self.cluster.departed.get(key, [])
                 return error
             del waiting[0]
         return None
@@ -188,7 +188,7 @@ class Controller:
         # One that never had a machine cost nothing, and that of an ended job is written already.
         if job.status.recorded or not (job.status.cost or job.status.start_time) or job.spec.managed_by != names.MANAGER:
             return
-        await self._hands.create(CONFIG_MAPS, None, record(job, job.status, departed, reason=DELETED))
+        await self._executor.create(CONFIG_MAPS, None, record(job, job.status, departed, reason=DELETED))
 
     async def _act(self, key: Key, job: Job, decided: Plan) -> tuple[Plan, float]:
         """Do what was decided, but create nothing for a while after the API server refused to; returns what came of it, and the
@@ -197,12 +197,12 @@ class Controller:
         wait, problems = self._refusals.resting(key, now)
         stripped = without_creations(decided)
         if not wait or stripped.actions == decided.actions:
-            problems = tuple(await self._hands.do_all(job, decided.at_once))
+            problems = tuple(await self._executor.do_all(job, decided.at_once))
             if not problems:
                 self._refusals.forget(key)
                 return decided, 0.0
         else:
-            await self._hands.do_all(job, stripped.at_once)
+            await self._executor.do_all(job, stripped.at_once)
         decided = refused(stripped, problems, self._clock())
         if self._refusals.told(key, problems):
             decided = replace(decided, events=stripped.events)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from ebb.api import contract as names
 from ebb.api.clock import stamp
 from ebb.api.spec import Job
-from ebb.controller.cluster_cache import Object, World
+from ebb.controller.cluster_cache import ClusterCache, Object
 from ebb.controller.etcd.legacy import RunError
 from ebb.controller.machines import Reader
 from ebb.controller.metrics import Recovery
@@ -45,7 +45,7 @@ from ebb.kube import (
 from ebb.kube.reflector import Reflector
 
 WRITES_AT_ONCE = 50  # as JobSet; more makes an API server queue them
-SENDERS, MOST_LETTERS = 8, 1000  # of events, and how many may wait for each
+SENDERS, MAX_QUEUED_EVENTS = 8, 1000  # of events, and how many may wait for each
 MakeRun = Callable[[str, str], Awaitable[None]]
 """Endpoint of an etcd, folder."""
 log = logging.getLogger(__name__)
@@ -69,24 +69,24 @@ class Api(Reader, Protocol):
     ) -> None: ...
 
 
-class Hands:
+class Executor:
     """`fence` raises when this process must not write any more. `clock` is wall time. `make_run` makes a folder in an etcd and
     raises RunError."""
 
     def __init__(
         self,
         api: Api,
-        world: World,
+        cluster: ClusterCache,
         recovery: Recovery,
         *,
         fence: Callable[[], None],
         clock: Callable[[], float],
         make_run: MakeRun,
     ) -> None:
-        self._api, self._world, self._recovery, self._fence, self._clock = api, world, recovery, fence, clock
+        self._api, self._cluster, self._recovery, self._fence, self._clock = api, cluster, recovery, fence, clock
         self._make_run = make_run
         self._writes = asyncio.Semaphore(WRITES_AT_ONCE)
-        self._letters: list[asyncio.Queue[Object]] = [asyncio.Queue(MOST_LETTERS) for _ in range(SENDERS)]
+        self._event_queues: list[asyncio.Queue[Object]] = [asyncio.Queue(MAX_QUEUED_EVENTS) for _ in range(SENDERS)]
 
     async def do_all(self, job: Job, actions: tuple[Action, ...]) -> list[str]:
         """Do all of it, in parallel; returns what was refused for good reasons, raises what may be tried again. Without the
@@ -116,13 +116,13 @@ class Hands:
             self._fence()
             match action:
                 case CreatePod(body):
-                    await self.create(PODS, self._world.pods, body)
+                    await self.create(PODS, self._cluster.pods, body)
                     index = int(body["metadata"]["labels"][names.LABEL_INDEX])
                     self._recovery.replaced((job.namespace, job.name), index, self._clock())
                 case CreateRun():
                     return  # by now it is there
                 case CreateService(body):
-                    await self.create(SERVICES, self._world.services, body)
+                    await self.create(SERVICES, self._cluster.services, body)
                 case CreateRecord(body):
                     await self.create(CONFIG_MAPS, None, body)
                 case DeletePod():
@@ -156,28 +156,28 @@ class Hands:
         metadata = {name: value["metadata"][name] for name in ("name", "namespace", "uid", "resourceVersion")}
         body = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "status": status}
         written = await self._api.replace(ELASTIC_JOBS, metadata["namespace"], metadata["name"], body, subresource="status")
-        self._world.wrote(written, matters=matters)
-        self.tell(value, events)
+        self._cluster.wrote(written, matters=matters)
+        self.emit_events(value, events)
 
-    def tell(self, value: Object, events: tuple[Event, ...]) -> None:
+    def emit_events(self, value: Object, events: tuple[Event, ...]) -> None:
         """Send events soon, best effort: they are for people. A lost one is not worth a retry, nor is one worth a job's time."""
         for event in events:
             log.info("%s/%s %s: %s", value["metadata"]["namespace"], value["metadata"]["name"], event.reason, event.message)
-            letters = self._letters[hash(value["metadata"]["uid"]) % SENDERS]  # those about one job stay in their order
-            if letters.full():
+            queue = self._event_queues[hash(value["metadata"]["uid"]) % SENDERS]  # those about one job stay in their order
+            if queue.full():
                 log.warning("event %s was not sent: too many wait", event.reason)
             else:
-                letters.put_nowait(_event(value, event, self._clock()))
+                queue.put_nowait(_event(value, event, self._clock()))
 
     async def send_events(self) -> None:
         """Never returns; raises what the fence raises."""
         async with asyncio.TaskGroup() as tasks:
-            for letters in self._letters:
-                tasks.create_task(self._send(letters))
+            for queue in self._event_queues:
+                tasks.create_task(self._send(queue))
 
-    async def _send(self, letters: asyncio.Queue[Object]) -> None:
+    async def _send(self, queue: asyncio.Queue[Object]) -> None:
         while True:
-            body = await letters.get()
+            body = await queue.get()
             self._fence()
             try:
                 await self._api.create(EVENTS, body["metadata"]["namespace"], body)

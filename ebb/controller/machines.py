@@ -2,7 +2,7 @@
 
     machines = Machines(api, changed)                # changed(node): whoever has workers there is to look
     nodes, gone = await machines.find({"n0", "n1"})
-    machines.look.silent, machines.look.doubt        # kept up to date by watch_silence(), a task
+    machines.look.silent, machines.look.doubt        # kept up to date by watch_heartbeats(), a task
 
 Leases are an optional kind: without them a machine's silence is known when Kubernetes says so, some 50 s after its last word.
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
-from ebb.controller.node_heartbeats import Look, Silence
+from ebb.controller.node_heartbeats import Look, NodeHeartbeats
 from ebb.controller.reconciler.worker_state import has_notice
 from ebb.controller.trimming import trim_lease, trim_node
 from ebb.kube import LEASES, NODES, NotFound, Resource
@@ -43,7 +43,7 @@ class Machines:
 
     def __init__(self, api: Reader, changed: Callable[[str], None]) -> None:
         self._api, self._changed = api, changed
-        self._silence = Silence()
+        self._silence = NodeHeartbeats()
         self._unknown: set[str] = set()  # their Ready condition says so
         self._noticed: set[str] = set()  # the cloud takes them back
         self._unready: dict[str, float] = {}  # when they were first seen so; the machines' own clocks may be hours away
@@ -88,7 +88,7 @@ class Machines:
                 gone.add(name)
         return nodes, frozenset(gone)
 
-    async def watch_silence(self) -> None:
+    async def watch_heartbeats(self) -> None:
         """Keep `look` up to date, and tell of machines that fell silent, were heard again, or are no longer in doubt. Never
         returns."""
         while True:

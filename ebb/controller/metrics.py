@@ -199,7 +199,7 @@ def _number(value: float) -> str:
     return str(int(value)) if float(value).is_integer() else repr(float(value))
 
 
-class Candidate(Protocol):
+class Elector(Protocol):
     """Of an election, what is asked here."""
 
     @property
@@ -215,7 +215,7 @@ class Health:
     follower is well as long as it answers, and ready as long as it can read the Lease. An event loop that is stuck answers no
     probe at all. `clock` is monotonic. Ask at least once a minute, as probes do: it compares with what it saw then."""
 
-    def __init__(self, metrics: Metrics, election: Candidate, clock: Callable[[], float]) -> None:
+    def __init__(self, metrics: Metrics, election: Elector, clock: Callable[[], float]) -> None:
         self._metrics, self._election, self._clock = metrics, election, clock
         self._looks, self._moved_at = -1, clock()
 

@@ -1,6 +1,6 @@
-"""Which machines have gone silent, by the renewals of their Leases, and whether that may be believed. Pure: times are arguments.
+"""Machines that have gone silent, by the renewals of their Leases, and any doubt about it. Pure: times are arguments.
 
-    silence = Silence()
+    silence = NodeHeartbeats()
     silence.heard("n0", renewed="2026-11-21T07:00:00.0Z", duration_seconds=40, now=loop.time())
     look = silence.look(known={"n0", "n1"}, unknown=set(), stale="", now=loop.time())     # .silent, .doubt, .again_at
 
@@ -57,7 +57,7 @@ class Look:
     again_at: float | None = None  # when the answer may be another one without anything being heard
 
 
-class Silence:
+class NodeHeartbeats:
     """See the module's docstring. A machine without a Lease is never silent."""
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
-"""When a status is written and how soon a refused creation is tried again: what keeps many jobs from flooding an API server.
+"""Limits on status writes and on retries of refused creations, so that many jobs do not flood an API server.
 
-    pace = Pace(); wait = pace.wait(key, job.status, decided, now); pace.wrote(key, now)
+    limit = WriteLimit(); wait = limit.wait(key, job.status, decided, now); limit.wrote(key, now)
     refusals = Refusals(); seconds = refusals.refused(key, messages, now); refusals.resting(key, now)
 
 While 64 workers start, most looks find other figures and nothing else. Those are written about once per second. Whatever must be
@@ -21,7 +21,7 @@ WRITE_SECONDS = 1.0
 FIRST_REFUSAL_SECONDS, LAST_REFUSAL_SECONDS = 5.0, 60.0  # of a quota or an admission rule: the world must change first
 
 
-class Pace:
+class WriteLimit:
     """Writes of statuses, by job."""
 
     def __init__(self) -> None:

@@ -46,7 +46,7 @@ class _Mute:
 
 
 class Jobs(Protocol):
-    """Whom to ask: ebb.controller.cluster_cache.World."""
+    """Whom to ask: ebb.controller.cluster_cache.ClusterCache."""
 
     def training(self) -> Sequence[Key]:
         """The jobs whose workers may train."""
@@ -97,7 +97,7 @@ class Scraper:
             if progress is not None:
                 self._first[key], self.latest[key] = index % len(addresses), progress
                 self._mute.pop(key, None)
-                self._tell(key, progress)
+                self._report(key, progress)
                 return
         self._first[key] = (start + ATTEMPTS) % len(addresses)
         rounds = self._mute[key].rounds + 1 if key in self._mute else 1
@@ -114,7 +114,7 @@ class Scraper:
             return True
         return mute is None or mute.until <= asyncio.get_running_loop().time()
 
-    def _tell(self, key: Key, progress: Progress) -> None:
+    def _report(self, key: Key, progress: Progress) -> None:
         now = asyncio.get_running_loop().time()
         at, old = self._told.get(key, (float("-inf"), None))
         if now - at >= TELL_SECONDS and (old is None or _marks(old) != _marks(progress)):

@@ -39,10 +39,10 @@ def claims() -> Claims:
 def test_a_job_sees_the_others_and_not_itself(claims: Claims) -> None:
     claims.put(A, job("a", members=1))
     claims.put(B, job("b"))
-    assert [claim.key for claim in claims.market(but=A).claims] == [B]
-    assert [(claim.key, claim.placed, claim.zone) for claim in claims.market(but=B).claims] == [(A, 1, "local-a")]
+    assert [claim.key for claim in claims.cluster_capacity(but=A).claims] == [B]
+    assert [(claim.key, claim.placed, claim.zone) for claim in claims.cluster_capacity(but=B).claims] == [(A, 1, "local-a")]
     claims.put(A, None)
-    assert claims.market(but=B).claims == ()
+    assert claims.cluster_capacity(but=B).claims == ()
 
 
 def test_a_job_is_parsed_once_and_one_that_cannot_be_is_no_rival(claims: Claims) -> None:
@@ -51,13 +51,13 @@ def test_a_job_is_parsed_once_and_one_that_cannot_be_is_no_rival(claims: Claims)
     claims.put(A, make_job("a", low=3, replicas=2))
     with pytest.raises(SpecError, match="minReplicas 3"):
         claims.job(A)
-    assert claims.market(but=B).claims == ()
+    assert claims.cluster_capacity(but=B).claims == ()
 
 
 def test_a_decision_is_in_the_market_before_it_is_written(claims: Claims) -> None:
     claims.put(A, job("a", placed=None))
     assert claims.decided(A, Status(placement=PLACED)) is Effect.MOVED_ON
-    assert claims.market(but=B).claims[0].zone == "local-a"
+    assert claims.cluster_capacity(but=B).claims[0].zone == "local-a"
     assert claims.job(A).status.placement is None, "decisions are made from what is written"
 
 
@@ -143,7 +143,7 @@ def test_only_jobs_that_follow_free_capacity_are_told_of_machines_that_nobody_wa
 def test_priorities_are_those_of_the_classes(claims: Claims) -> None:
     claims.put(A, job("a", priorityClassName="urgent"))
     claims.rank({"urgent": 1000})
-    assert claims.market(but=B).claims[0].priority == 1000
+    assert claims.cluster_capacity(but=B).claims[0].priority == 1000
 
 
 def test_what_is_no_longer_recent_leaves_the_market_although_nothing_happens() -> None:
@@ -151,13 +151,13 @@ def test_what_is_no_longer_recent_leaves_the_market_although_nothing_happens() -
     claims = Claims(lambda: now[0])
     dry = {"zone": "local-a", "since": stamp(NOW), "at": stamp(NOW)}
     claims.put(A, make_job("a", status={"state": "Waiting", "dry": [dry]}))
-    assert len(claims.market(but=B).dry) == 1
+    assert len(claims.cluster_capacity(but=B).dry) == 1
     now[0] += 4000
-    assert claims.market(but=B).dry == ()
+    assert claims.cluster_capacity(but=B).dry == ()
 
 
 def test_a_market_of_500_jobs_is_made_without_parsing_any_again(claims: Claims, monkeypatch: pytest.MonkeyPatch) -> None:
     for index in range(500):
         claims.put(("ns", f"job-{index}"), job(f"job-{index}"))
     monkeypatch.setattr(Job, "of", None)
-    assert len(claims.market(but=("ns", "job-7")).claims) == 499
+    assert len(claims.cluster_capacity(but=("ns", "job-7")).claims) == 499

@@ -155,13 +155,13 @@ def test_a_storm_of_changes_to_one_job_is_a_few_looks(monkeypatch: pytest.Monkey
         async with started() as world:
             await world.start_all(make_job(replicas=2))
             looks: list[int] = []
-            observe = world.controller.world.observe
+            observe = world.controller.cluster.observe
 
             async def observed(*arguments: Any) -> Observed:
                 looks.append(1)
                 return await observe(*arguments)
 
-            monkeypatch.setattr(world.controller.world, "observe", observed)
+            monkeypatch.setattr(world.controller.cluster, "observe", observed)
             for turn in range(200):
                 world.api.change(PODS, "digits-worker-0", partial(say, reason=str(turn)))
                 await world.settle(0.005)
@@ -226,7 +226,7 @@ def test_nodes_that_the_copy_never_had_are_asked_for_all_at_once_and_those_seen_
     async def story() -> None:
         async with started() as world:
             await world.start_all(make_job(replicas=8, high=8), nodes=8)
-            machines = world.controller.world.machines
+            machines = world.controller.cluster.machines
             names = {f"n{index}" for index in range(8)}
             for name in sorted(names):
                 world.api.lose_node(name)

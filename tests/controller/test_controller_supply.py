@@ -32,23 +32,23 @@ def report(world: FakeCluster, namespace: str, text: str = REPORT) -> None:
 
 def stack(world: FakeCluster) -> None:
     """A platform with one group of spot machines."""
-    world.controller.world._platform = make_platform(make_group())
+    world.controller.cluster._platform = make_platform(make_group())
 
 
 async def seen(world: FakeCluster, name: str = "digits") -> Observed:
-    return await world.controller.world.observe(Job.of(world.job(name)), world.api.clock(), None)
+    return await world.controller.cluster.observe(Job.of(world.job(name)), world.api.clock(), None)
 
 
 def looks(world: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the jobs that are looked at from now on."""
     looked: list[str] = []
-    observe = world.controller.world.observe
+    observe = world.controller.cluster.observe
 
     async def observed(job: Job, now: float, progress: Any) -> Observed:
         looked.append(job.name)
         return await observe(job, now, progress)
 
-    monkeypatch.setattr(world.controller.world, "observe", observed)
+    monkeypatch.setattr(world.controller.cluster, "observe", observed)
     return looked
 
 

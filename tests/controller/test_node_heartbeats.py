@@ -2,7 +2,7 @@
 
 import pytest
 
-from ebb.controller.node_heartbeats import BURST, GAP, LATE, NOBODY, TOO_MANY, Look, Silence
+from ebb.controller.node_heartbeats import BURST, GAP, LATE, NOBODY, TOO_MANY, Look, NodeHeartbeats
 
 NODES = tuple(f"n{index}" for index in range(10))
 
@@ -11,7 +11,7 @@ class Kubelets:
     """Machines that renew every ten seconds, each at its own tenth; `dead` ones do not any more."""
 
     def __init__(self, nodes: tuple[str, ...] = NODES) -> None:
-        self.silence, self.nodes, self.dead, self.now = Silence(), nodes, set[str](), 0.0
+        self.silence, self.nodes, self.dead, self.now = NodeHeartbeats(), nodes, set[str](), 0.0
         self.pass_seconds(20)
 
     def pass_seconds(self, seconds: int) -> None:
@@ -36,7 +36,7 @@ def test_a_machine_is_silent_thirteen_seconds_after_its_last_renewal_was_seen() 
 
 
 def test_a_lease_of_a_longer_duration_is_waited_for_in_proportion() -> None:
-    silence = Silence()
+    silence = NodeHeartbeats()
     for node, renewed in (("slow", "1"), ("other", "1")):
         silence.heard(node, renewed=renewed, duration_seconds=120, now=0)
     silence.heard("other", renewed="2", duration_seconds=120, now=25)
@@ -45,7 +45,7 @@ def test_a_lease_of_a_longer_duration_is_waited_for_in_proportion() -> None:
 
 
 def test_only_a_change_of_the_renewal_is_a_sign_of_life() -> None:
-    silence = Silence()
+    silence = NodeHeartbeats()
     for second in range(14):
         silence.heard("stuck", renewed="the same", duration_seconds=40, now=second)
         silence.heard("alive", renewed=str(second), duration_seconds=40, now=second)
@@ -53,15 +53,15 @@ def test_only_a_change_of_the_renewal_is_a_sign_of_life() -> None:
 
 
 def test_it_says_when_to_look_again() -> None:
-    silence = Silence()
+    silence = NodeHeartbeats()
     silence.heard("a", renewed="1", duration_seconds=40, now=5)
     silence.heard("b", renewed="1", duration_seconds=40, now=7)
     assert silence.look(known={"a", "b"}, unknown=(), stale="", now=8).again_at == 18
-    assert Silence().look(known={"a"}, unknown=(), stale="", now=8).again_at is None
+    assert NodeHeartbeats().look(known={"a"}, unknown=(), stale="", now=8).again_at is None
 
 
 def test_a_machine_without_a_lease_is_never_silent() -> None:
-    assert Silence().look(known={"bare"}, unknown=(), stale="", now=1e6) == Look()
+    assert NodeHeartbeats().look(known={"bare"}, unknown=(), stale="", now=1e6) == Look()
 
 
 def test_a_lease_without_a_machine_counts_for_nothing() -> None:
@@ -108,7 +108,7 @@ def test_when_nobody_can_renew_any_more_the_first_to_look_silent_is_not_believed
 
 def test_when_everybody_is_slow_to_renew_those_that_are_a_little_slower_are_not_believed_dead() -> None:
     """An overloaded API server: each machine renews every 13 s, give or take half a second."""
-    silence, now, doubts = Silence(), 0.0, set[str]()
+    silence, now, doubts = NodeHeartbeats(), 0.0, set[str]()
     nodes = [f"n{index}" for index in range(100)]
     for turn in range(1000):
         now += 0.13

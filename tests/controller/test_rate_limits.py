@@ -7,7 +7,7 @@ import pytest
 
 from ebb.api.clock import stamp
 from ebb.api.status import Cost, HistoryEntry, Hold, Member, Placed, Progress, ReplicaStatus, ReplicaStatuses, Status
-from ebb.controller.rate_limits import Pace, Refusals, only_figures, without_creations
+from ebb.controller.rate_limits import Refusals, WriteLimit, only_figures, without_creations
 from ebb.controller.reconciler.types import CreatePod, CreateService, DeletePod, Event, Plan
 from tests.builders import NOW
 
@@ -89,7 +89,7 @@ def test_what_people_are_told_of_is_written_at_once() -> None:
 
 
 def test_figures_are_written_about_once_a_second() -> None:
-    pace, counted = Pace(), Plan(status=replace(WRITTEN, ready="1/2"))
+    pace, counted = WriteLimit(), Plan(status=replace(WRITTEN, ready="1/2"))
     assert pace.wait(KEY, WRITTEN, counted, 10.0) == 0, "the first at once"
     pace.wrote(KEY, 10.0)
     assert pace.wait(KEY, WRITTEN, counted, 10.25) == 0.75

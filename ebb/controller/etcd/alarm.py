@@ -1,6 +1,6 @@
 """Watches etcd's alarms for the people whose jobs meet there: a metric for whoever runs the platform, an event on every job.
 
-    alarm = EtcdAlarm(ask, jobs=controller.unfinished, tell=controller.tell)
+    alarm = EtcdAlarm(ask, jobs=controller.unfinished, emit_events=controller.emit_events)
     alarm.show(metrics);  asyncio.create_task(alarm.run())
 
 Only the controller that leads runs it. It cures nothing: CronJob etcd-maintenance does, on its schedule or when somebody starts
@@ -48,9 +48,9 @@ class EtcdAlarm:
         ask: Ask,
         *,
         jobs: Callable[[], Iterable[Object]],
-        tell: Callable[[Object, tuple[Event, ...]], Awaitable[None]],
+        emit_events: Callable[[Object, tuple[Event, ...]], Awaitable[None]],
     ) -> None:
-        self._ask, self._jobs, self._tell = ask, jobs, tell
+        self._ask, self._jobs, self._emit_events = ask, jobs, emit_events
         self._answers: bool | None = None  # None: not asked yet
         self._raised: str | None = None  # the alarm; etcd's /health names only the first of several
         self._told: set[str] = set()  # UIDs of jobs that were told of it
@@ -69,10 +69,10 @@ class EtcdAlarm:
     async def run(self) -> None:
         """Never returns; raises what `tell` raises."""
         while True:
-            await self._look()
+            await self._check()
             await asyncio.sleep(EVERY_SECONDS)
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         said = await self._ask()
         if said is None:
             if self._answers is not False:
@@ -89,7 +89,7 @@ class EtcdAlarm:
         log.warning("%s", MEANINGS[raised]) if raised else log.info(CURED)
         for job in self._jobs():
             if raised is None and job["metadata"]["uid"] in self._told:
-                await self._tell(job, (Event(names.REASON_ETCD_CURED, CURED),))
+                await self._emit_events(job, (Event(names.REASON_ETCD_CURED, CURED),))
         self._raised = raised
         self._told.clear()
 
@@ -99,7 +99,7 @@ class EtcdAlarm:
             uid = job["metadata"]["uid"]
             if uid not in self._told:
                 self._told.add(uid)
-                await self._tell(job, (event,))
+                await self._emit_events(job, (event,))
 
 
 def read_alarm(said: str) -> str | None:

@@ -29,7 +29,7 @@ EVERY_SECONDS = 3600.0  # a run that is over is a few kilobytes
 TIMEOUT_SECONDS = 5.0
 LONGEST_BYTES = 64 * 2**20
 RUN, MEMBER = "run_", "rank_"  # what torch calls the folder, and in it the key of a member, which lives for 10 s
-OURS = re.compile(r"(.+-[0-9a-f]{8})(-r\d+)?")  # ids that the controller gives (plan/containers.py)
+OURS = re.compile(r"(.+-[0-9a-f]{8})(-r\d+)?")  # ids that the controller gives (reconciler/containers.py)
 log = logging.getLogger(__name__)
 
 

@@ -1,1 +1,1 @@
-"""What to do about one job: pure functions from values.Observed to values.Plan. reconcile.plan calls the others in order."""
+"""The decision about one job: pure functions from types.Observed to types.Plan. reconcile.plan calls the others in order."""

@@ -1,12 +1,12 @@
-"""Where a job may go: its sites, and which is best. Workers in one zone talk fast and free, and cannot deadlock an autoscaler.
+"""Sites where a job may run, and the best of them. One zone: fast and free traffic, no deadlock of an autoscaler.
 
     found = sites(Wish.of(job), platform, capacity)       # every zone and GPU with machines that its workers fit on
     site = best(found, job.worker.replicas, market)
-    seat(job, site.placed(), platform)                    # what holds the pods there
+    pod_placement(job, site.placed(), platform)                    # what holds the pods there
 
 A site must hold minReplicas. Among those: not known to be dry, room for all wanted workers, few recent reclaims, price, then the
 least used. The machines need not exist yet: node groups may be at zero, that is what the autoscaler is for. What other jobs leave
-of a site is order.py's. Pure.
+of a site is in queue.py. Pure.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,9 +20,9 @@ from ebb.api.platform import PROVISION_SECONDS, NodeGroup, Platform, Volume
 from ebb.api.spec import Job
 from ebb.api.status import Placed
 from ebb.api.template import worker_container
-from ebb.controller.reconciler.capacity import Market
+from ebb.controller.reconciler.capacity import ClusterCapacity
 from ebb.controller.reconciler.containers import rendezvous
-from ebb.controller.reconciler.pods import Seat, leave_seconds
+from ebb.controller.reconciler.pods import PodPlacement, leave_seconds
 
 Rank = tuple[float, float, float, float, float, str, str]
 
@@ -30,7 +30,7 @@ PATIENCE_SECONDS = 60.0  # beyond the time that a machine takes: to be scheduled
 
 
 @dataclass(frozen=True, kw_only=True)
-class Site:
+class Candidate:
     """The machines of one zone, GPU type and way of buying that a job may use. `fits`: its node groups, the cheapest first, each
     with the workers that one machine holds; none on a cluster that no stack of ours describes."""
 
@@ -60,7 +60,7 @@ class Site:
         place = {"": "the cluster", ANY: "any zone"}.get(self.zone, self.zone)
         return f"{place} ({machines})" if machines else place
 
-    def overlaps(self, other: "Site") -> bool:
+    def overlaps(self, other: "Candidate") -> bool:
         """Whether a machine may belong to both."""
         if self.gpu_type != other.gpu_type or (self.zone != other.zone and ANY not in (self.zone, other.zone)):
             return False
@@ -74,7 +74,7 @@ class Site:
         return Placed(zone=self.zone, capacity_type=self.capacity_type, gpu_type=self.gpu_type, since=since, fallbacks=fallbacks)
 
 
-def sites(wish: Wish, platform: Platform, capacity: str | None) -> list[Site]:
+def sites(wish: Wish, platform: Platform, capacity: str | None) -> list[Candidate]:
     """Where such a job may go on machines bought like that, None: however. It need not hold minReplicas."""
     home = home_of(wish, platform)
     usable: dict[tuple[str, str], list[tuple[NodeGroup, int]]] = {}
@@ -84,10 +84,10 @@ def sites(wish: Wish, platform: Platform, capacity: str | None) -> list[Site]:
         right_gpu = wish.gpu_type is None or wish.gpu_type.lower() == group.gpu_type.lower()
         if fits and group.max and right_zone and right_gpu and capacity in (None, group.capacity_type):
             usable.setdefault((ANY if wish.zone == ANY else group.zone, group.gpu_type), []).append((group, fits))
-    return [_site(zone, gpu_type, fits) for (zone, gpu_type), fits in usable.items()]
+    return [_candidate(zone, gpu_type, fits) for (zone, gpu_type), fits in usable.items()]
 
 
-def site_of(wish: Wish, placed: Placed, platform: Platform | None) -> Site:
+def candidate_of(wish: Wish, placed: Placed, platform: Platform | None) -> Candidate:
     """Where a job is that was placed."""
     bought = placed.capacity_type.split(", ") if placed.capacity_type else []
     groups = [
@@ -96,7 +96,7 @@ def site_of(wish: Wish, placed: Placed, platform: Platform | None) -> Site:
         if placed.zone in (ANY, group.zone) and placed.gpu_type == group.gpu_type
     ]
     fits = sorted((item for item in groups if item[1] and (not bought or item[0].capacity_type in bought)), key=_price)
-    return Site(zone=placed.zone, gpu_type=placed.gpu_type, capacity_type=placed.capacity_type, fits=tuple(fits))
+    return Candidate(zone=placed.zone, gpu_type=placed.gpu_type, capacity_type=placed.capacity_type, fits=tuple(fits))
 
 
 def ways(wish: Wish) -> tuple[str | None, ...]:
@@ -105,12 +105,15 @@ def ways(wish: Wish) -> tuple[str | None, ...]:
 
 
 def best(
-    found: Iterable[Site], wanted: int, market: Market, dry_since: Callable[[Site], float | None] = lambda site: None
-) -> Site:
+    found: Iterable[Candidate],
+    wanted: int,
+    cluster_capacity: ClusterCapacity,
+    dry_since: Callable[[Candidate], float | None] = lambda site: None,
+) -> Candidate:
     """The one to take. `dry_since`: when a site was last seen dry, None: not lately; where all are, the one longest ago."""
 
-    def rank(site: Site) -> Rank:
-        here = [claim for claim in market.claims if (claim.zone, claim.gpu_type) == (site.zone, site.gpu_type)]
+    def rank(site: Candidate) -> Rank:
+        here = [claim for claim in cluster_capacity.claims if (claim.zone, claim.gpu_type) == (site.zone, site.gpu_type)]
         claimed = sum(claim.wanted for claim in here)
         missing = wanted - min(max(0, site.room - claimed), wanted)
         reclaims = sum(claim.reclaims for claim in here)
@@ -119,19 +122,19 @@ def best(
     return min(found, key=rank)
 
 
-def seat(job: Job, placed: Placed, platform: Platform | None) -> Seat:
+def pod_placement(job: Job, placed: Placed, platform: Platform | None) -> PodPlacement:
     """What holds the workers to their placement, and lets them in there."""
     selector = _selector(job, placed)
     met = rendezvous(job, worker_container(job.worker.template["spec"]["containers"]), platform)
     if platform is None:
-        return Seat(selector=selector, met=met)
+        return PodPlacement(selector=selector, met=met)
     groups = [group for group in platform.node_groups if placed.zone in (ANY, group.zone) and placed.gpu_type == group.gpu_type]
     taints = dict.fromkeys(taint for group in groups for taint in group.taints)
     # Claims are of one namespace; a job elsewhere brings its own.
     volumes = platform.volumes if job.namespace == platform.jobs_namespace else ()
     carrying = [group for group in groups if group.capacity_type in placed.capacity_type.split(", ")]
     notices = [group.notice_seconds for group in carrying if group.notice_seconds]
-    return Seat(
+    return PodPlacement(
         selector=selector,
         taints=tuple(taints),
         volumes=volumes,
@@ -166,7 +169,7 @@ def home_of(wish: Wish, platform: Platform) -> Volume | None:
     return next((one for one in in_one_zone if one.claim in wish.claims or one.mount_path.rstrip("/") not in wish.paths), None)
 
 
-def complaint(wish: Wish, platform: Platform, found: Sequence[Site]) -> str:
+def complaint(wish: Wish, platform: Platform, found: Sequence[Candidate]) -> str:
     """Why no site holds minReplicas, and what would help. `found`: those that the job may go to."""
     needed, home = wish.needs, home_of(wish, platform)
     if found:
@@ -194,9 +197,9 @@ def complaint(wish: Wish, platform: Platform, found: Sequence[Site]) -> str:
     )
 
 
-def _site(zone: str, gpu_type: str, fits: list[tuple[NodeGroup, int]]) -> Site:
+def _candidate(zone: str, gpu_type: str, fits: list[tuple[NodeGroup, int]]) -> Candidate:
     capacities = sorted({group.capacity_type for group, _ in fits}, reverse=True)
-    return Site(zone=zone, gpu_type=gpu_type, capacity_type=", ".join(capacities), fits=tuple(sorted(fits, key=_price)))
+    return Candidate(zone=zone, gpu_type=gpu_type, capacity_type=", ".join(capacities), fits=tuple(sorted(fits, key=_price)))
 
 
 def _price(item: tuple[NodeGroup, int]) -> tuple[float, str]:

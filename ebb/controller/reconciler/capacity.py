@@ -1,8 +1,8 @@
-"""What the rest of the cluster means for one job: who claims which machines, which zones are dry, what the autoscaler says.
+"""The rest of the cluster as one job sees it: claims on machines, dry zones, and the autoscaler's reports.
 
     market = survey(jobs, priorities, now, but=key)      # the others, as their statuses tell
 
-order.py, zones.py and placing.py decide with these values; control/world.py collects them. Pure.
+queue.py, candidates.py and placing.py decide with these values; cluster_cache.py collects them. Pure.
 """
 
 from collections.abc import Iterable, Mapping
@@ -60,7 +60,7 @@ class Claim:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Market:
+class ClusterCapacity:
     """The other jobs, and where they could not get machines lately."""
 
     claims: tuple[Claim, ...] = ()
@@ -92,13 +92,13 @@ class Supply:
     groups: Mapping[str, GroupState] = field(default_factory=dict)
 
 
-def survey(jobs: Iterable[Job], priorities: Mapping[str, int], now: float, *, but: Key) -> Market:
-    """The market as the statuses of all jobs tell it; `but` is the job that asks."""
+def survey(jobs: Iterable[Job], priorities: Mapping[str, int], now: float, *, but: Key) -> ClusterCapacity:
+    """The other jobs as their statuses describe them; `but` is the job that asks."""
     ours = [job for job in jobs if (job.namespace, job.name) != but and job.spec.managed_by == names.MANAGER]
     others = [job for job in ours if not job.status.ended and not job.deleting]
     claims = tuple(claim(job, priorities, now) for job in others if not job.spec.suspend and job.status.hold is None)
     dry = tuple(entry for job in others for entry in job.status.dry if now - (unix(entry.at) or 0) < RECENT_SECONDS)
-    return Market(claims=claims, dry=dry)
+    return ClusterCapacity(claims=claims, dry=dry)
 
 
 def claim(job: Job, priorities: Mapping[str, int], now: float) -> Claim:
@@ -129,7 +129,7 @@ def claim(job: Job, priorities: Mapping[str, int], now: float) -> Claim:
 
 @lru_cache(maxsize=1024)
 def _one(wish: Wish) -> Wish:
-    """The first of all that are equal: order.py compares hundreds of them in every look, by identity."""
+    """The first of all that are equal: queue.py compares hundreds of them in every look, by identity."""
     return wish
 
 

@@ -13,17 +13,17 @@ from ebb.api import contract as names
 from ebb.api.clock import stamp
 from ebb.api.parts import ALL_WORKERS
 from ebb.api.status import LEFT, RECLAIMED, HistoryEntry, Member, Status
-from ebb.controller.reconciler.types import Draft, View
-from ebb.controller.reconciler.worker_state import Fate, Verdict, Worker
+from ebb.controller.reconciler.types import JobView, PlanBuilder
+from ebb.controller.reconciler.worker_state import Outcome, Worker, WorkerVerdict
 
 OURS = "Stopped"  # settled: the controller itself stopped it
 BY_PLAN = frozenset({OURS, names.CAUSE_AGE})  # settled before it went, for the controller's own reasons
 FINISHED = "Finished"
 
-Loss = tuple[Worker, Verdict]
+Loss = tuple[Worker, WorkerVerdict]
 
 
-def account(view: View, draft: Draft) -> list[Loss]:
+def account(view: JobView, draft: PlanBuilder) -> list[Loss]:
     """Update members, succeeded indices and reclaims; return the failures of the program that are new."""
     known = {member.uid: member for member in draft.status.members}
     present = {worker.uid for worker, _ in view.workers}
@@ -43,23 +43,23 @@ def account(view: View, draft: Draft) -> list[Loss]:
     return failures
 
 
-def stand_down(view: View, draft: Draft) -> None:
+def stand_down(view: JobView, draft: PlanBuilder) -> None:
     """Settle all workers as stopped by us; but one that has finished by itself has finished."""
     for worker, verdict in view.workers:
-        if verdict.fate is Fate.DONE and not any(item.uid == worker.uid and item.settled for item in draft.status.members):
+        if verdict.outcome is Outcome.DONE and not any(item.uid == worker.uid and item.settled for item in draft.status.members):
             _succeeded(view, draft, worker)
     members = tuple(Member(index=item.index, uid=item.uid, node=item.node, settled=OURS) for item, _ in view.workers)
     draft.status = replace(draft.status, members=members)
 
 
-def trained(view: View, status: Status) -> bool:
+def trained(view: JobView, status: Status) -> bool:
     """Whether the training is over for the job: spec.successPolicy says how many workers must have finished."""
     if view.job.spec.success_policy == ALL_WORKERS:
         return view.finished(status) >= view.wanted
     return bool(status.succeeded_indices)
 
 
-def stop(draft: Draft, worker: Worker) -> None:
+def stop(draft: PlanBuilder, worker: Worker) -> None:
     """Delete a worker for the controller's own reasons: whatever becomes of it is not counted."""
     draft.delete(worker, once_written=True)
     members = draft.status.members
@@ -67,38 +67,38 @@ def stop(draft: Draft, worker: Worker) -> None:
     draft.status = replace(draft.status, members=settled)
 
 
-def dismiss(draft: Draft) -> None:
+def dismiss(draft: PlanBuilder) -> None:
     """Write down that all workers are to be stopped, which is done in the next round: what becomes of them is not counted."""
     members = tuple(replace(member, settled=member.settled or OURS) for member in draft.status.members)
     draft.status = replace(draft.status, members=members)
 
 
-def dismissed(view: View) -> set[str]:
+def dismissed(view: JobView) -> set[str]:
     """UIDs of the pods of which that is written. They are stopped, although nobody may want it any more."""
     return {member.uid for member in view.job.status.members if member.settled in BY_PLAN}
 
 
-def _finished_unasked(member: Member, worker: Worker, verdict: Verdict) -> bool:
+def _finished_unasked(member: Member, worker: Worker, verdict: WorkerVerdict) -> bool:
     """Whether a worker that was to be stopped had finished by itself before anybody asked for its deletion."""
-    return member.settled in BY_PLAN and verdict.fate is Fate.DONE and not worker.leaving
+    return member.settled in BY_PLAN and verdict.outcome is Outcome.DONE and not worker.leaving
 
 
-def _settle(view: View, draft: Draft, worker: Worker, verdict: Verdict) -> str:
+def _settle(view: JobView, draft: PlanBuilder, worker: Worker, verdict: WorkerVerdict) -> str:
     """Count one worker's fate; returns what to write down, "" as long as it lives."""
-    if verdict.fate is Fate.LIVES:
+    if verdict.outcome is Outcome.LIVES:
         return ""
-    if verdict.fate is Fate.DONE:
+    if verdict.outcome is Outcome.DONE:
         return _succeeded(view, draft, worker)
     if _ours(view, draft, worker):
         return OURS
-    if verdict.fate is Fate.RECLAIMED:
+    if verdict.outcome is Outcome.RECLAIMED:
         _reclaimed(view, draft, worker.index, worker.node, verdict)
-    if verdict.fate is Fate.LEAVES:
+    if verdict.outcome is Outcome.LEAVES:
         _leaves(view, draft, worker, verdict)
     return verdict.cause
 
 
-def _succeeded(view: View, draft: Draft, worker: Worker) -> str:
+def _succeeded(view: JobView, draft: PlanBuilder, worker: Worker) -> str:
     status = draft.status
     indices = tuple(sorted({*status.succeeded_indices, worker.index}))
     first = status.first_success_time or stamp(view.now)
@@ -106,33 +106,33 @@ def _succeeded(view: View, draft: Draft, worker: Worker) -> str:
     return FINISHED
 
 
-def _ours(view: View, draft: Draft, worker: Worker) -> bool:
+def _ours(view: JobView, draft: PlanBuilder, worker: Worker) -> bool:
     """Whether the controller wants this worker away in any case, or its work is done."""
     status = draft.status
     return worker.index >= view.wanted or worker.attempt < status.restarts or trained(view, status)
 
 
-def _vanished(view: View, draft: Draft, member: Member) -> None:
+def _vanished(view: JobView, draft: PlanBuilder, member: Member) -> None:
     """A pod that is gone without a trace. One that never had a machine cost nothing, and nobody reclaimed it."""
     if member.settled or not member.node or member.index >= view.wanted or trained(view, draft.status):
         return
     gone = member.node in view.observed.gone
-    verdict = Verdict(
-        fate=Fate.RECLAIMED,
+    verdict = WorkerVerdict(
+        outcome=Outcome.RECLAIMED,
         cause=names.CAUSE_NODE_GONE if gone else names.CAUSE_VANISHED,
         message="its machine is gone" if gone else "its pod disappeared",
     )
     _reclaimed(view, draft, member.index, member.node, verdict)
 
 
-def _leaves(view: View, draft: Draft, worker: Worker, verdict: Verdict) -> None:
+def _leaves(view: JobView, draft: PlanBuilder, worker: Worker, verdict: WorkerVerdict) -> None:
     """Told, not counted: the time that it costs is in the job's figures as any other."""
     entry = HistoryEntry(at=stamp(view.now, digits=3), what=LEFT, worker=worker.index, node=worker.node, cause=verdict.cause)
     draft.remember(entry)
     draft.event(names.REASON_LEAVES, f"Worker {worker.index} leaves {worker.node}: {verdict.message}. It will be replaced.")
 
 
-def _reclaimed(view: View, draft: Draft, index: int, node: str, verdict: Verdict) -> None:
+def _reclaimed(view: JobView, draft: PlanBuilder, index: int, node: str, verdict: WorkerVerdict) -> None:
     if not node:
         return
     entry = HistoryEntry(at=stamp(view.now, digits=3), what=RECLAIMED, worker=index, node=node, cause=verdict.cause)

@@ -15,8 +15,8 @@ from ebb.controller.reconciler.money import holders
 from ebb.controller.reconciler.pods import drop_services
 from ebb.controller.reconciler.records import record
 from ebb.controller.reconciler.summary import count
-from ebb.controller.reconciler.types import CreateRecord, DeleteJob, Draft, View
-from ebb.controller.reconciler.worker_state import Fate
+from ebb.controller.reconciler.types import CreateRecord, DeleteJob, JobView, PlanBuilder
+from ebb.controller.reconciler.worker_state import Outcome
 
 ASKED = (names.REASON_SUSPENDED, "spec.suspend is true: workers are stopped, checkpoints are kept.")
 # A job over its ttlSecondsAfterFinished waits this long for its record: a namespace full of ConfigMaps must not keep it for ever.
@@ -25,10 +25,10 @@ RECORD_SECONDS = 3600.0
 SUCCESS_GRACE_SECONDS = 120.0  # after the first worker finished; rank 0 may still be testing the last weights
 
 
-def finish(view: View, draft: Draft) -> None:
+def finish(view: JobView, draft: PlanBuilder) -> None:
     """One worker finished, so the training is done: the others may finish too, those that never started need not."""
     for worker, verdict in view.workers:
-        if verdict.fate is Fate.LIVES and not worker.started:
+        if verdict.outcome is Outcome.LIVES and not worker.started:
             stop(draft, worker)
     ends = (unix(draft.status.first_success_time) or view.now) + SUCCESS_GRACE_SECONDS
     if view.running and view.now < ends:
@@ -45,7 +45,7 @@ def finish(view: View, draft: Draft) -> None:
     )
 
 
-def hold(view: View, draft: Draft, reason: str, message: str) -> None:
+def hold(view: JobView, draft: PlanBuilder, reason: str, message: str) -> None:
     """Stop the job until its spec changes. Its workers leave in the next round, once that is written."""
     at = stamp(view.now, digits=3)
     held = Hold(reason=reason, message=message, generation=view.job.generation, at=at)
@@ -53,10 +53,10 @@ def hold(view: View, draft: Draft, reason: str, message: str) -> None:
     draft.remember(HistoryEntry(at=at, what=HELD, cause=reason))
 
 
-def suspend(view: View, draft: Draft, reason: str, message: str) -> None:
+def suspend(view: JobView, draft: PlanBuilder, reason: str, message: str) -> None:
     """All workers leave within their grace; nothing is counted; the next start is as the first, from the checkpoint."""
     for worker, verdict in view.workers:
-        if not worker.leaving and not (verdict.fate is Fate.DONE and worker.finished):
+        if not worker.leaving and not (verdict.outcome is Outcome.DONE and worker.finished):
             draft.delete(worker, once_written=True)
     stand_down(view, draft)
     status = count(view, draft.status)
@@ -71,7 +71,7 @@ def suspend(view: View, draft: Draft, reason: str, message: str) -> None:
     draft.status = replace(status, state=names.SUSPENDED, start_time=None, placement=placement)
 
 
-def end(view: View, draft: Draft, kind: str, reason: str, message: str) -> None:
+def end(view: JobView, draft: PlanBuilder, kind: str, reason: str, message: str) -> None:
     """The job is over for good. Its workers are cleaned up in the next round, once that is written."""
     status = count(view, draft.status)
     for other in (names.RUNNING, names.RESTARTING):
@@ -84,7 +84,7 @@ def end(view: View, draft: Draft, kind: str, reason: str, message: str) -> None:
     draft.event(reason, message, warning=kind == names.FAILED)
 
 
-def after_end(view: View, draft: Draft) -> None:
+def after_end(view: JobView, draft: PlanBuilder) -> None:
     """Clean up as cleanPodPolicy says, and remove the job when its time is over. It never runs again, whatever is deleted."""
     policy = view.job.spec.clean_pod_policy
     if policy != CLEAN_NONE:

@@ -18,7 +18,7 @@ from ebb.api.costs import HOUR, dollars, group_of, sums
 from ebb.api.needs import needs, workers_per_machine
 from ebb.api.platform import NodeGroup
 from ebb.api.status import Cost, Progress
-from ebb.controller.reconciler.types import Draft, View
+from ebb.controller.reconciler.types import JobView, PlanBuilder
 from ebb.controller.reconciler.worker_state import Worker
 
 Object = Mapping[str, Any]
@@ -37,7 +37,7 @@ class Rates:
     usd_on_demand_per_hour: float = 0.0
 
 
-def accrue(view: View, draft: Draft) -> None:
+def accrue(view: JobView, draft: PlanBuilder) -> None:
     """Bring status.cost up to now. A job that never held a machine has none."""
     old, now = draft.status.cost, rates(view)
     if old is None and not now.machines:
@@ -60,7 +60,7 @@ def accrue(view: View, draft: Draft) -> None:
     )
 
 
-def credit(view: View, draft: Draft, progress: Progress) -> None:
+def credit(view: JobView, draft: PlanBuilder, progress: Progress) -> None:
     """Add to status.cost the machine time that went into steps that count: what the training gained, on the machines that the job
     held meanwhile. Steps that are done again take back what they had added."""
     old, cost = view.job.status, draft.status.cost
@@ -75,13 +75,13 @@ def credit(view: View, draft: Draft, progress: Progress) -> None:
     draft.status = replace(draft.status, cost=replace(cost, useful_machine_seconds=round(useful, 3)))
 
 
-def holders(view: View) -> tuple[Worker, ...]:
+def holders(view: JobView) -> tuple[Worker, ...]:
     """The workers that hold a machine."""
     there = (worker for worker, _ in view.workers if worker.node and not worker.finished)
     return tuple(worker for worker in there if worker.node not in view.observed.gone)
 
 
-def rates(view: View) -> Rates:
+def rates(view: JobView) -> Rates:
     """The sum over the workers' shares of their machines. A machine that is in no node group counts as a whole one, for 0 USD."""
     workers, observed = holders(view), view.observed
     beside = Counter(worker.node for worker in workers)
@@ -100,12 +100,12 @@ def share_of(pod: Object, group: NodeGroup | None, beside: int) -> float:
     return 1 / max(workers_per_machine(needs(dict(pod)), group) if group else 1, beside)
 
 
-def verdict(view: View, draft: Draft) -> tuple[str, str] | None:
+def verdict(view: JobView, draft: PlanBuilder) -> tuple[str, str] | None:
     """Why the job must stop now: (reason of the contract, sentence); None: it need not. Adds a wake for when it will."""
     return _time_up(view, draft) or _spent(view, draft)
 
 
-def _time_up(view: View, draft: Draft) -> tuple[str, str] | None:
+def _time_up(view: JobView, draft: PlanBuilder) -> tuple[str, str] | None:
     ends = unix(view.job.spec.deadline)
     if ends is None:
         return None
@@ -118,7 +118,7 @@ def _time_up(view: View, draft: Draft) -> tuple[str, str] | None:
     return names.REASON_TIME_UP, message
 
 
-def _spent(view: View, draft: Draft) -> tuple[str, str] | None:
+def _spent(view: JobView, draft: PlanBuilder) -> tuple[str, str] | None:
     """Stopping takes the workers' grace, which costs too: so the job stops that much before its budget is spent."""
     budget, cost = view.job.spec.budget, draft.status.cost
     if budget is None or cost is None:
@@ -139,7 +139,7 @@ def _spent(view: View, draft: Draft) -> tuple[str, str] | None:
     return names.REASON_BUDGET, message
 
 
-def _warn(view: View, draft: Draft, limit: float, cost: Cost) -> None:
+def _warn(view: JobView, draft: PlanBuilder, limit: float, cost: Cost) -> None:
     """Say once of each budget that it is nearly spent."""
     if draft.status.budget_warned == limit:
         return
@@ -157,6 +157,6 @@ def _warn(view: View, draft: Draft, limit: float, cost: Cost) -> None:
     draft.event(names.REASON_BUDGET_NEARLY, message, warning=True)
 
 
-def _when(view: View, cost: Cost, usd: float) -> float:
+def _when(view: JobView, cost: Cost, usd: float) -> float:
     """When so much more is spent, at the present rate."""
     return view.now + usd / cost.usd_per_hour * HOUR + 0.001  # sums are written to the millisecond

@@ -16,27 +16,27 @@ from ebb.api.platform import Platform
 from ebb.api.status import PLACED, HistoryEntry, Placed
 from ebb.api.template import worker_container
 from ebb.controller.reconciler import stockouts
-from ebb.controller.reconciler.candidates import Site, best, complaint, site_of, sites, unplaced, ways
+from ebb.controller.reconciler.candidates import Candidate, best, candidate_of, complaint, sites, unplaced, ways
 from ebb.controller.reconciler.capacity import Claim, claim
 from ebb.controller.reconciler.containers import rendezvous
 from ebb.controller.reconciler.failure_policy import dismiss, stop
-from ebb.controller.reconciler.queue import Line, gives_way_to, queue, starving
+from ebb.controller.reconciler.queue import Line, queue, starving, yields_to
 from ebb.controller.reconciler.relocation import (
     Move,
     fallback_due,
     next_try,
     open_sites,
-    out_of_drought,
+    out_of_stockout,
     to_other_machines,
 )
 from ebb.controller.reconciler.summary import blocked, here, strangers, summarize
-from ebb.controller.reconciler.types import Draft, View
-from ebb.controller.reconciler.worker_state import Fate, Worker
+from ebb.controller.reconciler.types import JobView, PlanBuilder
+from ebb.controller.reconciler.worker_state import Outcome, Worker
 
 AGAIN_SECONDS = 30.0  # what changes for a waiting job wakes it (claims.py); this is for what was missed
 
 
-def place(view: View, draft: Draft) -> bool:
+def place(view: JobView, draft: PlanBuilder) -> bool:
     """See the module's docstring."""
     me = claim(view.job, view.observed.priorities, view.now)
     if draft.status.placement is None:
@@ -48,7 +48,7 @@ def place(view: View, draft: Draft) -> bool:
     return _wait(view, draft, *lacking) if lacking else _stay(view, draft, me, here(view, draft.status))
 
 
-def _lacking(view: View) -> tuple[str, str] | None:
+def _lacking(view: JobView) -> tuple[str, str] | None:
     """What the job needs of the platform and cannot have now: reason and message."""
     if view.observed.platform_problem:
         # Workers made now would lack the volumes and tolerations that only the platform tells of.
@@ -58,26 +58,26 @@ def _lacking(view: View) -> tuple[str, str] | None:
     return (names.WAITING_FOR_RENDEZVOUS, problem) if problem else None
 
 
-def _stay(view: View, draft: Draft, me: Claim, site: Site) -> bool:
+def _stay(view: JobView, draft: PlanBuilder, me: Claim, site: Candidate) -> bool:
     """True as long as the job has its place."""
-    drought = stockouts.find(view, site, draft.wakes)
+    stockout = stockouts.find(view, site, draft.wakes)
     if site.fits:
-        stockouts.remember(view, draft, site, drought)
-    move = to_other_machines(view, draft, me, site) or out_of_drought(view, draft, me, site, drought)
-    first = None if move else gives_way_to(view, draft, me, site)
+        stockouts.remember(view, draft, site, stockout)
+    move = to_other_machines(view, draft, me, site) or out_of_stockout(view, draft, me, site, stockout)
+    first = None if move else yields_to(view, draft, me, site)
     if first:
         return _release(view, draft, first, site)
-    move = move or next_try(view, draft, me, site, drought)
+    move = move or next_try(view, draft, me, site, stockout)
     return _move(view, draft, move, site) if move else True
 
 
-def _first(view: View, draft: Draft, me: Claim) -> bool:
+def _first(view: JobView, draft: PlanBuilder, me: Claim) -> bool:
     """Choose a place for a job that has none."""
     observed, held = view.observed, _held(view)
     lacking = _lacking(view)
     if lacking:
         return _wait(view, draft, *lacking)
-    line = queue(me, observed.market, observed.platform)
+    line = queue(me, observed.cluster_capacity, observed.platform)
     if me.group and line.in_group >= me.group_max and not held:
         message = f"group {me.group!r} runs {me.group_max} at once, as its maxParallel says: this one waits for its turn."
         return _wait(view, draft, names.WAITING_FOR_GROUP, message)
@@ -88,22 +88,22 @@ def _first(view: View, draft: Draft, me: Claim) -> bool:
         found = ([site for site in some if site.zone in held] or some) if held else open_sites(view, me, line, some)
         if found:
             last_dry = partial(stockouts.seen, view, draft.status)
-            return _settle(view, draft, best(found, view.wanted, observed.market, last_dry))
+            return _settle(view, draft, best(found, view.wanted, observed.cluster_capacity, last_dry))
     if not known:
         return _wait(view, draft, names.WAITING_FOR_ZONE, _complaint(view, observed.platform))
-    roomiest = max((site for some in known for site in some), key=lambda site: (line.ledger.room(site), site.zone))
+    roomiest = max((site for some in known for site in some), key=lambda site: (line.free.room(site), site.zone))
     return _wait_behind(view, draft, me, line, roomiest)
 
 
-def _first_without_stack(view: View, draft: Draft, me: Claim, line: Line) -> bool:
+def _first_without_stack(view: JobView, draft: PlanBuilder, me: Claim, line: Line) -> bool:
     """On a cluster that no stack of ours describes, nothing is known of zones and of what may grow."""
-    site = site_of(Wish.of(view.job), unplaced(view.job), None)
+    site = candidate_of(Wish.of(view.job), unplaced(view.job), None)
     if starving(me, line, site, view.now) and not _held(view):
         return _wait_behind(view, draft, me, line, site)
     return _settle(view, draft, site)
 
 
-def _candidates(view: View, platform: Platform, wakes: list[float]) -> list[list[Site]]:
+def _candidates(view: JobView, platform: Platform, wakes: list[float]) -> list[list[Candidate]]:
     """Sites that hold minReplicas, by how the machines are bought: what is to be tried first, and if that could not be had for
     long enough, the next."""
     wish = Wish.of(view.job)
@@ -112,19 +112,19 @@ def _candidates(view: View, platform: Platform, wakes: list[float]) -> list[list
     return found if len(found) < 2 or fallback_due(view, wakes) else found[:1]
 
 
-def _complaint(view: View, platform: Platform) -> str:
+def _complaint(view: JobView, platform: Platform) -> str:
     wish = Wish.of(view.job)
     return complaint(wish, platform, [site for way in ways(wish) for site in sites(wish, platform, way)])
 
 
-def _held(view: View) -> set[str]:
+def _held(view: JobView) -> set[str]:
     """Zones to which workers are held that the controller does not mean to stop: a status was lost. "": they are held to none."""
     settled = {member.uid for member in view.job.status.members if member.settled}
-    alive = [worker for worker, verdict in view.workers if verdict.fate is Fate.LIVES and worker.uid not in settled]
+    alive = [worker for worker, verdict in view.workers if verdict.outcome is Outcome.LIVES and worker.uid not in settled]
     return {(worker.pod["spec"].get("nodeSelector") or {}).get(names.LABEL_ZONE, "") for worker in alive}
 
 
-def _settle(view: View, draft: Draft, site: Site) -> bool:
+def _settle(view: JobView, draft: PlanBuilder, site: Candidate) -> bool:
     placed = site.placed(stamp(view.now))
     draft.status = replace(draft.status, placement=placed)
     if placed.zone:
@@ -133,7 +133,7 @@ def _settle(view: View, draft: Draft, site: Site) -> bool:
     return True
 
 
-def _move(view: View, draft: Draft, move: Move, site: Site) -> bool:
+def _move(view: JobView, draft: PlanBuilder, move: Move, site: Candidate) -> bool:
     """Write it down; the workers are stopped in the next round."""
     placed = move.site.placed(stamp(view.now), move.fallbacks)
     dismiss(draft)
@@ -144,7 +144,7 @@ def _move(view: View, draft: Draft, move: Move, site: Site) -> bool:
     return False
 
 
-def _release(view: View, draft: Draft, first: Claim, site: Site) -> bool:
+def _release(view: JobView, draft: PlanBuilder, first: Claim, site: Candidate) -> bool:
     """Let go of the place; the workers are stopped in the next round."""
     dismiss(draft)
     draft.status = replace(draft.status, placement=None)
@@ -153,11 +153,11 @@ def _release(view: View, draft: Draft, first: Claim, site: Site) -> bool:
     return _wait(view, draft, names.WAITING_BEHIND, f"{_title(first)} goes first in {site.title}.")
 
 
-def _enter(view: View, draft: Draft, placed: Placed) -> None:
+def _enter(view: JobView, draft: PlanBuilder, placed: Placed) -> None:
     draft.remember(HistoryEntry(at=stamp(view.now, digits=3), what=PLACED, cause=placed.zone))
 
 
-def _stop(view: View, draft: Draft, leaving: list[Worker]) -> bool:
+def _stop(view: JobView, draft: PlanBuilder, leaving: list[Worker]) -> bool:
     for worker in leaving:
         if not worker.leaving:
             stop(draft, worker)
@@ -165,7 +165,7 @@ def _stop(view: View, draft: Draft, leaving: list[Worker]) -> bool:
     return False
 
 
-def _wait_behind(view: View, draft: Draft, me: Claim, line: Line, site: Site) -> bool:
+def _wait_behind(view: JobView, draft: PlanBuilder, me: Claim, line: Line, site: Candidate) -> bool:
     first = starving(me, line, site, view.now) or line.before(me, site)
     assert first is not None, site
     return _wait(view, draft, names.WAITING_BEHIND, f"{_title(first)} goes first in {site.title}.")
@@ -175,7 +175,7 @@ def _title(other: Claim) -> str:
     return f"job {other.key[0]}/{other.key[1]}"
 
 
-def _wait(view: View, draft: Draft, reason: str, message: str) -> bool:
+def _wait(view: JobView, draft: PlanBuilder, reason: str, message: str) -> bool:
     """The job has no new pods; without a place it has none at all."""
     if draft.status.placement is None and not _held(view):
         for worker, _ in view.workers:

@@ -1,6 +1,6 @@
 """The Pod of one worker and the Service of all workers, as JSON. Pure; `--dry-run` prints the same.
 
-    pod = worker_pod(job, index=2, attempt=0, seat=Seat(selector={"topology.kubernetes.io/zone": "local-a"}))
+    pod = worker_pod(job, index=2, attempt=0, seat=PodPlacement(selector={"topology.kubernetes.io/zone": "local-a"}))
     serve(view, draft); drop_services(view, draft)
 
 What the job's author wrote wins: fields that are there are never overridden, other containers are left alone, and security
@@ -17,7 +17,7 @@ from ebb.api.platform import Taint, Volume
 from ebb.api.spec import Job
 from ebb.api.template import worker_container
 from ebb.controller.reconciler.containers import Rendezvous, inject, mount, rendezvous
-from ebb.controller.reconciler.types import CreateService, DeleteService, Draft, View
+from ebb.controller.reconciler.types import CreateService, DeleteService, JobView, PlanBuilder
 
 Object = dict[str, Any]
 
@@ -37,7 +37,7 @@ NAMED_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seat:
+class PodPlacement:
     """Where a job's workers sit: the node labels to ask for, the taints found there, the platform's volumes, and what a worker
     finds on its machine."""
 
@@ -96,7 +96,7 @@ def job_service(job: Job) -> Object:
     }
 
 
-def worker_pod(job: Job, *, index: int, attempt: int, seat: Seat, elastic_class: str = "") -> Object:
+def worker_pod(job: Job, *, index: int, attempt: int, pod_placement: PodPlacement, elastic_class: str = "") -> Object:
     """The pod of one worker. `elastic_class`: the PriorityClass of workers beyond minReplicas, "" for that of all others."""
     template = _copy(job.worker.template)
     written = template.get("metadata") or {}
@@ -110,17 +110,17 @@ def worker_pod(job: Job, *, index: int, attempt: int, seat: Seat, elastic_class:
     }
     spec = template["spec"]
     spec["restartPolicy"] = "Never"
-    spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **seat.selector}
-    spec.setdefault("terminationGracePeriodSeconds", seat.grace_seconds)
-    _tolerate(spec, seat.taints)
-    _stay_off(spec, seat)
+    spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **pod_placement.selector}
+    spec.setdefault("terminationGracePeriodSeconds", pod_placement.grace_seconds)
+    _tolerate(spec, pod_placement.taints)
+    _stay_off(spec, pod_placement)
     _rank(spec, job, elastic_class if index >= job.min_replicas else "")
     _name_host(spec, job, metadata["name"])
     _harden(spec)
     container = worker_container(spec["containers"])
-    mount(spec, container, volumes=seat.volumes, share_bytes=seat.memory_bytes)
-    met = seat.met or rendezvous(job, container, None)
-    inject(container, job, index=index, attempt=attempt, met=met, planned=seat.planned or job.max_replicas)
+    mount(spec, container, volumes=pod_placement.volumes, share_bytes=pod_placement.memory_bytes)
+    met = pod_placement.met or rendezvous(job, container, None)
+    inject(container, job, index=index, attempt=attempt, met=met, planned=pod_placement.planned or job.max_replicas)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
@@ -167,13 +167,13 @@ def _name_host(spec: Object, job: Job, name: str) -> None:
         spec["dnsConfig"] = {**config, "searches": searches}
 
 
-def _stay_off(spec: Object, seat: Seat) -> None:
+def _stay_off(spec: Object, pod_placement: PodPlacement) -> None:
     """Keep the worker off machines that are given up, as Kubernetes calls a silent one ready for 40 s more, and off the
     platform's own, which has no taint, as it must be there first. Terms are alternatives, so each of them says it."""
     own = {"key": names.LABEL_NODE_GROUP, "operator": "NotIn", "values": [names.MANAGER_GROUP]}
-    labels = [own] if seat.open_to_all else []
+    labels = [own] if pod_placement.open_to_all else []
     # The API server takes one name for each requirement.
-    fields = [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in seat.shunned]
+    fields = [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in pod_placement.shunned]
     if not labels and not fields:
         return
     affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
@@ -221,7 +221,7 @@ def _tolerates(toleration: Object, taint: Taint) -> bool:
     return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.value
 
 
-def serve(view: View, draft: Draft) -> None:
+def serve(view: JobView, draft: PlanBuilder) -> None:
     """Have the job's one Service, and none of those that earlier controllers made for each worker."""
     name = service_name(view.job.name)
     drop_services(view, draft, keep=name)
@@ -236,7 +236,7 @@ def serve(view: View, draft: Draft) -> None:
         draft.wakes.append(due)
 
 
-def drop_services(view: View, draft: Draft, *, keep: str = "") -> None:
+def drop_services(view: JobView, draft: PlanBuilder, *, keep: str = "") -> None:
     """Delete the job's Services but the one of that name."""
     for service in view.observed.services:
         metadata = service["metadata"]
@@ -244,7 +244,7 @@ def drop_services(view: View, draft: Draft, *, keep: str = "") -> None:
             draft.actions.append(DeleteService(name=metadata["name"], uid=metadata["uid"]))
 
 
-def _due(view: View) -> float | None:
+def _due(view: JobView) -> float | None:
     """When the Service is to be there, unix seconds; None: no worker runs yet."""
     workers = [worker for worker, _ in view.workers if not worker.finished]
     started = [worker.started_at for worker in workers if worker.started]

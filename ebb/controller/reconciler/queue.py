@@ -4,7 +4,7 @@
     line.free.room(site)                    # workers of this job for which there is room beside the others' minReplicas
     line.before(me, site)                   # the job for which this one waits there
     starving(me, line, site, now)           # a job before this one that gets no machines there: nobody joins it
-    gives_way_to(view, draft, me, site)     # the job for which this one lets go of all that it holds
+    yields_to(view, draft, me, site)     # the job for which this one lets go of all that it holds
 
 The order: higher priority, then older. Only minReplicas counts: workers beyond that make room (sizing.py, and their lower
 priority). Free machines do not count, only what the node groups may grow to: pods must wait for machines, or none are made.
@@ -22,25 +22,25 @@ from dataclasses import dataclass, field, replace
 from ebb.api.needs import Wish
 from ebb.api.platform import Platform
 from ebb.api.status import Placed
-from ebb.controller.reconciler.candidates import Site, site_of, sites, ways
-from ebb.controller.reconciler.capacity import Claim, Market
+from ebb.controller.reconciler.candidates import Candidate, candidate_of, sites, ways
+from ebb.controller.reconciler.capacity import Claim, ClusterCapacity
 from ebb.controller.reconciler.scheduling import missing_base, waiting_since
-from ebb.controller.reconciler.types import Draft, View
+from ebb.controller.reconciler.types import JobView, PlanBuilder
 
 ROUNDING = 1e-6  # machines are shared in fractions
 
 
-class Ledger:
+class FreeCapacity:
     """Machines of each node group that nobody has."""
 
     def __init__(self, platform: Platform | None) -> None:
         self._free = {group.name: float(group.max) for group in (platform.node_groups if platform else ())}
 
-    def room(self, site: Site) -> int:
+    def room(self, site: Candidate) -> int:
         """Workers of the job whose site it is."""
         return sum(int(self._free[group.name] * fits + ROUNDING) for group, fits in site.fits)
 
-    def take(self, site: Site, workers: int) -> None:
+    def take(self, site: Candidate, workers: int) -> None:
         """Let the cheapest machines have them, as the autoscaler does; as many as fit."""
         for group, fits in site.fits:
             used = min(workers / fits, self._free[group.name])
@@ -53,7 +53,7 @@ class Turn:
     """A job without a place: the site that it will take, or that is kept for it because it fits nowhere now."""
 
     claim: Claim
-    site: Site
+    site: Candidate
     blocked: bool
 
 
@@ -61,12 +61,12 @@ class Turn:
 class Line:
     """The others, as far as this job must mind them. `holders`: placed jobs. `waiting`: those before it without a place."""
 
-    ledger: Ledger
-    holders: tuple[tuple[Claim, Site], ...] = ()
+    free: FreeCapacity
+    holders: tuple[tuple[Claim, Candidate], ...] = ()
     waiting: tuple[Turn, ...] = ()
     in_group: int = 0  # jobs of its group that run or go first
 
-    def before(self, me: Claim, site: Site) -> Claim | None:
+    def before(self, me: Claim, site: Candidate) -> Claim | None:
         """For whom the job waits at a site: the one right before it in the line, or the first that has machines there."""
         waiting = [turn.claim for turn in self.waiting if turn.site.overlaps(site)]
         holders = sorted((claim for claim, place in self.holders if place.overlaps(site)), key=lambda claim: claim.rank)
@@ -75,13 +75,13 @@ class Line:
 
 @dataclass
 class _Book:
-    """What is known of wishes, by identity: the jobs of a sweep have one wish (market.py sees to it)."""
+    """What is known of wishes, by identity: the jobs of a sweep have one wish (capacity.py sees to it)."""
 
     platform: Platform
-    known: dict[int, list[Site]] = field(default_factory=dict)
-    spent: dict[int, Site] = field(default_factory=dict)
+    known: dict[int, list[Candidate]] = field(default_factory=dict)
+    spent: dict[int, Candidate] = field(default_factory=dict)
 
-    def sites(self, wish: Wish) -> list[Site]:
+    def sites(self, wish: Wish) -> list[Candidate]:
         """Where such a job may get minReplicas."""
         if id(wish) not in self.known:
             found = (sites(wish, self.platform, way) for way in ways(wish))
@@ -89,41 +89,41 @@ class _Book:
             self.known[id(wish)] = next((some for some in able if some), [])
         return self.known[id(wish)]
 
-    def turn(self, claim: Claim, found: list[Site], ledger: Ledger) -> Turn:
+    def turn(self, claim: Claim, found: list[Candidate], free: FreeCapacity) -> Turn:
         """Take what a waiting job will have; where nothing is left for such a job, nothing is left for the next."""
         spent = self.spent.get(id(claim.wish))
         if spent is not None:
             return Turn(claim=claim, site=spent, blocked=True)
-        turn = _reserve(claim, found, ledger)
-        if turn.blocked and not any(ledger.room(site) for site in found):
+        turn = _reserve(claim, found, free)
+        if turn.blocked and not any(free.room(site) for site in found):
             self.spent[id(claim.wish)] = turn.site
         return turn
 
 
-def queue(me: Claim, market: Market, platform: Platform | None) -> Line:
+def queue(me: Claim, cluster_capacity: ClusterCapacity, platform: Platform | None) -> Line:
     """The line as this job sees it."""
-    ledger, running = Ledger(platform), Counter(_group(claim) for claim in market.claims if claim.located)
-    holders = tuple(_places([claim for claim in market.claims if claim.located], platform))
+    free, running = FreeCapacity(platform), Counter(_group(claim) for claim in cluster_capacity.claims if claim.located)
+    holders = tuple(_places([claim for claim in cluster_capacity.claims if claim.located], platform))
     for claim, site in holders:
-        ledger.take(site, claim.holds)
+        free.take(site, claim.holds)
     waiting, book = [], _Book(platform) if platform else None
-    ahead = (claim for claim in market.claims if not claim.located and claim.rank < me.rank)
+    ahead = (claim for claim in cluster_capacity.claims if not claim.located and claim.rank < me.rank)
     for claim in sorted(ahead, key=lambda claim: claim.rank):
         found = book.sites(claim.wish) if book else []
         if (book and not found) or claim.refused or (claim.group and running[_group(claim)] >= claim.group_max):
             continue  # it cannot start, whatever becomes free
         running[_group(claim)] += 1
         if book and found:
-            waiting.append(book.turn(claim, found, ledger))
-    return Line(ledger=ledger, holders=holders, waiting=tuple(waiting), in_group=running[_group(me)] if me.group else 0)
+            waiting.append(book.turn(claim, found, free))
+    return Line(free=free, holders=holders, waiting=tuple(waiting), in_group=running[_group(me)] if me.group else 0)
 
 
 def _group(claim: Claim) -> tuple[str, str]:
     return claim.key[0], claim.group
 
 
-def _places(located: list[Claim], platform: Platform | None) -> Iterator[tuple[Claim, Site]]:
-    known: dict[tuple[int, str, str, str], Site] = {}
+def _places(located: list[Claim], platform: Platform | None) -> Iterator[tuple[Claim, Candidate]]:
+    known: dict[tuple[int, str, str, str], Candidate] = {}
     for claim in located:
         key = id(claim.wish), claim.zone, claim.gpu_type, claim.capacity_type
         if key not in known:
@@ -131,23 +131,23 @@ def _places(located: list[Claim], platform: Platform | None) -> Iterator[tuple[C
         yield claim, known[key]
 
 
-def _place(claim: Claim, platform: Platform | None) -> Site:
+def _place(claim: Claim, platform: Platform | None) -> Candidate:
     placed = Placed(zone=claim.zone, gpu_type=claim.gpu_type, capacity_type=claim.capacity_type)
-    return site_of(claim.wish, placed, platform)
+    return candidate_of(claim.wish, placed, platform)
 
 
-def _reserve(claim: Claim, found: list[Site], ledger: Ledger) -> Turn:
+def _reserve(claim: Claim, found: list[Candidate], free: FreeCapacity) -> Turn:
     """Take what a waiting job will have; else what is left of its roomiest site."""
-    fitting = [site for site in found if ledger.room(site) >= claim.least]
+    fitting = [site for site in found if free.room(site) >= claim.least]
     if fitting:
         site = min(fitting, key=lambda site: (site.usd_per_worker_hour, site.zone, site.gpu_type))
     else:
-        site = max(found, key=lambda site: (ledger.room(site), site.zone, site.gpu_type))
-    ledger.take(site, claim.least)
+        site = max(found, key=lambda site: (free.room(site), site.zone, site.gpu_type))
+    free.take(site, claim.least)
     return Turn(claim=claim, site=site, blocked=not fitting)
 
 
-def starving(me: Claim, line: Line, site: Site, now: float) -> Claim | None:
+def starving(me: Claim, line: Line, site: Candidate, now: float) -> Claim | None:
     """The first of the jobs before this one that has waited there for longer than a machine takes."""
     latest = now - site.patience_seconds
     found = [
@@ -158,7 +158,7 @@ def starving(me: Claim, line: Line, site: Site, now: float) -> Claim | None:
     return min(found, key=lambda claim: claim.rank, default=None)
 
 
-def gives_way_to(view: View, draft: Draft, me: Claim, site: Site) -> Claim | None:
+def yields_to(view: JobView, draft: PlanBuilder, me: Claim, site: Candidate) -> Claim | None:
     """Only of a job that has waited for so long itself: before that its machines may still come."""
     begun = waiting_since(view, missing_base(view))
     if begun is None:
@@ -167,13 +167,13 @@ def gives_way_to(view: View, draft: Draft, me: Claim, site: Site) -> Claim | Non
     if view.now < due:
         draft.wakes.append(due)
         return None
-    market, platform = view.observed.market, view.observed.platform
-    alone = queue(me, market, platform)
-    return starving(me, alone, site, view.now) or _kept_out(me, market, alone, view)
+    cluster_capacity, platform = view.observed.cluster_capacity, view.observed.platform
+    alone = queue(me, cluster_capacity, platform)
+    return starving(me, alone, site, view.now) or _kept_out(me, cluster_capacity, alone, view)
 
 
-def _kept_out(me: Claim, market: Market, alone: Line, view: View) -> Claim | None:
+def _kept_out(me: Claim, cluster_capacity: ClusterCapacity, alone: Line, view: JobView) -> Claim | None:
     """A job before this one that has no place, and would have one without it."""
-    with_me = queue(me, replace(market, claims=(*market.claims, me)), view.observed.platform)
+    with_me = queue(me, replace(cluster_capacity, claims=(*cluster_capacity.claims, me)), view.observed.platform)
     blocked = {turn.claim.key for turn in alone.waiting if turn.blocked}
     return next((turn.claim for turn in with_me.waiting if turn.blocked and turn.claim.key not in blocked), None)

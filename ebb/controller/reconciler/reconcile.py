@@ -1,4 +1,4 @@
-"""The decision: (job, what is there, now) -> what to do. Pure, so that every rule of the contract is a line in a table of tests.
+"""The decision about one job: (job, observed, now) -> Plan. Pure, so that every rule is a row in a table of tests.
 
     decided = plan(job, observed, now)
 
@@ -23,9 +23,9 @@ from ebb.controller.reconciler.placing import place
 from ebb.controller.reconciler.pods import leave_seconds, selector
 from ebb.controller.reconciler.sizing import numbered, resize
 from ebb.controller.reconciler.summary import summarize
-from ebb.controller.reconciler.types import CreateRecord, Draft, Event, Observed, Plan, View
+from ebb.controller.reconciler.types import CreateRecord, Event, JobView, Observed, Plan, PlanBuilder
 from ebb.controller.reconciler.worker_state import NOT_READY_SECONDS as NOT_READY
-from ebb.controller.reconciler.worker_state import Fate, Verdict, Worker
+from ebb.controller.reconciler.worker_state import Outcome, Worker, WorkerVerdict
 
 PROGRESS_SECONDS = 30.0  # progress alone rewrites the object at most this often
 CLOCKS_DIFFER = 60.0  # a machine that is there so long after its end was told by another clock than ours
@@ -33,10 +33,10 @@ EXCEEDED = "exceeded quota"  # the words of Kubernetes' ResourceQuota admission
 
 
 def plan(job: Job, observed: Observed, now: float) -> Plan:
-    """What to do about one job now."""
+    """Decide what to do about one job now."""
     if job.deleting or job.spec.managed_by != names.MANAGER:
         return Plan(status=job.status)
-    view, draft = View.of(job, observed, now), Draft(job.status)
+    view, draft = JobView.of(job, observed, now), PlanBuilder(job.status)
     draft.status = replace(draft.status, observed_generation=job.generation, selector=selector(job.name))
     _introduce(view, draft)
     money.accrue(view, draft)
@@ -71,14 +71,14 @@ def refused(decided: Plan, messages: Sequence[str], now: float) -> Plan:
     return replace(decided, status=status, events=(*decided.events, event))
 
 
-def _introduce(view: View, draft: Draft) -> None:
+def _introduce(view: JobView, draft: PlanBuilder) -> None:
     if draft.status.condition(names.CREATED) is None:
         message = f"The controller took the job on: {view.wanted} workers wanted."
         draft.status = draft.status.with_condition(names.CREATED, True, names.REASON_CREATED, message, view.now)
         draft.event(names.REASON_CREATED, message)
 
 
-def _run(view: View, draft: Draft) -> None:
+def _run(view: JobView, draft: PlanBuilder) -> None:
     stop = money.verdict(view, draft)
     if stop is None:
         _resume(view, draft)
@@ -108,13 +108,13 @@ def _run(view: View, draft: Draft) -> None:
         draft.status = replace(draft.status, progress=view.observed.progress)
 
 
-def _began(view: View, draft: Draft) -> None:
+def _began(view: JobView, draft: PlanBuilder) -> None:
     """The job's time begins with its first worker that is there: one that a quota refuses has not begun."""
     if draft.status.start_time is None and any(not member.settled for member in draft.status.members):
         draft.status = replace(draft.status, start_time=stamp(view.now))
 
 
-def _resume(view: View, draft: Draft) -> None:
+def _resume(view: JobView, draft: PlanBuilder) -> None:
     if draft.status.is_true(names.SUSPENDED):
         message = "The job was resumed: it goes on from its last checkpoint."
         status = draft.status.with_condition(names.SUSPENDED, False, names.REASON_RESUMED, message, view.now)
@@ -124,7 +124,7 @@ def _resume(view: View, draft: Draft) -> None:
         draft.event(names.REASON_RESUMED, message)
 
 
-def _program_failed(view: View, draft: Draft, failed: Sequence[Loss]) -> None:
+def _program_failed(view: JobView, draft: PlanBuilder, failed: Sequence[Loss]) -> None:
     """Spend one of the budget for all that failed together."""
     worker, verdict = min(failed, key=lambda loss: (loss[0].finished_at or view.now, loss[0].index))
     status, limit = draft.status, view.job.spec.backoff_limit
@@ -155,7 +155,7 @@ def _final_failure(job: Job, worker: Worker, status: Status) -> str:
     return f"backoffLimit {limit} is spent." if status.failures > limit else ""
 
 
-def _overdue(view: View, draft: Draft) -> bool:
+def _overdue(view: JobView, draft: PlanBuilder) -> bool:
     started, limit = unix(draft.status.start_time), view.job.spec.active_deadline_seconds
     if started is None or limit is None:
         return False
@@ -163,21 +163,21 @@ def _overdue(view: View, draft: Draft) -> bool:
     return view.now >= started + limit
 
 
-def _replace_lost(view: View, draft: Draft) -> None:
+def _replace_lost(view: JobView, draft: PlanBuilder) -> None:
     """Delete what is lost, of an earlier attempt, on its way off an old machine, or too many, so that its name is free or its
     machine is."""
     surplus, goes = [], dismissed(view)
     for worker, verdict in view.workers:
-        if worker.leaving or verdict.fate is Fate.DONE:
+        if worker.leaving or verdict.outcome is Outcome.DONE:
             continue
         if worker.attempt < draft.status.restarts or worker.uid in goes:
             stop(draft, worker)
         elif worker.index >= view.wanted:
             stop(draft, worker)
             surplus.append(worker)
-        elif verdict.fate is Fate.LEAVES:
+        elif verdict.outcome is Outcome.LEAVES:
             stop(draft, worker)
-        elif verdict.fate is Fate.RECLAIMED:
+        elif verdict.outcome is Outcome.RECLAIMED:
             draft.delete(worker, _grace(worker, verdict, view), once_written=_unknown(view, worker))
         elif worker.node in view.observed.nodes:
             _watch_unready(view, draft, worker)
@@ -187,12 +187,12 @@ def _replace_lost(view: View, draft: Draft) -> None:
         draft.event(names.REASON_SCALED, f"Stopped {stopped}: the job was scaled to {view.wanted}.")
 
 
-def _unknown(view: View, worker: Worker) -> bool:
+def _unknown(view: JobView, worker: Worker) -> bool:
     """Whether nobody could tell from the status that this worker was lost, once its pod is gone."""
     return bool(worker.node) and not any(member.uid == worker.uid and member.node for member in view.job.status.members)
 
 
-def _grace(worker: Worker, verdict: Verdict, view: View) -> int | None:
+def _grace(worker: Worker, verdict: WorkerVerdict, view: JobView) -> int | None:
     """Seconds for a lost worker to leave: what the notice leaves it; 0 on a dead machine; else its own grace."""
     if verdict.force:
         return 0
@@ -201,7 +201,7 @@ def _grace(worker: Worker, verdict: Verdict, view: View) -> int | None:
     return None if left is None else max(1, min(worker.grace_seconds, int(left)))
 
 
-def _time_left(worker: Worker, verdict: Verdict, view: View) -> float | None:
+def _time_left(worker: Worker, verdict: WorkerVerdict, view: JobView) -> float | None:
     """Until its machine goes: as the notice says, or, where that names no time (GKE's taint), as the cloud promises."""
     if verdict.cause != names.CAUSE_NOTICE:
         return None
@@ -212,19 +212,19 @@ def _time_left(worker: Worker, verdict: Verdict, view: View) -> float | None:
     return leave_seconds(group.notice_seconds) if group and group.notice_seconds else None
 
 
-def _watch_unready(view: View, draft: Draft, worker: Worker) -> None:
+def _watch_unready(view: JobView, draft: PlanBuilder, worker: Worker) -> None:
     since = view.observed.unready.get(worker.node)
     if since is not None and since < NOT_READY:
         draft.wakes.append(view.now + NOT_READY - since)
 
 
-def _watch_age(view: View, draft: Draft, worker: Worker) -> None:
+def _watch_age(view: JobView, draft: PlanBuilder, worker: Worker) -> None:
     leaves_at = view.leaves_at(worker)
     if leaves_at is not None:
         draft.wakes.append(leaves_at)
 
 
-def _summarize(view: View, draft: Draft) -> None:
+def _summarize(view: JobView, draft: PlanBuilder) -> None:
     """Conditions and counts, and an event where Running or Restarting begins."""
     before = draft.status
     draft.status = summarize(view, before)
@@ -234,7 +234,7 @@ def _summarize(view: View, draft: Draft) -> None:
             draft.event(reason, condition.message, warning=kind == names.RESTARTING)
 
 
-def _free_names(view: View, draft: Draft) -> None:
+def _free_names(view: JobView, draft: PlanBuilder) -> None:
     """Nobody confirms the end of a pod on a dead machine: without force its name stays taken for many minutes."""
     keeps = view.job.status.ended and view.job.spec.clean_pod_policy == CLEAN_NONE
     for worker, verdict in view.workers:
@@ -242,7 +242,7 @@ def _free_names(view: View, draft: Draft) -> None:
             draft.delete(worker, 0, once_written=_unknown(view, worker))
 
 
-def _hold_progress(view: View, draft: Draft) -> None:
+def _hold_progress(view: JobView, draft: PlanBuilder) -> None:
     """Stamp a status that changed. Where only figures did, write them now and then while the training moves, else not at all: the
     sums of a cost follow from its rates."""
     old, new = view.job.status, draft.status

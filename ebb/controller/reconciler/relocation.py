@@ -1,7 +1,7 @@
-"""When a placed job goes elsewhere as a whole, and where to: out of a dry zone, to on-demand machines and back to spot. Pure.
+"""Moves of a placed job as a whole: out of a dry zone, to on-demand machines and back to spot. Pure.
 
-    move = to_other_machines(view, draft, me, site) or out_of_drought(view, draft, me, site, drought)
-    move = next_try(view, draft, me, site, drought)         # where all zones are dry: each in its turn, ever more seldom
+    move = to_other_machines(view, draft, me, site) or out_of_stockout(view, draft, me, site, stockout)
+    move = next_try(view, draft, me, site, stockout)         # where all zones are dry: each in its turn, ever more seldom
 
 A job that has minReplicas never moves for the sake of more, nor does one whose author names the zone. The one exception: what
 spot-then-on-demand sent to on-demand machines goes back to spot from a checkpoint.
@@ -15,12 +15,12 @@ from ebb.api.clock import unix
 from ebb.api.needs import Wish
 from ebb.api.parts import ANY, ON_DEMAND, SINGLE, SPOT, SPOT_THEN_ON_DEMAND
 from ebb.controller.reconciler import stockouts
-from ebb.controller.reconciler.candidates import Site, best, sites
+from ebb.controller.reconciler.candidates import Candidate, best, sites
 from ebb.controller.reconciler.capacity import Claim
 from ebb.controller.reconciler.queue import Line, queue, starving
 from ebb.controller.reconciler.scheduling import doubled, missing_base
-from ebb.controller.reconciler.stockouts import Drought
-from ebb.controller.reconciler.types import Draft, View
+from ebb.controller.reconciler.stockouts import Stockout
+from ebb.controller.reconciler.types import JobView, PlanBuilder
 
 # Spot shortages last minutes to hours (as market.RECENT_SECONDS); every way there and back costs the job a start.
 RETURN_SECONDS, RETURN_MAX_SECONDS = 1800.0, 4 * 3600.0
@@ -31,32 +31,32 @@ RETRY_MAX_SECONDS = 1800.0  # between two tries of dry zones; by then the first 
 class Move:
     """Where to, the sentence why, and how often the job will then have fallen back to on-demand machines."""
 
-    site: Site
+    site: Candidate
     why: str
     fallbacks: int
 
 
-def to_other_machines(view: View, draft: Draft, me: Claim, site: Site) -> Move | None:
+def to_other_machines(view: JobView, draft: PlanBuilder, me: Claim, site: Candidate) -> Move | None:
     """For spot-then-on-demand: to the other of the two."""
     if view.job.spec.placement.capacity != SPOT_THEN_ON_DEMAND:
         return None
     return _fall_back(view, draft, me) if site.capacity_type == SPOT else _return(view, draft, me, site)
 
 
-def out_of_drought(view: View, draft: Draft, me: Claim, site: Site, drought: Drought | None) -> Move | None:
+def out_of_stockout(view: JobView, draft: PlanBuilder, me: Claim, site: Candidate, stockout: Stockout | None) -> Move | None:
     """To the best place that is not known to be dry."""
-    if drought is None or not stockouts.lasting(view, draft, site, drought):
+    if stockout is None or not stockouts.lasting(view, draft, site, stockout):
         return None
     for others in _others(view, me, site):
-        wet = [other for other in others if stockouts.seen(view, draft.status, other) is None]
-        if wet:
-            return _go(view, draft, wet, f"{site.title} has no machines for it: {drought.message.rstrip('.')}")
+        available = [other for other in others if stockouts.seen(view, draft.status, other) is None]
+        if available:
+            return _go(view, draft, available, f"{site.title} has no machines for it: {stockout.message.rstrip('.')}")
     return None
 
 
-def next_try(view: View, draft: Draft, me: Claim, site: Site, drought: Drought | None) -> Move | None:
+def next_try(view: JobView, draft: PlanBuilder, me: Claim, site: Candidate, stockout: Stockout | None) -> Move | None:
     """Each try takes as long as all before it together, so that the job does not spend its time on the way."""
-    if drought is None or not stockouts.lasting(view, draft, site, drought):
+    if stockout is None or not stockouts.lasting(view, draft, site, stockout):
         return None
     assert draft.status.placement is not None
     placed = unix(draft.status.placement.since) or 0.0
@@ -70,12 +70,12 @@ def next_try(view: View, draft: Draft, me: Claim, site: Site, drought: Drought |
     return _go(view, draft, found, f"{site.title} is still dry, and this was not tried for longest")
 
 
-def open_sites(view: View, me: Claim, line: Line, found: list[Site]) -> list[Site]:
+def open_sites(view: JobView, me: Claim, line: Line, found: list[Candidate]) -> list[Candidate]:
     """Those that hold minReplicas beside the jobs there and before it, and where none of these starves."""
-    return [site for site in found if line.ledger.room(site) >= me.least and not starving(me, line, site, view.now)]
+    return [site for site in found if line.free.room(site) >= me.least and not starving(me, line, site, view.now)]
 
 
-def fallback_due(view: View, wakes: list[float]) -> bool:
+def fallback_due(view: JobView, wakes: list[float]) -> bool:
     """Whether spot machines could not be had for long enough."""
     since = unix(view.job.status.waiting_since)
     if since is None:
@@ -86,7 +86,7 @@ def fallback_due(view: View, wakes: list[float]) -> bool:
     return view.now >= due
 
 
-def _fall_back(view: View, draft: Draft, me: Claim) -> Move | None:
+def _fall_back(view: JobView, draft: PlanBuilder, me: Claim) -> Move | None:
     if not missing_base(view) or not fallback_due(view, draft.wakes):
         return None
     placed = draft.status.placement
@@ -95,7 +95,7 @@ def _fall_back(view: View, draft: Draft, me: Claim) -> Move | None:
     return _go(view, draft, _found(view, me, ON_DEMAND), why, placed.fallbacks + 1)
 
 
-def _return(view: View, draft: Draft, me: Claim, site: Site) -> Move | None:
+def _return(view: JobView, draft: PlanBuilder, me: Claim, site: Candidate) -> Move | None:
     """The pause doubles with every fallback, as each shows that spot machines are hard to keep."""
     placed = draft.status.placement
     assert placed is not None
@@ -106,13 +106,13 @@ def _return(view: View, draft: Draft, me: Claim, site: Site) -> Move | None:
         return None
     if not _at_checkpoint(view):
         return None
-    wet = [other for other in _found(view, me, SPOT) if stockouts.seen(view, draft.status, other) is None]
-    if not wet:
+    available = [other for other in _found(view, me, SPOT) if stockouts.seen(view, draft.status, other) is None]
+    if not available:
         draft.wakes.append(view.now + site.patience_seconds)
-    return _go(view, draft, wet, "spot machines may be had again")
+    return _go(view, draft, available, "spot machines may be had again")
 
 
-def _at_checkpoint(view: View) -> bool:
+def _at_checkpoint(view: JobView) -> bool:
     """Whether one was just written. Who tells of none writes one when it is stopped; who waits has nothing to lose."""
     if not view.trains(view.job.status):
         return True
@@ -123,7 +123,7 @@ def _at_checkpoint(view: View) -> bool:
     return before is not None and after is not None and after > before
 
 
-def _others(view: View, me: Claim, site: Site) -> Iterator[list[Site]]:
+def _others(view: JobView, me: Claim, site: Candidate) -> Iterator[list[Candidate]]:
     """Sites that the job may go to from here, by how the machines are bought."""
     if view.job.spec.placement.zone not in (SINGLE, ANY):
         return
@@ -135,17 +135,17 @@ def _others(view: View, me: Claim, site: Site) -> Iterator[list[Site]]:
         yield [other for other in _found(view, me, way) if not (site.fits and other.overlaps(site))]
 
 
-def _found(view: View, me: Claim, way: str | None) -> list[Site]:
+def _found(view: JobView, me: Claim, way: str | None) -> list[Candidate]:
     platform = view.observed.platform
     if platform is None:
         return []
-    return open_sites(view, me, queue(me, view.observed.market, platform), sites(Wish.of(view.job), platform, way))
+    return open_sites(view, me, queue(me, view.observed.cluster_capacity, platform), sites(Wish.of(view.job), platform, way))
 
 
-def _go(view: View, draft: Draft, found: list[Site], why: str, fallbacks: int | None = None) -> Move | None:
+def _go(view: JobView, draft: PlanBuilder, found: list[Candidate], why: str, fallbacks: int | None = None) -> Move | None:
     if not found:
         return None
     placed = draft.status.placement
     assert placed is not None
-    to = best(found, view.wanted, view.observed.market, partial(stockouts.seen, view, draft.status))
+    to = best(found, view.wanted, view.observed.cluster_capacity, partial(stockouts.seen, view, draft.status))
     return Move(site=to, why=why, fallbacks=placed.fallbacks if fallbacks is None else fallbacks)

@@ -1,12 +1,12 @@
-"""Which of a job's workers have a machine, since when, and what keeps them from starting there. Pure.
+"""Workers with and without a machine, since when, and the errors that keep them from starting. Pure.
 
-seated(view), homeless(view)          # that live and have one, and that live and have none
+scheduled(view), unscheduled(view)          # that live and have one, and that live and have none
 missing_base(view)                    # of the first minReplicas workers, those whose lack keeps the job below minReplicas
 """
 
 from ebb.api.clock import unix
-from ebb.controller.reconciler.types import View
-from ebb.controller.reconciler.worker_state import Fate, Worker
+from ebb.controller.reconciler.types import JobView
+from ebb.controller.reconciler.worker_state import Outcome, Worker
 
 ROUNDED = 0.01  # seconds: times are written to the millisecond
 
@@ -32,27 +32,27 @@ def doubled(seconds: float, times: int, most: float) -> float:
     return min(most, seconds * 2.0 ** min(max(0, times), 64))
 
 
-def seated(view: View) -> list[Worker]:
+def scheduled(view: JobView) -> list[Worker]:
     """Workers that are on a machine and not lost."""
-    return [worker for worker, verdict in view.workers if verdict.fate is Fate.LIVES and worker.node]
+    return [worker for worker, verdict in view.workers if verdict.outcome is Outcome.LIVES and worker.node]
 
 
-def homeless(view: View) -> list[Worker]:
+def unscheduled(view: JobView) -> list[Worker]:
     """Workers that wait for a machine."""
-    return [worker for worker, verdict in view.workers if verdict.fate is Fate.LIVES and not worker.node]
+    return [worker for worker, verdict in view.workers if verdict.outcome is Outcome.LIVES and not worker.node]
 
 
-def enough_seated(view: View) -> bool:
+def enough_scheduled(view: JobView) -> bool:
     """Whether minReplicas workers have a machine; those that finished need none any more."""
-    return len(seated(view)) + view.finished(view.job.status) >= view.job.min_replicas
+    return len(scheduled(view)) + view.finished(view.job.status) >= view.job.min_replicas
 
 
-def missing_base(view: View) -> list[Worker]:
+def missing_base(view: JobView) -> list[Worker]:
     """The first minReplicas workers without a machine, of a job that has fewer than minReplicas with one."""
-    return [] if enough_seated(view) else [worker for worker in homeless(view) if worker.index < view.job.min_replicas]
+    return [] if enough_scheduled(view) else [worker for worker in unscheduled(view) if worker.index < view.job.min_replicas]
 
 
-def waiting_since(view: View, workers: list[Worker]) -> float | None:
+def waiting_since(view: JobView, workers: list[Worker]) -> float | None:
     """Since when the first of these workers exists, unix seconds; None: since now, as far as is known.
 
     The API server wrote that, and its clock may be hours away: what cannot be by the times that this controller wrote is taken
@@ -60,7 +60,7 @@ def waiting_since(view: View, workers: list[Worker]) -> float | None:
     status = view.job.status
     placed = status.placement
     ours = [unix(text) for text in (placed.since if placed else None, status.waiting_since, status.target_time)]
-    if status.waiting_since is None and not enough_seated(view):
+    if status.waiting_since is None and not enough_scheduled(view):
         return None  # it had enough until now
     earliest = max((time for time in ours if time is not None and time <= view.now + ROUNDED), default=None)
     times = [unix(worker.pod["metadata"].get("creationTimestamp")) for worker in workers]
@@ -70,7 +70,7 @@ def waiting_since(view: View, workers: list[Worker]) -> float | None:
     return made if earliest <= made <= view.now else earliest
 
 
-def last_seated_at(view: View) -> float:
+def last_scheduled_at(view: JobView) -> float:
     """When a worker last got a machine, unix seconds; 0: never, as far as is known. A time to come is of another clock."""
-    times = (unix(worker.condition("PodScheduled").get("lastTransitionTime")) for worker in seated(view))
+    times = (unix(worker.condition("PodScheduled").get("lastTransitionTime")) for worker in scheduled(view))
     return max((time for time in times if time and time <= view.now), default=0.0)

@@ -20,28 +20,28 @@ from ebb.api import contract as names
 from ebb.api.clock import stamp, unix
 from ebb.api.template import worker_container
 from ebb.controller.reconciler import stockouts
-from ebb.controller.reconciler.candidates import Site, seat
+from ebb.controller.reconciler.candidates import Candidate, pod_placement
 from ebb.controller.reconciler.capacity import Claim, claim
 from ebb.controller.reconciler.containers import rendezvous_id, run_id
 from ebb.controller.reconciler.pods import serve, worker_name, worker_pod
-from ebb.controller.reconciler.queue import Ledger, queue
-from ebb.controller.reconciler.scheduling import doubled, enough_seated, homeless, missing_base, seated, waiting_since
-from ebb.controller.reconciler.stockouts import Drought, Kind
+from ebb.controller.reconciler.queue import FreeCapacity, queue
+from ebb.controller.reconciler.scheduling import doubled, enough_scheduled, missing_base, scheduled, unscheduled, waiting_since
+from ebb.controller.reconciler.stockouts import Kind, Stockout
 from ebb.controller.reconciler.summary import here
-from ebb.controller.reconciler.types import CreatePod, CreateRun, Draft, View
-from ebb.controller.reconciler.worker_state import Fate
+from ebb.controller.reconciler.types import CreatePod, CreateRun, JobView, PlanBuilder
+from ebb.controller.reconciler.worker_state import Outcome
 
 ELASTIC_CLASS = (
     "ebb-elastic"  # the PriorityClass of workers that make room for another job's first ones (manifests/priorities.yaml)
 )
 MOST_SHUNNED = 100  # a pod's size has a limit; where more are silent, nothing is believed of any (node_heartbeats.py)
 RESTART_SECONDS, RESTART_MAX_SECONDS = 5.0, 60.0  # the pause before the first restart; doubles with every failure
-Near = Sequence[tuple[Claim, Site]]  # the other jobs that are at the same site
+Near = Sequence[tuple[Claim, Candidate]]  # the other jobs that are at the same site
 GROWS_SECONDS = 60.0
 SHRINKS_SECONDS = 60.0  # between two times, where what the first freed may be on its way
 
 
-def resize(view: View, draft: Draft) -> None:
+def resize(view: JobView, draft: PlanBuilder) -> None:
     """Create the workers that are missing, never more than maxReplicas pods at once, those on their way out included:
     one agent too many makes torch's legacy rendezvous end and restart without end."""
     aim(view, draft)
@@ -54,7 +54,7 @@ def resize(view: View, draft: Draft) -> None:
     if not created or _pausing(view, draft):
         return
     assert draft.status.placement is not None
-    placed = seat(view.job, draft.status.placement, view.observed.platform)
+    placed = pod_placement(view.job, draft.status.placement, view.observed.platform)
     shunned = tuple(sorted(view.observed.shunned))[:MOST_SHUNNED]
     placed = replace(placed, shunned=shunned, planned=_planned(view) + len(created))
     if placed.met and placed.met.prefix:
@@ -63,35 +63,35 @@ def resize(view: View, draft: Draft) -> None:
         draft.actions.append(CreateRun(endpoint=placed.met.endpoint, folder=placed.met.folder(meeting)))
     elastic = _elastic_class(view)
     for index in created:
-        pod = worker_pod(view.job, index=index, attempt=draft.status.restarts, seat=placed, elastic_class=elastic)
+        pod = worker_pod(view.job, index=index, attempt=draft.status.restarts, pod_placement=placed, elastic_class=elastic)
         draft.actions.append(CreatePod(pod))
     draft.event(names.REASON_POD_CREATED, f"Created {numbered(created)}.")
 
 
-def _planned(view: View) -> int:
+def _planned(view: JobView) -> int:
     """Workers that exist and that newer ones should wait for when all of them start: those with a machine, and the first
     minReplicas, without which nothing starts. An elastic one that has none may not get any; it joins when it does."""
-    alive = [worker for worker, verdict in view.workers if verdict.fate is Fate.LIVES and worker.index < view.wanted]
+    alive = [worker for worker, verdict in view.workers if verdict.outcome is Outcome.LIVES and worker.index < view.wanted]
     return sum(1 for worker in alive if worker.node or worker.index < view.job.min_replicas)
 
 
-def _missing(view: View, draft: Draft) -> list[int]:
+def _missing(view: JobView, draft: PlanBuilder) -> list[int]:
     """Indices without a pod that are to get one now."""
     held = {worker.index for worker, _ in view.workers} | set(draft.status.succeeded_indices)
     missing = [index for index in range(view.wanted) if index not in held]
-    if view.observed.platform is None or _elastic_class(view) or enough_seated(view):
+    if view.observed.platform is None or _elastic_class(view) or enough_scheduled(view):
         return missing
     return [index for index in missing if index < view.job.min_replicas]
 
 
-def _elastic_class(view: View) -> str:
+def _elastic_class(view: JobView) -> str:
     """The PriorityClass of workers beyond minReplicas; "" where there is none below that of the first ones."""
     priorities, asked = view.observed.priorities, view.job.worker.template["spec"].get("priorityClassName")
     first = priorities.get(asked or view.job.spec.priority_class_name or "", priorities.get("", 0))
     return ELASTIC_CLASS if priorities.get(ELASTIC_CLASS, first) < first else ""
 
 
-def _pausing(view: View, draft: Draft) -> bool:
+def _pausing(view: JobView, draft: PlanBuilder) -> bool:
     """Whether the pause after a failure of the program is not over."""
     failed = unix(draft.status.last_failure_time)
     if failed is None or failed > view.now:  # a time to come is of another clock
@@ -114,14 +114,16 @@ def numbered(indices: Sequence[int]) -> str:
     return ("worker " if len(indices) == 1 else "workers ") + shown
 
 
-def aim(view: View, draft: Draft) -> None:
+def aim(view: JobView, draft: PlanBuilder) -> None:
     """Set status.target where scaling is automatic; elsewhere there is none."""
     if not view.job.automatic:
         draft.status = replace(draft.status, target=None, target_time=None)
         return
     site, wanted = here(view, draft.status), view.wanted
     me = claim(view.job, view.observed.priorities, view.now)
-    near = [other for other in queue(me, view.observed.market, view.observed.platform).holders if other[1].overlaps(site)]
+    near = [
+        other for other in queue(me, view.observed.cluster_capacity, view.observed.platform).holders if other[1].overlaps(site)
+    ]
     room = _room(view, me, near, site)
     smaller = max(me.least, min(room, _without_late(view, draft, site), _without_needed(view, draft, near, site)))
     if smaller < wanted or draft.status.target is None:
@@ -139,26 +141,26 @@ def aim(view: View, draft: Draft) -> None:
         _set(view, draft, larger)
 
 
-def _set(view: View, draft: Draft, target: int) -> None:
+def _set(view: JobView, draft: PlanBuilder, target: int) -> None:
     draft.status = replace(draft.status, target=target, target_time=stamp(view.now))
 
 
-def _room(view: View, me: Claim, near: Near, site: Site) -> int:
+def _room(view: JobView, me: Claim, near: Near, site: Candidate) -> int:
     """Workers for which there would be room; without a stack nobody knows a bound."""
     if not site.fits:
         return view.job.max_replicas
-    ledger = Ledger(view.observed.platform)
+    free = FreeCapacity(view.observed.platform)
     in_need = any(other.hungry_since is not None for other, _ in near)
     for other, place in near:
         # Of several that can make room, those behind do so first.
         gives = in_need and other.automatic and other.rank > me.rank
-        ledger.take(place, other.holds if gives else max(other.holds, other.placed))
-    return ledger.room(site)
+        free.take(place, other.holds if gives else max(other.holds, other.placed))
+    return free.room(site)
 
 
-def _without_late(view: View, draft: Draft, site: Site) -> int:
+def _without_late(view: JobView, draft: PlanBuilder, site: Candidate) -> int:
     """Workers that there are machines for, if those for the others are long overdue."""
-    begun = waiting_since(view, homeless(view))
+    begun = waiting_since(view, unscheduled(view))
     if begun is None:
         return view.job.max_replicas
     # What the last change freed may be on its way to them.
@@ -166,15 +168,15 @@ def _without_late(view: View, draft: Draft, site: Site) -> int:
     if view.now < late:
         draft.wakes.append(late)
         return view.job.max_replicas
-    words = [view.observed.supply.words.get(worker.uid) for worker in homeless(view)]
+    words = [view.observed.supply.words.get(worker.uid) for worker in unscheduled(view)]
     none = f"no machine came for {site.patience_seconds:.0f} s"
     said = next((word.message for word in words if word and not word.triggered), none)
     if site.fits and not missing_base(view):  # else that is remembered already, perhaps in other words (placing.py)
-        stockouts.remember(view, draft, site, Drought(kind=stockouts.kind_of(said) or Kind.DRY, message=said, sure=True))
-    return len(seated(view))
+        stockouts.remember(view, draft, site, Stockout(kind=stockouts.kind_of(said) or Kind.DRY, message=said, sure=True))
+    return len(scheduled(view))
 
 
-def _without_needed(view: View, draft: Draft, near: Near, site: Site) -> int:
+def _without_needed(view: JobView, draft: PlanBuilder, near: Near, site: Candidate) -> int:
     """Without as many as the jobs lack that have waited there for longer than a machine takes: the cloud gives no more."""
     limit = view.now - site.patience_seconds
     lacking = sum(
@@ -186,4 +188,4 @@ def _without_needed(view: View, draft: Draft, near: Near, site: Site) -> int:
     if view.now < due:
         draft.wakes.append(due)
         return view.job.max_replicas
-    return len(seated(view)) - lacking
+    return len(scheduled(view)) - lacking

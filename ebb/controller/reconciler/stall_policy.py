@@ -14,8 +14,8 @@ from ebb.api import contract as names
 from ebb.api.clock import stamp, unix
 from ebb.api.status import STALL, HistoryEntry, Stall
 from ebb.controller.reconciler.scheduling import container_states, start_error
-from ebb.controller.reconciler.types import Draft, View
-from ebb.controller.reconciler.worker_state import Fate, Worker
+from ebb.controller.reconciler.types import JobView, PlanBuilder
+from ebb.controller.reconciler.worker_state import Outcome, Worker
 
 # A registry or a volume that is away comes back within minutes or not soon; by then the kubelet has tried about five times (its
 # pauses double from 10 s to 5 min).
@@ -34,7 +34,7 @@ ADVICE = {
 }
 
 
-def watch(view: View, draft: Draft) -> Trouble | None:
+def watch(view: JobView, draft: PlanBuilder) -> Trouble | None:
     """The first time all workers are started again (status.restarts), the second time the job is to be held."""
     old = draft.status.stall or Stall()
     stall = _begun(view, _starting(view, _stepped(view, old)))
@@ -48,7 +48,7 @@ def watch(view: View, draft: Draft) -> Trouble | None:
     return _act(view, draft, stall, *trouble) if trouble else None
 
 
-def _stepped(view: View, stall: Stall) -> Stall:
+def _stepped(view: JobView, stall: Stall) -> Stall:
     """What the workers' metrics say: a new step, or only a new generation, or a step that is done again after a checkpoint."""
     seen, written, at = view.observed.progress, view.job.status.progress, stamp(view.now)
     if seen is None:
@@ -61,7 +61,7 @@ def _stepped(view: View, stall: Stall) -> Stall:
     return replace(stall, step_at=at if repeated else stall.step_at, generation=generation, generations=stall.generations + newer)
 
 
-def _starting(view: View, stall: Stall) -> Stall:
+def _starting(view: JobView, stall: Stall) -> Stall:
     """Since when containers cannot start. A worker that is replaced meanwhile does not start that clock anew, but one that did
     start does: a registry that refuses a few of many for a moment is no broken job."""
     waiting = [] if view.trains(view.job.status) else _waiting(view)
@@ -78,7 +78,7 @@ def _starting(view: View, stall: Stall) -> Stall:
     )
 
 
-def _begun(view: View, stall: Stall) -> Stall:
+def _begun(view: JobView, stall: Stall) -> Stall:
     """Time in which the job did not run, or nobody looked whether it made steps, is no time without a step."""
     if not view.trains(view.job.status):
         return stall
@@ -88,7 +88,7 @@ def _begun(view: View, stall: Stall) -> Stall:
     return replace(stall, step_at=stamp(view.now)) if began or unwatched else stall
 
 
-def _cured(view: View, draft: Draft, old: Stall, stall: Stall) -> Trouble | None:
+def _cured(view: JobView, draft: PlanBuilder, old: Stall, stall: Stall) -> Trouble | None:
     """Why the job is not stalled any more: (reason, sentence)."""
     condition = draft.status.condition(names.STALLED)
     if condition is None or condition.status != "True":
@@ -100,7 +100,7 @@ def _cured(view: View, draft: Draft, old: Stall, stall: Stall) -> Trouble | None
     return None
 
 
-def _cannot_start(view: View, draft: Draft, stall: Stall) -> Trouble | None:
+def _cannot_start(view: JobView, draft: PlanBuilder, stall: Stall) -> Trouble | None:
     waiting = [] if view.trains(view.job.status) else _waiting(view)
     broken = [(worker, start_error(worker)) for worker in waiting if start_error(worker)]
     since = unix(stall.broken_at)
@@ -121,7 +121,7 @@ def _cannot_start(view: View, draft: Draft, stall: Stall) -> Trouble | None:
     return None
 
 
-def _idle(view: View, draft: Draft, stall: Stall) -> Trouble | None:
+def _idle(view: JobView, draft: PlanBuilder, stall: Stall) -> Trouble | None:
     if stall.generations >= GENERATIONS:
         return names.REASON_NO_PROGRESS, f"{stall.generations} generations made no step after step {stall.step}."
     due, asked = _due(view, stall), view.observed.progress is not None or stall.step is None
@@ -138,7 +138,7 @@ def _idle(view: View, draft: Draft, stall: Stall) -> Trouble | None:
     return names.REASON_NO_PROGRESS, f"No step after step {stall.step} for {seconds} s (progress.stallTimeoutSeconds)."
 
 
-def _act(view: View, draft: Draft, stall: Stall, reason: str, said: str) -> Trouble | None:
+def _act(view: JobView, draft: PlanBuilder, stall: Stall, reason: str, said: str) -> Trouble | None:
     if stall.restarts:
         message = f"{said} Starting all workers again did not help: the job is stopped. {ADVICE[reason]}"
         draft.status = draft.status.with_condition(names.STALLED, True, reason, message, view.now)
@@ -154,21 +154,21 @@ def _act(view: View, draft: Draft, stall: Stall, reason: str, said: str) -> Trou
     return None
 
 
-def _due(view: View, stall: Stall) -> float | None:
+def _due(view: JobView, stall: Stall) -> float | None:
     """When there was no step for too long."""
     since, timeout = unix(stall.step_at), view.job.spec.progress.stall_timeout_seconds
     return None if since is None or timeout is None else since + timeout
 
 
-def _over(view: View, draft: Draft, limit: float) -> bool:
+def _over(view: JobView, draft: PlanBuilder, limit: float) -> bool:
     if view.now < limit:
         draft.wakes.append(limit)
     return view.now >= limit
 
 
-def _waiting(view: View) -> list[Worker]:
+def _waiting(view: JobView) -> list[Worker]:
     """Workers that have a machine and have not started. Those that are on their way out anyway do not count."""
-    alive = [worker for worker, verdict in view.workers if verdict.fate is Fate.LIVES and worker.index < view.wanted]
+    alive = [worker for worker, verdict in view.workers if verdict.outcome is Outcome.LIVES and worker.index < view.wanted]
     return [worker for worker in alive if worker.node and not worker.started and worker.attempt >= view.job.status.restarts]
 
 

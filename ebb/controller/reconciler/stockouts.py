@@ -1,4 +1,4 @@
-"""Where machines cannot be had: what the autoscaler and the clock say of the job's site, and what status.dry keeps of it. Pure.
+"""Sites without machines: the autoscaler's and the clock's word on them, and what status.dry keeps of it. Pure.
 
     drought = find(view, site)                       # why the missing workers get no machine now; None: they may
     remember(view, draft, site, drought)             # into status.dry; forgets what is old or disproved
@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 
 from ebb.api.clock import stamp, unix
 from ebb.api.status import Dry, Status
-from ebb.controller.reconciler.candidates import Site
+from ebb.controller.reconciler.candidates import Candidate
 from ebb.controller.reconciler.capacity import RECENT_SECONDS
-from ebb.controller.reconciler.scheduling import last_seated_at, missing_base, waiting_since
-from ebb.controller.reconciler.types import Draft, View
+from ebb.controller.reconciler.scheduling import last_scheduled_at, missing_base, waiting_since
+from ebb.controller.reconciler.types import JobView, PlanBuilder
 from ebb.controller.reconciler.worker_state import Worker
 
 LASTS_SECONDS = 30.0  # the autoscaler may find another way at its next look, 10 s later
@@ -29,7 +29,7 @@ MESSAGE_LENGTH = 300
 
 
 class Kind(enum.Enum):
-    """What stands in the way."""
+    """The obstacle."""
 
     QUOTA = "quota"  # the account may not have more
     DRY = "dry"  # the cloud has no more
@@ -44,8 +44,8 @@ FULL_WORDS = ("max node group size reached", "max cluster", "max limit reached")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drought:
-    """Why no machine comes. `sure`: the cloud's own error, or time enough has passed; else it may pass by itself."""
+class Stockout:
+    """The reason why no machine comes. `sure`: the cloud's own error, or time enough has passed; else it may pass by itself."""
 
     kind: Kind
     message: str
@@ -61,7 +61,7 @@ def kind_of(message: str) -> Kind | None:
     return None
 
 
-def find(view: View, site: Site, wakes: list[float] | None = None) -> Drought | None:
+def find(view: JobView, site: Candidate, wakes: list[float] | None = None) -> Stockout | None:
     """See the module's docstring. `wakes` gets the time at which it counts as dry if nothing comes."""
     missing = missing_base(view)
     if not missing:
@@ -69,27 +69,27 @@ def find(view: View, site: Site, wakes: list[float] | None = None) -> Drought | 
     return _backing_off(view, site, missing) or _refused(view, missing) or _late(view, site, missing, wakes)
 
 
-def remember(view: View, draft: Draft, site: Site, drought: Drought | None) -> None:
+def remember(view: JobView, draft: PlanBuilder, site: Candidate, stockout: Stockout | None) -> None:
     """Bring status.dry up to now."""
     entries = [entry for entry in draft.status.dry if _recent(entry, view.now) and not _disproved(view, entry, site)]
-    if drought:
-        entries = _noted(entries, view.now, site, drought)
+    if stockout:
+        entries = _noted(entries, view.now, site, stockout)
     newest = sorted(entries, key=lambda entry: entry.at)[-KEPT:]
     if tuple(newest) != draft.status.dry:
         draft.status = replace(draft.status, dry=tuple(newest))
 
 
-def lasting(view: View, draft: Draft, site: Site, drought: Drought) -> bool:
+def lasting(view: JobView, draft: PlanBuilder, site: Candidate, stockout: Stockout) -> bool:
     """Whether the job shall not wait there any longer."""
     entry = next((entry for entry in draft.status.dry if _about(entry, site)), None)
     ripe = (unix(entry.since) or view.now) + LASTS_SECONDS if entry else view.now
-    if drought.sure or view.now >= ripe:
+    if stockout.sure or view.now >= ripe:
         return True
     draft.wakes.append(ripe)
     return False
 
 
-def seen(view: View, status: Status, site: Site) -> float | None:
+def seen(view: JobView, status: Status, site: Candidate) -> float | None:
     """Each way of buying must be dry, where the job may use several."""
     if _groups_back_off(view, site):
         return view.now
@@ -99,29 +99,29 @@ def seen(view: View, status: Status, site: Site) -> float | None:
     return min(known) if known and len(known) == len(times) else None
 
 
-def since(status: Status, site: Site) -> str:
+def since(status: Status, site: Candidate) -> str:
     """Since when the job has found the site dry; "" if it has not."""
     return next((entry.since for entry in status.dry if _about(entry, site)), "")
 
 
-def _groups_back_off(view: View, site: Site) -> bool:
+def _groups_back_off(view: JobView, site: Candidate) -> bool:
     states = [view.observed.supply.groups.get(group.name) for group, _ in site.fits]
     return bool(states) and all(state is not None and state.backing_off for state in states)
 
 
-def _backing_off(view: View, site: Site, missing: list[Worker]) -> Drought | None:
+def _backing_off(view: JobView, site: Candidate, missing: list[Worker]) -> Stockout | None:
     """Machines that are there may have room: the scheduler must have said that they have not."""
     refused = any(worker.condition("PodScheduled").get("status") == "False" for worker in missing)
     if not refused or not _groups_back_off(view, site):
         return None
     said = [view.observed.supply.groups[group.name].message for group, _ in site.fits]
     message = next((words for words in said if words), "")
-    return Drought(
+    return Stockout(
         kind=kind_of(message) or Kind.DRY, message=message or "the last attempts to get machines failed", sure=bool(message)
     )
 
 
-def _refused(view: View, missing: list[Worker]) -> Drought | None:
+def _refused(view: JobView, missing: list[Worker]) -> Stockout | None:
     """What the autoscaler said of the job's own pods. They are made anew wherever the job goes, so it is about this site."""
     words = [view.observed.supply.words.get(worker.uid) for worker in missing]
     said = [word.message for word in words if word and not word.triggered and kind_of(word.message)]
@@ -129,28 +129,28 @@ def _refused(view: View, missing: list[Worker]) -> Drought | None:
         return None
     kind = min((kind_of(message) or Kind.FULL for message in said), key=list(Kind).index)
     message = next(message for message in said if kind_of(message) is kind)
-    return Drought(kind=kind, message=message, sure=False)
+    return Stockout(kind=kind, message=message, sure=False)
 
 
-def _late(view: View, site: Site, missing: list[Worker], wakes: list[float] | None) -> Drought | None:
+def _late(view: JobView, site: Candidate, missing: list[Worker], wakes: list[float] | None) -> Stockout | None:
     """No machine came, nor is one announced. Only a stack says how long one takes; elsewhere people may add them by hand."""
     if view.observed.platform is None:
         return None
     words = [view.observed.supply.words.get(worker.uid) for worker in missing]
     asked = [word.at for word in words if word and word.triggered and word.at <= view.now]  # else of another clock
     begun = waiting_since(view, missing)
-    late = max([view.now if begun is None else begun, last_seated_at(view), *asked]) + site.patience_seconds
+    late = max([view.now if begun is None else begun, last_scheduled_at(view), *asked]) + site.patience_seconds
     if view.now < late:
         if wakes is not None:
             wakes.append(late)
         return None
     last = max((word for word in words if word), key=lambda word: word.at, default=None)
     detail = f" ({last.message})" if last else ""
-    return Drought(kind=Kind.DRY, message=f"no machine came for {site.patience_seconds:.0f} s{detail}", sure=True)
+    return Stockout(kind=Kind.DRY, message=f"no machine came for {site.patience_seconds:.0f} s{detail}", sure=True)
 
 
-def _noted(entries: list[Dry], now: float, site: Site, drought: Drought) -> list[Dry]:
-    at, message = stamp(now), drought.message[:MESSAGE_LENGTH]
+def _noted(entries: list[Dry], now: float, site: Candidate, stockout: Stockout) -> list[Dry]:
+    at, message = stamp(now), stockout.message[:MESSAGE_LENGTH]
     old = next((entry for entry in entries if _about(entry, site)), None)
     if old is None:
         new = Dry(zone=site.zone, gpu_type=site.gpu_type, capacity_type=site.capacity_type, since=at, at=at, message=message)
@@ -168,19 +168,19 @@ def _recent(entry: Dry, now: float) -> bool:
     return now - (unix(entry.at) or 0) < limit
 
 
-def _disproved(view: View, entry: Dry, site: Site) -> bool:
+def _disproved(view: JobView, entry: Dry, site: Candidate) -> bool:
     """A worker got a machine there afterwards."""
-    return _about(entry, site) and last_seated_at(view) > (unix(entry.at) or 0)
+    return _about(entry, site) and last_scheduled_at(view) > (unix(entry.at) or 0)
 
 
-def _about(entry: Dry, site: Site) -> bool:
+def _about(entry: Dry, site: Candidate) -> bool:
     return (entry.zone, entry.gpu_type, entry.capacity_type) == (site.zone, site.gpu_type, site.capacity_type)
 
 
-def _last(view: View, status: Status, site: Site, way: str) -> float | None:
+def _last(view: JobView, status: Status, site: Candidate, way: str) -> float | None:
     times = [
         unix(entry.at)
-        for entry in (*status.dry, *view.observed.market.dry)
+        for entry in (*status.dry, *view.observed.cluster_capacity.dry)
         if (entry.zone, entry.gpu_type) == (site.zone, site.gpu_type)
         and way in entry.capacity_type.split(", ")
         and _recent(entry, view.now)

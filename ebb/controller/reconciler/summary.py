@@ -17,26 +17,26 @@ from ebb.api.needs import Wish
 from ebb.api.parts import ANY, SINGLE
 from ebb.api.status import ReplicaStatus, ReplicaStatuses, Status
 from ebb.controller.reconciler import stockouts
-from ebb.controller.reconciler.candidates import Site, elsewhere, home_of, site_of
-from ebb.controller.reconciler.scheduling import homeless, start_error
+from ebb.controller.reconciler.candidates import Candidate, candidate_of, elsewhere, home_of
+from ebb.controller.reconciler.scheduling import start_error, unscheduled
 from ebb.controller.reconciler.stockouts import Kind
-from ebb.controller.reconciler.types import View
-from ebb.controller.reconciler.worker_state import Fate, Worker
+from ebb.controller.reconciler.types import JobView
+from ebb.controller.reconciler.worker_state import Outcome, Worker
 
 DETAIL_LENGTH = 200
-DROUGHTS = {
+STOCKOUTS = {
     Kind.DRY: (names.WAITING_DRY, "there are no machines to be had in {place}"),
     Kind.QUOTA: (names.WAITING_CLOUD_QUOTA, "the account may not have more machines in {place}"),
     Kind.FULL: (names.WAITING_FOR_MACHINES, "the node groups in {place} have all the machines that they may"),
 }
 
 
-def count(view: View, status: Status) -> Status:
+def count(view: JobView, status: Status) -> Status:
     """The figures: ready, replicas, replicaStatuses; and the job waits for nothing any more."""
     return _end_of_wait(view, _figures(view, status))
 
 
-def summarize(view: View, status: Status) -> Status:
+def summarize(view: JobView, status: Status) -> Status:
     """Counts, then Running or Restarting, or why neither."""
     running, least = len(view.running), view.job.min_replicas
     if view.trains(status):
@@ -48,7 +48,7 @@ def summarize(view: View, status: Status) -> Status:
     return blocked(view, status, reason, f"{running} of at least {least} workers run: {detail}")
 
 
-def blocked(view: View, status: Status, reason: str, message: str) -> Status:
+def blocked(view: JobView, status: Status, reason: str, message: str) -> Status:
     """Fewer than minReplicas workers run, for this reason."""
     had_run = status.is_true(names.RUNNING) or status.is_true(names.RESTARTING)
     status = _figures(view, status).with_condition(names.RUNNING, False, reason, message, view.now)
@@ -61,7 +61,7 @@ def blocked(view: View, status: Status, reason: str, message: str) -> Status:
     return replace(restarting, state=names.RESTARTING)
 
 
-def _figures(view: View, status: Status) -> Status:
+def _figures(view: JobView, status: Status) -> Status:
     running = len(view.running)
     existing = sum(1 for worker, _ in view.workers if not worker.finished)
     figures = ReplicaStatus(active=running, succeeded=len(status.succeeded_indices), failed=status.failures)
@@ -73,7 +73,7 @@ def _figures(view: View, status: Status) -> Status:
     )
 
 
-def _end_of_wait(view: View, status: Status) -> Status:
+def _end_of_wait(view: JobView, status: Status) -> Status:
     since = unix(status.waiting_since)
     if since is None:
         return status
@@ -86,15 +86,15 @@ def _off(status: Status, kind: str, reason: str, message: str, now: float) -> St
     return status.with_condition(kind, False, reason, message, now) if status.is_true(kind) else status
 
 
-def waiting_for(view: View, status: Status) -> tuple[str, str]:
+def waiting_for(view: JobView, status: Status) -> tuple[str, str]:
     """(reason, sentence)."""
     leaving = strangers(view, status)
     if leaving and status.placement:
         place = here(view, status).title
         return names.REASON_MOVED, f"they start in {place} when {_counted(leaving, 'has', 'have')} left the old place."
-    if homeless(view):
+    if unscheduled(view):
         return _for_machines(view, status)
-    waiting = [worker for worker, verdict in view.workers if verdict.fate is Fate.LIVES and not worker.started]
+    waiting = [worker for worker, verdict in view.workers if verdict.outcome is Outcome.LIVES and not worker.started]
     if waiting:
         what = f"{_counted(waiting, 'waits', 'wait')} for containers to start"
         return names.WAITING_FOR_START, _sentence(
@@ -106,26 +106,26 @@ def waiting_for(view: View, status: Status) -> tuple[str, str]:
     return names.WAITING_FOR_WORKERS, "the others are being created."
 
 
-def strangers(view: View, status: Status) -> list[Worker]:
+def strangers(view: JobView, status: Status) -> list[Worker]:
     """Workers, also those on their way out, that are held to another place than the job's."""
     placed = status.placement
     return [worker for worker, _ in view.workers if placed and elsewhere(view.job, placed, worker.pod)]
 
 
-def here(view: View, status: Status) -> Site:
+def here(view: JobView, status: Status) -> Candidate:
     """The site of a job that has a placement."""
     assert status.placement is not None
-    return site_of(Wish.of(view.job), status.placement, view.observed.platform)
+    return candidate_of(Wish.of(view.job), status.placement, view.observed.platform)
 
 
-def _for_machines(view: View, status: Status) -> tuple[str, str]:
-    missing, site = homeless(view), here(view, status) if status.placement else None
-    drought = stockouts.find(view, site) if site else None
-    if site and drought:
-        reason, sentence = DROUGHTS[drought.kind]
+def _for_machines(view: JobView, status: Status) -> tuple[str, str]:
+    missing, site = unscheduled(view), here(view, status) if status.placement else None
+    stockout = stockouts.find(view, site) if site else None
+    if site and stockout:
+        reason, sentence = STOCKOUTS[stockout.kind]
         since = stockouts.since(status, site)
         begun = f" (since {since})" if since else ""
-        said = drought.message.strip().rstrip(".")[:DETAIL_LENGTH]
+        said = stockout.message.strip().rstrip(".")[:DETAIL_LENGTH]
         return reason, f"{sentence.format(place=site.title)}{begun}: {said}.{_why_it_stays(view)}"
     words = [view.observed.supply.words.get(worker.uid) for worker in missing]
     asked = [word.at for word in words if word and word.triggered]
@@ -135,18 +135,18 @@ def _for_machines(view: View, status: Status) -> tuple[str, str]:
     return names.WAITING_FOR_MACHINES, _sentence(what + _inside(site), missing[0].condition("PodScheduled").get("message", ""))
 
 
-def _booting(workers: int, at: float, site: Site | None) -> str:
+def _booting(workers: int, at: float, site: Candidate | None) -> str:
     per_machine = site.fits[0][1] if site and site.fits else 1
     machines = -(-workers // per_machine)
     counted = "1 machine is" if machines == 1 else f"{machines} machines are"
     return f"{counted} booting{_inside(site)} (asked for at {stamp(at)})."
 
 
-def _inside(site: Site | None) -> str:
+def _inside(site: Candidate | None) -> str:
     return f" in {site.zone}" if site and site.zone not in ("", ANY) else ""
 
 
-def _why_it_stays(view: View) -> str:
+def _why_it_stays(view: JobView) -> str:
     """What keeps the job from another zone."""
     asked, platform = view.job.spec.placement.zone, view.observed.platform
     if asked not in (SINGLE, ANY):

@@ -1,4 +1,4 @@
-"""What the planner is given and what it answers: values only. reconcile.py decides, controller.py carries out.
+"""Values that the planner takes and returns. reconcile.py decides, controller.py and executor.py carry out.
 
 Plan(status=..., actions=(CreatePod(body), DeletePod(name="a-worker-1", uid="...")), events=(...), wake_at=1700000000.0)
 """
@@ -10,8 +10,8 @@ from typing import Any
 from ebb.api.platform import Platform
 from ebb.api.spec import Job
 from ebb.api.status import HistoryEntry, Progress, Status
-from ebb.controller.reconciler.capacity import Market, Supply
-from ebb.controller.reconciler.worker_state import Fate, Verdict, Worker, judge, leave_at
+from ebb.controller.reconciler.capacity import ClusterCapacity, Supply
+from ebb.controller.reconciler.worker_state import Outcome, Worker, WorkerVerdict, judge, leave_at
 
 Object = dict[str, Any]
 
@@ -84,7 +84,7 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """The world around one job, read once."""
+    """The cluster around one job, read once."""
 
     pods: tuple[Object, ...] = ()  # owned by the job, by UID
     services: tuple[Object, ...] = ()
@@ -97,7 +97,7 @@ class Observed:
     doubt: str = ""  # why silence proves nothing now, so that no worker may be deleted with force for it; "": it does
     platform: Platform | None = None  # None: a cluster that no stack of ours describes
     platform_problem: str = ""
-    market: Market = field(default_factory=Market)
+    cluster_capacity: ClusterCapacity = field(default_factory=ClusterCapacity)
     supply: Supply = field(default_factory=Supply)
     priorities: Mapping[str, int] = field(default_factory=dict)  # PriorityClass -> its value
     progress: Progress | None = None
@@ -126,16 +126,16 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class View:
-    """The world with every worker judged."""
+class JobView:
+    """One job with everything observed about it, every worker judged."""
 
     job: Job
     observed: Observed
     now: float
-    workers: tuple[tuple[Worker, Verdict], ...]
+    workers: tuple[tuple[Worker, WorkerVerdict], ...]
 
     @classmethod
-    def of(cls, job: Job, observed: Observed, now: float) -> "View":
+    def of(cls, job: Job, observed: Observed, now: float) -> "JobView":
         workers = sorted((Worker.of(pod) for pod in observed.pods), key=lambda worker: worker.index)
         view = cls(job=job, observed=observed, now=now, workers=())
         return replace(view, workers=tuple((worker, view._judge(worker)) for worker in workers))
@@ -160,7 +160,7 @@ class View:
         node = self.observed.nodes.get(worker.node)
         return leave_at(node, self.observed.platform, index=worker.index, workers=self.wanted) if node else None
 
-    def _judge(self, worker: Worker) -> Verdict:
+    def _judge(self, worker: Worker) -> WorkerVerdict:
         observed = self.observed
         leaves_at = self.leaves_at(worker)
         return judge(
@@ -176,10 +176,10 @@ class View:
     @property
     def running(self) -> tuple[Worker, ...]:
         """Workers that train, or could."""
-        return tuple(worker for worker, verdict in self.workers if verdict.fate is Fate.LIVES and worker.started)
+        return tuple(worker for worker, verdict in self.workers if verdict.outcome is Outcome.LIVES and worker.started)
 
 
-class Draft:
+class PlanBuilder:
     """A plan in the making: the planner's stages add to it. Never leaves reconcile.plan."""
 
     def __init__(self, status: Status) -> None:

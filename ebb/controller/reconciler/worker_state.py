@@ -1,4 +1,4 @@
-"""What happened to a worker, judged before anything is counted: lives, leaves by plan, done, reclaimed, or failed by its program.
+"""The outcome of a worker, judged before anything is counted: lives, leaves by plan, done, reclaimed, or failed.
 
     verdict = judge(Worker.of(pod), node, unready_seconds)
 
@@ -48,8 +48,8 @@ FIRST_LEAVES, LAST_LEAVES = 0.75, 0.95
 SHUNNED = 0.7
 
 
-class Fate(enum.Enum):
-    """What became of a worker."""
+class Outcome(enum.Enum):
+    """Outcomes of a worker."""
 
     LIVES = "lives"  # pending or running; may become any of the others
     LEAVES = "leaves"  # well, but its machine is nearly too old: to be replaced; neither a reclaim nor a failure
@@ -59,23 +59,25 @@ class Fate(enum.Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """A worker's fate. `force`: its machine is dead, so only a deletion without grace frees the name."""
+class WorkerVerdict:
+    """A worker's outcome. `force`: its machine is dead, so only a deletion without grace frees the name."""
 
-    fate: Fate
+    outcome: Outcome
     cause: str = ""
     message: str = ""
     force: bool = False
     notice_until: float | None = None  # unix seconds; when the machine goes away, as far as the notice says
 
 
-LIVES = Verdict(fate=Fate.LIVES)
-TOO_OLD = Verdict(fate=Fate.LEAVES, cause=names.CAUSE_AGE, message="its machine is nearly as old as the cloud lets it get")
+LIVES = WorkerVerdict(outcome=Outcome.LIVES)
+TOO_OLD = WorkerVerdict(
+    outcome=Outcome.LEAVES, cause=names.CAUSE_AGE, message="its machine is nearly as old as the cloud lets it get"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Worker:
-    """What the planner needs of a worker's pod."""
+    """The parts of a worker's pod that the planner needs."""
 
     index: int
     name: str
@@ -144,17 +146,17 @@ def judge(
     silent: bool = False,
     doubt: bool = False,
     too_old: bool = False,
-) -> Verdict:
+) -> WorkerVerdict:
     """`node` is the worker's Node (None: not known yet), not ready for so long; `node_gone`: the API server says that it does not
     exist; `silent`: the controller has not seen it renew its Lease for too long. `doubt`: silence proves nothing now, nor does it
     allow force. `too_old`: the worker is to leave its machine before the cloud takes that for its age."""
     lost = _lost_with_node(worker, node, unready_seconds, node_gone=node_gone, silent=silent, doubt=doubt)
     if _finished_before_deletion(worker):
-        return Verdict(fate=Fate.DONE, force=lost is not None and lost.force)
+        return WorkerVerdict(outcome=Outcome.DONE, force=lost is not None and lost.force)
     return _beyond_its_limits(worker) or lost or _lost_alone(worker) or _ended(worker) or (TOO_OLD if too_old else LIVES)
 
 
-def node_trouble(node: Object, unready_seconds: float, *, silent: bool = False, doubt: bool = False) -> Verdict | None:
+def node_trouble(node: Object, unready_seconds: float, *, silent: bool = False, doubt: bool = False) -> WorkerVerdict | None:
     """What a machine's own state means for the workers on it; None if it is well."""
     ready = _condition(node, "Ready")
     if (silent or ready.get("status") == "Unknown") and not doubt:
@@ -181,18 +183,18 @@ def _finished_before_deletion(worker: Worker) -> bool:
     return worker.deleted_at is None or (worker.finished_at is not None and worker.finished_at < worker.deleted_at)
 
 
-def _beyond_its_limits(worker: Worker) -> Verdict | None:
+def _beyond_its_limits(worker: Worker) -> WorkerVerdict | None:
     """A pod that the kubelet stopped for the pod's own limits, whoever deleted it since."""
     status = worker.pod.get("status") or {}
     message = status.get("message", "").strip()
     if status.get("reason") != EVICTED or not any(words in message for words in OWN_LIMITS):
         return None
-    return Verdict(fate=Fate.FAILED, cause=names.CAUSE_PROGRAM, message=f"{EVICTED}: {message[:MESSAGE_LENGTH]}")
+    return WorkerVerdict(outcome=Outcome.FAILED, cause=names.CAUSE_PROGRAM, message=f"{EVICTED}: {message[:MESSAGE_LENGTH]}")
 
 
 def _lost_with_node(
     worker: Worker, node: Object | None, unready_seconds: float, *, node_gone: bool, silent: bool, doubt: bool
-) -> Verdict | None:
+) -> WorkerVerdict | None:
     if not worker.node:
         return None
     if node_gone:
@@ -200,7 +202,7 @@ def _lost_with_node(
     return node_trouble(node, unready_seconds, silent=silent, doubt=doubt) if node else None
 
 
-def _lost_alone(worker: Worker) -> Verdict | None:
+def _lost_alone(worker: Worker) -> WorkerVerdict | None:
     disruption = worker.condition(names.CONDITION_DISRUPTION)
     if disruption.get("status") == "True":
         return _reclaimed(names.CAUSE_DISRUPTED, _disrupted(disruption))
@@ -231,7 +233,7 @@ def _said_by_kubelet(status: Object) -> str:
     return (message or reason) if of_the_machine else ""
 
 
-def _ended(worker: Worker) -> Verdict | None:
+def _ended(worker: Worker) -> WorkerVerdict | None:
     if worker.exit_code is None and worker.phase != "Failed":
         return None
     status = worker.pod.get("status") or {}
@@ -239,11 +241,13 @@ def _ended(worker: Worker) -> Verdict | None:
     code = f"exit code {worker.exit_code}" if worker.exit_code is not None else "no exit code"
     # The last line of a traceback is the error; the rest is in the log.
     words = (worker.exit_message or status.get("message") or "").strip().rpartition("\n")[2][-MESSAGE_LENGTH:]
-    return Verdict(fate=Fate.FAILED, cause=names.CAUSE_PROGRAM, message=f"{what}, {code}" + (f": {words}" if words else ""))
+    return WorkerVerdict(
+        outcome=Outcome.FAILED, cause=names.CAUSE_PROGRAM, message=f"{what}, {code}" + (f": {words}" if words else "")
+    )
 
 
-def _reclaimed(cause: str, message: str, *, force: bool = False, until: float | None = None) -> Verdict:
-    return Verdict(fate=Fate.RECLAIMED, cause=cause, message=message, force=force, notice_until=until)
+def _reclaimed(cause: str, message: str, *, force: bool = False, until: float | None = None) -> WorkerVerdict:
+    return WorkerVerdict(outcome=Outcome.RECLAIMED, cause=cause, message=message, force=force, notice_until=until)
 
 
 def _condition(node: Object, kind: str) -> Object:

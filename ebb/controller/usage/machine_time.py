@@ -5,7 +5,7 @@
     meter.settle(now)                                               # the books are complete until now
 
 What is written carries `until`. For the time from there to the next start, in which nobody looked, all counts as it stood at
-`until`, as it does on the jobs' own bills (plan/money.py). Machines that went meanwhile count until `until`, those that came from
+`until`, as it does on the jobs' own bills (money.py). Machines that went meanwhile count until `until`, those that came from
 their creation; and the books say that there was such a time.
 """
 

@@ -1,6 +1,6 @@
 """Keeps the machine books: takes the time of every machine, and writes ConfigMap `ebb-system/ebb-machines`.
 
-    books = BookKeeper(api, world, fence=election.check, clock=time.time)
+    books = UsageRecorder(api, world, fence=election.check, clock=time.time)
     await books.run()                       # a task of the leader, once the world is synced
 
 What is written carries the moment until which it counts, so a controller that comes after goes on from there. It is written soon
@@ -19,7 +19,7 @@ from ebb.api.costs import group_of
 from ebb.api.spec import user_of
 from ebb.api.usage import LONGEST_USER, NAME, NAMESPACE, Books, BooksError, Who, read, write
 from ebb.controller.claims import BUGS
-from ebb.controller.cluster_cache import World
+from ebb.controller.cluster_cache import ClusterCache
 from ebb.controller.machines import Reader
 from ebb.controller.reconciler.pods import owner_of
 from ebb.controller.usage.machine_time import Meter, Sight, resume, standing
@@ -44,11 +44,11 @@ class Api(Reader, Protocol):
     ) -> Object: ...
 
 
-class BookKeeper:
+class UsageRecorder:
     """`fence` raises when this process must not write any more; `clock` is wall time."""
 
-    def __init__(self, api: Api, world: World, *, fence: Callable[[], None], clock: Callable[[], float]) -> None:
-        self._api, self._world, self._fence, self._clock = api, world, fence, clock
+    def __init__(self, api: Api, cluster: ClusterCache, *, fence: Callable[[], None], clock: Callable[[], float]) -> None:
+        self._api, self._cluster, self._fence, self._clock = api, cluster, fence, clock
         self._meter: Meter | None = None
         self._version = ""  # of the ConfigMap as last read or written; "": there is none
         self._sent: set[str] = set()  # until when the books counted that were written, or may have been
@@ -57,7 +57,7 @@ class BookKeeper:
         self._size = 0  # in characters, when it was last written
         self._who: dict[str, Who] = {}  # the jobs that were seen on machines
         self._news = asyncio.Event()
-        world.moved = self._moved
+        cluster.moved = self._moved
 
     async def run(self) -> None:
         """Never returns; raises what the fence raises."""
@@ -108,7 +108,7 @@ class BookKeeper:
 
     def _go_on(self, books: Books | None) -> Meter:
         now = self._clock()
-        there = self._world.machines.nodes.objects
+        there = self._cluster.machines.nodes.objects
         sights = {name: self._sight(node, now) for (_, name), node in there.items()}
         if books is None:
             log.info("machine books: begun")
@@ -156,7 +156,7 @@ class BookKeeper:
 
     def _take_in(self, meter: Meter, machine: str) -> bool:
         """Whether it is news."""
-        node, now = self._world.machines.nodes.objects.get(("", machine)), self._clock()
+        node, now = self._cluster.machines.nodes.objects.get(("", machine)), self._clock()
         sight = self._sight(node, now) if node is not None else None
         known = machine in meter.books.open
         if sight is not None and not known and sight.created < now:
@@ -166,12 +166,12 @@ class BookKeeper:
 
     def _sight(self, node: Object, now: float) -> Sight | None:
         """None for a machine of no node group. While the platform cannot be read, a machine stands as it stood."""
-        name, platform = node["metadata"]["name"], self._world.platform
+        name, platform = node["metadata"]["name"], self._cluster.platform
         before = self._meter.books.open.get(name) if self._meter else None
         group = group_of(node, platform)
         if group is None:
             return Sight(standing=before, created=now) if before else None
-        workers = self._world.charged(name)
+        workers = self._cluster.charged(name)
         self._who |= dict(self._names(workers))
         created = unix(node["metadata"].get("creationTimestamp")) or now
         return Sight(
@@ -183,7 +183,7 @@ class BookKeeper:
         """The jobs of workers that are charged for it."""
         for pod in workers:
             owner, namespace = owner_of(pod), pod["metadata"]["namespace"]
-            job = self._world.jobs.objects.get((namespace, owner["name"])) if owner else None
+            job = self._cluster.jobs.objects.get((namespace, owner["name"])) if owner else None
             if owner and job:
                 user = user_of(job["metadata"])[:LONGEST_USER]
                 yield owner["uid"][:8], Who(namespace=namespace, job=owner["name"], user=user)

@@ -38,7 +38,7 @@ async def watched(etcd: Etcd) -> AsyncIterator[FakeCluster]:
         await world.start_all(make_job())
         world.api.put(ELASTIC_JOBS, make_job("idle", uid="other", suspend=True))
         await world.settle()
-        alarm = EtcdAlarm(etcd, jobs=world.controller.unfinished, tell=world.controller.tell)
+        alarm = EtcdAlarm(etcd, jobs=world.controller.unfinished, emit_events=world.controller.emit_events)
         alarm.show(world.controller.metrics)
         watching = asyncio.create_task(alarm.run())
         await world.settle(1)
@@ -139,7 +139,7 @@ def test_a_controller_that_does_not_lead_says_nothing_of_etcd() -> None:
     async def tell(*_: object) -> None:
         raise AssertionError
 
-    EtcdAlarm(Etcd(FULL), jobs=list, tell=tell).show(metrics)
+    EtcdAlarm(Etcd(FULL), jobs=list, emit_events=tell).show(metrics)
     assert not [line for line in metrics.text().splitlines() if line.startswith("ebb_etcd")]
 
 

@@ -6,7 +6,7 @@ from ebb.api.clock import stamp
 from ebb.api.needs import Wish
 from ebb.api.spec import Job
 from ebb.api.status import Dry
-from ebb.controller.reconciler.capacity import Claim, GroupState, Market, Supply, Word
+from ebb.controller.reconciler.capacity import Claim, ClusterCapacity, GroupState, Supply, Word
 from ebb.controller.reconciler.types import Plan
 from tests.builders import NOW, make_job, make_pod
 
@@ -36,7 +36,7 @@ def pending(job: Object, *indices: int, **changes: Any) -> list[Object]:
     return [make_pod(job, index, phase="Pending", node="", conditions=(UNSCHEDULABLE,), **changes) for index in indices]
 
 
-def seated(job: Object, *indices: int, at: float = NOW - 40) -> list[Object]:
+def scheduled(job: Object, *indices: int, at: float = NOW - 40) -> list[Object]:
     """Pods that run since they got a machine at that time."""
     condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp(at)}
     return [make_pod(job, index, conditions=(condition,)) for index in indices]
@@ -71,8 +71,8 @@ def claim(name: str = "other", zone: str = "", *, job: Object | None = None, **c
     return Claim(**(values | changes))
 
 
-def market(*claims: Claim, dried: tuple[Dry, ...] = ()) -> Market:
-    return Market(claims=claims, dry=dried)
+def cluster_capacity(*claims: Claim, dried: tuple[Dry, ...] = ()) -> ClusterCapacity:
+    return ClusterCapacity(claims=claims, dry=dried)
 
 
 def zone_of(decided: Plan) -> str:

@@ -9,11 +9,11 @@ from ebb.api.needs import Wish, needs, workers_per_machine
 from ebb.api.platform import Platform, Taint, Volume
 from ebb.api.spec import Job
 from ebb.api.status import Placed
-from ebb.controller.reconciler.candidates import Site, best, elsewhere, seat, site_of, sites
-from ebb.controller.reconciler.capacity import Claim, Market
+from ebb.controller.reconciler.candidates import Candidate, best, candidate_of, elsewhere, pod_placement, sites
+from ebb.controller.reconciler.capacity import Claim, ClusterCapacity
 from ebb.controller.reconciler.types import Plan
 from tests.builders import NOW, make_group, make_job, make_platform
-from tests.controller.reconciler.scenes import GPU, claim, market, why, zone_of
+from tests.controller.reconciler.scenes import GPU, claim, cluster_capacity, why, zone_of
 from tests.looks import look
 
 THREE = make_platform()
@@ -23,9 +23,9 @@ def zoned(**maxima: int) -> Platform:
     return make_platform(*(make_group(f"t4-{zone}", zone=zone, max=top) for zone, top in maxima.items()))
 
 
-def placed(platform: Platform, others: Market | None = None, **job: Any) -> Plan:
+def placed(platform: Platform, others: ClusterCapacity | None = None, **job: Any) -> Plan:
     """The first look at a job with one GPU a worker."""
-    return look(make_job(**{"container": GPU, **job}), platform=platform, market=others or Market())
+    return look(make_job(**{"container": GPU, **job}), platform=platform, cluster_capacity=others or ClusterCapacity())
 
 
 def there(zone: str, wanted: int, **changes: Any) -> Claim:
@@ -33,65 +33,75 @@ def there(zone: str, wanted: int, **changes: Any) -> Claim:
     return claim(f"other-{zone}", zone, wanted=wanted, **changes)
 
 
-CASES: dict[str, tuple[dict[str, Any], Platform, Market, str]] = {
-    "first-of-equals": ({}, THREE, Market(), "local-a"),
-    "room-for-all": ({"replicas": 4}, zoned(a=2, b=4), Market(), "b"),
-    "at-least-the-most-room": ({"replicas": 4}, zoned(a=2, b=3), Market(), "b"),
-    "where-another-job-left-room": ({"replicas": 3}, zoned(a=4, b=4), market(there("a", 2)), "b"),
-    "shares-a-zone-if-both-fit-but-prefers-the-empty-one": ({"replicas": 1}, zoned(a=4, b=4), market(there("a", 1)), "b"),
-    "away-from-reclaims": ({}, zoned(a=4, b=4), market(there("a", 0, reclaims=2), there("b", 0, reclaims=1)), "b"),
-    "room-before-reclaims": ({"replicas": 4}, zoned(a=4, b=2), market(there("a", 0, reclaims=5)), "a"),
+CASES: dict[str, tuple[dict[str, Any], Platform, ClusterCapacity, str]] = {
+    "first-of-equals": ({}, THREE, ClusterCapacity(), "local-a"),
+    "room-for-all": ({"replicas": 4}, zoned(a=2, b=4), ClusterCapacity(), "b"),
+    "at-least-the-most-room": ({"replicas": 4}, zoned(a=2, b=3), ClusterCapacity(), "b"),
+    "where-another-job-left-room": ({"replicas": 3}, zoned(a=4, b=4), cluster_capacity(there("a", 2)), "b"),
+    "shares-a-zone-if-both-fit-but-prefers-the-empty-one": (
+        {"replicas": 1},
+        zoned(a=4, b=4),
+        cluster_capacity(there("a", 1)),
+        "b",
+    ),
+    "away-from-reclaims": ({}, zoned(a=4, b=4), cluster_capacity(there("a", 0, reclaims=2), there("b", 0, reclaims=1)), "b"),
+    "room-before-reclaims": ({"replicas": 4}, zoned(a=4, b=2), cluster_capacity(there("a", 0, reclaims=5)), "a"),
     "the-cheaper": (
         {},
         make_platform(make_group("x", zone="a"), make_group("y", zone="b", on_demand_usd_per_hour=0.5)),
-        Market(),
+        ClusterCapacity(),
         "b",
     ),
     "reclaims-before-price": (
         {},
         make_platform(make_group("x", zone="a"), make_group("y", zone="b", on_demand_usd_per_hour=0.5)),
-        market(there("b", 0, reclaims=1)),
+        cluster_capacity(there("b", 0, reclaims=1)),
         "a",
     ),
-    "the-one-named": ({"placement": {"zone": "local-c"}}, THREE, Market(), "local-c"),
+    "the-one-named": ({"placement": {"zone": "local-c"}}, THREE, ClusterCapacity(), "local-c"),
     "the-one-in-the-node-selector": (
         {"pod": {"nodeSelector": {"topology.kubernetes.io/zone": "local-b"}}},
         THREE,
-        Market(),
+        ClusterCapacity(),
         "local-b",
     ),
-    "any-sums-the-zones-up": ({"replicas": 4, "low": 4, "placement": {"zone": "any"}}, zoned(a=2, b=2), Market(), "any"),
+    "any-sums-the-zones-up": ({"replicas": 4, "low": 4, "placement": {"zone": "any"}}, zoned(a=2, b=2), ClusterCapacity(), "any"),
     "spot-costs-less": (
         {},
         make_platform(make_group("od", zone="a", capacity_type="on-demand"), make_group("spot", zone="b")),
-        Market(),
+        ClusterCapacity(),
         "b",
     ),
     "on-demand-on-wish": (
         {"placement": {"capacity": "on-demand"}},
         make_platform(make_group("od", zone="a", capacity_type="on-demand"), make_group("spot", zone="b")),
-        Market(),
+        ClusterCapacity(),
         "a",
     ),
     "gpu-type-in-any-case": (
         {"placement": {"gpuType": "a100"}},
         make_platform(make_group("t4", zone="a"), make_group("a100", zone="b", gpu_type="A100")),
-        Market(),
+        ClusterCapacity(),
         "b",
     ),
     "an-instance-type-by-upstreams-label": (
         {"pod": {"nodeSelector": {"beta.kubernetes.io/instance-type": "big"}}},
         make_platform(make_group("small", zone="a"), make_group("large", zone="b", instance_type="big")),
-        Market(),
+        ClusterCapacity(),
         "b",
     ),
-    "labels-that-every-machine-has": ({"pod": {"nodeSelector": {"kubernetes.io/os": "linux"}}}, THREE, Market(), "local-a"),
+    "labels-that-every-machine-has": (
+        {"pod": {"nodeSelector": {"kubernetes.io/os": "linux"}}},
+        THREE,
+        ClusterCapacity(),
+        "local-a",
+    ),
 }
 
 
-@pytest.mark.parametrize(("job", "platform", "market", "zone"), CASES.values(), ids=CASES.keys())
-def test_zone(job: dict[str, Any], platform: Platform, market: Market, zone: str) -> None:
-    assert zone_of(placed(platform, market, **job)) == zone
+@pytest.mark.parametrize(("job", "platform", "cluster_capacity", "zone"), CASES.values(), ids=CASES.keys())
+def test_zone(job: dict[str, Any], platform: Platform, cluster_capacity: ClusterCapacity, zone: str) -> None:
+    assert zone_of(placed(platform, cluster_capacity, **job)) == zone
 
 
 REFUSED: dict[str, tuple[dict[str, Any], Platform, str]] = {
@@ -121,7 +131,7 @@ def test_what_is_chosen_is_reported_and_asked_for() -> None:
     there = placed(platform, placement={"capacity": "spot"}).status.placement
     assert there == Placed(zone="local-a", capacity_type="spot", gpu_type="T4", since=stamp(NOW))
     assert there is not None
-    found = seat(Job.of(make_job(container=GPU, placement={"capacity": "spot"})), there, platform)
+    found = pod_placement(Job.of(make_job(container=GPU, placement={"capacity": "spot"})), there, platform)
     assert dict(found.selector) == {
         "topology.kubernetes.io/zone": "local-a",
         "ebb.dev/gpu-type": "T4",
@@ -132,9 +142,9 @@ def test_what_is_chosen_is_reported_and_asked_for() -> None:
 
 def test_only_a_worker_that_no_gpu_type_holds_could_land_on_the_platforms_own_machine() -> None:
     job, platform = Job.of(make_job()), make_platform()
-    assert seat(job, Placed(zone="local-a", gpu_type=""), platform).open_to_all
-    assert not seat(job, Placed(zone="local-a", gpu_type="T4"), platform).open_to_all
-    assert not seat(job, Placed(zone=""), None).open_to_all
+    assert pod_placement(job, Placed(zone="local-a", gpu_type=""), platform).open_to_all
+    assert not pod_placement(job, Placed(zone="local-a", gpu_type="T4"), platform).open_to_all
+    assert not pod_placement(job, Placed(zone=""), None).open_to_all
 
 
 def test_a_job_in_another_namespace_gets_no_claims_of_the_platform() -> None:
@@ -142,7 +152,7 @@ def test_a_job_in_another_namespace_gets_no_claims_of_the_platform() -> None:
     value = make_job(container=GPU)
     value["metadata"]["namespace"] = "team-b"
     platform = make_platform(volumes=(volume,))
-    assert seat(Job.of(value), Placed(zone="local-a", gpu_type="T4"), platform).volumes == ()
+    assert pod_placement(Job.of(value), Placed(zone="local-a", gpu_type="T4"), platform).volumes == ()
 
 
 def test_several_workers_share_a_large_machine() -> None:
@@ -194,7 +204,7 @@ BOTH = make_platform(make_group("spot"), make_group("od", capacity_type="on-dema
 
 
 def test_one_site_has_all_ways_of_buying_unless_one_is_asked_for() -> None:
-    def site(capacity: str | None) -> Site:
+    def site(capacity: str | None) -> Candidate:
         (found,) = sites(Wish.of(Job.of(make_job(container=GPU))), BOTH, capacity)
         return found
 
@@ -202,7 +212,7 @@ def test_one_site_has_all_ways_of_buying_unless_one_is_asked_for() -> None:
     assert (both.title, both.room, round(both.usd_per_worker_hour, 3)) == ("local-a (spot, on-demand T4)", 8, 0.3)
     assert (spot.room, on_demand.usd_per_worker_hour) == (4, 1.0)
     assert (both.overlaps(spot), spot.overlaps(on_demand)) == (True, False)
-    assert site_of(Wish.of(Job.of(make_job(container=GPU))), spot.placed(), BOTH) == spot
+    assert candidate_of(Wish.of(Job.of(make_job(container=GPU))), spot.placed(), BOTH) == spot
 
 
 def test_spot_first_and_on_demand_where_there_is_no_spot() -> None:
@@ -211,7 +221,7 @@ def test_spot_first_and_on_demand_where_there_is_no_spot() -> None:
     for stack, capacity in ((BOTH, "spot"), (only, "on-demand")):
         there = placed(stack, **asked).status.placement
         assert there is not None
-        assert there.capacity_type == seat(job, there, stack).selector["ebb.dev/capacity-type"] == capacity
+        assert there.capacity_type == pod_placement(job, there, stack).selector["ebb.dev/capacity-type"] == capacity
 
 
 def test_flex_start_is_a_way_of_its_own() -> None:
@@ -219,7 +229,7 @@ def test_flex_start_is_a_way_of_its_own() -> None:
     stack = make_platform(make_group("spot"), flex)
     there = placed(stack, placement={"capacity": "flex-start"}).status.placement
     assert there is not None
-    found = seat(Job.of(make_job(container=GPU, placement={"capacity": "flex-start"})), there, stack)
+    found = pod_placement(Job.of(make_job(container=GPU, placement={"capacity": "flex-start"})), there, stack)
     assert (found.selector["ebb.dev/capacity-type"], found.grace_seconds) == ("flex-start", 30)
     (site,) = sites(Wish.of(Job.of(make_job(container=GPU))), stack, "flex-start")
     assert (site.patience_seconds, site.usd_per_worker_hour) == (3960, 1.0)
@@ -228,9 +238,9 @@ def test_flex_start_is_a_way_of_its_own() -> None:
 def test_dry_sites_come_last_and_the_longest_dry_first() -> None:
     found = sites(Wish.of(Job.of(make_job(container=GPU))), THREE, None)
     since = {"local-a": 30.0, "local-b": 20.0, "local-c": 25.0}
-    assert best(found, 2, Market(), lambda site: since.get(site.zone)).zone == "local-b"
+    assert best(found, 2, ClusterCapacity(), lambda site: since.get(site.zone)).zone == "local-b"
     del since["local-c"]
-    assert best(found, 2, Market(), lambda site: since.get(site.zone)).zone == "local-c"
+    assert best(found, 2, ClusterCapacity(), lambda site: since.get(site.zone)).zone == "local-c"
 
 
 @pytest.mark.parametrize(
@@ -251,4 +261,4 @@ def test_which_pods_are_held_to_another_place(selector: dict[str, str], stranger
 
 def test_how_long_a_machine_may_take() -> None:
     (site,) = sites(Wish.of(Job.of(make_job(container=GPU))), make_platform(make_group(provision_seconds=33)), None)
-    assert (site.patience_seconds, Site(zone="", gpu_type="", capacity_type="").patience_seconds) == (93, 360)
+    assert (site.patience_seconds, Candidate(zone="", gpu_type="", capacity_type="").patience_seconds) == (93, 360)

@@ -7,7 +7,7 @@ import pytest
 from ebb.api.clock import stamp
 from ebb.api.needs import Wish
 from ebb.api.spec import Job
-from ebb.controller.reconciler.capacity import Claim, Market, claim, survey
+from ebb.controller.reconciler.capacity import Claim, ClusterCapacity, claim, survey
 from tests.builders import NOW, UID, make_job
 from tests.controller.reconciler.scenes import BACKOFF, gpu_job, placed_job
 
@@ -16,7 +16,7 @@ ENTRY = {"zone": "a", "gpuType": "T4", "capacityType": "spot", "since": stamp(NO
 HELD = {"hold": {"reason": "BudgetSpent", "message": "", "generation": 1, "at": stamp(NOW)}}
 
 
-def surveyed(*jobs: Object) -> Market:
+def surveyed(*jobs: Object) -> ClusterCapacity:
     return survey([Job.of(job) for job in jobs], {"urgent": 7, "": 3}, NOW, but=("elastic-job", "me"))
 
 

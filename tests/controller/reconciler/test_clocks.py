@@ -26,7 +26,7 @@ def waiting(job: Object, index: int, ahead: float, *, made: float = NOW) -> Obje
     return pod
 
 
-def seated(job: Object, index: int, ahead: float) -> Object:
+def scheduled(job: Object, index: int, ahead: float) -> Object:
     placed = {"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp(NOW - ahead)}
     return make_pod(job, index, conditions=(placed,))
 
@@ -51,7 +51,7 @@ def test_what_the_autoscaler_announced_is_waited_for_but_not_for_hours(ahead: fl
 @APART
 def test_a_job_with_half_of_its_machines_is_not_written_at_every_look(ahead: float) -> None:
     job = placed_job(low=2, since=NOW)
-    pods, writes = [seated(job, 0, ahead), waiting(job, 1, ahead)], 0
+    pods, writes = [scheduled(job, 0, ahead), waiting(job, 1, ahead)], 0
     for after in range(1, 29):
         decided = look(job, *pods, platform=ZONES, supply=said(BACKOFF, 1), now=NOW + after)
         writes += encode(decided.status) != job["status"]
@@ -71,6 +71,6 @@ def test_an_automatic_job_does_not_shrink_before_machines_can_be_there(ahead: fl
     status = {"target": 4, "targetTime": stamp(NOW)}
     job = placed_job(low=2, replicas=3, high=6, scaling="automatic", since=NOW - 9999, status=status)
     del job["status"]["waitingSince"]
-    pods = [*(seated(job, index, ahead) for index in range(2)), *(waiting(job, index, ahead) for index in (2, 3))]
+    pods = [*(scheduled(job, index, ahead) for index in range(2)), *(waiting(job, index, ahead) for index in (2, 3))]
     targets = [look(job, *pods, platform=ZONES, now=NOW + after).status.target for after in (359, 360)]
     assert targets == [4, 2]

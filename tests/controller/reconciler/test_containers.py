@@ -7,7 +7,7 @@ import pytest
 from ebb.api.platform import Volume
 from ebb.api.spec import Job
 from ebb.api.template import worker_container
-from ebb.controller.reconciler.pods import Seat, worker_pod
+from ebb.controller.reconciler.pods import PodPlacement, worker_pod
 from tests.builders import UID, make_job
 
 Object = dict[str, Any]
@@ -15,8 +15,8 @@ DATA = Volume(name="data", claim="ebb-data", mount_path="/mnt/data", read_only=F
 ENVIRONMENT = Volume(name="environment", claim="ebb-environment", mount_path="/opt/ebb/environment", read_only=True)
 
 
-def pod_of(job: Object, *, attempt: int = 0, seat: Seat | None = None) -> Object:
-    return worker_pod(Job.of(job), index=1, attempt=attempt, seat=seat or Seat())
+def pod_of(job: Object, *, attempt: int = 0, pod_placement: PodPlacement | None = None) -> Object:
+    return worker_pod(Job.of(job), index=1, attempt=attempt, pod_placement=pod_placement or PodPlacement())
 
 
 def container_of(job: Object, **rest: Any) -> Object:
@@ -88,7 +88,7 @@ def test_each_attempt_after_a_failure_meets_elsewhere_and_writes_to_the_same_fol
 def test_what_is_mounted_already_is_left_alone() -> None:
     mine = {"name": "data", "persistentVolumeClaim": {"claimName": "mine"}}
     job = make_job(container={"volumeMounts": [{"name": "data", "mountPath": "/mnt/data/"}]}, pod={"volumes": [mine]})
-    spec = pod_of(job, seat=Seat(volumes=(DATA, ENVIRONMENT)))["spec"]
+    spec = pod_of(job, pod_placement=PodPlacement(volumes=(DATA, ENVIRONMENT)))["spec"]
     assert [volume["name"] for volume in spec["volumes"]] == ["data", "shm", "environment"]
     assert [mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]] == [
         "/mnt/data/",
@@ -99,7 +99,7 @@ def test_what_is_mounted_already_is_left_alone() -> None:
 
 def test_a_volume_of_the_same_name_elsewhere_does_not_clash() -> None:
     job = make_job(pod={"volumes": [{"name": "data", "emptyDir": {}}]})
-    spec = pod_of(job, seat=Seat(volumes=(DATA,)))["spec"]
+    spec = pod_of(job, pod_placement=PodPlacement(volumes=(DATA,)))["spec"]
     assert [volume["name"] for volume in spec["volumes"]] == ["data", "shm", "ebb-data"]
 
 
@@ -163,7 +163,7 @@ SHARED: dict[str, tuple[Object, float, str | None, str | None]] = {
 
 @pytest.mark.parametrize(("container", "share", "size", "request_"), SHARED.values(), ids=SHARED)
 def test_shared_memory(container: Object, share: float, size: str | None, request_: str | None) -> None:
-    spec = pod_of(make_job(container=container), seat=Seat(memory_bytes=share))["spec"]
+    spec = pod_of(make_job(container=container), pod_placement=PodPlacement(memory_bytes=share))["spec"]
     (volume,) = spec["volumes"]
     assert volume == {"name": "shm", "emptyDir": {"medium": "Memory", **({"sizeLimit": size} if size else {})}}
     resources = spec["containers"][0].get("resources") or {}
@@ -175,7 +175,7 @@ def test_shared_memory(container: Object, share: float, size: str | None, reques
 def test_a_container_with_its_own_shared_memory_is_asked_for_none() -> None:
     mine = {"volumeMounts": [{"name": "mine", "mountPath": "/dev/shm"}]}
     job = make_job(container=mine, pod={"volumes": [{"name": "mine", "emptyDir": {"medium": "Memory"}}]})
-    spec = pod_of(job, seat=Seat(memory_bytes=GIB))["spec"]
+    spec = pod_of(job, pod_placement=PodPlacement(memory_bytes=GIB))["spec"]
     assert (spec["volumes"], "resources" in spec["containers"][0]) == (
         [{"name": "mine", "emptyDir": {"medium": "Memory"}}],
         False,

@@ -12,7 +12,7 @@ from ebb.api.schema import encode
 from ebb.api.spec import Job
 from ebb.api.status import Cost, Progress
 from ebb.controller.reconciler.money import Rates, rates
-from ebb.controller.reconciler.types import Observed, Plan, View
+from ebb.controller.reconciler.types import JobView, Observed, Plan
 from tests.builders import NOW, make_group, make_job, make_node, make_platform, make_pod
 from tests.looks import again, ended, look, running
 
@@ -33,7 +33,7 @@ def machine(name: str = "n0", group: str = SPOT.name, **labels: str) -> Object:
 
 def seen(job: Object, *pods: Object, nodes: tuple[Object, ...], **observed: Any) -> Rates:
     known = {node["metadata"]["name"]: node for node in nodes}
-    return rates(View.of(Job.of(job), Observed(pods=pods, nodes=known, **observed), NOW))
+    return rates(JobView.of(Job.of(job), Observed(pods=pods, nodes=known, **observed), NOW))
 
 
 ON_TWO = (make_pod(JOB, node="n0"), make_pod(JOB, 1, node="n1"))

@@ -11,12 +11,12 @@ from tests.builders import NOW, make_group, make_platform
 from tests.controller.reconciler.scenes import (
     backing_off,
     claim,
+    cluster_capacity,
     dry,
     gpu_job,
-    market,
     placed_job,
     reasons,
-    seated,
+    scheduled,
     why,
     zone_of,
 )
@@ -45,32 +45,38 @@ def test_what_is_chosen_is_written_with_the_time_and_told() -> None:
 
 
 FIRST: dict[str, tuple[Plan, str]] = {
-    "not-where-others-found-none": (look(gpu_job(), platform=ZONES, market=market(dried=(dry("local-a"),))), "local-b"),
-    "not-where-the-autoscaler-backs-off": (look(gpu_job(), platform=ZONES, supply=DRY_A), "local-b"),
-    "if-all-are-dry-the-longest": (
-        look(gpu_job(), platform=ZONES, market=market(dried=LONGEST_B)),
+    "not-where-others-found-none": (
+        look(gpu_job(), platform=ZONES, cluster_capacity=cluster_capacity(dried=(dry("local-a"),))),
         "local-b",
     ),
-    "beside-others": (look(gpu_job(low=2), platform=ONE, market=market(claim(zone="local-a"))), "local-a"),
+    "not-where-the-autoscaler-backs-off": (look(gpu_job(), platform=ZONES, supply=DRY_A), "local-b"),
+    "if-all-are-dry-the-longest": (
+        look(gpu_job(), platform=ZONES, cluster_capacity=cluster_capacity(dried=LONGEST_B)),
+        "local-b",
+    ),
+    "beside-others": (look(gpu_job(low=2), platform=ONE, cluster_capacity=cluster_capacity(claim(zone="local-a"))), "local-a"),
     "not-beside-too-many": (
-        look(gpu_job(low=3, replicas=3), platform=ZONES, market=market(claim(zone="local-a"), claim("x", zone="local-b"))),
+        look(gpu_job(low=3, replicas=3), platform=ZONES,
+             cluster_capacity=cluster_capacity(claim(zone="local-a"), claim("x", zone="local-b"))),
         "local-c",
     ),
     "what-others-want-beyond-their-least-does-not-count": (
-        look(gpu_job(low=2), platform=ONE, market=market(claim(zone="local-a", wanted=4, placed=4))),
+        look(gpu_job(low=2), platform=ONE, cluster_capacity=cluster_capacity(claim(zone="local-a", wanted=4, placed=4))),
         "local-a",
     ),
     "what-waits-behind-does-not-count": (
-        look(gpu_job(low=2), platform=ONE, market=market(claim(least=4, created=NOW))),
+        look(gpu_job(low=2), platform=ONE, cluster_capacity=cluster_capacity(claim(least=4, created=NOW))),
         "local-a",
     ),
     "what-waits-before-but-elsewhere-does-not-count": (
         look(gpu_job(low=2), platform=make_platform(make_group("t4-local-a"), make_group("big", zone="local-b", gpu_type="A100")),
-             market=market(claim(least=4, job=gpu_job("x", low=4, replicas=4, placement={"gpuType": "A100"})))),
+             cluster_capacity=cluster_capacity(
+                 claim(least=4, job=gpu_job("x", low=4, replicas=4, placement={"gpuType": "A100"})))),
         "local-a",
     ),
     "what-waits-before-and-can-never-fit-does-not-count": (
-        look(gpu_job(low=2), platform=ONE, market=market(claim(least=9, job=gpu_job("x", low=9, replicas=9, high=9)))),
+        look(gpu_job(low=2), platform=ONE,
+             cluster_capacity=cluster_capacity(claim(least=9, job=gpu_job("x", low=9, replicas=9, high=9)))),
         "local-a",
     ),
 }  # fmt: skip
@@ -84,31 +90,45 @@ def test_first_choice(decided: Plan, zone: str) -> None:
 
 BEHIND: dict[str, tuple[Plan, str]] = {
     "no-room-beside-one": (
-        look(gpu_job(low=3, replicas=3), platform=ONE, market=market(claim(zone="local-a"))),
+        look(gpu_job(low=3, replicas=3), platform=ONE, cluster_capacity=cluster_capacity(claim(zone="local-a"))),
         "job elastic-job/other goes first in local-a (spot T4).",
     ),
     "one-before-it-takes-the-room": (
-        look(gpu_job(low=3, replicas=3), platform=ONE, market=market(claim(least=2))),
+        look(gpu_job(low=3, replicas=3), platform=ONE, cluster_capacity=cluster_capacity(claim(least=2))),
         "job elastic-job/other goes first in local-a (spot T4).",
     ),
     "a-small-one-does-not-pass-a-large-one": (
-        look(gpu_job(), platform=ONE, market=market(claim(zone="local-a"), claim("large", least=3, created=NOW - 500))),
+        look(
+            gpu_job(),
+            platform=ONE,
+            cluster_capacity=cluster_capacity(claim(zone="local-a"), claim("large", least=3, created=NOW - 500)),
+        ),
         "job elastic-job/large goes first in local-a (spot T4).",
     ),
     "the-one-right-before-it-is-named": (
-        look(gpu_job(), platform=ONE, market=market(claim("one", least=4), claim("two", least=4, created=NOW - 500))),
+        look(
+            gpu_job(),
+            platform=ONE,
+            cluster_capacity=cluster_capacity(claim("one", least=4), claim("two", least=4, created=NOW - 500)),
+        ),
         "job elastic-job/two goes first in local-a (spot T4).",
     ),
     "higher-priority": (
-        look(gpu_job(low=3, replicas=3), platform=ONE, market=market(claim(least=2, created=NOW, priority=1))),
+        look(
+            gpu_job(low=3, replicas=3), platform=ONE, cluster_capacity=cluster_capacity(claim(least=2, created=NOW, priority=1))
+        ),
         "job elastic-job/other goes first in local-a (spot T4).",
     ),
     "one-before-it-starves-there": (
-        look(gpu_job(), platform=ONE, market=market(claim(zone="local-a", least=2, placed=1, hungry_since=NOW - 360))),
+        look(
+            gpu_job(),
+            platform=ONE,
+            cluster_capacity=cluster_capacity(claim(zone="local-a", least=2, placed=1, hungry_since=NOW - 360)),
+        ),
         "job elastic-job/other goes first in local-a (spot T4).",
     ),
     "and-without-a-stack": (
-        look(gpu_job(), market=market(claim(located=True, gpu_type="", placed=1, hungry_since=NOW - 360))),
+        look(gpu_job(), cluster_capacity=cluster_capacity(claim(located=True, gpu_type="", placed=1, hungry_since=NOW - 360))),
         "job elastic-job/other goes first in the cluster.",
     ),
 }
@@ -123,8 +143,8 @@ def test_waiting_behind_others(decided: Plan, message: str) -> None:
 
 def test_waiting_in_line_is_told_once_however_the_line_changes() -> None:
     job = gpu_job(low=3, replicas=3)
-    first = look(job, platform=ONE, market=market(claim(zone="local-a")))
-    second = look(again(job, first), platform=ONE, market=market(claim("next", zone="local-a")), now=NOW + 30)
+    first = look(job, platform=ONE, cluster_capacity=cluster_capacity(claim(zone="local-a")))
+    second = look(again(job, first), platform=ONE, cluster_capacity=cluster_capacity(claim("next", zone="local-a")), now=NOW + 30)
     assert ("BehindOthers" in reasons(first), reasons(second)) == (True, [])
     assert second.status.waiting_since == stamp(NOW, digits=3)
 
@@ -134,7 +154,11 @@ def test_waiting_in_line_is_told_once_however_the_line_changes() -> None:
 
 def in_group(*others: Any, most: int = 2, **changes: Any) -> Plan:
     group = {"name": "sweep", "maxParallel": most}
-    return look(gpu_job(group=group, **changes), platform=make_platform(make_group("t4", max=99)), market=market(*others))
+    return look(
+        gpu_job(group=group, **changes),
+        platform=make_platform(make_group("t4", max=99)),
+        cluster_capacity=cluster_capacity(*others),
+    )
 
 
 def sibling(name: str, zone: str = "", **changes: Any) -> Any:
@@ -170,8 +194,8 @@ def test_how_many_of_a_group_run(decided: Plan, starts: bool) -> None:
 
 def test_those_that_wait_for_their_group_keep_nobody_waiting() -> None:
     waits = claim("b", least=4, group="sweep", group_max=1)
-    others = market(claim("a", "elsewhere", group="sweep", group_max=1), waits)
-    assert zone_of(look(gpu_job(), platform=ONE, market=others)) == "local-a"
+    others = cluster_capacity(claim("a", "elsewhere", group="sweep", group_max=1), waits)
+    assert zone_of(look(gpu_job(), platform=ONE, cluster_capacity=others)) == "local-a"
 
 
 # --- What else ---
@@ -179,18 +203,18 @@ def test_those_that_wait_for_their_group_keep_nobody_waiting() -> None:
 
 def test_pods_whose_jobs_status_was_lost_keep_their_zone() -> None:
     job = gpu_job(low=2)
-    pods = seated(job, 0, 1)
+    pods = scheduled(job, 0, 1)
     for pod in pods:
         pod["spec"]["nodeSelector"] = {"topology.kubernetes.io/zone": "local-b"}
-    full = market(claim("x", "local-b", least=4), claim("y", least=4))
-    decided = look(job, *pods, platform=ZONES, market=full)
+    full = cluster_capacity(claim("x", "local-b", least=4), claim("y", least=4))
+    decided = look(job, *pods, platform=ZONES, cluster_capacity=full)
     assert (zone_of(decided), done(decided)) == ("local-b", [])
 
 
 def test_nothing_is_made_while_the_platform_cannot_be_read() -> None:
     job = placed_job(low=2)
     broken: Any = {"platform": None, "platform_problem": "schema is 9"}
-    short = look(job, *seated(job, 0), **broken)
+    short = look(job, *scheduled(job, 0), **broken)
     assert (done(short), why(short)) == ([], ("PlatformUnreadable", "schema is 9"))
-    enough = look(job, *seated(job, 0, 1), **broken)
+    enough = look(job, *scheduled(job, 0, 1), **broken)
     assert (done(enough), enough.status.state) == ([], "Running")

@@ -6,7 +6,7 @@ import pytest
 
 from ebb.api.platform import Taint, Volume
 from ebb.api.spec import Job
-from ebb.controller.reconciler.pods import Seat, job_service, leave_seconds, worker_pod
+from ebb.controller.reconciler.pods import PodPlacement, job_service, leave_seconds, worker_pod
 from tests.builders import UID, make_job
 from tests.pod_security import violations
 
@@ -23,8 +23,12 @@ DOMAINS = [f"d{number}.example.org" for number in range(32)]
 LONG = [f"{'x' * 63}.{letter}.example.org" for letter in "abcdefghijklmnopqrstuvwxyz"[:26]]
 
 
-def pod_of(job: Object, *, index: int = 1, attempt: int = 0, seat: Seat | None = None, elastic_class: str = "") -> Object:
-    return worker_pod(Job.of(job), index=index, attempt=attempt, seat=seat or Seat(), elastic_class=elastic_class)
+def pod_of(
+    job: Object, *, index: int = 1, attempt: int = 0, pod_placement: PodPlacement | None = None, elastic_class: str = ""
+) -> Object:
+    return worker_pod(
+        Job.of(job), index=index, attempt=attempt, pod_placement=pod_placement or PodPlacement(), elastic_class=elastic_class
+    )
 
 
 def spec_of(job: Object, **rest: Any) -> Object:
@@ -34,7 +38,7 @@ def spec_of(job: Object, **rest: Any) -> Object:
 
 def test_the_whole_pod() -> None:
     job = make_job(container={"resources": {"requests": {"cpu": "3600m"}, "limits": {"nvidia.com/gpu": 1, "memory": "12Gi"}}})
-    seat = Seat(
+    pod_placement = PodPlacement(
         selector={"topology.kubernetes.io/zone": "local-a"},
         taints=(GPU,),
         volumes=(DATA,),
@@ -42,7 +46,7 @@ def test_the_whole_pod() -> None:
         grace_seconds=108,
         open_to_all=True,
     )
-    assert pod_of(job, seat=seat) == {
+    assert pod_of(job, pod_placement=pod_placement) == {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
@@ -176,18 +180,18 @@ def test_other_words_about_names_are_kept() -> None:
     assert spec_of(make_job(pod={"dnsConfig": config}))["dnsConfig"] == {**config, "searches": [OURS]}
 
 
-GRACE: dict[str, tuple[Object, Seat, int]] = {
-    "nothing known": ({}, Seat(), 30),
-    "the machine's": ({}, Seat(grace_seconds=108), 108),
-    "the author's": ({"terminationGracePeriodSeconds": 7}, Seat(grace_seconds=108), 7),
-    "the author's 0": ({"terminationGracePeriodSeconds": 0}, Seat(grace_seconds=108), 0),
-    "nothing behind the key": ({"terminationGracePeriodSeconds": None}, Seat(grace_seconds=108), 108),
+GRACE: dict[str, tuple[Object, PodPlacement, int]] = {
+    "nothing known": ({}, PodPlacement(), 30),
+    "the machine's": ({}, PodPlacement(grace_seconds=108), 108),
+    "the author's": ({"terminationGracePeriodSeconds": 7}, PodPlacement(grace_seconds=108), 7),
+    "the author's 0": ({"terminationGracePeriodSeconds": 0}, PodPlacement(grace_seconds=108), 0),
+    "nothing behind the key": ({"terminationGracePeriodSeconds": None}, PodPlacement(grace_seconds=108), 108),
 }
 
 
-@pytest.mark.parametrize(("pod", "seat", "seconds"), GRACE.values(), ids=GRACE)
-def test_time_to_leave(pod: Object, seat: Seat, seconds: int) -> None:
-    assert spec_of(make_job(pod=pod), seat=seat)["terminationGracePeriodSeconds"] == seconds
+@pytest.mark.parametrize(("pod", "pod_placement", "seconds"), GRACE.values(), ids=GRACE)
+def test_time_to_leave(pod: Object, pod_placement: PodPlacement, seconds: int) -> None:
+    assert spec_of(make_job(pod=pod), pod_placement=pod_placement)["terminationGracePeriodSeconds"] == seconds
 
 
 @pytest.mark.parametrize(("notice", "seconds"), [(120, 108), (105, 94), (60, 54), (30, 25), (15, 10), (6, 1), (3, 1), (0, 30)])
@@ -267,7 +271,7 @@ def test_a_token_is_mounted_only_where_asked_for(said: bool) -> None:
 
 def test_a_toleration_that_is_there_is_enough() -> None:
     tolerations = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
-    spec = pod_of(make_job(pod={"tolerations": tolerations}), seat=Seat(taints=(GPU, SPOT)))["spec"]
+    spec = pod_of(make_job(pod={"tolerations": tolerations}), pod_placement=PodPlacement(taints=(GPU, SPOT)))["spec"]
     assert [item["key"] for item in spec["tolerations"]] == ["nvidia.com/gpu", "ebb.dev/capacity-type"]
 
 
@@ -285,18 +289,21 @@ def test_labels_and_annotations_of_the_template_are_kept_but_ours_win() -> None:
 
 def test_a_template_that_says_it_is_not_root_passes_pod_security_restricted() -> None:
     job = make_job(pod={"securityContext": {"runAsNonRoot": True}})
-    assert violations(pod_of(job, seat=Seat(taints=(GPU, SPOT), volumes=(DATA, ENVIRONMENT)))["spec"]) == []
+    assert violations(pod_of(job, pod_placement=PodPlacement(taints=(GPU, SPOT), volumes=(DATA, ENVIRONMENT)))["spec"]) == []
 
 
 def test_making_a_pod_does_not_change_the_job() -> None:
     job = Job.of(make_job(pod={"nodeSelector": {"a": "b"}}))
-    first = worker_pod(job, index=0, attempt=0, seat=Seat(selector={"c": "d"}, taints=(GPU,), volumes=(DATA,)))
-    assert worker_pod(job, index=0, attempt=0, seat=Seat(selector={"c": "d"}, taints=(GPU,), volumes=(DATA,))) == first
+    first = worker_pod(job, index=0, attempt=0, pod_placement=PodPlacement(selector={"c": "d"}, taints=(GPU,), volumes=(DATA,)))
+    assert (
+        worker_pod(job, index=0, attempt=0, pod_placement=PodPlacement(selector={"c": "d"}, taints=(GPU,), volumes=(DATA,)))
+        == first
+    )
     assert job.worker.template["spec"]["nodeSelector"] == {"a": "b"}
 
 
 def test_new_workers_stay_off_machines_that_are_given_up() -> None:
-    term = spec_of(make_job(), seat=Seat(shunned=("n1", "n2")))["affinity"]["nodeAffinity"]
+    term = spec_of(make_job(), pod_placement=PodPlacement(shunned=("n1", "n2")))["affinity"]["nodeAffinity"]
     assert term["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] == [
         {
             "matchFields": [
@@ -315,7 +322,10 @@ def test_no_term_of_an_own_affinity_lets_a_worker_onto_the_platforms_machine() -
     own: Object = {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
     fields: Object = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [own, fields]}}
-    spec = spec_of(make_job(pod={"affinity": {"nodeAffinity": required, "podAffinity": {"x": 1}}}), seat=Seat(open_to_all=True))
+    spec = spec_of(
+        make_job(pod={"affinity": {"nodeAffinity": required, "podAffinity": {"x": 1}}}),
+        pod_placement=PodPlacement(open_to_all=True),
+    )
     affinity = spec["affinity"]
     assert affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] == [
         {"matchExpressions": [*own["matchExpressions"], NO_MANAGER]},

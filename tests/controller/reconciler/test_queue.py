@@ -13,7 +13,7 @@ from ebb.controller.reconciler.capacity import Claim
 from ebb.controller.reconciler.capacity import claim as claim_of
 from ebb.controller.reconciler.queue import queue
 from tests.builders import NOW, make_group, make_platform
-from tests.controller.reconciler.scenes import claim, gpu_job, market, zone_of
+from tests.controller.reconciler.scenes import claim, cluster_capacity, gpu_job, zone_of
 from tests.looks import look
 
 BIG = make_group("big", gpus_per_node=8, cpu=96.0, memory_gib=1000.0, max=2)
@@ -26,7 +26,7 @@ def sized(gpus: int, **changes: Any) -> Any:
 def room(platform: Platform, *others: Claim, gpus: int = 1, capacity: str | None = None) -> int:
     job = Job.of(sized(gpus))
     (site,) = sites(Wish.of(job), platform, capacity)
-    return queue(claim_of(job, {}, NOW), market(*others), platform).ledger.room(site)
+    return queue(claim_of(job, {}, NOW), cluster_capacity(*others), platform).free.room(site)
 
 
 def test_workers_of_different_sizes_share_machines() -> None:
@@ -47,8 +47,8 @@ def test_who_may_have_either_takes_the_cheaper_machines() -> None:
 def test_a_job_that_may_be_in_any_zone_counts_in_the_cheapest() -> None:
     two = make_platform(make_group("a"), make_group("b", zone="local-b", on_demand_usd_per_hour=0.5))
     job = Job.of(sized(1))
-    line = queue(claim_of(job, {}, NOW), market(claim("x", "any", least=5)), two)
-    assert {site.zone: line.ledger.room(site) for site in sites(Wish.of(job), two, None)} == {"local-a": 3, "local-b": 0}
+    line = queue(claim_of(job, {}, NOW), cluster_capacity(claim("x", "any", least=5)), two)
+    assert {site.zone: line.free.room(site) for site in sites(Wish.of(job), two, None)} == {"local-a": 3, "local-b": 0}
 
 
 def test_a_job_whose_group_is_gone_from_the_stack_takes_nothing() -> None:
@@ -71,5 +71,5 @@ def test_in_one_zone_a_job_starts_when_those_there_and_those_before_it_leave_it_
     before = [one for one in others if one.zone or (-one.priority, one.created) < (0, NOW - 60)]
     starts = sum(one.least for one in before) + me.least <= most
     job = sized(1, low=me.least, replicas=most, high=most)
-    decided = look(job, platform=make_platform(make_group(max=most)), market=market(*others))
+    decided = look(job, platform=make_platform(make_group(max=most)), cluster_capacity=cluster_capacity(*others))
     assert (zone_of(decided) == "local-a") == starts

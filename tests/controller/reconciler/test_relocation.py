@@ -15,14 +15,14 @@ from tests.controller.reconciler.scenes import (
     BACKOFF,
     backing_off,
     claim,
+    cluster_capacity,
     dry,
     gpu_job,
-    market,
     pending,
     placed_job,
     reasons,
     said,
-    seated,
+    scheduled,
     why,
     zone_of,
 )
@@ -57,10 +57,16 @@ MOVES: dict[str, tuple[Plan, str]] = {
         "local-b",
     ),
     "nothing-comes": (waiting(age=400, now=NOW + 310), "local-b"),
-    "not-to-a-zone-that-is-dry-too": (waiting(supply=DRY_A, market=market(dried=(dry("local-b"),))), "local-c"),
-    "not-to-a-zone-without-room": (waiting(supply=DRY_A, market=market(claim(zone="local-b", least=3))), "local-c"),
+    "not-to-a-zone-that-is-dry-too": (
+        waiting(supply=DRY_A, cluster_capacity=cluster_capacity(dried=(dry("local-b"),))),
+        "local-c",
+    ),
+    "not-to-a-zone-without-room": (
+        waiting(supply=DRY_A, cluster_capacity=cluster_capacity(claim(zone="local-b", least=3))),
+        "local-c",
+    ),
     "not-to-a-zone-where-one-before-it-starves": (
-        waiting(supply=DRY_A, market=market(claim(zone="local-b", placed=1, hungry_since=NOW - 400))),
+        waiting(supply=DRY_A, cluster_capacity=cluster_capacity(claim(zone="local-b", placed=1, hungry_since=NOW - 400))),
         "local-c",
     ),
     "nowhere-else": (waiting(supply=DRY_A, platform=ONE), "local-a"),
@@ -82,14 +88,14 @@ def test_moving_out_of_a_dry_zone(decided: Plan, zone: str) -> None:
 
 def test_a_job_with_enough_workers_never_moves_for_more() -> None:
     job = placed_job(low=2, replicas=4)
-    pods = [*seated(job, 0, 1), *pending(job, 2, 3)]
+    pods = [*scheduled(job, 0, 1), *pending(job, 2, 3)]
     decided = look(job, *pods, platform=ZONES, supply=DRY_A, now=NOW + 9999)
     assert (zone_of(decided), done(decided)) == ("local-a", [])
 
 
 def test_a_move_is_written_then_all_pods_leave_and_then_new_ones_come() -> None:
     job = placed_job(low=2, replicas=3, status={"reclaims": 4})
-    pods = [*seated(job, 0), *pending(job, 1)]
+    pods = [*scheduled(job, 0), *pending(job, 1)]
     for pod in pods:
         pod["spec"]["nodeSelector"] = {"topology.kubernetes.io/zone": "local-a", "ebb.dev/gpu-type": "T4"}
     moved = look(job, *pods, platform=ZONES, supply=DRY_A)
@@ -178,10 +184,10 @@ def test_it_does_not_fall_back_while_it_waits_for_something_else() -> None:
 
 def test_it_falls_back_from_the_line_too() -> None:
     job = gpu_job(low=4, replicas=4, status={"waitingSince": stamp(NOW - 300)}, **THEN)
-    others = market(claim("x", "local-a"), claim("y", "local-b"))
-    assert bought(look(job, platform=BOTH, market=others)) == ("local-a", "on-demand", 0)
+    others = cluster_capacity(claim("x", "local-a"), claim("y", "local-b"))
+    assert bought(look(job, platform=BOTH, cluster_capacity=others)) == ("local-a", "on-demand", 0)
     early = gpu_job(low=4, replicas=4, status={"waitingSince": stamp(NOW - 200)}, **THEN)
-    decided = look(early, platform=BOTH, market=others)
+    decided = look(early, platform=BOTH, cluster_capacity=others)
     assert (why(decided)[0], decided.wake_at) == ("BehindOthers", NOW + 30)
 
 
@@ -191,7 +197,7 @@ def on_demand(age: float, *, fallbacks: int = 1, before: int | None = None, afte
     job = placed_job(capacity="on-demand", since=NOW - age, low=2, status=steps, **THEN)
     job["status"]["placement"]["fallbacks"] = fallbacks
     progress = None if after is None else Progress(step=after, checkpoint_step=after)
-    return look(job, *seated(job, 0, 1), **{"platform": BOTH, "progress": progress, **rest})
+    return look(job, *scheduled(job, 0, 1), **{"platform": BOTH, "progress": progress, **rest})
 
 
 RETURNS: dict[str, tuple[Plan, str]] = {
@@ -204,9 +210,12 @@ RETURNS: dict[str, tuple[Plan, str]] = {
     "twice-as-long-the-second-time": (on_demand(3599, fallbacks=2), "on-demand"),
     "the-second-time": (on_demand(3600, fallbacks=2), "spot"),
     "four-hours-at-most": (on_demand(4 * 3600, fallbacks=9), "spot"),
-    "one-zone-is-dry": (on_demand(1800, market=market(dried=(dry("local-a"),))), "spot"),
-    "all-are-dry": (on_demand(1800, market=market(dried=(dry("local-a"), dry("local-b")))), "on-demand"),
-    "no-room": (on_demand(1800, market=market(claim("x", "local-a", least=3), claim("y", "local-b", least=3))), "on-demand"),
+    "one-zone-is-dry": (on_demand(1800, cluster_capacity=cluster_capacity(dried=(dry("local-a"),))), "spot"),
+    "all-are-dry": (on_demand(1800, cluster_capacity=cluster_capacity(dried=(dry("local-a"), dry("local-b")))), "on-demand"),
+    "no-room": (
+        on_demand(1800, cluster_capacity=cluster_capacity(claim("x", "local-a", least=3), claim("y", "local-b", least=3))),
+        "on-demand",
+    ),
 }
 
 
@@ -221,7 +230,9 @@ def test_dry_on_demand_zones_are_left_for_others_and_then_for_spot() -> None:
     def out(*dried: Any) -> tuple[str, str, int]:
         job = placed_job(capacity="on-demand", low=2, **THEN)
         supply = backing_off("od-a", message=ERROR)
-        return bought(look(job, *pending(job, 0, 1), platform=BOTH, supply=supply, market=market(dried=dried)))
+        return bought(
+            look(job, *pending(job, 0, 1), platform=BOTH, supply=supply, cluster_capacity=cluster_capacity(dried=dried))
+        )
 
     assert out() == ("local-b", "on-demand", 0)
     assert out(dry("local-b", capacity="on-demand")) == ("local-a", "spot", 0)

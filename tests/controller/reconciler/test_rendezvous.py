@@ -13,7 +13,7 @@ from ebb.api.template import worker_container
 from ebb.controller.reconciler.containers import rendezvous
 from ebb.controller.reconciler.types import CreatePod, CreateRun
 from tests.builders import NOW, UID, make_group, make_job, make_platform
-from tests.controller.reconciler.scenes import claim, gpu_job, market, reasons, why
+from tests.controller.reconciler.scenes import claim, cluster_capacity, gpu_job, reasons, why
 from tests.looks import again, done, look, running
 
 Object = dict[str, Any]
@@ -143,5 +143,5 @@ def test_one_that_runs_goes_on_when_its_etcd_is_taken_away() -> None:
 
 def test_one_that_cannot_meet_keeps_no_machines_from_those_behind_it() -> None:
     before = claim(least=4, refused=True)
-    assert done(look(gpu_job(), platform=STACK, market=market(before))) == ["+0"]
-    assert done(look(gpu_job(), platform=STACK, market=market(replace(before, refused=False)))) == []
+    assert done(look(gpu_job(), platform=STACK, cluster_capacity=cluster_capacity(before))) == ["+0"]
+    assert done(look(gpu_job(), platform=STACK, cluster_capacity=cluster_capacity(replace(before, refused=False)))) == []

@@ -10,7 +10,7 @@ from ebb.api.status import Dry
 from ebb.controller.reconciler.capacity import Supply
 from ebb.controller.reconciler.types import CreatePod, Plan
 from tests.builders import NOW, make_group, make_platform, make_pod
-from tests.controller.reconciler.scenes import AT_MAX, BACKOFF, claim, dry, market, pending, placed_job, said, seated
+from tests.controller.reconciler.scenes import AT_MAX, BACKOFF, claim, cluster_capacity, dry, pending, placed_job, said, scheduled
 from tests.looks import again, done, look
 
 Object = dict[str, Any]
@@ -26,14 +26,14 @@ def leaving(pod: Object) -> Object:
 
 CREATED: dict[str, tuple[Plan, list[str]]] = {
     "first-the-base": (look(JOB, platform=ONE), ["+0", "+1"]),
-    "nothing-more-while-the-base-waits": (look(JOB, *seated(JOB, 0), *pending(JOB, 1), platform=ONE), []),
-    "then-the-rest-in-one-batch": (look(JOB, *seated(JOB, 0, 1), platform=ONE), ["+2", "+3"]),
+    "nothing-more-while-the-base-waits": (look(JOB, *scheduled(JOB, 0), *pending(JOB, 1), platform=ONE), []),
+    "then-the-rest-in-one-batch": (look(JOB, *scheduled(JOB, 0, 1), platform=ONE), ["+2", "+3"]),
     "when-they-have-machines-though-they-do-not-run-yet": (
         look(JOB, *(make_pod(JOB, index, phase="Pending") for index in range(2)), platform=ONE),
         ["+2", "+3"],
     ),
-    "all-losses-at-once-while-enough-are-left": (look(JOB, *seated(JOB, 1, 3), platform=ONE), ["+0", "+2"]),
-    "the-base-first-when-too-few-are-left": (look(JOB, *seated(JOB, 3), platform=ONE), ["+0", "+1"]),
+    "all-losses-at-once-while-enough-are-left": (look(JOB, *scheduled(JOB, 1, 3), platform=ONE), ["+0", "+2"]),
+    "the-base-first-when-too-few-are-left": (look(JOB, *scheduled(JOB, 3), platform=ONE), ["+0", "+1"]),
     "all-at-once-where-the-rest-makes-room-for-others": (
         look(JOB, platform=ONE, priorities=CLASSES), ["+0", "+1", "+2", "+3"],
     ),
@@ -43,7 +43,7 @@ CREATED: dict[str, tuple[Plan, list[str]]] = {
     ),
     "all-at-once-without-a-stack": (look(JOB), ["+0", "+1", "+2", "+3"]),
     "never-more-than-max-with-those-on-their-way-out": (
-        look(placed_job(low=2, replicas=5, high=5), *seated(JOB, 0, 1), *map(leaving, seated(JOB, 6, 7)), platform=ONE),
+        look(placed_job(low=2, replicas=5, high=5), *scheduled(JOB, 0, 1), *map(leaving, scheduled(JOB, 6, 7)), platform=ONE),
         ["+2"],
     ),
 }  # fmt: skip
@@ -56,7 +56,7 @@ def test_who_is_created(decided: Plan, actions: list[str]) -> None:
 
 def test_elastic_workers_have_the_class_that_makes_room() -> None:
     def classes(priorities: dict[str, int]) -> list[str | None]:
-        decided = look(JOB, *seated(JOB, 0), make_pod(JOB, 3), platform=ONE, priorities=priorities)
+        decided = look(JOB, *scheduled(JOB, 0), make_pod(JOB, 3), platform=ONE, priorities=priorities)
         bodies = [action.body for action in decided.actions if isinstance(action, CreatePod)]
         return [body["spec"].get("priorityClassName") for body in bodies]
 
@@ -73,13 +73,13 @@ def planned(decided: Plan) -> list[str]:
 PLANNED: dict[str, tuple[Plan, list[str]]] = {
     "all-that-are-made-now": (look(JOB, platform=ONE, priorities=CLASSES), ["4"] * 4),
     "the-base-alone-where-the-rest-comes-later": (look(JOB, platform=ONE), ["2"] * 2),
-    "and-those-that-are-there": (look(JOB, *seated(JOB, 0, 1), platform=ONE), ["4"] * 2),
-    "a-replacement": (look(JOB, *seated(JOB, 0, 1, 3), platform=ONE), ["4"]),
-    "without-elastic-ones-that-get-no-machine": (look(JOB, *seated(JOB, 0, 1), *pending(JOB, 3), platform=ONE), ["3"]),
+    "and-those-that-are-there": (look(JOB, *scheduled(JOB, 0, 1), platform=ONE), ["4"] * 2),
+    "a-replacement": (look(JOB, *scheduled(JOB, 0, 1, 3), platform=ONE), ["4"]),
+    "without-elastic-ones-that-get-no-machine": (look(JOB, *scheduled(JOB, 0, 1), *pending(JOB, 3), platform=ONE), ["3"]),
     "with-a-first-one-that-gets-none": (
-        look(JOB, *seated(JOB, 0), *pending(JOB, 1), platform=ONE, priorities=CLASSES), ["4"] * 2,
+        look(JOB, *scheduled(JOB, 0), *pending(JOB, 1), platform=ONE, priorities=CLASSES), ["4"] * 2,
     ),
-    "without-those-on-their-way-out": (look(JOB, *seated(JOB, 0, 1), *map(leaving, seated(JOB, 3)), platform=ONE), ["3"]),
+    "without-those-on-their-way-out": (look(JOB, *scheduled(JOB, 0, 1), *map(leaving, scheduled(JOB, 3)), platform=ONE), ["3"]),
     "not-one-whose-name-is-taken": (look(JOB, platform=ONE, priorities=CLASSES, taken=frozenset({"digits-worker-3"})), ["3"] * 3),
 }  # fmt: skip
 
@@ -99,11 +99,11 @@ def automatic(
     status: Object = {} if target is None else {"target": target, "targetTime": stamp(NOW - age)}
     status |= rest.pop("status", {})
     job = placed_job(low=low, replicas=low + 1, high=high, scaling="automatic", status=status)
-    return look(job, *pods, **{"platform": ONE, "market": market(*others), **rest})
+    return look(job, *pods, **{"platform": ONE, "cluster_capacity": cluster_capacity(*others), **rest})
 
 
 def up(count: int) -> list[Object]:
-    return seated(JOB, *range(count))
+    return scheduled(JOB, *range(count))
 
 
 HUNGRY: Object = {"hungry_since": NOW - 10, "placed": 0}

@@ -8,22 +8,22 @@ import pytest
 from ebb.api.clock import stamp
 from ebb.api.platform import Platform
 from ebb.api.spec import Job
-from ebb.controller.reconciler.candidates import Site
+from ebb.controller.reconciler.candidates import Candidate
 from ebb.controller.reconciler.capacity import GroupState, Supply
-from ebb.controller.reconciler.stockouts import Drought, Kind, find, kind_of, lasting, remember, seen, since
+from ebb.controller.reconciler.stockouts import Kind, Stockout, find, kind_of, lasting, remember, seen, since
 from ebb.controller.reconciler.summary import here
-from ebb.controller.reconciler.types import Draft, Observed, View
+from ebb.controller.reconciler.types import JobView, Observed, PlanBuilder
 from tests.builders import NOW, make_group, make_platform
 from tests.controller.reconciler.scenes import (
     AT_MAX,
     BACKOFF,
     backing_off,
+    cluster_capacity,
     dry,
-    market,
     pending,
     placed_job,
     said,
-    seated,
+    scheduled,
 )
 
 Object = dict[str, Any]
@@ -35,33 +35,33 @@ QUOTA = "MaxSpotInstanceCountExceeded: Max spot instance count exceeded"
 GONE = "zone local-a is out of capacity: `python -m devcluster wet local-a` brings it back"
 
 
-def view(*pods: Object, job: Object = JOB, platform: Platform | None = SLOW, now: float = NOW, **observed: Any) -> View:
-    return View.of(Job.of(job), Observed(pods=pods, platform=platform, **observed), now)
+def view(*pods: Object, job: Object = JOB, platform: Platform | None = SLOW, now: float = NOW, **observed: Any) -> JobView:
+    return JobView.of(Job.of(job), Observed(pods=pods, platform=platform, **observed), now)
 
 
-def site(seen: View) -> Site:
+def site(seen: JobView) -> Candidate:
     return here(seen, seen.job.status)
 
 
-def found(*pods: Object, **rest: Any) -> Drought | None:
+def found(*pods: Object, **rest: Any) -> Stockout | None:
     at = view(*pods, **rest)
     return find(at, site(at))
 
 
-LATE = Drought(kind=Kind.DRY, message="no machine came for 70 s", sure=True)
-FINDS: dict[str, tuple[Drought | None, Drought | None]] = {
+LATE = Stockout(kind=Kind.DRY, message="no machine came for 70 s", sure=True)
+FINDS: dict[str, tuple[Stockout | None, Stockout | None]] = {
     "nothing-said": (found(*pending(JOB, 0, 1)), None),
     "group-backs-off": (
         found(*pending(JOB, 0, 1), supply=backing_off("spot-t4-local-a", message=GONE)),
-        Drought(kind=Kind.DRY, message=GONE, sure=True),
+        Stockout(kind=Kind.DRY, message=GONE, sure=True),
     ),
     "group-backs-off-without-words": (
         found(*pending(JOB, 0, 1), supply=backing_off("spot-t4-local-a")),
-        Drought(kind=Kind.DRY, message="the last attempts to get machines failed", sure=False),
+        Stockout(kind=Kind.DRY, message="the last attempts to get machines failed", sure=False),
     ),
     "quota": (
         found(*pending(JOB, 0, 1), supply=backing_off("spot-t4-local-a", message=QUOTA)),
-        Drought(kind=Kind.QUOTA, message=QUOTA, sure=True),
+        Stockout(kind=Kind.QUOTA, message=QUOTA, sure=True),
     ),
     "other-group-backs-off": (found(*pending(JOB, 0, 1), supply=backing_off("spot-t4-local-b", message=GONE)), None),
     "the-scheduler-has-not-looked-yet": (
@@ -69,25 +69,25 @@ FINDS: dict[str, tuple[Drought | None, Drought | None]] = {
               supply=backing_off("spot-t4-local-a", message=GONE)),
         None,
     ),
-    "pods-refused": (found(*pending(JOB, 0, 1), supply=said(BACKOFF, 1)), Drought(kind=Kind.DRY, message=BACKOFF, sure=False)),
-    "at-the-maximum": (found(*pending(JOB, 0, 1), supply=said(AT_MAX, 0)), Drought(kind=Kind.FULL, message=AT_MAX, sure=False)),
+    "pods-refused": (found(*pending(JOB, 0, 1), supply=said(BACKOFF, 1)), Stockout(kind=Kind.DRY, message=BACKOFF, sure=False)),
+    "at-the-maximum": (found(*pending(JOB, 0, 1), supply=said(AT_MAX, 0)), Stockout(kind=Kind.FULL, message=AT_MAX, sure=False)),
     "refused-for-what-the-cloud-cannot-help": (
         found(*pending(JOB, 0, 1), supply=said("pod didn't trigger scale-up: 3 Insufficient cpu", 0)),
         None,
     ),
     "machines-are-coming": (found(*pending(JOB, 0, 1), supply=said("pod triggered scale-up", 0, 1, triggered=True)), None),
     "one-is-enough-to-be-short": (
-        found(*seated(JOB, 0), *pending(JOB, 1), supply=said(BACKOFF, 1)),
-        Drought(kind=Kind.DRY, message=BACKOFF, sure=False),
+        found(*scheduled(JOB, 0), *pending(JOB, 1), supply=said(BACKOFF, 1)),
+        Stockout(kind=Kind.DRY, message=BACKOFF, sure=False),
     ),
-    "enough-have-machines": (found(*seated(JOB, 0, 1), *pending(JOB, 2), supply=said(BACKOFF, 2)), None),
+    "enough-have-machines": (found(*scheduled(JOB, 0, 1), *pending(JOB, 2), supply=said(BACKOFF, 2)), None),
     "none-came-in-time": (found(*pending(JOB, 0, 1), platform=QUICK, now=NOW + 20), LATE),
     "not-late-yet": (found(*pending(JOB, 0, 1), platform=QUICK, now=NOW + 19), None),
     "late-but-asked-for-again": (
         found(*pending(JOB, 0, 1), platform=QUICK, now=NOW + 20, supply=said("x", 0, triggered=True)),
         None,
     ),
-    "late-but-one-just-came": (found(*seated(JOB, 0, at=NOW - 1), *pending(JOB, 1), platform=QUICK, now=NOW + 20), None),
+    "late-but-one-just-came": (found(*scheduled(JOB, 0, at=NOW - 1), *pending(JOB, 1), platform=QUICK, now=NOW + 20), None),
     "late-with-the-autoscalers-words": (
         found(*pending(JOB, 0, 1), platform=QUICK, now=NOW + 61, supply=said("pod triggered scale-up", 0, triggered=True)),
         replace(LATE, message="no machine came for 70 s (pod triggered scale-up)"),
@@ -96,9 +96,9 @@ FINDS: dict[str, tuple[Drought | None, Drought | None]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("drought", "expected"), FINDS.values(), ids=FINDS.keys())
-def test_what_counts_as_dry(drought: Drought | None, expected: Drought | None) -> None:
-    assert drought == expected
+@pytest.mark.parametrize(("stockout", "expected"), FINDS.values(), ids=FINDS.keys())
+def test_what_counts_as_dry(stockout: Stockout | None, expected: Stockout | None) -> None:
+    assert stockout == expected
 
 
 @pytest.mark.parametrize(
@@ -118,14 +118,14 @@ def test_words_of_clouds(words: str, kind: Kind | None) -> None:
     assert kind_of(words) is kind
 
 
-def noted(entries: tuple[Any, ...], drought: Drought | None, *pods: Object, now: float = NOW) -> Draft:
+def noted(entries: tuple[Any, ...], stockout: Stockout | None, *pods: Object, now: float = NOW) -> PlanBuilder:
     at = view(*(pods or pending(JOB, 0, 1)), now=now)
-    draft = Draft(replace(at.job.status, dry=entries))
-    remember(at, draft, site(at), drought)
+    draft = PlanBuilder(replace(at.job.status, dry=entries))
+    remember(at, draft, site(at), stockout)
     return draft
 
 
-OUT = Drought(kind=Kind.DRY, message=BACKOFF, sure=False)
+OUT = Stockout(kind=Kind.DRY, message=BACKOFF, sure=False)
 
 
 def test_a_drought_is_written_down_once_and_confirmed_every_four_minutes() -> None:
@@ -137,7 +137,7 @@ def test_a_drought_is_written_down_once_and_confirmed_every_four_minutes() -> No
 
 
 def test_other_words_are_written_down_at_once() -> None:
-    quota = Drought(kind=Kind.QUOTA, message=QUOTA, sure=True)
+    quota = Stockout(kind=Kind.QUOTA, message=QUOTA, sure=True)
     assert noted((dry("local-a", at=NOW - 5),), quota).status.dry == (dry("local-a", at=NOW, since=NOW - 5, message=QUOTA),)
 
 
@@ -145,8 +145,8 @@ def test_droughts_are_forgotten_when_old_or_disproved() -> None:
     entries = (dry("local-b", at=NOW - 1800), dry("local-c", at=NOW - 600, message=AT_MAX), dry("local-c", at=NOW - 599))
     assert noted(entries, None).status.dry == entries[2:]
     here_and_there = (dry("local-a", at=NOW - 50), dry("local-b", at=NOW - 50))
-    assert noted(here_and_there, None, *seated(JOB, 0, at=NOW - 60)).status.dry == here_and_there
-    assert noted(here_and_there, None, *seated(JOB, 0, at=NOW - 40)).status.dry == here_and_there[1:]
+    assert noted(here_and_there, None, *scheduled(JOB, 0, at=NOW - 60)).status.dry == here_and_there
+    assert noted(here_and_there, None, *scheduled(JOB, 0, at=NOW - 40)).status.dry == here_and_there[1:]
 
 
 def test_only_the_latest_six_are_kept() -> None:
@@ -157,9 +157,9 @@ def test_only_the_latest_six_are_kept() -> None:
 def test_a_drought_must_last_unless_the_cloud_says_it() -> None:
     at = view(*pending(JOB, 0, 1))
     for begun, sure, wakes in ((NOW - 29, False, [NOW + 1]), (NOW - 30, True, []), (NOW, True, [])):
-        draft = Draft(replace(at.job.status, dry=(dry("local-a", at=NOW, since=begun),)))
-        drought = replace(OUT, sure=begun == NOW)
-        assert (lasting(at, draft, site(at), drought), draft.wakes) == (sure, wakes)
+        draft = PlanBuilder(replace(at.job.status, dry=(dry("local-a", at=NOW, since=begun),)))
+        stockout = replace(OUT, sure=begun == NOW)
+        assert (lasting(at, draft, site(at), stockout), draft.wakes) == (sure, wakes)
 
 
 def test_how_long_a_job_waits_is_told_to_the_queue() -> None:
@@ -174,7 +174,7 @@ def last_seen(
 ) -> float | None:
     platform = make_platform(make_group("one"), make_group("two", **group))
     job = placed_job(low=2, capacity="spot, on-demand" if group else "spot")
-    at = view(job=job, platform=platform, market=market(dried=others), supply=supply or Supply())
+    at = view(job=job, platform=platform, cluster_capacity=cluster_capacity(dried=others), supply=supply or Supply())
     return seen(at, replace(at.job.status, dry=own), site(at))
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from ebb.api.clock import stamp, unix
 from ebb.api.spec import Job
-from ebb.controller.reconciler.types import Observed, View
-from ebb.controller.reconciler.worker_state import Fate, Worker, judge
+from ebb.controller.reconciler.types import JobView, Observed
+from ebb.controller.reconciler.worker_state import Outcome, Worker, judge
 from tests.builders import NOW, make_job, make_node, make_pod
 
 EVICTED = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}
@@ -34,118 +34,133 @@ OWN_POD = "Pod ephemeral local storage usage exceeds the total limit of containe
 OWN_CONTAINER = 'Container elasticjob-worker exceeded its local ephemeral storage limit "1Gi". '
 SHUTDOWN = {"reason": "Terminated", "said": "Pod was terminated in response to imminent node shutdown.", "conditions": (KUBELET,)}
 
-CASES: dict[str, tuple[dict[str, Any], Any, Fate, str]] = {
+CASES: dict[str, tuple[dict[str, Any], Any, Outcome, str]] = {
     # pod, node -> fate, cause
-    "pending-without-machine": ({"phase": "Pending", "node": ""}, None, Fate.LIVES, ""),
-    "pending-on-machine": ({"phase": "Pending"}, WELL, Fate.LIVES, ""),
-    "running": ({}, WELL, Fate.LIVES, ""),
-    "node-not-seen-yet": ({}, None, Fate.LIVES, ""),
-    "finished": ({"phase": "Succeeded", "exit_code": 0}, WELL, Fate.DONE, ""),
-    "finished-while-a-sidecar-runs": ({"exit_code": 0}, WELL, Fate.DONE, ""),
-    "finished-and-its-machine-went-later": ({"phase": "Succeeded", "exit_code": 0}, GONE, Fate.DONE, ""),
+    "pending-without-machine": ({"phase": "Pending", "node": ""}, None, Outcome.LIVES, ""),
+    "pending-on-machine": ({"phase": "Pending"}, WELL, Outcome.LIVES, ""),
+    "running": ({}, WELL, Outcome.LIVES, ""),
+    "node-not-seen-yet": ({}, None, Outcome.LIVES, ""),
+    "finished": ({"phase": "Succeeded", "exit_code": 0}, WELL, Outcome.DONE, ""),
+    "finished-while-a-sidecar-runs": ({"exit_code": 0}, WELL, Outcome.DONE, ""),
+    "finished-and-its-machine-went-later": ({"phase": "Succeeded", "exit_code": 0}, GONE, Outcome.DONE, ""),
     "finished-then-deleted": (
         {"phase": "Succeeded", "exit_code": 0, "finished": NOW - 9, "deleted": NOW - 5},
         WELL,
-        Fate.DONE,
+        Outcome.DONE,
         "",
     ),
     "exit-0-because-of-sigterm": (
         {"phase": "Succeeded", "exit_code": 0, "finished": NOW - 2, "deleted": NOW - 5},
         WELL,
-        Fate.RECLAIMED,
+        Outcome.RECLAIMED,
         "PodDeleted",
     ),
-    "node-gone": ({}, GONE, Fate.RECLAIMED, "NodeGone"),
-    "node-gone-though-it-exited-1": ({"phase": "Failed", "exit_code": 1}, GONE, Fate.RECLAIMED, "NodeGone"),
-    "node-silent": ({}, make_node(ready="Unknown"), Fate.RECLAIMED, "NodeSilent"),
-    "node-not-ready-for-long": ({}, make_node(ready="False", since=NOW - 6), Fate.RECLAIMED, "NodeNotReady"),
-    "node-not-ready-for-a-moment": ({}, make_node(ready="False", since=NOW - 4), Fate.LIVES, ""),
-    "notice-by-taint": ({}, make_node(taint="ebb.dev/reclaim"), Fate.RECLAIMED, "ReclaimNotice"),
-    "notice-by-condition": ({}, make_node(notice=DEADLINE), Fate.RECLAIMED, "ReclaimNotice"),
-    "notice-before-exit-code": ({"phase": "Failed", "exit_code": 1}, make_node(notice=DEADLINE), Fate.RECLAIMED, "ReclaimNotice"),
-    "another-taint": ({}, make_node(taint="nvidia.com/gpu"), Fate.LIVES, ""),
-    "evicted-by-a-drain": ({"conditions": (EVICTED,), "deleted": NOW}, WELL, Fate.RECLAIMED, "Disrupted"),
-    "disrupted-then-exit-1": ({"phase": "Failed", "exit_code": 1, "conditions": (EVICTED,)}, WELL, Fate.RECLAIMED, "Disrupted"),
-    "node-shut-down": ({"phase": "Failed", "reason": "NodeShutdown"}, WELL, Fate.RECLAIMED, "Disrupted"),
-    "refused-by-the-kubelet": ({"phase": "Failed", "reason": "OutOfnvidia.com/gpu"}, WELL, Fate.RECLAIMED, "Disrupted"),
-    "exit-1-as-its-machine-shut-down": ({"phase": "Failed", "exit_code": 1, **SHUTDOWN}, WELL, Fate.RECLAIMED, "Disrupted"),
-    "killed-as-its-machine-shut-down": ({"phase": "Failed", "exit_code": 137, **SHUTDOWN}, WELL, Fate.RECLAIMED, "Disrupted"),
+    "node-gone": ({}, GONE, Outcome.RECLAIMED, "NodeGone"),
+    "node-gone-though-it-exited-1": ({"phase": "Failed", "exit_code": 1}, GONE, Outcome.RECLAIMED, "NodeGone"),
+    "node-silent": ({}, make_node(ready="Unknown"), Outcome.RECLAIMED, "NodeSilent"),
+    "node-not-ready-for-long": ({}, make_node(ready="False", since=NOW - 6), Outcome.RECLAIMED, "NodeNotReady"),
+    "node-not-ready-for-a-moment": ({}, make_node(ready="False", since=NOW - 4), Outcome.LIVES, ""),
+    "notice-by-taint": ({}, make_node(taint="ebb.dev/reclaim"), Outcome.RECLAIMED, "ReclaimNotice"),
+    "notice-by-condition": ({}, make_node(notice=DEADLINE), Outcome.RECLAIMED, "ReclaimNotice"),
+    "notice-before-exit-code": (
+        {"phase": "Failed", "exit_code": 1},
+        make_node(notice=DEADLINE),
+        Outcome.RECLAIMED,
+        "ReclaimNotice",
+    ),
+    "another-taint": ({}, make_node(taint="nvidia.com/gpu"), Outcome.LIVES, ""),
+    "evicted-by-a-drain": ({"conditions": (EVICTED,), "deleted": NOW}, WELL, Outcome.RECLAIMED, "Disrupted"),
+    "disrupted-then-exit-1": (
+        {"phase": "Failed", "exit_code": 1, "conditions": (EVICTED,)},
+        WELL,
+        Outcome.RECLAIMED,
+        "Disrupted",
+    ),
+    "node-shut-down": ({"phase": "Failed", "reason": "NodeShutdown"}, WELL, Outcome.RECLAIMED, "Disrupted"),
+    "refused-by-the-kubelet": ({"phase": "Failed", "reason": "OutOfnvidia.com/gpu"}, WELL, Outcome.RECLAIMED, "Disrupted"),
+    "exit-1-as-its-machine-shut-down": ({"phase": "Failed", "exit_code": 1, **SHUTDOWN}, WELL, Outcome.RECLAIMED, "Disrupted"),
+    "killed-as-its-machine-shut-down": ({"phase": "Failed", "exit_code": 137, **SHUTDOWN}, WELL, Outcome.RECLAIMED, "Disrupted"),
     "made-room-for-a-higher-priority": (
         {"conditions": (disrupted("PreemptionByScheduler"),), "deleted": NOW},
         WELL,
-        Fate.RECLAIMED,
+        Outcome.RECLAIMED,
         "Disrupted",
     ),
-    "made-room-for-an-agent-of-its-machine": ({"phase": "Failed", "reason": "Preempting"}, WELL, Fate.RECLAIMED, "Disrupted"),
+    "made-room-for-an-agent-of-its-machine": ({"phase": "Failed", "reason": "Preempting"}, WELL, Outcome.RECLAIMED, "Disrupted"),
     "deleted-for-a-taint": (
         {"conditions": (disrupted("DeletionByTaintManager"),), "deleted": NOW},
         WELL,
-        Fate.RECLAIMED,
+        Outcome.RECLAIMED,
         "Disrupted",
     ),
     "a-disruption-that-was-called-off": (
         {"phase": "Failed", "exit_code": 1, "conditions": ({**KUBELET, "status": "False"},)},
         WELL,
-        Fate.FAILED,
+        Outcome.FAILED,
         "ProgramFailed",
     ),
-    "refused-because-of-a-taint": ({"phase": "Failed", "reason": "TaintToleration"}, WELL, Fate.RECLAIMED, "Disrupted"),
+    "refused-because-of-a-taint": ({"phase": "Failed", "reason": "TaintToleration"}, WELL, Outcome.RECLAIMED, "Disrupted"),
     "refused-by-a-machine-that-is-full": (
         {"phase": "Failed", "reason": "Evicted", "said": "The node had condition: [MemoryPressure]. "},
         WELL,
-        Fate.RECLAIMED,
+        Outcome.RECLAIMED,
         "Disrupted",
     ),
-    "evicted-as-others-filled-its-machine": (evicted(NODE_LOW, KUBELET), WELL, Fate.RECLAIMED, "Disrupted"),
-    "evicted-as-it-filled-its-machine-within-its-limits": (evicted(OVER_REQUEST, KUBELET), WELL, Fate.RECLAIMED, "Disrupted"),
-    "evicted-from-a-full-machine-by-an-old-kubelet": (evicted(NODE_LOW), WELL, Fate.RECLAIMED, "Disrupted"),
-    "evicted-for-its-own-limits": (evicted(OWN_POD), WELL, Fate.FAILED, "ProgramFailed"),
-    "evicted-for-its-containers-limit": (evicted(OWN_CONTAINER), WELL, Fate.FAILED, "ProgramFailed"),
-    "evicted-for-a-volumes-limit": (evicted(OWN_DIR), WELL, Fate.FAILED, "ProgramFailed"),
-    "evicted-for-its-own-limits-whatever-the-condition-says": (evicted(OWN_DIR, KUBELET), WELL, Fate.FAILED, "ProgramFailed"),
-    "evicted-for-its-own-limits-then-deleted": ({**evicted(OWN_DIR), "deleted": NOW}, WELL, Fate.FAILED, "ProgramFailed"),
-    "evicted-for-its-own-limits-then-its-machine-went": (evicted(OWN_DIR), GONE, Fate.FAILED, "ProgramFailed"),
-    "evicted-for-no-known-reason": ({"phase": "Failed", "reason": "Evicted"}, WELL, Fate.FAILED, "ProgramFailed"),
+    "evicted-as-others-filled-its-machine": (evicted(NODE_LOW, KUBELET), WELL, Outcome.RECLAIMED, "Disrupted"),
+    "evicted-as-it-filled-its-machine-within-its-limits": (evicted(OVER_REQUEST, KUBELET), WELL, Outcome.RECLAIMED, "Disrupted"),
+    "evicted-from-a-full-machine-by-an-old-kubelet": (evicted(NODE_LOW), WELL, Outcome.RECLAIMED, "Disrupted"),
+    "evicted-for-its-own-limits": (evicted(OWN_POD), WELL, Outcome.FAILED, "ProgramFailed"),
+    "evicted-for-its-containers-limit": (evicted(OWN_CONTAINER), WELL, Outcome.FAILED, "ProgramFailed"),
+    "evicted-for-a-volumes-limit": (evicted(OWN_DIR), WELL, Outcome.FAILED, "ProgramFailed"),
+    "evicted-for-its-own-limits-whatever-the-condition-says": (evicted(OWN_DIR, KUBELET), WELL, Outcome.FAILED, "ProgramFailed"),
+    "evicted-for-its-own-limits-then-deleted": ({**evicted(OWN_DIR), "deleted": NOW}, WELL, Outcome.FAILED, "ProgramFailed"),
+    "evicted-for-its-own-limits-then-its-machine-went": (evicted(OWN_DIR), GONE, Outcome.FAILED, "ProgramFailed"),
+    "evicted-for-no-known-reason": ({"phase": "Failed", "reason": "Evicted"}, WELL, Outcome.FAILED, "ProgramFailed"),
     "too-slow-for-the-templates-own-deadline": (
         {"phase": "Failed", "reason": "DeadlineExceeded"},
         WELL,
-        Fate.FAILED,
+        Outcome.FAILED,
         "ProgramFailed",
     ),
-    "deleted-by-somebody": ({"deleted": NOW}, WELL, Fate.RECLAIMED, "PodDeleted"),
-    "deleted-and-exit-143": ({"phase": "Failed", "exit_code": 143, "deleted": NOW - 3}, WELL, Fate.RECLAIMED, "PodDeleted"),
-    "left-with-the-reclaim-code": ({"phase": "Failed", "exit_code": 138}, WELL, Fate.RECLAIMED, "LeftOnReclaim"),
-    "exit-1": ({"phase": "Failed", "exit_code": 1}, WELL, Fate.FAILED, "ProgramFailed"),
-    "out-of-memory": ({"phase": "Failed", "exit_code": 137, "exit_reason": "OOMKilled"}, WELL, Fate.FAILED, "ProgramFailed"),
+    "deleted-by-somebody": ({"deleted": NOW}, WELL, Outcome.RECLAIMED, "PodDeleted"),
+    "deleted-and-exit-143": ({"phase": "Failed", "exit_code": 143, "deleted": NOW - 3}, WELL, Outcome.RECLAIMED, "PodDeleted"),
+    "left-with-the-reclaim-code": ({"phase": "Failed", "exit_code": 138}, WELL, Outcome.RECLAIMED, "LeftOnReclaim"),
+    "exit-1": ({"phase": "Failed", "exit_code": 1}, WELL, Outcome.FAILED, "ProgramFailed"),
+    "out-of-memory": ({"phase": "Failed", "exit_code": 137, "exit_reason": "OOMKilled"}, WELL, Outcome.FAILED, "ProgramFailed"),
     "out-of-memory-while-it-left": (
         {"phase": "Failed", "exit_code": 137, "exit_reason": "OOMKilled", "deleted": NOW - 3},
         WELL,
-        Fate.RECLAIMED,
+        Outcome.RECLAIMED,
         "PodDeleted",
     ),
     "out-of-memory-on-a-machine-with-a-notice": (
         {"phase": "Failed", "exit_code": 137, "exit_reason": "OOMKilled"},
         make_node(notice=DEADLINE),
-        Fate.RECLAIMED,
+        Outcome.RECLAIMED,
         "ReclaimNotice",
     ),
-    "killed-and-nobody-says-why": ({"phase": "Failed", "exit_code": 137}, WELL, Fate.FAILED, "ProgramFailed"),
+    "killed-and-nobody-says-why": ({"phase": "Failed", "exit_code": 137}, WELL, Outcome.FAILED, "ProgramFailed"),
     "lost-as-its-machine-started-anew": (
         {"phase": "Failed", "exit_code": 137, "exit_reason": "ContainerStatusUnknown"},
         WELL,
-        Fate.RECLAIMED,
+        Outcome.RECLAIMED,
         "Disrupted",
     ),
     "lost-as-its-machine-started-anew-says-containerd": (
         {"phase": "Failed", "exit_code": 255, "exit_reason": "Unknown"},
         WELL,
-        Fate.RECLAIMED,
+        Outcome.RECLAIMED,
         "Disrupted",
     ),
-    "exit-255": ({"phase": "Failed", "exit_code": 255}, WELL, Fate.FAILED, "ProgramFailed"),
-    "no-such-program": ({"phase": "Failed", "exit_code": 128, "exit_reason": "StartError"}, WELL, Fate.FAILED, "ProgramFailed"),
-    "exit-1-while-a-sidecar-runs": ({"exit_code": 1}, WELL, Fate.FAILED, "ProgramFailed"),
-    "failed-without-a-code": ({"phase": "Failed"}, WELL, Fate.FAILED, "ProgramFailed"),
+    "exit-255": ({"phase": "Failed", "exit_code": 255}, WELL, Outcome.FAILED, "ProgramFailed"),
+    "no-such-program": (
+        {"phase": "Failed", "exit_code": 128, "exit_reason": "StartError"},
+        WELL,
+        Outcome.FAILED,
+        "ProgramFailed",
+    ),
+    "exit-1-while-a-sidecar-runs": ({"exit_code": 1}, WELL, Outcome.FAILED, "ProgramFailed"),
+    "failed-without-a-code": ({"phase": "Failed"}, WELL, Outcome.FAILED, "ProgramFailed"),
 }
 
 
@@ -155,63 +170,63 @@ def unready(node: Any) -> float:
     return next((NOW - (unix(item["lastTransitionTime"]) or NOW) for item in conditions if item["status"] == "False"), 0.0)
 
 
-@pytest.mark.parametrize(("pod", "node", "fate", "cause"), CASES.values(), ids=CASES.keys())
-def test_fate(pod: dict[str, Any], node: Any, fate: Fate, cause: str) -> None:
+@pytest.mark.parametrize(("pod", "node", "outcome", "cause"), CASES.values(), ids=CASES.keys())
+def test_fate(pod: dict[str, Any], node: Any, outcome: Outcome, cause: str) -> None:
     verdict = judge(Worker.of(make_pod(make_job(), **pod)), None if node == GONE else node, unready(node), node_gone=node == GONE)
-    assert (verdict.fate, verdict.cause) == (fate, cause)
+    assert (verdict.outcome, verdict.cause) == (outcome, cause)
 
 
-NODES: dict[str, tuple[Any, dict[str, bool], tuple[Fate, str, bool]]] = {
+NODES: dict[str, tuple[Any, dict[str, bool], tuple[Outcome, str, bool]]] = {
     # node, what the controller knows of it -> fate, cause, force: only a dead machine asks for force
-    "well": (WELL, {}, (Fate.LIVES, "", False)),
-    "gone": (None, {"node_gone": True}, (Fate.RECLAIMED, "NodeGone", True)),
-    "silent, says Kubernetes": (make_node(ready="Unknown"), {}, (Fate.RECLAIMED, "NodeSilent", True)),
-    "silent, says the controller": (WELL, {"silent": True}, (Fate.RECLAIMED, "NodeSilent", True)),
-    "silent after its notice": (make_node(notice=DEADLINE), {"silent": True}, (Fate.RECLAIMED, "NodeSilent", True)),
-    "silent after it was not ready": (make_node(ready="False"), {"silent": True}, (Fate.RECLAIMED, "NodeSilent", True)),
-    "silent before it was ever seen": (None, {"silent": True}, (Fate.LIVES, "", False)),
-    "not ready": (make_node(ready="False"), {}, (Fate.RECLAIMED, "NodeNotReady", False)),
-    "notice": (make_node(notice=DEADLINE), {}, (Fate.RECLAIMED, "ReclaimNotice", False)),
-    "in doubt: well": (WELL, {"doubt": True}, (Fate.LIVES, "", False)),
-    "in doubt: gone": (None, {"node_gone": True, "doubt": True}, (Fate.RECLAIMED, "NodeGone", False)),
-    "in doubt: silent, says Kubernetes": (make_node(ready="Unknown"), {"doubt": True}, (Fate.LIVES, "", False)),
-    "in doubt: silent, says the controller": (WELL, {"silent": True, "doubt": True}, (Fate.LIVES, "", False)),
-    "in doubt: not ready": (make_node(ready="False"), {"doubt": True}, (Fate.RECLAIMED, "NodeNotReady", False)),
+    "well": (WELL, {}, (Outcome.LIVES, "", False)),
+    "gone": (None, {"node_gone": True}, (Outcome.RECLAIMED, "NodeGone", True)),
+    "silent, says Kubernetes": (make_node(ready="Unknown"), {}, (Outcome.RECLAIMED, "NodeSilent", True)),
+    "silent, says the controller": (WELL, {"silent": True}, (Outcome.RECLAIMED, "NodeSilent", True)),
+    "silent after its notice": (make_node(notice=DEADLINE), {"silent": True}, (Outcome.RECLAIMED, "NodeSilent", True)),
+    "silent after it was not ready": (make_node(ready="False"), {"silent": True}, (Outcome.RECLAIMED, "NodeSilent", True)),
+    "silent before it was ever seen": (None, {"silent": True}, (Outcome.LIVES, "", False)),
+    "not ready": (make_node(ready="False"), {}, (Outcome.RECLAIMED, "NodeNotReady", False)),
+    "notice": (make_node(notice=DEADLINE), {}, (Outcome.RECLAIMED, "ReclaimNotice", False)),
+    "in doubt: well": (WELL, {"doubt": True}, (Outcome.LIVES, "", False)),
+    "in doubt: gone": (None, {"node_gone": True, "doubt": True}, (Outcome.RECLAIMED, "NodeGone", False)),
+    "in doubt: silent, says Kubernetes": (make_node(ready="Unknown"), {"doubt": True}, (Outcome.LIVES, "", False)),
+    "in doubt: silent, says the controller": (WELL, {"silent": True, "doubt": True}, (Outcome.LIVES, "", False)),
+    "in doubt: not ready": (make_node(ready="False"), {"doubt": True}, (Outcome.RECLAIMED, "NodeNotReady", False)),
     "in doubt: silent after its notice": (
         make_node(ready="Unknown", notice=DEADLINE),
         {"silent": True, "doubt": True},
-        (Fate.RECLAIMED, "ReclaimNotice", False),
+        (Outcome.RECLAIMED, "ReclaimNotice", False),
     ),
 }
 
 
 @pytest.mark.parametrize(("node", "known", "expected"), NODES.values(), ids=NODES)
-def test_machines(node: Any, known: dict[str, bool], expected: tuple[Fate, str, bool]) -> None:
+def test_machines(node: Any, known: dict[str, bool], expected: tuple[Outcome, str, bool]) -> None:
     verdict = judge(Worker.of(make_pod(make_job())), node, unready(node), **known)
-    assert (verdict.fate, verdict.cause, verdict.force) == expected
+    assert (verdict.outcome, verdict.cause, verdict.force) == expected
 
 
-OBSERVED: dict[str, tuple[dict[str, Any], tuple[Fate, bool]]] = {
-    "well": ({}, (Fate.LIVES, False)),
-    "gone": ({"gone": frozenset({"n0"})}, (Fate.RECLAIMED, True)),
-    "gone, in doubt": ({"gone": frozenset({"n0"}), "doubt": "the watch is stale"}, (Fate.RECLAIMED, False)),
-    "silent": ({"silent": frozenset({"n0"})}, (Fate.RECLAIMED, True)),
-    "another silent": ({"silent": frozenset({"n1"})}, (Fate.LIVES, False)),
-    "silent, in doubt": ({"silent": frozenset({"n0"}), "doubt": "half of the machines look silent"}, (Fate.LIVES, False)),
+OBSERVED: dict[str, tuple[dict[str, Any], tuple[Outcome, bool]]] = {
+    "well": ({}, (Outcome.LIVES, False)),
+    "gone": ({"gone": frozenset({"n0"})}, (Outcome.RECLAIMED, True)),
+    "gone, in doubt": ({"gone": frozenset({"n0"}), "doubt": "the watch is stale"}, (Outcome.RECLAIMED, False)),
+    "silent": ({"silent": frozenset({"n0"})}, (Outcome.RECLAIMED, True)),
+    "another silent": ({"silent": frozenset({"n1"})}, (Outcome.LIVES, False)),
+    "silent, in doubt": ({"silent": frozenset({"n0"}), "doubt": "half of the machines look silent"}, (Outcome.LIVES, False)),
 }
 
 
 @pytest.mark.parametrize(("world", "expected"), OBSERVED.values(), ids=OBSERVED)
-def test_what_the_controller_sees_of_machines_is_judged(world: dict[str, Any], expected: tuple[Fate, bool]) -> None:
+def test_what_the_controller_sees_of_machines_is_judged(world: dict[str, Any], expected: tuple[Outcome, bool]) -> None:
     observed = Observed(pods=(make_pod(make_job()),), nodes={"n0": WELL}, **world)
-    ((_, verdict),) = View.of(Job.of(make_job()), observed, NOW).workers
-    assert (verdict.fate, verdict.force) == expected
+    ((_, verdict),) = JobView.of(Job.of(make_job()), observed, NOW).workers
+    assert (verdict.outcome, verdict.force) == expected
 
 
 @pytest.mark.parametrize(("gone", "force"), [(True, True), (False, False)])
 def test_a_finished_worker_on_a_dead_machine_must_be_deleted_with_force_too(gone: bool, force: bool) -> None:
     verdict = judge(Worker.of(make_pod(make_job(), phase="Succeeded", exit_code=0)), WELL, 0, node_gone=gone)
-    assert (verdict.fate, verdict.force) == (Fate.DONE, force)
+    assert (verdict.outcome, verdict.force) == (Outcome.DONE, force)
 
 
 WORDS: dict[str, tuple[dict[str, Any], str]] = {

@@ -15,7 +15,7 @@ from ebb.api.clock import stamp
 from ebb.api.schema import encode
 from ebb.api.spec import Job
 from ebb.api.status import Progress, Status
-from ebb.controller.reconciler.capacity import GroupState, Market, Supply, Word
+from ebb.controller.reconciler.capacity import ClusterCapacity, GroupState, Supply, Word
 from ebb.controller.reconciler.reconcile import plan
 from ebb.controller.reconciler.types import (
     Action,
@@ -28,7 +28,7 @@ from ebb.controller.reconciler.types import (
     Plan,
 )
 from tests.builders import NOW, make_group, make_job, make_node, make_platform, make_service
-from tests.controller.reconciler.scenes import GPU, claim, market
+from tests.controller.reconciler.scenes import GPU, claim, cluster_capacity
 
 Object = dict[str, Any]
 WORLDS, TURNS, MOST_LOOKS = 24, 40, 12
@@ -77,7 +77,7 @@ class World:
         self.nodes: dict[str, Object] = {}
         self.gone: set[str] = set()
         self.services: list[Object] = []
-        self.supply, self.market, self.progress = Supply(), Market(), Progress()
+        self.supply, self.cluster_capacity, self.progress = Supply(), ClusterCapacity(), Progress()
         self.count = self.failures = 0
         self.seen: set[str] = set()  # UIDs of the pods that there were when the controller looked
         self.lost: set[str] = set()  # UIDs of the pods that somebody else than the controller took away
@@ -168,7 +168,7 @@ class World:
         self.supply = Supply(words=said, groups=states)
 
     def others(self) -> None:
-        self.market = market(
+        self.cluster_capacity = cluster_capacity(
             *(
                 claim(
                     f"other-{number}",
@@ -191,7 +191,8 @@ class World:
     def decide(self, now: float) -> Plan:
         observed = Observed(
             pods=tuple(self.pods.values()), services=tuple(self.services), nodes=self.nodes, gone=frozenset(self.gone),
-            platform=self.platform, market=self.market, supply=self.supply, priorities=self.priorities, progress=self.progress,
+            platform=self.platform, cluster_capacity=self.cluster_capacity,
+            supply=self.supply, priorities=self.priorities, progress=self.progress,
         )  # fmt: skip
         return plan(Job.of(self.job), observed, now)
 

@@ -11,7 +11,17 @@ import pytest
 from ebb.controller.reconciler.capacity import Claim
 from ebb.controller.reconciler.types import Plan
 from tests.builders import NOW, make_group, make_platform
-from tests.controller.reconciler.scenes import claim, gpu_job, market, pending, placed_job, reasons, seated, why, zone_of
+from tests.controller.reconciler.scenes import (
+    claim,
+    cluster_capacity,
+    gpu_job,
+    pending,
+    placed_job,
+    reasons,
+    scheduled,
+    why,
+    zone_of,
+)
 from tests.controller.reconciler.town import Town
 from tests.looks import again, done, look
 
@@ -19,7 +29,7 @@ Object = dict[str, Any]
 TOWNS = 30
 ONE = make_platform(make_group("t4-local-a"))  # 4 machines; a job waits 360 s for one
 JOB = placed_job(low=2, replicas=2, since=NOW - 100)
-PODS = [*seated(JOB, 0), *pending(JOB, 1)]  # made 50 s ago
+PODS = [*scheduled(JOB, 0), *pending(JOB, 1)]  # made 50 s ago
 LATE = NOW + 310
 
 
@@ -30,7 +40,7 @@ def rival(**changes: Any) -> Claim:
 
 def short(*others: Claim, now: float = LATE, platform: Any = ONE) -> Plan:
     """A look at a job that has one machine of two."""
-    return look(JOB, *PODS, now=now, platform=platform, market=market(*others))
+    return look(JOB, *PODS, now=now, platform=platform, cluster_capacity=cluster_capacity(*others))
 
 
 LOOKS: dict[str, tuple[Plan, bool]] = {
@@ -46,7 +56,7 @@ LOOKS: dict[str, tuple[Plan, bool]] = {
     "an-older-one-has-room-beside-it": (short(claim(least=2)), False),
     "nobody-else": (short(), False),
     "without-a-stack": (
-        look(placed_job(low=2, replicas=2), *PODS, now=LATE, market=market(rival())),
+        look(placed_job(low=2, replicas=2), *PODS, now=LATE, cluster_capacity=cluster_capacity(rival())),
         True,
     ),
 }
@@ -63,7 +73,7 @@ def test_who_lets_go(decided: Plan, released: bool) -> None:
 
 def test_a_job_with_enough_workers_lets_go_of_nothing() -> None:
     job = placed_job(low=1, replicas=2)
-    assert zone_of(look(job, *PODS, now=LATE, platform=ONE, market=market(rival()))) == "local-a"
+    assert zone_of(look(job, *PODS, now=LATE, platform=ONE, cluster_capacity=cluster_capacity(rival()))) == "local-a"
 
 
 def test_it_writes_that_down_stops_its_workers_and_waits_until_the_other_has_its_machines() -> None:
@@ -74,11 +84,13 @@ def test_it_writes_that_down_stops_its_workers_and_waits_until_the_other_has_its
         "has."
     )
     job = again(JOB, first)
-    second = look(job, *PODS, now=LATE, platform=ONE, market=market(rival()))
+    second = look(job, *PODS, now=LATE, platform=ONE, cluster_capacity=cluster_capacity(rival()))
     assert (done(second), zone_of(second)) == (["-0", "-1"], "")
-    third = look(again(job, second), now=LATE + 30, platform=ONE, market=market(rival()))
+    third = look(again(job, second), now=LATE + 30, platform=ONE, cluster_capacity=cluster_capacity(rival()))
     assert (done(third), why(third)) == ([], ("BehindOthers", "job elastic-job/other goes first in local-a (spot T4)."))
-    last = look(again(job, third), now=LATE + 60, platform=ONE, market=market(rival(placed=2, hungry_since=None)))
+    last = look(
+        again(job, third), now=LATE + 60, platform=ONE, cluster_capacity=cluster_capacity(rival(placed=2, hungry_since=None))
+    )
     assert (done(last), zone_of(last), last.status.reclaims) == (["+0", "+1"], "local-a", 0)
 
 

@@ -17,7 +17,7 @@ from ebb.api.clock import stamp
 from ebb.api.platform import Platform
 from ebb.api.schema import encode
 from ebb.api.spec import Job
-from ebb.controller.reconciler.capacity import Market, Supply, Word, survey
+from ebb.controller.reconciler.capacity import ClusterCapacity, Supply, Word, survey
 from ebb.controller.reconciler.reconcile import plan
 from ebb.controller.reconciler.types import CreatePod, DeletePod, Event, Observed, Plan
 from tests.builders import NOW, make_node
@@ -46,7 +46,7 @@ class Town:
         self.dry: set[str] = set()
         self._count = 0
         self._parsed: dict[str, tuple[Object, Job]] = {}
-        self._markets: dict[str, tuple[Job, int, Market]] = {}
+        self._markets: dict[str, tuple[Job, int, ClusterCapacity]] = {}
         self._seen: dict[str, tuple[object, float]] = {}  # what a job was decided upon, and when it asked to be looked at again
 
     def submit(self, job: Object, *, work: float) -> None:
@@ -78,7 +78,7 @@ class Town:
             self._parsed[name] = self.jobs[name], job
         return job
 
-    def _market(self, name: str) -> Market:
+    def _market(self, name: str) -> ClusterCapacity:
         """What the job is to the others; made anew when it was written, and every few minutes, as it forgets."""
         job, age = self.state(name), int(self.now // 300)
         known = self._markets.get(name)
@@ -180,14 +180,14 @@ class Town:
 
     def _look(self, name: str) -> None:
         job, others = self.state(name), [self._market(other) for other in self.jobs if other != name]
-        market = Market(
+        cluster_capacity = ClusterCapacity(
             claims=tuple(claim for one in others for claim in one.claims), dry=tuple(entry for one in others for entry in one.dry)
         )
         nodes = {machine: make_node(machine) for machine in self.machines}
         seen = tuple(self.pods[name].values())
         gone = {pod["spec"].get("nodeName", "") for pod in seen} - {*nodes, ""}
         observed = Observed(
-            pods=seen, nodes=nodes, gone=frozenset(gone), platform=self.platform, market=market,
+            pods=seen, nodes=nodes, gone=frozenset(gone), platform=self.platform, cluster_capacity=cluster_capacity,
             supply=Supply(words=self.words), priorities=PRIORITIES,
         )  # fmt: skip
         # As the controller does: it looks again when something has changed, or when it was asked to.
