@@ -16,7 +16,8 @@ install: .venv/dev  ## everything that a developer of Ebb needs: all clouds' SDK
 # stack needs (demo, walk, up, down), and everything. Neither removes what the other has brought.
 UV_VERSION := 0.13.9
 EXPORT := $(BIN)/uv export --frozen --no-emit-project --no-header --quiet
-SYNC := UV_PROJECT_ENVIRONMENT=.venv $(BIN)/uv sync --frozen --inexact $(shell test -t 2 || echo --quiet)
+# Compiled once, here: nothing writes bytecode later (see the export above), and Pulumi's SDKs are large.
+SYNC := UV_PROJECT_ENVIRONMENT=.venv UV_COMPILE_BYTECODE=1 $(BIN)/uv sync --frozen --inexact $(shell test -t 2 || echo --quiet)
 
 $(BIN)/uv:
 	@command -v $(PYTHON) >/dev/null || { echo "Ebb needs Python 3.11 as $(PYTHON): the training image is Debian 12, and what pods mount is built for its Python. Install it, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
