@@ -20,11 +20,11 @@ from ebb.kube import KubeError
 AGREES, DIFFERS, FAILED, INTERRUPTED = 0, 1, 2, 130
 HELP = """\
 A real etcd, API server, scheduler and controller manager, machines that pretend to run pods (kwok), and the real controller in a
-process of its own. Jobs of 1 to 16 workers come in; each has its fate drawn from the seed: it succeeds, its program fails, it is
+process of its own. Jobs of 1 to 16 workers come in; each has its scenario drawn from the seed: it succeeds, its program fails, it is
 suspended, scaled, deleted, never starts, is too late or too dear. Meanwhile machines boot in seconds that stand for minutes, are
 taken back with notice, without, and silently; zones run dry; the controller is killed and started again.
 
-What every job must come to is predicted before, from its fate alone. The last line is one JSON object; `violations` lists where
+What every job must come to is predicted before, from its scenario alone. The last line is one JSON object; `violations` lists where
 the cluster was not as predicted, or was at any moment what it must never be.
 
 exit status: 0 all is as predicted, 1 it is not (logs are kept, the last lines say where), 2 it could not be run, 130 interrupted
@@ -38,7 +38,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     )
     parser.add_argument("--jobs", type=int, default=300, help="(default: %(default)d)")
     parser.add_argument("--minutes", type=float, default=60.0, help="in which they come and go (default: %(default)g)")
-    parser.add_argument("--seed", type=int, default=1, help="draws jobs, fates and the cloud's moods (default: %(default)d)")
+    parser.add_argument("--seed", type=int, default=1, help="draws jobs, scenarios and the cloud's moods (default: %(default)d)")
     parser.add_argument("--only", metavar="KIND,KIND", default="", help=f"of {', '.join(KINDS)} (default: all)")
     parser.add_argument("--ours", metavar="FOLDER", type=Path, default=CHECKOUT, help="run the controller of another checkout")
     given = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""What may happen to a job, one thing after the other: the words in which fates.py writes lives, model.py reads them, and
+"""Actions on a job, one after the other: the words in which scenarios.py writes lives, model.py reads them, and
 play.py performs them. Values only."""
 
 from dataclasses import dataclass
@@ -91,4 +91,6 @@ class Hang:
     """The program runs and makes no step any more."""
 
 
-Act = Train | Fail | Leave | Finish | Suspend | Resume | Scale | Delete | Rest | Overrun | Spend | Outlive | Allow | Stick | Hang
+Action = (
+    Train | Fail | Leave | Finish | Suspend | Resume | Scale | Delete | Rest | Overrun | Spend | Outlive | Allow | Stick | Hang
+)

@@ -1,6 +1,6 @@
 """A cloud in small: machines that only pretend, in node groups of three zones, booted in seconds that stand for minutes.
 
-    cloud = Cloud(kube, sight, dice, protected=..., doomed=...); tasks.create_task(cloud.run())
+    cloud = Cloud(kube, sight, rng, protected=..., doomed=...); tasks.create_task(cloud.run())
 
 Which machines to boot and which to give back is decided by the autoscaler of the local stack (devcluster.cloud.scaling), from the
 pods that the scheduler gave up on. This module makes and removes the nodes, lets zones run dry, and takes machines back: with a
@@ -59,12 +59,12 @@ class Cloud:
         self,
         kube: Kube,
         sight: Sight,
-        dice: random.Random,
+        rng: random.Random,
         *,
         protected: Callable[[str], bool],
         doomed: Callable[[str, str], None],
     ) -> None:
-        self._kube, self._sight, self._dice = kube, sight, dice
+        self._kube, self._sight, self._rng = kube, sight, rng
         self._protected, self._doomed = protected, doomed
         self._cluster = Cluster(kube)
         self._groups = {group.name: group for group in groups()}
@@ -145,7 +145,7 @@ class Cloud:
         self.booted += 1
         name = f"{group}-{self.booted}"
         self.machines[name] = Machine(name=name, group=group, state=BOOTING, since=now)
-        tasks.create_task(self._booted(name, self._dice.uniform(*BOOT_SECONDS)))
+        tasks.create_task(self._booted(name, self._rng.uniform(*BOOT_SECONDS)))
 
     async def _booted(self, name: str, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -170,17 +170,17 @@ class Cloud:
         """Perhaps: one machine, or some of a group at once."""
         ready = [one for one in self.machines.values() if one.state == READY and not self._protected(one.name)]
         spot = [one for one in ready if self._groups[one.group].capacity_type == SPOT]
-        if ready and self._dice.random() < len(ready) * TICK_SECONDS / MACHINE_LIFE_SECONDS:
-            self._lose([self._dice.choice(ready)], self._dice.choice((SILENT, GONE)), tasks)
-        if spot and self._dice.random() < len(spot) * TICK_SECONDS / SPOT_LIFE_SECONDS:
-            first = self._dice.choice(spot)
-            number = self._dice.randint(2, BURST) if self._dice.random() < 0.25 else 1
+        if ready and self._rng.random() < len(ready) * TICK_SECONDS / MACHINE_LIFE_SECONDS:
+            self._lose([self._rng.choice(ready)], self._rng.choice((SILENT, GONE)), tasks)
+        if spot and self._rng.random() < len(spot) * TICK_SECONDS / SPOT_LIFE_SECONDS:
+            first = self._rng.choice(spot)
+            number = self._rng.randint(2, BURST) if self._rng.random() < 0.25 else 1
             many = [first, *(one for one in spot if one.group == first.group and one is not first)][:number]
-            self._lose(many, self._dice.choices((NOTICE, GONE, SILENT), (50, 35, 15))[0], tasks)
+            self._lose(many, self._rng.choices((NOTICE, GONE, SILENT), (50, 35, 15))[0], tasks)
 
     def _lose(self, many: list[Machine], how: str, tasks: asyncio.TaskGroup) -> None:
-        drained = self._dice.random() < 0.5
-        notice, unnoticed = self._dice.randint(SHORTEST_NOTICE_SECONDS, NOTICE_SECONDS), self._dice.uniform(*SILENT_UNTIL_SECONDS)
+        drained = self._rng.random() < 0.5
+        notice, unnoticed = self._rng.randint(SHORTEST_NOTICE_SECONDS, NOTICE_SECONDS), self._rng.uniform(*SILENT_UNTIL_SECONDS)
         for machine in many:
             if machine.state != READY or (how == SILENT and len(self.silent) >= max(1, len(self.machines) // SILENT_PART)):
                 continue
@@ -230,8 +230,8 @@ class Cloud:
 
     def _dry_up(self, tasks: asyncio.TaskGroup) -> None:
         wet = [zone for zone in ZONES if zone not in self.dry]
-        if len(wet) > 1 and self._dice.random() < TICK_SECONDS / DRY_EVERY_SECONDS:
-            tasks.create_task(self._dry_spell(self._dice.choice(wet), self._dice.uniform(*DRY_SECONDS)))
+        if len(wet) > 1 and self._rng.random() < TICK_SECONDS / DRY_EVERY_SECONDS:
+            tasks.create_task(self._dry_spell(self._rng.choice(wet), self._rng.uniform(*DRY_SECONDS)))
 
     async def _dry_spell(self, zone: str, seconds: float) -> None:
         self.dry.add(zone)

@@ -1,6 +1,6 @@
 """The real controller in its own process, with its own rights, killed now and then.
 
-    controller = await Controller.installed(plane, keep, checkout); await controller.start(); await controller.misfortunes(dice)
+    controller = await Controller.installed(plane, keep, checkout); await controller.start(); await controller.misfortunes(rng)
 
 It is installed from the manifests that users apply, and acts as the service account of those, with a token.
 """
@@ -102,7 +102,7 @@ class Controller:
             return False
         return True
 
-    async def kill(self, dice: random.Random, *, politely: bool) -> None:
+    async def kill(self, rng: random.Random, *, politely: bool) -> None:
         """End it, and start another one after a while."""
         if self._process is None:
             raise BenchmarkError("there is no controller to kill: start it first")
@@ -114,14 +114,14 @@ class Controller:
             if not politely:
                 self._process.kill()
             await self._process.stop()
-            await asyncio.sleep(dice.uniform(*AWAY_SECONDS))
-            await self.start(same_pod=dice.random() < 0.6)
+            await asyncio.sleep(rng.uniform(*AWAY_SECONDS))
+            await self.start(same_pod=rng.random() < 0.6)
 
-    async def misfortunes(self, dice: random.Random, every_seconds: float) -> None:
+    async def misfortunes(self, rng: random.Random, every_seconds: float) -> None:
         """Never returns: a kill now and then."""
         while True:
-            await asyncio.sleep(dice.uniform(0.5, 1.5) * every_seconds)
-            await self.kill(dice, politely=dice.random() < 0.25)
+            await asyncio.sleep(rng.uniform(0.5, 1.5) * every_seconds)
+            await self.kill(rng, politely=rng.random() < 0.25)
 
 
 async def _answers(plane: Plane, path: str) -> None:

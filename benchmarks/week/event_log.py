@@ -1,7 +1,7 @@
 """What was seen of each job, in order: shown when it did not come to what was predicted, so that one run is enough to tell why.
 
-diary = Diary(); jobs.listeners.append(diary.job); pods.listeners.append(diary.pod); nodes.listeners.append(diary.node)
-diary.note("", "the controller is killed"); print(diary.of("steady-024")); print(diary.of("machine spot-week-a-1"))
+event_log = EventLog(); jobs.listeners.append(event_log.job); pods.listeners.append(event_log.pod); nodes.listeners.append(event_log.node)
+event_log.note("", "the controller is killed"); print(event_log.of("steady-024")); print(event_log.of("machine spot-week-a-1"))
 """
 
 import time
@@ -17,7 +17,7 @@ SHORT = ("state", "ready", "replicas", "restarts", "failures", "reclaims", "targ
 MOST_LINES = 400  # the newest
 
 
-class Diary:
+class EventLog:
     """Listeners of the watches."""
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """Workers that were asked to leave do so after a moment, where their machine's kubelet lives: the other half of kubelets.py.
 
-    exits = Exits(kube, sight, namespace, dice); await exits.run()
+    exits = Exits(kube, sight, namespace, rng); await exits.run()
 
 kwok could do it, but deletes by name alone, now and then a second time: what it hits is then the next pod of that name. A real
 kubelet names the UID.
@@ -22,8 +22,8 @@ LEAVE_SECONDS = (0.05, 2.0)
 class Exits:
     """See the module's docstring."""
 
-    def __init__(self, kube: Kube, sight: Sight, namespace: str, dice: random.Random) -> None:
-        self._kube, self._sight, self._namespace, self._dice = kube, sight, namespace, dice
+    def __init__(self, kube: Kube, sight: Sight, namespace: str, rng: random.Random) -> None:
+        self._kube, self._sight, self._namespace, self._rng = kube, sight, namespace, rng
         self._begun: set[str] = set()
 
     async def run(self) -> None:
@@ -43,7 +43,7 @@ class Exits:
                 tasks.create_task(self._leave(one))
 
     async def _leave(self, one: Worker) -> None:
-        await asyncio.sleep(self._dice.uniform(*LEAVE_SECONDS))
+        await asyncio.sleep(self._rng.uniform(*LEAVE_SECONDS))
         if one.node in self._alive():
             with suppress(NotFound, Conflict):
                 await self._kube.delete(PODS, self._namespace, one.name, uid=one.uid, grace_seconds=0)

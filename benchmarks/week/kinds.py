@@ -1,6 +1,6 @@
 """The jobs of a week, drawn from one seed before anything runs: how often each kind of life comes, and how it goes.
 
-fates = draw(jobs=300, seconds=3600, dice=random.Random(7))
+scenarios = draw(jobs=300, seconds=3600, rng=random.Random(7))
 """
 
 import random
@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from benchmarks.week import actions as acts
-from benchmarks.week.actions import Act, Fail, Finish, Rest, Scale, Train
+from benchmarks.week import actions
+from benchmarks.week.actions import Action, Fail, Finish, Rest, Scale, Train
 from benchmarks.week.groups import USD_PER_HOUR, WORKERS_PER_MACHINE, ZONES
-from benchmarks.week.scenarios import BROKEN, SETTLE_SECONDS, Fate, need
+from benchmarks.week.scenarios import BROKEN, SETTLE_SECONDS, Scenario, need
 
 SIZES = (1, 1, 2, 2, 2, 3, 4, 4, 5, 6, 8, 8, 12, 16)
 MOST = 16
@@ -19,179 +19,181 @@ URGENT = "week-urgent"
 """A PriorityClass above that of other jobs."""
 
 
-def draw(*, jobs: int, seconds: float, dice: random.Random, only: Sequence[str] = ()) -> list[Fate]:
-    """As many fates, in the order of their arrival; each arrives early enough to end by then. `only`: kinds to draw from."""
+def draw(*, jobs: int, seconds: float, rng: random.Random, only: Sequence[str] = ()) -> list[Scenario]:
+    """As many scenarios, in the order of their arrival; each arrives early enough to end by then. `only`: kinds to draw from."""
     kinds = {name: entry for name, entry in KINDS.items() if not only or name in only}
-    fates: list[Fate] = []
-    while len(fates) < jobs:
-        name = dice.choices(list(kinds), [weight for weight, _ in kinds.values()])[0]
-        hand = Hand(dice, f"{name}-{len(fates):03}", name, pace=min(1.0, max(0.0, seconds - 180) / 1800))
+    scenarios: list[Scenario] = []
+    while len(scenarios) < jobs:
+        name = rng.choices(list(kinds), [weight for weight, _ in kinds.values()])[0]
+        hand = Hand(rng, f"{name}-{len(scenarios):03}", name, pace=min(1.0, max(0.0, seconds - 180) / 1800))
         together = [kinds[name][1](hand)]
         if name == "sweep":
-            size = min(dice.randint(3, 5), jobs - len(fates))
-            group = {"name": hand.name, "maxParallel": dice.randint(1, 2)}
+            size = min(rng.randint(3, 5), jobs - len(scenarios))
+            group = {"name": hand.name, "maxParallel": rng.randint(1, 2)}
             drawn = [replace(kinds[name][1](hand), name=f"{hand.name}-{number}") for number in range(size)]
-            together = [replace(fate, spec={**fate.spec, "group": group}, need=fate.need * size) for fate in drawn]
-        if max(fate.need for fate in together) > seconds and not only:
+            together = [
+                replace(scenario, spec={**scenario.spec, "group": group}, need=scenario.need * size) for scenario in drawn
+            ]
+        if max(scenario.need for scenario in together) > seconds and not only:
             continue  # a life that would not fit
-        latest = max(5.0, seconds - SETTLE_SECONDS - 1.5 * max(fate.need for fate in together))
-        arrives = dice.uniform(0, latest)
-        fates += [replace(fate, arrives=arrives) for fate in together]
-    return sorted(fates, key=lambda fate: (fate.arrives, fate.name))
+        latest = max(5.0, seconds - SETTLE_SECONDS - 1.5 * max(scenario.need for scenario in together))
+        arrives = rng.uniform(0, latest)
+        scenarios += [replace(scenario, arrives=arrives) for scenario in together]
+    return sorted(scenarios, key=lambda scenario: (scenario.arrives, scenario.name))
 
 
 class Hand:
-    """Draws the parts of one fate."""
+    """Draws the parts of one scenario."""
 
-    def __init__(self, dice: random.Random, name: str, kind: str, *, pace: float) -> None:
-        self.dice, self.name, self.kind, self.pace = dice, name, kind, pace
+    def __init__(self, rng: random.Random, name: str, kind: str, *, pace: float) -> None:
+        self.rng, self.name, self.kind, self.pace = rng, name, kind, pace
 
     def train(self) -> Train:
-        return Train(round(self.dice.uniform(8, 20 + 180 * self.pace), 1))
+        return Train(round(self.rng.uniform(8, 20 + 180 * self.pace), 1))
 
-    def fate(self, *lived: Act, size: int | None = None, **more: Any) -> Fate:
-        dice = self.dice
-        replicas = size or dice.choice(SIZES)
-        low = dice.randint(max(1, replicas // 4), replicas) if dice.random() < 0.6 else replicas
-        high = dice.randint(replicas, MOST) if dice.random() < 0.5 else replicas
-        drawn = Fate(name=self.name, kind=self.kind, low=low, replicas=replicas, high=high, acts=lived, need=need(lived),
+    def scenario(self, *lived: Action, size: int | None = None, **more: Any) -> Scenario:
+        rng = self.rng
+        replicas = size or rng.choice(SIZES)
+        low = rng.randint(max(1, replicas // 4), replicas) if rng.random() < 0.6 else replicas
+        high = rng.randint(replicas, MOST) if rng.random() < 0.5 else replicas
+        drawn = Scenario(name=self.name, kind=self.kind, low=low, replicas=replicas, high=high, actions=lived, need=need(lived),
                      placement=self._placement(low))  # fmt: skip
-        chosen = replace(drawn, **{"ttl": dice.randint(3, 20) if dice.random() < 0.15 else None, **more})
+        chosen = replace(drawn, **{"ttl": rng.randint(3, 20) if rng.random() < 0.15 else None, **more})
         return replace(chosen, spec={**self._spec(), **chosen.spec})
 
     def _placement(self, low: int) -> Mapping[str, Any]:
-        dice = self.dice
+        rng = self.rng
         # Bought on demand, a zone has few: a job that needs all of them could wait for a quiet hour.
         kinds = ["spot", "on-demand" if low <= MOST // 2 else "spot", "spot-then-on-demand", ""]
-        capacity = dice.choices(kinds, [40, 10, 15, 35])[0]
-        zone = dice.choice(ZONES) if dice.random() < 0.08 else "single"
+        capacity = rng.choices(kinds, [40, 10, 15, 35])[0]
+        zone = rng.choice(ZONES) if rng.random() < 0.08 else "single"
         fallback = {"fallbackAfterSeconds": 15} if capacity == "spot-then-on-demand" else {}
         return {"zone": zone, **({"capacity": capacity} if capacity else {}), **fallback}
 
     def _spec(self) -> Mapping[str, Any]:
-        urgent = {"priorityClassName": URGENT} if self.dice.random() < 0.08 else {}
-        clean = {"cleanPodPolicy": "All"} if self.dice.random() < 0.3 else {}
+        urgent = {"priorityClassName": URGENT} if self.rng.random() < 0.08 else {}
+        clean = {"cleanPodPolicy": "All"} if self.rng.random() < 0.3 else {}
         return {**urgent, **clean}
 
 
-def _steady(hand: Hand) -> Fate:
-    spec = {"scaling": "automatic"} if hand.dice.random() < 0.2 else {}
-    return hand.fate(hand.train(), Finish(), spec=spec)
+def _steady(hand: Hand) -> Scenario:
+    spec = {"scaling": "automatic"} if hand.rng.random() < 0.2 else {}
+    return hand.scenario(hand.train(), Finish(), spec=spec)
 
 
-def _straggling(hand: Hand) -> Fate:
-    return hand.fate(hand.train(), Finish(stragglers=1), size=hand.dice.choice((2, 4, 6)))
+def _straggling(hand: Hand) -> Scenario:
+    return hand.scenario(hand.train(), Finish(stragglers=1), size=hand.rng.choice((2, 4, 6)))
 
 
-def _clumsy(hand: Hand) -> Fate:
-    limit = hand.dice.randint(1, 3)
-    lived = [part for _ in range(hand.dice.randint(1, limit)) for part in (_short(hand), _failure(hand))]
-    return hand.fate(*lived, hand.train(), Finish(), backoff_limit=limit)
+def _clumsy(hand: Hand) -> Scenario:
+    limit = hand.rng.randint(1, 3)
+    lived = [part for _ in range(hand.rng.randint(1, limit)) for part in (_short(hand), _failure(hand))]
+    return hand.scenario(*lived, hand.train(), Finish(), backoff_limit=limit)
 
 
-def _doomed(hand: Hand) -> Fate:
-    limit = hand.dice.randint(0, 2)
+def _doomed(hand: Hand) -> Scenario:
+    limit = hand.rng.randint(0, 2)
     lived = [part for _ in range(limit + 1) for part in (_short(hand), _failure(hand))]
-    return hand.fate(*lived, backoff_limit=limit)
+    return hand.scenario(*lived, backoff_limit=limit)
 
 
-def _strict(hand: Hand) -> Fate:
-    return hand.fate(_short(hand), _failure(hand), policy="Never")
+def _strict(hand: Hand) -> Scenario:
+    return hand.scenario(_short(hand), _failure(hand), policy="Never")
 
 
-def _coded(hand: Hand) -> Fate:
-    dice = hand.dice
-    again = [part for _ in range(dice.randint(0, 2)) for part in (_short(hand), Fail(dice.choice((130, 137, 143))))]
-    last: list[Act] = [Finish()] if dice.random() < 0.5 else [Fail(dice.choice((1, 2, 139)))]
-    return hand.fate(*again, hand.train(), *last, policy="ExitCode")
+def _coded(hand: Hand) -> Scenario:
+    rng = hand.rng
+    again = [part for _ in range(rng.randint(0, 2)) for part in (_short(hand), Fail(rng.choice((130, 137, 143))))]
+    last: list[Action] = [Finish()] if rng.random() < 0.5 else [Fail(rng.choice((1, 2, 139)))]
+    return hand.scenario(*again, hand.train(), *last, policy="ExitCode")
 
 
-def _leaving(hand: Hand) -> Fate:
-    return hand.fate(_short(hand), acts.Leave(), hand.train(), Finish(), backoff_limit=0)
+def _leaving(hand: Hand) -> Scenario:
+    return hand.scenario(_short(hand), actions.Leave(), hand.train(), Finish(), backoff_limit=0)
 
 
-def _paused(hand: Hand) -> Fate:
-    lived: list[Act] = []
-    for _ in range(hand.dice.randint(1, 2)):
+def _paused(hand: Hand) -> Scenario:
+    lived: list[Action] = []
+    for _ in range(hand.rng.randint(1, 2)):
         # A pause before the first worker runs is one, too.
-        before = hand.train() if hand.dice.random() < 0.8 else Rest(hand.dice.uniform(0, 5))
-        lived += [before, acts.Suspend(), Rest(hand.dice.uniform(0, 10)), acts.Resume()]
-    return hand.fate(*lived, hand.train(), Finish())
+        before = hand.train() if hand.rng.random() < 0.8 else Rest(hand.rng.uniform(0, 5))
+        lived += [before, actions.Suspend(), Rest(hand.rng.uniform(0, 10)), actions.Resume()]
+    return hand.scenario(*lived, hand.train(), Finish())
 
 
-def _parked(hand: Hand) -> Fate:
-    return hand.fate(hand.train(), acts.Suspend())
+def _parked(hand: Hand) -> Scenario:
+    return hand.scenario(hand.train(), actions.Suspend())
 
 
-def _elastic(hand: Hand) -> Fate:
-    drawn = hand.fate(size=hand.dice.choice((2, 3, 4, 6, 8)))
-    drawn = replace(drawn, low=hand.dice.randint(1, drawn.replicas), high=hand.dice.randint(drawn.replicas, MOST))
-    sizes = [Scale(hand.dice.randint(drawn.low, drawn.high)) for _ in range(hand.dice.randint(1, 3))]
-    lived: list[Act] = [part for size in sizes for part in (_short(hand), size)]
+def _elastic(hand: Hand) -> Scenario:
+    drawn = hand.scenario(size=hand.rng.choice((2, 3, 4, 6, 8)))
+    drawn = replace(drawn, low=hand.rng.randint(1, drawn.replicas), high=hand.rng.randint(drawn.replicas, MOST))
+    sizes = [Scale(hand.rng.randint(drawn.low, drawn.high)) for _ in range(hand.rng.randint(1, 3))]
+    lived: list[Action] = [part for size in sizes for part in (_short(hand), size)]
     lived += [hand.train(), Finish()]
-    return replace(drawn, acts=tuple(lived), need=need(lived))
+    return replace(drawn, actions=tuple(lived), need=need(lived))
 
 
-def _dropped(hand: Hand) -> Fate:
-    before = hand.train() if hand.dice.random() < 0.7 else Rest(hand.dice.uniform(0, 8))
-    more = (acts.Suspend(),) if hand.dice.random() < 0.2 else ()
-    return hand.fate(before, *more, acts.Delete())
+def _dropped(hand: Hand) -> Scenario:
+    before = hand.train() if hand.rng.random() < 0.7 else Rest(hand.rng.uniform(0, 8))
+    more = (actions.Suspend(),) if hand.rng.random() < 0.2 else ()
+    return hand.scenario(before, *more, actions.Delete())
 
 
-def _overdue(hand: Hand) -> Fate:
-    return hand.fate(acts.Overrun(), spec={"activeDeadlineSeconds": hand.dice.randint(15, 40)})
+def _overdue(hand: Hand) -> Scenario:
+    return hand.scenario(actions.Overrun(), spec={"activeDeadlineSeconds": hand.rng.randint(15, 40)})
 
 
-def _costly(hand: Hand) -> Fate:
-    more = (acts.Allow(), hand.train(), Finish()) if hand.dice.random() < 0.5 else ()
-    drawn = hand.fate(acts.Spend(), *more, size=hand.dice.choice((1, 2, 4, 6)))
+def _costly(hand: Hand) -> Scenario:
+    more = (actions.Allow(), hand.train(), Finish()) if hand.rng.random() < 0.5 else ()
+    drawn = hand.scenario(actions.Spend(), *more, size=hand.rng.choice((1, 2, 4, 6)))
     # The controller stops a job when what is left would be spent within its workers' grace of 30 s and 5 s more.
-    seconds, machines = hand.dice.uniform(50, 70), -(-drawn.replicas // WORKERS_PER_MACHINE)
+    seconds, machines = hand.rng.uniform(50, 70), -(-drawn.replicas // WORKERS_PER_MACHINE)
     return replace(drawn, placement={"capacity": "on-demand"}, budget_usd=round(seconds / 3600 * machines * USD_PER_HOUR, 4))
 
 
-def _late(hand: Hand) -> Fate:
-    more = (acts.Allow(), hand.train(), Finish()) if hand.dice.random() < 0.5 else ()
-    return hand.fate(acts.Outlive(), *more, deadline_after=hand.dice.uniform(20, 40))
+def _late(hand: Hand) -> Scenario:
+    more = (actions.Allow(), hand.train(), Finish()) if hand.rng.random() < 0.5 else ()
+    return hand.scenario(actions.Outlive(), *more, deadline_after=hand.rng.uniform(20, 40))
 
 
-def _sweep(hand: Hand) -> Fate:
-    return hand.fate(hand.train(), Finish(), size=hand.dice.choice((1, 2)))
+def _sweep(hand: Hand) -> Scenario:
+    return hand.scenario(hand.train(), Finish(), size=hand.rng.choice((1, 2)))
 
 
-def _misfit(hand: Hand) -> Fate:
-    if hand.dice.random() < 0.5:
-        drawn = hand.fate(Rest(20.0))
+def _misfit(hand: Hand) -> Scenario:
+    if hand.rng.random() < 0.5:
+        drawn = hand.scenario(Rest(20.0))
         return replace(drawn, placement={"gpuType": "V100"})
-    return replace(hand.fate(Rest(20.0)), low=48, replicas=48, high=48, placement={"zone": "single"})
+    return replace(hand.scenario(Rest(20.0)), low=48, replicas=48, high=48, placement={"zone": "single"})
 
 
-def _stuck(hand: Hand) -> Fate:
-    return hand.fate(acts.Stick(), size=hand.dice.choice((1, 2, 3)), annotations={BROKEN: "yes"})
+def _stuck(hand: Hand) -> Scenario:
+    return hand.scenario(actions.Stick(), size=hand.rng.choice((1, 2, 3)), annotations={BROKEN: "yes"})
 
 
-def _hung(hand: Hand) -> Fate:
-    return hand.fate(_short(hand), acts.Hang(), spec={"progress": {"stallTimeoutSeconds": 12}})
+def _hung(hand: Hand) -> Scenario:
+    return hand.scenario(_short(hand), actions.Hang(), spec={"progress": {"stallTimeoutSeconds": 12}})
 
 
-def _foreign(hand: Hand) -> Fate:
-    return hand.fate(Rest(20.0), spec={"managedBy": "kueue.x-k8s.io/multikueue"})
+def _foreign(hand: Hand) -> Scenario:
+    return hand.scenario(Rest(20.0), spec={"managedBy": "kueue.x-k8s.io/multikueue"})
 
 
-def _unanimous(hand: Hand) -> Fate:
-    return hand.fate(hand.train(), Finish(), spec={"successPolicy": "AllWorkers"}, size=hand.dice.choice((2, 3, 4, 6)))
+def _unanimous(hand: Hand) -> Scenario:
+    return hand.scenario(hand.train(), Finish(), spec={"successPolicy": "AllWorkers"}, size=hand.rng.choice((2, 3, 4, 6)))
 
 
 def _short(hand: Hand) -> Train:
-    return Train(round(hand.dice.uniform(2, 6 + 14 * hand.pace), 1))
+    return Train(round(hand.rng.uniform(2, 6 + 14 * hand.pace), 1))
 
 
 def _failure(hand: Hand) -> Fail:
-    code, reason = hand.dice.choice(((1, "Error"), (1, "Error"), (137, "OOMKilled"), (139, "Error"), (143, "Error")))
-    return Fail(code, workers=hand.dice.choice((1, 1, 2, 16)), reason=reason)
+    code, reason = hand.rng.choice(((1, "Error"), (1, "Error"), (137, "OOMKilled"), (139, "Error"), (143, "Error")))
+    return Fail(code, workers=hand.rng.choice((1, 1, 2, 16)), reason=reason)
 
 
-KINDS: Mapping[str, tuple[int, Callable[[Hand], Fate]]] = {
+KINDS: Mapping[str, tuple[int, Callable[[Hand], Scenario]]] = {
     "steady": (24, _steady),
     "straggling": (2, _straggling),
     "clumsy": (12, _clumsy),

@@ -52,12 +52,12 @@ podIPs:
 """  # noqa: E501 - a template's line cannot be broken
 
 
-async def start_kubelets(plane: Plane, keep: AsyncExitStack, dice: random.Random) -> Process:
+async def start_kubelets(plane: Plane, keep: AsyncExitStack, rng: random.Random) -> Process:
     """From now on machines with the label live."""
     kwok = await tools.ensure(KWOK) / "kwok"
     (plane.folder / "kwok.yaml").write_text("\n---\n".join(map(json.dumps, settings())))
     # Another range than that of a second run on this machine, most likely, as both answer on the metrics' port.
-    network = f"127.{dice.randint(1, 254)}.0.0/16"
+    network = f"127.{rng.randint(1, 254)}.0.0/16"
     process = await Process.start(
         "kwok",
         [kwok, f"--kubeconfig={plane.kubeconfig}", f"--config={plane.folder}/kwok.yaml", f"--cidr={network}",

@@ -1,7 +1,7 @@
 """What every job must come to: plain rules over what is done to it, written down a second time and apart from the controller.
 
-    end = predict(fate, patient=True)          # before anything runs
-    wrong = differences(fate, end, job)        # after: how the job differs from that, in sentences
+    end = predict(scenario, patient=True)          # before anything runs
+    wrong = differences(scenario, end, job)        # after: how the job differs from that, in sentences
 
 Nothing of the controller's planner is used here. Machines are not in these rules at all: that is the claim which is tested.
 `patient` is whether the run is long enough for containers that cannot start to be given up.
@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from benchmarks.week import actions as acts
-from benchmarks.week.scenarios import Fate
+from benchmarks.week import actions
+from benchmarks.week.scenarios import Scenario
 
 Object = Mapping[str, Any]
 
@@ -39,70 +39,76 @@ class End:
         return self.state in (SUCCEEDED, FAILED, DELETED)
 
 
-def predict(fate: Fate, *, patient: bool) -> End:
-    """The end of a life, from its acts alone."""
+def predict(scenario: Scenario, *, patient: bool) -> End:
+    """The end of a life, from its actions alone."""
     end = End(state=RUNNING)
-    if "managedBy" in fate.spec:
+    if "managedBy" in scenario.spec:
         return End(state=UNTOUCHED)
-    if fate.kind == "misfit":
+    if scenario.kind == "misfit":
         return End(state=WAITING, reason="NoZoneFits")
-    for act in fate.acts:
-        end = after(fate, end, act, patient=patient)
-    return replace(end, gone=end.state == DELETED or (fate.ttl is not None and end.state in (SUCCEEDED, FAILED)))
+    for act in scenario.actions:
+        end = after(scenario, end, act, patient=patient)
+    return replace(end, gone=end.state == DELETED or (scenario.ttl is not None and end.state in (SUCCEEDED, FAILED)))
 
 
-LEADS_TO: Mapping[type[acts.Act], tuple[str, str]] = {
-    acts.Finish: (SUCCEEDED, "ElasticJobSucceeded"),
-    acts.Suspend: (SUSPENDED, "ElasticJobSuspended"),
-    acts.Resume: (RUNNING, ""),
-    acts.Allow: (RUNNING, ""),
-    acts.Delete: (DELETED, ""),
-    acts.Overrun: (FAILED, "DeadlineExceeded"),
-    acts.Spend: (HELD, "BudgetSpent"),
-    acts.Outlive: (HELD, "DeadlinePassed"),
-    acts.Hang: (HELD, "NoProgress"),
-    acts.Stick: (HELD, "CannotStart"),
+LEADS_TO: Mapping[type[actions.Action], tuple[str, str]] = {
+    actions.Finish: (SUCCEEDED, "ElasticJobSucceeded"),
+    actions.Suspend: (SUSPENDED, "ElasticJobSuspended"),
+    actions.Resume: (RUNNING, ""),
+    actions.Allow: (RUNNING, ""),
+    actions.Delete: (DELETED, ""),
+    actions.Overrun: (FAILED, "DeadlineExceeded"),
+    actions.Spend: (HELD, "BudgetSpent"),
+    actions.Outlive: (HELD, "DeadlinePassed"),
+    actions.Hang: (HELD, "NoProgress"),
+    actions.Stick: (HELD, "CannotStart"),
 }
 """State and reason after an act; of those that are missing here, what it was before."""
 
 
-def after(fate: Fate, end: End, act: acts.Act, *, patient: bool) -> End:
+def after(scenario: Scenario, end: End, act: actions.Action, *, patient: bool) -> End:
     """Where one more act leads."""
     if end.final:
         return end
-    if isinstance(act, acts.Fail):
-        return _failed(fate, end, act.code)
-    if isinstance(act, acts.Stick) and not patient:
+    if isinstance(act, actions.Fail):
+        return _failed(scenario, end, act.code)
+    if isinstance(act, actions.Stick) and not patient:
         return replace(end, state=WAITING)
     state, reason = LEADS_TO.get(type(act), (end.state, end.reason))
     return replace(end, state=state, reason=reason)
 
 
-def _failed(fate: Fate, end: End, code: int) -> End:
+def _failed(scenario: Scenario, end: End, code: int) -> End:
     if code == LEFT:
         return end
     end = replace(end, failures=end.failures + 1)
-    if fate.policy == "Never" or (fate.policy == "ExitCode" and code not in TRIED_AGAIN) or end.failures > fate.backoff_limit:
+    if (
+        scenario.policy == "Never"
+        or (scenario.policy == "ExitCode" and code not in TRIED_AGAIN)
+        or end.failures > scenario.backoff_limit
+    ):
         return replace(end, state=FAILED, reason="ElasticJobFailed")
     return end
 
 
-def differences(fate: Fate, end: End, job: Object | None, *, deleted: bool, doubtful: int = 0) -> list[str]:
+def differences(scenario: Scenario, end: End, job: Object | None, *, deleted: bool, doubtful: int = 0) -> list[str]:
     """How the job as last seen is not what was predicted. `deleted`: the object is gone; `doubtful`: failures of which nobody can
     say whether the machine went first."""
     if job is None:
-        return [f"{fate.name}: predicted {end.state}, and was never seen"]
+        return [f"{scenario.name}: predicted {end.state}, and was never seen"]
     status = job.get("status") or {}
     wrong = []
     if deleted != end.gone:
-        wrong.append(f"{fate.name}: the object {'is gone' if deleted else 'is still there'}, predicted {_words(end)}")
+        wrong.append(f"{scenario.name}: the object {'is gone' if deleted else 'is still there'}, predicted {_words(end)}")
     found = observed(job)
     if end.state != DELETED and (found.state, found.reason) != (end.state, end.reason or found.reason):
-        wrong.append(f"{fate.name}: predicted {_words(end)}, found {_words(found)}: {told(job)}")
+        wrong.append(f"{scenario.name}: predicted {_words(end)}, found {_words(found)}: {told(job)}")
     if end.state == DELETED and found.state in (SUCCEEDED, FAILED):
-        wrong.append(f"{fate.name}: deleted while it had work to do, and found {_words(found)}: {told(job)}")
+        wrong.append(f"{scenario.name}: deleted while it had work to do, and found {_words(found)}: {told(job)}")
     if not end.failures <= status.get("failures", 0) <= end.failures + doubtful:
-        wrong.append(f"{fate.name}: its program failed at {end.failures} moments, status.failures is {status.get('failures', 0)}")
+        wrong.append(
+            f"{scenario.name}: its program failed at {end.failures} moments, status.failures is {status.get('failures', 0)}"
+        )
     return wrong
 
 

@@ -1,4 +1,4 @@
-"""One whole run: starts everything, plays all fates, waits until the dust settles, compares, and sums up.
+"""One whole run: starts everything, plays all scenarios, waits until nothing changes any more, compares, and sums up.
 
 figures = await run(settings)         # raises BenchmarkError, BoxError, KubeError when it cannot be played at all
 """
@@ -18,7 +18,7 @@ from benchmarks.week import model
 from benchmarks.week.bill import Bill
 from benchmarks.week.cloud import GONE, NOTICE, SILENT, Cloud, Sight
 from benchmarks.week.controller import SYSTEM, Controller
-from benchmarks.week.event_log import Diary
+from benchmarks.week.event_log import EventLog
 from benchmarks.week.exits import Exits
 from benchmarks.week.groups import platform_facts
 from benchmarks.week.judge import Judge
@@ -28,7 +28,7 @@ from benchmarks.week.ledger import Ledger, percentile
 from benchmarks.week.play import Play, Stage
 from benchmarks.week.scenarios import STALL_SECONDS
 from benchmarks.week.seen import Crowd, Pulse, Watched
-from benchmarks.week.workers import Crew
+from benchmarks.week.workers import SimulatedWorkers
 from devcluster.commands import say
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, LEASES, NODES, PODS, SERVICES
 
@@ -43,7 +43,7 @@ Figures = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the command line said. `only`: kinds of fates, none for all; `checkout`: whose controller runs."""
+    """The command line. `only`: kinds of scenarios, none for all; `checkout`: whose controller runs."""
 
     jobs: int
     minutes: float
@@ -88,28 +88,29 @@ class Week:
         self._sight = Sight(pods=pods, nodes=nodes, jobs=jobs, crowd=crowd, pulse=pulse)
         self._leases = Watched(plane.kube, LEASES, SYSTEM, changed=pulse.beat)
         self._ledger = Ledger(crowd, steady=lambda: controller.presence.steady)
-        self._judge, self._diary = Judge(self._sight, self._ledger, acts_since=lambda: controller.presence.since), Diary()
+        self._judge, self._event_log = Judge(self._sight, self._ledger, acts_since=lambda: controller.presence.since), EventLog()
         self._bill = Bill(controller.presence.outages)
-        pods.listeners += [crowd.note, self._diary.pod, self._ledger.pod, self._judge.pod, self._bill.pod]
-        nodes.listeners += [self._diary.node, self._ledger.node, self._bill.node]
-        jobs.listeners += [self._diary.job, self._judge.job]
-        self._leases.listeners += [controller.presence.lease, self._diary.lease]
-        self._crew = Crew(plane.kube, self._sight, NAMESPACE)
+        pods.listeners += [crowd.note, self._event_log.pod, self._ledger.pod, self._judge.pod, self._bill.pod]
+        nodes.listeners += [self._event_log.node, self._ledger.node, self._bill.node]
+        jobs.listeners += [self._event_log.job, self._judge.job]
+        self._leases.listeners += [controller.presence.lease, self._event_log.lease]
+        self._simulated = SimulatedWorkers(plane.kube, self._sight, NAMESPACE)
         self._exits = Exits(plane.kube, self._sight, NAMESPACE, random.Random(settings.seed + 3))  # noqa: S311
         self._stage = Stage(
-            kube=plane.kube, sight=self._sight, crew=self._crew, ledger=self._ledger, judge=self._judge, namespace=NAMESPACE,
+            kube=plane.kube, sight=self._sight, simulated=self._simulated, ledger=self._ledger, judge=self._judge,
+            namespace=NAMESPACE,
             patient=settings.patient, patience_seconds=min(400.0, max(100.0, settings.seconds)),
         )  # fmt: skip
-        dice = random.Random(settings.seed + 1)  # noqa: S311 - to be drawn again the same
-        self._cloud = Cloud(plane.kube, self._sight, dice, protected=self._protected, doomed=self._doomed)
+        rng = random.Random(settings.seed + 1)  # noqa: S311 - to be drawn again the same
+        self._cloud = Cloud(plane.kube, self._sight, rng, protected=self._protected, doomed=self._doomed)
         controller.tell = self._controller_changed
-        fates = draw(jobs=settings.jobs, seconds=settings.seconds, dice=random.Random(settings.seed), only=settings.only)  # noqa: S311
-        self._plays = [Play(fate, self._stage) for fate in fates]
-        self._ends = {fate.name: model.predict(fate, patient=settings.patient) for fate in fates}
+        scenarios = draw(jobs=settings.jobs, seconds=settings.seconds, rng=random.Random(settings.seed), only=settings.only)  # noqa: S311
+        self._plays = [Play(scenario, self._stage) for scenario in scenarios]
+        self._ends = {scenario.name: model.predict(scenario, patient=settings.patient) for scenario in scenarios}
 
     async def live(self) -> None:
         """From the first job to the last machine given back."""
-        sight, dice = self._sight, random.Random(self._settings.seed + 2)  # noqa: S311
+        sight, rng = self._sight, random.Random(self._settings.seed + 2)  # noqa: S311
         async with asyncio.TaskGroup() as tasks:
             watches = (sight.pods, sight.nodes, sight.jobs, self._leases)
             lasting = [tasks.create_task(one.run()) for one in watches]
@@ -117,9 +118,9 @@ class Week:
                 await one.listed.wait()
             begun = time.monotonic()
             misfortunes = tasks.create_task(
-                self._controller.misfortunes(dice, min(KILL_EVERY_SECONDS, self._settings.seconds / 3))
+                self._controller.misfortunes(rng, min(KILL_EVERY_SECONDS, self._settings.seconds / 3))
             )
-            lasting += [tasks.create_task(one.run()) for one in (self._crew, self._cloud, self._exits)]
+            lasting += [tasks.create_task(one.run()) for one in (self._simulated, self._cloud, self._exits)]
             lasting += [tasks.create_task(self._look()), tasks.create_task(self._report(begun)), misfortunes]
             await asyncio.gather(*(tasks.create_task(play.run(begun)) for play in self._plays))
             say("all is done to all jobs; waiting for what is left of them to go")
@@ -135,17 +136,17 @@ class Week:
         names = [text.removeprefix("machine ") for text in self._judge.violations]
         subjects = [text.split()[0].rstrip(":") for text in names]
         for subject in list(dict.fromkeys(subjects))[:EXPLAINED]:
-            about = subject if any(play.fate.name == subject for play in self._plays) else f"machine {subject}"
-            print(f"--- {about}", self._diary.of(about), sep="\n", flush=True)
+            about = subject if any(play.scenario.name == subject for play in self._plays) else f"machine {subject}"
+            print(f"--- {about}", self._event_log.of(about), sep="\n", flush=True)
         for text in self._judge.violations:
             print(f"VIOLATION {text}", flush=True)
 
     def _controller_changed(self, text: str) -> None:
-        self._diary.note("", text)
+        self._event_log.note("", text)
         self._ledger.unwatched()
 
     def _doomed(self, machine: str, how: str) -> None:
-        self._diary.doomed(machine, how)
+        self._event_log.doomed(machine, how)
         self._ledger.doomed(machine, how)
 
     def wrong(self) -> list[str]:
@@ -153,25 +154,25 @@ class Week:
         return [text for play in self._plays for text in self._wrong_with(play)] + list(self._left())
 
     def _wrong_with(self, play: Play) -> Iterator[str]:
-        fate, end = play.fate, self._ends[play.fate.name]
+        scenario, end = play.scenario, self._ends[play.scenario.name]
         job, account = self._judge.last.get(play.uid), self._ledger.accounts[play.uid]
         deleted = play.uid not in self._sight.jobs.objects
-        yield from model.differences(fate, end, job, deleted=deleted, doubtful=account.doubtful)
+        yield from model.differences(scenario, end, job, deleted=deleted, doubtful=account.doubtful)
         if account.failures != end.failures:
-            yield f"{fate.name}: {end.failures} failures of its program were planned, {account.failures} happened"
+            yield f"{scenario.name}: {end.failures} failures of its program were planned, {account.failures} happened"
         reclaims, sure = ((job or {}).get("status") or {}).get("reclaims", 0), self._ledger.sure(play.uid)
         if not sure <= reclaims <= len(account.lost):
-            yield f"{fate.name}: {reclaims} reclaims counted, at least {sure} and at most {len(account.lost)} happened"
+            yield f"{scenario.name}: {reclaims} reclaims counted, at least {sure} and at most {len(account.lost)} happened"
         usd = (((job or {}).get("status") or {}).get("cost") or {}).get("usdSpent", 0.0)
         objection = self._bill.objection(play.uid, usd) if end.state in model.AT_REST else ""
         if objection:
-            yield f"{fate.name}: {objection}"
+            yield f"{scenario.name}: {objection}"
         pods = self._sight.crowd.of(play.uid)
         stay = [one for one in pods if not one.finished] if not end.gone else pods
         if stay and end.state != model.WAITING:
-            yield f"{fate.name}: {end.state} by now, and {len(stay)} pods are left, such as {stay[0].name}"
+            yield f"{scenario.name}: {end.state} by now, and {len(stay)} pods are left, such as {stay[0].name}"
         if end.state == model.WAITING and end.reason and pods:
-            yield f"{fate.name}: no zone fits it, and it has {len(pods)} pods"
+            yield f"{scenario.name}: no zone fits it, and it has {len(pods)} pods"
 
     def _left(self) -> Iterator[str]:
         """Machines that nobody needs any more."""

@@ -1,16 +1,16 @@
-"""What becomes of one job: its size, its spec, the moment at which it is submitted, and the acts of its life.
+"""The scenario of one job: its size, its spec, the moment at which it is submitted, and the actions of its life.
 
-    manifest(fate, namespace="elastic-job", now=time.time())
+    manifest(scenario, namespace="elastic-job", now=time.time())
 
-Which machines are lost meanwhile is not in it: no fate depends on that, and neither may any end.
+Which machines are lost meanwhile is not in it: no scenario depends on that, and neither may any end.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.week import actions as acts
-from benchmarks.week.actions import Act, Fail, Finish, Rest, Train
+from benchmarks.week import actions
+from benchmarks.week.actions import Action, Fail, Finish, Rest, Train
 from ebb.api.clock import stamp
 
 Object = dict[str, Any]
@@ -23,7 +23,7 @@ STRAGGLER_SECONDS = 120.0  # what the controller leaves other workers after the 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fate:
+class Scenario:
     """One job. `need`: seconds that its life takes when nothing goes wrong."""
 
     name: str
@@ -31,7 +31,7 @@ class Fate:
     low: int
     replicas: int
     high: int
-    acts: tuple[Act, ...]
+    actions: tuple[Action, ...]
     arrives: float = 0.0
     need: float = 0.0
     policy: str = "OnFailure"
@@ -44,7 +44,7 @@ class Fate:
     annotations: Mapping[str, str] = field(default_factory=dict)
 
 
-def need(lived: Sequence[Act]) -> float:
+def need(lived: Sequence[Action]) -> float:
     """Seconds that such a life takes."""
     seconds, failures = SETTLE_SECONDS / 3, 0
     for act in lived:
@@ -56,41 +56,41 @@ def need(lived: Sequence[Act]) -> float:
                 seconds += 5 * 2 ** (failures - 1) + 6  # the controller's pause, and new workers
             case Finish(stragglers):
                 seconds += STRAGGLER_SECONDS + 10 if stragglers else 3
-            case acts.Suspend() | acts.Resume() | acts.Scale() | acts.Leave() | acts.Delete() | acts.Allow():
+            case actions.Suspend() | actions.Resume() | actions.Scale() | actions.Leave() | actions.Delete() | actions.Allow():
                 seconds += 6
-            case acts.Overrun() | acts.Spend() | acts.Outlive() | acts.Hang():
+            case actions.Overrun() | actions.Spend() | actions.Outlive() | actions.Hang():
                 seconds += 45
-            case acts.Stick():
+            case actions.Stick():
                 seconds += STALL_SECONDS
     return seconds
 
 
-def manifest(fate: Fate, *, namespace: str, now: float) -> Object:
+def manifest(scenario: Scenario, *, namespace: str, now: float) -> Object:
     """The ElasticJob as its author would apply it."""
     container = {
         "name": "elasticjob-worker",
         "image": "registry.example/trainer:1",
         "resources": {"limits": {"nvidia.com/gpu": "1"}, "requests": {"cpu": "2", "memory": "4Gi"}},
     }
-    template: Object = {"metadata": {"annotations": dict(fate.annotations)}, "spec": {"containers": [container]}}
+    template: Object = {"metadata": {"annotations": dict(scenario.annotations)}, "spec": {"containers": [container]}}
     spec: Object = {
         "rdzvEndpoint": "etcd-service:2379",
-        "minReplicas": fate.low,
-        "maxReplicas": fate.high,
-        "backoffLimit": fate.backoff_limit,
-        "replicaSpecs": {"Worker": {"replicas": fate.replicas, "restartPolicy": fate.policy, "template": template}},
-        "placement": dict(fate.placement),
-        **fate.spec,
+        "minReplicas": scenario.low,
+        "maxReplicas": scenario.high,
+        "backoffLimit": scenario.backoff_limit,
+        "replicaSpecs": {"Worker": {"replicas": scenario.replicas, "restartPolicy": scenario.policy, "template": template}},
+        "placement": dict(scenario.placement),
+        **scenario.spec,
     }
-    if fate.ttl is not None:
-        spec["ttlSecondsAfterFinished"] = fate.ttl
-    if fate.budget_usd is not None:
-        spec["budget"] = {"maxUSD": fate.budget_usd}
-    if fate.deadline_after is not None:
-        spec["deadline"] = stamp(now + fate.deadline_after)
+    if scenario.ttl is not None:
+        spec["ttlSecondsAfterFinished"] = scenario.ttl
+    if scenario.budget_usd is not None:
+        spec["budget"] = {"maxUSD": scenario.budget_usd}
+    if scenario.deadline_after is not None:
+        spec["deadline"] = stamp(now + scenario.deadline_after)
     return {
         "apiVersion": "elastic.pytorch.org/v1alpha1",
         "kind": "ElasticJob",
-        "metadata": {"name": fate.name, "namespace": namespace},
+        "metadata": {"name": scenario.name, "namespace": namespace},
         "spec": spec,
     }

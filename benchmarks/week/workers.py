@@ -1,7 +1,7 @@
 """What runs inside the workers: their programs' ends, and the pages of metrics on which the controller reads their steps.
 
-    crew = Crew(kube, sight, namespace); crew.watch(job_uid, low=2); crew.trained(job_uid)
-    ended = await crew.end(worker, 1, "Error")
+    simulated = SimulatedWorkers(kube, sight, namespace); simulated.watch(job_uid, low=2); simulated.trained(job_uid)
+    ended = await simulated.end(worker, 1, "Error")
 
 kwok starts and removes containers; what they come to by themselves is written here into the pods' status, as a kubelet would.
 Every worker has an address of its own out of 127.0.0.0/8, on which it answers under the metrics' real port.
@@ -40,7 +40,7 @@ class Training:
         return int(self.seconds * STEPS_PER_SECOND)
 
 
-class Crew:
+class SimulatedWorkers:
     """See the module's docstring."""
 
     def __init__(self, kube: Kube, sight: Sight, namespace: str) -> None:

@@ -4,9 +4,9 @@
     effect = claims.put(key, value)             # value None: the job is gone
     claims.job(key); claims.cluster_capacity(but=key); claims.waiting(effect)
 
-What one job claims changes when it is placed, ends, is suspended, held, scaled or deleted; only then may it matter to those that
-wait. A decision counts for the others as soon as it is made (`decided`), before its status is written: two jobs that are looked at in
-the same moment must not both count on the same machines.
+What one job claims changes when it is placed, ends, is suspended, held, scaled or deleted; only then may it matter to those
+that wait. A decision counts for the others as soon as it is made (`decided`), before its status is written: two jobs that are
+reconciled in the same moment must not both count on the same machines.
 """
 
 import enum

@@ -14,12 +14,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks.week import actions as acts
-from benchmarks.week import model
+from benchmarks.week import actions, model
 from benchmarks.week.actions import Fail, Finish, Train
 from benchmarks.week.kinds import KINDS, MOST, draw
 from benchmarks.week.model import DELETED, FAILED, HELD, RUNNING, SUCCEEDED, SUSPENDED, UNTOUCHED, WAITING, End
-from benchmarks.week.scenarios import Fate, manifest
+from benchmarks.week.scenarios import Scenario, manifest
 from devcluster.settings import CHECKOUT
 from ebb.api.spec import parse_spec
 from tests.benchmarks.weeks import make_job
@@ -29,49 +28,49 @@ NOW = 1_800_000_000.0
 LONGEST_SECONDS = 900.0  # every act has a time limit of its own, which says what did not come; this one says nothing
 
 
-def make_fate(*lived: acts.Act, **more: Any) -> Fate:
-    return Fate(**{"name": "one", "kind": "steady", "low": 1, "replicas": 2, "high": 4, "acts": lived, **more})
+def make_scenario(*lived: actions.Action, **more: Any) -> Scenario:
+    return Scenario(**{"name": "one", "kind": "steady", "low": 1, "replicas": 2, "high": 4, "actions": lived, **more})
 
 
 # --- What is predicted ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("fate", "end"),
+    ("scenario", "end"),
     [
-        (make_fate(Train(5), Finish()), End(state=SUCCEEDED, reason="ElasticJobSucceeded")),
-        (make_fate(Train(5), Finish(), ttl=3), End(state=SUCCEEDED, reason="ElasticJobSucceeded", gone=True)),
+        (make_scenario(Train(5), Finish()), End(state=SUCCEEDED, reason="ElasticJobSucceeded")),
+        (make_scenario(Train(5), Finish(), ttl=3), End(state=SUCCEEDED, reason="ElasticJobSucceeded", gone=True)),
         (
-            make_fate(Fail(1), Fail(137), Finish(), backoff_limit=2),
+            make_scenario(Fail(1), Fail(137), Finish(), backoff_limit=2),
             End(state=SUCCEEDED, reason="ElasticJobSucceeded", failures=2),
         ),
-        (make_fate(Fail(1), Fail(1), backoff_limit=1), End(state=FAILED, reason="ElasticJobFailed", failures=2)),
-        (make_fate(Fail(1, workers=3), backoff_limit=0), End(state=FAILED, reason="ElasticJobFailed", failures=1)),
-        (make_fate(Fail(1), policy="Never"), End(state=FAILED, reason="ElasticJobFailed", failures=1)),
-        (make_fate(Fail(143), Fail(2), policy="ExitCode"), End(state=FAILED, reason="ElasticJobFailed", failures=2)),
-        (make_fate(Fail(138), Finish(), backoff_limit=0), End(state=SUCCEEDED, reason="ElasticJobSucceeded")),
-        (make_fate(acts.Leave(), Finish(), backoff_limit=0), End(state=SUCCEEDED, reason="ElasticJobSucceeded")),
-        (make_fate(Train(5), acts.Suspend()), End(state=SUSPENDED, reason="ElasticJobSuspended")),
-        (make_fate(acts.Suspend(), acts.Resume(), Finish()), End(state=SUCCEEDED, reason="ElasticJobSucceeded")),
-        (make_fate(Train(5), acts.Delete()), End(state=DELETED, gone=True)),
-        (make_fate(acts.Overrun()), End(state=FAILED, reason="DeadlineExceeded")),
-        (make_fate(acts.Spend()), End(state=HELD, reason="BudgetSpent")),
-        (make_fate(acts.Spend(), acts.Allow(), Finish()), End(state=SUCCEEDED, reason="ElasticJobSucceeded")),
-        (make_fate(acts.Outlive()), End(state=HELD, reason="DeadlinePassed")),
-        (make_fate(acts.Hang()), End(state=HELD, reason="NoProgress")),
-        (make_fate(acts.Rest(5), kind="misfit"), End(state=WAITING, reason="NoZoneFits")),
-        (make_fate(acts.Rest(5), spec={"managedBy": "somebody"}), End(state=UNTOUCHED)),
+        (make_scenario(Fail(1), Fail(1), backoff_limit=1), End(state=FAILED, reason="ElasticJobFailed", failures=2)),
+        (make_scenario(Fail(1, workers=3), backoff_limit=0), End(state=FAILED, reason="ElasticJobFailed", failures=1)),
+        (make_scenario(Fail(1), policy="Never"), End(state=FAILED, reason="ElasticJobFailed", failures=1)),
+        (make_scenario(Fail(143), Fail(2), policy="ExitCode"), End(state=FAILED, reason="ElasticJobFailed", failures=2)),
+        (make_scenario(Fail(138), Finish(), backoff_limit=0), End(state=SUCCEEDED, reason="ElasticJobSucceeded")),
+        (make_scenario(actions.Leave(), Finish(), backoff_limit=0), End(state=SUCCEEDED, reason="ElasticJobSucceeded")),
+        (make_scenario(Train(5), actions.Suspend()), End(state=SUSPENDED, reason="ElasticJobSuspended")),
+        (make_scenario(actions.Suspend(), actions.Resume(), Finish()), End(state=SUCCEEDED, reason="ElasticJobSucceeded")),
+        (make_scenario(Train(5), actions.Delete()), End(state=DELETED, gone=True)),
+        (make_scenario(actions.Overrun()), End(state=FAILED, reason="DeadlineExceeded")),
+        (make_scenario(actions.Spend()), End(state=HELD, reason="BudgetSpent")),
+        (make_scenario(actions.Spend(), actions.Allow(), Finish()), End(state=SUCCEEDED, reason="ElasticJobSucceeded")),
+        (make_scenario(actions.Outlive()), End(state=HELD, reason="DeadlinePassed")),
+        (make_scenario(actions.Hang()), End(state=HELD, reason="NoProgress")),
+        (make_scenario(actions.Rest(5), kind="misfit"), End(state=WAITING, reason="NoZoneFits")),
+        (make_scenario(actions.Rest(5), spec={"managedBy": "somebody"}), End(state=UNTOUCHED)),
     ],
-    ids=lambda value: " ".join(type(act).__name__ for act in value.acts) if isinstance(value, Fate) else value.state,
+    ids=lambda value: " ".join(type(act).__name__ for act in value.actions) if isinstance(value, Scenario) else value.state,
 )
-def test_the_end_follows_from_the_acts(fate: Fate, end: End) -> None:
-    assert model.predict(fate, patient=True) == end
+def test_the_end_follows_from_the_actions(scenario: Scenario, end: End) -> None:
+    assert model.predict(scenario, patient=True) == end
 
 
 def test_containers_that_cannot_start_are_given_up_only_in_a_run_that_is_long_enough() -> None:
-    fate = make_fate(acts.Stick())
-    assert model.predict(fate, patient=True) == End(state=HELD, reason="CannotStart")
-    assert model.predict(fate, patient=False) == End(state=WAITING)
+    scenario = make_scenario(actions.Stick())
+    assert model.predict(scenario, patient=True) == End(state=HELD, reason="CannotStart")
+    assert model.predict(scenario, patient=False) == End(state=WAITING)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +97,7 @@ def test_containers_that_cannot_start_are_given_up_only_in_a_run_that_is_long_en
     ],
 )
 def test_a_job_that_came_to_something_else_is_told(end: End, job: Object, deleted: bool, words: str) -> None:
-    found = model.differences(make_fate(), end, job, deleted=deleted)
+    found = model.differences(make_scenario(), end, job, deleted=deleted)
     assert any(words in text for text in found) if words else found == []
 
 
@@ -106,27 +105,27 @@ def test_a_job_that_came_to_something_else_is_told(end: End, job: Object, delete
 
 
 @pytest.mark.parametrize(("jobs", "seconds"), [(25, 180.0), (300, 3600.0)])
-def test_fates_are_the_same_for_a_seed_and_have_the_time_to_end(jobs: int, seconds: float) -> None:
-    fates = draw(jobs=jobs, seconds=seconds, dice=random.Random(4))
-    assert fates == draw(jobs=jobs, seconds=seconds, dice=random.Random(4))
-    assert fates != draw(jobs=jobs, seconds=seconds, dice=random.Random(5))
-    assert len({fate.name for fate in fates}) == jobs
-    assert all(fate.arrives + fate.need <= seconds for fate in fates)
+def test_scenarios_are_the_same_for_a_seed_and_have_the_time_to_end(jobs: int, seconds: float) -> None:
+    scenarios = draw(jobs=jobs, seconds=seconds, rng=random.Random(4))
+    assert scenarios == draw(jobs=jobs, seconds=seconds, rng=random.Random(4))
+    assert scenarios != draw(jobs=jobs, seconds=seconds, rng=random.Random(5))
+    assert len({scenario.name for scenario in scenarios}) == jobs
+    assert all(scenario.arrives + scenario.need <= seconds for scenario in scenarios)
 
 
 def test_a_long_week_has_every_kind_of_life() -> None:
-    kinds = Counter(fate.kind for seed in range(3) for fate in draw(jobs=300, seconds=3600, dice=random.Random(seed)))
+    kinds = Counter(scenario.kind for seed in range(3) for scenario in draw(jobs=300, seconds=3600, rng=random.Random(seed)))
     assert set(kinds) == set(KINDS)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_every_fate_is_a_valid_job(seed: int) -> None:
-    for fate in draw(jobs=300, seconds=3600, dice=random.Random(seed)):
-        spec = parse_spec(manifest(fate, namespace="elastic-job", now=NOW)["spec"])
+    for scenario in draw(jobs=300, seconds=3600, rng=random.Random(seed)):
+        spec = parse_spec(manifest(scenario, namespace="elastic-job", now=NOW)["spec"])
         assert spec.max_replicas is not None
-        assert spec.max_replicas <= MOST or fate.kind == "misfit"
-        assert len(f"{fate.name}-worker-{spec.max_replicas}") <= 63
-        assert all(fate.low <= act.to <= fate.high for act in fate.acts if isinstance(act, acts.Scale))
+        assert spec.max_replicas <= MOST or scenario.kind == "misfit"
+        assert len(f"{scenario.name}-worker-{spec.max_replicas}") <= 63
+        assert all(scenario.low <= act.to <= scenario.high for act in scenario.actions if isinstance(act, actions.Scale))
 
 
 # --- For real -------------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.week import bill, ledger
-from benchmarks.week.event_log import Diary
+from benchmarks.week.event_log import EventLog
 from benchmarks.week.groups import USD_PER_HOUR
 from benchmarks.week.ledger import percentile
 from benchmarks.week.model import RUNNING
@@ -169,17 +169,17 @@ def test_one_that_gives_up_was_away_since_it_renewed_the_lease(late: Callable[[f
 
 
 def test_the_diary_tells_of_a_job_and_of_the_machines_that_it_had() -> None:
-    diary, first = Diary(), make_pod(0)
-    diary.pod(None, first)
-    diary.pod(first, first)
-    diary.pod(None, {**make_pod(1, uid="other", node="spot-week-b-1"), "metadata": make_pod(1, uid="other")["metadata"]})
-    diary.doomed("spot-week-a-1", "gone")
-    diary.doomed("spot-week-c-1", "gone")
-    diary.job(None, make_job(RUNNING))
-    diary.note("", "the controller is killed")
-    told = [line.partition("  ")[2].split("  ")[-1] for line in diary.of("one").splitlines()]
+    event_log, first = EventLog(), make_pod(0)
+    event_log.pod(None, first)
+    event_log.pod(first, first)
+    event_log.pod(None, {**make_pod(1, uid="other", node="spot-week-b-1"), "metadata": make_pod(1, uid="other")["metadata"]})
+    event_log.doomed("spot-week-a-1", "gone")
+    event_log.doomed("spot-week-c-1", "gone")
+    event_log.job(None, make_job(RUNNING))
+    event_log.note("", "the controller is killed")
+    told = [line.partition("  ")[2].split("  ")[-1] for line in event_log.of("one").splitlines()]
     assert [text.split()[0] for text in told] == ["pod", "pod", "machine", "job:", "the"]
-    assert diary.of("machine spot-week-c-1").count("\n") == 1
+    assert event_log.of("machine spot-week-c-1").count("\n") == 1
 
 
 def test_percentiles() -> None:

@@ -12,7 +12,7 @@ from benchmarks.week.exits import Exits
 from benchmarks.week.groups import ALIVE
 from benchmarks.week.model import RUNNING
 from benchmarks.week.play import Play, Stage
-from benchmarks.week.scenarios import Fate
+from benchmarks.week.scenarios import Scenario
 from benchmarks.week.seen import Worker
 from tests.benchmarks.weeks import Scene, make_job, make_pod
 
@@ -20,7 +20,7 @@ Object = dict[str, Any]
 
 
 class Hands:
-    """In the place of the API and of the crew: notes which workers were ended."""
+    """In the place of the API and of the simulated workers: notes which workers were ended."""
 
     def __init__(self) -> None:
         self.ended: asyncio.Queue[tuple[int, str]] = asyncio.Queue()  # exit code, pod
@@ -38,16 +38,16 @@ class Hands:
 class Theatre:
     """A play in a scene."""
 
-    def __init__(self, *acts: Fail) -> None:
+    def __init__(self, *actions: Fail) -> None:
         self.scene = Scene()
         self.hands = Hands()
         hands: Any = self.hands
         stage = Stage(
-            kube=hands, sight=self.scene.sight, crew=hands, ledger=self.scene.ledger, judge=self.scene.judge,
+            kube=hands, sight=self.scene.sight, simulated=hands, ledger=self.scene.ledger, judge=self.scene.judge,
             namespace="elastic-job", patient=False, patience_seconds=5.0,
         )  # fmt: skip
-        fate = Fate(name="one", kind="doomed", low=1, replicas=2, high=2, acts=acts)
-        self.play = Play(fate, stage)
+        scenario = Scenario(name="one", kind="doomed", low=1, replicas=2, high=2, actions=actions)
+        self.play = Play(scenario, stage)
         self.scene.job(make_job(RUNNING))
 
     async def ended(self) -> tuple[int, str]:
