@@ -16,8 +16,8 @@ from aiohttp.test_utils import TestServer
 
 from ebb.api.contract import GATEWAY_PORT
 from ebb.api.platform import parse
-from ebb.cli.session import Session
-from ebb.client.platform.ebb import Ebb
+from ebb.cli.options import Session
+from ebb.client.platform.connection import Ebb
 from ebb.gateway.app import make_app
 from ebb.gateway.volumes import Volume, Volumes
 from ebb.kube import Kube, NotFound, Object

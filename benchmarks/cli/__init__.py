@@ -1,4 +1,4 @@
-"""How long does `ebb` take, as a user waits for it? `python -m benchmarks.cli`.
+"""Latency of `ebb` as a user experiences it: `python -m benchmarks.cli`.
 
 plane.py     500 jobs on a real API server       measure.py   whole processes, in turns
 

@@ -38,7 +38,7 @@ exit status: 0 every promise that was measured is kept, 1 one is broken, 2 it co
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the command line said."""
+    """Arguments of the command line."""
 
     only: tuple[str, ...]
     jobs: int

@@ -1,4 +1,4 @@
-"""How long commands take: whole processes, from their start to their end, in turns.
+"""Timing of commands: whole processes, from their start to their end, in turns.
 
     took = await in_turns({"ebb": ["ebb", "--help"], "python": ["python", "-c", "pass"]}, rounds=9)
     took["ebb"]                          # nine seconds-values, in their order
@@ -36,7 +36,7 @@ async def in_turns(commands: Mapping[str, Sequence[str]], rounds: int, *, folder
 
 
 async def output(command: Sequence[str], **environment: str) -> str:
-    """What a command prints. Raises BenchmarkError if it fails."""
+    """Return what a command prints. Raises BenchmarkError if it fails."""
     code, text = await _run(command, os.environ | environment)
     if code:
         raise BenchmarkError(f"{' '.join(command)} ended with {code}: {text[-500:]}")

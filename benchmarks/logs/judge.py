@@ -1,4 +1,4 @@
-"""Which lines are missing, double, made up or out of order. Pure.
+"""Check of lines: missing, double, made up or out of order. Pure.
 
 problems = judge(acknowledged, printed, written=counts, undisturbed={"pod-2", "pod-3"})       # empty: the promise is kept
 """

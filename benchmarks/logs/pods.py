@@ -20,7 +20,7 @@ WATCHING = Path(__file__).with_name("watching")
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """What all pods of a run share."""
+    """Settings that all pods of a run share."""
 
     folder: Path
     cluster: Cluster

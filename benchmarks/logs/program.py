@@ -1,4 +1,4 @@
-"""What each rank runs: numbered lines at a rate, until a file appears; how many of its writes have returned is in a file.
+"""The program of each rank: numbered lines at a rate, until a file appears; how many of its writes have returned is in a file.
 
     RATE=1000 COUNTS=/tmp/counts STOP=/tmp/stop python program.py       # as a worker of ebb.elastic.launch
 

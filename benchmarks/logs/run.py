@@ -17,7 +17,7 @@ from benchmarks.logs.judge import Said, acknowledged, judge, said
 from benchmarks.logs.pods import Place, Pod
 from devcluster.commands import say
 from devcluster.settings import CHECKOUT
-from ebb.client.files.files import PAUSES, Files
+from ebb.client.files.transfer import PAUSES, Files
 from ebb.client.logs import Line, follow_logs, print_logs
 
 PODS, RANKS = 2, 2
@@ -29,7 +29,7 @@ Figures = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the command line said."""
+    """Arguments of the command line."""
 
     seconds: float
     rate: float
@@ -88,7 +88,7 @@ async def run(settings: Settings) -> tuple[Figures, list[str]]:
 
 
 async def cost(settings: Settings) -> Figures:
-    """What a launcher of four ranks pays for their lines: its CPU time with them, less that without any."""
+    """Return what a launcher of four ranks pays for their lines: its CPU time with them, less that without any."""
     spent = []
     for number, rate in enumerate((0.0, settings.rate)):
         folder = settings.folder / f"cost-{number}"
@@ -108,7 +108,7 @@ async def cost(settings: Settings) -> Figures:
 
 
 async def _play(place: Place, seconds: float) -> float:
-    """How long the ranks wrote."""
+    """Return how long the ranks wrote."""
     pods = [Pod(place, worker, f"pod-{worker}") for worker in range(PODS)]
     await _until(lambda: len(place.counts()) == PODS * RANKS and all(place.counts().values()), "the ranks did not start", pods)
     began = time.monotonic()

@@ -1,9 +1,11 @@
 """`ebb`, the researcher's tool: the only thing that most users ever touch.
 
-It reads words, calls ebb.client and shows what comes of it:
+It parses the command line, calls ebb.client and shows the result. It needs a kubeconfig and ConfigMap `ebb-platform`,
+and holds no state of its own.
 
-app.py (the verbs and the end of errors), verbs/ (one file each family), render.py (how it looks), writer.py (log lines),
-exits.py and outcome.py (exit codes). It needs a kubeconfig and ConfigMap `ebb-platform`, and holds no state of its own.
+app.py      the verbs, and where errors end       verbs/                one file each family
+asked.py, options.py   options they share         exits.py, errors.py   exit codes and error sentences
+render.py, pages.py    views as text              terminal.py           questions, progress, log lines
 """
 
 

@@ -17,7 +17,7 @@ from ebb.cli.exits import MEANINGS, Exit
 
 @dataclass(frozen=True)
 class Verb:
-    """Where a verb is, and its line in `ebb --help`, which is the first of its own help (a test compares them)."""
+    """Location of a verb, and its line in `ebb --help`, which is the first of its own help (a test compares them)."""
 
     where: str  # module under ebb.cli.verbs: name of a function with typer's annotations, or of a Typer with more verbs
     line: str
@@ -81,7 +81,7 @@ class _Verbs(TyperGroup):
         try:
             return super().make_context(*args, **more)
         except UsageError as error:  # of the global options; those of verbs come up in `invoke`
-            raise typer.Exit(_told(error)) from error
+            raise typer.Exit(_report(error)) from error
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -90,7 +90,7 @@ class _Verbs(TyperGroup):
             typer.echo("\nebb: stopped looking; jobs go on.", err=True)
             raise typer.Exit(Exit.INTERRUPTED) from error
         except Exception as error:
-            raise typer.Exit(_told(error)) from error
+            raise typer.Exit(_report(error)) from error
 
 
 def load(name: str) -> Any:
@@ -130,21 +130,20 @@ def _carrier(
         typer.Option(metavar="NAME", help="Where; `ebb platform list` shows them.", callback=_name, expose_value=False),
     ] = None,
 ) -> None:
-    """What carries the option into the other commands."""
+    """Carry the option into the other commands."""
 
 
-def _told(error: Exception) -> Exit:
+def _report(error: Exception) -> Exit:
     """Say an expected error in a sentence; anything else goes on as it is."""
-    from ebb.cli.outcome import EXPECTED, outcome  # noqa: PLC0415 - as the verbs: see above
+    from ebb.cli.errors import EXPECTED, classify, is_misuse, usage_sentence  # noqa: PLC0415 - as the verbs: see above
     from ebb.cli.render import make_console  # noqa: PLC0415
-    from ebb.cli.usage import is_misuse, sentence  # noqa: PLC0415
 
     if is_misuse(error):
-        typer.echo(f"ebb: {sentence(error)}", err=True)
+        typer.echo(f"ebb: {usage_sentence(error)}", err=True)
         return Exit.USAGE
     if not isinstance(error, EXPECTED):
         raise error
-    code, said = outcome(error)
+    code, said = classify(error)
     console = make_console(stderr=True)
     console.print(f"ebb: {said}", soft_wrap=not console.is_terminal)
     return code
@@ -175,7 +174,7 @@ def main(
     """Train on machines that come and go."""
     if ctx.resilient_parsing:
         return
-    from ebb.cli.session import Session  # noqa: PLC0415
+    from ebb.cli.options import Session  # noqa: PLC0415
 
     session = ctx.ensure_object(Session)
     session.kubeconfig = kubeconfig or session.kubeconfig

@@ -18,7 +18,7 @@ import typer
 from ebb.api.parts import SPOT_THEN_ON_DEMAND
 from ebb.api.platform import ON_DEMAND, SPOT
 from ebb.client.errors import BadRequest
-from ebb.client.platform.reach import find_user
+from ebb.client.platform.connection import find_user
 from ebb.client.submission.jobfile import is_elastic_job, read_file, request_of
 from ebb.client.submission.request import Request
 
@@ -28,8 +28,8 @@ Program = Annotated[
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a job file and the flags say, before the platform is known. Flags that were not given are None."""
+class JobOptions:
+    """A job file and the flags, before the platform is known. Flags that were not given are None."""
 
     file: dict[str, Any]
     flags: dict[str, Any]
@@ -41,7 +41,7 @@ class Asked:
         return replace(request_of(self.file, self.flags, program, suffix=suffix), user=find_user())
 
     def is_whole(self, program: Iterable[str]) -> bool:
-        """Whether the file is an ElasticJob, which is sent as it is. Raises BadRequest where flags would change it."""
+        """Return whether the file is an ElasticJob, which is sent as it is. Raises BadRequest where flags would change it."""
         if not is_elastic_job(self.file):
             return False
         given = [key for key, value in self.flags.items() if value is not None] + ["the program"] * bool(list(program))
@@ -80,7 +80,7 @@ def options(
     shm: Annotated[str | None, typer.Option(help="Size of /dev/shm, such as 1Gi; default: a quarter of the memory.")] = None,
     data: Annotated[str | None, typer.Option(help="Data folder on a shared volume; handed to the program as --data.")] = None,
     file: Annotated[Path | None, typer.Option("-f", "--file", help="Job file (YAML); flags win over it.")] = None,
-) -> Asked:
+) -> JobOptions:
     """Typer's options -> what they say. Raises BadRequest for a file that cannot be read."""
     if spot_then_on_demand and spot is not None:
         raise BadRequest("--spot-then-on-demand says what --spot and --on-demand say: give one of the three.")
@@ -91,10 +91,10 @@ def options(
     }  # fmt: skip
     if spot_then_on_demand:
         flags["capacity"] = SPOT_THEN_ON_DEMAND
-    return Asked(read_file(file) if file else {}, flags)
+    return JobOptions(read_file(file) if file else {}, flags)
 
 
-def asks(verb: Callable[..., None]) -> Callable[..., None]:
+def takes_job_options(verb: Callable[..., None]) -> Callable[..., None]:
     """A verb whose parameter `asked` is all of `options`, for typer to see."""
     own = [parameter for parameter in inspect.signature(verb).parameters.values() if parameter.name != "asked"]
     first = [parameter for parameter in own if parameter.kind is not inspect.Parameter.KEYWORD_ONLY]

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """What the shell gets. Scripts may rely on these."""
+    """Exit codes. Scripts may rely on these."""
 
     OK = 0
     FAILED = 1  # the platform refused, or something unexpected happened

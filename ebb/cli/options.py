@@ -1,17 +1,87 @@
-"""What the verbs share: their common options, the output format, and the step from typer into asyncio."""
+"""Options, output and connection that all verbs share, and the step from typer into asyncio."""
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import asdict
+from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Annotated, Any, TypeVar
 
 import typer
 
-from ebb.cli.completion import job_names
-from ebb.cli.session import Session
-from ebb.client.platform.ebb import Ebb
+from ebb.cli.render import make_console
+from ebb.client.errors import NoPlatform
+from ebb.client.platform.connection import Answer, Ebb, Opener, connect, everywhere, wants_all
+from ebb.kube import Kube
+
+LIMIT_SECONDS = 1.0
+
+
+def job_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The names of the jobs that begin so, those that were named already left out."""
+    logging.disable()  # a kubeconfig's plugin that fails is logged elsewhere
+    given = _given_options(ctx)
+    named = {name for value in ctx.params.values() if isinstance(value, list | tuple) for name in value}
+    try:
+        found = asyncio.run(_names(given))
+    except BaseException:
+        return []
+    finally:
+        logging.disable(logging.NOTSET)
+    return [name for name in found if name.startswith(incomplete) and name not in named]
+
+
+async def _names(given: dict[str, Any]) -> list[str]:
+    from ebb.client.platform.connection import connect  # noqa: PLC0415 - half of the second; nothing else of this file's users needs it
+    from ebb.kube import ELASTIC_JOBS  # noqa: PLC0415
+
+    async with asyncio.timeout(LIMIT_SECONDS), connect(**given) as ebb:
+        return sorted(job["metadata"]["name"] for job in await ebb.kube.list(ELASTIC_JOBS, ebb.namespace))
+
+
+def _given_options(ctx: typer.Context) -> dict[str, Any]:
+    """Return what stands on the line so far, before the verb or after it."""
+    found: dict[str, Any] = {"platform": ctx.meta["platform"]} if "platform" in ctx.meta else {}
+    level: Any = ctx
+    while level is not None:
+        for name in ("kubeconfig", "context", "namespace"):
+            if level.params.get(name) and name not in found:
+                found[name] = level.params[name]
+        level = level.parent
+    return found
+
+
+@dataclass(kw_only=True)
+class Session:
+    """Connection settings of one run; tests pass a `connect` of their own."""
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    platform: str | None = None
+    before: str | None = None  # the platform that was named before the verb, where one is named after it
+    named_after: bool = False
+    connect: Opener = Kube.connect
+
+    def open(self, namespace: str | None = None) -> AbstractAsyncContextManager[Ebb]:
+        """A connection. Raises NoPlatform, PlatformError, KubeError, Missing for an unknown platform."""
+        return connect(self.kubeconfig, self.context, namespace=namespace, platform=self.platform, opener=self.connect)
+
+    def open_before(self, namespace: str | None = None) -> AbstractAsyncContextManager[Ebb]:
+        """The platform that is meant without what is said after the verb: where `submit --from` finds its job."""
+        platform = self.before if self.named_after else self.platform
+        return connect(self.kubeconfig, self.context, namespace=namespace, platform=platform, opener=self.connect)
+
+    @property
+    def everywhere(self) -> bool:
+        """Return whether all platforms are meant."""
+        return wants_all(self.kubeconfig, self.platform)
+
+    def name(self, platform: str) -> None:
+        """--platform after the verb."""
+        self.before, self.platform, self.named_after = self.platform, platform, True
+
 
 T = TypeVar("T")
 
@@ -32,13 +102,13 @@ Namespace = Annotated[
 
 
 def session_of(ctx: typer.Context) -> Session:
-    """What the main command prepared."""
+    """Return what the main command prepared."""
     assert isinstance(ctx.obj, Session), ctx.obj
     return ctx.obj
 
 
 def call(ctx: typer.Context, namespace: str | None, verb: Callable[[Ebb], Awaitable[T]]) -> T:
-    """What `verb` returns of the platform that the options name."""
+    """Return what `verb` returns of the platform that the options name."""
 
     async def connected() -> T:
         async with session_of(ctx).open(namespace) as ebb:
@@ -65,3 +135,36 @@ def record(view: Any) -> dict[str, Any]:
 def note(text: str) -> None:
     """A line for the person, not for the pipe."""
     typer.echo(text, err=True)
+
+
+def show_everywhere(
+    ctx: typer.Context,
+    namespace: str | None,
+    question: Callable[[Ebb], Awaitable[T]],
+    output: Output,
+    *,
+    json: Callable[[T], dict[str, Any]],
+    text: Callable[[T], None],
+) -> None:
+    """Ask them all, and show each answer as the verb shows one. Raises NoPlatform where none answers."""
+    answers = run(everywhere(question, namespace=namespace, opener=session_of(ctx).connect))
+    if output is Output.JSON:
+        print_json({"platforms": [_answer_record(each, json) for each in answers]})
+    console = make_console()
+    for each in answers:
+        if output is Output.TEXT and each.value is not None:
+            place = " ".join(dict.fromkeys((each.cloud, each.region)))
+            console.print(f"{each.platform} ({place})", style="bold")
+            text(each.value)
+    for each in answers:
+        if each.trouble:
+            note(f"{each.platform}: {each.trouble}")
+    if all(each.trouble for each in answers):
+        raise NoPlatform("none of the platforms answers. `ebb platform list` shows where each is looked for.")
+
+
+def _answer_record(answer: Answer[T], json: Callable[[T], dict[str, Any]]) -> dict[str, Any]:
+    """The platform's name and what is known of it, and the verb's own keys where it answered."""
+    said = {} if answer.value is None else json(answer.value)
+    facts = {name: getattr(answer, name) for name in ("platform", "current", "cloud", "region", "trouble")}
+    return {**facts, **{key: value for key, value in said.items() if key not in facts}}

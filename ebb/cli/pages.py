@@ -1,4 +1,4 @@
-"""The pages of the verbs that look: status, events, top, check. Views -> text of at most the terminal's width. Pure."""
+"""Pages of status, events, top, check and sweep: views -> text of at most the terminal's width. Pure."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -11,10 +11,11 @@ from ebb.cli.render import STYLES, age, clock, facts, hanging, number, short, ta
 from ebb.client.diagnostics.symptoms import OK, PROBLEM, UNSEEN, WARNING, Finding
 from ebb.client.jobs.reclaims import Reclaim
 from ebb.client.jobs.top import Top, TopJob, TopMachine
-from ebb.client.jobs.view import FINISHED, OVER, RUNNING_STATE, JobView, WorkerView
-from ebb.client.jobs.words import duration, happening
-from ebb.client.timeline.phrases import of_reclaim
-from ebb.client.timeline.timeline import Entry
+from ebb.client.jobs.view import FINISHED, OVER, RUNNING_STATE, STOPPED, JobView, WorkerView, describe, duration
+from ebb.client.submission.fit import Fit, price
+from ebb.client.sweep import Plan, RunView, SweepView
+from ebb.client.sweep.view import count_states
+from ebb.client.timeline.timeline import Entry, of_reclaim
 
 RECENT = 10  # lines of history that `status` shows
 LEVELS = {OK: "green", WARNING: "yellow", PROBLEM: "red", UNSEEN: "dim"}
@@ -36,7 +37,7 @@ def job_page(
         parts.append(Text())
         known = {(loss.at, loss.worker): of_reclaim(loss) for loss in reclaims}
         for item in job.history[-RECENT:]:
-            text = known.get((item.at, item.worker if item.worker is not None else -1)) or happening(item)
+            text = known.get((item.at, item.worker if item.worker is not None else -1)) or describe(item)
             parts += hanging(f"{clock(item.at, now)}  ", text, width)
     return Group(*parts)
 
@@ -137,7 +138,7 @@ def _speed(job: JobView) -> str:
 
 
 def _reclaims(job: JobView, reclaims: Sequence[Reclaim]) -> str:
-    """How many, how long each took, and how long the job had too few workers."""
+    """Return how many, how long each took, and how long the job had too few workers."""
     if not job.reclaims:
         return "none"
     took = [loss.seconds for loss in reclaims if loss.seconds is not None]
@@ -189,3 +190,61 @@ def _machine_row(seat: TopMachine, now: datetime) -> tuple[str | Text, ...]:
         age(machine.since, now),
         ", ".join(seat.jobs) or "-",
     )
+
+
+_HEADS = {"loss": "LOSS", "samples_per_second": "SAMPLES/S"}
+
+
+def sweep_page(sweep: SweepView, width: int) -> RenderableType:
+    """One row a run, then how many are in which state and which is the best."""
+    rows = [
+        (
+            Text(_point(run.point) or run.job, "bold" if run.job == sweep.best else ""),
+            run.job,
+            Text(_run_state(run), STYLES.get(run.state, "yellow")),
+            _run_steps(run),
+            number(run.metric),
+            _usd(run.usd_spent),
+        )
+        for run in sweep.runs
+    ]
+    return Group(table(("POINT", "JOB", "STATE", "STEP", _HEADS[sweep.metric], "$"), rows, width), Text(), Text(summary(sweep)))
+
+
+def summary(sweep: SweepView) -> str:
+    """A sweep in one line."""
+    best = next((run for run in sweep.runs if run.job == sweep.best), None)
+    parts = [
+        f"{sweep.name}: {count_states(sweep)}",
+        f"best so far {_point(best.point) or best.job} ({sweep.metric} {number(best.metric)})" if best else "",
+        f"${sweep.usd_spent:.2f} spent" if sweep.usd_spent is not None else "",
+        f"{sweep.max_parallel} at once" if sweep.max_parallel and not sweep.over else "",
+    ]
+    return "; ".join(filter(None, parts))
+
+
+def price_line(plan: Plan, fit: Fit) -> str:
+    """Return what all runs cost together while they train."""
+    count = len(plan.points)
+    at_once = min(count, plan.max_parallel or count)
+    runs = "1 run" if count == 1 else f"{count} runs"
+    most = f", at most ${count * plan.request.max_cost:.2f} in all" if plan.request.max_cost else ""
+    return f"{runs} like this, {at_once} at once: ${at_once * price(fit, fit.workers).usd_per_hour:.2f} per hour{most}"
+
+
+def _point(point: dict[str, str]) -> str:
+    return " ".join(f"{key}={value}" for key, value in point.items())
+
+
+def _run_state(run: RunView) -> str:
+    return "among the worst" if run.state == STOPPED and run.stopped_because else run.state
+
+
+def _run_steps(run: RunView) -> str:
+    if run.step is None:
+        return "-"
+    return short(run.step) + (f"/{short(run.total_steps)}" if run.total_steps else "")
+
+
+def _usd(spent: float | None) -> str:
+    return "-" if spent is None else f"{spent:.2f}"

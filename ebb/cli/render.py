@@ -1,4 +1,4 @@
-"""How `ebb` looks: views -> text of at most the terminal's width, with colour where there is a terminal. Pure but for `Console`.
+"""Rendering of `ebb`'s output: views -> text of at most the terminal's width, in colour on a terminal. Pure but for `Console`.
 
 Tables shrink one column only, with an ellipsis, mostly the first; numbers keep their digits. Into a pipe goes the same text,
 uncoloured and as wide as it needs to be, so that scripts never meet a shortened name (`-o json` is for those that want more).
@@ -80,7 +80,7 @@ def plan(
     code: str = "",
     start: str = "",
 ) -> RenderableType:
-    """What `submit` is about to start, where and at what price."""
+    """Return what `submit` is about to start, where and at what price."""
     zones = request.zone or (fit.zones[0] if len(fit.zones) == 1 else f"one of {', '.join(fit.zones)}")
     share = f"{fit.cpu_millis / 1000:g} CPUs, {fit.memory_mib / 1024:.1f} GiB of memory"
     sizes = f", from {fit.min_workers} to {fit.max_workers}" if fit.max_workers > fit.min_workers else ""
@@ -140,7 +140,7 @@ def _line(headers: Sequence[str], cells: Sequence[Text], widths: Sequence[int]) 
 
 
 def _is_number(header: str) -> bool:
-    """Whether a column is set to the right."""
+    """Return whether a column is set to the right."""
     return header in NUMBERS or header.endswith(("-H", "/H", " $"))
 
 

@@ -23,9 +23,9 @@ from ebb.client.files.workers import Executed
 from ebb.client.gpus import GpuGroup, GpuReport
 from ebb.client.jobs.top import Top
 from ebb.client.jobs.view import JobView
-from ebb.client.jobs.watch import Seen
+from ebb.client.jobs.watch import JobStatus
 from ebb.client.local_run.plan import LocalRun
-from ebb.client.local_run.process import Ended
+from ebb.client.local_run.process import LocalResult
 from ebb.client.report import RunReport, SweepReport
 from ebb.client.submission.fit import Price
 from ebb.client.submission.outlook import Outlook
@@ -62,7 +62,7 @@ GPU_REPORT = Also((GpuReport,), {"groups": [Also((NodeGroup, GpuGroup), {}, froz
 
 
 def everywhere(shape: Any) -> Schema:
-    """What `--platform all` makes of a document: one for each platform, with what is known of it; without one that is away."""
+    """Return the schema under `--platform all`: a document for each platform, or only its name where it does not answer."""
     return {"platforms": [Either((Also((), {**ANSWER, **_keys(shape)}), ANSWER))]}
 
 
@@ -75,7 +75,7 @@ def _keys(shape: Any) -> dict[str, Any]:
 DOCUMENTS: Mapping[str, tuple[str, Any]] = {
     # file: what prints it; its shape: a type, {key: shape}, [shape of each item], Also or Either
     "list": ("ebb list", Either((JOBS, everywhere(JOBS)))),
-    "status": ("ebb status JOB", Seen),
+    "status": ("ebb status JOB", JobStatus),
     "status-watch": ("each line of ebb status JOB --watch", {"job": JobView}),
     "events": ("ebb events JOB", {"events": tuple[Entry, ...]}),
     "events-follow": ("each line of ebb events JOB -f", Entry),
@@ -102,7 +102,7 @@ DOCUMENTS: Mapping[str, tuple[str, Any]] = {
     "sweep-show": ("ebb sweep show SWEEP, and each line of it or of ebb sweep with --watch", {"sweep": SweepView}),
     "sweep-stop": ("ebb sweep stop SWEEP", {"stopped": tuple[str, ...]}),
     "sweep-delete": ("ebb sweep delete SWEEP", {"deleted": tuple[str, ...]}),
-    "local": ("ebb local", {"run": Also((Ended,), {"resume": str})}),
+    "local": ("ebb local", {"run": Also((LocalResult,), {"resume": str})}),
     "local-dry-run": ("ebb local --dry-run", {"run": LocalRun}),
     "report": ("ebb report JOB|SWEEP -o json", Either((RunReport, SweepReport))),
 }  # fmt: skip

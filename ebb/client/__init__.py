@@ -22,16 +22,14 @@ from ebb.client.diagnostics.check import check
 from ebb.client.diagnostics.symptoms import Finding
 from ebb.client.errors import BadRequest, ClientError, Missing, NoPlatform, TimedOut
 from ebb.client.files import data
-from ebb.client.files.files import Files, gateway
-from ebb.client.files.outputs import fetch_outputs, list_outputs
+from ebb.client.files.data import fetch_outputs, list_outputs
+from ebb.client.files.transfer import Files, gateway
 from ebb.client.files.workers import Executed, execute, port
 from ebb.client.jobs.top import Top, top_now
 from ebb.client.jobs.view import JobView, WorkerView
-from ebb.client.jobs.waiting import wait_for
-from ebb.client.jobs.watch import Seen, list_jobs, status, wait
+from ebb.client.jobs.watch import JobStatus, list_jobs, status, wait, wait_for
 from ebb.client.platform import platforms
-from ebb.client.platform.ebb import Ebb, connect
-from ebb.client.platform.everywhere import Answer, everywhere
+from ebb.client.platform.connection import Answer, Ebb, connect, everywhere
 from ebb.client.staging.clone import Clone, clone
 from ebb.client.staging.code import Code, packed
 from ebb.client.submission.fit import Fit, Price, find_fit, price
@@ -53,6 +51,7 @@ __all__ = [
     "Files",
     "Finding",
     "Fit",
+    "JobStatus",
     "JobView",
     "Missing",
     "NoPlatform",
@@ -60,7 +59,6 @@ __all__ = [
     "Price",
     "Request",
     "Scaled",
-    "Seen",
     "TimedOut",
     "Top",
     "WorkerView",

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from ebb.api import contract as names
 from ebb.client.errors import BadRequest, ClientError
-from ebb.client.jobs.live import Board, ignore
 from ebb.client.jobs.view import OVER, JobView, condition, gpus_per_worker, view
-from ebb.client.platform.ebb import Ebb
-from ebb.client.platform.reach import read_job
+from ebb.client.jobs.watch import Board, ignore
+from ebb.client.platform.connection import Ebb, read_job
 from ebb.kube import ELASTIC_JOBS, NotFound, Object
 
 NOTE_SECONDS = 5.0  # no wait is silent for longer
@@ -22,7 +21,7 @@ RAISES = {  # why the controller holds a job -> the field that lets it go on, an
 
 @dataclass(frozen=True, kw_only=True)
 class Scaled:
-    """What `scale` did: workers wanted before and from now on."""
+    """Result of `scale`: workers wanted before and from now on."""
 
     job: JobView
     before: int
@@ -84,7 +83,7 @@ async def delete(ebb: Ebb, jobs: Iterable[str], *, wait: bool = True, note: Call
 
 
 def workers_for(job: Object, gpus: int) -> int:
-    """How many workers `gpus` GPUs are for this job. Raises BadRequest, or ClientError for a job that is over."""
+    """Return how many workers `gpus` GPUs are for this job. Raises BadRequest, or ClientError for a job that is over."""
     found, size = view(job), gpus_per_worker(job) or 1
     _check_goes_on(found, "scaled")
     low, high = found.min_workers * size, found.max_workers * size

@@ -1,4 +1,4 @@
-"""What the client raises beside the errors of ebb.kube: each message is a sentence that says how to put it right.
+"""Errors of the client, beside those of ebb.kube: each message is a sentence that says how to fix it.
 
 ClientError
 ├── BadRequest     what was asked for cannot be; nothing was sent. Names the field, the value, what is allowed and the fix
@@ -21,7 +21,7 @@ class NoPlatform(ClientError):
 
 
 class Missing(ClientError):
-    """What was named is not there."""
+    """A job, worker or file of that name does not exist."""
 
 
 class TimedOut(ClientError):

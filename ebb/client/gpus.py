@@ -1,4 +1,4 @@
-"""What GPUs a platform has: how many are free now and how many more could come, at what price, and how the zones are doing.
+"""GPUs of a platform: how many are free now and how many more could come, their price, and how the zones are doing.
 
 report = await gpus(ebb)            # of one platform
 report.groups[0].gpus_free, report.reclaims, report.dry
@@ -18,7 +18,7 @@ from ebb.client.costs.read import read_books, read_records
 from ebb.client.errors import ClientError
 from ebb.client.jobs.nodes import MachineView, machine_view
 from ebb.client.jobs.reclaims import losses
-from ebb.client.platform.ebb import Ebb
+from ebb.client.platform.connection import Ebb
 from ebb.kube import ELASTIC_JOBS, NODES, PODS, Denied, Object
 
 RECENT_SECONDS = 86400.0  # of reclaims
@@ -52,7 +52,7 @@ class ZoneReclaims:
 
 @dataclass(frozen=True, kw_only=True)
 class DryZone:
-    """Where a job could not get machines lately."""
+    """A zone in which a job could not get machines lately."""
 
     zone: str
     gpu_type: str

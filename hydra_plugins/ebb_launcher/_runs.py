@@ -13,7 +13,7 @@ from pathlib import Path
 from ebb import client
 from ebb.client import sweep as sweeps
 from ebb.client.jobs.view import FINISHED
-from ebb.client.platform.reach import find_user
+from ebb.client.platform.connection import find_user
 from ebb.client.staging.code import packed
 from ebb.client.submission.jobfile import generated_name, request_of
 from ebb.client.sweep.points import Point, job_name
@@ -28,7 +28,7 @@ _OF_JOBS = ("gpus", "min", "max", "gpu", "zone", "capacity", "env", "image", "sh
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a run ended: `failure` is "" where it finished."""
+    """The end of a run: `failure` is "" where it finished."""
 
     job: str
     metric: float | None

@@ -84,7 +84,7 @@ def _plain(value: Any) -> Any:
 
 
 def _program(argv: Sequence[str], main: Any, code: Path) -> list[str]:
-    """How this program was started, without what Hydra was told of the multirun: the workers start the same, in `code`."""
+    """Return how this program was started, without what Hydra was told of the multirun: the workers start the same, in `code`."""
     package = getattr(main, "__spec__", None)
     program = ["-m", package.name.removesuffix(".__main__")] if package else [_relative(argv[0], code)]
     passed, words = list[str](), iter(argv[1:])

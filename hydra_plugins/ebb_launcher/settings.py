@@ -1,4 +1,4 @@
-"""What can be set as hydra.launcher.NAME: the options of `ebb submit`, and where the platform is."""
+"""Settings under hydra.launcher.NAME: the options of `ebb submit`, and where the platform is."""
 
 from dataclasses import dataclass, field
 

@@ -13,9 +13,8 @@ import pytest_asyncio
 from ebb import client
 from ebb.client.diagnostics.symptoms import Finding
 from ebb.client.jobs.top import top_now
-from ebb.client.jobs.waiting import wait_for
-from ebb.client.jobs.watch import list_jobs, status
-from ebb.client.platform.ebb import Ebb, connect
+from ebb.client.jobs.watch import list_jobs, status, wait_for
+from ebb.client.platform.connection import Ebb, connect
 from ebb.client.timeline.events import events
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS, NODES, KubeError, Object, Resource
 from tests.apiserver.plane import ACCOUNTS, JOBS, SYSTEM, Made, found, gone

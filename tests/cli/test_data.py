@@ -10,7 +10,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from ebb.cli.app import app
-from ebb.cli.progress import bar
+from ebb.cli.terminal import progress_bar
 from ebb.cli.verbs.data import size
 from tests.cli.world import elastic_job
 from tests.reached import session
@@ -115,8 +115,8 @@ def test_outputs_of_a_job(here: Path) -> None:
 def test_a_bar_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     told = io.StringIO()
     console = Console(file=told, force_terminal=True, width=80, color_system=None)
-    monkeypatch.setattr("ebb.cli.progress.make_console", lambda *, stderr: console)
-    with bar() as show:
+    monkeypatch.setattr("ebb.cli.terminal.make_console", lambda *, stderr: console)
+    with progress_bar() as show:
         show.found(1000, 123_456_789_012)
         show.moved(23_456_789_012)
     lines = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line) for line in re.split(r"[\r\n]", told.getvalue())]

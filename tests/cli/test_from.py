@@ -11,8 +11,8 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from ebb.cli.app import app
-from ebb.cli.session import Session
-from ebb.client.platform.ebb import Ebb
+from ebb.cli.options import Session
+from ebb.client.platform.connection import Ebb
 from ebb.kube import ELASTIC_JOBS, Kube, Object
 from tests.cli.world import NS, FakeKube, platform_map
 from tests.client.cloned import FOLDER, Volume, far_map, submitted
@@ -28,7 +28,7 @@ def volumes(monkeypatch: pytest.MonkeyPatch) -> dict[str, Volume]:
         yield found[ebb.platform.stack]
 
     monkeypatch.setattr(sys.modules["ebb.client.staging.clone"], "gateway", gateway)  # clone is the function, too
-    monkeypatch.setattr("ebb.client.files.files.gateway", gateway)
+    monkeypatch.setattr("ebb.client.files.transfer.gateway", gateway)
     return found
 
 

@@ -11,8 +11,7 @@ from ebb.cli.app import app
 from ebb.cli.pages import job_page
 from ebb.cli.render import age, job_table, number, short
 from ebb.cli.verbs.look import summary
-from ebb.client.jobs.view import view, worker_view
-from ebb.client.jobs.words import duration
+from ebb.client.jobs.view import duration, view, worker_view
 from ebb.kube import Object
 from tests.cli.world import NS, FakeKube, elastic_job, platform_map, session, worker_pod
 

@@ -17,9 +17,8 @@ from ebb.client.errors import BadRequest, Missing
 from ebb.client.jobs.nodes import Nodes, machine_view
 from ebb.client.jobs.top import top
 from ebb.client.jobs.view import JobView, view
-from ebb.client.jobs.waiting import wait_for
-from ebb.client.jobs.watch import see
-from ebb.client.platform.ebb import Ebb
+from ebb.client.jobs.watch import see, wait_for
+from ebb.client.platform.connection import Ebb
 from ebb.client.timeline.events import follow_events
 from ebb.kube import Object
 from tests.cli.test_look import NOW, PROGRESS, RUNNING, drawn

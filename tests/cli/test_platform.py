@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from ebb.cli.app import app
-from ebb.cli.session import Session
+from ebb.cli.options import Session
 from ebb.client.platform import platforms
 from ebb.kube import Kube, Object
 from tests.cli.world import FakeKube, elastic_job, platform_map

@@ -10,11 +10,11 @@ import pytest
 
 PROGRAM = """
 import asyncio
-from ebb.cli.question import agreed, somebody_there
+from ebb.cli.terminal import confirm, is_interactive
 
 async def verb():
-    assert somebody_there()
-    return agreed("Start it?")
+    assert is_interactive()
+    return confirm("Start it?")
 
 print("answer:", asyncio.run(verb()))
 """

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ebb.cli.app import app
-from ebb.client.platform import reach
+from ebb.client.platform import connection
 
 
 @pytest.fixture(autouse=True)
@@ -27,19 +27,19 @@ def touch(path: Path) -> str:
 
 def test_order(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     default = touch(home / ".kube" / "config")
-    assert reach._kubeconfig() == default
+    assert connection._kubeconfig() == default
     box = touch(home / ".ebb" / "boxes" / "ebb" / "researcher.kubeconfig")
-    assert reach._kubeconfig() == box
+    assert connection._kubeconfig() == box
     monkeypatch.setenv("KUBECONFIG", "/usual")
-    assert reach._kubeconfig() == "/usual"
+    assert connection._kubeconfig() == "/usual"
     monkeypatch.setenv("EBB_KUBECONFIG", "/ours")
-    assert reach._kubeconfig() == "/ours"
+    assert connection._kubeconfig() == "/ours"
 
 
 def test_a_pod_uses_its_service_account(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     touch(home / ".kube" / "config")
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
-    assert reach._kubeconfig() is None
+    assert connection._kubeconfig() is None
 
 
 def test_without_any(home: Path) -> None:

@@ -9,7 +9,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from ebb.cli.app import app
-from ebb.cli.question import somebody_there
+from ebb.cli.terminal import is_interactive
 from ebb.cli.verbs import submit as verb
 from ebb.client.submission.jobfile import read_file, request_of
 from ebb.kube import Object
@@ -143,7 +143,7 @@ def test_what_it_would_meet_and_cost_is_shown(words: list[str], objects: list[Ob
     ids=["yes", "enter", "no", "--yes", "-y"],
 )
 def test_a_terminal_is_asked(answer: str | None, words: list[str], sent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verb, "somebody_there", lambda: True)
+    monkeypatch.setattr(verb, "is_interactive", lambda: True)
     kube = FakeKube(platform_map())
     result = invoke("submit", *words, "--", "train.py", kube=kube, answer=answer)
     assert result.exit_code == (0 if sent else 1)
@@ -153,5 +153,5 @@ def test_a_terminal_is_asked(answer: str | None, words: list[str], sent: bool, m
 
 
 def test_a_pipe_is_not_asked() -> None:
-    assert not somebody_there() or pytest.skip("a person runs this test")
+    assert not is_interactive() or pytest.skip("a person runs this test")
     assert invoke("submit", "--", "train.py").exit_code == 0

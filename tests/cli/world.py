@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from ebb.cli.session import Session
+from ebb.cli.options import Session
 from ebb.kube import PODS, Conflict, Invalid, Kube, NotFound, Object, Resource, Unreachable, kinds
 
 NS = "elastic-job"

@@ -8,8 +8,8 @@ from typing import Any
 
 from ebb.api.platform import Platform, parse
 from ebb.client.errors import Missing
-from ebb.client.files.files import Entry
-from ebb.client.platform.ebb import Ebb
+from ebb.client.files.transfer import Entry
+from ebb.client.platform.connection import Ebb
 from ebb.client.submission.request import Request
 from ebb.client.submission.submit import prepare
 from ebb.kube import Object

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ebb.client.jobs.live import states
+from ebb.client.jobs.watch import states
 from ebb.client.logs import follow_logs
 from ebb.client.logs.lines import Line
 from ebb.kube import PODS, Kube
@@ -32,7 +32,7 @@ class Sink:
 @pytest.fixture(autouse=True)
 def _haste(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pauses between two attempts, a hundredth as long."""
-    monkeypatch.setattr("ebb.client.jobs.live.RETRY_SECONDS", (0.01,))
+    monkeypatch.setattr("ebb.client.jobs.watch.RETRY_SECONDS", (0.01,))
     monkeypatch.setattr("ebb.client.logs.pod.RECHECK_SECONDS", 0.01)
     monkeypatch.setattr("ebb.client.logs.follow.RECHECK_SECONDS", 0.02)
     monkeypatch.setattr("ebb.client.logs.follow.SETTLE_SECONDS", 0.0)

@@ -11,7 +11,7 @@ from ebb.api.clock import stamp
 from ebb.api.contract import LABEL_NODE_GROUP
 from ebb.api.platform import parse
 from ebb.client.gpus import GpuGroup, GpuReport, gpus
-from ebb.client.platform.ebb import Ebb
+from ebb.client.platform.connection import Ebb
 from ebb.client.submission.fit import find_fit
 from ebb.client.submission.outlook import outlook
 from ebb.client.submission.request import Request

@@ -16,7 +16,7 @@ from ebb.api.usage import DAY, HOUR, LEAVING, NAME, NAMESPACE, Books, Standing, 
 from ebb.client.costs import By, CostReport, Wanted, bills, costs, estimate, report_of, whole_days
 from ebb.client.costs.bills import Window
 from ebb.client.errors import BadRequest, ClientError
-from ebb.client.platform.ebb import Ebb
+from ebb.client.platform.connection import Ebb
 from ebb.controller.reconciler.records import record as made_record
 from ebb.kube import Object
 from tests.cli.world import NS, FakeKube, elastic_job, node_group, platform_json, platform_map

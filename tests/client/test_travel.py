@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ebb.client.files.files import gateway
+from ebb.client.files.transfer import gateway
 from ebb.client.staging import checkpoints
 from ebb.client.staging.clone import clone
 from ebb.client.staging.code import SMALL_BYTES, packed

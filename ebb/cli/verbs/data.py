@@ -10,11 +10,11 @@ import typer
 
 from ebb.cli.exits import Exit
 from ebb.cli.options import Format, Namespace, Output, call, note, print_json, record
-from ebb.cli.progress import bar
 from ebb.cli.render import clock, make_console, now_local, table
+from ebb.cli.terminal import progress_bar
 from ebb.client.errors import BadRequest
 from ebb.client.files import data as files
-from ebb.client.files.outputs import fetch_outputs, list_outputs
+from ebb.client.files.data import fetch_outputs, list_outputs
 
 T = TypeVar("T")
 data = typer.Typer(help="Files on the shared volumes: ebb data put ./imagenet data/imagenet")
@@ -34,7 +34,7 @@ def put(
     output: Format = Output.TEXT,
 ) -> None:
     """Write a file or folder to a volume. Again: only what is missing."""
-    with bar() as show:
+    with progress_bar() as show:
         done = _moving(lambda: call(ctx, None, lambda ebb: files.put(ebb, source, target, show, checksum=checksum)))
     _tell(done, output)
 
@@ -49,7 +49,7 @@ def get(
     output: Format = Output.TEXT,
 ) -> None:
     """Fetch a file or folder from a volume. Again: only what is missing."""
-    with bar() as show:
+    with progress_bar() as show:
         done = _moving(lambda: call(ctx, None, lambda ebb: files.get(ebb, source, target, show, checksum=checksum)))
     _tell(done, output)
 
@@ -101,7 +101,7 @@ def outputs(
     if not fetches:
         _show(call(ctx, namespace, lambda ebb: list_outputs(ebb, job, path, recursive=recursive)), output)
         return
-    with bar() as show:
+    with progress_bar() as show:
         done = _moving(lambda: call(ctx, namespace, lambda ebb: fetch_outputs(ebb, job, path, target, show, checksum=checksum)))
     _tell(done, output)
 

@@ -11,7 +11,7 @@ import typer
 from ebb.cli import terminal
 from ebb.cli.options import Format, JobName, Namespace, Output, call, print_json, record
 from ebb.client.files.workers import execute, program, running_worker
-from ebb.client.platform.ebb import Ebb
+from ebb.client.platform.connection import Ebb
 from ebb.kube.streams import Program
 
 

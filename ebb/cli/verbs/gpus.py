@@ -5,8 +5,7 @@ from typing import Any
 
 import typer
 
-from ebb.cli.beside import beside
-from ebb.cli.options import Format, Namespace, Output, call, print_json, record, session_of
+from ebb.cli.options import Format, Namespace, Output, call, print_json, record, session_of, show_everywhere
 from ebb.cli.render import age, hanging, make_console, now_local, span, table
 from ebb.client.gpus import GpuGroup, GpuReport
 from ebb.client.gpus import gpus as look
@@ -17,7 +16,7 @@ HEADERS = ("GPU", "GPUS", "ZONE", "CAPACITY", "MACHINE", "FREE", "NOW", "MAX", "
 def gpus(ctx: typer.Context, namespace: Namespace = None, output: Format = Output.TEXT) -> None:
     """What GPUs the platform has and which are free, where, at what price."""
     if session_of(ctx).everywhere:
-        beside(ctx, namespace, look, output, json=_json, text=_text)
+        show_everywhere(ctx, namespace, look, output, json=_json, text=_text)
         return
     report = call(ctx, namespace, look)
     if output is Output.JSON:
@@ -56,7 +55,7 @@ def _row(one: GpuGroup) -> tuple[str, ...]:
 
 
 def _lines(report: GpuReport, now: datetime) -> list[str]:
-    """What the table does not hold."""
+    """Return what the table does not hold."""
     lines = []
     if any(one.price_assumed for one in report.groups):
         lines.append("Spot prices are assumed: on-demand less the group's discount.")

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from ebb.api.contract import ENV_OUTPUT_DIR
-from ebb.cli.asked import Asked, Program, asks
+from ebb.cli.asked import JobOptions, Program, takes_job_options
 from ebb.cli.exits import Exit
 from ebb.cli.options import Format, Output, note, print_json, record, session_of
 from ebb.cli.options import run as run_verb
@@ -20,20 +20,19 @@ from ebb.cli.render import number
 from ebb.cli.verbs.submit import Submission
 from ebb.client.errors import BadRequest
 from ebb.client.jobs.view import FINISHED, STOPPED
-from ebb.client.local_run import Ended, LocalRun, find_python, plan, request_of_elastic_job, start
+from ebb.client.local_run import LocalResult, LocalRun, find_python, plan, request_of_elastic_job, start
 from ebb.client.local_run.plan import Here
-from ebb.client.platform.reach import find_box
-from ebb.client.submission.commandline import command_of
+from ebb.client.platform.connection import find_box
 from ebb.client.submission.jobfile import assignments, is_elastic_job
-from ebb.client.submission.request import Request
+from ebb.client.submission.request import Request, command_of
 
 _OF_ELASTIC_JOBS = ("name", "gpus", "data", "env")
 
 
-@asks
+@takes_job_options
 def local(
     ctx: typer.Context,
-    asked: Asked,
+    asked: JobOptions,
     program: Program = None,
     *,
     workers: Annotated[
@@ -70,7 +69,7 @@ def local(
     raise typer.Exit(_code(ended))
 
 
-def _request(asked: Asked, program: tuple[str, ...]) -> Request:
+def _request(asked: JobOptions, program: tuple[str, ...]) -> Request:
     """Raises BadRequest."""
     if not is_elastic_job(asked.file):
         return asked.request(program, suffix=secrets.token_hex(2))
@@ -85,7 +84,7 @@ def _request(asked: Asked, program: tuple[str, ...]) -> Request:
 
 def _to_the_box(
     ctx: typer.Context,
-    asked: Asked,
+    asked: JobOptions,
     program: tuple[str, ...],
     own: tuple[int | None, str | None],
     output: Output,
@@ -116,7 +115,7 @@ def _say_what_is_left_aside(request: Request, run: LocalRun, *, told: bool) -> N
 
 
 def _say_last(text: str) -> None:
-    """Where the terminal was closed nobody reads it, and the exit code is the training's all the same."""
+    """Print the result; a closed terminal must not change the exit code, which is the training's."""
     with suppress(OSError):
         typer.echo(text)
     for stream in (sys.stdout, sys.stderr):
@@ -126,7 +125,7 @@ def _say_last(text: str) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _sentence(ended: Ended, again: str) -> str:
+def _sentence(ended: LocalResult, again: str) -> str:
     at = f" at step {ended.step}" if ended.step is not None else ""
     loss = f", loss {number(ended.loss)}" if ended.loss is not None else ""
     if ended.state == FINISHED:
@@ -140,7 +139,7 @@ def _sentence(ended: Ended, again: str) -> str:
     return f"{ended.name} failed with exit code {ended.exit_code}{at}; why is above. {left}: {again}"
 
 
-def _code(ended: Ended) -> Exit:
+def _code(ended: LocalResult) -> Exit:
     if ended.state == STOPPED:
         return Exit.INTERRUPTED
     return Exit.OK if ended.state == FINISHED else Exit.JOB_FAILED

@@ -7,14 +7,14 @@ from typing import Annotated
 import typer
 
 from ebb import client
+from ebb.cli.errors import exit_code_of
 from ebb.cli.exits import Exit
 from ebb.cli.options import Format, JobName, Namespace, Output, call
-from ebb.cli.outcome import ended
 from ebb.cli.render import make_console
-from ebb.cli.writer import Writer
+from ebb.cli.terminal import Writer
 from ebb.client.errors import BadRequest
 from ebb.client.logs import Choice, follow_logs, on_volume, print_logs
-from ebb.client.platform.reach import read_job
+from ebb.client.platform.connection import read_job
 from ebb.client.times import seconds
 
 
@@ -46,7 +46,7 @@ def logs(
         await read_job(ebb.kube, ebb.namespace, job)
         async with on_volume(ebb, writer.note) as files:
             if follow:
-                return ended(await follow_logs(ebb.kube, ebb.namespace, job, writer, choice=choice, files=files))
+                return exit_code_of(await follow_logs(ebb.kube, ebb.namespace, job, writer, choice=choice, files=files))
             await print_logs(ebb.kube, ebb.namespace, job, writer, choice=choice, files=files)
             return Exit.OK
 

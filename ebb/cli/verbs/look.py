@@ -11,19 +11,28 @@ from rich.live import Live
 from rich.text import Text
 
 from ebb import client
-from ebb.cli.beside import beside
+from ebb.cli.errors import exit_code_of
 from ebb.cli.exits import Exit
-from ebb.cli.options import Format, JobName, JobNames, Namespace, Output, call, note, print_json, record, session_of
-from ebb.cli.outcome import ended
+from ebb.cli.options import (
+    Format,
+    JobName,
+    JobNames,
+    Namespace,
+    Output,
+    call,
+    note,
+    print_json,
+    record,
+    session_of,
+    show_everywhere,
+)
 from ebb.cli.pages import job_page
 from ebb.cli.render import job_table, make_console, now_local, number, steps
 from ebb.client.errors import Missing
-from ebb.client.jobs.live import Board
 from ebb.client.jobs.nodes import Nodes
 from ebb.client.jobs.view import FAILED_STATE, OVER, JobView
-from ebb.client.jobs.waiting import TICK_SECONDS, wait_for
-from ebb.client.jobs.watch import see, until_over
-from ebb.client.platform.reach import read_job
+from ebb.client.jobs.watch import TICK_SECONDS, Board, see, until_over, wait_for
+from ebb.client.platform.connection import read_job
 from ebb.client.times import seconds
 
 
@@ -37,7 +46,7 @@ class Goal(StrEnum):
 def list_jobs(ctx: typer.Context, namespace: Namespace = None, output: Format = Output.TEXT) -> None:
     """All jobs, newest first."""
     if session_of(ctx).everywhere:
-        beside(ctx, namespace, _list, output, json=_jobs_json, text=_jobs_text)
+        show_everywhere(ctx, namespace, _list, output, json=_jobs_json, text=_jobs_text)
         return
     found = call(ctx, namespace, _list)
     if output is Output.JSON:
@@ -116,7 +125,7 @@ async def _watch(ebb: client.Ebb, name: str, output: Output) -> Exit:
 
 async def _lines(ebb: client.Ebb, name: str, line: Callable[[JobView], str]) -> Exit:
     async with Board(ebb.kube, ebb.namespace, name, on_trouble=note) as board:
-        return ended(await until_over(board, lambda job: typer.echo(line(job))))
+        return exit_code_of(await until_over(board, lambda job: typer.echo(line(job))))
 
 
 async def _page(ebb: client.Ebb, name: str) -> Exit:
@@ -130,7 +139,7 @@ async def _page(ebb: client.Ebb, name: str) -> Exit:
                 page = job_page(seen.job, seen.workers, now_local(), console.width, seen.reclaims)
                 live.update(Group(page, Text(board.trouble, "yellow")) if board.trouble else page, refresh=True)
                 if seen.job.state in OVER:
-                    return ended(seen.job)
+                    return exit_code_of(seen.job)
                 await board.change(TICK_SECONDS)
     raise Missing(f"{name} was deleted.")
 

@@ -7,14 +7,11 @@ from typing import Annotated
 import typer
 
 from ebb.api.platform import Platform, PlatformError
-from ebb.cli.options import Format, Output, note, print_json, record, run, session_of
+from ebb.cli.options import Format, Output, Session, note, print_json, record, run, session_of
 from ebb.cli.render import make_console, table
-from ebb.cli.session import Session
 from ebb.client.errors import BadRequest, ClientError, NoPlatform
 from ebb.client.platform import platforms
-from ebb.client.platform.ebb import Ebb, connect
-from ebb.client.platform.everywhere import PATIENCE_SECONDS, Answer, everywhere
-from ebb.client.platform.reach import find_kubeconfig
+from ebb.client.platform.connection import PATIENCE_SECONDS, Answer, Ebb, connect, everywhere, find_kubeconfig
 from ebb.kube import KubeError
 
 platform = typer.Typer(help="The platforms that you use: add, list, use, remove.")

@@ -8,7 +8,7 @@ import typer
 from ebb.cli.exits import Exit
 from ebb.cli.options import Format, JobName, Namespace, Output, call, note
 from ebb.client.files.workers import port as open_port
-from ebb.client.platform.ebb import Ebb
+from ebb.client.platform.connection import Ebb
 
 
 def port(

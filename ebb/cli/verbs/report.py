@@ -10,8 +10,7 @@ from typing import Annotated
 import typer
 
 from ebb.api.clock import stamp
-from ebb.cli.completion import job_names
-from ebb.cli.options import Namespace, call, note
+from ebb.cli.options import Namespace, call, job_names, note
 from ebb.client import report as reports
 from ebb.client.errors import BadRequest
 

@@ -10,19 +10,17 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from ebb.cli.asked import Asked, Program, asks
+from ebb.cli.asked import JobOptions, Program, takes_job_options
+from ebb.cli.errors import exit_code_of
 from ebb.cli.exits import Exit
-from ebb.cli.options import Format, Namespace, Output, note, print_json, record, run, session_of
-from ebb.cli.outcome import ended
-from ebb.cli.question import agreed, somebody_there
+from ebb.cli.options import Format, Namespace, Output, Session, note, print_json, record, run, session_of
 from ebb.cli.render import make_console, plan
-from ebb.cli.session import Session
-from ebb.cli.writer import Writer
+from ebb.cli.terminal import Writer, confirm, is_interactive
 from ebb.client.errors import BadRequest
 from ebb.client.gpus import gpus
 from ebb.client.jobs.view import JobView
 from ebb.client.logs import follow_logs, on_volume
-from ebb.client.platform.ebb import Ebb
+from ebb.client.platform.connection import Ebb
 from ebb.client.staging.clone import Clone, clone, fitting, stem_of
 from ebb.client.staging.code import amount
 from ebb.client.staging.delivery import Place
@@ -33,10 +31,10 @@ from ebb.client.submission.submit import submit as send
 from ebb.kube import KubeError
 
 
-@asks
+@takes_job_options
 def submit(
     ctx: typer.Context,
-    asked: Asked,
+    asked: JobOptions,
     program: Program = None,
     *,
     origin: Annotated[
@@ -61,9 +59,9 @@ def submit(
 
 @dataclass(frozen=True)
 class Submission:
-    """What the user gave, before the platform is known."""
+    """A submission as the user gave it, before the platform is known."""
 
-    asked: Asked
+    asked: JobOptions
     program: tuple[str, ...]
     namespace: str | None
     output: Output
@@ -93,7 +91,7 @@ class Submission:
                 return Exit.OK
             writer = Writer(colour=make_console().is_terminal, json=self.output is Output.JSON)
             async with on_volume(ebb, writer.note) as files:
-                return ended(await follow_logs(ebb.kube, job.namespace, job.name, writer, files=files))
+                return exit_code_of(await follow_logs(ebb.kube, job.namespace, job.name, writer, files=files))
 
     async def _clone(self, session: Session, ebb: Ebb, opened: AsyncExitStack) -> Clone:
         assert self.origin is not None
@@ -105,7 +103,7 @@ class Submission:
         suffix = secrets.token_hex(2)
         if made is None:
             return prepare(ebb, self.asked.request(self.program, suffix=suffix), note=note)
-        asked = Asked(cloned(made, self.asked, suffix), self.asked.flags)
+        asked = JobOptions(cloned(made, self.asked, suffix), self.asked.flags)
         request = replace(asked.request(self.program, suffix=suffix), resume_from=made.resume_from)
         return prepare(ebb, request, made.code, note=note)
 
@@ -125,7 +123,7 @@ class Submission:
             typer.echo(yaml.safe_dump(body, sort_keys=False), nl=False) if text else print_json(body)
 
     def _declined(self) -> bool:
-        return self.output is Output.TEXT and somebody_there() and not agreed("Start it?")
+        return self.output is Output.TEXT and is_interactive() and not confirm("Start it?")
 
     def _report(self, job: JobView, prepared: Prepared, seen: Outlook | None) -> None:
         if self.output is Output.JSON:
@@ -140,8 +138,8 @@ class Submission:
             typer.echo(f"{job.name} is submitted. Look: ebb status {job.name} --watch, ebb logs -f {job.name}")
 
 
-def cloned(made: Clone, asked: Asked, suffix: str) -> dict[str, Any]:
-    """What was cloned, as a job file below the one that is given."""
+def cloned(made: Clone, asked: JobOptions, suffix: str) -> dict[str, Any]:
+    """Return what was cloned, as a job file below the one that is given."""
     told = {**asked.file, **{key: value for key, value in asked.flags.items() if value is not None}}
     settings = fitting(made.settings, told)
     variables = {**settings.get("env", {}), **(asked.file.get("env") or {})}

@@ -12,12 +12,12 @@ from rich.live import Live
 from typer.core import TyperGroup
 
 from ebb import client
-from ebb.cli.asked import Asked, asks
+from ebb.cli.asked import JobOptions, takes_job_options
 from ebb.cli.exits import Exit
 from ebb.cli.options import Format, Namespace, Output, call, note, print_json, record
-from ebb.cli.question import agreed, somebody_there
+from ebb.cli.pages import price_line, summary, sweep_page
 from ebb.cli.render import make_console, plan
-from ebb.cli.sweeps import price_line, summary, sweep_page
+from ebb.cli.terminal import confirm, is_interactive
 from ebb.client import sweep as sweeps
 from ebb.client.errors import BadRequest
 from ebb.client.jobs.view import FAILED_STATE
@@ -52,10 +52,10 @@ def main() -> None:
 
 
 @sweep.command(RUN)
-@asks
+@takes_job_options
 def run(
     ctx: typer.Context,
-    asked: Asked,
+    asked: JobOptions,
     words: Annotated[
         list[str] | None,
         typer.Argument(metavar="KEY=VALUES... -- PROGRAM", help="Values as 0.1,0.01 or range(0,1,0.5) or interval(0,1)."),
@@ -145,7 +145,7 @@ def delete(
 
 
 def _plan(
-    asked: Asked,
+    asked: JobOptions,
     overrides: tuple[str, ...],
     program: tuple[str, ...],
     draw: tuple[int | None, int],
@@ -187,7 +187,7 @@ async def _run(
 ) -> Exit:
     if output is Output.TEXT:
         _show_plan(ebb, made)
-        if not yes and somebody_there() and not agreed("Start them?"):
+        if not yes and is_interactive() and not confirm("Start them?"):
             note("Nothing was sent.")
             return Exit.FAILED
     started = await sweeps.start(ebb, made, note)

@@ -12,7 +12,7 @@ from ebb.client.costs.bills import Bill, Window, bills
 from ebb.client.costs.estimate import Estimate, Wanted, estimate_of
 from ebb.client.costs.read import read_books, read_records
 from ebb.client.costs.report import By, CostReport, CostRow, Rest, Whole, report_of, whole_days
-from ebb.client.platform.ebb import Ebb
+from ebb.client.platform.connection import Ebb
 from ebb.kube import ELASTIC_JOBS
 
 __all__ = [
@@ -34,12 +34,12 @@ __all__ = [
 
 
 async def estimate(ebb: Ebb, wanted: Wanted) -> Estimate:
-    """What a job would cost. Raises BadRequest."""
+    """Return what a job would cost. Raises BadRequest."""
     return estimate_of(wanted, ebb.platform)
 
 
 async def costs(ebb: Ebb, *, by: By = By.JOB, since_seconds: float = 7 * 86400) -> CostReport:
-    """What was spent in the days since then, by job, user or day; deleted jobs count."""
+    """Return what was spent in the days since then, by job, user or day; deleted jobs count."""
     jobs = await ebb.kube.list(ELASTIC_JOBS, ebb.namespace)
     records = await read_records(ebb)
     books = await read_books(ebb)

@@ -1,4 +1,4 @@
-"""What each job cost in a window of days: by the job itself, by its record when it is gone, else by the machine books. Pure.
+"""Cost of each job in a window of days: by the job itself, by its record when it is gone, else by the machine books. Pure.
 
     found = bills(jobs, records, books, window)     # ElasticJobs, record.json's; books until the window's end
 
@@ -38,7 +38,7 @@ class Window:
 
 @dataclass(frozen=True, kw_only=True)
 class Bill:
-    """What a job cost in the window. Times are RFC 3339, "" where nobody knows."""
+    """Cost of a job in the window. Times are RFC 3339, "" where nobody knows."""
 
     uid: str  # its first characters
     namespace: str
@@ -149,7 +149,7 @@ def _in_window(bill: Bill, books: Books | None, window: Window) -> Bill:
 
 
 def use_of(books: Books, uid: str, first_day: str) -> Use:
-    """What a job used from that day on."""
+    """Return what a job used from that day on."""
     return sum((uses[uid] for day, uses in books.jobs.items() if day >= first_day and uid in uses), Use())
 
 

@@ -1,4 +1,4 @@
-"""What a job would cost: machines, dollars per hour and in all, by how they are bought. Pure."""
+"""Cost estimates: machines, dollars per hour and in all, by capacity type. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ def estimate_of(wanted: Wanted, platform: Platform) -> Estimate:
 
 
 def _offers(wanted: Wanted, platform: Platform) -> Iterator[Offer]:
-    """What was said is found or refused; of what was not, all that there is."""
+    """Return what was said is found or refused; of what was not, all that there is."""
     groups = platform.gpu_groups(gpu_type=wanted.gpu, capacity_type=wanted.capacity, zone=wanted.zone)
     kinds: dict[tuple[str | None, str | None], None] = {(group.gpu_type, group.capacity_type): None for group in groups}
     refused: BadRequest | None = None

@@ -6,7 +6,7 @@ from typing import Any
 from ebb.api.contract import LABEL_RECORD, RECORD_KEY
 from ebb.api.usage import NAME, NAMESPACE, Books, BooksError, read
 from ebb.client.errors import ClientError
-from ebb.client.platform.ebb import Ebb
+from ebb.client.platform.connection import Ebb
 from ebb.kube import CONFIG_MAPS, Denied, NotFound
 
 

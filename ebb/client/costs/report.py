@@ -1,4 +1,4 @@
-"""Where the money went: jobs, users or days, and beside them what no job had: the machines' whole. Pure.
+"""Costs by job, user or day, and beside them the machines' total with what no job used. Pure.
 
     report = report_of(found, books, window, By.USER)
     jobs + idle + platform - unseen = machines      # difference: what is missing to that
@@ -23,7 +23,7 @@ ASSUMED = f"Prices are those of {WHERE}; spot is assumed to cost on-demand less 
 
 
 class By(StrEnum):
-    """What a row is."""
+    """The meaning of a row."""
 
     JOB = "job"
     USER = "user"
@@ -49,7 +49,7 @@ class CostRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Rest:
-    """What no job had of the machines that are for jobs, in machine hours."""
+    """Machine hours of the machines for jobs that no job used."""
 
     boot_hours: float
     idle_hours: float
@@ -116,7 +116,7 @@ def lines_of(books: Books, window: Window) -> dict[str, dict[str, Line]]:
 
 
 def _by_month(books: Books, window: Window) -> bool:
-    """Whether it begins before the days that are kept: a month holds only what is older than those."""
+    """Return whether it begins before the days that are kept: a month holds only what is older than those."""
     return window.first_day < day_of(books.until - DAYS * DAY)
 
 

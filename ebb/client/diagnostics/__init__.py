@@ -1,1 +1,1 @@
-"""Is everything in order? check.py asks, symptoms.py judges, rights.py is what the verbs need."""
+"""Diagnostics of `ebb check`: check.py asks, symptoms.py judges."""

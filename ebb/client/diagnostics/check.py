@@ -1,9 +1,10 @@
-"""Is everything in order between this machine and the jobs? What `ebb check` asks, from the kubeconfig to the gateway.
+"""Checks of `ebb check`: everything between this machine and the jobs, from the kubeconfig to the gateway.
 
     for finding in await check(): print(finding.level, finding.name, finding.text, finding.fix)
 
-Each finding is ok, a warning (it works, but), a problem (something does not work), or unseen (one may not look).
-Warnings and problems say what to do. Nothing is changed, and nothing is sent but questions.
+Each finding is ok, a warning (it works, but), a problem (something does not work), or unseen (one may not look). Warnings and
+problems say what to do. Nothing is changed, and nothing is sent but questions: one SelfSubjectAccessReview for each right that a
+verb needs. The table of rights is what manifests/researcher.yaml gives; a test compares them.
 
 It goes from the outside inwards and stops where going on makes no sense. symptoms.py judges what was read.
 """
@@ -12,16 +13,17 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import TypeVar
 
 from ebb.api import contract as names
+from ebb.api import platform
 from ebb.api.platform import NAMESPACE as SYSTEM
 from ebb.api.platform import SCHEMA, WHERE, Platform, PlatformError
-from ebb.client.diagnostics import rights, symptoms
+from ebb.client.diagnostics import symptoms
 from ebb.client.diagnostics.symptoms import PROBLEM, Finding, ok, problem, unseen, warning
 from ebb.client.errors import Missing, NoPlatform
-from ebb.client.platform.ebb import Opener
-from ebb.client.platform.reach import find_way, read_platform
+from ebb.client.platform.connection import Opener, find_way, read_platform
 from ebb.kube import (
     CLAIMS,
     ELASTIC_JOBS,
@@ -77,10 +79,10 @@ async def check(
 
 
 async def _server(kube: Kube) -> list[Finding]:
-    """Whether the API server answers, how old it is, and as whom one gets in."""
+    """Return whether the API server answers, how old it is, and as whom one gets in."""
     try:
         version = await kube.request("GET", "/version")
-        who = await rights.user_name(kube)
+        who = await user_name(kube)
         await kube.request("GET", "/api/v1")  # /version answers strangers too
     except Unreachable as error:
         fix = "Is the cluster up, and the VPN or network of this machine? The address is in the kubeconfig."
@@ -111,7 +113,7 @@ async def _platform(kube: Kube) -> tuple[Platform | None, Finding]:
 
 async def _rights(kube: Kube, namespace: str) -> Finding:
     try:
-        lacking = await rights.missing(kube, namespace)
+        lacking = await missing(kube, namespace)
     except KubeError as error:
         return warning("rights", f"cannot be asked for: {error}", "Ask the platform's owner which rights you have.")
     if not lacking:
@@ -122,12 +124,12 @@ async def _rights(kube: Kube, namespace: str) -> Finding:
 
 
 def rights_fix() -> str:
-    """What a researcher without rights does."""
+    """Return what a researcher without rights does."""
     return "Ask the platform's owner to put you into the group ebb:researchers, or check which user your kubeconfig names."
 
 
 async def _kind(kube: Kube) -> Finding:
-    """Whether the API server knows ElasticJobs, and all of their fields that this `ebb` may send."""
+    """Return whether the API server knows ElasticJobs, and all of their fields that this `ebb` may send."""
     root = f"/apis/{names.API_VERSION}"
     try:
         served = await kube.request("GET", root)
@@ -145,7 +147,7 @@ async def _kind(kube: Kube) -> Finding:
 
 
 async def _inside(kube: Kube, found: Platform, namespace: str, now: float) -> list[Finding]:
-    """What is in the namespace, read at once and then judged."""
+    """Return what is in the namespace, read at once and then judged."""
     space, jobs, pods, events = await asyncio.gather(
         _read(lambda: kube.get(NAMESPACES, None, namespace)),
         _read(lambda: kube.list(ELASTIC_JOBS, namespace)),
@@ -183,7 +185,7 @@ def _space(space: "Object | KubeError", namespace: str) -> Finding:
 
 
 async def _read(ask: Callable[[], Awaitable[T]]) -> T | KubeError:
-    """What the server says, refusals included."""
+    """Return what the server says, refusals included."""
     try:
         return await ask()
     except KubeError as error:
@@ -208,9 +210,88 @@ def _why(found: "Object | KubeError") -> str:
 
 
 def _split(error: Exception) -> tuple[str, str]:
-    """What is wrong and what to do, of our own sentences: the last one is the advice."""
+    """Return what is wrong and what to do, of our own sentences: the last one is the advice."""
     text = str(error)
     what, dot, fix = text.partition(". ")
     if not dot:
         what, _, fix = text.rpartition(": ")
     return what, fix[:1].upper() + fix[1:]
+
+
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Right:
+    """One thing that may be done, and the verbs of `ebb` that need it."""
+
+    verb: str
+    resource: str  # with its subresource: pods/log
+    verbs: tuple[str, ...]
+    group: str = ""
+    place: str = ""  # a namespace; "": that of the jobs; "*": the whole cluster
+    name: str = ""
+    needed: bool = True  # without it the verbs fail; else they only say less
+
+    @property
+    def text(self) -> str:
+        return f"{self.verb} {self.resource}{f' {self.name}' if self.name else ''}"
+
+
+def _jobs(verb: str, *verbs: str) -> Right:
+    return Right(verb=verb, resource=names.PLURAL, group=names.GROUP, verbs=verbs)
+
+
+RIGHTS: tuple[Right, ...] = (
+    Right(verb="get", resource="configmaps", place=platform.NAMESPACE, name=platform.NAME, verbs=("every verb",)),
+    _jobs("get", "status", "logs", "wait"),
+    _jobs("list", "list", "top"),
+    _jobs("watch", "status --watch", "logs -f", "wait"),
+    _jobs("create", "submit", "sweep"),
+    _jobs("patch", "scale", "stop", "resume"),
+    _jobs("delete", "delete"),
+    Right(verb="list", resource="pods", verbs=("status", "logs", "top")),
+    Right(verb="watch", resource="pods", verbs=("status --watch", "logs -f")),
+    Right(verb="get", resource="pods/log", verbs=("logs",)),
+    Right(verb="list", resource="events", verbs=("events",)),
+    Right(verb="watch", resource="events", verbs=("events -f",)),
+    Right(verb="list", resource="configmaps", verbs=("cost", "list")),
+    Right(verb="create", resource="configmaps", verbs=("submit --code",)),
+    Right(verb="create", resource="pods/exec", verbs=("exec",)),
+    Right(verb="create", resource="pods/portforward", verbs=("port", "data", "outputs", "report")),
+    Right(verb="list", resource="nodes", place="*", verbs=("status", "top", "gpus"), needed=False),
+)
+
+
+async def missing(kube: Kube, namespace: str) -> tuple[Right, ...]:
+    """Those of RIGHTS that one does not have. Raises KubeError where nobody can be asked."""
+    allowed = await asyncio.gather(*(_allowed(kube, right, namespace) for right in RIGHTS))
+    return tuple(right for right, has in zip(RIGHTS, allowed, strict=True) if not has)
+
+
+async def user_name(kube: Kube) -> str:
+    """Return who one is to the API server; "" where it does not say."""
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    try:
+        found = await kube.request("POST", WHO, body=body)
+    except KubeError:
+        return ""
+    return str(((found.get("status") or {}).get("userInfo") or {}).get("username") or "")
+
+
+async def _allowed(kube: Kube, right: Right, namespace: str) -> bool:
+    resource, _, subresource = right.resource.partition("/")
+    asked: Object = {
+        "verb": right.verb,
+        "group": right.group,
+        "resource": resource,
+        "subresource": subresource,
+        "name": right.name,
+    }
+    if right.place != "*":
+        asked["namespace"] = right.place or namespace
+    spec = {"resourceAttributes": {key: value for key, value in asked.items() if value}}
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec}
+    answer = await kube.request("POST", REVIEWS, body=body)
+    return bool((answer.get("status") or {}).get("allowed"))

@@ -118,7 +118,7 @@ def etcd(endpoint: str, events: Iterable[Object], now: float) -> Finding:
 
 
 def machines(platform: Platform, pods: Iterable[Object], events: Iterable[Object], now: float) -> Finding:
-    """Whether pods that have no machine get one, in the time that machines take."""
+    """Return whether pods that have no machine get one, in the time that machines take."""
     groups = platform.gpu_groups() or platform.node_groups
     patience = max((group.provision_seconds for group in groups if group.max), default=300)
     waiting = {pod["metadata"]["name"]: now - _since(pod) for pod in pods if _unschedulable(pod)}
@@ -176,7 +176,7 @@ def _is_job(schema: Object) -> bool:
 
 
 def _ignored(job: Object, now: float) -> bool:
-    """Whether a job that is ours to look after has no status for longer than a controller that works takes."""
+    """Return whether a job that is ours to look after has no status for longer than a controller that works takes."""
     ours = (job["spec"].get("managedBy") or names.MANAGER) == names.MANAGER and not job["metadata"].get("deletionTimestamp")
     return ours and not (job.get("status") or {}).get("conditions") and now - _created(job) > TAKEN_ON_SECONDS
 

@@ -1,1 +1,1 @@
-"""The shared volumes and the insides of workers, through the API server alone. Start at files.py."""
+"""Shared volumes and the insides of workers, through the API server alone. Start at transfer.py."""

@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from ebb.client.errors import BadRequest, ClientError
-from ebb.client.jobs.live import ignore
+from ebb.client.jobs.watch import ignore
 from ebb.kube import Kube, KubeError
 from ebb.kube.streams import NotListening, Pipe, connection
 

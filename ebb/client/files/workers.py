@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from ebb.api.contract import LABEL_JOB
 from ebb.client.errors import BadRequest, Missing
 from ebb.client.files.forward import forward
-from ebb.client.jobs.live import ignore
 from ebb.client.jobs.view import view, worker_container, worker_index
-from ebb.client.platform.ebb import Ebb
-from ebb.client.platform.reach import read_job
+from ebb.client.jobs.watch import ignore
+from ebb.client.platform.connection import Ebb, read_job
 from ebb.kube import PODS, Object, Unreachable
 from ebb.kube.streams import STDOUT, Program, running
 

@@ -1,1 +1,1 @@
-"""Jobs in plain words (view.py), now (watch.py, top.py) and while they change (live.py, waiting.py)."""
+"""Jobs in plain words: records (view.py), now and as they change (watch.py), beside the machines (top.py)."""

@@ -6,7 +6,7 @@
 
 - Paid is the time from a worker's placement on a machine until its pod is gone: status.cost.machineSeconds, the same seconds that
   cost money. A worker that shares a machine counts for its share.
-- In steps that count is what the trainer calls useful_seconds (ebb/elastic/runtime/account.py), times the machines that the job
+- In steps that count is what the trainer calls useful_seconds (ebb/elastic/runtime/report.py), times the machines that the job
 held: the
   controller adds it up in status.cost.usefulMachineSeconds. A step that is done again counts once.
 - So what is missing to 1 is booting and starting, meeting anew after a reclaim, steps done again, checkpoints that the training

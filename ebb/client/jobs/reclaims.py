@@ -1,4 +1,4 @@
-"""What reclaims cost: when each lost worker was back, and where. Pure code.
+"""Cost of reclaims: when each lost worker was back, and where. Pure code.
 
     for loss in losses(job, pods, zones, starts): loss.seconds      # None as long as it is not back
 
@@ -60,7 +60,7 @@ def _reclaim(
 
 
 def starts(events: Iterable[Object], job: str) -> tuple[Start, ...]:
-    """When workers of a job began to run, as Kubernetes' events of their pods say."""
+    """Return when workers of a job began to run, as Kubernetes' events of their pods say."""
     found = []
     for event in events:
         about = event.get("involvedObject") or {}
@@ -78,7 +78,7 @@ def _start(pod: Object) -> Start | None:
 
 
 def _zone_at(history: Iterable[Object], at: float) -> str:
-    """Where the job was placed then: the last decision before it."""
+    """Return where the job was placed then: the last decision before it."""
     placed = [item for item in history if item.get("what") == "placed" and _unix(item["at"]) <= at]
     return (placed[-1].get("cause") or "") if placed else ""
 

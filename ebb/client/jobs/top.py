@@ -1,4 +1,4 @@
-"""What runs now and on what: jobs with their speed, machines with their GPUs, taken and free.
+"""Running jobs with their speed, and machines with their GPUs, busy and free.
 
     top = await top_now(ebb)                  # once
     top = await top_now(ebb, before=top)      # later: steps per second are those since the look before
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from ebb.api.contract import GPU_RESOURCE, LABEL_JOB, MANAGER_GROUP
 from ebb.client.jobs.nodes import MachineView, Nodes
 from ebb.client.jobs.view import OVER, JobView, view
-from ebb.client.platform.ebb import Ebb
+from ebb.client.platform.connection import Ebb
 from ebb.client.timeline.timeline import unix
 from ebb.kube import ELASTIC_JOBS, PODS, Object
 

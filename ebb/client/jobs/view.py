@@ -113,7 +113,7 @@ class JobView:
 
 
 def view(job: Object, now: float | None = None) -> JobView:
-    """What is worth knowing of a job, whatever is missing from it. `now` (unix seconds) brings its cost up to date."""
+    """Return what is worth knowing of a job, whatever is missing from it. `now` (unix seconds) brings its cost up to date."""
     spec, status = job["spec"], job.get("status") or {}
     worker = worker_spec(job)
     replicas = int(worker.get("replicas") or 1)
@@ -287,3 +287,27 @@ def _worker_state(pod: Object) -> str:
         return "waiting for a machine"
     reason = (state.get("waiting") or {}).get("reason") or ""
     return f"cannot start: {reason}" if reason not in ("", "ContainerCreating", "PodInitializing") else "starting"
+
+
+def describe(item: Happening) -> str:
+    """A line of history without its time."""
+    why = CAUSES.get(item.cause, item.cause)
+    who = f"worker {item.worker}" + (f" on {item.machine}" if item.machine else "")
+    sentences = {
+        "placed": f"goes to {why}",
+        "reclaimed": f"{who} was lost: {why}",
+        "left": f"{who} moves on: {why}",
+        "failed": f"the program failed in {who}: {why}",
+        "stalled": f"all workers start again: {why}",
+        "held": f"stopped: {why}",
+        "ended": f"ended: {why}",
+    }
+    return sentences.get(item.what) or " ".join(filter(None, (item.what, who if item.worker is not None else "", why)))
+
+
+def duration(seconds: float) -> str:
+    """A duration in two units: 41 s, 3 min 12 s, 2 h 5 min."""
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"

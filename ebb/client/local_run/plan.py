@@ -1,10 +1,13 @@
-"""A request -> the command that trains on this machine: the launcher of a pod, on loopback. Looks whether its folders are there.
+"""A request -> the command that trains on this machine: a Python with torch and `ebb`, and a pod's launcher on loopback.
 
-What only a platform has (GPU type, zone, price, image ...) is left aside, and said to be.
+Options that only a platform has (GPU type, zone, price, image ...) are ignored, and listed as such.
 """
 
 import shlex
-from collections.abc import Mapping
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +15,74 @@ from typing import Any
 from ebb.api.contract import ENV_JOB, ENV_OUTPUT_DIR, WORKER_CONTAINER
 from ebb.client.errors import BadRequest
 from ebb.client.jobs.view import gpus_per_worker, worker_spec
-from ebb.client.local_run.interpreter import Interpreter
 from ebb.client.submission.request import Request, check
+
+CHECKOUT = Path(__file__).parents[3]  # or the folder into which Ebb was installed
+_LOOK = "import importlib.util as u; print(*(m for m in ('torch', 'ebb') if u.find_spec(m)))"
+_LOOK_SECONDS = 30.0  # a Python on a network file system, the first time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interpreter:
+    """A Python that can train. `path` is what PYTHONPATH needs for it to find ebb, "" for nothing."""
+
+    python: str
+    path: str = ""
+
+
+def find_python(given: str | None, *, others: Iterable[str] | None = None) -> Interpreter:
+    """The one that is given, else this one, else the shell's own. Raises BadRequest if it has no torch."""
+    if given is not None:
+        return _usable(_program(given), _modules(_program(given)), given)
+    tried = dict.fromkeys([sys.executable, *(_on_path() if others is None else others)])
+    for python in tried:
+        if "torch" in (found := _modules(python)):
+            return _usable(python, found, python)
+    raise BadRequest(
+        f"python {' and '.join(tried)} cannot import torch, and training needs it: install it there with "
+        f"`{sys.executable} -m pip install torch torchvision`, or name a Python that has it with --python."
+    )
+
+
+def _usable(python: str, found: set[str], given: str) -> Interpreter:
+    if "torch" not in found:
+        raise BadRequest(
+            f"python {given!r} cannot import torch, and training needs it: install it with "
+            f"`{python} -m pip install torch torchvision`, or name another Python with --python."
+        )
+    if "ebb" in found:
+        return Interpreter(python=python)
+    if not (CHECKOUT / "ebb" / "elastic" / "launch").is_dir():
+        raise BadRequest(f"python {given!r} cannot import Ebb's package ebb: install Ebb into it as well.")
+    return Interpreter(python=python, path=str(CHECKOUT))
+
+
+def _program(given: str) -> str:
+    found = shutil.which(given)
+    if not found:
+        raise BadRequest(f"python {given!r} is not a program: give a path, as in --python ~/venv/bin/python.")
+    return found
+
+
+def _on_path() -> list[str]:
+    return [found for name in ("python", "python3") if (found := shutil.which(name))]
+
+
+def _modules(python: str) -> set[str]:
+    """Return which of torch and ebb it finds by itself, whatever lies in the current folder; it imports neither."""
+    try:
+        done = subprocess.run(
+            [python, "-c", _LOOK],
+            capture_output=True,
+            text=True,
+            timeout=_LOOK_SECONDS,
+            check=False,
+            cwd=Path(python).anchor,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return set()
+    return set(done.stdout.split())
+
 
 OUTPUT_FOLDER = "ebb-output"
 LAUNCHER = "ebb.elastic.launch"
@@ -25,7 +94,7 @@ _OF_PLATFORMS = {
 
 @dataclass(frozen=True, kw_only=True)
 class LocalRun:
-    """What will run. `environment` is added to that of this process; `left_aside` are options that mean nothing here."""
+    """A run on this machine. `environment` is added to that of this process; `left_aside` are options without meaning here."""
 
     name: str
     command: tuple[str, ...]
@@ -82,7 +151,7 @@ def plan(request: Request, interpreter: Interpreter, here: Here, *, workers: int
 
 
 def request_of_elastic_job(file: Mapping[str, Any]) -> Request:
-    """What an ElasticJob's worker container runs. Raises BadRequest for one that does not start the launcher."""
+    """Return what an ElasticJob's worker container runs. Raises BadRequest for one that does not start the launcher."""
     worker = worker_spec(dict(file))
     containers = ((worker.get("template") or {}).get("spec") or {}).get("containers") or []
     container = next((item for item in containers if item.get("name") == WORKER_CONTAINER), containers[0] if containers else {})

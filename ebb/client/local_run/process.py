@@ -15,8 +15,8 @@ from typing import Any
 
 from ebb.api.contract import EXIT_FINISHED, EXIT_RECLAIMED
 from ebb.client.errors import ClientError
-from ebb.client.jobs.live import ignore
 from ebb.client.jobs.view import FAILED_STATE, FINISHED, STOPPED
+from ebb.client.jobs.watch import ignore
 from ebb.client.local_run.plan import LocalRun
 
 _TOLD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -25,8 +25,8 @@ _CHECKPOINT = re.compile(r"g\d+-s(\d+)-.*\.json")  # one that counts; its manife
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
-    """How a local run ended. `checkpoint_step` is None where it left no checkpoint."""
+class LocalResult:
+    """Result of a local run. `checkpoint_step` is None where it left no checkpoint."""
 
     name: str
     state: str  # finished, failed, stopped
@@ -37,7 +37,7 @@ class Ended:
     checkpoint_step: int | None
 
 
-def start(run: LocalRun, *, note: Callable[[str], None] = ignore, quiet: bool = False) -> Ended:
+def start(run: LocalRun, *, note: Callable[[str], None] = ignore, quiet: bool = False) -> LocalResult:
     """Run it to its end; with `quiet` what it prints goes to stderr. Blocks. Raises ClientError if it cannot start.
 
     Call it from the main thread: Ctrl-C, SIGTERM and SIGHUP go on to the training, which writes a checkpoint and ends. A second
@@ -45,13 +45,13 @@ def start(run: LocalRun, *, note: Callable[[str], None] = ignore, quiet: bool = 
     """
     Path(run.output).mkdir(parents=True, exist_ok=True)
     with _Handing(note) as handing:  # before it starts: a signal in between would leave a training that nobody ends
-        process = _started(run, quiet=quiet)
+        process = _start_process(run, quiet=quiet)
         handing.on_to(process)
         code = process.wait()
-    return _ended(run, code)
+    return _result_of(run, code)
 
 
-def _started(run: LocalRun, *, quiet: bool) -> "subprocess.Popen[bytes]":
+def _start_process(run: LocalRun, *, quiet: bool) -> "subprocess.Popen[bytes]":
     try:
         return subprocess.Popen(
             run.command,
@@ -107,10 +107,10 @@ class _Handing:
             self._note(f"{signal.Signals(number).name}: the training is told to {what}")
 
 
-def _ended(run: LocalRun, code: int) -> Ended:
+def _result_of(run: LocalRun, code: int) -> LocalResult:
     code = 128 - code if code < 0 else code  # killed by a signal, as a shell tells it
     last = _last_line(Path(run.output) / "metrics.jsonl")
-    return Ended(
+    return LocalResult(
         name=run.name,
         state=FINISHED if code == EXIT_FINISHED else STOPPED if code in _STOPPED else FAILED_STATE,
         exit_code=code,

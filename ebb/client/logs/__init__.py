@@ -4,7 +4,7 @@
     job = await follow_logs(kube, namespace, "digits", sink, files=files)   # until the job is over
 
 lines.py knows what a line looks like and which are wanted; pod.py reads what the API server has, with replay.py, volume.py what
-the launcher has written to the output volume; sources.py says which of the two holds for a pod, merging.py puts workers in order.
+the launcher has written to the output volume; sources.py says which of the two holds for a pod.
 """
 
 from ebb.client.logs.follow import follow_logs

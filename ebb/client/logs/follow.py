@@ -5,9 +5,8 @@ import time
 from contextlib import suppress
 
 from ebb.client.errors import ClientError, Missing
-from ebb.client.jobs.live import Board
-from ebb.client.jobs.view import OVER, RUNNING_STATE, JobView, view, worker_index
-from ebb.client.jobs.words import happening
+from ebb.client.jobs.view import OVER, RUNNING_STATE, JobView, describe, view, worker_index
+from ebb.client.jobs.watch import Board
 from ebb.client.logs.lines import ALL, Choice, Line
 from ebb.client.logs.pod import PodTail
 from ebb.client.logs.replay import Replay
@@ -18,7 +17,7 @@ from ebb.kube import Kube, KubeError, Object
 DRAIN_SECONDS = 3.0  # for the last lines of a job that is deleted
 RECHECK_SECONDS = 1.0
 SETTLE_SECONDS = 3.0
-"""How long a new pod may take until its file is on the volume; one without is then followed through the API server."""
+"""Seconds for a new pod's file to appear on the volume; without one it is then followed through the API server."""
 YOUNG_SECONDS = 30.0  # since the start of a pod that is new; clocks may differ by some of it
 
 
@@ -45,7 +44,7 @@ class _Follower:
         self._waiting = ""
 
     async def catch_up(self) -> None:
-        """What was written so far, in the order of time; the tails begin after it."""
+        """Print what was written so far, in chronological order; the tails begin after it."""
         now = time.time()
         self._sources.add([pod for pod in self._followed(self._board.pods) if self._is_settled(pod, now)])
         await self._sources.show(self._sink)
@@ -138,7 +137,7 @@ class _Follower:
         return None
 
     def _busy(self) -> bool:
-        """Whether lines may still come. A tail that ended in an error is a bug, and nobody else waits for it: raise it here."""
+        """Return whether lines may still come; raise the error of a tail that ended in one, as nobody else waits for it."""
         for task in self._tails.values():
             if task.done():
                 task.result()
@@ -160,7 +159,7 @@ class _Follower:
         for item in seen.history:
             if item not in self._told:
                 self._told.add(item)
-                self._sink.note(happening(item))
+                self._sink.note(describe(item))
         waiting = "" if seen.state == RUNNING_STATE else f"{seen.name} is {seen.state}{f': {seen.detail}' if seen.detail else ''}"
         if waiting not in ("", self._waiting) and seen.state not in OVER:
             self._sink.note(waiting)

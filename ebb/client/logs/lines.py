@@ -31,7 +31,7 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """Which lines somebody wants to see; without any of these all."""
+    """Filter of log lines; without any field, all."""
 
     worker: int | None = None
     rank: int | None = None

@@ -4,21 +4,21 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
-from ebb.client.jobs.live import Board
 from ebb.client.jobs.view import worker_container
+from ebb.client.jobs.watch import Board
 from ebb.client.logs.lines import Line, parse
 from ebb.client.logs.replay import Replay
 from ebb.kube import PODS, Kube, KubeError, NotFound, Object
 
 DRAIN_SECONDS = 3.0
-"""How long the last lines of a pod that is gone may take to arrive; its connection may also hang, as its machine may be dead."""
+"""Seconds for the last lines of a pod that is gone to arrive; its connection may also hang, as its machine may be dead."""
 RECHECK_SECONDS = 1.0
 SILENCE_SECONDS = 60.0  # then the log is asked for anew, which costs little and shows nothing twice
 TRIES_AT_END = 3  # for the last lines of a pod that has ended; its machine may be gone already
 
 
 async def lines_now(kube: Kube, namespace: str, pod: Object, replay: Replay, tail: int | None = None) -> list[Line]:
-    """What a pod has written so far; nothing from one that cannot be read now."""
+    """Return what a pod has written so far; nothing from one that cannot be read now."""
     name, container = pod["metadata"]["name"], worker_container(pod)[0]
     found: list[Line] = []
     try:

@@ -1,4 +1,4 @@
-"""Where each pod's lines are read, the volume or the API server, and what there is now, printed and done.
+"""Sources of each pod's lines, the volume or the API server; printing what there is now.
 
 A line may be in two places: in the pod's log, which the API server gives as long as the pod is there and the kubelet has not
 rotated it away, and on the output volume, where the launcher writes it. Each pod is taken from one of them as a whole: from the
@@ -15,9 +15,8 @@ from ebb.api.contract import ENV_OUTPUT_DIR, LABEL_INDEX, LABEL_JOB, OUTPUT_ROOT
 from ebb.client.errors import ClientError, Missing
 from ebb.client.jobs.view import worker_container, worker_index, worker_spec
 from ebb.client.logs.lines import ALL, Choice, Line
-from ebb.client.logs.merging import merged
 from ebb.client.logs.pod import lines_now
-from ebb.client.logs.replay import Replay
+from ebb.client.logs.replay import Replay, merge
 from ebb.client.logs.volume import UNREADABLE, Files, Reading, Shelf
 from ebb.kube import ELASTIC_JOBS, PODS, Kube, KubeError, Object
 
@@ -25,13 +24,13 @@ OPEN_SECONDS = 10.0  # for the volume to answer; then what the API server has is
 
 
 class Sink(Protocol):
-    """Where lines and notes go."""
+    """Receiver of lines and notes."""
 
     def line(self, worker: int, line: Line) -> None:
         """One line of one worker's."""
 
     def note(self, text: str) -> None:
-        """What happens to the job meanwhile."""
+        """Take a note about the job."""
 
 
 async def print_logs(
@@ -53,7 +52,7 @@ async def print_logs(
 
 
 async def open_shelf(job: Object, files: Files | None, sink: Sink) -> Shelf | None:
-    """What is on the volume; None, and a note, where it cannot be read."""
+    """Return what is on the volume; None, and a note, where it cannot be read."""
     if files is None:
         return None
     shelf = Shelf(files, job_folder(job))
@@ -74,7 +73,7 @@ def job_folder(job: Object) -> str:
 
 
 class Sources:
-    """Where each pod's lines are read, and how far."""
+    """The source of each pod's lines, and the position in it."""
 
     def __init__(self, kube: Kube, namespace: str, shelf: Shelf | None, choice: Choice) -> None:
         self._kube, self._namespace, self._shelf, self._choice = kube, namespace, shelf, choice
@@ -104,7 +103,7 @@ class Sources:
         return self.readings[uid]
 
     async def show(self, sink: Sink) -> None:
-        """What there is now, merged."""
+        """Print what there is now, merged."""
         if self.replays and self._choice.rank is not None:
             workers = ", ".join(str(worker_index(pod)) for pod in self._pods.values())
             sink.note(f"worker {workers}: its lines come from the API server, which does not know ranks; they are left out")
@@ -112,7 +111,7 @@ class Sources:
         for uid in (*self.readings, *self.replays):
             by_worker.setdefault(self._worker(uid), []).append(uid)
         streams = [(worker, self._lines(uids)) for worker, uids in sorted(by_worker.items())]
-        async for worker, line in merged(streams):
+        async for worker, line in merge(streams):
             if self._choice.wants(line):
                 sink.line(worker, line)
 

@@ -18,11 +18,11 @@ from datetime import datetime
 from typing import Protocol
 
 from ebb.client.errors import ClientError, Missing
-from ebb.client.files import files
-from ebb.client.jobs.live import Board
+from ebb.client.files.transfer import Entry, gateway
 from ebb.client.jobs.view import worker_container
+from ebb.client.jobs.watch import Board
 from ebb.client.logs.lines import FileLines, Line, Part
-from ebb.client.platform.ebb import Ebb
+from ebb.client.platform.connection import Ebb
 from ebb.kube import KubeError
 
 LOOK_SECONDS = 5.0  # how old a listing may be: it tells of new pods and of the next part of a file
@@ -35,10 +35,10 @@ UNREADABLE = "the output volume cannot be read, so lines of workers that are gon
 
 
 class Files(Protocol):
-    """What is needed of the gateway (files.py)."""
+    """The part of files/transfer.py's `Files` that logs need."""
 
-    async def list(self, path: str, *, recursive: bool) -> Sequence[files.Entry]:
-        """What is in and below a folder. Raises Missing, ClientError, KubeError."""
+    async def list(self, path: str, *, recursive: bool) -> Sequence[Entry]:
+        """Return what is in and below a folder. Raises Missing, ClientError, KubeError."""
 
     def read(self, path: str, start: int) -> AsyncIterator[bytes]:
         """From a byte to what is now the end. Raises Missing, ClientError, KubeError."""
@@ -50,14 +50,14 @@ async def on_volume(ebb: Ebb, note: Callable[[str], None]) -> AsyncIterator[File
     async with AsyncExitStack() as stack:
         found: Files | None = None
         try:
-            found = await stack.enter_async_context(files.gateway(ebb))
+            found = await stack.enter_async_context(gateway(ebb))
         except (ClientError, KubeError) as error:
             note(f"{UNREADABLE}: {error}")
         yield found
 
 
 class Shelf:
-    """Who has written logs. `look` before anything else."""
+    """Pods that have written logs. Call `look` before anything else."""
 
     def __init__(self, files: Files, job_folder: str) -> None:
         self.files = files
@@ -84,7 +84,7 @@ class Shelf:
             self.workers.setdefault(part.pod, worker)
         self._parts = parts
 
-    async def _entries(self) -> Sequence[files.Entry]:
+    async def _entries(self) -> Sequence[Entry]:
         try:
             return await self.files.list(self._folder, recursive=True)
         except Missing:  # no launcher has come so far
@@ -108,7 +108,7 @@ class Reading:
         self._offset = 0
 
     async def now(self) -> AsyncIterator[list[Line]]:
-        """What was written since the last time. Raises ClientError, KubeError; the next call then goes on behind what came."""
+        """Yield what was written since the last time. Raises ClientError, KubeError; the next call then resumes behind it."""
         while True:
             following = self._next()  # looked at first: a file that has a successor is never written to again
             if self._part is not None:
@@ -184,7 +184,7 @@ class FileTail:
         return False
 
     def _ends_in(self) -> float | None:
-        """How long its lines may still take to arrive; None while it runs."""
+        """Return how long its lines may still take to arrive; None while it runs."""
         pod = next((pod for pod in self._board.pods if pod["metadata"]["uid"] == self._pod), None)
         if pod is None:
             return DRAIN_SECONDS

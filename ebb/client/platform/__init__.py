@@ -1,1 +1,1 @@
-"""Where a platform is, how it is reached, and the connection to it. Start at ebb.py."""
+"""Platforms by name (platforms.py), and connections to them (connection.py)."""

@@ -8,7 +8,7 @@ One file, ~/.config/ebb/platforms.yaml ($XDG_CONFIG_HOME/ebb/platforms.yaml), fo
     platforms:
       aws: {kubeconfig: /home/ada/.kube/aws, context: null}
 
-It names kubeconfigs and holds no secret. reach.py says when it counts; nothing here speaks to a platform.
+It names kubeconfigs and holds no secret. connection.py says when it counts; nothing here speaks to a platform.
 """
 
 import os
@@ -38,7 +38,7 @@ class Known:
 
 
 def file() -> Path:
-    """Where they are kept."""
+    """Return where they are kept."""
     home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
     return Path(home).expanduser() / "ebb" / "platforms.yaml"
 

@@ -3,10 +3,10 @@
     found = await make(ebb, "digits")                               # RunReport or SweepReport: plain records
     Path("digits.html").write_text(page(found, made=stamp(now)))
 
-reading.py                  metric lines through the gateway, or what else there is; spoken.py: the same out of a log
+reading.py                  metric lines through the gateway, or what else there is, such as a log
 lines.py                    a million of them, reduced to some hundred points
-data.py, stretches.py       a job's record; sweep.py: a sweep's
-pictures.py, comparison.py  which plots, and what they say; chart.py, scale.py: one plot as HTML
+data.py                     a job's record, and a sweep's
+pictures.py, comparison.py  which plots, and what they say; chart.py: one plot as HTML
 page.py                     the page, with page.css and page.js
 """
 
@@ -19,15 +19,13 @@ from typing import Any
 from ebb.api.clock import unix
 from ebb.api.contract import LABEL_EBB_JOB, LABEL_RECORD
 from ebb.client.errors import Missing
-from ebb.client.files.files import gateway
+from ebb.client.files.transfer import gateway
 from ebb.client.jobs.goodput import paid_machine_seconds
 from ebb.client.jobs.view import gpus_per_worker, view
-from ebb.client.platform.ebb import Ebb
-from ebb.client.platform.reach import read_job
-from ebb.client.report.data import RunReport, run_report
+from ebb.client.platform.connection import Ebb, read_job
+from ebb.client.report.data import RunOfSweep, RunReport, SweepReport, run_report, sweep_report
 from ebb.client.report.page import run_page, sweep_page
 from ebb.client.report.reading import Files, OpenFiles, Reading
-from ebb.client.report.sweep import RunOfSweep, SweepReport, sweep_report
 from ebb.client.sweep.view import LABEL_SWEEP, sweep_view
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, Denied, NotFound, Object
 

@@ -6,12 +6,9 @@ Up to eight runs have a colour each, the next eight the same ones dashed; of mor
 from collections.abc import Callable
 from dataclasses import replace
 
-from ebb.client.report import scale
-from ebb.client.report.chart import COLOURS, XY, Chart, Line
-from ebb.client.report.data import Point
+from ebb.client.report.chart import COLOURS, XY, Axis, Chart, Line, count_axis, duration, seconds_axis, short, whole_axis
+from ebb.client.report.data import Point, SweepReport
 from ebb.client.report.pictures import value_axis
-from ebb.client.report.scale import Axis, duration, short
-from ebb.client.report.sweep import SweepReport
 
 NAMED = 2 * COLOURS
 POINTS = 100  # of each run, so that a thousand runs still make a page
@@ -26,13 +23,13 @@ def charts(sweep: SweepReport) -> list[Chart]:
         return float(point.samples or 0) if batches else float(point.step)
 
     found = [
-        _losses(sweep, f"Loss against {unit}", unit, done, lambda most: scale.count_axis(0.0, most), redone=False),
+        _losses(sweep, f"Loss against {unit}", unit, done, lambda most: count_axis(0.0, most), redone=False),
         _losses(
             sweep,
             "Loss against time",
             "since each run's submission",
             lambda point: point.seconds,
-            lambda most: scale.seconds_axis(0.0, most),
+            lambda most: seconds_axis(0.0, most),
             redone=True,
         ),
         _together(sweep),
@@ -77,7 +74,7 @@ def _losses(
 
 
 def _together(sweep: SweepReport) -> Chart | None:
-    """How many workers trained at once, over all runs."""
+    """Return how many workers trained at once, over all runs."""
     begins = [run for run in sweep.runs if run.report.stretches]
     if not begins:
         return None
@@ -97,8 +94,8 @@ def _together(sweep: SweepReport) -> Chart | None:
     return Chart(
         title="Workers of all runs",
         says=f"At most {most} trained at once.",
-        x=scale.seconds_axis(0.0, points[-1][0]),
-        y=scale.whole_axis(most),
+        x=seconds_axis(0.0, points[-1][0]),
+        y=whole_axis(most),
         x_name="since the first run's submission",
         y_name="workers that train",
         lines=(Line(name="workers", points=points, colour=2, steps=True, filled=True),),

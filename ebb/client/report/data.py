@@ -1,20 +1,96 @@
-"""What a report shows, as plain records: a job's view, its reduced metric lines and its history -> `RunReport`. Pure.
+"""Plain records of a report: a job's view, its reduced metric lines and its history -> `RunReport`; of a sweep all of them. Pure.
 
     run = run_report(view(job), reader.done(), ranks_per_worker=1, now=time.time(), source="metrics.jsonl")
 
 The field names are what `ebb report -o json` prints: they are only added to. Seconds count from the job's submission.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ebb.api.clock import stamp, unix
 from ebb.api.status import HISTORY_LENGTH, LEFT, PLACED, PROGRAM_FAILED, RECLAIMED, STALL
 from ebb.client.jobs.goodput import share
-from ebb.client.jobs.view import OVER, Happening, JobView
-from ebb.client.jobs.words import happening
+from ebb.client.jobs.view import OVER, Happening, JobView, describe
 from ebb.client.report.lines import Change, Range, Training, number
-from ebb.client.report.stretches import Paid, Stretch, Zones, stretches_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stretch:
+    """From the first to the last step of one membership."""
+
+    seconds: float
+    until: float
+    workers: int
+    generation: int
+    zone: str  # "": not known
+
+
+class Zones:
+    """Zones of a job over time, by its history."""
+
+    def __init__(self, job: JobView) -> None:
+        placed = [item for item in job.history if item.what == PLACED and item.at]
+        self._times = [unix(item.at) or 0.0 for item in placed]
+        self._names = [item.cause for item in placed]
+        self._now = job.zone
+
+    def at(self, moment: float) -> str:
+        if not self._times:
+            return self._now
+        index = bisect_right(self._times, moment)
+        return self._names[index - 1] if index else ""  # older than the history reaches
+
+
+def stretches_of(training: Training, zones: Zones, *, begin: float, end: float | None, ranks: int) -> tuple[Stretch, ...]:
+    """One for each membership; the last goes on until `end` while the job runs."""
+    if training.first_time is None:
+        return ()
+    last = end or float(training.last["time"])
+    starts = [(training.first_time, training.first_world_size, 0)]
+    starts += [(change.until, change.after, change.generation) for change in training.changes]
+    ends = [change.at for change in training.changes] + [last]
+    return tuple(
+        Stretch(
+            seconds=round(at - begin, 3),
+            until=round(until - begin, 3),
+            workers=-(-world // max(1, ranks)),
+            generation=generation,
+            zone=zones.at(at),
+        )
+        for (at, world, generation), until in zip(starts, ends, strict=True)
+        if until >= at
+    )
+
+
+class Paid:
+    """Machine seconds paid for until a moment. The platform knows their sum alone: machines are paid for while their workers meet
+    anew, and what the stretches do not account for was paid just before the first step, while the workers started."""
+
+    def __init__(self, stretches: Sequence[Stretch], *, end: float, total: float) -> None:
+        """`total` until `end`; 0: not known, then only the stretches count."""
+        moments = [(each.seconds, each.workers) for each in stretches] or [(0.0, 1)]
+        until = [*(at for at, _ in moments[1:]), max(end, moments[-1][0])]
+        known = sum(workers * (stop - at) for (at, workers), stop in zip(moments, until, strict=True))
+        first, workers = moments[0]
+        before = min(first, max(0.0, total - known) / max(1, workers))
+        scale = total / (known + before * workers) if total and known else 1.0
+        self.corners: list[tuple[float, float]] = [(0.0, 0.0), (first - before, 0.0), (first, before * workers * scale)]
+        for (at, held), stop in zip(moments, until, strict=True):
+            self.corners.append((stop, self.corners[-1][1] + held * (stop - at) * scale))
+
+    @property
+    def total(self) -> float:
+        return self.corners[-1][1]
+
+    def until(self, moment: float) -> float:
+        index = bisect_right(self.corners, moment, key=lambda corner: corner[0])
+        if index == len(self.corners):
+            return self.total
+        (at, low), (later, high) = self.corners[max(0, index - 1)], self.corners[index]
+        return low + (high - low) * (moment - at) / (later - at) if later > at else low
+
 
 LOSSES = frozenset({RECLAIMED, LEFT, PROGRAM_FAILED, STALL})  # after which the workers meet anew
 NEAR_SECONDS = 120.0  # a loss that is noticed later than this after a pause has not caused it
@@ -62,7 +138,7 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Times:
-    """Where the job's time went; None where no line says it."""
+    """Breakdown of the job's time; None where no line says it."""
 
     total: float
     waiting: float | None
@@ -180,7 +256,7 @@ def _event(item: Happening, changes: Sequence[Change], zones: Zones, begin: floa
         machine=item.machine,
         zone=item.cause if item.what == PLACED else zones.at(at),
         cause=item.cause,
-        sentence=happening(item),
+        sentence=describe(item),
         loss=item.what in LOSSES,
         pause_seconds=None if pause is None else round(pause.seconds, 2),
         steps_redone=None if pause is None else pause.steps_redone,
@@ -237,3 +313,49 @@ def _notes(job: JobView, training: Training) -> list[str]:
     if len(job.history) >= HISTORY_LENGTH:
         notes.append(f"The platform keeps the last {HISTORY_LENGTH} events of a job; earlier ones are not in the table.")
     return notes
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOfSweep:
+    """One run: the job's name, what was varied for it, and the command that starts it again alone ("" if it is not known)."""
+
+    job: str
+    settings: str
+    command: str
+    report: RunReport
+
+    @property
+    def last_loss(self) -> float | None:
+        """The mean of the last point's; else what the platform last saw."""
+        known = [point.loss.mean for point in self.report.points if point.loss]
+        return known[-1] if known else self.report.job.loss
+
+    @property
+    def median_rate(self) -> float | None:
+        known = sorted(point.samples_per_second.mean for point in self.report.points if point.samples_per_second)
+        return known[len(known) // 2] if known else self.report.job.samples_per_second
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepReport:
+    """All runs, in the order of their settings. `best`: the job with the least loss, "" while none has one."""
+
+    name: str
+    namespace: str
+    best: str
+    runs: tuple[RunOfSweep, ...]
+
+    @property
+    def source(self) -> str:
+        return "; ".join(dict.fromkeys(run.report.source for run in self.runs))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Those of the runs, each with its run."""
+        return tuple(f"{run.job}: {note}" for run in self.runs for note in run.report.notes)
+
+
+def sweep_report(name: str, namespace: str, runs: Sequence[RunOfSweep]) -> SweepReport:
+    compared = [run for run in runs if run.last_loss is not None]
+    best = min(compared, key=lambda run: run.last_loss or 0.0, default=None)
+    return SweepReport(name=name, namespace=namespace, best=best.job if best else "", runs=tuple(runs))

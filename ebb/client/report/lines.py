@@ -25,7 +25,7 @@ FIGURES = 3  # of the program's own, in the order in which it names them
 
 @dataclass(slots=True)
 class Range:
-    """What one number was over some lines; values that are no numbers (NaN, infinite) are left out."""
+    """One number over some lines; values that are no numbers (NaN, infinite) are left out."""
 
     low: float = math.inf
     high: float = -math.inf
@@ -99,7 +99,7 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """What the lines say, all of them."""
+    """Summary of all lines."""
 
     spans: tuple[Span, ...] = ()
     changes: tuple[Change, ...] = ()
@@ -174,7 +174,7 @@ class Reader:
         )
 
     def _span(self) -> Span:
-        """Where the next line belongs."""
+        """Return where the next line belongs."""
         if self._spans and self._filled < self._share:
             self._filled += 1
             return self._spans[-1]

@@ -12,16 +12,14 @@ from html import escape
 from pathlib import Path
 
 from ebb.client.report import comparison, pictures
-from ebb.client.report.chart import Chart, figure, table
-from ebb.client.report.data import Event, RunReport
-from ebb.client.report.scale import duration, percent, short, usd
-from ebb.client.report.sweep import SweepReport
+from ebb.client.report.chart import Chart, duration, figure, percent, short, table, usd
+from ebb.client.report.data import Event, RunReport, SweepReport
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _HERE = Path(__file__).parent
 
 Tile = tuple[str, str, str]
-"""What, how much, and a few words below it."""
+"""A label, a figure, and a few words below it."""
 
 
 def run_page(run: RunReport, *, made: str) -> str:

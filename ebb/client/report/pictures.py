@@ -1,14 +1,28 @@
-"""Which plots a job's report has, and what each of them says in words: `RunReport` -> `Chart`s. Pure."""
+"""Plots of a job's report, each with its summary in words: `RunReport` -> `Chart`s. Pure."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import TypeVar
 
-from ebb.client.report import scale
-from ebb.client.report.chart import XY, Chart, Line, Mark, Strip
+from ebb.client.report.chart import (
+    XY,
+    Axis,
+    Chart,
+    Line,
+    Mark,
+    Strip,
+    axis,
+    count_axis,
+    duration,
+    log_axis,
+    percent,
+    seconds_axis,
+    short,
+    usd,
+    whole_axis,
+)
 from ebb.client.report.data import Point, RunReport, Value
-from ebb.client.report.scale import Axis, duration, percent, short, usd
 
 T = TypeVar("T")
 
@@ -76,7 +90,7 @@ def workers(run: RunReport) -> Chart | None:
         says=f"At most {most} trained together, {where}. Who trains together changed {times(changes)}; "
         f"{times(lost)} a worker was lost.",
         x=axis,
-        y=scale.whole_axis(max(most, run.job.max_workers if run.job.max_workers <= 2 * most else most)),
+        y=whole_axis(max(most, run.job.max_workers if run.job.max_workers <= 2 * most else most)),
         x_name="since submission",
         y_name="workers that train",
         lines=(Line(name="workers", points=points, colour=2, steps=True, filled=True),),
@@ -99,7 +113,7 @@ def goodput(run: RunReport) -> Chart | None:
         says=f"{percent(run.goodput)} of the paid machine time went into steps that count; the rest into starting, meeting "
         "anew after reclaims, steps done again, checkpoints and evaluations.",
         x=_time_axis(run),
-        y=scale.axis(0.0, 1.0, write=percent, kind="percent"),
+        y=axis(0.0, 1.0, write=percent, kind="percent"),
         x_name="since submission",
         y_name="share of the paid machine time until then",
         lines=(Line(name="goodput", points=points, colour=3),),
@@ -120,7 +134,7 @@ def money(run: RunReport) -> Chart | None:
         says=f"{usd(last.usd_spent)} spent; the same machines cost {usd(last.usd_on_demand)} on demand{share}. Spot prices are "
         "assumed; between start and end the sums are spread by machine time.",
         x=_time_axis(run),
-        y=scale.axis(0.0, max(last.usd_on_demand, last.usd_spent), write=usd, kind="usd"),
+        y=axis(0.0, max(last.usd_on_demand, last.usd_spent), write=usd, kind="usd"),
         x_name="since submission",
         y_name="US dollars",
         lines=(
@@ -148,15 +162,15 @@ def value_axis(values: Sequence[Value], *, from_zero: bool = False, log: bool = 
     """Fits the means; a band may be cut, so that one wild step does not flatten the curve."""
     low, high = min(value.mean for value in values), max(value.mean for value in values)
     if from_zero:
-        return scale.axis(0.0, max(high, 0.0))
+        return axis(0.0, max(high, 0.0))
     if log and low > 0 and high / low > LOG_FROM:
-        return scale.log_axis(low, high)
-    return scale.axis(0.0 if 0 <= low < high / 3 else low, high)
+        return log_axis(low, high)
+    return axis(0.0 if 0 <= low < high / 3 else low, high)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Across:
-    """What a curve is drawn against."""
+    """The x axis of a curve."""
 
     axis: Axis
     name: str
@@ -182,7 +196,7 @@ def _samples(run: RunReport) -> _Across:
     unit = "samples" if run.global_batch else "steps"
     most = max((point.step if point.samples is None else point.samples for point in run.points), default=0)
     return _Across(
-        axis=scale.count_axis(0.0, float(most)),
+        axis=count_axis(0.0, float(most)),
         name=f"{unit} trained on" if run.global_batch else unit,
         unit=unit,
         write=short,
@@ -228,7 +242,7 @@ def _time_axis(run: RunReport) -> Axis:
     """All plots of time have the same, so that a dent in one is found in the others. A long wait at the beginning is left out."""
     end = max([run.times.total, *(point.seconds for point in run.points[-1:])])
     waited = run.times.waiting or 0.0
-    return scale.seconds_axis(waited - 0.05 * (end - waited) if waited > end / 2 else 0.0, end)
+    return seconds_axis(waited - 0.05 * (end - waited) if waited > end / 2 else 0.0, end)
 
 
 def _marks(run: RunReport) -> list[Mark]:

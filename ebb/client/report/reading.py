@@ -1,26 +1,29 @@
-"""Where a report's figures come from: the job's folder by the gateway, else its workers' logs, else the platform's status.
+"""Figures for a report: from the job's folder through the gateway, else from its workers' logs, else from the platform's status.
 
     read = await Reading(ebb, open_files).of(job)
     read.training, read.source, read.notes
 
-What could not be had is said in `notes`, which the page shows: a report never looks more complete than it is.
+`notes` lists what could not be had, and the page shows it: a report never looks more complete than it is. Out of a log come the
+sentences of ebb/elastic/runtime/report.py (a test holds the two together); seconds useful and lost, and steps done again, are
+not in them.
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ebb.api.clock import unix
 from ebb.api.contract import LABEL_JOB
 from ebb.client.errors import ClientError, Missing
 from ebb.client.jobs.view import own_pods
 from ebb.client.logs.pod import lines_now
 from ebb.client.logs.replay import Replay
 from ebb.client.logs.sources import job_folder
-from ebb.client.platform.ebb import Ebb
+from ebb.client.platform.connection import Ebb
 from ebb.client.report.lines import Reader, Training
-from ebb.client.report.spoken import said
 from ebb.kube import PODS, KubeError, Object
 
 FILE = "metrics.jsonl"
@@ -28,7 +31,7 @@ AT_ONCE = 4  # files or logs: enough to hide the way to the platform, few enough
 
 
 class Files(Protocol):
-    """What is needed of the platform's volumes: files.py has it."""
+    """The part of files/transfer.py's `Files` that a report needs."""
 
     def read(self, path: str) -> AsyncIterator[bytes]:
         """From the first byte to what is now the end. Raises Missing, ClientError, KubeError."""
@@ -39,7 +42,7 @@ OpenFiles = Callable[[Ebb], AbstractAsyncContextManager[Files]]
 
 @dataclass(frozen=True, kw_only=True)
 class Read:
-    """What was found of one job's training, and where."""
+    """Metrics found of one job's training, and their source."""
 
     training: Training
     source: str
@@ -100,7 +103,7 @@ class Reading:
         except KubeError:
             pods = []
         logs = await asyncio.gather(*(lines_now(kube, namespace, pod, Replay()) for pod in own_pods(job, pods)))
-        facts: list[dict[str, Any]] = [line for log in logs for each in log if (line := said(each.stamp, each.text))]
+        facts: list[dict[str, Any]] = [line for log in logs for each in log if (line := parse_sentence(each.stamp, each.text))]
         reader = Reader()
         for line in sorted(facts, key=lambda line: line["time"]):
             reader.add(line)
@@ -115,3 +118,29 @@ async def read_lines(pieces: AsyncIterator[bytes]) -> Training:
         for line in lines:
             reader.feed(line)
     return reader.done()
+
+
+_SENTENCE = re.compile(
+    r"step (?P<step>\d+)/(?P<total_steps>\d+)  epoch (?P<epoch>\S+)  loss (?P<loss>\S+)  (?P<figures>.*?)"
+    r"(?P<samples_per_second>\S+) samples/s  step (?P<step_seconds>\S+) s  data (?P<data_seconds>\S+) s  "
+    r"world (?P<world_size>\d+)  generation (?P<generation>\d+)"
+)
+
+
+def parse_sentence(stamp: str, text: str) -> dict[str, Any] | None:
+    """None: another line of the log."""
+    match = _SENTENCE.fullmatch(text.strip())
+    if match is None:
+        return None
+    words = match.groupdict()
+    figures = dict(part.rsplit(" ", 1) for part in words.pop("figures").strip().split("  ") if " " in part)
+    try:
+        counts = {key: int(words.pop(key)) for key in ("step", "total_steps", "world_size", "generation")}
+        return {
+            "time": unix(stamp),
+            **counts,
+            **{key: float(value) for key, value in words.items()},
+            "figures": {name: float(value) for name, value in figures.items()},
+        }
+    except ValueError:
+        return None

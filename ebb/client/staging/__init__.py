@@ -1,1 +1,1 @@
-"""What goes along with a job: its code (code.py, delivery.py), and to another platform its checkpoint (clone.py)."""
+"""Code (code.py, delivery.py) and checkpoints (clone.py) that travel with a job."""

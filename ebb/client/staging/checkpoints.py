@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ebb.client.errors import ClientError, Missing
-from ebb.client.jobs.live import ignore
+from ebb.client.jobs.watch import ignore
 from ebb.client.staging.code import Tally, amount
 
 FOLDER = ".ebb/resume"  # on the output volume
@@ -26,7 +26,7 @@ _NAME = re.compile(r"g(\d{5,})-s(\d{8,})-r(\d+)\.json")
 
 
 class File(Protocol):
-    """What is needed of an entry of a folder."""
+    """The needed part of an entry of a folder."""
 
     @property
     def name(self) -> str: ...
@@ -36,7 +36,7 @@ class File(Protocol):
 
 
 class Files(Protocol):
-    """What is needed of a gateway (files.py)."""
+    """The part of `Files` that reading checkpoints needs."""
 
     async def list(self, path: str) -> Sequence[File]: ...
 
@@ -76,7 +76,7 @@ async def newest(files: Files, folder: str) -> Checkpoint | None:
 
 
 def place_of(checkpoint: Checkpoint, output_root: str) -> str:
-    """Where it lies on another platform."""
+    """Return where it lies on another platform."""
     return f"{output_root}/{FOLDER}/{checkpoint.sha256[:16]}"
 
 

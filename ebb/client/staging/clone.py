@@ -24,12 +24,11 @@ from typing import Any
 from ebb.api.contract import ANNOTATION_CODE, WORKER_CONTAINER
 from ebb.api.platform import Platform
 from ebb.client.errors import BadRequest, ClientError, Missing, NoPlatform
-from ebb.client.files.files import gateway
-from ebb.client.jobs.live import ignore
+from ebb.client.files.transfer import gateway
 from ebb.client.jobs.view import gpus_per_worker, worker_spec
+from ebb.client.jobs.watch import ignore
 from ebb.client.logs.sources import job_folder
-from ebb.client.platform.ebb import Ebb
-from ebb.client.platform.reach import read_job
+from ebb.client.platform.connection import Ebb, read_job
 from ebb.client.staging import checkpoints
 from ebb.client.staging.checkpoints import Checkpoint
 from ebb.client.staging.code import Code, digest
@@ -44,7 +43,7 @@ _SUFFIX = re.compile(r"-[0-9a-f]{4}$")
 
 @dataclass(frozen=True, kw_only=True)
 class Clone:
-    """What a job was submitted with. `settings` are keys of a job file; `code` None: none travelled with it."""
+    """Settings that a job was submitted with. `settings` are keys of a job file; `code` None: none travelled with it."""
 
     source: Ebb
     target: Ebb
@@ -85,7 +84,7 @@ async def clone(
 
 
 def same(one: Ebb, other: Ebb) -> bool:
-    """Whether both are one platform."""
+    """Return whether both are one platform."""
     return (one.kube.server, one.platform.stack) == (other.kube.server, other.platform.stack)
 
 
@@ -115,7 +114,7 @@ def settings_of(job: Object, platform: Platform) -> dict[str, Any]:
 
 
 def stem_of(name: str) -> str:
-    """What a clone's name begins with: digits, digits-1a2b -> digits."""
+    """Return what a clone's name begins with: digits, digits-1a2b -> digits."""
     return _SUFFIX.sub("", name)[:40].rstrip("-")
 
 
@@ -168,7 +167,7 @@ def _images(platform: Platform) -> set[str]:
 
 
 def _elsewhere(settings: dict[str, Any], target: Platform) -> dict[str, Any]:
-    """What makes sense there: sizes of machines and zones are of the platform, and so is how they are bought."""
+    """Return what makes sense there: sizes of machines and zones are of the platform, and so is how they are bought."""
     kinds = {group.capacity_type for group in target.gpu_groups(gpu_type=settings.get("gpu"))}
     dropped = {"zone", "shm"} | ({"capacity"} if not set(str(settings.get("capacity")).split("-then-")) <= kinds else set())
     return {key: value for key, value in settings.items() if key not in dropped}

@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 from pathspec import GitIgnoreSpec
 
 from ebb.client.errors import BadRequest
-from ebb.client.jobs.live import ignore
+from ebb.client.jobs.watch import ignore
 
 SMALL_BYTES = 700 * 1024  # of the 1 MiB that a ConfigMap may hold; in the request it is a third longer, and the job is beside it
 LARGEST_BYTES = 512 * 2**20  # packed. More is data, and every worker would unpack it at every start
@@ -109,7 +109,7 @@ def packed(folder: Path, note: Callable[[str], None] = ignore) -> Code:
 
 
 def listed(folder: Path) -> list[Entry]:
-    """What would travel, in a fixed order. Raises BadRequest for no folder, links that leave it, too much."""
+    """Return what would travel, in a fixed order. Raises BadRequest for no folder, links that leave it, too much."""
     if not folder.is_dir():
         raise BadRequest(f"code {str(folder)!r} is no folder: name the one that holds your program, as in --code .")
     found: list[Entry] = []
@@ -188,7 +188,7 @@ def _entry(path: Path, root: Path) -> Entry | None:
 
 
 def _target(link: Path, root: Path) -> str:
-    """Where a link leads, from its own folder on. Raises BadRequest for one that leaves the folder."""
+    """Return where a link leads, from its own folder on. Raises BadRequest for one that leaves the folder."""
     written = link.readlink()
     place = Path(os.path.normpath(link.parent / written))
     if not place.is_relative_to(root) or not Path(os.path.realpath(link)).is_relative_to(root):

@@ -1,4 +1,4 @@
-"""How packed code gets to a job's pods: small ones in a ConfigMap of the job, large ones on the output volume.
+"""Delivery of packed code to a job's pods: small ones in a ConfigMap of the job, large ones on the output volume.
 
     place = place_of(code, "exp1", platform)                    # where the pods will find it; nothing is sent
     delivery = await deliver(ebb.kube, namespace, place, files) # before the job is made
@@ -19,7 +19,7 @@ from typing import Protocol
 from ebb.api.contract import ANNOTATION_CODE, LABEL_EBB_JOB, OUTPUT_ROOT
 from ebb.api.platform import Platform
 from ebb.client.errors import BadRequest, ClientError
-from ebb.client.jobs.live import ignore
+from ebb.client.jobs.watch import ignore
 from ebb.client.staging.code import Code, Tally, amount
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, Conflict, Kube, KubeError, NotFound, Object
 
@@ -31,7 +31,7 @@ _AT_WORK = timedelta(minutes=5)  # between its ConfigMap and its job `ebb submit
 
 
 class Files(Protocol):
-    """What is needed of the gateway (files.py): paths are those that workers see."""
+    """The part of `Files` that delivery needs: paths are those that workers see."""
 
     async def put(self, path: str, file: Path, *, moved: Callable[[int], None]) -> object:
         """Write a file, whole or not at all; one with the same content is not sent again."""
@@ -39,7 +39,7 @@ class Files(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where the pods of a job find its code. `config_map`: "" where it is on the volume."""
+    """The place where a job's pods find its code. `config_map`: "" where it is on the volume."""
 
     code: Code
     archive: str  # the path in the pod
@@ -79,7 +79,7 @@ class Delivery:
 
 
 def place_of(code: Code, job: str, platform: Platform) -> Place:
-    """Where a job's code will be."""
+    """Return where a job's code will be."""
     if code.small:
         return Place(code=code, archive=f"{MOUNT}/{FILE}", config_map=f"{job}-code")
     return Place(code=code, archive=volume_path(platform, code.sha256), config_map="")
@@ -91,7 +91,7 @@ def volume_path(platform: Platform, sha256: str) -> str:
 
 
 def output_root(platform: Platform) -> str:
-    """Where workers see the output volume. Raises BadRequest where there is none."""
+    """Return where workers see the output volume. Raises BadRequest where there is none."""
     found = find_output(platform)
     if not found:
         raise BadRequest(

@@ -30,7 +30,7 @@ _FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10,
 
 @dataclass(frozen=True, kw_only=True)
 class Fit:
-    """How a request sits on the platform. `groups` are all that may carry it; each worker is one pod on one machine."""
+    """A request fitted to the platform. `groups` are all that may carry it; each worker is one pod on one machine."""
 
     groups: tuple[NodeGroup, ...]
     gpu_type: str
@@ -87,7 +87,7 @@ def find_fit(request: Request, platform: Platform) -> Fit:
 
 
 def price(fit: Fit, workers: int) -> Price:
-    """What `workers` workers cost per hour, whole machines counted, in the cheapest group."""
+    """Return what `workers` workers cost per hour, whole machines counted, in the cheapest group."""
 
     def machines(group: NodeGroup) -> int:
         return math.ceil(workers / (group.gpus_per_node // fit.gpus_per_worker))

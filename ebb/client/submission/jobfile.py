@@ -1,4 +1,4 @@
-"""Where a Request comes from: the flags of `ebb submit`, a short job file (YAML, its keys are the flags' names), or both.
+"""Sources of a Request: the flags of `ebb submit`, a short job file (YAML, its keys are the flags' names), or both.
 
     # yaml-language-server: $schema=docs/job.schema.json
     gpus: 2
@@ -48,7 +48,7 @@ def read_file(path: Path) -> dict[str, Any]:
 
 
 def is_elastic_job(value: Mapping[str, Any]) -> bool:
-    """Whether a file is a whole ElasticJob. Raises BadRequest for other Kubernetes objects."""
+    """Return whether a file is a whole ElasticJob. Raises BadRequest for other Kubernetes objects."""
     if "kind" not in value and "apiVersion" not in value:
         return False
     if (value.get("apiVersion"), value.get("kind")) != (API_VERSION, KIND):

@@ -74,7 +74,7 @@ def _metadata(request: Request, namespace: str, code: Place | None) -> Object:
 
 
 def _limits(request: Request) -> Object:
-    """What the controller keeps, whether or not a laptop is there."""
+    """Return what the controller keeps, whether or not a laptop is there."""
     return {
         **({"deadline": request.deadline} if request.deadline else {}),
         **({"budget": {"maxUSD": request.max_cost}} if request.max_cost else {}),
@@ -145,7 +145,7 @@ def _image(request: Request, fit: Fit, platform: Platform) -> str:
 
 
 def _arguments(request: Request, platform: Platform) -> list[str]:
-    """What the user typed; --data goes on to the program. Processes per worker and the rendezvous are the controller's to add."""
+    """Return what the user typed; --data goes on to the program. The controller adds processes per worker and the rendezvous."""
     data = [] if request.data is None else ["--data", _data_path(request.data, platform)]
     return [*request.arguments, *data]
 
@@ -161,7 +161,7 @@ def _environment(request: Request, platform: Platform, code: Place | None) -> Ma
 
 
 def _code(platform: Platform, code: Place) -> Mapping[str, str]:
-    """What the launcher is told of it (ebb/elastic/launch/code.py)."""
+    """Return what the launcher is told of it (ebb/elastic/launch/code.py)."""
     output = find_output(platform)
     packages = {ENV_PACKAGES: f"{output}/{PACKAGES}"} if output else {}  # without: each worker installs its own
     return {ENV_CODE_ARCHIVE: code.archive, ENV_CODE_SHA256: code.code.sha256, **packages}

@@ -1,4 +1,4 @@
-"""What a job would meet if it were sent now: whether machines are free, how long others take to boot, what it may cost at most.
+"""Outlook for a job if it were sent now: whether machines are free, how long others take to boot, what it may cost at most.
 
     seen = outlook(request, fit, await gpus(ebb), now=time.time())
     seen.fits_now, seen.sentence, seen.usd_at_most

@@ -1,13 +1,15 @@
-"""What a user asks for: the words of `ebb submit` or of a job file, checked as far as they can be without a platform.
+"""A user's request: the words of `ebb submit` or of a job file, checked as far as they can be without a platform.
 
     check(request)                      # or a BadRequest: one sentence with field, value, what is allowed and the fix
+    command_of(request)                 # ebb submit --gpus 2 -- python train.py --lr 0.1
 
 fit.py sets it on a platform's machines, manifest.py makes the ElasticJob of both.
 """
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import PurePosixPath
 
 from ebb.client.errors import BadRequest
@@ -21,7 +23,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What the user typed or wrote in a job file. None: not said."""
+    """The user's words on the command line or in a job file. None: not given."""
 
     name: str
     arguments: tuple[str, ...]  # of the launcher: its flags, then a script or `-m module`, then the program's own
@@ -53,7 +55,7 @@ def check(request: Request) -> None:
 
 
 def launcher_arguments(words: Iterable[str]) -> tuple[str, ...]:
-    """What follows `--`, as the launcher's arguments; `python train.py` and `torchrun train.py` are taken as typed.
+    """Return what follows `--`, as the launcher's arguments; `python train.py` and `torchrun train.py` are taken as typed.
 
     Raises BadRequest for what no launcher can start.
     """
@@ -119,3 +121,26 @@ def _check_limits(request: Request) -> None:
         )
     if request.max_cost is not None and not request.max_cost > 0:
         raise BadRequest(f"max-cost {request.max_cost:g} is not more than 0: give the most that the job may cost, in USD.")
+
+
+_FLAG_OF = {"min_gpus": "min", "max_gpus": "max"}  # where the flag has another name than the field
+# Written apart from the others; what belongs to this one start and would be wrong at the next; the job that it went on from.
+_NO_FLAGS = frozenset({"name", "arguments", "capacity", "env", "user", "deadline", "resume_from"})
+
+
+def command_of(request: Request, verb: str = "submit", *, name: str = "", more: Iterable[str] = ()) -> str:
+    """The command; without a name, as that of a job which is there is taken. `more` are the verb's own options."""
+    named = ["--name", name] if name else []
+    options = [word for field in fields(request) for word in _option(field, getattr(request, field.name))]
+    capacity = [f"--{request.capacity}"] if request.capacity else []
+    env = [word for key, value in request.env.items() for word in ("--env", f"{key}={value}")]
+    python = [] if request.arguments[:1] == ("-m",) else ["python"]
+    return shlex.join(["ebb", verb, *named, *options, *capacity, *env, *more, "--", *python, *request.arguments])
+
+
+def _option(field: "Field[object]", value: object) -> tuple[str, ...]:
+    """A field of a request as its flag; nothing where it has its default."""
+    if field.name in _NO_FLAGS or value is None or (field.default is not MISSING and value == field.default):
+        return ()
+    flag = f"--{_FLAG_OF.get(field.name, field.name).replace('_', '-')}"
+    return (flag, f"{value:g}" if isinstance(value, float) else str(value))

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ebb.client.errors import ClientError
-from ebb.client.jobs.live import ignore
 from ebb.client.jobs.view import JobView, view
-from ebb.client.platform.ebb import Ebb
+from ebb.client.jobs.watch import ignore
+from ebb.client.platform.connection import Ebb
 from ebb.client.staging.code import Code, packed
 from ebb.client.staging.delivery import Delivery, Files, Place, deliver, place_of
 from ebb.client.submission.fit import Fit, find_fit
@@ -33,7 +33,7 @@ class Prepared:
 
 
 def prepare(ebb: Ebb, request: Request, code: Code | None = None, note: Callable[[str], None] = ignore) -> Prepared:
-    """What would be sent. `code`: what packed() made of request.code, where several jobs share it. Raises BadRequest."""
+    """Return what would be sent. `code`: what packed() made of request.code, where several jobs share it. Raises BadRequest."""
     fit = find_fit(request, ebb.platform)
     if code is None and request.code is not None:
         code = packed(Path(request.code), note)
@@ -97,7 +97,7 @@ async def _deliver(ebb: Ebb, namespace: str, code: Place, note: Callable[[str], 
 
 @asynccontextmanager
 async def _files(ebb: Ebb) -> AsyncIterator[Files]:
-    from ebb.client.files.files import gateway  # noqa: PLC0415 - most jobs need none of it
+    from ebb.client.files.transfer import gateway  # noqa: PLC0415 - most jobs need none of it
 
     async with gateway(ebb) as files:
         yield files

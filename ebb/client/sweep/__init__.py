@@ -3,14 +3,13 @@
     points = points_of(parse(["lr=0.1,0.01", "wd=range(0,0.1,0.05)"]), number=None, seed=0)
     await start(ebb, Plan(name="lr-scan", request=request, points=points, max_parallel=2))
 
-overrides.py   what is varied, as it is typed      points.py   the combinations      program.py   how one reaches the program
-halving.py     which are stopped early             run.py      jobs                  view.py      a sweep in plain words
+overrides.py   the values to vary, as they are typed     points.py   the combinations, and how each reaches the program
+halving.py     the runs to stop early                    run.py      jobs      view.py   a sweep in plain words
 """
 
 from ebb.client.sweep.halving import METRICS, Rule, check_metric
 from ebb.client.sweep.overrides import parse
-from ebb.client.sweep.points import Point, points_of
-from ebb.client.sweep.program import FLAGS, HYDRA
+from ebb.client.sweep.points import FLAGS, HYDRA, Point, points_of
 from ebb.client.sweep.run import Plan, Started, delete, prepared, show, start, stop, watch
 from ebb.client.sweep.view import LABEL_SWEEP, RunView, SweepView
 

@@ -1,4 +1,4 @@
-"""Which runs of a sweep are stopped early: the worst share of those that came as far. Pure code.
+"""Early stopping of a sweep's runs: the worst share of those that got as far. Pure code.
 
     rungs = rungs_reached(after=100, step=450)        # (100, 200, 400): every run is compared where it has come past these steps
     for verdict in verdicts(runs, rule): ...          # those to stop now, with why
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from ebb.client.errors import BadRequest
 
 METRICS = {"loss": False, "samples_per_second": True}
-"""What a job's status tells of a run -> whether more of it is better."""
+"""Metrics in a job's status -> whether more is better."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class Verdict:
 
 
 def with_new_rungs(run: Run, rule: Rule) -> dict[int, float]:
-    """What the run had at the rungs where it was seen, now at the newest; equal to `run.rungs` where nothing is new.
+    """Return what the run had at the rungs where it was seen, now at the newest; equal to `run.rungs` where nothing is new.
 
     A number that is none (nan) is worse than any other.
     """

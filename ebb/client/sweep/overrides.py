@@ -65,7 +65,7 @@ def parse(words: Iterable[str]) -> tuple[Axis, ...]:
 
 
 def is_override(word: str) -> bool:
-    """Whether a word of the command line is KEY=...; the first one that is not begins the program."""
+    """Return whether a word of the command line is KEY=...; the first one that is not begins the program."""
     key, equals, _ = word.partition("=")
     return bool(equals and _KEY.fullmatch(key))
 

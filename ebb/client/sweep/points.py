@@ -1,8 +1,12 @@
-"""The points of a sweep, from its axes: all combinations, or some drawn at random. Pure, and the same for the same arguments.
+"""Points of a sweep, and how each reaches the program. Pure, and the same for the same arguments.
 
 points = grid(axes)                          # the last key varies fastest
 points = drawn(axes, number=20, seed=0)      # the first 10 of 20 are the 10 of 10
 job_name("lr-scan", points[0])               # lr-scan-1f0c93ab: by what it holds, wherever it stands in the sweep
+
+words_of(("train.py", "--epochs", "5"), point, FLAGS)         # train.py --epochs 5 --lr 0.1
+words_of(("train.py", "--rate={lr}"), point, FLAGS)           # train.py --rate=0.1
+words_of(("train.py",), point, HYDRA)                         # train.py lr=0.1
 """
 
 import hashlib
@@ -10,7 +14,7 @@ import itertools
 import json
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ebb.client.errors import BadRequest
@@ -33,7 +37,7 @@ class Point:
 
 def points_of(axes: Sequence[Axis], number: int | None, seed: int) -> tuple[Point, ...]:
     """Drawn where a number is given, else all. Raises BadRequest."""
-    return grid(axes) if number is None else drawn(axes, number, seed)
+    return grid(axes) if number is None else draw(axes, number, seed)
 
 
 def grid(axes: Sequence[Axis]) -> tuple[Point, ...]:
@@ -47,7 +51,7 @@ def grid(axes: Sequence[Axis]) -> tuple[Point, ...]:
     return tuple(_point(axes, values) for values in itertools.product(*lists))
 
 
-def drawn(axes: Sequence[Axis], number: int, seed: int) -> tuple[Point, ...]:
+def draw(axes: Sequence[Axis], number: int, seed: int) -> tuple[Point, ...]:
     """`number` different points; fewer where there are no more. Raises BadRequest."""
     if not 1 <= number <= MOST_POINTS:
         raise BadRequest(f"random {number} is no number of points: use 1 to {MOST_POINTS:,}.")
@@ -100,3 +104,29 @@ def _between(low: float, high: float, share: float, *, log: bool) -> float:
     if log:
         return math.exp(math.log(low) + share * (math.log(high) - math.log(low)))
     return low + share * (high - low)
+
+
+FLAGS, HYDRA = "flags", "hydra"
+
+
+def words_of(words: Iterable[str], point: Point, style: str) -> tuple[str, ...]:
+    """The program's words with the point in them: at {key} where that is written, else at the end."""
+    given, placed = list(words), set[str]()
+    for key, value in point.values:
+        mark = f"{{{key}}}"
+        if any(mark in word for word in given):
+            given = [word.replace(mark, value) for word in given]
+            placed.add(key)
+    rest = [pair for pair in point.values if pair[0] not in placed]
+    return (*given, *(word for key, value in rest for word in _words(key, value, style)))
+
+
+def _words(key: str, value: str, style: str) -> tuple[str, ...]:
+    if style == HYDRA:
+        if key.startswith("~") and not value:  # `~db` removes db whatever it is, `~db=` only an empty one
+            return (key,)
+        return (f"{key}={value}",)
+    flag = f"-{key}" if len(key) == 1 else f"--{key}"
+    if value.startswith("-") and len(key) > 1:  # argparse would take most of them for a flag
+        return (f"{flag}={value}",)
+    return (flag, value)

@@ -18,16 +18,14 @@ from typing import Any
 
 from ebb.client import change
 from ebb.client.errors import BadRequest, Missing
-from ebb.client.jobs.live import ignore, states
 from ebb.client.jobs.view import OVER, STOPPED, view
-from ebb.client.platform.ebb import Ebb
+from ebb.client.jobs.watch import ignore, states
+from ebb.client.platform.connection import Ebb
 from ebb.client.staging.code import Code
-from ebb.client.submission.commandline import command_of
-from ebb.client.submission.request import Request, check, check_name
+from ebb.client.submission.request import Request, check, check_name, command_of
 from ebb.client.submission.submit import Prepared, prepare, submit
 from ebb.client.sweep.halving import Rule, Run, verdicts, with_new_rungs
-from ebb.client.sweep.points import Point, job_name
-from ebb.client.sweep.program import FLAGS, words_of
+from ebb.client.sweep.points import FLAGS, Point, job_name, words_of
 from ebb.client.sweep.view import (
     ANNOTATION_COMMAND,
     ANNOTATION_POINT,
@@ -46,7 +44,7 @@ AT_ONCE = 8  # requests to the API server
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a sweep starts. `request` is the job of every point but for its name and the point in its program's words."""
+    """Runs that a sweep starts. `request` is the job of every point but for its name and the point in its program's words."""
 
     name: str
     request: Request
@@ -68,14 +66,14 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Started:
-    """What `start` did: jobs that it made, and those that were there."""
+    """Result of `start`: jobs that it made, and those that were there."""
 
     submitted: tuple[str, ...]
     there: tuple[str, ...]
 
 
 def prepared(ebb: Ebb, plan: Plan) -> tuple[Prepared, ...]:
-    """What would be sent, in the order of the points. Raises BadRequest."""
+    """Return what would be sent, in the order of the points. Raises BadRequest."""
     return tuple(_marked(prepare(ebb, plan.request_of(point), plan.code), plan, point) for point in plan.points)
 
 
@@ -185,7 +183,7 @@ class _Minder:
         return replace(run, rungs=rungs)
 
     async def _patched(self, name: str, annotations: Mapping[str, str], spec: Object | None = None) -> bool:
-        """Whether the API server took it; a job that is gone did not, which is no trouble."""
+        """Return whether the API server took it; a job that is gone did not, which is no trouble."""
         body = {"metadata": {"annotations": dict(annotations)}, **({"spec": spec} if spec else {})}
         try:
             await self._ebb.kube.patch(ELASTIC_JOBS, self._ebb.namespace, name, body)
@@ -261,7 +259,7 @@ async def _found(ebb: Ebb, name: str) -> list[Object]:
 
 
 def _rungs(text: str) -> dict[int, float]:
-    """What an annotation says; {} for one that somebody spoiled."""
+    """Return what an annotation says; {} for one that somebody spoiled."""
     try:
         return {int(rung): float(value) for rung, value in json.loads(text).items()}
     except (ValueError, AttributeError, TypeError):

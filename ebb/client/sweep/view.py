@@ -129,8 +129,8 @@ def _best(runs: Iterable[RunView], metric: str) -> str:
     return choose(having, key=lambda job: having[job])
 
 
-def counted(sweep: SweepView) -> str:
-    """How many runs are in which state, finished ones first."""
+def count_states(sweep: SweepView) -> str:
+    """Return how many runs are in which state, finished ones first."""
     states = [run.state for run in sweep.runs]
     ordered = sorted(set(states), key=lambda state: (state != FINISHED, state))
     return ", ".join(f"{states.count(state)} {state}" for state in ordered)

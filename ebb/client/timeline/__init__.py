@@ -1,1 +1,1 @@
-"""What happened to a job, in the order of time. Start at timeline.py."""
+"""Events of a job in chronological order. Start at timeline.py."""

@@ -10,23 +10,22 @@ from contextlib import asynccontextmanager
 
 from ebb.api.contract import LABEL_JOB
 from ebb.client.errors import Missing
-from ebb.client.jobs.live import Board, ignore, states
 from ebb.client.jobs.nodes import Nodes
 from ebb.client.jobs.reclaims import losses, starts
 from ebb.client.jobs.view import OVER, own_pods, view
-from ebb.client.platform.ebb import Ebb
-from ebb.client.platform.reach import read_job
+from ebb.client.jobs.watch import Board, ignore, states
+from ebb.client.platform.connection import Ebb, read_job
 from ebb.client.timeline.timeline import Entry, is_about, timeline
 from ebb.kube import EVENTS, PODS, Object
 
 TICK_SECONDS = 1.0
-"""How often what came is told: what happens to several workers at once is one line then."""
+"""Seconds between updates: what happens to several workers at once is one line then."""
 LOUDER = 2  # what is said again and again is told again when it was said twice as often
 AFTER_SECONDS = 3.0  # events of a job's end are written after the end
 
 
 async def events(ebb: Ebb, name: str) -> tuple[Entry, ...]:
-    """What is known now, the oldest first. Raises Missing."""
+    """Return what is known now, the oldest first. Raises Missing."""
     job = await read_job(ebb.kube, ebb.namespace, name)
     pods, told, nodes = await asyncio.gather(
         ebb.kube.list(PODS, ebb.namespace, labels=f"{LABEL_JOB}={name}"),

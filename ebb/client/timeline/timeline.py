@@ -1,9 +1,10 @@
-"""What happened to a job, as one readable list: its own history and Kubernetes' events about it and its pods, merged. Pure code.
+"""Timeline of a job as one readable list: its own history merged with Kubernetes' events about it and its pods. Pure code.
 
     for entry in timeline(job, events, reclaims): print(entry.at, entry.text)
 
 Where the controller wrote the same thing twice, as history and as event, the one that says more stays. The same thing said again
-within half a minute, of one worker or of several, is one entry with a count. The words are in phrases.py.
+within half a minute, of one worker or of several, is one entry with a count. In the phrases, `{who}` stands for the workers, and
+`{waits|wait}` where a verb depends on how many they are; an event that is not known here is shown in Kubernetes' own words.
 """
 
 import re
@@ -14,9 +15,69 @@ from typing import Any
 
 from ebb.api import contract as names
 from ebb.client.jobs.reclaims import Reclaim
-from ebb.client.timeline.phrases import of_event, of_history, of_reclaim
+from ebb.client.jobs.view import CAUSES, Happening, describe, duration
 
 Object = Mapping[str, Any]
+
+
+# What says nothing to somebody who wonders about a training: steps between two that are told anyway.
+SILENT = frozenset({"Created", "SandboxChanged", "Pulled", names.REASON_RUNNING})
+PHRASES = {
+    "FailedScheduling": "{who} {waits|wait} for a machine",
+    "Pulling": "{who} {fetches|fetch} the image",
+    "Started": "{who} {starts|start}",
+    "Killing": "{who} {is|are} told to stop",
+    "TriggeredScaleUp": "{who} {gets|get} a new machine, which is booting",
+    "Preempted": "{who} {gives|give} way to a job that goes before",
+    "TaintManagerEviction": "{who} {leaves|leave} a machine that is taken away",
+    "NodeNotReady": "{who}: the machine does not answer",
+    "Evicted": "{who} {is|are} put off the machine",
+    "BackOff": "{who} {fails|fail} to start and {is|are} tried again",
+}
+LOST = frozenset({names.CAUSE_DELETED, names.CAUSE_VANISHED})  # nobody took a machine back
+
+_NODE = re.compile(r"Successfully assigned \S+ to (\S+)")
+_NO_SCALE_UP = re.compile(r"^pod didn't trigger scale-up:? *")
+_LONGEST = 300
+
+
+def of_event(event: Object, of_worker: bool) -> str | None:
+    """A sentence; None where there is nothing worth telling."""
+    reason, message = event.get("reason") or "", str(event.get("message") or "").strip()[:_LONGEST]
+    if reason in SILENT or "initContainers" in str((event.get("involvedObject") or {}).get("fieldPath") or ""):
+        return None
+    if not of_worker:
+        return (message or reason).rstrip(".")
+    if match := _NODE.match(message):
+        return f"{{who}} {{goes|go}} to machine {match[1]}"
+    if reason == "NotTriggerScaleUp":
+        return f"{{who}} {{gets|get}} no machine now: {_NO_SCALE_UP.sub('', message) or 'the cloud has none'}".rstrip(".")
+    return PHRASES.get(reason) or f"{{who}}: {message or reason}".rstrip(".")
+
+
+def of_history(item: Object) -> str:
+    """An entry of status.history."""
+    worker = item.get("worker")
+    return describe(
+        Happening(
+            at=item.get("at") or "",
+            what=item.get("what") or "",
+            worker=int(worker) if worker is not None else None,
+            machine=item.get("node") or "",
+            cause=item.get("cause") or "",
+        )
+    )
+
+
+def of_reclaim(loss: Reclaim) -> str:
+    """worker 1 reclaimed in us-west-2a, back in us-west-2b after 41 s: the cloud takes its machine back."""
+    verb = "lost" if loss.cause in LOST else "reclaimed"
+    zone = f" in {loss.zone}" if loss.zone else ""
+    elsewhere = f" in {loss.back_zone}" if loss.back_zone and loss.back_zone != loss.zone else ""
+    back = f", back{elsewhere} after {duration(loss.seconds)}" if loss.seconds is not None else ""
+    return f"worker {loss.worker} {verb}{zone}{back}: {CAUSES.get(loss.cause, loss.cause)}"
+
+
 AGAIN_SECONDS = 30.0
 TWICE_SECONDS = 5.0  # the event is written within a second of the history; its time has no fractions
 _NUMBER = re.compile(r"\{([a-z' ]+)\|([a-z' ]+)\}")
@@ -57,7 +118,7 @@ def timeline(job: Object, events: Iterable[Object], reclaims: Sequence[Reclaim] 
 
 
 def is_about(event: Object, job: Object) -> bool:
-    """Whether it is about this job or a pod of it, and not about an earlier one of that name."""
+    """Return whether it is about this job or a pod of it, and not about an earlier one of that name."""
     about, metadata = event.get("involvedObject") or {}, job["metadata"]
     if about.get("kind") == names.KIND:
         return bool(about.get("uid") == metadata.get("uid"))
@@ -115,7 +176,7 @@ def _of_events(events: Sequence[Object], history: Sequence[Object], job: str) ->
 
 
 def _near(item: Object, events: Iterable[Object], pairs: Mapping[str, set[str]]) -> bool:
-    """Whether one of the events says what this entry of the history says."""
+    """Return whether one of the events says what this entry of the history says."""
     reasons, at = pairs.get(item.get("what") or "", set()), unix(item["at"])
     return any(event.get("reason") in reasons and abs(unix(_times(event)[0]) - at) <= TWICE_SECONDS for event in events)
 
@@ -141,7 +202,7 @@ def _same(earlier: Entry, later: Entry) -> bool:
 
 
 def _spoken(entry: Entry) -> str:
-    """The sentence with those whom it is about in it: see phrases.py for `{who}` and `{waits|wait}`."""
+    """The sentence with those whom it is about in it: see PHRASES for `{who}` and `{waits|wait}`."""
     text = entry.text.replace("{who}", who(entry.workers)) if entry.workers else entry.text
     return _NUMBER.sub(lambda match: match[1] if len(entry.workers) == 1 else match[2], text)
 

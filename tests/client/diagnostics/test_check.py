@@ -11,7 +11,7 @@ import yaml
 from ebb import client
 from ebb.api.clock import stamp
 from ebb.api.crd import crd
-from ebb.client.diagnostics.rights import REVIEWS, RIGHTS, WHO
+from ebb.client.diagnostics.check import REVIEWS, RIGHTS, WHO
 from ebb.client.diagnostics.symptoms import Finding
 from ebb.kube import ConfigError, Denied, Kube, NotFound, Object, Unreachable
 from tests.cli.world import NS, FakeKube, elastic_job, platform_map, worker_pod

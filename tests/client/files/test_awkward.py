@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ebb.client.errors import BadRequest, ClientError, Missing
-from ebb.client.files import data, localfiles
-from ebb.client.files.files import gateway
+from ebb.client.files import data
+from ebb.client.files.transfer import LocalFile, Part, facts, gateway, walk
 from tests.client.files.test_files import CONTENT, SOON, local, spoil
 from tests.reached import Reached, ebb_of, reached
 
@@ -149,14 +149,14 @@ async def test_a_removal_whose_answer_is_lost_is_done(tmp_path: Path, monkeypatc
 async def test_a_part_is_no_file_of_a_folder_that_is_sent(tmp_path: Path) -> None:
     """It has a folder of its own: among a million files nothing is searched for it."""
     file = local(tmp_path, "x", b"x")
-    part = localfiles.Part(tmp_path / "local" / "y", "data/y", "1")
+    part = Part(tmp_path / "local" / "y", "data/y", "1")
     assert await part.size() == 0
     await part.write(b"half")
     (folder,) = (one for one in file.parent.iterdir() if one != file)
     assert (folder.is_dir(), folder.name.startswith(".ebb-part-")) == (True, True)
     (file.parent / ".ebb-part-1234-5678").write_bytes(b"of an older version")
-    assert [one.path for one in localfiles.below(file.parent) if isinstance(one, localfiles.Found)] == [file]
-    assert await localfiles.Part(tmp_path / "local" / "y", "data/y", "2").size() == 0
+    assert [one.path for one in walk(file.parent) if isinstance(one, LocalFile)] == [file]
+    assert await Part(tmp_path / "local" / "y", "data/y", "2").size() == 0
     assert list(folder.iterdir()) == []
 
 
@@ -179,7 +179,7 @@ async def test_ctrl_c_ends_a_checksum(tmp_path: Path) -> None:
     file = local(tmp_path, "x", b"")
     os.truncate(file, 100 * 2**30)  # no room is taken by it
     loop = asyncio.get_running_loop()
-    task = asyncio.create_task(localfiles.facts(file))
+    task = asyncio.create_task(facts(file))
     started = loop.time()
     await asyncio.wait({task}, timeout=0.05)
     task.cancel()

@@ -9,7 +9,7 @@ import pytest
 
 from ebb.client.errors import BadRequest, ClientError, Missing, NoPlatform
 from ebb.client.files import data
-from ebb.client.files.files import Files, gateway
+from ebb.client.files.transfer import Files, gateway
 from ebb.kube import Unreachable
 from tests.reached import Reached, ebb_of, gateway_pod, reached
 

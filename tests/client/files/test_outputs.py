@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ebb.client.errors import BadRequest, Missing
-from ebb.client.files.outputs import fetch_outputs, list_outputs
+from ebb.client.files.data import fetch_outputs, list_outputs
 from tests.cli.world import elastic_job
 from tests.reached import ebb_of, reached
 
@@ -17,7 +17,7 @@ HERE = "elastic-job/digits-uid-digi"  # the first eight letters of the uid
 def output_volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """It is at /mnt/output on a platform."""
     monkeypatch.setattr("ebb.client.logs.sources.OUTPUT_ROOT", f"{tmp_path}/output")
-    monkeypatch.setattr("ebb.client.files.outputs.OUTPUT_ROOT", f"{tmp_path}/output")
+    monkeypatch.setattr("ebb.client.files.data.OUTPUT_ROOT", f"{tmp_path}/output")
     return tmp_path / "output"
 
 

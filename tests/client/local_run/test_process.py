@@ -14,7 +14,7 @@ import pytest
 
 from ebb.client import BadRequest, ClientError
 from ebb.client.local_run import LocalRun, find_python, start
-from ebb.client.local_run.interpreter import CHECKOUT
+from ebb.client.local_run.plan import CHECKOUT
 
 BASE = str(Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}")  # has nothing installed
 

@@ -11,11 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from ebb.cli.app import app
-from ebb.cli.writer import Writer
+from ebb.cli.terminal import Writer
 from ebb.client.errors import Missing
-from ebb.client.jobs import live
-from ebb.client.jobs.live import Board, states
+from ebb.client.jobs import watch
 from ebb.client.jobs.view import FAILED_STATE, FINISHED
+from ebb.client.jobs.watch import Board, states
 from ebb.client.logs import Choice, Line, follow, follow_logs, print_logs
 from ebb.client.logs import pod as pod_logs
 from ebb.client.logs.lines import parse
@@ -26,7 +26,7 @@ from tests.cli.world import NS, FakeKube, elastic_job, platform_map, session, wo
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "RETRY_SECONDS", (0.002,))
+    monkeypatch.setattr(watch, "RETRY_SECONDS", (0.002,))
     for module in (follow, pod_logs):
         monkeypatch.setattr(module, "RECHECK_SECONDS", 0.005)
         monkeypatch.setattr(module, "DRAIN_SECONDS", 0.05)

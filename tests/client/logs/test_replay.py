@@ -7,8 +7,7 @@ import pytest
 
 from ebb.client.logs import Line
 from ebb.client.logs.lines import parse
-from ebb.client.logs.merging import merged
-from ebb.client.logs.replay import Replay
+from ebb.client.logs.replay import Replay, merge
 
 
 def at(second: float, text: str) -> str:
@@ -125,6 +124,6 @@ async def test_workers_are_merged_by_time_and_keep_their_own_order() -> None:
             yield []
             yield lines[start : start + 3]
 
-    assert [(worker, line.text) async for worker, line in merged([(0, batches(zero)), (1, batches(one))])] == [
+    assert [(worker, line.text) async for worker, line in merge([(0, batches(zero)), (1, batches(one))])] == [
         (0, "z1"), (1, "o2"), (0, "z3"), (0, "z2.9 late"), (1, "o4"), (0, "z5"),
     ]  # fmt: skip

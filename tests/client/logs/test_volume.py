@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ebb.cli.writer import Writer
+from ebb.cli.terminal import Writer
 from ebb.client.errors import ClientError, Missing
-from ebb.client.files.files import Entry
-from ebb.client.jobs import live
+from ebb.client.files.transfer import Entry
+from ebb.client.jobs import watch
 from ebb.client.logs import Choice, follow, follow_logs, pod, print_logs, volume
 from ebb.client.logs.volume import Shelf
 from ebb.kube import Object
@@ -24,7 +24,7 @@ START = "20261121T1200{second:02}-000000000Z"
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "RETRY_SECONDS", (0.002,))
+    monkeypatch.setattr(watch, "RETRY_SECONDS", (0.002,))
     for module in (follow, pod, volume):
         monkeypatch.setattr(module, "RECHECK_SECONDS", 0.005)
         monkeypatch.setattr(module, "DRAIN_SECONDS", 0.05)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ebb.client.errors import BadRequest, Missing, NoPlatform
-from ebb.client.platform import platforms, reach
+from ebb.client.platform import connection, platforms
 from ebb.client.platform.platforms import Known
 
 
@@ -98,44 +98,44 @@ def test_a_file_that_nobody_could_have_meant(text: str, words: str, home: Path) 
 def test_which_way_wins(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the last that counts to the first."""
     default = kubeconfig(home, ".kube/config")
-    assert reach.find_way().kubeconfig == default
+    assert connection.find_way().kubeconfig == default
     box = kubeconfig(home, ".ebb/boxes/ebb/researcher.kubeconfig")
-    assert reach.find_way().kubeconfig == box
+    assert connection.find_way().kubeconfig == box
     monkeypatch.setenv("KUBECONFIG", kubeconfig(home, "usual"))
-    assert reach.find_way().kubeconfig == str(home / "usual")
+    assert connection.find_way().kubeconfig == str(home / "usual")
     platforms.add("aws", kubeconfig=kubeconfig(home, "aws"), context="ada")
-    assert reach.find_way() == reach.Way(kubeconfig=str(home / "aws"), context="ada", platform="aws")
+    assert connection.find_way() == connection.Way(kubeconfig=str(home / "aws"), context="ada", platform="aws")
     monkeypatch.setenv("EBB_KUBECONFIG", kubeconfig(home, "ours"))
-    assert reach.find_way().kubeconfig == str(home / "ours")
+    assert connection.find_way().kubeconfig == str(home / "ours")
     platforms.add("gcp", kubeconfig=kubeconfig(home, "gcp"))
     monkeypatch.setenv("EBB_PLATFORM", "gcp")
-    assert reach.find_way().kubeconfig == str(home / "gcp")
-    assert reach.find_way(platform="aws").kubeconfig == str(home / "aws")
-    assert reach.find_way(platform="aws", context="bob").context == "bob"
+    assert connection.find_way().kubeconfig == str(home / "gcp")
+    assert connection.find_way(platform="aws").kubeconfig == str(home / "aws")
+    assert connection.find_way(platform="aws", context="bob").context == "bob"
     given = kubeconfig(home, "given")
-    assert reach.find_way(given, platform="aws") == reach.Way(kubeconfig=given, context=None)
+    assert connection.find_way(given, platform="aws") == connection.Way(kubeconfig=given, context=None)
 
 
 def test_a_pod_goes_by_its_service_account_unless_a_platform_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     platforms.add("aws", kubeconfig=kubeconfig(home, "aws"))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
-    assert reach.find_way().kubeconfig is None
-    assert reach.find_way(platform="aws").kubeconfig == str(home / "aws")
+    assert connection.find_way().kubeconfig is None
+    assert connection.find_way(platform="aws").kubeconfig == str(home / "aws")
 
 
 def test_a_platform_whose_kubeconfig_is_gone() -> None:
     platforms.add("aws", kubeconfig="/nowhere/aws")
     with pytest.raises(NoPlatform, match=r"kubeconfig '/nowhere/aws' is not a file\. It is that of platform 'aws'"):
-        reach.find_way()
+        connection.find_way()
 
 
 def test_all_is_for_looking() -> None:
     with pytest.raises(BadRequest, match="platform 'all' is for looking: `ebb list` and `ebb gpus` show all of them"):
-        reach.find_way(platform="all")
+        connection.find_way(platform="all")
 
 
 @pytest.mark.parametrize(("said", "user"), [("ada", "ada"), ("", "root-like")])
 def test_the_user_is_who_says_so(said: str, user: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EBB_USER", said)
     monkeypatch.setenv("LOGNAME", "root-like")
-    assert reach.find_user() == user
+    assert connection.find_user() == user

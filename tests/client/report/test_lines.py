@@ -9,7 +9,7 @@ import pytest
 
 from ebb.client.jobs.goodput import share
 from ebb.client.report.lines import CHANGES, SPANS, Range, Reader, Training
-from ebb.client.report.spoken import said
+from ebb.client.report.reading import parse_sentence
 from ebb.elastic.runtime.metrics import Progress
 from ebb.elastic.runtime.report import sentence
 from tests.client.report import story
@@ -138,7 +138,7 @@ def test_the_trainers_own_sentence_is_understood() -> None:
         useful_seconds=1.0, lost_seconds=0.0, steps_redone=0, checkpoint_seconds=0.0, step_seconds=0.125, data_seconds=0.004,
         figures={"top1": 0.5, "learning rate": 0.01},
     )  # fmt: skip
-    assert said("2026-11-21T12:00:00.5Z", sentence(progress)) == {
+    assert parse_sentence("2026-11-21T12:00:00.5Z", sentence(progress)) == {
         "time": story.BEGIN + 0.5,
         "step": 120,
         "total_steps": 560,
@@ -157,4 +157,4 @@ def test_the_trainers_own_sentence_is_understood() -> None:
     "text", ["step 3 of 5", "", "loss 0.1", "step 1/2  epoch x  loss y  z samples/s  step 1 s  data 1 s  world 1  generation 1"]
 )
 def test_other_lines_of_a_log_say_nothing(text: str) -> None:
-    assert said("2026-11-21T12:00:00Z", text) is None
+    assert parse_sentence("2026-11-21T12:00:00Z", text) is None

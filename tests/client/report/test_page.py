@@ -8,10 +8,9 @@ import pytest
 
 from ebb.client.jobs.view import view
 from ebb.client.report.chart import COLOURS
-from ebb.client.report.data import RunReport, run_report
+from ebb.client.report.data import RunOfSweep, RunReport, SweepReport, run_report, sweep_report
 from ebb.client.report.lines import SPANS, Reader
 from ebb.client.report.page import run_page, sweep_page
-from ebb.client.report.sweep import RunOfSweep, SweepReport, sweep_report
 from tests.client.report import story
 from tests.client.report.html import Element, curve, read
 

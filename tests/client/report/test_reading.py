@@ -12,7 +12,7 @@ from ebb.api.clock import stamp
 from ebb.api.platform import parse
 from ebb.api.spec import Job
 from ebb.client import Ebb, Missing, NoPlatform
-from ebb.client.files.files import gateway
+from ebb.client.files.transfer import gateway
 from ebb.client.report import GONE, RunReport, SweepReport, make
 from ebb.client.report.reading import Reading, read_lines
 from ebb.client.sweep.view import ANNOTATION_COMMAND, ANNOTATION_POINT, LABEL_SWEEP

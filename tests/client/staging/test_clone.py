@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ebb.client.errors import BadRequest
-from ebb.client.platform.ebb import Ebb
+from ebb.client.platform.connection import Ebb
 from ebb.client.staging import checkpoints
 from ebb.client.staging.checkpoints import newest
 from ebb.client.staging.clone import fitting, settings_of, stem_of

@@ -10,7 +10,7 @@ import pytest
 
 from ebb.api.platform import parse
 from ebb.client.errors import ClientError
-from ebb.client.platform.ebb import Ebb
+from ebb.client.platform.connection import Ebb
 from ebb.client.staging import code as module
 from ebb.client.staging.code import Code
 from ebb.client.staging.delivery import Place, deliver, place_of

@@ -4,7 +4,7 @@ import pytest
 
 from ebb.client.errors import BadRequest
 from ebb.client.sweep.overrides import parse
-from ebb.client.sweep.points import Point, drawn, grid, job_name, points_of
+from ebb.client.sweep.points import Point, draw, grid, job_name, points_of
 
 
 def texts(points: tuple[Point, ...]) -> list[str]:
@@ -18,8 +18,8 @@ def test_a_grid_has_every_combination_in_order() -> None:
 
 def test_drawn_points_are_pinned_by_their_seed() -> None:
     axes = parse(["lr=tag(log,interval(1e-5,1e-1))", "wd=interval(0,0.1)", "depth=int(interval(1,9))", "arch=a,b"])
-    assert texts(drawn(axes, 3, seed=0)) == PINNED
-    assert drawn(axes, 3, seed=1) != drawn(axes, 3, seed=0)
+    assert texts(draw(axes, 3, seed=0)) == PINNED
+    assert draw(axes, 3, seed=1) != draw(axes, 3, seed=0)
 
 
 PINNED = [
@@ -31,12 +31,12 @@ PINNED = [
 
 def test_more_points_keep_the_first_ones() -> None:
     axes = parse(["lr=interval(0,1)", "arch=a,b"])
-    assert drawn(axes, 20, seed=5)[:10] == drawn(axes, 10, seed=5)
+    assert draw(axes, 20, seed=5)[:10] == draw(axes, 10, seed=5)
 
 
 def test_drawn_numbers_stay_within_and_reach_their_ends() -> None:
     axes = parse(["lr=tag(log,interval(1e-4,1e-2))", "n=int(interval(2,4))"])
-    points = [dict(point.values) for point in drawn(axes, 300, seed=0)]
+    points = [dict(point.values) for point in draw(axes, 300, seed=0)]
     rates = [float(point["lr"]) for point in points]
     assert 1e-4 <= min(rates) < 1.1e-4
     assert 0.9e-2 < max(rates) <= 1e-2
@@ -46,8 +46,8 @@ def test_drawn_numbers_stay_within_and_reach_their_ends() -> None:
 
 def test_no_point_is_drawn_twice_and_few_are_all() -> None:
     axes = parse(["a=1,2,3", "n=int(interval(1,3))"])
-    assert len(set(drawn(axes, 8, seed=0))) == 8
-    assert len(drawn(axes, 50, seed=0)) == 9
+    assert len(set(draw(axes, 8, seed=0))) == 8
+    assert len(draw(axes, 50, seed=0)) == 9
 
 
 def test_a_name_says_what_the_run_holds() -> None:

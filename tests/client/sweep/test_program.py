@@ -4,8 +4,7 @@ import shlex
 
 import pytest
 
-from ebb.client.sweep.points import Point
-from ebb.client.sweep.program import FLAGS, HYDRA, words_of
+from ebb.client.sweep.points import FLAGS, HYDRA, Point, words_of
 
 POINT = Point(values=(("lr", "0.1"), ("b", "16")))
 

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from ebb.client.jobs.reclaims import Reclaim, losses, starts
-from ebb.client.timeline.phrases import of_event, of_reclaim
-from ebb.client.timeline.timeline import Entry, timeline, who
+from ebb.client.timeline.timeline import Entry, of_event, of_reclaim, timeline, who
 from tests.cli.world import elastic_job, worker_pod
 
 Object = dict[str, Any]

@@ -1,6 +1,7 @@
-"""What is wrong with a command line, in one sentence: the field, its value, what is allowed, and where the rest is told.
+"""Every expected error as an exit code and one sentence: those of ebb.client, and mistakes in the command line.
 
-It reads typer's own errors. Their classes are private in it, and its version is pinned: test_misuse.py holds every sentence.
+The sentence on a command line names the field, its value, what is allowed, and where to read more. It is made of typer's own
+errors, whose classes are private; typer's version is pinned, and test_misuse.py holds every sentence.
 """
 
 import re
@@ -8,6 +9,38 @@ from difflib import get_close_matches
 from typing import Any
 
 from typer._click.exceptions import BadParameter, MissingParameter, NoArgsIsHelpError, NoSuchOption, UsageError
+
+from ebb.api.platform import PlatformError
+from ebb.cli.exits import Exit
+from ebb.client.errors import BadRequest, ClientError, Missing, NoPlatform, TimedOut
+from ebb.client.jobs.view import FINISHED, JobView
+from ebb.kube import ConfigError, Denied, KubeError, NotFound, Unreachable
+
+EXPECTED = (ClientError, PlatformError, KubeError)
+"""All errors that end a verb with a sentence; anything else is a bug and shows its traceback."""
+
+
+def classify(error: Exception) -> tuple[Exit, str]:
+    """The exit code and the sentence for one of EXPECTED."""
+    if isinstance(error, Denied):
+        return Exit.FAILED, f"not allowed: {error}. Ask the platform's owner, or check which user your kubeconfig names."
+    if isinstance(error, KubeError) and (error.status == 429 or error.status >= 500):
+        return Exit.NO_PLATFORM, f"the API server cannot answer now: {error}. Try again."
+    return next((code for kinds, code in _CODES if isinstance(error, kinds)), Exit.FAILED), str(error)
+
+
+_CODES = (
+    (BadRequest, Exit.USAGE),
+    ((NoPlatform, PlatformError, ConfigError, Unreachable), Exit.NO_PLATFORM),
+    ((Missing, NotFound), Exit.NOT_FOUND),
+    (TimedOut, Exit.TIMED_OUT),
+)
+
+
+def exit_code_of(job: JobView) -> Exit:
+    """The exit code of a verb that waited for a job's end."""
+    return Exit.OK if job.state == FINISHED else Exit.JOB_FAILED
+
 
 _QUOTED = re.compile(r"'([^']*)'")
 NUMBERS = {
@@ -18,20 +51,20 @@ NUMBERS = {
 
 
 def is_misuse(error: BaseException) -> bool:
-    """Whether it is a mistake in the command line; a line with no words at all is none, and gets the help."""
+    """Return whether it is a mistake in the command line; a line with no words at all is none, and gets the help."""
     return isinstance(error, UsageError) and not isinstance(error, NoArgsIsHelpError)
 
 
-def sentence(error: Any) -> str:
+def usage_sentence(error: Any) -> str:
     """One of those for which `is_misuse` is true."""
-    what = " ".join(_what(error).split()).rstrip(".")
+    what = " ".join(_describe(error).split()).rstrip(".")
     path = error.ctx.command_path if error.ctx is not None else "ebb"
     return f"{what}{'' if what.endswith('?') else '.'} `{path} -h` shows how."
 
 
-def _what(error: Any) -> str:
+def _describe(error: Any) -> str:
     if isinstance(error, NoSuchOption):
-        return f"{error.option_name} is no option here{_meant(error.option_name, error.possibilities or _options(error))}"
+        return f"{error.option_name} is no option here{_meant(error.option_name, error.possibilities or _known_options(error))}"
     if isinstance(error, MissingParameter):
         return f"{_field(error.param)} is missing: {_usage(error)}"
     if isinstance(error, BadParameter):
@@ -76,7 +109,7 @@ def _field(param: Any) -> str:
     return str(max(param.opts, key=len)).lstrip("-")
 
 
-def _options(error: Any) -> list[str]:
+def _known_options(error: Any) -> list[str]:
     return [name for param in error.ctx.command.get_params(error.ctx) for name in param.opts] if error.ctx else []
 
 

@@ -2,9 +2,8 @@
 
 from dataclasses import fields
 
-from ebb.client.submission.commandline import command_of
 from ebb.client.submission.jobfile import request_of
-from ebb.client.submission.request import Request
+from ebb.client.submission.request import Request, command_of
 
 
 def test_the_command_starts_the_same_job_again() -> None:

@@ -1,4 +1,4 @@
-"""Where the platform is: which kubeconfig to take, what ConfigMap `ebb-platform` says, one job by its name.
+"""Connections to platforms: which kubeconfig to take, one connection, and the same question to all platforms at once.
 
 The first of these that says anything: --kubeconfig, --platform, $EBB_PLATFORM, $EBB_KUBECONFIG, in a pod its service account, the
 current platform of ~/.config/ebb/platforms.yaml, $KUBECONFIG (which other tools set too: who has named platforms means those),
@@ -6,21 +6,25 @@ the box `ebb` of this checkout if it is there, ~/.kube/config. A --context alway
 environment.
 """
 
+import asyncio
 import getpass
 import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from ebb.api import platform
-from ebb.api.platform import Platform
-from ebb.client.errors import BadRequest, Missing, NoPlatform
+from ebb.api.platform import Platform, PlatformError
+from ebb.client.errors import BadRequest, ClientError, Missing, NoPlatform
 from ebb.client.platform import platforms
-from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, ConfigError, Kube, NotFound, Object
+from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, ConfigError, Kube, KubeError, NotFound, Object
 
 
 @dataclass(frozen=True, kw_only=True)
 class Way:
-    """How a platform is reached. `kubeconfig` None: in a pod, by its service account; `platform`: its name in the file, or ""."""
+    """The way to a platform. `kubeconfig` None: in a pod, by its service account; `platform`: its name in the file, or ""."""
 
     kubeconfig: str | None
     context: str | None
@@ -52,12 +56,12 @@ def find_box() -> str:
 
 
 def wants_all(kubeconfig: str | None, platform: str | None) -> bool:
-    """Whether --platform or $EBB_PLATFORM says `all`."""
+    """Return whether --platform or $EBB_PLATFORM says `all`."""
     return not kubeconfig and (platform or os.environ.get("EBB_PLATFORM")) == platforms.ALL
 
 
 def find_user() -> str:
-    """Who submits a job, as far as this machine says; "" where it does not. No proof of anything."""
+    """Return who submits a job, as far as this machine says; "" where it does not. No proof of anything."""
     try:
         return os.environ.get("EBB_USER") or getpass.getuser()
     except (KeyError, OSError):
@@ -127,3 +131,77 @@ def _kubeconfig() -> str | None:
 def _box() -> Path:
     home = Path(os.environ.get("EBB_HOME") or Path(__file__).parents[3] / ".ebb")
     return home / "boxes" / "ebb" / "researcher.kubeconfig"
+
+
+Opener = Callable[[str | None, str | None], AbstractAsyncContextManager[Kube]]
+"""(kubeconfig, context) -> connection; tests hand in one of their own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ebb:
+    """A platform that answers, and the namespace whose jobs are meant."""
+
+    kube: Kube
+    platform: Platform
+    namespace: str
+
+
+@asynccontextmanager
+async def connect(
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    *,
+    namespace: str | None = None,
+    platform: str | None = None,
+    opener: Opener = Kube.connect,
+) -> AsyncIterator[Ebb]:
+    """Open a connection; without arguments to where `ebb` itself would go. `platform`: its name in platforms.py's file.
+
+    Raises NoPlatform, PlatformError, KubeError, Missing for a platform that is not known.
+    """
+    way = find_way(kubeconfig, context, platform)
+    async with opener(way.kubeconfig, way.context) as kube:
+        found = await read_platform(kube)
+        yield Ebb(kube=kube, platform=found, namespace=namespace or found.jobs_namespace)
+
+
+T = TypeVar("T")
+
+PATIENCE_SECONDS = 20.0  # a login by a browser or a slow plugin; a platform that is down shall not hold up the others for longer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer(Generic[T]):
+    """Of one platform. `trouble` says why there is no value; cloud and region are "" then."""
+
+    platform: str
+    current: bool
+    cloud: str = ""
+    region: str = ""
+    value: T | None = None
+    trouble: str = ""
+
+
+async def everywhere(
+    question: Callable[[Ebb], Awaitable[T]],
+    *,
+    namespace: str | None = None,
+    opener: Opener = Kube.connect,
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> tuple[Answer[T], ...]:
+    """All answers, by name. Raises NoPlatform where no platform is known, or none answers."""
+    known = platforms.known()
+    if not known:
+        raise NoPlatform("no platform is known by a name yet: add one with `ebb platform add NAME --kubeconfig FILE`.")
+
+    async def ask(one: platforms.Known) -> Answer[T]:
+        try:
+            async with asyncio.timeout(patience_seconds), connect(platform=one.name, namespace=namespace, opener=opener) as ebb:
+                value, found = await question(ebb), ebb.platform
+        except (ClientError, KubeError, PlatformError) as error:
+            return Answer(platform=one.name, current=one.current, trouble=str(error))
+        except TimeoutError:
+            return Answer(platform=one.name, current=one.current, trouble=f"no answer within {patience_seconds:g} s")
+        return Answer(platform=one.name, current=one.current, cloud=found.cloud, region=found.region, value=value)
+
+    return tuple(await asyncio.gather(*map(ask, known)))

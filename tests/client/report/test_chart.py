@@ -2,7 +2,7 @@
 
 import pytest
 
-from ebb.client.report.scale import (
+from ebb.client.report.chart import (
     MOST_TICKS,
     Axis,
     axis,
