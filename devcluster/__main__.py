@@ -160,9 +160,9 @@ def _environment(_: argparse.Namespace) -> None:
 
 
 def _stack(arguments: argparse.Namespace) -> None:
-    from devcluster.pulumi import stack  # noqa: PLC0415
+    from devcluster.pulumi import stacks  # noqa: PLC0415
 
-    {"up": stack.up, "down": stack.down, "forget": stack.forget}[arguments.what]()
+    {"up": stacks.up, "down": stacks.down, "forget": stacks.forget}[arguments.what]()
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:

@@ -4,7 +4,7 @@ An official CLI of our version on PATH is used, else the one that devcluster/too
 PULUMI_HOME, in ~/.pulumi or on PATH) is used, else the stand-in: this file alone puts it on PATH and sets its opt-in. A stack
 that one of the two made is refused to the other: their books differ (docs/pulumi-stand-in.md). What is set here beside that is
 the default of our own state folder: a passphrase (a local stack has no secrets), no update check, no unasked downloads.
-None of this is for stacks of a real cloud: those are cloud_stack.py's.
+None of this is for stacks of a real cloud: those are stacks.py's.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from typing import Any
 
 from devcluster import tools
 from devcluster.commands import lives
-from devcluster.pulumi import cloud_stack
+from devcluster.pulumi import stacks
 from devcluster.pulumi.stand_in import MARK, OPT_IN
 from devcluster.settings import CHECKOUT, EBB_HOME, BoxError
 
@@ -58,12 +58,12 @@ def main(program: str, arguments: list[str]) -> int:
             if program == "kubectl":
                 os.execv(tools.main_ensure("kubernetes") / "kubectl", ["kubectl", *arguments])  # noqa: S606
             engine = engine_folder()
-        if cloud_stack.users_own(arguments):
-            environment = {**os.environ, "PULUMI_HOME": cloud_stack.home_of(os.environ), "PATH": own_path(os.environ, engine)}
+        if stacks.users_own(arguments):
+            environment = {**os.environ, "PULUMI_HOME": stacks.home_of(os.environ), "PATH": own_path(os.environ, engine)}
             os.execve(engine / "pulumi", ["pulumi", *arguments], environment)  # noqa: S606
-        stack = cloud_stack.said(arguments, os.environ)
-        if stack and cloud_stack.cloud_of(stack) != cloud_stack.LOCAL:
-            environment = cloud_stack.environment_for(os.environ, own_path(os.environ, engine), stack)
+        stack = stacks.said(arguments, os.environ)
+        if stack and stacks.cloud_of(stack) != stacks.LOCAL:
+            environment = stacks.environment_for(os.environ, own_path(os.environ, engine), stack)
             os.execve(engine / "pulumi", ["pulumi", *arguments], environment)  # noqa: S606
         environment = environment_for(os.environ, engine)
         folders = folders_of(environment)

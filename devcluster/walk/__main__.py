@@ -10,9 +10,7 @@ from pathlib import Path
 
 from devcluster.demo.story import CommandFailed, Story
 from devcluster.settings import CHECKOUT, BoxError
-from devcluster.walk import browser
-from devcluster.walk.play import Walk
-from devcluster.walk.scenes import page
+from devcluster.walk.play import Walk, find_browser, page
 from devcluster.walk.terminal import opened
 
 DOCS = CHECKOUT / "docs"
@@ -23,7 +21,7 @@ async def record(story: Story) -> None:
     await story.run("the Kubernetes of this machine", [sys.executable, "-m", "devcluster", "up", "--with-pulumi"])
     await story.run("the platform on it, by pulumi up", [sys.executable, "-m", "devcluster", "stack", "up"])
     path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
-    found = browser.find()
+    found = find_browser()
     if found is None:
         story.say("no Chromium was found (EBB_BROWSER names one): the page will have no pictures")
     with tempfile.TemporaryDirectory(prefix="ebb-walk-") as place:

@@ -2,21 +2,99 @@
 
 scenes = await Walk(Terminal, other=Terminal, ...).perform()
 
-The second terminal is the cloud: it takes a machine away while the first one watches.
+The second terminal is the cloud: it takes a machine away while the first one watches. page() makes Markdown of the scenes.
+Pictures of reports are taken by a Chromium without a window, if this machine has one ($EBB_BROWSER, else the names under which
+distributions have it); a walk without one has no pictures.
 """
 
 import json
+import os
 import re
+import shutil
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from devcluster.commands import CommandError, run
-from devcluster.walk import browser
-from devcluster.walk.scenes import Scene, cleaned
 from devcluster.walk.terminal import Terminal, WalkError
+
+HEAD = """# A walk through Ebb
+
+What a new user sees, from an empty box to a finished job, a sweep and a report. Recorded on {recorded} by `make walk`, which
+types each command into a terminal of 80 columns on the local stack (`make up`), waits for what is to be seen and writes this
+page: every block is what the terminal showed. The machines are network namespaces of one computer with few cores, so seconds
+here are not those of a cloud, whose machines take minutes to boot.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """A chapter: a few words, then one screen or more."""
+
+    title: str
+    text: str
+    screens: tuple[str, ...] = ()
+    pictures: tuple[tuple[str, str], ...] = ()  # what it shows -> the file, beside the page
+
+
+def page(scenes: Sequence[Scene], *, recorded: str) -> str:
+    """`recorded`: the day."""
+    parts = [HEAD.format(recorded=recorded)]
+    for number, scene in enumerate(scenes, 1):
+        parts.append(f"## {number}. {scene.title}\n\n{scene.text}\n")
+        parts += [f"{_fence(screen)}text\n{screen}\n{_fence(screen)}\n" for screen in scene.screens]
+        parts += [f"![{shows}]({file})\n" for shows, file in scene.pictures]
+    return "\n".join(parts)
+
+
+def cleaned(screen: str, hidden: Mapping[str, str]) -> str:
+    """A screen without the prompt that waits for the next command, and with other words for this machine's paths."""
+    lines = screen.splitlines()
+    while lines and lines[-1].strip() in ("", "$"):
+        lines.pop()
+    text = "\n".join(line.rstrip() for line in lines)
+    for path in sorted(hidden, key=len, reverse=True):  # the longest first: one may begin with another
+        text = text.replace(path, hidden[path])
+    return text
+
+
+def _fence(screen: str) -> str:
+    """Longer than any in the text."""
+    fence = "```"
+    while fence in screen:
+        fence += "`"
+    return fence
+
+
+NAMES = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome", "google-chrome-stable")
+SCHEMES = {"light": 1, "dark": 0}  # Chromium's own numbers of them
+
+
+def find_browser() -> str | None:
+    """The program, or None."""
+    named = os.environ.get("EBB_BROWSER")
+    return next((found for name in ((named,) if named else NAMES) if (found := shutil.which(name))), None)
+
+
+async def picture(browser: str, page: Path, out: Path, *, scheme: str, width: int = 1280, height: int = 1650) -> None:
+    """Write a PNG of the upper part of a page. Raises CommandError."""
+    with tempfile.TemporaryDirectory(prefix="ebb-browser-") as profile:
+        await run(
+            browser,
+            "--headless",
+            "--no-sandbox",  # it shows a file of ours, and root, who owns the box, may not have one
+            "--disable-gpu",
+            "--hide-scrollbars",
+            f"--user-data-dir={profile}",
+            f"--blink-settings=preferredColorScheme={SCHEMES[scheme]}",
+            f"--window-size={width},{height}",
+            f"--screenshot={out}",
+            page.resolve().as_uri(),
+        )
+
 
 JOB, SWEEP = "digits", "scan"
 BOOT_SECONDS, TRAIN_SECONDS = 240.0, 600.0  # of limits to waiting
@@ -149,7 +227,7 @@ class Walk:
         self.pictures.mkdir(parents=True, exist_ok=True)
         wanted = [(JOB, "light", "report-light.png"), (JOB, "dark", "report-dark.png"), (SWEEP, "light", "sweep-light.png")]
         for name, scheme, file in wanted:
-            await browser.picture(self.browser, self.folder / f"{name}.html", self.pictures / file, scheme=scheme)
+            await picture(self.browser, self.folder / f"{name}.html", self.pictures / file, scheme=scheme)
         folder = self.pictures.name
         return tuple((f"the report of {name}, {scheme}", f"{folder}/{file}") for name, scheme, file in wanted)
 

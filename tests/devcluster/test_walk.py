@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from devcluster.walk import browser, play
-from devcluster.walk.play import Walk
-from devcluster.walk.scenes import Scene, cleaned, page
+from devcluster.walk import play
+from devcluster.walk.play import Scene, Walk, cleaned, page
 from devcluster.walk.terminal import COLUMNS, Terminal, WalkError, ended, opened
 from ebb.cli.app import app
 from tests.cli.test_look import RUNNING
@@ -31,7 +30,7 @@ case "$*" in
   "submit"*) echo "digits on local"; read -r -p "Start it? [Y/n]: " answer; touch submitted; echo "digits is submitted." ;;
   "status digits -o json") echo '{"workers": [{"state": "leaving", "machine": "m-1"}, {"state": "running", "machine": "m-2"}]}' ;;
   "status digits --watch")
-    trap 'echo; echo "ebb: stopped looking; jobs go on."; exit 130' INT
+    trap 'echo; echo "ebb: stopped watching; jobs continue."; exit 130' INT
     for step in 1 2 3 4 5 6 7 8 9 10; do
       printf '\\033[H\\033[2Jdigits  running\\n'
       if [ -f taken-m-2 ] && [ $step -lt 6 ]; then step=6; fi
@@ -150,7 +149,7 @@ async def test_the_whole_walk(tmp_path: Path) -> None:
     assert taken.splitlines()[-1] == "taking m-2 from ~/state"  # a path of this machine is hidden
     assert "was lost" in lost
     assert "2 of 2" in back
-    assert left.endswith("ebb: stopped looking; jobs go on.")
+    assert left.endswith("ebb: stopped watching; jobs continue.")
     assert scenes[4].screens[0].count("running") >= 2
     assert scenes[5].screens == ("$ ebb report digits\ndigits.html", "$ ebb report scan\nscan.html")
     assert str(tmp_path) not in text
@@ -178,8 +177,8 @@ async def test_a_picture_is_asked_for_of_the_browser(tmp_path: Path, monkeypatch
     )
     fake.chmod(0o755)
     monkeypatch.setenv("EBB_BROWSER", str(fake))
-    assert browser.find() == str(fake)
-    await browser.picture(str(fake), tmp_path / "r.html", tmp_path / "r.png", scheme="dark", width=360, height=800)
+    assert play.find_browser() == str(fake)
+    await play.picture(str(fake), tmp_path / "r.html", tmp_path / "r.png", scheme="dark", width=360, height=800)
     assert (tmp_path / "r.png").read_text() == f"preferredColorScheme=0 360,800 {(tmp_path / 'r.html').as_uri()}"
 
 

@@ -17,8 +17,6 @@ from ebb.kube import Object
 
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 """What the engine sends in a preview for a value that only the update will know (pulumi.runtime.rpc.UNKNOWN)."""
-
-"""Key in a resource's state that says which plugin wrote it; keys that start with __ are hidden from programs."""
 SCHEMA = "1"
 
 AUTONAMED = "pulumi.com/autonamed"

@@ -14,13 +14,13 @@ from pathlib import Path
 
 from pulumi.provider.experimental import provider as rpc
 
+from devcluster.pulumi.stand_in import MARK
 from ebb.kube import ConfigError, Kube, KubeError, NotFound, Object, Resource, Unreachable
 from testing.pulumi.kubernetes import values
 from testing.pulumi.kubernetes.changes import Change, compare, delete_first, replacing
 from testing.pulumi.kubernetes.cluster import Cluster, ForeignState, NotReady, ProviderError, Say, UnknownKind
 from testing.pulumi.kubernetes.objects import (
     CLUSTER_SCOPED,
-    MARK,
     SKIP_AWAIT,
     TIMEOUT_SECONDS,
     UNKNOWN,

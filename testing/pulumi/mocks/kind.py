@@ -1,4 +1,4 @@
-"""One row of the reviewed tables: what the mock knows of one AWS type, and what follows from it and the API's model.
+"""One row of the reviewed AWS tables: the facts of one type, and what follows from them and the API's model.
 
 A property of the type (its names are the installed SDK's, wheel.py) stands for a member of the create operation's input: the one
 of the same letters, or what `members` says. From that follow the checks (the member's enum, pattern, limits) and whether a change
@@ -14,6 +14,9 @@ from typing import Any
 from testing.pulumi.mocks import models, wheel
 from testing.pulumi.mocks.models import Shape
 from testing.pulumi.mocks.rows import within
+
+ACCOUNT = "123456789012"  # as in AWS's own documentation
+PARTITION = "aws"
 
 
 @dataclass(frozen=True)

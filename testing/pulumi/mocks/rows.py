@@ -1,4 +1,4 @@
-"""What the mock must know of one type, whatever its cloud: the interface of a reviewed row, and its plain form.
+"""The interface of a reviewed row, which holds what the mock must know of one type, and its plain form.
 
 A property's path is as Pulumi has it, camelCase, without indices and without keys of maps. Where a cloud publishes a model of its
 API, a row can be derived from that (kind.py does so for AWS); a plain Row says by hand what replaces, with the source beside it.

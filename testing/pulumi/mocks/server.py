@@ -26,8 +26,7 @@ from pulumi.runtime import proto
 from pulumi.runtime.proto import provider_pb2_grpc
 
 from devcluster.settings import CHECKOUT
-from testing.pulumi.mocks.package import Asked, Failure, MockError, Object, Package
-from testing.pulumi.mocks.wire import plain, struct
+from testing.pulumi.mocks.package import Asked, Failure, MockError, Object, Package, plain, struct
 
 OPT_IN = "EBB_PULUMI_ECHO"
 RECORD = "EBB_PULUMI_ECHO_RECORD"
@@ -37,7 +36,7 @@ MODULES = {
     "aws": "testing.pulumi.mocks.aws",
     "gcp": "testing.pulumi.mocks.gcp",
     "azure-native": "testing.pulumi.mocks.azure",
-    "eks": "testing.pulumi.mocks.cluster",
+    "eks": "testing.pulumi.mocks.eks",
     "kubernetes": "testing.pulumi.mocks.kubernetes",
     "command": "testing.pulumi.mocks.command",
     "docker-build": "testing.pulumi.mocks.docker_build",

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from devcluster.walk import browser
+from devcluster.walk import play
 from tests.client.report.test_page import PAGES
 
-BROWSER = browser.find()
+BROWSER = play.find_browser()
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium here: EBB_BROWSER names one")
 
 # Stands before the page's own script, so that its errors are seen, and looks when everything is drawn.

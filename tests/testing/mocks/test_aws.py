@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from testing.pulumi.mocks.aws import DEFAULTS, Aws
-from testing.pulumi.mocks.lookups import ACCOUNT
+from testing.pulumi.mocks.kind import ACCOUNT
 from testing.pulumi.mocks.package import UNKNOWN, Asked, Failure, MockError
 
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"

@@ -6,9 +6,8 @@ import pytest
 
 from testing.pulumi.mocks import wheel
 from testing.pulumi.mocks.azure import CREDENTIALS, Azure
-from testing.pulumi.mocks.azure_types import AzureRow
 from testing.pulumi.mocks.package import UNKNOWN, Asked, Failure, MockError
-from testing.pulumi.mocks.tables.azure import ROWS
+from testing.pulumi.mocks.tables.azure import ROWS, AzureRow
 
 BY_KIND = {row.token.removeprefix("azure-native:"): row for row in ROWS}
 POOL, CLUSTER = "azure-native:containerservice:AgentPool", "azure-native:containerservice:ManagedCluster"

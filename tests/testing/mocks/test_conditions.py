@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from testing.pulumi.mocks.aws import Aws
-from testing.pulumi.mocks.lookups import ACCOUNT
+from testing.pulumi.mocks.kind import ACCOUNT
 from testing.pulumi.mocks.package import UNKNOWN, Asked
-from testing.pulumi.mocks.tables import TYPES
+from testing.pulumi.mocks.tables.aws import TYPES
 
 VPC, SUBNET, GATEWAY = "aws:ec2/vpc:Vpc", "aws:ec2/subnet:Subnet", "aws:ec2/natGateway:NatGateway"
 ENDPOINT, RULE = "aws:ec2/vpcEndpoint:VpcEndpoint", "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from testing.pulumi.mocks.cluster import refuse
 from testing.pulumi.mocks.command import Command
 from testing.pulumi.mocks.docker_build import Images
+from testing.pulumi.mocks.eks import refuse
 from testing.pulumi.mocks.kubernetes import Objects
 from testing.pulumi.mocks.package import UNKNOWN, Asked, MockError
 

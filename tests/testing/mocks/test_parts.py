@@ -14,10 +14,9 @@ from devcluster.settings import CHECKOUT, BoxError
 from testing.pulumi.mocks import graph, page, preview, wheel
 from testing.pulumi.mocks.__main__ import stack_file
 from testing.pulumi.mocks.engine import PLUGINS
-from testing.pulumi.mocks.package import UNKNOWN
+from testing.pulumi.mocks.package import OUTPUT, RESOURCE, SECRET, SIGNATURE, UNKNOWN, plain, struct
 from testing.pulumi.mocks.run import EventLog, Run
 from testing.pulumi.mocks.server import MODULES, refusal
-from testing.pulumi.mocks.wire import OUTPUT, RESOURCE, SECRET, SIGNATURE, plain, struct
 
 GOOD = {"EBB_PULUMI_ECHO": "1", "PULUMI_BACKEND_URL": f"file://{CHECKOUT}/build/mocks/x/state"}
 

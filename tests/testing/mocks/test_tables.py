@@ -6,7 +6,7 @@ import pytest
 
 from testing.pulumi.mocks import models, wheel
 from testing.pulumi.mocks.kind import AwsType
-from testing.pulumi.mocks.tables import TYPES
+from testing.pulumi.mocks.tables.aws import TYPES
 from testing.pulumi.mocks.wheel import Property
 
 rows = pytest.mark.parametrize("row", TYPES.values(), ids=list(TYPES))
@@ -35,7 +35,7 @@ def test_region_replaces_wherever_there_is_one(row: AwsType) -> None:
 
 
 # Written out whole, the outermost property first met: who changes a row sees here what else changes. Compared with ForceNew and
-# RequiresReplace of terraform-provider-aws v6.58.0 by a script (testing/pulumi/mocks/tables/__init__.py); one differs on purpose:
+# RequiresReplace of terraform-provider-aws v6.58.0 by a script (testing/pulumi/mocks/tables/aws.py); one differs on purpose:
 # it has ForceNew at every property inside outpostConfig but outpostArns, and a block that comes or goes takes these with it.
 REPLACED = {
     "aws:ec2/vpc:Vpc": "cidrBlock ipv4IpamPoolId ipv4NetmaskLength region",

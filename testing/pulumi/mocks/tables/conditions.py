@@ -1,14 +1,14 @@
 """Replacements that hang on values: what terraform-provider-aws decides in its CustomizeDiff functions, for a row's `sometimes`.
 
 Each takes the old and the new inputs and names the properties that replace the resource this once. Source: "tf" of
-tables/__init__.py; the function read is named beside each. Where the provider compares with a value that AWS filled in by itself,
+tables/aws.py; the function read is named beside each. Where the provider compares with a value that AWS filled in by itself,
 these see that nothing was given: they say nothing then, and may miss a replacement.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from testing.pulumi.mocks.lookups import ACCOUNT
+from testing.pulumi.mocks.kind import ACCOUNT
 
 Inputs = Mapping[str, Any]
 _SOURCES = ("cidrIpv4", "cidrIpv6", "prefixListId", "referencedSecurityGroupId")

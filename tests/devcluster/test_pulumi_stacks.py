@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from devcluster.pulumi import cloud_stack
-from devcluster.pulumi.cloud_stack import StateError
+from devcluster.pulumi import stacks
+from devcluster.pulumi.stacks import StateError
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from devcluster.pulumi.cloud_stack import StateError
     ],
 )
 def test_the_stack_of_a_command(arguments: list[str], environment: dict[str, str], stack: str | None) -> None:
-    assert cloud_stack.said(arguments, environment) == stack
+    assert stacks.said(arguments, environment) == stack
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_the_stack_of_a_command(arguments: list[str], environment: dict[str, str
 def test_the_cloud_of_a_stack(tmp_path: Path, content: str | None, cloud: str) -> None:
     if content is not None:
         (tmp_path / "Pulumi.x.yaml").write_text(content)
-    assert cloud_stack.cloud_of("x", tmp_path) == cloud
+    assert stacks.cloud_of("x", tmp_path) == cloud
 
 
 @pytest.mark.parametrize(
@@ -54,12 +54,12 @@ def test_the_cloud_of_a_stack(tmp_path: Path, content: str | None, cloud: str) -
     ],
 )
 def test_a_login_is_where_cloud_stacks_look_for_it(arguments: list[str], own: bool) -> None:
-    assert cloud_stack.users_own(arguments) is own
+    assert stacks.users_own(arguments) is own
 
 
 def test_without_a_login_nothing_starts(tmp_path: Path) -> None:
     with pytest.raises(StateError, match=r"nothing says where its state goes.*pulumi login"):
-        cloud_stack.environment_for({"HOME": str(tmp_path)}, "/bin", "dev")
+        stacks.environment_for({"HOME": str(tmp_path)}, "/bin", "dev")
 
 
 @pytest.mark.parametrize("where", ["variable", "login"])
@@ -68,13 +68,13 @@ def test_a_folder_needs_the_flag(tmp_path: Path, where: str) -> None:
     (tmp_path / ".pulumi").mkdir()
     (tmp_path / ".pulumi" / "credentials.json").write_text(json.dumps({"current": "file:///s"}))
     with pytest.raises(StateError, match=r"folder of this machine.*EBB_FILE_STATE=1"):
-        cloud_stack.environment_for(given, "/bin", "dev")
-    cloud_stack.environment_for({**given, "EBB_FILE_STATE": "1"}, "/bin", "dev")
+        stacks.environment_for(given, "/bin", "dev")
+    stacks.environment_for({**given, "EBB_FILE_STATE": "1"}, "/bin", "dev")
 
 
 def test_an_object_store_gets_the_users_own_environment(tmp_path: Path) -> None:
     given = {"HOME": str(tmp_path), "PULUMI_BACKEND_URL": "s3://state", "AWS_PROFILE": "lab"}
-    found = cloud_stack.environment_for(given, "/engine:/bin", "dev")
+    found = stacks.environment_for(given, "/engine:/bin", "dev")
     assert found["PULUMI_HOME"] == str(tmp_path / ".pulumi")
     assert found["PATH"] == "/engine:/bin"
     assert found["AWS_PROFILE"] == "lab"
