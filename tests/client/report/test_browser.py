@@ -51,7 +51,7 @@ async def probed(html: str, folder: Path, *, width: int, scheme: str) -> dict[st
     with tempfile.TemporaryDirectory(prefix="ebb-browser-") as profile:
         process = await asyncio.create_subprocess_exec(
             str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}", "--dump-dom",
-            f"--blink-settings=preferredColorScheme={browser.SCHEMES[scheme]}", f"--window-size={width},900", page.as_uri(),
+            f"--blink-settings=preferredColorScheme={play.SCHEMES[scheme]}", f"--window-size={width},900", page.as_uri(),
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
         )  # fmt: skip
         shown = (await process.communicate())[0].decode()
