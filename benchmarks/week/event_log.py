@@ -1,7 +1,7 @@
-"""What was seen of each job, in order: shown when it did not come to what was predicted, so that one run is enough to tell why.
+"""The log of each job, in order: shown where its end was not the predicted one, so that one run is enough to find out why.
 
-event_log = EventLog(); jobs.listeners.append(event_log.job); pods.listeners.append(event_log.pod); nodes.listeners.append(event_log.node)
-event_log.note("", "the controller is killed"); print(event_log.of("steady-024")); print(event_log.of("machine spot-week-a-1"))
+log = EventLog(); jobs.listeners.append(log.job); pods.listeners.append(log.pod); nodes.listeners.append(log.node)
+log.note("", "the controller is killed"); print(log.of("steady-024")); print(log.of("machine spot-week-a-1"))
 """
 
 import time

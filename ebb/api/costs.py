@@ -1,4 +1,4 @@
-"""What controller and client both compute about money: a cost's sums until now, the node group of a machine, how dollars
+"""Sums about money that controller and client share: a cost's sums until now, the node group of a machine, how dollars
 look. Pure."""
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""How the controller logs: text for people at a terminal, one JSON object a line for whatever collects the logs of pods.
+"""Log formats: text for people at a terminal, one JSON object a line for whatever collects the logs of pods.
 
     set_up("json", logging.INFO)
     with about("elastic-job", "digits"): log.warning("no room")      # the line then has the job's namespace and name
@@ -23,7 +23,7 @@ _job: ContextVar[tuple[str, str] | None] = ContextVar("job", default=None)
 
 @contextmanager
 def about(namespace: str, name: str) -> Iterator[None]:
-    """What is logged inside is about this job."""
+    """Mark what is logged inside as about this job."""
     token = _job.set((namespace, name))
     try:
         yield

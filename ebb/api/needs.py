@@ -1,4 +1,4 @@
-"""What a worker asks of a machine, and what a job asks of the stack. Pure.
+"""Requests of a worker to a machine, and of a job to the stack. Pure.
 
     needed = needs(job.worker.template)              # of one worker
     workers_per_machine(needed, group)               # 0: such machines are not for it
@@ -25,7 +25,7 @@ WELL_KNOWN = ("kubernetes.io/", "node.kubernetes.io/", "beta.kubernetes.io/")  #
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """What one worker asks of a machine."""
+    """Resources that one worker asks of a machine."""
 
     gpus: int
     cpu: float
@@ -35,7 +35,7 @@ class Needs:
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
-    """What a job asks of the stack. Jobs of one sweep have equal ones, so that answers may be kept by them."""
+    """Wishes of a job to the stack. Jobs of one sweep have equal ones, so that answers may be kept by them."""
 
     needs: Needs
     least: int  # minReplicas
@@ -64,7 +64,7 @@ class Wish:
 
 
 def needs(template: Object) -> Needs:
-    """What a pod of this template asks for; the sum over its containers, as the scheduler counts."""
+    """Resources that a pod of this template asks for; the sum over its containers, as the scheduler counts."""
     spec = template["spec"]
     wanted: defaultdict[str, float] = defaultdict(float)
     for container in spec["containers"]:
@@ -80,7 +80,7 @@ def needs(template: Object) -> Needs:
 
 
 def workers_per_machine(needed: Needs, group: NodeGroup) -> int:
-    """How many such workers one machine of the group holds; 0 if none fits or none may run there."""
+    """Number of such workers that one machine of the group holds; 0 if none fits or none may run there."""
     if not _admits(needed, group):
         return 0
     limits = [
@@ -93,7 +93,7 @@ def workers_per_machine(needed: Needs, group: NodeGroup) -> int:
 
 
 def _admits(needed: Needs, group: NodeGroup) -> bool:
-    """Whether the pod's own node selector lets it onto the group's machines."""
+    """Return whether the pod's own node selector lets it onto the group's machines."""
     labels = {
         names.LABEL_ZONE: group.zone,
         names.LABEL_NODE_GROUP: group.name,

@@ -1,4 +1,4 @@
-"""What the stack built, as the Pulumi program wrote it: the typed model of ConfigMap `ebb-platform`.
+"""Typed model of ConfigMap `ebb-platform`, in which the Pulumi program describes the stack.
 
     platform = parse(config_map["data"])            # the CLI and the controller read the ConfigMap; nothing here does I/O
     groups = platform.gpu_groups(gpu_type="T4", capacity_type="spot")
@@ -78,7 +78,7 @@ class NodeGroup:
 
     @property
     def usd_per_hour(self) -> float:
-        """What a machine of this group costs."""
+        """The price of a machine of this group."""
         return self.spot_usd_per_hour if self.capacity_type == SPOT else self.on_demand_usd_per_hour
 
 
@@ -98,12 +98,13 @@ class Platform:
     legacy_etcd_endpoint: str = ""  # an etcd with the v2 API, for torch's own etcd backends; "": the stack has none
 
     def is_etcd(self, endpoint: str) -> bool:
-        """Whether it is the stack's etcd that a job names, and not one of its author's."""
+        """Return whether it is the stack's etcd that a job names, and not one of its author's."""
         port = ":2379"  # launchers add it where it is missing
         return endpoint.removesuffix(port) == self.etcd_endpoint.removesuffix(port)
 
     def usual_backend(self, image: str) -> str:
-        """How workers of an image meet where nobody says so. `legacyRendezvous` is there for images that are not the stack's."""
+        """The rendezvous backend for workers of an image where the job names none. `legacyRendezvous` is for images that are
+        not the stack's."""
         own = {self.trainer_image, *(group.trainer_image for group in self.node_groups)}
         foreign = _repository(image) not in {_repository(one) for one in own if one}
         return BACKEND_ETCD if foreign and self.legacy_etcd_endpoint else BACKEND_ETCD3

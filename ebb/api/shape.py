@@ -1,4 +1,4 @@
-"""Whether a worker's template has the shape of a pod template, as far as pods are made of it here. Pure.
+"""Checks that a worker's template has the shape of a pod template, as far as pods are made of it here. Pure.
 
     problem = misshapen(template, "spec.replicaSpecs.Worker.template")      # "" if it has; else one sentence with field and value
 

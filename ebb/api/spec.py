@@ -232,7 +232,7 @@ class Job:
 
     @property
     def automatic(self) -> bool:
-        """Whether the controller chooses how many workers are wanted."""
+        """Return whether the controller chooses how many workers are wanted."""
         return self.spec.scaling == AUTOMATIC
 
     @property
@@ -262,7 +262,7 @@ def parse_spec(value: Mapping[str, Any]) -> JobSpec:
 
 
 def _problem(spec: JobSpec) -> str:
-    """Why no pods can be made of it; "" if they can."""
+    """The reason why no pods can be made of it; "" if they can."""
     worker = spec.replica_specs.worker
     low, high = spec.min_replicas or worker.replicas, spec.max_replicas or worker.replicas
     if not 1 <= low <= worker.replicas <= high <= MOST_WORKERS:

@@ -224,7 +224,7 @@ class Status:
         return next((condition for condition in self.conditions if condition.type == kind), None)
 
     def is_true(self, kind: str) -> bool:
-        """Whether the condition is set and True."""
+        """Return whether the condition is set and True."""
         condition = self.condition(kind)
         return condition is not None and condition.status == "True"
 

@@ -1,4 +1,4 @@
-"""What a worker's template may not ask for: it would get out of the sandbox that jobs run in, or past other people's workers.
+"""Checks of a worker's template against requests that would get out of the jobs' sandbox, or past other people's workers.
 
     problem = refusal(template, priority_class)        # "" if it may run; else one sentence with field, value, why and the fix
 
@@ -18,7 +18,7 @@ PLATFORM_CLASS = "ebb-system"  # etcd and the controller's
 
 
 def refusal(template: Mapping[str, Any], priority_class: str | None) -> str:
-    """Why no pod may be made of this template; `priority_class` is the job's own."""
+    """The reason why no pod may be made of this template; `priority_class` is the job's own."""
     pod = template.get("spec") or {}
     return next((text for text in (_account(pod), _machine(pod), _priority(pod, priority_class)) if text), "")
 

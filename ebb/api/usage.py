@@ -40,7 +40,7 @@ Figures = dict[str, dict[str, float]]
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """How a machine stands: whose it is, and what becomes of the rest of it."""
+    """The standing of a machine: its holders, and the use of the rest of it."""
 
     group: str
     phase: str = IDLE  # of what no job holds: BOOT (it is not ready yet), IDLE, LEAVING (reclaimed, or scaled down)
@@ -51,7 +51,7 @@ class Standing:
 
     @property
     def share(self) -> float:
-        """What jobs hold of it."""
+        """The share that jobs hold."""
         return sum(share for _, share in self.held)
 
 
@@ -82,7 +82,7 @@ class Line(Adds):
 
 @dataclass(frozen=True, kw_only=True)
 class Use(Adds):
-    """What a job used on a day."""
+    """A job's use on one day."""
 
     seconds: float = 0.0
     usd: float = 0.0
@@ -279,7 +279,7 @@ def _day(lines: Mapping[str, Line | Use]) -> Figures:
 
 
 def _figures(line: Line | Use) -> dict[str, float]:
-    """What is not nothing; seconds to the millisecond. (asdict() would take ten times as long, and the controller waits.)"""
+    """The fields that are not zero; seconds to the millisecond. (asdict() would take ten times as long.)"""
     rounded = ((item.name, round(getattr(line, item.name), 3 if item.name.endswith("seconds") else 8)) for item in fields(line))
     return {name: value for name, value in rounded if value}
 
@@ -324,7 +324,7 @@ def _less(books: Books, over: int) -> Books | None:
 
 
 def _first(times: list[str], held: Mapping[str, Mapping[str, Line | Use]], over: int) -> int:
-    """How many of these, which are sorted, to leave out; at least one."""
+    """The number of these, which are sorted, to leave out; at least one."""
     for count, time in enumerate(times, 1):
         over -= len(_text(_day(held[time])))
         if over <= 0:

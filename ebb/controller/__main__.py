@@ -38,7 +38,7 @@ log = logging.getLogger("workloads")
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the command line and the environment said."""
+    """The command line and the environment."""
 
     kubeconfig: str | None
     namespace: str

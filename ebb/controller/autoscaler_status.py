@@ -1,4 +1,4 @@
-"""What cluster-autoscaler says, read into the planner's words: its events about pods, its report about node groups. Pure.
+"""Events and reports of cluster-autoscaler, read into the planner's words: about pods and about node groups. Pure.
 
     words = Words(); uid = words.hear(event)              # event: NotTriggerScaleUp or TriggeredScaleUp about a pod
     states = by_group(read_report(config_map["data"]["status"]), {"spot-t4-local-a"})

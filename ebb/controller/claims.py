@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 
 class Effect(enum.Enum):
-    """What a job's change may mean for the others."""
+    """Effect of a job's change on the others."""
 
     NONE = "none"
     SHRANK = "shrank"  # it has fewer machines beyond its first ones: more room for those that follow free capacity
@@ -85,7 +85,7 @@ class Claims:
         return effect
 
     def decided(self, key: Key, status: Status) -> Effect:
-        """What the job's status is about to be."""
+        """Take in the status that is about to be written."""
         job = self._jobs.get(key)
         return self._survey(key, replace(job, status=status)) if isinstance(job, Job) else Effect.NONE
 

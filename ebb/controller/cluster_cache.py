@@ -113,7 +113,7 @@ class ClusterCache:
 
     @property
     def platform(self) -> Platform | None:
-        """What the stack built; None: there is none, or it cannot be understood now."""
+        """The stack's facts; None: there is none, or it cannot be understood now."""
         return self._platform
 
     def charged(self, machine: str) -> list[Object]:
@@ -260,7 +260,7 @@ class ClusterCache:
 
 
 def _starts(new: Object) -> bool:
-    """Whether this is news of a pod that was made, found a machine or began to run, and so of no loss."""
+    """Return whether this is news of a pod that was made, found a machine or began to run, and so of no loss."""
     if new["kind"] != PODS.kind or "deletionTimestamp" in new["metadata"]:
         return False
     status = new["status"]

@@ -180,7 +180,7 @@ class Controller:
         return None
 
     async def _record(self, value: Object, departed: float) -> None:
-        """What a job cost until it was deleted. Raises KubeError."""
+        """Record the cost of a job until it was deleted. Raises KubeError."""
         try:
             job = Job.of(value)
         except SpecError:
@@ -209,7 +209,7 @@ class Controller:
         return as_before(job.status, decided), wait or self._refusals.refused(key, problems, now)
 
     def _count(self, decided: Plan) -> None:
-        """What was newly written down, for the metrics."""
+        """Count new history entries for the metrics."""
         for entry in decided.happened:
             if entry.what == RECLAIMED:
                 self.metrics.count(RECLAIMS, f'cause="{entry.cause}"')

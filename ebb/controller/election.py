@@ -36,7 +36,7 @@ class LeadershipLost(Exception):
 
 
 class Store(Protocol):
-    """What an election needs of an API client."""
+    """The calls that an election needs of an API client."""
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object: ...
     async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object: ...
@@ -55,7 +55,7 @@ class Election:
 
     @property
     def leads(self) -> bool:
-        """Whether this process may write now."""
+        """Return whether this process may write now."""
         return self._left() > 0
 
     @property

@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 
 
 class Api(Reader, Protocol):
-    """What the controller needs of an API client: ebb.kube.Kube, and the fake of the tests."""
+    """The calls that the controller needs of an API client: ebb.kube.Kube, and the fake of the tests."""
 
     async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object: ...
     async def replace(
@@ -101,7 +101,7 @@ class Executor:
         return [*unmet, *(str(error) for error in refusals)]
 
     async def _make_runs(self, actions: tuple[Action, ...]) -> list[str]:
-        """Why folders of runs could not be made."""
+        """Refusals to make folders of runs."""
         try:
             for action in actions:
                 if isinstance(action, CreateRun):

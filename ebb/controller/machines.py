@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class Reader(Source, Protocol):
-    """What is needed of an API client."""
+    """The calls needed of an API client."""
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object: ...
 

@@ -94,7 +94,7 @@ class Metrics:
         return self._read[name][2]() if name in self._read else {}
 
     def observations(self, name: str) -> int:
-        """How often a histogram was added to."""
+        """Number of observations in a histogram."""
         return sum(self._histograms[name].counts)
 
     def text(self) -> str:
@@ -140,7 +140,7 @@ def by_state(jobs: Iterable[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def read_progress(text: str, now: float) -> Progress | None:
-    """What a worker's metrics say; None if they have no step yet."""
+    """Progress from a worker's metrics; None if they have no step yet."""
     values = parse(text)
     step = _whole(values, names.METRIC_STEP)
     if step is None:

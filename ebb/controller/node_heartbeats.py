@@ -110,7 +110,7 @@ class NodeHeartbeats:
         return Look(silent=silent, doubt=doubt, again_at=min(due, default=None))
 
     def _settled(self, cause: str, now: float) -> str:
-        """Why there is doubt, also for some time after the cause has gone."""
+        """The reason for doubt, which holds for some time after the cause has gone."""
         if cause:
             self._cause, self._until = cause, now + SETTLE_SECONDS
         if now < self._until:

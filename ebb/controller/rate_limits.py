@@ -67,7 +67,7 @@ class Refusals:
         return (held.until - now, held.messages) if held is not None and now < held.until else (0.0, ())
 
     def told(self, key: Key, messages: Sequence[str]) -> bool:
-        """Whether people were told the same the last time."""
+        """Return whether people were told the same the last time."""
         return key in self._held and self._held[key].messages[0] == messages[0]
 
     def forget(self, key: Key) -> None:
@@ -99,7 +99,7 @@ def _unless_same(old: Condition | None, new: Condition) -> Condition:
 
 
 def only_figures(old: Status, decided: Plan) -> bool:
-    """Whether a status differs from the written one in figures alone, which the next look finds again by itself."""
+    """Return whether a status differs from the written one in figures alone, which the next look finds again by itself."""
     new = decided.status
     if decided.events or decided.happened or not _loses_nothing(old.members, new.members):
         return False
@@ -124,7 +124,7 @@ def _said(condition: Condition) -> tuple[str, str, str]:
 
 
 def _loses_nothing(old: Sequence[Member], new: Sequence[Member]) -> bool:
-    """Whether no fate was settled: that a loss is counted, or was the controller's own doing, is known from the status alone."""
+    """Return whether no outcome was settled: the status alone shows that a loss is counted, or was the controller's own doing."""
     after = {member.uid: member for member in new}
     for member in old:
         now = after.pop(member.uid, None)

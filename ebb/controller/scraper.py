@@ -46,7 +46,7 @@ class _Mute:
 
 
 class Jobs(Protocol):
-    """Whom to ask: ebb.controller.cluster_cache.ClusterCache."""
+    """The jobs to ask: ebb.controller.cluster_cache.ClusterCache."""
 
     def training(self) -> Sequence[Key]:
         """The jobs whose workers may train."""
@@ -107,7 +107,7 @@ class Scraper:
         self._mute[key] = _Mute(rounds, asyncio.get_running_loop().time() + pause, tuple(addresses))
 
     def _due(self, key: Key, addresses: Sequence[str]) -> bool:
-        """Whether to ask; other workers than those that did not answer are asked at once."""
+        """Return whether to ask; other workers than those that did not answer are asked at once."""
         mute = self._mute.get(key)
         if mute is not None and mute.addresses != tuple(addresses):
             del self._mute[key]

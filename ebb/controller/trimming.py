@@ -1,4 +1,4 @@
-"""What the controller's copies keep of an object: what the planner reads, and no more. Pure.
+"""Trims of the controller's copies to what the planner reads. Pure.
 
     Reflector(api, PODS, habits=Habits(trim=trim_pod))
 
@@ -62,12 +62,12 @@ def trim_pod(value: Object) -> Object:
 
 
 def trim_service(value: Object) -> Object:
-    """That it is there."""
+    """Keep its name alone."""
     return {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(value)}
 
 
 def trim_node(value: Object) -> Object:
-    """What machine it is and whether it is in trouble, without its heartbeats."""
+    """Keep the machine's identity and its troubles, without its heartbeats."""
     conditions = (value.get("status") or {}).get("conditions") or ()
     judged = [_some(item, CONDITION) for item in conditions if item.get("type") in NODE_CONDITIONS]
     taints = (value.get("spec") or {}).get("taints")
@@ -81,14 +81,14 @@ def trim_node(value: Object) -> Object:
 
 
 def trim_lease(value: Object) -> Object:
-    """When it was renewed, and how often it is."""
+    """Keep the time of renewal and the interval."""
     spec = value.get("spec") or {}
     kept = {"renewTime": spec.get("renewTime"), "leaseDurationSeconds": spec.get("leaseDurationSeconds")}
     return {"metadata": _some(value["metadata"], ("name", "namespace", "uid", "resourceVersion")), "spec": kept}
 
 
 def trim_event(value: Object) -> Object:
-    """Who says what about whom, and when."""
+    """Keep source, subject, message and time."""
     return {"metadata": _some(value["metadata"], ("name", "namespace", "uid", "resourceVersion")), **_some(value, EVENT)}
 
 

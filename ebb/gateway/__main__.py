@@ -28,7 +28,7 @@ log = logging.getLogger("ebb.gateway")
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the command line said."""
+    """The command line."""
 
     host: str
     port: int

@@ -1,4 +1,4 @@
-"""What is in folders, and removing it. All of it blocks: app.py calls it in threads.
+"""Listing and removal of files and folders. All of it blocks: app.py calls it in threads.
 
 for entry in entries(place, recursive=True): ...            # folders before what is in them, by name
 """
@@ -16,7 +16,7 @@ Entry = dict[str, Any]
 
 
 def entries(place: Place, *, recursive: bool) -> Iterator[Entry]:
-    """What is in a folder, or the file itself. Raises Refused, FileNotFoundError."""
+    """Entries of a folder, or the file itself. Raises Refused, FileNotFoundError."""
     found = place.stat()
     if kind(found.st_mode) != "folder":
         yield entry(place.name, found)
@@ -30,7 +30,7 @@ def entries(place: Place, *, recursive: bool) -> Iterator[Entry]:
 
 
 def entry(name: str, found: os.stat_result) -> Entry:
-    """How a file or folder is told. A name that is no text cannot be asked for; it is shown as well as can be."""
+    """Description of a file or folder. A name that is no text cannot be asked for; it is shown as well as can be."""
     shown = os.fsencode(name).decode(errors="replace")
     return {
         "name": shown,
@@ -98,5 +98,5 @@ def _below(fd: int, name: str, path: str, hidden: str) -> Iterator[Entry]:
 
 
 def _hidden(place: Place) -> str:
-    """Where uploads are, as seen from the folder that is listed."""
+    """The folder of uploads, as seen from the folder that is listed."""
     return "/".join(OWN[len(place.parts) :]) if OWN[: len(place.parts)] == place.parts else ""

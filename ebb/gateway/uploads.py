@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What a file will be."""
+    """The file that an upload will become."""
 
     size: int
     sha256: str
@@ -42,7 +42,7 @@ class Uploads:
         self._running: dict[str, asyncio.Task[None]] = {}
 
     async def offset(self, place: Place, wanted: Wanted) -> tuple[int, bool]:
-        """How many bytes of it are there, and whether it is in place already. Raises Refused, OSError."""
+        """Number of bytes that are there, and whether it is in place already. Raises Refused, OSError."""
         place.check_writable()
         return await in_thread(_look, place, wanted)
 

@@ -97,7 +97,7 @@ class Volumes:
         self.all = tuple(volumes)
 
     def find(self, path: str) -> Place:
-        """Where a path is. Raises Refused."""
+        """Resolve a path inside its volume. Raises Refused."""
         pure = PurePosixPath(path)
         if ".." in pure.parts or any(ord(letter) < 32 or ord(letter) == 127 for letter in path):
             raise Refused(400, f"path {path!r} is refused: it may hold neither `..` nor control characters.")

@@ -29,7 +29,7 @@ class Credentials(Protocol):
     proxy: str | None
 
     def tls(self) -> ssl.SSLContext:
-        """What to trust, and the client certificate if there is one. Raises OSError."""
+        """The authorities to trust, and the client certificate if there is one. Raises OSError."""
 
     async def token(self) -> str:
         """The value of the header Authorization; "" for none. Never raises: a token that cannot be renewed stays in use."""

@@ -1,4 +1,4 @@
-"""What can go wrong between us and an API server; callers decide by the class whether to try again.
+"""Errors of an API server and of the way to it; callers decide by the class whether to try again.
 
 KubeError                   the API server refused, or answered nonsense
 ├── NotFound      404       the object, its namespace or its kind is not there

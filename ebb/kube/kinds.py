@@ -10,7 +10,7 @@ Objects = list[Object]
 
 @dataclass(frozen=True)
 class Resource:
-    """Where a kind lives in the API: `Resource("apps", "v1", "deployments", "Deployment")`; group "" is the core group."""
+    """The place of a kind in the API: `Resource("apps", "v1", "deployments", "Deployment")`; group "" is the core group."""
 
     group: str
     version: str

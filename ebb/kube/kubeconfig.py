@@ -82,7 +82,7 @@ class Plain:
 
 
 class ByLibrary:
-    """What kubernetes_asyncio made of a kubeconfig, and can make of it again."""
+    """A kubeconfig as kubernetes_asyncio loads it, and loads it again."""
 
     def __init__(self, read: Callable[[], Any], found: Any, clock: Callable[[], float] = time.monotonic) -> None:
         """`read` gives an awaitable of (configuration, loader), as `found` is."""
@@ -145,7 +145,7 @@ class ByLibrary:
             self._complain(error)
 
     def _due(self) -> float:
-        """When to ask for the next token, on our clock; never, where the plugin says no end or there is none."""
+        """The time to ask for the next token, on our clock; never, where the plugin says no end or there is none."""
         ends = getattr(self._loader, "exec_plugin_expiry", None)
         if ends is None:
             return float("inf")
@@ -172,7 +172,7 @@ async def _by_library(paths: str, context: str | None) -> ByLibrary:
 
 
 def _errors() -> tuple[type[Exception], ...]:
-    """What the library raises for a file or a plugin that is no good; a plugin that is not installed is an OSError."""
+    """Errors that the library raises for a file or a plugin that is no good; a plugin that is not installed is an OSError."""
     from kubernetes_asyncio.config import ConfigException  # noqa: PLC0415
 
     return ConfigException, OSError, TypeError, ValueError, AssertionError, yaml.YAMLError
@@ -184,7 +184,7 @@ def _named(items: list[Object], name: str) -> Mapping[str, Any]:
 
 
 def _content(section: Mapping[str, Any], key: str, folder: Path) -> bytes:
-    """What a field holds, in place or in a file whose path is relative to the kubeconfig; empty for none."""
+    """The value of a field, in place or in a file whose path is relative to the kubeconfig; empty for none."""
     if section.get(f"{key}-data"):
         return base64.b64decode(section[f"{key}-data"], validate=True)
     return (folder / section[key]).read_bytes() if section.get(key) else b""

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class Source(Protocol):
-    """What a reflector needs of an API client; ebb.kube.Kube is one."""
+    """The calls that a reflector needs of an API client; ebb.kube.Kube is one."""
 
     async def list_page(
         self,
@@ -67,7 +67,7 @@ def without_managers(value: Object) -> Object:
 
 @dataclass(frozen=True, kw_only=True)
 class Habits:
-    """What sets the copy of one kind apart from others.
+    """Options of the copy of one kind.
 
     `trim` leaves out what nobody reads; an update that changes nothing of the rest is not told. `optional`: a server that does
     not give it is no trouble. `forgetful`: news are told and not kept, so all are new. `lively_seconds`: it never says nothing
@@ -264,6 +264,6 @@ def _uid(value: Object) -> str:
 
 
 def _same(old: Object, new: Object) -> bool:
-    """Whether only the version differs."""
+    """Return whether only the version differs."""
     metadata = {**new["metadata"], "resourceVersion": old["metadata"]["resourceVersion"]}
     return {**new, "metadata": metadata} == old

@@ -50,7 +50,7 @@ class Candidate:
 
     @property
     def patience_seconds(self) -> float:
-        """How long workers may wait for a machine here before something is wrong."""
+        """The time for which workers may wait for a machine here before something is wrong."""
         return max((group.provision_seconds for group, _ in self.fits), default=PROVISION_SECONDS) + PATIENCE_SECONDS
 
     @property
@@ -61,7 +61,7 @@ class Candidate:
         return f"{place} ({machines})" if machines else place
 
     def overlaps(self, other: "Candidate") -> bool:
-        """Whether a machine may belong to both."""
+        """Return whether a machine may belong to both."""
         if self.gpu_type != other.gpu_type or (self.zone != other.zone and ANY not in (self.zone, other.zone)):
             return False
         if not self.fits or not other.fits:
@@ -75,7 +75,7 @@ class Candidate:
 
 
 def sites(wish: Wish, platform: Platform, capacity: str | None) -> list[Candidate]:
-    """Where such a job may go on machines bought like that, None: however. It need not hold minReplicas."""
+    """Sites where such a job may go on machines bought like that, None: in any way. It need not hold minReplicas."""
     home = home_of(wish, platform)
     usable: dict[tuple[str, str], list[tuple[NodeGroup, int]]] = {}
     for group in platform.node_groups:
@@ -88,7 +88,7 @@ def sites(wish: Wish, platform: Platform, capacity: str | None) -> list[Candidat
 
 
 def candidate_of(wish: Wish, placed: Placed, platform: Platform | None) -> Candidate:
-    """Where a job is that was placed."""
+    """The site of a job that was placed."""
     bought = placed.capacity_type.split(", ") if placed.capacity_type else []
     groups = [
         (group, workers_per_machine(wish.needs, group))
@@ -100,7 +100,7 @@ def candidate_of(wish: Wish, placed: Placed, platform: Platform | None) -> Candi
 
 
 def ways(wish: Wish) -> tuple[str | None, ...]:
-    """How its machines may be bought, what is to be tried first before the rest. None: in any way."""
+    """Ways of buying its machines, the one to be tried first before the rest. None: in any way."""
     return (SPOT, ON_DEMAND) if wish.capacity == SPOT_THEN_ON_DEMAND else (wish.capacity,)
 
 
@@ -123,7 +123,7 @@ def best(
 
 
 def pod_placement(job: Job, placed: Placed, platform: Platform | None) -> PodPlacement:
-    """What holds the workers to their placement, and lets them in there."""
+    """The labels and tolerations that hold the workers to their placement and let them in there."""
     selector = _selector(job, placed)
     met = rendezvous(job, worker_container(job.worker.template["spec"]["containers"]), platform)
     if platform is None:
@@ -146,7 +146,7 @@ def pod_placement(job: Job, placed: Placed, platform: Platform | None) -> PodPla
 
 
 def elsewhere(job: Job, placed: Placed, pod: Mapping[str, Any]) -> bool:
-    """Whether a pod is held to another place than this. One that is held to none may stay."""
+    """Return whether a pod is held to another place than this. One that is held to none may stay."""
     asks: Mapping[str, str] = pod["spec"].get("nodeSelector") or {}
     return any(asks.get(label, value) != value for label, value in _selector(job, placed).items())
 
@@ -170,7 +170,7 @@ def home_of(wish: Wish, platform: Platform) -> Volume | None:
 
 
 def complaint(wish: Wish, platform: Platform, found: Sequence[Candidate]) -> str:
-    """Why no site holds minReplicas, and what would help. `found`: those that the job may go to."""
+    """The reason why no site holds minReplicas, and the fix. `found`: those that the job may go to."""
     needed, home = wish.needs, home_of(wish, platform)
     if found:
         most = max(found, key=lambda site: site.room)
@@ -219,7 +219,7 @@ def _selector(job: Job, placed: Placed) -> dict[str, str]:
 
 
 def _share_bytes(job: Job, groups: Sequence[NodeGroup]) -> float:
-    """What one worker may use of its machine's memory, on the smallest of these machines; 0 if it fits on none."""
+    """The memory of its machine that one worker may use, on the smallest of these machines; 0 if it fits on none."""
     needed = needs(job.worker.template)
     fits = [(group.memory_gib * 2**30, workers_per_machine(needed, group)) for group in groups]
     return min((memory / count for memory, count in fits if count), default=0.0)

@@ -23,7 +23,7 @@ Key = tuple[str, str]  # namespace and name of a job
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What another job that has not ended, is not suspended and not held wants or has."""
+    """Wishes and machines of another job that has not ended, is not suspended and not held."""
 
     key: Key
     least: int  # minReplicas
@@ -69,7 +69,7 @@ class ClusterCapacity:
 
 @dataclass(frozen=True, kw_only=True)
 class Word:
-    """What the autoscaler last said about a pending pod."""
+    """The autoscaler's last word about a pending pod."""
 
     triggered: bool  # machines are on their way; else: it would not or could not
     message: str
@@ -78,7 +78,7 @@ class Word:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupState:
-    """What the autoscaler's status says about a node group."""
+    """The autoscaler's status of a node group."""
 
     backing_off: bool = False  # the last attempt to get machines failed
     message: str = ""  # in the cloud's words
@@ -86,7 +86,7 @@ class GroupState:
 
 @dataclass(frozen=True, kw_only=True)
 class Supply:
-    """What the autoscaler says: by UID of a pod, and by name of a node group."""
+    """The autoscaler's words: by UID of a pod, and by name of a node group."""
 
     words: Mapping[str, Word] = field(default_factory=dict)
     groups: Mapping[str, GroupState] = field(default_factory=dict)

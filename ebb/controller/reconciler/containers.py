@@ -91,7 +91,7 @@ def _missing(backend: str) -> str:
 
 
 def _prefix(settings: str) -> str:
-    """Where torch makes the folders of runs; `settings` as of --rdzv_conf: a=b,c=d."""
+    """The path under which torch makes the folders of runs; `settings` as of --rdzv_conf: a=b,c=d."""
     found = dict(pair.partition("=")[::2] for pair in settings.split(","))
     return f"/{found.get('etcd_prefix', PREFIX).strip('/')}"
 
@@ -118,7 +118,7 @@ def container_gpus(container: Object) -> int:
 
 
 def rendezvous_id(job: Job, attempt: int) -> str:
-    """Where the workers of one attempt meet. A failed program closes its rendezvous for good, so each attempt has its own."""
+    """The rendezvous id of one attempt. A failed program closes its rendezvous for good, so each attempt has its own."""
     return f"{job.name}-{job.short_uid}" + (f"-r{attempt}" if attempt else "")
 
 
@@ -188,7 +188,7 @@ def _mebibytes(size: float) -> str:
 
 
 def _amount(container: Object, resource: str, *kinds: str) -> float | None:
-    """What the container asks for, in the first of `kinds` (requests, limits) that says. None: nothing that can be read; what is
+    """The amount that the container asks for, in the first of `kinds` (requests, limits) that says. None: unreadable; what is
     no quantity is for the API server to refuse, in its words."""
     resources = container.get("resources") or {}
     try:

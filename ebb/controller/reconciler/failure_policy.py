@@ -53,7 +53,7 @@ def stand_down(view: JobView, draft: PlanBuilder) -> None:
 
 
 def trained(view: JobView, status: Status) -> bool:
-    """Whether the training is over for the job: spec.successPolicy says how many workers must have finished."""
+    """Return whether the training is over for the job: spec.successPolicy says how many workers must have finished."""
     if view.job.spec.success_policy == ALL_WORKERS:
         return view.finished(status) >= view.wanted
     return bool(status.succeeded_indices)
@@ -79,7 +79,7 @@ def dismissed(view: JobView) -> set[str]:
 
 
 def _finished_unasked(member: Member, worker: Worker, verdict: WorkerVerdict) -> bool:
-    """Whether a worker that was to be stopped had finished by itself before anybody asked for its deletion."""
+    """Return whether a worker that was to be stopped had finished by itself before anybody asked for its deletion."""
     return member.settled in BY_PLAN and verdict.outcome is Outcome.DONE and not worker.leaving
 
 
@@ -107,7 +107,7 @@ def _succeeded(view: JobView, draft: PlanBuilder, worker: Worker) -> str:
 
 
 def _ours(view: JobView, draft: PlanBuilder, worker: Worker) -> bool:
-    """Whether the controller wants this worker away in any case, or its work is done."""
+    """Return whether the controller wants this worker away in any case, or its work is done."""
     status = draft.status
     return worker.index >= view.wanted or worker.attempt < status.restarts or trained(view, status)
 

@@ -1,4 +1,4 @@
-"""How a job ends, pauses and is cleaned up: the planner's other half, for jobs that are not to get workers any more. Pure.
+"""The end, suspension and cleanup of jobs: the planner's half for those that get no more workers. Pure.
 
 An end is written to the status in one round and its workers are stopped in the next, so that a controller killed in between finds
 an ended job, never one whose workers have disappeared.

@@ -1,4 +1,4 @@
-"""What a job costs, and when that is enough. Pure.
+"""The cost of a job, and its budget. Pure.
 
 accrue(view, draft)                     # status.cost: the sums until now, the rates from now on
 spent = verdict(view, draft)            # (reason, message) when the budget is spent or the deadline over
@@ -30,7 +30,7 @@ NEARLY = 0.9  # of a budget: somebody who wants the job to go on has the time of
 
 @dataclass(frozen=True)
 class Rates:
-    """What a job's machines cost now."""
+    """The present cost of a job's machines."""
 
     machines: float = 0.0
     usd_per_hour: float = 0.0
@@ -96,12 +96,12 @@ def rates(view: JobView) -> Rates:
 
 
 def share_of(pod: Object, group: NodeGroup | None, beside: int) -> float:
-    """What a worker holds of its machine, when so many of its job are there."""
+    """The share of its machine that a worker holds, when so many of its job are there."""
     return 1 / max(workers_per_machine(needs(dict(pod)), group) if group else 1, beside)
 
 
 def verdict(view: JobView, draft: PlanBuilder) -> tuple[str, str] | None:
-    """Why the job must stop now: (reason of the contract, sentence); None: it need not. Adds a wake for when it will."""
+    """The reason to stop the job now: (reason of the contract, sentence); None: not yet. Adds a wake for that time."""
     return _time_up(view, draft) or _spent(view, draft)
 
 
@@ -158,5 +158,5 @@ def _warn(view: JobView, draft: PlanBuilder, limit: float, cost: Cost) -> None:
 
 
 def _when(view: JobView, cost: Cost, usd: float) -> float:
-    """When so much more is spent, at the present rate."""
+    """The time at which so much more is spent, at the present rate."""
     return view.now + usd / cost.usd_per_hour * HOUR + 0.001  # sums are written to the millisecond

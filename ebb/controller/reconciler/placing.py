@@ -49,7 +49,7 @@ def place(view: JobView, draft: PlanBuilder) -> bool:
 
 
 def _lacking(view: JobView) -> tuple[str, str] | None:
-    """What the job needs of the platform and cannot have now: reason and message."""
+    """The need of the platform that cannot be met now: reason and message."""
     if view.observed.platform_problem:
         # Workers made now would lack the volumes and tolerations that only the platform tells of.
         return names.WAITING_FOR_PLATFORM, view.observed.platform_problem

@@ -38,7 +38,7 @@ NAMED_SECONDS = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class PodPlacement:
-    """Where a job's workers sit: the node labels to ask for, the taints found there, the platform's volumes, and what a worker
+    """The place of a job's workers: the node labels to ask for, the taints found there, the platform's volumes, and what a worker
     finds on its machine."""
 
     selector: Mapping[str, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class PodPlacement:
 
 
 def leave_seconds(notice_seconds: float) -> int:
-    """How long workers have to leave, of a cloud's notice; 0: it gives none, as for machines that are never reclaimed."""
+    """Seconds that workers have to leave, of a cloud's notice; 0: it gives none, as for machines that are never reclaimed."""
     if not notice_seconds:
         return DEFAULT_GRACE_SECONDS
     return max(1, int(notice_seconds - max(MARGIN_SECONDS, MARGIN_SHARE * notice_seconds)))
@@ -196,7 +196,7 @@ def _rank(spec: Object, job: Job, elastic_class: str) -> None:
 
 
 def _harden(spec: Object) -> None:
-    """What Pod Security `restricted` asks for, where the author said nothing; an image that must be root can say so."""
+    """Fill in what Pod Security `restricted` asks for, where the author said nothing; an image that must be root can say so."""
     spec.setdefault("automountServiceAccountToken", False)
     spec.setdefault("securityContext", {}).setdefault("seccompProfile", {"type": "RuntimeDefault"})
     for container in [*spec["containers"], *(spec.get("initContainers") or [])]:
@@ -245,7 +245,7 @@ def drop_services(view: JobView, draft: PlanBuilder, *, keep: str = "") -> None:
 
 
 def _due(view: JobView) -> float | None:
-    """When the Service is to be there, unix seconds; None: no worker runs yet."""
+    """The time at which the Service is to be there, unix seconds; None: no worker runs yet."""
     workers = [worker for worker, _ in view.workers if not worker.finished]
     started = [worker.started_at for worker in workers if worker.started]
     if not started:

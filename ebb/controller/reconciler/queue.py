@@ -75,14 +75,14 @@ class Line:
 
 @dataclass
 class _Book:
-    """What is known of wishes, by identity: the jobs of a sweep have one wish (capacity.py sees to it)."""
+    """The sites of wishes, by identity: the jobs of a sweep have one wish (capacity.py sees to it)."""
 
     platform: Platform
     known: dict[int, list[Candidate]] = field(default_factory=dict)
     spent: dict[int, Candidate] = field(default_factory=dict)
 
     def sites(self, wish: Wish) -> list[Candidate]:
-        """Where such a job may get minReplicas."""
+        """Sites where such a job may get minReplicas."""
         if id(wish) not in self.known:
             found = (sites(wish, self.platform, way) for way in ways(wish))
             able = ([site for site in some if site.room >= wish.least] for some in found)

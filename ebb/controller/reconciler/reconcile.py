@@ -146,7 +146,7 @@ def _program_failed(view: JobView, draft: PlanBuilder, failed: Sequence[Loss]) -
 
 
 def _final_failure(job: Job, worker: Worker, status: Status) -> str:
-    """Why this failure ends the job; "" if it does not."""
+    """The reason why this failure ends the job; "" if it does not."""
     policy, limit = job.worker.restart_policy, job.spec.backoff_limit
     if policy == NEVER:
         return "restartPolicy is Never."
@@ -188,7 +188,7 @@ def _replace_lost(view: JobView, draft: PlanBuilder) -> None:
 
 
 def _unknown(view: JobView, worker: Worker) -> bool:
-    """Whether nobody could tell from the status that this worker was lost, once its pod is gone."""
+    """Return whether the status alone would not show this worker's loss, once its pod is gone."""
     return bool(worker.node) and not any(member.uid == worker.uid and member.node for member in view.job.status.members)
 
 

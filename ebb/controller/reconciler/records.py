@@ -1,4 +1,4 @@
-"""What is left of a job that is gone: a ConfigMap that says what it was, how it ended and what it cost. Pure.
+"""The record that outlives a job: a ConfigMap with its spec, its end and its cost. Pure.
 
 draft.actions.append(CreateRecord(record(view.job, status, now)))
 

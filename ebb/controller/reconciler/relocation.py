@@ -29,7 +29,7 @@ RETRY_MAX_SECONDS = 1800.0  # between two tries of dry zones; by then the first 
 
 @dataclass(frozen=True, kw_only=True)
 class Move:
-    """Where to, the sentence why, and how often the job will then have fallen back to on-demand machines."""
+    """The target, the reason, and the number of fallbacks to on-demand machines by then."""
 
     site: Candidate
     why: str
@@ -76,7 +76,7 @@ def open_sites(view: JobView, me: Claim, line: Line, found: list[Candidate]) -> 
 
 
 def fallback_due(view: JobView, wakes: list[float]) -> bool:
-    """Whether spot machines could not be had for long enough."""
+    """Return whether spot machines could not be had for long enough."""
     since = unix(view.job.status.waiting_since)
     if since is None:
         return False
@@ -113,7 +113,7 @@ def _return(view: JobView, draft: PlanBuilder, me: Claim, site: Candidate) -> Mo
 
 
 def _at_checkpoint(view: JobView) -> bool:
-    """Whether one was just written. Who tells of none writes one when it is stopped; who waits has nothing to lose."""
+    """Return whether one was just written. A job that reports none writes one when stopped; one that waits loses nothing."""
     if not view.trains(view.job.status):
         return True
     known, seen = view.job.status.progress, view.observed.progress

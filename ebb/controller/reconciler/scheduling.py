@@ -12,7 +12,7 @@ ROUNDED = 0.01  # seconds: times are written to the millisecond
 
 
 def start_error(worker: Worker) -> str:
-    """What the kubelet says about the first container that cannot start; "" while it is merely being created."""
+    """The kubelet's error about the first container that cannot start; "" while it is merely being created."""
     for state in container_states(worker):
         waiting = state.get("waiting") or {}
         if waiting.get("reason") not in (None, "", "ContainerCreating", "PodInitializing"):
@@ -43,7 +43,7 @@ def unscheduled(view: JobView) -> list[Worker]:
 
 
 def enough_scheduled(view: JobView) -> bool:
-    """Whether minReplicas workers have a machine; those that finished need none any more."""
+    """Return whether minReplicas workers have a machine; those that finished need none any more."""
     return len(scheduled(view)) + view.finished(view.job.status) >= view.job.min_replicas
 
 
@@ -71,6 +71,6 @@ def waiting_since(view: JobView, workers: list[Worker]) -> float | None:
 
 
 def last_scheduled_at(view: JobView) -> float:
-    """When a worker last got a machine, unix seconds; 0: never, as far as is known. A time to come is of another clock."""
+    """The last time at which a worker got a machine, unix seconds; 0: none is known. A time to come is of another clock."""
     times = (unix(worker.condition("PodScheduled").get("lastTransitionTime")) for worker in scheduled(view))
     return max((time for time in times if time and time <= view.now), default=0.0)

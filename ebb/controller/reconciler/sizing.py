@@ -92,7 +92,7 @@ def _elastic_class(view: JobView) -> str:
 
 
 def _pausing(view: JobView, draft: PlanBuilder) -> bool:
-    """Whether the pause after a failure of the program is not over."""
+    """Return whether the pause after a failure of the program is not over."""
     failed = unix(draft.status.last_failure_time)
     if failed is None or failed > view.now:  # a time to come is of another clock
         return False

@@ -49,7 +49,7 @@ def watch(view: JobView, draft: PlanBuilder) -> Trouble | None:
 
 
 def _stepped(view: JobView, stall: Stall) -> Stall:
-    """What the workers' metrics say: a new step, or only a new generation, or a step that is done again after a checkpoint."""
+    """Take in the workers' metrics: a new step, or only a new generation, or a step that is done again after a checkpoint."""
     seen, written, at = view.observed.progress, view.job.status.progress, stamp(view.now)
     if seen is None:
         return stall
@@ -89,7 +89,7 @@ def _begun(view: JobView, stall: Stall) -> Stall:
 
 
 def _cured(view: JobView, draft: PlanBuilder, old: Stall, stall: Stall) -> Trouble | None:
-    """Why the job is not stalled any more: (reason, sentence)."""
+    """The reason why the job is not stalled any more: (reason, sentence)."""
     condition = draft.status.condition(names.STALLED)
     if condition is None or condition.status != "True":
         return None
@@ -155,7 +155,7 @@ def _act(view: JobView, draft: PlanBuilder, stall: Stall, reason: str, said: str
 
 
 def _due(view: JobView, stall: Stall) -> float | None:
-    """When there was no step for too long."""
+    """The time at which there was no step for too long."""
     since, timeout = unix(stall.step_at), view.job.spec.progress.stall_timeout_seconds
     return None if since is None or timeout is None else since + timeout
 

@@ -53,7 +53,7 @@ class Stockout:
 
 
 def kind_of(message: str) -> Kind | None:
-    """What a sentence of the cloud or the autoscaler says; None: something else."""
+    """The kind that a sentence of the cloud or the autoscaler means; None: something else."""
     said = message.lower()
     for kind, words in ((Kind.QUOTA, QUOTA_WORDS), (Kind.DRY, DRY_WORDS), (Kind.FULL, FULL_WORDS)):
         if any(word in said for word in words):
@@ -80,7 +80,7 @@ def remember(view: JobView, draft: PlanBuilder, site: Candidate, stockout: Stock
 
 
 def lasting(view: JobView, draft: PlanBuilder, site: Candidate, stockout: Stockout) -> bool:
-    """Whether the job shall not wait there any longer."""
+    """Return whether the job shall not wait there any longer."""
     entry = next((entry for entry in draft.status.dry if _about(entry, site)), None)
     ripe = (unix(entry.since) or view.now) + LASTS_SECONDS if entry else view.now
     if stockout.sure or view.now >= ripe:
@@ -122,7 +122,7 @@ def _backing_off(view: JobView, site: Candidate, missing: list[Worker]) -> Stock
 
 
 def _refused(view: JobView, missing: list[Worker]) -> Stockout | None:
-    """What the autoscaler said of the job's own pods. They are made anew wherever the job goes, so it is about this site."""
+    """The autoscaler's refusals of the job's own pods. They are made anew wherever the job goes, so it is about this site."""
     words = [view.observed.supply.words.get(worker.uid) for worker in missing]
     said = [word.message for word in words if word and not word.triggered and kind_of(word.message)]
     if not said:

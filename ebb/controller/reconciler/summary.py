@@ -147,7 +147,7 @@ def _inside(site: Candidate | None) -> str:
 
 
 def _why_it_stays(view: JobView) -> str:
-    """What keeps the job from another zone."""
+    """The reason why the job goes to no other zone."""
     asked, platform = view.job.spec.placement.zone, view.observed.platform
     if asked not in (SINGLE, ANY):
         return f" The job waits there, as placement.zone names {asked}."

@@ -116,12 +116,12 @@ class Plan:
 
     @property
     def at_once(self) -> tuple[Action, ...]:
-        """What may be done before the status is written."""
+        """Actions that may be done before the status is written."""
         return tuple(action for action in self.actions if not _waits(action))
 
     @property
     def once_written(self) -> tuple[Action, ...]:
-        """What may be done only then."""
+        """Actions that may be done only then."""
         return tuple(action for action in self.actions if _waits(action))
 
 
@@ -148,7 +148,7 @@ class JobView:
         return self.job.worker.replicas
 
     def trains(self, status: Status) -> bool:
-        """Whether minReplicas workers run or have finished."""
+        """Return whether minReplicas workers run or have finished."""
         return len(self.running) + self.finished(status) >= self.job.min_replicas
 
     def finished(self, status: Status) -> int:
@@ -156,7 +156,7 @@ class JobView:
         return sum(1 for index in status.succeeded_indices if index < self.wanted)
 
     def leaves_at(self, worker: Worker) -> float | None:
-        """When it leaves its machine by plan, before that is too old; None: never."""
+        """The time at which it leaves its machine by plan, before that is too old; None: never."""
         node = self.observed.nodes.get(worker.node)
         return leave_at(node, self.observed.platform, index=worker.index, workers=self.wanted) if node else None
 

@@ -157,7 +157,7 @@ def judge(
 
 
 def node_trouble(node: Object, unready_seconds: float, *, silent: bool = False, doubt: bool = False) -> WorkerVerdict | None:
-    """What a machine's own state means for the workers on it; None if it is well."""
+    """The verdict that a machine's own state means for its workers; None if it is well."""
     ready = _condition(node, "Ready")
     if (silent or ready.get("status") == "Unknown") and not doubt:
         return _reclaimed(names.CAUSE_NODE_SILENT, "its machine stopped reporting", force=True)
@@ -170,7 +170,7 @@ def node_trouble(node: Object, unready_seconds: float, *, silent: bool = False, 
 
 
 def has_notice(node: Object) -> bool:
-    """Whether a machine is about to be taken back."""
+    """Return whether a machine is about to be taken back."""
     taints = (node.get("spec") or {}).get("taints") or ()
     noticed = _condition(node, names.CONDITION_RECLAIM).get("status") == "True"
     return noticed or any(taint.get("key") in names.TAINTS_RECLAIM for taint in taints)
@@ -224,7 +224,7 @@ def _disrupted(disruption: Object) -> str:
 
 
 def _said_by_kubelet(status: Object) -> str:
-    """Why the kubelet stopped the pod or would not take it, if that was the machine's doing; "" else."""
+    """The kubelet's reason to stop or refuse the pod, if that was the machine's doing; "" else."""
     reason, message = status.get("reason", ""), status.get("message", "")
     if reason == EVICTED:
         # Without the condition: before 1.26, or the machine had run out of something already when the pod came.
@@ -270,7 +270,7 @@ def _deleted_at(metadata: Object) -> float | None:
 
 
 def leave_at(node: Object, platform: Platform | None, *, index: int, workers: int) -> float | None:
-    """When worker `index` of so many leaves this machine, as unix seconds."""
+    """The time at which worker `index` of so many leaves this machine, as unix seconds."""
     oldest, born = _oldest(node, platform), unix(node["metadata"].get("creationTimestamp"))
     if not oldest or born is None:
         return None

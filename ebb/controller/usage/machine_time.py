@@ -92,7 +92,7 @@ def resume(books: Books, there: Mapping[str, Sight], now: float) -> Meter:
 
 
 def standing(node: Object, pods: Iterable[Object], group: NodeGroup, before: Standing | None) -> Standing:
-    """How a machine of that group stands, with these pods of jobs on it."""
+    """The standing of a machine of that group, with these pods of jobs on it."""
     there = ((owner_of(pod), pod) for pod in pods if (pod.get("status") or {}).get("phase") not in FINISHED)
     workers = [(str(owner["uid"])[:8], pod) for owner, pod in there if owner]
     beside = Counter(job for job, _ in workers)

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class Api(Reader, Protocol):
-    """What is needed of an API client."""
+    """The calls needed of an API client."""
 
     async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object: ...
     async def replace(
@@ -155,7 +155,7 @@ class UsageRecorder:
             log.exception("machine books: %s: the controller cannot tell how it stands", machine)
 
     def _take_in(self, meter: Meter, machine: str) -> bool:
-        """Whether it is news."""
+        """Return whether it is news."""
         node, now = self._cluster.machines.nodes.objects.get(("", machine)), self._clock()
         sight = self._sight(node, now) if node is not None else None
         known = machine in meter.books.open
