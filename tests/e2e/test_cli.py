@@ -22,11 +22,16 @@ from tests.e2e.conftest import BOX, Object, Platform
 
 pytestmark = pytest.mark.e2e
 
+COLLIDING = ("infra", "local", "trainer", "utils", "workloads")  # modules of a user that are named as folders of this repository
 PROGRAM = """
 import os, pathlib, sys, time
+import infra, local, trainer, utils, workloads
+from ebb import elastic
 
+assert elastic.start
 out = pathlib.Path(os.environ["EBB_OUTPUT_DIR"])
 print("hello from", sys.argv[1:], flush=True)
+print("with", infra.NAME + ",", local.NAME + ",", trainer.NAME + ",", utils.NAME + ",", workloads.NAME, flush=True)
 (out / "result.txt").write_text("42")
 while not (out / "end").exists():
     time.sleep(0.1)
@@ -61,6 +66,8 @@ def hello(mine: Platform) -> Iterator[str]:
     folder = mine.folder / "code"
     folder.mkdir()
     (folder / "hello.py").write_text(PROGRAM)
+    for name in COLLIDING:
+        (folder / f"{name}.py").write_text(f"NAME = 'my {name}'\n")
     (folder / ".gitignore").write_text("big\n")
     (folder / "big").write_bytes(b"0" * 2**20)
     said = mine.ebb("submit", "--name", "hello", "--gpus", "1", "--max", "2", "--gpu", "T4", "--code", str(folder),
@@ -81,8 +88,12 @@ def test_nothing_of_the_platform_can_be_changed(mine: Platform) -> None:
 
 def test_what_travels_with_the_job_is_what_runs(mine: Platform, hello: str) -> None:
     assert "hello from ['--lr', '0.1']" in mine.ebb("logs", hello)
+    assert "with my infra, my local, my trainer, my utils, my workloads" in mine.ebb("logs", hello), "beside ebb.elastic"
     assert mine.ebb("exec", hello, "--", "sh", "-c", "echo $LR") == "0.1\n"
-    assert mine.ebb("exec", hello, "--", "sh", "-c", "ls -A /tmp/code-*").split() == [".gitignore", "hello.py"]
+    assert mine.ebb("exec", hello, "--", "sh", "-c", "ls -A /tmp/code-*").split() == [
+        ".gitignore",
+        *sorted(["hello.py", *(f"{name}.py" for name in COLLIDING)]),
+    ]
 
 
 def test_what_a_command_in_a_worker_ends_with(mine: Platform, hello: str) -> None:
