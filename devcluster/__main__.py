@@ -1,4 +1,4 @@
-"""`python -m devcluster VERB [--box NAME]`: the cloud in a box from the command line.
+"""`python -m devcluster VERB [--box NAME]`: the development cluster from the command line.
 
 up and down are for people and for `make`; `run` is the daemon that `up` starts. Errors that a user can cause are one message
 on stderr and exit code 1; wrong arguments are 2; Ctrl-C is 130.
@@ -45,11 +45,11 @@ def parser() -> argparse.ArgumentParser:
 
     def verb(name: str, what: str, function: object) -> argparse.ArgumentParser:
         made = verbs.add_parser(name, help=what, description=what)
-        made.add_argument("--box", default=DEFAULT_BOX, metavar="NAME", help=f"which box (default: {DEFAULT_BOX})")
+        made.add_argument("--box", default=DEFAULT_BOX, metavar="NAME", help=f"which devcluster (default: {DEFAULT_BOX})")
         made.set_defaults(verb=function)
         return made
 
-    up = verb("up", "bring the box up; heals one that is half up", _up)
+    up = verb("up", "bring the devcluster up; heals one that is half up", _up)
     up.add_argument(
         "--legacy-etcd", action="store_true", help="from now on with an image of etcd 3.5, for stacks with ebb:legacyRendezvous"
     )
@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
     status = verb("status", "what runs", _status)
     status.add_argument("-o", "--output", choices=["text", "json"], default="text")
     verb("images", "build the images only, and print their names as JSON", _images)
-    verb("down", "remove the box and all that is on it", _down)
+    verb("down", "remove the devcluster and all that is on it", _down)
     reclaim = verb("reclaim", "take a machine away, as a spot market does", _reclaim)
     reclaim.add_argument("node", metavar="NODE")
     notice = reclaim.add_mutually_exclusive_group()
@@ -76,12 +76,12 @@ def parser() -> argparse.ArgumentParser:
         made.add_argument("--box", default=DEFAULT_BOX)
         made.add_argument("zone", choices=ZONES)
         made.set_defaults(verb=function)
-    verb("run", "the box's cloud itself; `up` starts it", _run)
+    verb("run", "the cloud of the devcluster itself; `up` starts it", _run)
     verb("environment", "install torch and the rest of trainer/requirements.txt once, for pods, tests and types", _environment)
     stack = verbs.add_parser(
         "stack",
-        help="the local stack on the box, by Pulumi",
-        description="the local stack on the box, by Pulumi; like typing `pulumi` after `source ./env`",
+        help="the local stack on the devcluster, by Pulumi",
+        description="the local stack on the devcluster, by Pulumi; like typing `pulumi` after `source ./env`",
     )
     stack.add_argument("what", choices=["up", "down", "forget"], metavar="up|down|forget")
     stack.set_defaults(verb=_stack)
@@ -115,7 +115,7 @@ def _status(arguments: argparse.Namespace) -> int:
         listed = [{"name": one.name, "zone": one.spec.zone, "type": one.spec.instance_type, "alive": one.alive} for one in there]
         print(json.dumps({"box": box.name, "kubeconfig": str(box.kubeconfig), "parts": parts, "machines": listed}))
     else:
-        print(f"box {box.name}  {box.network}  KUBECONFIG={box.kubeconfig}")
+        print(f"devcluster {box.name}  {box.network}  KUBECONFIG={box.kubeconfig}")
         print("\n".join(f"  {name:26}{'healthy' if well else 'down: python -m devcluster up'}" for name, well in parts.items()))
         print(
             "\n".join(

@@ -112,7 +112,7 @@ async def locked(path: Path, what: str) -> AsyncIterator[None]:
     while True:
         with path.open("a+") as file:
             await _lock(file, what)
-            # `down` removes a box's lock: who waited for that one holds a lock that others do not see.
+            # `down` removes a devcluster's lock: who waited for that one holds a lock that others do not see.
             if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 file.truncate(0)
                 file.write(f"{os.getpid()}\n")

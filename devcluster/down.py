@@ -3,7 +3,7 @@ that is so.
 
     await down("ebb")        # raises BoxError that lists what is left, when something is
 
-What stays is shared by all boxes of the checkout: tools, images, the training environment.
+What stays is shared by all devclusters of the checkout: tools, images, the training environment.
 """
 
 import asyncio
@@ -26,17 +26,17 @@ GRACE_SECONDS = 3.0
 async def down(name: str) -> None:
     """Idempotent. Raises BoxError."""
     if not is_root():
-        raise BoxError("a box belongs to root: repeat it as root (sudo make down)")
-    # Not inside the box's folder: that goes, and a lock with it.
+        raise BoxError("a devcluster belongs to root: repeat it as root (sudo make down)")
+    # Not inside the devcluster's folder: that goes, and a lock with it.
     lock = EBB_HOME / "boxes" / f".{name}.lock"
     _stop_up(lock)
     box = registry.find(name)
     if box is None:
         shutil.rmtree(EBB_HOME / "boxes" / name, ignore_errors=True)  # without its record it has nothing that runs
         lock.unlink(missing_ok=True)
-        say(f"there is no box {name!r}")
+        say(f"there is no devcluster {name!r}")
         return
-    async with locked(lock, f"box {name!r}"):
+    async with locked(lock, f"devcluster {name!r}"):
         # First the cloud, or it would boot machines again.
         await processes.stop(box, CLOUD, GRACE_SECONDS)
         await _remove(box)
@@ -47,12 +47,13 @@ async def down(name: str) -> None:
         raise BoxError(
             "\n".join(
                 [
-                    f"of box {name!r} this is left; repeat `python -m devcluster down --box {name}`, and report it if it stays:",
+                    f"of devcluster {name!r} this is left; repeat `python -m devcluster down --box {name}`, "
+                    "and report it if it stays:",
                     *left,
                 ]
             )
         )
-    say(f"box {name} is down; nothing of it is left")
+    say(f"devcluster {name} is down; nothing of it is left")
 
 
 async def _remove(box: Box) -> None:
@@ -67,7 +68,7 @@ async def _remove(box: Box) -> None:
         await network.remove_namespace(netns)
     await cgroups.remove(box.cgroup)
     for parent in cgroups.exists("ebb"):
-        with suppress(OSError):  # another box is in it
+        with suppress(OSError):  # another devcluster is in it
             parent.rmdir()
     await asyncio.to_thread(shutil.rmtree, box.folder, ignore_errors=True)
     if not [entry for entry in registry.entries() if entry.name != box.name]:
@@ -77,7 +78,7 @@ async def _remove(box: Box) -> None:
 
 
 async def leftovers(box: Box) -> list[str]:
-    """An independent look: what this machine still has of the box, one line each."""
+    """An independent look: what this machine still has of the devcluster, one line each."""
     links = await run("ip", "-o", "link", "show")
     routes = await run("ip", "-4", "-o", "route", "show", "table", "all")
     found = [f"process {pid}" for pid in await _processes(box)]
@@ -91,7 +92,7 @@ async def leftovers(box: Box) -> list[str]:
 
 
 async def _processes(box: Box) -> list[int]:
-    """In the box's control groups or in its namespaces."""
+    """In the devcluster's control groups or in its namespaces."""
     pids = cgroups.members(box.cgroup)
     for netns in network.namespaces(box):
         with suppress(BoxError):
@@ -107,6 +108,6 @@ def _mounts(box: Box) -> list[str]:
 def _stop_up(lock: Path) -> None:
     """An `up` that still runs, say because only the program that called it was killed, is told to end."""
     if pid := holder(lock):
-        say(f"ending another run on this box (pid {pid})")
+        say(f"ending another run on this devcluster (pid {pid})")
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)

@@ -21,7 +21,7 @@ from devcluster.settings import BoxError
 
 ELSEWHERE = (
     "Or use any other Kubernetes (kind, minikube, a cluster of yours): name its kubeconfig in Pulumi.local.yaml "
-    "(ebb:local: kubeconfig) and give `facts` there; its own nodes then take the place of the box's machines."
+    "(ebb:local: kubeconfig) and give `facts` there; its own nodes then take the place of the devcluster's machines."
 )
 GB = 10**9
 # Debian package -> what of it is used: a program on PATH, or a file.
@@ -45,7 +45,7 @@ CONTROLLERS = frozenset({"cpu", "memory", "pids"})
 
 
 class PreflightError(BoxError):
-    """This machine cannot hold a box (yet)."""
+    """This machine cannot hold a devcluster (yet)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,17 +69,15 @@ async def check(home: Path, *, with_pulumi: bool = False) -> None:
         problems.append(problem)
     if problems:
         raise PreflightError(
-            "\n".join(["this machine cannot hold a box:", *(f"  - {problem}" for problem in problems), ELSEWHERE])
+            "\n".join(["this machine cannot hold a devcluster:", *(f"  - {problem}" for problem in problems), ELSEWHERE])
         )
 
 
 def root_problem(platform: str, root: bool) -> str:
     if platform != "linux":
-        return f"machines of a box are Linux namespaces and this is {platform!r}: run it on Linux, e.g. in a virtual machine"
+        return f"its machines are Linux namespaces and this is {platform!r}: run it on Linux, e.g. in a virtual machine"
     if not root:
-        return (
-            "machines of a box are network namespaces with containers, which only root can make: repeat it as root (sudo make up)"
-        )
+        return "its machines are network namespaces with containers, which only root can make: repeat it as root (sudo make up)"
     return ""
 
 
@@ -137,7 +135,7 @@ async def _install_packages() -> list[str]:
         return []
     if shutil.which("apt-get") is None:
         return [f"programs are missing that Debian has in {', '.join(missing)}: install your distribution's packages for them"]
-    log = Path("/tmp/ebb-apt.log")  # noqa: S108 - there is no box and no folder yet
+    log = Path("/tmp/ebb-apt.log")  # noqa: S108 - there is no devcluster and no folder yet
     apt = ["apt-get", "-o", "DPkg::Lock::Timeout=300", "-y", "--no-install-recommends"]
     # A killed dpkg leaves the machine's package database half-done: it runs to its end without us, and a former one is
     # finished first.

@@ -1,6 +1,6 @@
-"""Which boxes are on this machine: makes a box's record with addresses that nothing else uses, and forgets it.
+"""The devclusters of this machine: makes a record with addresses that nothing else uses, and forgets it.
 
-The record proper is `<box folder>/box.json`. A copy in /run/ebb tells other checkouts' boxes of it, and `down` finds a box there
+The record proper is `<box folder>/box.json`. A copy in /run/ebb tells the other checkouts of it, and `down` finds one there
 whose folder somebody has deleted. It knows nothing of what runs.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from devcluster.commands import run
 from devcluster.settings import EBB_HOME, REGISTRY, SLOTS, Box, BoxError, check_name, slot_network
 
-# The kubelet sets these for the whole host; the last box that goes puts the old values back.
+# The kubelet sets these for the whole host; the last devcluster that goes puts the old values back.
 KERNEL_SETTINGS = (
     "vm/overcommit_memory",
     "vm/panic_on_oom",
@@ -31,7 +31,7 @@ RESOLVER = Path("/etc/resolv.conf")
 
 @dataclass(frozen=True)
 class Entry:
-    """One box of any checkout."""
+    """One devcluster of any checkout."""
 
     name: str
     slot: int
@@ -88,8 +88,8 @@ def check_owner(name: str, home: Path) -> None:
     for entry in entries():
         if entry.name == name and entry.home != home:
             raise BoxError(
-                f"a box named {name!r} of another checkout ({entry.home}) is on this machine; choose another name with --box, "
-                f"or take that one down: EBB_HOME={entry.home} python -m devcluster down --box {name}"
+                f"a devcluster named {name!r} of another checkout ({entry.home}) is on this machine; choose another name with "
+                f"--box, or take that one down: EBB_HOME={entry.home} python -m devcluster down --box {name}"
             )
 
 
@@ -97,20 +97,20 @@ def check_slot(box: Box, others: list[Entry]) -> None:
     for entry in others:
         if entry.slot == box.slot:
             raise BoxError(
-                f"the addresses {box.network} of box {box.name!r} are now used by box {entry.name!r} of {entry.home}; "
-                f"take one of them down: EBB_HOME={entry.home} python -m devcluster down --box {entry.name}"
+                f"the addresses {box.network} of devcluster {box.name!r} are now used by devcluster {entry.name!r} "
+                f"of {entry.home}; take one of them down: EBB_HOME={entry.home} python -m devcluster down --box {entry.name}"
             )
 
 
 def free_slot(others: list[Entry], taken: list[IPv4Network]) -> int:
-    """The first slot that no box has and no network that is taken touches."""
+    """The first slot that no devcluster has and no network that is taken touches."""
     used = {entry.slot for entry in others}
     for slot in range(SLOTS):
         if slot not in used and not any(network.overlaps(slot_network(slot)) for network in taken):
             return slot
     raise BoxError(
-        f"no free addresses for a box: all of {slot_network(0)} to {slot_network(SLOTS - 1)} are in use on this machine "
-        "by other boxes (`ls /run/ebb`) or by routes (`ip route`); take a box down or remove a route"
+        f"no free addresses for a devcluster: all of {slot_network(0)} to {slot_network(SLOTS - 1)} are in use on this machine "
+        "by other devclusters (`ls /run/ebb`) or by routes (`ip route`); take a devcluster down or remove a route"
     )
 
 

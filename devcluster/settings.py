@@ -1,6 +1,6 @@
 """Where a box lives and which addresses it has: its name, folders and networks. Everything else in devcluster/ takes a `Box`.
 
-`Box.load(name)` reads a box that `up` has made; registry.py makes and removes the record.
+`Box.load(name)` reads a devcluster that `up` has made; registry.py makes and removes the record.
 This file alone reads the environment (EBB_HOME, EBB_DOWNLOADS, XDG_CACHE_HOME). It starts nothing and touches no network.
 """
 
@@ -17,7 +17,7 @@ class BoxError(Exception):
     """Root of the package's errors; the text is one sentence for the user that says what to do.
 
     BoxError
-    ├── PreflightError   this machine cannot hold a box (yet)
+    ├── PreflightError   this machine cannot hold a devcluster (yet)
     ├── CommandError     a program that we ran failed
     ├── ToolError        a tool could not be built
     ├── ImageError       an image could not be built or loaded
@@ -32,8 +32,8 @@ EBB_HOME = Path(os.environ.get("EBB_HOME") or CHECKOUT / ".ebb").resolve()
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ebb"
 # Mirror of the sites with official releases, for downloads.py: http://HOST/ in front of dl.k8s.io/..., or `never`.
 DOWNLOADS = os.environ.get("EBB_DOWNLOADS", "")
-# Boxes of every checkout on this machine announce themselves here, so that names and addresses never clash; gone after a
-# reboot, as boxes are.
+# Devclusters of every checkout on this machine announce themselves here, so that names and addresses never clash; gone after a
+# reboot, as devclusters are.
 REGISTRY = Path("/run/ebb")
 
 REGION = "local"
@@ -57,17 +57,17 @@ class Box:
 
     @classmethod
     def load(cls, name: str = DEFAULT_BOX, home: Path = EBB_HOME) -> Self:
-        """The box that `up` made. Raises BoxError when there is none."""
+        """The devcluster that `up` made. Raises BoxError when there is none."""
         box = cls.find(name, home)
         if box is None:
             raise BoxError(
-                f"there is no box named {name!r} in {home / 'boxes'}; make it with: python -m devcluster up --box {name}"
+                f"there is no devcluster named {name!r} in {home / 'boxes'}; make it with: python -m devcluster up --box {name}"
             )
         return box
 
     @classmethod
     def find(cls, name: str = DEFAULT_BOX, home: Path = EBB_HOME) -> Self | None:
-        """Like load, but None when there is no such box."""
+        """Like load, but None when there is no such devcluster."""
         check_name(name)
         try:
             record = json.loads((home / "boxes" / name / "box.json").read_text())
@@ -127,12 +127,12 @@ class Box:
 
     @property
     def link(self) -> str:
-        """The one interface that the box has on the host."""
+        """The one interface that the devcluster has on the host."""
         return f"ebb{self.slot}"
 
     @property
     def network(self) -> IPv4Network:
-        """All addresses of the box."""
+        """All addresses of the devcluster."""
         return slot_network(self.slot)
 
     @property
@@ -180,4 +180,4 @@ def slot_network(slot: int) -> IPv4Network:
 
 def check_name(name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9-]{0,19}", name):
-        raise BoxError(f"box name {name!r} must be 1 to 20 of a-z, 0-9 and -, starting with a letter")
+        raise BoxError(f"devcluster name {name!r} must be 1 to 20 of a-z, 0-9 and -, starting with a letter")

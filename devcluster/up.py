@@ -37,9 +37,9 @@ async def up(name: str, *, legacy_etcd: bool = False, with_pulumi: bool = False)
 
 
 async def _up(name: str, *, legacy_etcd: bool) -> Box:
-    async with locked(EBB_HOME / "boxes" / f".{name}.lock", f"box {name!r}"):
+    async with locked(EBB_HOME / "boxes" / f".{name}.lock", f"devcluster {name!r}"):
         box = await registry.register(name)
-        say(f"box {name}: addresses {box.network}, state in {box.folder}")
+        say(f"devcluster {name}: addresses {box.network}, state in {box.folder}")
         async with asyncio.TaskGroup() as group:
             # The environment is mostly download, the programs are mostly compilation: side by side.
             installed = group.create_task(environment.ensure(EBB_HOME))
@@ -50,7 +50,7 @@ async def _up(name: str, *, legacy_etcd: bool) -> Box:
         await cluster.apply(box, programs["kubectl"], image_set)
         await _bring_images(box, image_set)
         await start_cloud(box)
-        say(f"box {name} is up: export KUBECONFIG={box.kubeconfig}")
+        say(f"devcluster {name} is up: export KUBECONFIG={box.kubeconfig}")
     return box
 
 
@@ -63,7 +63,7 @@ async def _control_plane_and_images(box: Box, *, legacy_etcd: bool) -> tuple[dic
 
 
 async def _programs(*, legacy_etcd: bool = False) -> dict[str, Path]:
-    """Those of the box, and the older etcd where it is asked for or was before."""
+    """Those of the devcluster, and the older etcd where it is asked for or was before."""
     programs, last = await tools.programs(), prepared.current(EBB_HOME)
     if legacy_etcd or (last is not None and build.LEGACY_ETCD in last.references):
         programs[build.LEGACY_ETCD] = await tools.ensure(tools.LEGACY_ETCD) / "etcd"
@@ -111,12 +111,12 @@ async def start_cloud(box: Box) -> None:
     )
 
     async def runs() -> bool:
-        # Its lock file names it once it has the box to itself.
+        # Its lock file names it once it has the devcluster to itself.
         lock = box.folder / "cloud.lock"
         return lock.exists() and lock.read_text().strip() in map(str, cgroups.members(processes.cgroup_of(box, CLOUD)))
 
     if await processes.ensure(box, daemon, runs):
-        say("the box's cloud runs: it boots machines for node groups that need them")
+        say("the devcluster's cloud runs: it boots machines for node groups that need them")
 
 
 def _code_digest() -> str:

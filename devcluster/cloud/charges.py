@@ -1,4 +1,4 @@
-"""The charge log of a box: `machines.jsonl`, one JSON line per machine that was ever asked for.
+"""The charge log of a devcluster: `machines.jsonl`, one JSON line per machine that was ever asked for.
 
     charges = Charges(folder / "machines.jsonl")
     charges.ask("spot-x7k2p", group, now); charges.booted("spot-x7k2p", now); charges.gone("spot-x7k2p", now, "idle")

@@ -173,7 +173,7 @@ class Attempts:
         self._said: dict[str, str] = {}
 
     async def __call__(self, what: str, work: Awaitable[object]) -> bool:
-        """True if it worked. Errors of the box, the cluster and the disk are logged; any other is a bug and goes up."""
+        """True if it worked. Errors of the devcluster, the cluster and the disk are logged; any other is a bug and goes up."""
         try:
             await work
         except (KubeError, BoxError, OSError) as error:

@@ -1,6 +1,6 @@
 """The process behind `python -m devcluster run --box NAME`: watches the cluster, decides, acts, once per tick until SIGTERM.
 
-    exit_code = run(box)          # blocks; one daemon per box, held by a lock in the box's folder
+    exit_code = run(box)          # blocks; one daemon per devcluster, held by a lock in the devcluster's folder
 
 A tick reads the world once, asks scaling, reclaim and volumes what to do, and does it; whatever fails is done by the next tick.
 It may be killed at any moment: nothing that it must remember is in its memory alone.
@@ -42,7 +42,7 @@ EXIT_STOPPED, EXIT_REFUSED = 0, 1
 
 @dataclass(frozen=True)
 class BoxMachines:
-    """devcluster.machines for one box."""
+    """devcluster.machines for one devcluster."""
 
     box: Box
 
@@ -152,15 +152,15 @@ class Daemon:
 
 
 def run(box: Box) -> int:
-    """Serve the box until SIGTERM; returns the exit code."""
+    """Serve the devcluster until SIGTERM; returns the exit code."""
     with _log_on(sys.stdout), _locked(box.folder / "cloud.lock") as holder:
         if holder:
-            log.error("box %s has a daemon already (pid %s)", box.name, holder)
+            log.error("devcluster %s has a daemon already (pid %s)", box.name, holder)
             return EXIT_REFUSED
         try:
             asyncio.run(_serve(box))
         except (ConfigError, ValueError) as error:  # no kubeconfig yet, or a charge log that is not ours
-            log.error("box %s: %s", box.name, error)
+            log.error("devcluster %s: %s", box.name, error)
             return EXIT_REFUSED
     return EXIT_STOPPED
 
@@ -182,7 +182,7 @@ async def _serve(box: Box) -> None:
             knobs=Knobs(box.folder, attempt),
             host=host_resources(),
         )
-        log.info("box %s: the cloud is open", box.name)
+        log.info("devcluster %s: the cloud is open", box.name)
         work = {asyncio.create_task(view.follow()), asyncio.create_task(_loop(daemon)), asyncio.create_task(stop.wait())}
         done, running = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
         for task in running:
@@ -191,7 +191,7 @@ async def _serve(box: Box) -> None:
         await fleet.close(CLOSE_SECONDS)
         for task in done:
             task.result()  # a bug in a loop ends the daemon with its traceback in the log; `up` starts it again
-        log.info("box %s: the cloud is closed, its machines run on", box.name)
+        log.info("devcluster %s: the cloud is closed, its machines run on", box.name)
 
 
 async def _loop(daemon: Daemon) -> None:

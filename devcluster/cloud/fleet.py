@@ -54,7 +54,7 @@ class Machines(Protocol):
 
 
 class Fleet:
-    """All machines of a box."""
+    """All machines of a devcluster."""
 
     def __init__(
         self, machines: Machines, charges: Charges, cluster: Cluster, clock: Callable[[], float], wake: Callable[[], None]

@@ -59,7 +59,7 @@ class World:
     exhausted: frozenset[str] = frozenset()  # zones without capacity
     backoff: Mapping[str, float] = field(default_factory=dict)  # group -> unix time until which it is not tried
     idle_since: Mapping[str, float] = field(default_factory=dict)  # machine -> unix time, from the last Decision
-    host: Resources = field(default_factory=dict)  # what this computer has: no machine of the box can offer more
+    host: Resources = field(default_factory=dict)  # what this computer has: no machine of the devcluster can offer more
     delay_seconds: float = SCALE_DOWN_DELAY_SECONDS
     now: float
 
@@ -193,7 +193,7 @@ def _template(world: World, group: NodeGroup) -> dict[str, int]:
 
 
 def _with_gpus(allocatable: Resources, group: NodeGroup) -> dict[str, int]:
-    """The box adds the GPUs to the node right after it appears; a machine must not look as if it had none until then."""
+    """The devcluster adds the GPUs to the node right after it appears; a machine must not look as if it had none until then."""
     return {**allocatable, GPU: group.gpus} if group.gpus else dict(allocatable)
 
 

@@ -48,7 +48,7 @@ async def reclaim(box: Box, node: str, *, notice_seconds: float | None, wait: bo
     except WishError as error:
         raise CloudError(str(error)) from error
     except KubeError as error:
-        raise CloudError(f"{error}. Is the box up? `python -m devcluster status --box {box.name}` tells.") from error
+        raise CloudError(f"{error}. Is the devcluster up? `python -m devcluster status --box {box.name}` says so.") from error
 
 
 def exhaust(box: Box, zone: str) -> str:
@@ -96,7 +96,7 @@ async def _answered(kube: Kube, box: Box, name: str) -> Leave | None:
                 if leave is not None and WISH_ANNOTATION not in node.annotations:
                     return leave
     raise CloudError(
-        f"the box {box.name!r} did not answer within {ANSWER_SECONDS:g} s: its daemon is not running. "
+        f"the devcluster {box.name!r} did not answer within {ANSWER_SECONDS:g} s: its daemon is not running. "
         f"`python -m devcluster up --box {box.name}` starts it; the machine is then reclaimed."
     )
 
@@ -156,7 +156,7 @@ async def _group(kube: Kube, node: Node) -> NodeGroup | None:
 
 def _check_zone(zone: str) -> None:
     if zone not in ZONES:
-        raise CloudError(f"there is no zone {zone!r}; the box has {', '.join(ZONES)}.")
+        raise CloudError(f"there is no zone {zone!r}; the devcluster has {', '.join(ZONES)}.")
 
 
 def _exhausted_zones(box: Box) -> frozenset[str]:
@@ -170,7 +170,7 @@ DELAY_KEY = "scaleDownDelaySeconds"
 
 
 class Knobs:
-    """The files in the folder of one box."""
+    """The files in the folder of one devcluster."""
 
     def __init__(self, folder: Path, attempt: Attempts) -> None:
         self._folder, self._attempt = folder, attempt

@@ -162,7 +162,7 @@ def _bad_name(claim: Object) -> str:
     if named is None or FOLDER_NAME.fullmatch(named):
         return ""
     return (
-        f"annotation {FOLDER} is {named!r}: it names a folder within the box's volumes by 1 to 4 names of a-z, 0-9, '.' and '-' "
+        f"annotation {FOLDER} is {named!r}: it names a folder of the shared volumes by 1 to 4 names of a-z, 0-9, '.' and '-' "
         "with '/' between them, for example shared/data: create the claim anew with such a one."
     )
 

@@ -1,1 +1,1 @@
-"""The Kubernetes of a box without its machines: certificates, daemons, and what belongs into every cluster."""
+"""The Kubernetes of a devcluster without its machines: certificates, daemons, and what belongs into every cluster."""

@@ -1,5 +1,5 @@
 """The box's certificate authority and the certificates that it signs, by openssl. A certificate and its key are one file, so a
-kill never leaves half a pair. Made once and kept with the box; nothing here runs longer than a moment.
+kill never leaves half a pair. Made once and kept with the devcluster; nothing here runs longer than a moment.
 """
 
 import base64
@@ -11,7 +11,7 @@ import yaml
 from devcluster.commands import run
 from devcluster.settings import Box
 
-DAYS = "3650"  # as long as a box can live; there is no renewal
+DAYS = "3650"  # as long as a devcluster can live; there is no renewal
 CURVE = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
 
 

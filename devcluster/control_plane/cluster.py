@@ -1,6 +1,6 @@
 """What `up` puts into the cluster itself: cluster DNS, the NodeGroup kind, and the facts that the Pulumi program reads.
 
-Everything else is the Pulumi program's, or the box's cloud's (storage class, volumes, nodes).
+Everything else is the Pulumi program's, or the devcluster's cloud's (storage class, volumes, nodes).
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ async def apply(box: Box, kubectl: Path, images: ImageSet) -> None:
     """Server-side apply in one call; changes nothing where nothing changed. Raises CommandError."""
     documents = [*coredns(box, images.references["coredns"]), *_read("nodegroup-crd.yaml"), facts(box, images)]
     apply_as_owner = ["apply", "--server-side", "--force-conflicts", "--field-manager=ebb-box", "--filename=-"]
-    # A proxy of the office does not know the box.
+    # A proxy of the office does not know the devcluster.
     direct = {"NO_PROXY": str(box.network), "no_proxy": str(box.network)}
     await run(kubectl, f"--kubeconfig={box.kubeconfig}", *apply_as_owner, stdin=yaml.safe_dump_all(documents), env=direct)
 

@@ -138,7 +138,7 @@ def _etcd(box: Box) -> dict[str, object]:
 def _apiserver(box: Box) -> dict[str, object]:
     return {
         "etcd-servers": "http://127.0.0.1:2379",
-        "bind-address": "0.0.0.0",  # noqa: S104 - of the box's own namespace
+        "bind-address": "0.0.0.0",  # noqa: S104 - of the devcluster's own namespace
         "advertise-address": box.address,
         "secure-port": API_PORT,
         "service-cluster-ip-range": box.service_network,
@@ -195,7 +195,7 @@ def scheduler_config(box: Box) -> dict[str, Any]:
 
 
 async def remove(box: Box) -> None:
-    """Stops the daemons at once. Their data goes with the box's folder."""
+    """Stops the daemons at once. Their data goes with the devcluster's folder."""
     for name in DAEMONS:
         await processes.stop(box, name)
 
@@ -203,4 +203,4 @@ async def remove(box: Box) -> None:
 def require_healthy(box: Box) -> None:
     """Raises BoxError when the API server does not run."""
     if not processes.is_alive(box, "kube-apiserver"):
-        raise BoxError(f"box {box.name!r} is not up; start it with: python -m devcluster up --box {box.name}")
+        raise BoxError(f"devcluster {box.name!r} is not up; start it with: python -m devcluster up --box {box.name}")

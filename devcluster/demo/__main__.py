@@ -1,7 +1,7 @@
 """The play: `python -m devcluster.demo [--started UNIX_SECONDS]`. Exit code 0 only if every promise of the demo was kept.
 
 The last line of standard output is one JSON object with the figures of the run. It may be interrupted at any moment and started
-again: the box and the stack heal, the old job is deleted, a new one is trained.
+again: the devcluster and the stack heal, the old job is deleted, a new one is trained.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Numbers of a demo run, from what the job and the box wrote. Pure: lists of dictionaries in, numbers out.
+"""Numbers of a demo run, from what the job and the devcluster wrote. Pure: lists of dictionaries in, numbers out.
 
 A metrics line is one optimizer step that finished: time (unix seconds), step, world_size, generation. See trainer/metrics.py.
 """

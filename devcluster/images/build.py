@@ -1,4 +1,4 @@
-"""The images of the box, built without a Docker daemon (buildah, debootstrap) and named by the hash of what is in them.
+"""The images of the devcluster, built without a Docker daemon (buildah, debootstrap) and named by the hash of what is in them.
 
     images = await ensure(home, programs)      # {"controller": Image(reference, archive), ...}
 

@@ -134,7 +134,7 @@ def _script(root: Path, archives: list[Path], unwanted: list[str]) -> str:
 
 
 def _forget_unused(home: Path, keep: Path) -> None:
-    """Old sets go when no machine of any box links to them."""
+    """Old sets go when no machine of any devcluster links to them."""
     used = {file.read_text() for file in home.glob(f"boxes/*/machines/*/containerd/{USED}")}
     for folder in (home / "images").glob("prepared-*"):
         if folder.is_dir() and folder != keep and folder.name not in used:

@@ -1,4 +1,4 @@
-"""Machines of a box: boot, kill, list. A machine is its own network, processes and mounts, with containerd, kubelet and
+"""Machines of a devcluster: boot, kill, list. A machine is its own network, processes and mounts, with containerd, kubelet and
 kube-proxy.
 
     await boot(box, spec)     # returns when its kubelet has started; the Node registers by itself
@@ -106,7 +106,7 @@ def node_ip(box: Box, name: str) -> str:
         return str(box.machine_address(json.loads((box.machines / name / "machine.json").read_text())["index"]))
     except FileNotFoundError as error:
         raise MachineError(
-            f"box {box.name!r} has no machine {name!r}; it has: {[one.name for one in list_machines(box)]}"
+            f"devcluster {box.name!r} has no machine {name!r}; it has: {[one.name for one in list_machines(box)]}"
         ) from error
 
 
@@ -136,7 +136,9 @@ async def _record(box: Box, spec: MachineSpec) -> int:
         used = {record.index for record in list_machines(box)}
         free = [index for index in range(1, MAX_MACHINES + 1) if index not in used]
         if not free:
-            raise MachineError(f"box {box.name!r} has {len(used)} machines and no address for another: use a second box (--box)")
+            raise MachineError(
+                f"devcluster {box.name!r} has {len(used)} machines and no address for another: use a second one (--box)"
+            )
         # Any of them, not the lowest: some may still talk to the machine that just had the lowest.
         index = secrets.choice(free)
         folder = box.machines / spec.name
@@ -194,7 +196,7 @@ async def _write_files(box: Box, plan: Plan) -> None:
         "cni/10-box.conflist": json.dumps(machine_files.cni(plan), indent=2),
         "kubelet.yaml": yaml.safe_dump(machine_files.kubelet(plan)),
         "kube-proxy.yaml": yaml.safe_dump(machine_files.kube_proxy(plan)),
-        "resolv.conf": "# The machines of a box have no name server but the cluster's.\n",
+        "resolv.conf": "# The machines of a devcluster have no name server but the cluster's.\n",
         "authority.crt": certificates.authority_certificate(box),
         "init": machine_files.init(plan, programs),
     }

@@ -147,7 +147,7 @@ def kubelet(plan: Plan) -> dict[str, Any]:
         "serializeImagePulls": False,
         "nodeStatusUpdateFrequency": "4s",
         "nodeLeaseDurationSeconds": 10,
-        # Many pods start at once on a box; the defaults suit a slow cloud registry.
+        # Many pods start at once on a devcluster; the defaults suit a slow cloud registry.
         "kubeAPIQPS": 100,
         "kubeAPIBurst": 200,
         "logging": {"verbosity": 1},

@@ -95,7 +95,7 @@ def exists(netns: str) -> bool:
 
 
 def namespaces(box: Box) -> list[str]:
-    """Names of the box's namespaces that are there, its machines' included."""
+    """Names of the devcluster's namespaces that are there, its machines' included."""
     names = [path.name for path in NETNS.iterdir()] if NETNS.exists() else []
     return sorted(name for name in names if name == box.netns or name.startswith(f"{box.netns}."))
 

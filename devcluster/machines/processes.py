@@ -123,7 +123,7 @@ async def stop(box: Box, name: str, grace_seconds: float = 0.0) -> None:
 
 def _problem(box: Box, name: str, what: str) -> ProcessError:
     log = log_of(box, name)
-    return ProcessError(f"{name} of box {box.name!r} {what}; the end of {log}:\n{last_lines(log, 12)}")
+    return ProcessError(f"{name} of devcluster {box.name!r} {what}; the end of {log}:\n{last_lines(log, 12)}")
 
 
 def log_of(box: Box, name: str) -> Path:

@@ -23,7 +23,7 @@ from devcluster.walk.terminal import Terminal, WalkError
 
 HEAD = """# A walk through Ebb
 
-What a new user sees, from an empty box to a finished job, a sweep and a report. Recorded on {recorded} by `make walk`, which
+A new user's screen, from an empty cluster to a finished job, a sweep and a report. Recorded on {recorded} by `make walk`, which
 types each command into a terminal of 80 columns on the local stack (`make up`), waits for what is to be seen and writes this
 page: every block is what the terminal showed. The machines are network namespaces of one computer with few cores, so seconds
 here are not those of a cloud, whose machines take minutes to boot.
@@ -85,7 +85,7 @@ async def picture(browser: str, page: Path, out: Path, *, scheme: str, width: in
         await run(
             browser,
             "--headless",
-            "--no-sandbox",  # it shows a file of ours, and root, who owns the box, may not have one
+            "--no-sandbox",  # it shows a file of ours, and root, who owns the devcluster, may not have one
             "--disable-gpu",
             "--hide-scrollbars",
             f"--user-data-dir={profile}",

@@ -36,7 +36,7 @@ def test_exhaust_and_restore_change_one_zone(box: Box) -> None:
 
 @pytest.mark.parametrize("verb", [verbs.exhaust, verbs.restore])
 def test_a_zone_that_is_not_there(box: Box, verb: Any) -> None:
-    with pytest.raises(CloudError, match="there is no zone 'local-x'; the box has local-a, local-b, local-c"):
+    with pytest.raises(CloudError, match="there is no zone 'local-x'; the devcluster has local-a, local-b, local-c"):
         verb(box, "local-x")
 
 

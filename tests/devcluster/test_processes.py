@@ -95,5 +95,5 @@ async def test_the_error_of_an_unhealthy_daemon_ends_with_its_log(box: Box, runn
     async def never() -> bool:
         return False
 
-    with pytest.raises(ProcessError, match=r"(?s)etcd of box 'test' is not healthy.*address already in use"):
+    with pytest.raises(ProcessError, match=r"(?s)etcd of devcluster 'test' is not healthy.*address already in use"):
         await processes.await_healthy(box, "etcd", never, patience_seconds=0.0)

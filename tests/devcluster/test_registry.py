@@ -62,7 +62,7 @@ def test_the_first_slot_that_is_free() -> None:
 
 def test_no_slot_is_free() -> None:
     others = [Entry(f"b{slot}", slot, Path("/x")) for slot in range(SLOTS)]
-    with pytest.raises(BoxError, match="take a box down"):
+    with pytest.raises(BoxError, match="take a devcluster down"):
         registry.free_slot(others, [])
 
 
@@ -89,7 +89,7 @@ async def test_a_slot_that_was_given_away_meanwhile(folder: Path) -> None:
     box.folder.mkdir(parents=True)
     (box.folder / "box.json").write_text(json.dumps({"name": "old", "slot": 2, "home": str(folder / "home")}))
     await registry.register("new", folder / "elsewhere")  # after a reboot: nobody had announced `old`
-    with pytest.raises(BoxError, match=r"10\.212\.0\.0/16 of box 'old' are now used by box 'new'"):
+    with pytest.raises(BoxError, match=r"10\.212\.0\.0/16 of devcluster 'old' are now used by devcluster 'new'"):
         await registry.register("old", folder / "home")
 
 
