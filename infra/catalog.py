@@ -1,4 +1,4 @@
-"""What is known of machines, GPUs and torch before anything runs. Data, sourced and dated.
+"""Machine types, GPUs and builds of torch: data, sourced and dated.
 
     catalog.by_gpu("local", "T4")               # the smallest machine with that GPU
     catalog.gpu_types("local")                  # ("T4",)
@@ -12,28 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from infra import clouds
-
-
-@dataclass(frozen=True, kw_only=True)
-class InstanceType:
-    """One machine. `spot_discount` is a fraction of the on-demand price: 0.6 means that spot costs 40 % of it."""
-
-    name: str
-    cpu: int
-    memory_gib: int
-    usd_per_hour: float
-    gpu_type: str = ""
-    gpus: int = 0
-    spot_discount: float = 0.0
-    refused: str = ""  # why no node group may be made of it
-    # What the cloud puts on its spot machines by itself, as (key, value); taints are NoSchedule.
-    spot_taints: tuple[tuple[str, str], ...] = ()
-    spot_labels: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def shape(self) -> dict[str, object]:
-        """What must be equal in a node group: the autoscaler judges a group that has no machine yet by its first type."""
-        return {"vCPU": self.cpu, "GiB of memory": self.memory_gib, "GPU type": self.gpu_type or "none", "GPUs": self.gpus}
+from workloads.cluster import InstanceType
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What the commands beside `pulumi` share: python -m infra.account.preflight, infra.account.leftovers, infra.account.costs.
+"""The frame of the commands beside `pulumi`: python -m infra.account.preflight, .leftovers and .costs.
 
     given = parser("infra.account.costs", "What the stack costs.", "...").parse_args(arguments)
     run(lambda: show(given.stack))                       # show: stack = config.read(name); half(stack.cloud, "costs")
@@ -7,6 +7,7 @@ Each command has a neutral half in infra/ and one in infra/clouds/<cloud>/, of t
 last line of output is one JSON object, for programs. None of them changes anything.
 
     CannotLook     nothing can be found out: no credentials, no network; the text is one plain sentence
+    Refused        one request to the account did not succeed; each cloud has its own, with the cloud's code
 """
 
 import argparse
@@ -26,6 +27,15 @@ EXIT_CODES = "exit codes: 0 {good}, 1 {bad}, 2 wrong arguments or settings, 3 no
 
 class CannotLook(Exception):
     """Nothing can be found out."""
+
+
+class Refused(Exception):
+    """One request did not succeed."""
+
+    @property
+    def denied(self) -> bool:
+        """True if the caller lacks the right to ask, which says nothing about what was asked for."""
+        return False
 
 
 def half(cloud: str, name: str) -> ModuleType | None:

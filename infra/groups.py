@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from infra import catalog, config
-from infra.cloud import ON_DEMAND, SPOT, NodeGroup
 from infra.config import Stack
 from infra.config.checks import MANAGER
+from workloads.cluster import ON_DEMAND, SPOT, NodeGroup
 
 
 class Notice(Protocol):
@@ -14,7 +14,7 @@ class Notice(Protocol):
 
     @property
     def notice_seconds(self) -> int:
-        """How long before a reclaim of a spot machine the cloud warns."""
+        """Seconds between the cloud's warning and the reclaim of a spot machine."""
 
 
 def manager_group(stack: Stack) -> NodeGroup:

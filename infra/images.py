@@ -27,10 +27,10 @@ import pulumi
 import pulumi_command as command
 import pulumi_docker_build as docker_build
 
-from infra import cloud, manifests
 from infra.config import ROOT, Stack, Trainer
-from infra.config.model import DEFAULT_IMAGE
 from infra.part import Part
+from workloads import cluster, manifest
+from workloads.cluster import DEFAULT_IMAGE
 
 EPOCH = (1980, 1, 1, 0, 0, 0)  # a zip cannot hold earlier times
 CACHE = "cache"
@@ -44,7 +44,7 @@ TORCH_INDEX = "https://download.pytorch.org/whl/cu{}"  # https://pytorch.org/get
 
 
 @dataclass(frozen=True, kw_only=True)
-class Images(cloud.Images):
+class Images(cluster.Images):
     """`compressed_mb`: image -> what a machine fetches of it, in MB; empty where the builder does not report it."""
 
     compressed_mb: Mapping[str, pulumi.Output[float]] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Named(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """One image. `name` tells the images of a repository apart; `sources`: files and folders of the checkout, its Dockerfile
+    """One image. `name` distinguishes the images of a repository; `sources`: files and folders of the checkout, its Dockerfile
     among them, that the build may read."""
 
     repository: str
@@ -190,11 +190,11 @@ def of_stack(
     compressed_mb: Mapping[str, pulumi.Output[float]] | None = None,
 ) -> Images:
     """The record of images, by the names of their recipes; etcd's are the public ones of workloads/manifests."""
-    legacy = manifests.pinned("ebb-etcd-legacy", manifests.LEGACY) if stack.legacy_rendezvous else None
+    legacy = manifest.pinned("ebb-etcd-legacy", manifest.LEGACY) if stack.legacy_rendezvous else None
     return Images(
         controller=references[CONTROLLER],
         trainers={name: reference for name, reference in references.items() if name != CONTROLLER},
-        etcd=pulumi.Output.from_input(manifests.pinned("ebb-etcd")),
+        etcd=pulumi.Output.from_input(manifest.pinned("ebb-etcd")),
         legacy_etcd=pulumi.Output.from_input(legacy) if legacy else None,
         compressed_mb=compressed_mb or {},
     )

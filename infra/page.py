@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from infra import catalog, clouds, commands
 from infra.config import ROOT
+from workloads.cluster import InstanceType
 
 DOCS = ROOT / "docs"
 PATH = DOCS / "clouds.md"
@@ -88,7 +89,7 @@ def _gpus(names: list[str]) -> Iterator[list[str]]:
 
 
 def _unproven(name: str) -> str:
-    """How much a cloud's page lists below that heading, and the way there."""
+    """The size of a cloud's page's list below that heading, and the way there."""
     page = (DOCS / f"{name}.md").read_text()
     heading = next(line for line in page.splitlines() if line.startswith(f"## {PROOF}"))
     anchor = re.sub(r"[^a-z0-9 -]", "", heading.removeprefix("## ").lower()).replace(" ", "-")
@@ -110,7 +111,7 @@ def _rounded(lines: int) -> str:
     return f"{round(lines, -2):,}"
 
 
-def _priced(one: catalog.InstanceType) -> str:
+def _priced(one: InstanceType) -> str:
     spot = one.usd_per_hour * (1 - one.spot_discount)
     return f"{one.name}, {one.gpus} GPU{'s' if one.gpus > 1 else ''}: {one.usd_per_hour:.2f}, {spot:.2f}"
 

@@ -7,10 +7,11 @@ volumes and file systems; machines; the cluster; the network.
 
 import pulumi
 
-import workloads as services
 from infra import clouds, config, groups
 from infra.cloud import Cloud
 from infra.config import Stack
+from workloads import etcd, helpers, namespaces, platform, storage
+from workloads.cluster import ETCD_ENDPOINT, JOBS
 
 
 def run() -> None:
@@ -26,28 +27,30 @@ def declare(stack: Stack, cloud: Cloud) -> None:
     cluster = cloud.cluster()
     machines = {group.name: cloud.node_group(cluster, group) for group in (manager, *workers)}
     add_ons = cloud.add_ons(cluster, machines[manager.name])
-    images, storage = cloud.images(cluster), cloud.storage(cluster, add_ons)
+    images, volumes = cloud.images(cluster), cloud.storage(cluster, add_ons)
 
-    spaces = services.namespaces(cluster, [*machines.values(), *add_ons])
-    limits = services.limits(cluster, spaces)
-    priorities = services.priorities(cluster)
+    spaces = namespaces.namespaces(cluster, [*machines.values(), *add_ons])
+    limits = namespaces.limits(cluster, spaces)
+    priorities = namespaces.priorities(cluster)
     base = [*spaces.values(), machines[manager.name], *add_ons, *limits, *priorities.values()]
-    helpers = services.helpers(cluster, cloud.helpers(cluster, workers), manager, base)
-    etcd = services.etcd(cluster, storage, images.etcd, manager, base)
-    legacy = services.legacy_etcd(cluster, storage, images, manager, [*base, *etcd])
-    claims = services.claims(cluster, storage, spaces, [*limits, *etcd, *legacy])
-    prepared = services.prepare(cluster, storage, images.controller, manager, [*base, *claims])
-    services.gateway(cluster, storage, images.controller, manager, [*base, *claims, *prepared])
-    services.etcd_maintenance(cluster, images.controller, manager, [*base, *etcd])
-    facts = services.platform(cluster, storage, images, [manager, *workers], spaces)
-    controller = services.controller(cluster, images.controller, manager, [*base, *claims, *prepared, facts])
-    access = services.access(cluster, [*spaces.values()])
-    data = services.datasets(cluster, storage, images.trainer, manager, stack, [*base, *claims, *prepared])
-    services.jobs(cluster, stack.jobs, images, [*controller, *data, *helpers, *access, *machines.values()])
+    helping = helpers.helpers(cluster, cloud.helpers(cluster, workers), manager, base)
+    store = etcd.etcd(cluster, volumes, images.etcd, manager, base)
+    legacy = etcd.legacy_etcd(cluster, volumes, images, manager, [*base, *store])
+    claims = storage.claims(cluster, volumes, spaces, [*limits, *store, *legacy])
+    prepared = storage.prepare(cluster, volumes, images.controller, manager, [*base, *claims])
+    platform.gateway(cluster, volumes, images.controller, manager, [*base, *claims, *prepared])
+    etcd.etcd_maintenance(cluster, images.controller, manager, [*base, *store])
+    facts = platform.facts(cluster, volumes, images, [manager, *workers], spaces)
+    controller = platform.controller(cluster, images.controller, manager, [*base, *claims, *prepared, facts])
+    access = namespaces.access(cluster, [*spaces.values()])
+    data = storage.datasets(
+        cluster, volumes, images.trainer, manager, [*base, *claims, *prepared], digits=stack.digits, listed=stack.datasets
+    )
+    platform.jobs(cluster, stack.jobs, images, [*controller, *data, *helping, *access, *machines.values()])
 
     pulumi.export("cloud", stack.cloud)
-    pulumi.export("jobsNamespace", services.JOBS)
-    pulumi.export("etcdEndpoint", services.ETCD_ENDPOINT)
+    pulumi.export("jobsNamespace", JOBS)
+    pulumi.export("etcdEndpoint", ETCD_ENDPOINT)
     pulumi.export("trainerImage", images.trainer)
     pulumi.export("nodeGroups", {one.name: f"{one.min} to {one.max} {one.instance.name}" for one in (manager, *workers)})
     pulumi.export("next", "ebb submit --help")

@@ -20,9 +20,8 @@ from pulumi_kubernetes.core.v1 import (
     PersistentVolumeSpecArgsDict,
 )
 
-from infra.cloud import Volume
 from infra.part import Part
-from workloads.names import JOBS, SYSTEM
+from workloads.cluster import JOBS, SYSTEM, Volume
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
 SHOWN = "ebb.dev/volume"  # annotation of a claim: what it is in the account
@@ -33,7 +32,7 @@ ASKED_GIB = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Csi:
-    """What a CSI driver mounts."""
+    """A volume that a CSI driver mounts."""
 
     driver: str
     handle: pulumi.Output[str]
@@ -57,7 +56,7 @@ class Csi:
 
 @dataclass(frozen=True, kw_only=True)
 class Nfs:
-    """What the kubelet mounts by itself, without a driver."""
+    """A volume that the kubelet mounts by itself, without a driver."""
 
     server: pulumi.Output[str]
     path: pulumi.Input[str]

@@ -1,14 +1,62 @@
-"""The platform's and the jobs' namespace, with their Pod Security levels, and who goes before whom: files of workloads/manifests.
+"""The platform's and the jobs' namespace: their Pod Security levels, quotas, network policies, priorities and roles.
 
-What may be made in a namespace is in limits.py, who may speak to it in network.py, and who may do what in access.py.
+    spaces = namespaces(cluster, machines)
+    limits(cluster, spaces)            # before everything else that is made in the namespaces: see there
+    access(cluster, needs)             # the researchers' roles, of workloads/manifests/researcher.yaml
+
+Quotas count objects; CPU and memory are bounded by the node groups' sizes already. There is no LimitRange: pods of the platform
+and of `ebb submit` say what they need, and a default for a job file that does not would be wrong for most.
+
+Network policies are the same on every cloud, and count where the cluster's network enforces them. Jobs may reach the internet
+(data, package mirrors, a logger of the researcher's choice) but not the link-local addresses, where clouds give out an instance's
+identity. A policy does not know the API server's address, which on the clouds is in the network of the file systems; what keeps
+jobs away from it is that their pods carry no token and their account has no rights.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pulumi
+from pulumi_kubernetes import core
+from pulumi_kubernetes.core.v1 import ResourceQuotaSpecArgsDict
+from pulumi_kubernetes.networking.v1 import (
+    NetworkPolicy,
+    NetworkPolicyEgressRuleArgsDict,
+    NetworkPolicyIngressRuleArgsDict,
+    NetworkPolicyPeerArgsDict,
+    NetworkPolicySpecArgsDict,
+)
 
-from infra import manifests
-from infra.cloud import Cluster
+from workloads import manifest
+from workloads.cluster import (
+    COMPONENT_LABEL,
+    ETCD_PORT,
+    GATEWAY,
+    JOBS,
+    NAME_LABEL,
+    PLATFORM_PRIORITY,
+    RENDEZVOUS,
+    SYSTEM,
+    Cluster,
+    Resources,
+)
+
+LINK_LOCAL = "169.254.0.0/16"  # metadata (169.254.169.254) and identity agents of machines (EKS Pod Identity: 169.254.170.23)
+EVERY_POD: Mapping[str, Any] = {}
+# A load balancer or its node port would be made by the cluster and not by Pulumi: it costs money, opens the network, and stays
+# in the cloud after `pulumi destroy`.
+NOTHING_IN_THE_CLOUD: Mapping[str, str] = {"services.loadbalancers": "0", "services.nodeports": "0"}
+# A loop that submits without end must not fill the API server's store. 5000 are 78 jobs of 64 workers; each has a Service.
+# Written as the API server writes them back, so that a refresh finds no difference.
+MANY: Mapping[str, str] = {
+    "pods": "5k",
+    "services": "5k",
+    "configmaps": "20k",
+    "secrets": "50",
+    # The stack's own are a handful. A pod's template can ask for more (an `ephemeral` volume), each a disk where the cloud lets
+    # the cluster make disks.
+    "persistentvolumeclaims": "16",
+}
 
 
 def namespaces(cluster: Cluster, machines: Sequence[pulumi.Resource]) -> dict[str, pulumi.Resource]:
@@ -26,6 +74,144 @@ def priorities(cluster: Cluster) -> dict[str, pulumi.Resource]:
 
 
 def _by_name(file: str, options: pulumi.ResourceOptions) -> dict[str, pulumi.Resource]:
-    documents = manifests.read(file)
+    documents = manifest.read(file)
     names = [document["metadata"]["name"] for document in documents]
-    return dict(zip(names, manifests.declare(documents, options), strict=True))
+    return dict(zip(names, manifest.declare(documents, options), strict=True))
+
+
+# -------------------------------------------------------------------------------------------------------- who may do what
+
+
+def access(cluster: Cluster, needs: Sequence[pulumi.Resource]) -> Resources:
+    """The researchers' roles and their bindings. `needs`: the namespaces.
+
+    The rules are for the group `ebb:researchers`. Who is in it is the cloud's to say: an access entry, a certificate's
+    organisation; a cloud that cannot put people into it names its own groups and people instead (Cluster.researchers). A stack
+    that names nobody has rules without a subject, which do nothing.
+    """
+    documents = [_bound(document, cluster.researchers) for document in manifest.read("researcher.yaml")]
+    return manifest.declare(documents, cluster.options(depends_on=needs))
+
+
+def _bound(document: manifest.Document, researchers: Sequence[tuple[str, str]]) -> manifest.Document:
+    """A binding with the cloud's researchers in place of the file's group."""
+    if "subjects" not in document:
+        return document
+    api = document["subjects"][0]["apiGroup"]
+    return {**document, "subjects": [{"apiGroup": api, "kind": kind, "name": name} for kind, name in researchers]}
+
+
+# ------------------------------------------------------------------------------------------------------- quotas, policies
+
+
+def limits(cluster: Cluster, spaces: Mapping[str, pulumi.Resource]) -> Resources:
+    """Quotas and network policies.
+
+    Whatever else is made in the namespaces depends on them: until Kubernetes has counted what is there, a quota lets nothing in
+    that it counts; and no pod shall run before its policy.
+    """
+    return [*_quotas(cluster, spaces), *policies(cluster, spaces)]
+
+
+def _quotas(cluster: Cluster, spaces: Mapping[str, pulumi.Resource]) -> Resources:
+    # The classes of Kubernetes' agents and of the platform: a job in one of them would push those off their machine, or other
+    # people's workers off theirs.
+    critical: ResourceQuotaSpecArgsDict = {
+        "hard": {"pods": "0"},
+        "scope_selector": {
+            "match_expressions": [
+                {
+                    "scope_name": "PriorityClass",
+                    "operator": "In",
+                    "values": ["system-cluster-critical", "system-node-critical", PLATFORM_PRIORITY],
+                }
+            ]
+        },
+    }
+    return [
+        _quota(cluster, spaces, JOBS, "objects", {"hard": {**NOTHING_IN_THE_CLOUD, **MANY}}),
+        _quota(cluster, spaces, JOBS, "critical-pods", critical),
+        _quota(cluster, spaces, SYSTEM, "objects", {"hard": NOTHING_IN_THE_CLOUD}),
+    ]
+
+
+def _quota(
+    cluster: Cluster, spaces: Mapping[str, pulumi.Resource], namespace: str, name: str, spec: ResourceQuotaSpecArgsDict
+) -> pulumi.Resource:
+    return core.v1.ResourceQuota(
+        f"quota-{namespace}-{name}",
+        metadata={"name": name, "namespace": namespace},
+        spec=spec,
+        opts=cluster.options(depends_on=[spaces[namespace]]),
+    )
+
+
+def policies(cluster: Cluster, spaces: Mapping[str, pulumi.Resource]) -> Resources:
+    """They are there before pods. A network plugin may still let a new pod speak for the second that it needs to set them up; so
+    what they guard has a second lock: hop limit 1, no tokens in pods, Kubernetes' own rights."""
+    specs: Mapping[tuple[str, str], NetworkPolicySpecArgsDict] = {
+        (JOBS, "jobs"): _jobs(),
+        (JOBS, "gateway"): _gateway(),
+        (SYSTEM, "platform"): _platform(),
+        (SYSTEM, "etcd"): _etcd(),
+    }
+    return [
+        NetworkPolicy(
+            f"network-policy-{name}",
+            metadata={"name": name, "namespace": namespace},
+            spec=spec,
+            opts=cluster.options(depends_on=[spaces[namespace]]),
+        )
+        for (namespace, name), spec in specs.items()
+    ]
+
+
+def _jobs() -> NetworkPolicySpecArgsDict:
+    """In: ranks of the jobs among themselves, and the platform, which reads their metrics. IPv6 is not let out at all: no stack
+    has it, and its metadata address is no link-local one."""
+    world: NetworkPolicyPeerArgsDict = {"ip_block": {"cidr": "0.0.0.0/0", "except_": [LINK_LOCAL]}}
+    egress: list[NetworkPolicyEgressRuleArgsDict] = [
+        {"to": [world]},
+        # Some network plugins (Cilium) take address blocks for what is outside of the cluster: what jobs need inside, by name.
+        {"to": [_namespace(JOBS)]},
+        {"to": [_namespace(SYSTEM)], "ports": [{"protocol": "TCP", "port": ETCD_PORT}]},
+        {"to": [_namespace("kube-system")], "ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]},
+    ]
+    others = {"match_expressions": [{"key": NAME_LABEL, "operator": "NotIn", "values": [GATEWAY]}]}
+    return _spec(others, ingress=[{"from_": [_namespace(JOBS), _namespace(SYSTEM)]}], egress=egress)
+
+
+def _gateway() -> NetworkPolicySpecArgsDict:
+    """Nobody comes in, and it speaks to nobody: port-forward begins in the pod itself, and the machine mounts its volumes. A job
+    that gives itself the gateway's label is shut off in the same way."""
+    return _spec({"match_labels": {NAME_LABEL: GATEWAY}}, ingress=[], egress=[])
+
+
+def _platform() -> NetworkPolicySpecArgsDict:
+    """Nothing comes in but from the platform itself: metrics. Probes come from the machine, which policies let through."""
+    return _spec(EVERY_POD, ingress=[{"from_": [_namespace(SYSTEM)]}])
+
+
+def _etcd() -> NetworkPolicySpecArgsDict:
+    """Beside that, the jobs meet in etcd."""
+    return _spec(
+        {"match_labels": {COMPONENT_LABEL: RENDEZVOUS}},
+        ingress=[{"from_": [_namespace(JOBS)], "ports": [{"protocol": "TCP", "port": ETCD_PORT}]}],
+    )
+
+
+def _namespace(name: str) -> NetworkPolicyPeerArgsDict:
+    """All pods of a namespace; the API server itself sets this label."""
+    return {"namespace_selector": {"match_labels": {"kubernetes.io/metadata.name": name}}}
+
+
+def _spec(
+    pods: Mapping[str, Any],
+    *,
+    ingress: Sequence[NetworkPolicyIngressRuleArgsDict],
+    egress: Sequence[NetworkPolicyEgressRuleArgsDict] | None = None,
+) -> NetworkPolicySpecArgsDict:
+    spec: NetworkPolicySpecArgsDict = {"pod_selector": dict(pods), "policy_types": ["Ingress"], "ingress": ingress}  # type: ignore[typeddict-item]
+    if egress is not None:
+        spec = {**spec, "policy_types": ["Ingress", "Egress"], "egress": egress}
+    return spec

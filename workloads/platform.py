@@ -1,23 +1,96 @@
-"""ConfigMap `ebb-platform`: all that the CLI and the controller know about the stack (ebb/api/platform.py reads it)."""
+"""Ebb in the cluster: the kind ElasticJob and its controller, the gateway, ConfigMap `ebb-platform`, the stack's own jobs.
+
+Controller and gateway are the files of workloads/manifests; a stack adds its images, its volumes and the manager's node. The
+gateway mounts what every worker mounts, where a worker sees it: people name files by the paths that their programs use.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pulumi
 from pulumi_kubernetes import core
+from pulumi_kubernetes.apiextensions import CustomResource
 
-from infra.cloud import FLEX_START, FLEX_START_SECONDS, Cluster, Images, NodeGroup, Storage
-from infra.config.model import DEFAULT_IMAGE
-from workloads.names import ETCD_ENDPOINT, JOBS, LEGACY_ETCD_ENDPOINT, SYSTEM
+from workloads import manifest
+from workloads.cluster import (
+    DEFAULT_IMAGE,
+    ETCD_ENDPOINT,
+    FLEX_START,
+    FLEX_START_SECONDS,
+    JOB_API,
+    JOB_KIND,
+    JOBS,
+    LABEL_NODE_GROUP,
+    LEGACY_ETCD_ENDPOINT,
+    SYSTEM,
+    Cluster,
+    Images,
+    NodeGroup,
+    Resources,
+    Storage,
+    Volume,
+)
 
+IMAGE = "ebb-controller"  # what the files say in place of an image
 PLATFORM, PLATFORM_SCHEMA = "ebb-platform", "1"
+TRAINER = "ebb-trainer"  # what job files say in place of the stack's trainer image; ebb-trainer:<name> is that of ebb:trainers
+RESEARCHERS_OWN = ("spec.replicaSpecs.Worker.replicas", "spec.suspend")
 
 
-def platform(
+def controller(cluster: Cluster, image: pulumi.Input[str], manager: NodeGroup, needs: Sequence[pulumi.Resource]) -> Resources:
+    """The kind ElasticJob and the program that acts on it. `needs`: claims, etcd, ebb-platform, the manager group.
+
+    The CRD depends on the claims for the way down: it takes all jobs along, also those that people submitted, and a claim is gone
+    only when no pod holds it any more.
+    """
+    kind = manifest.declare(manifest.read("crd.yaml"), cluster.options(depends_on=needs))
+    rights = manifest.declare(manifest.read("rbac.yaml"), cluster.options(depends_on=needs))
+    policy = manifest.declare(manifest.read("policy.yaml"), cluster.options(depends_on=kind))
+    program = manifest.declare(
+        manifest.placed(manifest.read("controller.yaml"), {"nodeSelector": {LABEL_NODE_GROUP: manager.name}}),
+        cluster.options(depends_on=[*needs, *kind, *rights]),
+        images={IMAGE: image},
+    )
+    return [*program, *rights, *policy, *kind]
+
+
+def gateway(
+    cluster: Cluster, storage: Storage, image: pulumi.Input[str], manager: NodeGroup, needs: Sequence[pulumi.Resource]
+) -> Resources:
+    """`image`: the controller's. `needs`: the claims with their folders, and what all pods of the platform need. It goes before
+    the claims on the way down, as a claim is gone when no pod holds it any more."""
+    (document,) = manifest.read("gateway.yaml")
+    (container,) = document["spec"]["template"]["spec"]["containers"]
+    place = {
+        "nodeSelector": {LABEL_NODE_GROUP: manager.name},
+        "containers": [{**container, **_shown(storage.jobs)}],
+        "volumes": [_claimed(volume) for volume in storage.jobs],
+    }
+    return manifest.declare(manifest.placed([document], place), cluster.options(depends_on=needs), images={IMAGE: image})
+
+
+def _shown(volumes: Sequence[Volume]) -> manifest.Document:
+    """The volumes as its arguments and its mounts."""
+    flags = [("--read-only" if volume.read_only else "--volume", volume) for volume in volumes]
+    return {
+        "args": [f"{flag}={volume.name}={volume.mount_path}" for flag, volume in flags],
+        "volumeMounts": [{"name": volume.name, "mountPath": volume.mount_path, **_read_only(volume)} for volume in volumes],
+    }
+
+
+def _claimed(volume: Volume) -> manifest.Document:
+    return {"name": volume.name, "persistentVolumeClaim": {"claimName": volume.claim, **_read_only(volume)}}
+
+
+def _read_only(volume: Volume) -> manifest.Document:
+    return {"readOnly": True} if volume.read_only else {}
+
+
+def facts(
     cluster: Cluster, storage: Storage, images: Images, groups: Sequence[NodeGroup], spaces: dict[str, pulumi.Resource]
 ) -> pulumi.Resource:
     """ConfigMap `ebb-platform`: all that the CLI and the controller know about the stack (ebb/api/platform.py reads it)."""
-    facts = {
+    known = {
         "cloud": cluster.name,
         "region": cluster.region,
         "stack": pulumi.get_stack(),
@@ -32,7 +105,7 @@ def platform(
     return core.v1.ConfigMap(
         PLATFORM,
         metadata={"name": PLATFORM, "namespace": SYSTEM},
-        data={"schema": PLATFORM_SCHEMA, "platform.json": pulumi.Output.json_dumps(facts, indent=1)},
+        data={"schema": PLATFORM_SCHEMA, "platform.json": pulumi.Output.json_dumps(known, indent=1)},
         opts=cluster.options(depends_on=[spaces[SYSTEM]]),
     )
 
@@ -42,3 +115,32 @@ def _group(group: NodeGroup, images: Images, cluster: Cluster) -> Mapping[str, A
     own = {} if group.image == DEFAULT_IMAGE else {"trainerImage": images.trainers[group.image]}
     waits = FLEX_START_SECONDS if group.capacity_type == FLEX_START else 0
     return {**group.facts(), **own, "provisionSeconds": cluster.provision_seconds + waits}
+
+
+def jobs(cluster: Cluster, listed: Sequence[dict[str, Any]], images: Images, needs: Sequence[pulumi.Resource]) -> Resources:
+    """The jobs that the stack's file lists: they start when the stack comes up, once, and are deleted with it. `needs`: the
+    controller, so that it still runs when they are deleted.
+
+    How many workers a job has, and whether it is suspended, is its researcher's business (`ebb scale`, `kubectl scale`): neither
+    `up` nor `refresh` changes that. A finished job stays as an object (a time to live is refused in the stack's file: the job
+    would vanish and come again), so a later `up` or `refresh` finds it and leaves it alone. A job that somebody deletes by hand
+    is created and started anew by the next `up`, since the file lists it: to be rid of it, take it out of the list.
+    """
+    named = _names(images)
+    return [
+        CustomResource(
+            f"job-{job['metadata']['name']}",
+            api_version=JOB_API,
+            kind=JOB_KIND,
+            metadata={"namespace": JOBS, **job["metadata"]},
+            spec=manifest.with_images(job["spec"], named),
+            opts=pulumi.ResourceOptions.merge(
+                cluster.options(depends_on=needs), pulumi.ResourceOptions(ignore_changes=list(RESEARCHERS_OWN))
+            ),
+        )
+        for job in listed
+    ]
+
+
+def _names(images: Images) -> dict[str, pulumi.Input[str]]:
+    return {TRAINER if name == DEFAULT_IMAGE else f"{TRAINER}:{name}": image for name, image in images.trainers.items()}

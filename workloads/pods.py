@@ -13,8 +13,7 @@ from pulumi_kubernetes.core.v1 import (
     VolumeMountArgsDict,
 )
 
-from infra.cloud import LABEL_NODE_GROUP, NodeGroup, Volume
-from workloads.names import NOBODY, PLATFORM_PRIORITY
+from workloads.cluster import LABEL_NODE_GROUP, NOBODY, PLATFORM_PRIORITY, NodeGroup, Volume
 
 
 def pod(
@@ -46,7 +45,7 @@ def pod(
 
 
 def container_security() -> SecurityContextArgsDict:
-    """What Pod Security `restricted` asks of a container, and a root file system that nobody can write."""
+    """Settings that Pod Security `restricted` asks of a container, and a root file system that nobody can write."""
     return {
         "allow_privilege_escalation": False,
         "read_only_root_filesystem": True,
@@ -55,7 +54,7 @@ def container_security() -> SecurityContextArgsDict:
 
 
 def mount(volume: Volume) -> VolumeMountArgsDict:
-    """Where a container sees one of the jobs' volumes."""
+    """The place where a container sees one of the jobs' volumes."""
     return {"name": volume.name, "mount_path": volume.mount_path, "read_only": volume.read_only}
 
 

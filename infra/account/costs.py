@@ -1,4 +1,4 @@
-"""What a stack costs, idle and with all its machines: from its settings and listed prices, without an account.
+"""Costs of a stack, idle and with all its machines, from its settings and list prices; no account is needed.
 
     python -m infra.account.costs -s dev
     sheet(config.read("dev")).usd_per_hour_idle
@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from infra import commands, config
-from infra.cloud import NodeGroup
 from infra.config import Stack
 from infra.groups import job_groups, manager_group
+from workloads.cluster import NodeGroup
 
 HOURS_PER_MONTH = 730  # as AWS's own estimates reckon
 HELP = """\

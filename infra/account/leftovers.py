@@ -7,7 +7,7 @@ order in which the commands work. What destroy keeps on purpose (data) is listed
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from infra import commands, config
@@ -32,10 +32,25 @@ class Left:
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What was found, and what could not be looked for."""
+    """The things found, and the searches that were refused."""
 
     things: tuple[Left, ...]
     blind: tuple[str, ...] = ()
+
+
+def search(searches: Mapping[str, Callable[[], Iterable[Left]]], say: Callable[[str], None]) -> Seen:
+    """Everything that the searches find, by name, with progress. One that is refused hides no other. Raises CannotLook."""
+    things: list[Left] = []
+    blind: list[str] = []
+    for name, look in searches.items():
+        say(f"  {name}")
+        try:
+            things += look()
+        except commands.CannotLook:
+            raise
+        except commands.Refused as error:
+            blind.append(f"{name}: {error}")
+    return Seen(things=tuple(things), blind=tuple(blind))
 
 
 def text(seen: Seen) -> list[str]:
@@ -96,7 +111,7 @@ def _look(name: str) -> int:
 
 
 def conclude(name: str, seen: Seen) -> int:
-    """Tell it. What could not be looked at counts as left: nobody knows."""
+    """Print it. A refused search counts as something left: nobody knows."""
     for line in text(seen):
         commands.say(line)
     result = summary(seen)

@@ -6,14 +6,20 @@ What is looked at is the cloud's (infra/clouds/<cloud>/preflight.py): quotas, wh
 runs by itself, so that one that fails hides no other.
 """
 
+import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from ipaddress import ip_address, ip_network
+from typing import Any, Final, Literal, TypeVar
 
 from infra import commands, config
 from infra.account import costs
 from infra.config import Stack
+from workloads.cluster import NodeGroup
 
 OK: Final = "ok"
 WARN: Final = "warn"
@@ -28,7 +34,7 @@ Then the cost table of the stack and advice on storage (python -m infra.account.
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What a check has found. `fix`: a command, a key of the stack's file, or where to ask."""
+    """A result of a check. `fix`: a command, a key of the stack's file, or where to ask."""
 
     level: Literal["ok", "warn", "fail"]
     text: str
@@ -41,6 +47,74 @@ class Check:
 
     what: str
     look: Callable[[], Iterable[Finding]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """A stack, and this machine: `which` gives the path of a program, `address` its address on the internet. A cloud adds how to
+    ask its account."""
+
+    stack_name: str
+    stack: Stack
+    groups: Sequence[NodeGroup]
+    which: Callable[[str], str | None] = field(default_factory=lambda: shutil.which)
+    address: Callable[[], str]
+
+    @property
+    def name(self) -> str:
+        """The cluster's name, and the prefix of every name in the account."""
+        return f"ebb-{self.stack_name}"
+
+    @property
+    def settings(self) -> Any:
+        """The cloud's own section of the stack's file."""
+        return self.stack.settings
+
+
+AnyLook = TypeVar("AnyLook", bound=Look)
+
+
+def check(what: str, function: Callable[[AnyLook], Iterable[Finding]], look: AnyLook) -> Check:
+    """A check that reports a refused request as a finding: the others still run."""
+    return Check(what=what, look=partial(_guarded, function, look))
+
+
+def _guarded(function: Callable[[AnyLook], Iterable[Finding]], look: AnyLook) -> Iterable[Finding]:
+    try:
+        yield from function(look)
+    except commands.CannotLook:
+        raise
+    except commands.Refused as error:
+        yield warn(f"not checked: {error}", "give this identity the right to read it, or ask who has it" if error.denied else "")
+
+
+def programs(look: Look, needed: Mapping[str, str]) -> Iterator[Finding]:
+    """The programs that `up` runs on this machine. `needed`: program -> what needs it."""
+    for program, why in needed.items():
+        path = look.which(program)
+        yield ok(f"{program}: {path}") if path else fail(f"{program} is not on PATH: {why}", f"install {program}")
+
+
+def reach(look: Look, key: str, ranges: Sequence[str]) -> Iterator[Finding]:
+    """`up` makes objects in the cluster: this machine has to reach its API server. `key`: the setting that has the ranges."""
+    try:
+        address = ip_address(look.address())
+    except (OSError, ValueError) as error:
+        yield warn(f"this machine's address on the internet is not known ({error}): is it in {key.rpartition('.')[2]}?")
+        return
+    if any(address in ip_network(cidr) for cidr in ranges):
+        yield ok(f"this machine ({address}) is in {key}")
+    else:
+        yield fail(f"this machine ({address}) is not in {key} ({', '.join(ranges)})", f"add {address}/32")
+
+
+def public_address(url: str) -> str:
+    """This machine's address on the internet, as a service that sees it reports it. Raises OSError."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - a cloud's constant
+            return str(answer.read(64).decode("ascii", "replace").strip())
+    except urllib.error.URLError as error:
+        raise OSError(f"{url}: {error.reason}") from error
 
 
 def ok(text: str) -> Finding:

@@ -1,6 +1,6 @@
-"""The cloud in a box, or any Kubernetes that a kubeconfig names: node groups are objects that the box (devcluster/) acts on.
+"""The devcluster, or any Kubernetes that a kubeconfig names: node groups are objects that devcluster/ acts on.
 
-What the box built (images, storage class, the volume with the Python environment) it writes into ConfigMap kube-system/ebb-box;
+The devcluster writes what it has built (images, storage class, the volume with the Python environment) to kube-system/ebb-box;
 on another Kubernetes, or to try an image, the stack's `local.facts` says the same by hand. No machine is made here.
 """
 
@@ -17,10 +17,8 @@ import yaml
 from pulumi_kubernetes.apiextensions import CustomResource
 from pydantic import Field
 
-from infra.catalog import InstanceType
-from infra.cloud import ON_DEMAND, SPOT, Cluster, Helpers, Images, NodeGroup, Storage, Volume
 from infra.config import ROOT, ConfigError, Problem, Section, Stack
-from infra.config.model import DEFAULT_IMAGE
+from workloads.cluster import DEFAULT_IMAGE, ON_DEMAND, SPOT, Cluster, Helpers, Images, InstanceType, NodeGroup, Storage, Volume
 
 REGION = "local"
 CAPACITIES = (SPOT, ON_DEMAND)
@@ -31,7 +29,7 @@ FOLDER, ROOT_FOLDER = (
     "box.ebb.dev/folder",
     "shared",
 )  # the annotation by which a claim names its folder (devcluster/cloud/volumes.py)
-# The cloud in a box makes machines of any size, but no larger than the computer that it runs on: 2 cores and 8 GiB are what
+# The devcluster makes machines of any size, but no larger than the computer that it runs on: 2 cores and 8 GiB are what
 # the smallest computers have that we care for. Prices are those of AWS on-demand in us-east-1, so that estimates look real:
 # g4dn.xlarge (1 T4) 0.526 USD/h, m7i.large 0.1008 USD/h, spot about 60 % off (https://aws.amazon.com/ec2/pricing/on-demand/,
 # read 2026-07-20).
@@ -40,12 +38,12 @@ TYPES = (
     InstanceType(name="ebb.t4", cpu=2, memory_gib=8, usd_per_hour=0.526, gpu_type="T4", gpus=1, spot_discount=0.6),
 )
 
-# Beyond boot_seconds: a machine of the box is ready 0.7 s later, and where its computer's disk is cold, 30 s.
+# Beyond boot_seconds: a node of the devcluster is ready 0.7 s later, and with a cold disk 30 s.
 SLOWEST_BOOT_SECONDS = 30
 
 
 class Facts(Section):
-    """What a box would say of itself, for clusters that are not a box."""
+    """Facts about the cluster, for clusters that devcluster has not made."""
 
     controller_image: str = Field(description="The controller's image.", examples=["example.org/ebb/controller:1"])
     trainer_image: str = Field(description="The trainer's image.", examples=["example.org/ebb/trainer:1"])
@@ -69,14 +67,14 @@ class Settings(Section):
     )
     notice_seconds: int = Field(default=30, ge=0, description="How long before a reclaim a spot machine is warned.")
     take_over: bool = Field(default=False, description="For one `pulumi up`: objects that exist already become the stack's.")
-    facts: Facts | None = Field(default=None, description="For a cluster that is not a box: what a box would say of itself.")
+    facts: Facts | None = Field(default=None, description="Facts about a cluster that devcluster has not made.")
 
 
 def problems(stack: Stack, settings: Settings) -> Iterator[Problem]:
-    """What the cloud in a box does not have."""
+    """Settings that have no effect on this cloud."""
     for name in stack.trainers:
         if name != DEFAULT_IMAGE:
-            text = "there is one trainer image here, the box's or that of `facts`: remove this one"
+            text = "there is one trainer image here, the devcluster's or that of `facts`: remove this one"
             yield Problem(f"trainers.{name}", text)
     yield from _without_legacy_etcd(stack, settings)
 
@@ -144,7 +142,7 @@ class Local:
         )
 
     def add_ons(self, cluster: Cluster, manager: pulumi.Resource) -> Sequence[pulumi.Resource]:
-        return []  # the box's Kubernetes has its DNS, and its daemon makes the volumes
+        return []  # the devcluster has its DNS, and its daemon makes the volumes
 
     def images(self, cluster: Cluster) -> Images:
         return Images(
@@ -171,7 +169,7 @@ class Local:
         return Storage(jobs=tuple(volumes), root=_root(data + output, made), etcd=etcd)
 
     def helpers(self, cluster: Cluster, groups: Sequence[NodeGroup]) -> Helpers:
-        return Helpers()  # the box's daemon scales, and its kubelets advertise GPUs
+        return Helpers()  # the devcluster's daemon scales, and its kubelets advertise GPUs
 
     def outputs(self, cluster: Cluster) -> Mapping[str, pulumi.Input[Any]]:
         return {"kubeconfig": str(_kubeconfig(self._settings.kubeconfig))}
@@ -195,7 +193,7 @@ class Local:
 
 
 def _shared(name: str, size_gib: int, storage_class: pulumi.Output[str]) -> Volume:
-    """A folder of the box's file share, beside the others in ROOT_FOLDER; another Kubernetes makes a volume of its own for it."""
+    """A folder of the devcluster's file share, beside the others in ROOT_FOLDER; another Kubernetes makes a volume for it."""
     return Volume(
         name=name,
         claim=f"ebb-{name}",
@@ -238,7 +236,7 @@ def _kubeconfig(written: str) -> Path:
     path = ROOT / os.path.expandvars(str(Path(written).expanduser()))
     if not path.is_file():
         raise ConfigError(
-            f"local.kubeconfig: there is no file {path}: start the cloud in a box (python -m devcluster up), or "
+            f"local.kubeconfig: there is no file {path}: start the devcluster (python -m devcluster up), or "
             f"name the kubeconfig "
             "of another Kubernetes"
         )
@@ -246,7 +244,7 @@ def _kubeconfig(written: str) -> Path:
 
 
 def _identifier(path: Path) -> str:
-    """Tells a cluster from another at the same address, e.g. a box made anew: each has a certificate authority of its own."""
+    """Distinguish clusters at one address, e.g. a devcluster made anew: each has its own certificate authority."""
     document = yaml.safe_load(path.read_text())
     cluster = document["clusters"][0]["cluster"]
     authority = str(cluster.get("certificate-authority-data") or "")
@@ -256,14 +254,16 @@ def _identifier(path: Path) -> str:
 
 
 def _fact_of(data: Mapping[str, str], key: str) -> str:
-    """All are there but what a box makes only when it is asked to."""
+    """Check that all facts are there; an image of etcd 3.5 is made on request only."""
     if key == LEGACY_ETCD and not data.get(key):
-        raise ConfigError("legacyRendezvous: the box has no image of etcd 3.5: run `python -m devcluster up --legacy-etcd`, once")
+        raise ConfigError(
+            "legacyRendezvous: the devcluster has no image of etcd 3.5: run `python -m devcluster up --legacy-etcd`, once"
+        )
     return data[key]
 
 
 def _checked(data: Mapping[str, str] | None) -> Mapping[str, str]:
-    """The box's facts. In a preview of the SDK's mocks there may be none."""
+    """The devcluster's facts. In a preview of the SDK's mocks there may be none."""
     found = (data or {}).get("schema")
     if found != SCHEMA:
         raise ConfigError(

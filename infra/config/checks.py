@@ -1,12 +1,13 @@
-"""What must agree in the settings that every cloud has. Each check yields Problems and raises nothing."""
+"""Checks of the settings that every cloud has. Each check yields Problems and raises nothing."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from infra import catalog, clouds
-from infra.config.model import DEFAULT_IMAGE, NodeGroup, Stack
+from infra.config.model import NodeGroup, Stack
 from infra.config.section import Problem, choice
+from workloads.cluster import DEFAULT_IMAGE, InstanceType
 
 NAME_LENGTH = 40  # machines are called <name>-<5 characters>, and pods carry that in a label of 63
 MANAGER = "manager"
@@ -83,7 +84,7 @@ def _machines(where: str, group: NodeGroup, stack: Stack) -> Iterator[Problem]:
     yield from _shape(where, group, stack)
 
 
-def _refused(name: str, machine: catalog.InstanceType | None) -> str:
+def _refused(name: str, machine: InstanceType | None) -> str:
     return f"found {name!r}, which cannot be used: {machine.refused}" if machine and machine.refused else ""
 
 
@@ -100,7 +101,7 @@ def _lacking(cloud: str, gpu: str) -> str:
 
 
 def _capacity(where: str, group: NodeGroup, stack: Stack) -> Iterator[Problem]:
-    """How machines can be bought there."""
+    """The ways in which machines can be bought there."""
     if stack.cloud not in clouds.names():
         return
     allowed: Sequence[str] = clouds.module(stack.cloud).CAPACITIES
@@ -267,7 +268,7 @@ def _jobs(stack: Stack) -> Iterator[Problem]:
 
 
 def _inside(node: Any, *keys: str) -> Any:
-    """What is there, or None where the job is not as it should be: the API server says that better."""
+    """The value there, or None where the job is not as it should be: the API server says that better."""
     for key in keys:
         node = node.get(key) if isinstance(node, dict) else None
     return node

@@ -15,7 +15,7 @@ def network_of(cidr: str) -> IPv4Network | None:
 
 
 def malformed(cidr: str) -> str:
-    """Why a text that looks like a range is not one; "" if it is."""
+    """The reason why a text that looks like a range is not one; "" if it is."""
     if network_of(cidr):
         return ""
     try:
@@ -30,7 +30,7 @@ def is_private(network: IPv4Network) -> bool:
 
 
 def not_public(cidr: str) -> str:
-    """Why a range cannot be one from which people come over the internet; "" if it can."""
+    """The reason why people cannot come from a range over the internet; "" if it can."""
     network = network_of(cidr)
     if network is None:
         return malformed(cidr)

@@ -7,8 +7,7 @@ from typing import Any
 import yaml
 
 from infra.config.section import Problem
-
-JOB_API, JOB_KIND = "elastic.pytorch.org/v1alpha1", "ElasticJob"
+from workloads.cluster import JOB_API, JOB_KIND
 
 
 def read(entries: Any, root: Path) -> tuple[list[tuple[str, Any]], list[Problem]]:
@@ -31,7 +30,7 @@ def read(entries: Any, root: Path) -> tuple[list[tuple[str, Any]], list[Problem]
 
 
 def problems(jobs: Sequence[tuple[str, Any]]) -> Iterator[Problem]:
-    """What a stack cannot do with its jobs."""
+    """Jobs that a stack cannot start, or would start again and again."""
     names: set[Any] = set()
     for where, job in jobs:
         if not _is_job(job):

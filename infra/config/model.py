@@ -6,11 +6,10 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from infra import catalog
-from infra.catalog import InstanceType
 from infra.config.section import Form, Section
+from workloads.cluster import DEFAULT_IMAGE, InstanceType
 
 CLOUD_KEY: Final = "<cloud>"  # stands for the cloud's name, which a file has as a key; parse puts the checked section there
-DEFAULT_IMAGE = "default"
 Name = Annotated[str, Form("[a-z]([a-z0-9-]*[a-z0-9])?", "a-z, 0-9 and -, first a letter, last no -")]
 Version = Annotated[str, Form(r"\d+\.\d+\.\d+", "a whole version, three numbers")]
 Hexadecimal = Annotated[str, Form("[0-9a-f]+", "the digits 0-9 and a-f, as sha256sum and md5sum print them")]

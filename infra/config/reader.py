@@ -1,4 +1,4 @@
-"""From a file, or from the engine, to a Stack; or to a ConfigError that tells every problem."""
+"""Reads a Stack from its file or from the engine, or raises a ConfigError that lists every problem."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -92,7 +92,7 @@ class _CloudSections:
         return stack
 
     def crossed(self, stack: Stack) -> Iterable[Problem]:
-        """What does not agree on that cloud."""
+        """Settings that do not agree on that cloud."""
         found: Iterable[Problem] = self._module.problems(stack, stack.settings) if self._module else ()
         return found
 

@@ -1,4 +1,4 @@
-"""What every section of a stack's file is made of: the base model, texts of a given form, problems and the error that tells them.
+"""Parts of every section of a stack's file: the base model, texts of a given form, problems, ConfigError.
 
 The model says what a key is (description), what it may be (type, form) and what it looks like (examples). Checks that read more
 than one key are functions that yield Problems, so that one wrong key hides no other (infra/config/salvage.py).
@@ -85,7 +85,7 @@ class OneOf:
 
 
 def choice(found: object, options: Sequence[str]) -> str:
-    """What was found, what is allowed, and what was probably meant. Of many options only the nearest are told."""
+    """A sentence with the value found, the values allowed, and the one probably meant. Of many options it lists the nearest."""
     near = difflib.get_close_matches(str(found), options, n=5, cutoff=0.0)
     close = [one for one in near[:1] if difflib.SequenceMatcher(None, str(found), one).ratio() >= NEAR]
     hint = f"; did you mean {close[0]!r}?" if close and isinstance(found, str) else ""

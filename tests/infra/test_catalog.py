@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from infra import catalog, clouds
-from infra.catalog import InstanceType
 from infra.config.model import Trainer
 from tests.infra.cases import CASES
+from workloads.cluster import InstanceType
 
 EVERY = [(cloud, one) for cloud in clouds.names() for one in catalog.types(cloud, refused=True)]
 

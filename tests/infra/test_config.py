@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel
 
 from infra import clouds, config
-from infra.config.words import models
+from infra.config.salvage import models
 from tests.infra.cases import CASES
 from tests.infra.stacks import GONE, JOB, ROOT, STACKS, changed, problems, settings
 

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from infra import cloud, config, groups
+from infra import config, groups
 from tests.infra.stacks import ROOT, settings
+from workloads.cluster import NodeGroup
 
 
 @dataclass(frozen=True)
@@ -13,7 +14,7 @@ class Warns:
     notice_seconds: int = 120
 
 
-def expanded(stack: config.Stack) -> list[cloud.NodeGroup]:
+def expanded(stack: config.Stack) -> list[NodeGroup]:
     return groups.job_groups(stack, Warns())
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import yaml
 
-import workloads as services
 from infra import config, program
 from infra.clouds.local import Local
 from tests.infra.declared import Registered
@@ -15,6 +14,7 @@ from tests.infra.declared import declared as declared_by
 from tests.infra.stacks import JOB
 from tests.infra.stacks import settings as local_settings
 from tests.pod_security import violations
+from workloads.cluster import JOBS
 
 FACTS = {
     "schema": "1", "storageClass": "ebb-shared", "environmentVolume": "ebb-environment",
@@ -169,7 +169,7 @@ def test_claims_exist_for_all_that_the_platform_tells(graph: Graph) -> None:
     assert set(claims) == {*told, "efs-claim", "etcd-data"}
     assert {volume["mountPath"] for volume in told.values()} == {"/mnt/data", "/mnt/output", "/opt/ebb/environment"}
     assert claims["ebb-environment"]["spec"]["volumeName"] == "ebb-environment"
-    assert {claims[name]["metadata"]["namespace"] for name in told} == {services.JOBS}
+    assert {claims[name]["metadata"]["namespace"] for name in told} == {JOBS}
 
 
 def test_the_digits_job_stays_when_it_has_finished(graph: Graph) -> None:

@@ -7,12 +7,12 @@ import pulumi_kubernetes as kubernetes
 import pytest
 
 from ebb.controller.etcd.alarm import CURE
-from infra import manifests
 from tests.infra.declared import Declared, declared
 from tests.pod_security import violations
 from tests.workloads.test_storage import MANAGER, a_cluster, wanted
+from workloads import manifest
+from workloads.cluster import JOBS, SYSTEM
 from workloads.etcd import etcd, etcd_maintenance
-from workloads.names import JOBS, SYSTEM
 
 SMALLEST_VOLUME = 2 * 2**30  # the local stack's
 LOG_BYTES = 7 * 64_000_000  # 5 files (--max-wals), one being written, one being made; measured: 64 000 000 bytes each
@@ -54,7 +54,7 @@ def test_the_database_its_copy_and_the_log_fit_on_the_smallest_volume(seen: Decl
 
 def documents() -> dict[str, dict[str, Any]]:
     """Of the older etcd, which shares the volume where a stack has it."""
-    return {one["kind"]: one for one in manifests.read("etcd.yaml", manifests.LEGACY)}
+    return {one["kind"]: one for one in manifest.read("etcd.yaml", manifest.LEGACY)}
 
 
 def test_old_revisions_are_dropped_after_an_hour(seen: Declared) -> None:

@@ -11,7 +11,7 @@ from ebb.api.clock import stamp
 from ebb.api.platform import NodeGroup, Platform, Taint, Volume
 from ebb.api.spec import Job, parse_spec
 from ebb.api.status import Placed
-from ebb.controller.reconciler.candidates import seat
+from ebb.controller.reconciler.candidates import pod_placement
 from ebb.controller.reconciler.pods import worker_pod
 from tests.builders import NOW, UID, make_group, make_job, make_platform
 from tests.looks import look
@@ -53,7 +53,7 @@ def read(path: Path) -> dict[str, Any]:
 
 def pod_of(job: dict[str, Any], platform: Platform) -> dict[str, Any]:
     found = Job.of(job)
-    return worker_pod(found, index=0, attempt=0, seat=seat(found, place_of(job, platform), platform))
+    return worker_pod(found, index=0, attempt=0, pod_placement=pod_placement(found, place_of(job, platform), platform))
 
 
 def place_of(job: dict[str, Any], platform: Platform) -> Placed:

@@ -6,11 +6,9 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 import pytest
 
-from infra.catalog import InstanceType
-from infra.cloud import ON_DEMAND, Cluster, NodeGroup, Storage, Volume
 from tests.infra.declared import Declared, declared
 from workloads import storage as service
-from workloads.names import JOBS, SYSTEM
+from workloads.cluster import JOBS, ON_DEMAND, SYSTEM, Cluster, InstanceType, NodeGroup, Storage, Volume
 
 MANAGER = NodeGroup(
     name="manager",

@@ -3,11 +3,12 @@
 Settings and instance types are here for every reader of a stack's file; the SDK is imported when resources are declared.
 """
 
-from infra.cloud import CAPACITY_BLOCK, ON_DEMAND, SPOT, Cloud
+from infra.cloud import Cloud
 from infra.clouds.aws.catalog import TYPES
 from infra.clouds.aws.checks import problems
 from infra.clouds.aws.settings import GroupSettings, Settings
 from infra.config import Stack
+from workloads.cluster import CAPACITY_BLOCK, ON_DEMAND, SPOT
 
 CAPACITIES = (SPOT, ON_DEMAND, CAPACITY_BLOCK)
 

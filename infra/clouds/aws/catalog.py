@@ -9,7 +9,7 @@ is built for x86.
 
 from dataclasses import dataclass
 
-from infra.catalog import InstanceType
+from workloads.cluster import InstanceType
 
 AMI_CPU, AMI_GPU = "AL2023_x86_64_STANDARD", "AL2023_x86_64_NVIDIA"
 # An assumption for estimates: AWS says up to 0.9 (https://aws.amazon.com/ec2/spot/, read 2026-11-21), and it moves by the hour.

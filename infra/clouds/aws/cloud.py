@@ -7,16 +7,16 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from infra.cloud import Cluster, Helpers, Images, NodeGroup, Storage
 from infra.clouds.aws import network
 from infra.clouds.aws.builds import images
 from infra.clouds.aws.control import addons, cluster
 from infra.clouds.aws.data import storage
 from infra.clouds.aws.iam import identity
-from infra.clouds.aws.machines import drill, in_cluster, nodes, tags
-from infra.clouds.aws.part import Part
+from infra.clouds.aws.machines import drill, in_cluster, machine, nodes
 from infra.clouds.aws.settings import Settings
 from infra.config import Stack
+from infra.part import Part
+from workloads.cluster import Cluster, Helpers, Images, NodeGroup, Storage
 
 # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html, read 2026-11-21
 NOTICE_SECONDS = 120
@@ -41,7 +41,7 @@ class Aws:
             "aws",
             region=self._settings.region,
             allowed_account_ids=[account] if account else None,
-            default_tags={"tags": tags.stack_tags(pulumi.get_stack(), self._settings)},
+            default_tags={"tags": machine.stack_tags(pulumi.get_stack(), self._settings)},
         )
 
     @cached_property
@@ -110,4 +110,4 @@ class Aws:
         return {name: value for name, value in self._outputs.items() if value is not None}
 
     def _part(self, name: str) -> Part:
-        return Part(name, providers=[self._provider])
+        return Part("aws", name, providers=[self._provider])

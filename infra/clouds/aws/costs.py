@@ -1,4 +1,4 @@
-"""What a stack costs on AWS beside its machines: control plane, network, disks, file systems, images. Settings in, money out.
+"""Costs of a stack on AWS beside its machines: control plane, network, disks, file systems, images. Settings in, money out.
 
 List prices of us-east-1 in USD, as of 2026-11; the page of each is beside it. Other regions cost up to a third more. Taxes,
 support plans, traffic between zones and out to the internet are not in it.
@@ -7,10 +7,10 @@ support plans, traffic between zones and out to the internet are not in it.
 from collections.abc import Iterator, Mapping, Sequence
 
 from infra.account.costs import HOURS_PER_MONTH, Line, Sheet, Use
-from infra.cloud import NodeGroup
 from infra.clouds.aws.machines import machine
 from infra.clouds.aws.settings import Settings
 from infra.config import Stack
+from workloads.cluster import NodeGroup
 
 EKS_HOUR = 0.10  # https://aws.amazon.com/eks/pricing/, standard support; extended support is 0.60
 NAT_HOUR, NAT_GB = 0.045, 0.045  # https://aws.amazon.com/vpc/pricing/

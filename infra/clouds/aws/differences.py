@@ -1,4 +1,4 @@
-"""What is particular to AWS, for docs/clouds.md (infra/page.py)."""
+"""Particulars of AWS, for docs/clouds.md (infra/page.py)."""
 
 DIFFERENCES = {
     "cluster": "EKS, add-ons with pinned versions",

@@ -1,17 +1,16 @@
-"""What `pulumi destroy` of a stack on AWS may leave: what AWS and Kubernetes made by themselves, what somebody made by hand, what
-destroy keeps on purpose.
+"""Leftovers of a stack on AWS: things that AWS, Kubernetes or somebody made, and those that destroy keeps on purpose.
 
 The searches below ask each service; a last one asks for everything with the stack's tag, for kinds that no search knows. A thing
 counts by a tag (ebb.dev/stack, or the cluster's name in a tag of EKS or Kubernetes) or by a name that begins with ebb-<stack>.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 
-from infra.account.leftovers import Left, Seen
+from infra.account.leftovers import Left, Seen, search
 from infra.clouds.aws.account import left_elsewhere, left_in_ec2
-from infra.clouds.aws.account.calls import Account, Calls, NoAccess, Refused
+from infra.clouds.aws.account.calls import Account, Calls
 from infra.clouds.aws.account.look import STACK_TAG
 from infra.config import Stack
 
@@ -45,36 +44,18 @@ SEARCHED = frozenset({
 })  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """What a search saw, or why it could not."""
-
-    things: tuple[Left, ...] = ()
-    blind: str = ""
-
-
 def seen(stack_name: str, stack: Stack, say: Callable[[str], None], calls: Calls | None = None) -> Seen:
     """Everything, with progress. Raises CannotLook."""
     calls = calls or Account(stack.settings.region)
     caller = calls("sts", "get_caller_identity")
     say(f"looking for ebb-{stack_name} in {stack.settings.region} of account {caller['Account']}")
-    found = [_one(calls, stack_name, what, search, say) for what, search in (*SEARCHES.items(), ("the stack's tag", tagged))]
-    things = [left_elsewhere.kept(one, stack) for one in (thing for part in found for thing in part.things)]
-    return Seen(things=tuple(things), blind=tuple(one.blind for one in found if one.blind))
-
-
-def _one(calls: Calls, stack_name: str, what: str, search: Search, say: Callable[[str], None]) -> Found:
-    say(f"  {what}")
-    try:
-        return Found(things=tuple(search(calls, stack_name)))
-    except NoAccess:
-        raise
-    except Refused as error:
-        return Found(blind=f"{what}: {error}")
+    searches = {what: partial(one, calls, stack_name) for what, one in (*SEARCHES.items(), ("the stack's tag", tagged))}
+    found = search(searches, say)
+    return replace(found, things=tuple(left_elsewhere.kept(one, stack) for one in found.things))
 
 
 def tagged(calls: Calls, stack_name: str) -> Iterator[Left]:
-    """What has the stack's tag and is of a kind that no search knows."""
+    """Things with the stack's tag, of a kind that no search knows."""
     filters = [{"Key": STACK_TAG, "Values": [stack_name]}]
     for one in calls.all("resourcegroupstaggingapi", "get_resources", "ResourceTagMappingList", TagFilters=filters):
         arn = one["ResourceARN"]

@@ -18,9 +18,9 @@ from ipaddress import IPv4Network
 import pulumi
 import pulumi_aws as aws
 
-from infra.clouds.aws.part import Part
 from infra.clouds.aws.settings import Settings
 from infra.config import ConfigError, Stack
+from infra.part import Part
 
 LETTERS = "abcdef"  # no region has more zones than us-east-1's six
 PRIVATE_BITS, PUBLIC_BITS = 3, 5  # of a /16: private /19 (8187 addresses a zone), public /21
@@ -39,7 +39,7 @@ class Network:
 
 def declare(name: str, stack: Stack, settings: Settings, provider: aws.Provider) -> Network:
     """The network of a stack. `name`: what its parts are called after."""
-    part = Part("network", providers=[provider])
+    part = Part("aws", "network", providers=[provider])
     return _existing(part, stack, settings) if settings.network.vpc_id else _own(part, name, stack, settings)
 
 
@@ -166,7 +166,7 @@ def _s3(part: Part, name: str, region: str, vpc: aws.ec2.Vpc, tables: Iterable[a
 
 
 def _interfaces(part: Part, name: str, settings: Settings, vpc: aws.ec2.Vpc, subnets: Iterable[aws.ec2.Subnet]) -> None:
-    """What the stack names besides, in every zone: paid by the hour and zone."""
+    """The interface endpoints that the stack names, in every zone: paid by the hour and zone."""
     services = settings.network.interface_endpoints
     firewalls = [_endpoint_firewall(part, f"{name}-endpoints", vpc)] if services else []
     for service in services:

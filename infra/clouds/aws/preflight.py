@@ -3,20 +3,18 @@
 In account/: quotas.py, machines and versions in offers.py, things that must exist in existing.py. Everything is read only.
 """
 
-import shutil
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from ipaddress import ip_address, ip_network
+from functools import partial
 from typing import Any
 
+from infra.account import preflight
 from infra.account.costs import groups_of
-from infra.account.preflight import Check, Finding
-from infra.cloud import SPOT
+from infra.account.preflight import Check, Finding, check, fail, ok, programs, warn
 from infra.clouds.aws.account import existing, offers, quotas
 from infra.clouds.aws.account.calls import Account, Refused
-from infra.clouds.aws.account.look import Look, absent, check, fail, ok, warn
+from infra.clouds.aws.account.look import Look, absent
 from infra.config import Stack
+from workloads.cluster import SPOT
 
 WHAT_IS_MY_ADDRESS = "https://checkip.amazonaws.com"
 SPOT_ROLE = "AWSServiceRoleForEC2Spot"
@@ -31,8 +29,7 @@ def checks(stack_name: str, stack: Stack) -> list[Check]:
         stack=stack,
         groups=groups_of(stack),
         calls=Account(stack.settings.region),
-        which=shutil.which,
-        address=_address,
+        address=partial(preflight.public_address, WHAT_IS_MY_ADDRESS),
     )
     return listed(look)
 
@@ -86,12 +83,8 @@ def region(look: Look) -> Iterator[Finding]:
 
 
 def tools(look: Look) -> Iterator[Finding]:
-    needed = dict(TOOLS)
-    if look.settings.images.build == "docker":
-        needed["docker"] = "images.build: docker builds here; `codebuild` needs no Docker"
-    for program, why in needed.items():
-        path = look.which(program)
-        yield ok(f"{program}: {path}") if path else fail(f"{program} is not on PATH: {why}", f"install {program}")
+    docker = {"docker": "images.build: docker builds here; `codebuild` needs no Docker"}
+    yield from programs(look, {**TOOLS, **(docker if look.settings.images.build == "docker" else {})})
     if not look.which("kubectl"):
         yield warn("kubectl is not on PATH: neither `up` nor `ebb` needs it, but looking into the cluster does")
 
@@ -117,7 +110,7 @@ def spot_role(look: Look) -> Iterator[Finding]:
 
 
 def names(look: Look) -> Iterator[Finding]:
-    """What the stack would make under a fixed name, and somebody has made already."""
+    """Things that the stack would make under a fixed name, and somebody has made already."""
     clashes = [*_cluster(look), *_log_groups(look), *_repositories(look)]
     yield from clashes or [
         ok(f"cluster {look.name}, its log groups and its repositories: the names are free, or the stack's own")
@@ -145,7 +138,7 @@ def administrators(look: Look) -> Iterator[Finding]:
 
 
 def _has_entry(look: Look, principal: str) -> bool:
-    """Whether it has one that the stack has not made."""
+    """True if it has an entry that the stack has not made."""
     found = _answer(look, "describe_access_entry", clusterName=look.name, principalArn=principal)
     return found is not None and not look.is_ours(found["accessEntry"].get("tags"))
 
@@ -161,7 +154,7 @@ def _answer(look: Look, operation: str, **arguments: str) -> dict[str, Any] | No
 
 
 def _same(principal: str, caller: str) -> bool:
-    """Whether a caller is that IAM user or a session of that role: arn:aws:sts::ACCOUNT:assumed-role/NAME/SESSION has no path."""
+    """True if a caller is that IAM user or a session of that role: arn:aws:sts::ACCOUNT:assumed-role/NAME/SESSION has no path."""
     account, what = caller.split(":")[4:6]
     kind, _, rest = what.partition("/")
     mine = f"role/{rest.partition('/')[0]}" if kind == "assumed-role" else what
@@ -194,27 +187,8 @@ def _repositories(look: Look) -> Iterator[Finding]:
 
 
 def reach(look: Look) -> Iterator[Finding]:
-    """`up` makes objects in the cluster: this machine has to reach its API server."""
     cluster = look.settings.cluster
     if cluster.endpoint == "private":
         yield warn("the endpoint is private and aws.cluster.upReachesVpc says that this machine is in the VPC: not checked")
-        return
-    try:
-        address = ip_address(look.address())
-    except (OSError, ValueError) as error:
-        yield warn(f"this machine's address on the internet is not known ({error}): is it in publicAccessCidrs?")
-        return
-    if any(address in ip_network(cidr) for cidr in cluster.public_access_cidrs):
-        yield ok(f"this machine ({address}) is in aws.cluster.publicAccessCidrs")
     else:
-        listed_ones = ", ".join(cluster.public_access_cidrs)
-        yield fail(f"this machine ({address}) is not in aws.cluster.publicAccessCidrs ({listed_ones})", f"add {address}/32")
-
-
-def _address() -> str:
-    """Raises OSError."""
-    try:
-        with urllib.request.urlopen(WHAT_IS_MY_ADDRESS, timeout=5) as answer:
-            return str(answer.read(64).decode("ascii", "replace").strip())
-    except urllib.error.URLError as error:
-        raise OSError(f"{WHAT_IS_MY_ADDRESS}: {error.reason}") from error
+        yield from preflight.reach(look, "aws.cluster.publicAccessCidrs", cluster.public_access_cidrs)

@@ -1,6 +1,6 @@
 """Section `aws` of a stack, and of its node groups: what only Amazon Web Services has. Checked before any resource exists.
 
-What one key may be is here; what must agree with other keys is in infra/clouds/aws/checks.
+What one key may be is here; what must agree with other keys is in infra/clouds/aws/checks.py.
 """
 
 from typing import Annotated, Literal
@@ -81,7 +81,7 @@ class Cluster(Section):
 
 
 class Nodes(Section):
-    """What all machines share."""
+    """Settings that all instances share."""
 
     releases: dict[forms.AmiType, forms.Release] = Field(
         default={}, description="AMI type -> release version, pinned so that no `pulumi up` replaces machines by itself."
@@ -124,7 +124,7 @@ class Fsx(Section):
 
 
 class Storage(Section):
-    """Where data and output live. With both, EFS carries /mnt/data and /mnt/output, and FSx is a third volume at /mnt/fsx."""
+    """The places of data and output. With both, EFS carries /mnt/data and /mnt/output, and FSx is a third volume at /mnt/fsx."""
 
     efs: Efs | None = Field(default=None, description="EFS, in all zones. `efs: {}` takes its defaults.")
     fsx: Fsx | None = Field(default=None, description="FSx for Lustre, in one zone.")

@@ -4,11 +4,12 @@ Settings and instance types are here for every reader of a stack's file; the SDK
 resources are declared.
 """
 
-from infra.cloud import ON_DEMAND, SPOT, Cloud
+from infra.cloud import Cloud
 from infra.clouds.azure.catalog import TYPES
 from infra.clouds.azure.checks import problems
 from infra.clouds.azure.settings import GroupSettings, Settings
 from infra.config import Stack
+from workloads.cluster import ON_DEMAND, SPOT
 
 __all__ = ["CAPACITIES", "TYPES", "GroupSettings", "Settings", "make", "problems"]
 

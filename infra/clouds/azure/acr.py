@@ -63,7 +63,7 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """What a build touches. `send`: a blob to an address; `read`: the text at one; `stored`: what the registry has of a tag."""
+    """Services that a build touches. `send` puts a blob at an address, `read` gets the text at one, `stored` looks up a tag."""
 
     arm: Arm
     stored: Callable[[Request], dict[str, Any] | None]
@@ -145,7 +145,7 @@ def _log(world: World, number: str, request: Request, count: int) -> list[str]:
 
 
 def stored(request: Request, *, registry: str, token: Callable[[str], str] = cli_token) -> dict[str, Any] | None:
-    """What the registry has under the tag. It takes Entra's token for one of its own
+    """The image that the registry has under the tag. It takes Entra's token for one of its own
     (https://github.com/Azure/acr/blob/main/docs/AAD-OAuth.md at 048a81e318f1). `registry`: its address."""
     service = urllib.parse.urlsplit(registry).netloc
     form = {"grant_type": "access_token", "service": service, "access_token": token(ENDPOINT)}

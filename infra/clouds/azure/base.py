@@ -1,4 +1,4 @@
-"""What every part of a stack on Azure is made with: its names, settings, provider and resource group."""
+"""The base of every part of a stack on Azure: its names, settings, provider and resource group."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -64,7 +64,7 @@ class Base:
     def allow(
         self, part: Part, what: str, role: str, principal: pulumi.Input[str], scope: pulumi.Input[str], *, group: bool = False
     ) -> RoleAssignment:
-        """A built-in role for an identity of the stack, or for an Entra group. `what` tells it from the stack's others."""
+        """A built-in role for an identity of the stack, or for an Entra group. `what`: its own name in the stack."""
         return RoleAssignment(
             f"{self.name}-{what}",
             role_assignment_name=names.assignment(f"{self.settings.subscription_id}/{self.name}", what),

@@ -10,7 +10,7 @@ machines; MI300X, which is not NVIDIA's; NC*_A10_v4, which few regions have.
 
 from dataclasses import dataclass
 
-from infra.catalog import InstanceType
+from workloads.cluster import InstanceType
 
 # AKS sets it on machines of spot pools by itself, as a taint and as a label (https://learn.microsoft.com/azure/aks/spot-node-pool,
 # as of 2026-08). It is declared too, so that workers tolerate it, and what is declared is what is there.

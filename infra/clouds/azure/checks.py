@@ -1,4 +1,4 @@
-"""What must agree in a stack on Azure. Each check yields Problems; none raises, none asks Azure (preflight does)."""
+"""Checks of a stack on Azure. Each check yields Problems; none raises, none asks Azure (preflight does)."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from infra.clouds.azure.catalog import AzureInstance
 from infra.clouds.azure.settings import Settings
 from infra.config import NodeGroup, Problem, Stack, checks, cidrs
 from infra.config.checks import MANAGER
-from infra.config.model import DEFAULT_IMAGE
+from workloads.cluster import DEFAULT_IMAGE
 
 # Azure allows 50 on a resource, and AKS adds some (https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources)
 TAGS = 40

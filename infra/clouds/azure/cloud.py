@@ -6,7 +6,6 @@ from typing import Any
 
 import pulumi
 
-from infra.cloud import LABEL_GPU_TYPE, Cluster, DevicePlugin, Helpers, Images, NodeGroup, Storage
 from infra.clouds.azure import cluster, images, network, pools, storage
 from infra.clouds.azure.base import Base
 from infra.clouds.azure.settings import Settings
@@ -14,6 +13,7 @@ from infra.config import Stack
 from infra.config.checks import MANAGER
 from infra.groups import manager_group
 from infra.part import Part
+from workloads.cluster import LABEL_GPU_TYPE, Cluster, DevicePlugin, Helpers, Images, NodeGroup, Storage
 
 # https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (MicrosoftDocs/azure-compute-docs at 533281db10ee):
 # Preempt comes at least 30 seconds before, as best Azure can. AKS drains the machine on it, as best it can

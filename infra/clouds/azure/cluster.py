@@ -30,13 +30,13 @@ from pulumi_azure_native.containerservice._inputs import (
 )
 from pulumi_azure_native.managedidentity import UserAssignedIdentity
 
-from infra.cloud import NodeGroup
 from infra.clouds.azure import names
 from infra.clouds.azure.base import Base
 from infra.clouds.azure.checks import PODS, SERVICES
 from infra.clouds.azure.network import Network
 from infra.clouds.azure.settings import Autoscaler
 from infra.part import Part
+from workloads.cluster import NodeGroup
 
 DNS = "10.245.0.10"  # inside SERVICES
 # Entra's application that stands for every AKS cluster
@@ -50,7 +50,7 @@ _TIMEOUTS = pulumi.CustomTimeouts(create="45m", update="2h", delete="1h")
 
 @dataclass(frozen=True, kw_only=True)
 class ControlPlane:
-    """What machines, storage and services need to know. `identity`: who the control plane is in Azure; `kubelet`: who its
+    """Facts of the cluster for machines, storage and workloads. `identity`: who the control plane is in Azure; `kubelet`: who its
     machines are, when they pull images and read blobs (object id, client id)."""
 
     name: pulumi.Output[str]
@@ -209,7 +209,7 @@ def _autoscaler(wanted: Autoscaler) -> ManagedClusterPropertiesAutoScalerProfile
 
 
 def _kubeconfig(base: Base, part: Part, made: ManagedCluster) -> pulumi.Output[str]:
-    """AKS tells a cluster's certificate in a user's kubeconfig alone. The rest of it is written anew, so that it asks the Azure
+    """AKS gives a cluster's certificate in a user's kubeconfig alone. The rest of it is written anew, so that it asks the Azure
     CLI's login for tokens, whatever AKS prefers that day."""
     credentials = list_managed_cluster_user_credentials_output(
         resource_group_name=base.group.name,

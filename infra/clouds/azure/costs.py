@@ -1,4 +1,4 @@
-"""What a stack costs on Azure beside its machines: control plane, network, disks, file share, images. Settings in, money out.
+"""Costs of a stack on Azure beside its machines: control plane, network, disks, file share, images. Settings in, money out.
 
 An estimate. Prices are in USD, of East US where no other region is named, with Azure's page of each beside them; none of these
 pages could be read. What is marked Q is what others quote of them: results of the tests in
@@ -11,10 +11,10 @@ internet are not in it.
 from collections.abc import Iterator, Sequence
 
 from infra.account.costs import HOURS_PER_MONTH, Line, Sheet, Use
-from infra.cloud import NodeGroup
 from infra.clouds.azure import machine
 from infra.clouds.azure.settings import Settings
 from infra.config import Stack
+from workloads.cluster import NodeGroup
 
 AKS_HOUR = 0.10  # Q 2024-08-30, tier Standard: https://azure.microsoft.com/pricing/details/kubernetes-service/
 NAT_HOUR, NAT_GB = 0.045, 0.045  # Q 2024-07-01, West Europe: https://azure.microsoft.com/pricing/details/azure-nat-gateway/

@@ -1,4 +1,4 @@
-"""What is particular to Azure, for docs/clouds.md (infra/page.py)."""
+"""Particulars of Azure, for docs/clouds.md (infra/page.py)."""
 
 from infra.clouds.azure import names
 from infra.clouds.azure.settings import KUBERNETES, Autoscaler

@@ -1,16 +1,17 @@
-"""What `pulumi destroy` of a stack on Azure may leave: resource groups that are still there, and whatever has the stack's tag.
+"""Leftovers of a stack on Azure: resource groups that are still there, and whatever has the stack's tag.
 
 Azure keeps everything in resource groups, and a group goes with all that is in it: so few commands remove all. A thing counts by
 its group's name (ebb-<stack>, -nodes, -data) or by the tag ebb-stack, wherever it is.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
-from infra.account.leftovers import Left, Seen
+from infra.account.leftovers import Left, Seen, search
 from infra.clouds.azure import names
 from infra.clouds.azure.look import GROUPS_VERSION, RESOURCES_VERSION, found
-from infra.clouds.azure.rest import Arm, NoAccess, Refused
+from infra.clouds.azure.rest import Arm
 from infra.clouds.azure.settings import Settings
 from infra.config import Stack
 
@@ -23,24 +24,12 @@ def seen(stack_name: str, stack: Stack, say: Callable[[str], None], arm: Arm | N
     settings: Settings = stack.settings
     asked, name = arm or Arm(settings.subscription_id), f"ebb-{stack_name}"
     say(f"looking for {name} in subscription {settings.subscription_id}")
-    things: list[Left] = []
-    blind: list[str] = []
-    for group in [f"{name}{end}" for end in GROUPS]:
-        say(f"  resource group {group}")
-        _look(lambda one=group: _group(asked, one, settings), f"resource group {group}", things, blind)  # type: ignore[misc]
-    say(f"  everything with the tag {names.STACK}")
-    _look(lambda: _tagged(asked, stack_name, {f"{name}{end}" for end in GROUPS}), "the stack's tag", things, blind)
-    return Seen(things=tuple(things), blind=tuple(blind))
-
-
-def _look(search: Callable[[], Iterator[Left]], what: str, things: list[Left], blind: list[str]) -> None:
-    """One search; what cannot be looked at is said, and hides no other."""
-    try:
-        things += search()
-    except NoAccess:
-        raise
-    except Refused as error:
-        blind.append(f"{what}: {error}")
+    groups = [f"{name}{end}" for end in GROUPS]
+    searches: dict[str, Callable[[], Iterable[Left]]] = {
+        f"resource group {group}": partial(_group, asked, group, settings) for group in groups
+    }
+    searches["the stack's tag"] = partial(_tagged, asked, stack_name, set(groups))
+    return search(searches, say)
 
 
 def _group(arm: Arm, name: str, settings: Settings) -> Iterator[Left]:
@@ -66,7 +55,7 @@ def _counted(inside: list[dict[str, Any]]) -> str:
 
 
 def _tagged(arm: Arm, stack_name: str, groups: set[str]) -> Iterator[Left]:
-    """What has the stack's tag in another group, as somebody has moved or restored it."""
+    """Things with the stack's tag in another group, as somebody has moved or restored it."""
     wanted = f"tagName eq '{names.STACK}' and tagValue eq '{stack_name}'"
     for one in arm.all("/resources", RESOURCES_VERSION, **{"$filter": wanted}):
         group = one["id"].split("/")[4]

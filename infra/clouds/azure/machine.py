@@ -1,9 +1,9 @@
-"""What follows for a group's machines from its record and the settings: the pool's name, its own section, the disk. Pure."""
+"""Facts that follow from a node group's record and the settings: the pool's name, its own section, the disk. Pure."""
 
-from infra.cloud import NodeGroup
 from infra.clouds.azure import names
 from infra.clouds.azure.catalog import AzureInstance
 from infra.clouds.azure.settings import GroupSettings, Settings
+from workloads.cluster import NodeGroup
 
 
 def pool(group: NodeGroup) -> str:

@@ -31,7 +31,7 @@ def pool(group: str, capacity: str, gpu_type: str, zone: str) -> str:
 
 
 def number(zone: str) -> str:
-    """What Azure calls the zone inside its region: westus2-1 is 1."""
+    """Azure's name of the zone inside its region: westus2-1 is 1."""
     return zone.rpartition("-")[2]
 
 

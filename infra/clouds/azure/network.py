@@ -52,7 +52,7 @@ def declare(base: Base) -> Network:
 
 
 def places(cidr: str) -> tuple[str, str]:
-    """Where machines and private addresses are: the first half, and the last bit of the second."""
+    """The subnets of machines and of private addresses: the first half, and the last bit of the second."""
     whole = IPv4Network(cidr)
     return str(next(whole.subnets())), str(list(whole.subnets(new_prefix=ENDPOINTS_LENGTH))[-1])
 

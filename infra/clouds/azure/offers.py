@@ -1,6 +1,6 @@
-"""Whether Azure has what the stack's file names, in this subscription: machines in their zones, quotas, versions of Kubernetes.
+"""Checks that this subscription has what the stack's file names: machines in their zones, quotas, versions of Kubernetes.
 
-Prices aside, the catalog's facts of each machine are held to what the region says of it. One list tells it all, machine by
+Prices aside, the catalog's facts of each machine are held to what the region says of it. One list has it all, machine by
 machine: vCPUs, memory, GPUs, zones, what the subscription may not have, and the family that a quota counts
 (https://learn.microsoft.com/rest/api/compute/resource-skus/list).
 """
@@ -10,11 +10,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from infra.account.preflight import Finding
-from infra.cloud import SPOT, NodeGroup
+from infra.account.preflight import Finding, fail, ok, warn
 from infra.clouds.azure import names
 from infra.clouds.azure.catalog import AzureInstance
-from infra.clouds.azure.look import Look, fail, ok, warn
+from infra.clouds.azure.look import Look
+from workloads.cluster import SPOT, NodeGroup
 
 SKUS_VERSION, USAGES_VERSION, VERSIONS_VERSION = "2021-07-01", "2024-07-01", "2024-09-01"
 SPOT_QUOTA, ALL_QUOTA = (
@@ -24,7 +24,7 @@ SPOT_QUOTA, ALL_QUOTA = (
 
 
 def skus(look: Look) -> dict[str, dict[str, Any]]:
-    """What the region says of the stack's machines, by name."""
+    """The region's facts of the stack's machines, by name."""
     wanted = {group.instance.name for group in look.groups}
     listed = look.arm.all(
         "/providers/Microsoft.Compute/skus", SKUS_VERSION, **{"$filter": f"location eq '{look.settings.location}'"}

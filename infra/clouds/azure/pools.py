@@ -19,13 +19,13 @@ import yaml
 from pulumi_azure_native.compute import ProximityPlacementGroup
 from pulumi_azure_native.containerservice import AgentPool
 
-from infra.cloud import ON_DEMAND, SPOT, NodeGroup
 from infra.clouds.azure import names
 from infra.clouds.azure.base import Base, only_new
 from infra.clouds.azure.cluster import ControlPlane
 from infra.clouds.azure.machine import own, pool, system_disk
 from infra.clouds.azure.network import Network
 from infra.part import Part
+from workloads.cluster import ON_DEMAND, SPOT, NodeGroup
 
 # What is cheap, then what is always there: the autoscaler tries groups of the highest number first.
 PRIORITIES = {SPOT: 50, ON_DEMAND: 10}
@@ -40,7 +40,7 @@ _TIMEOUTS = pulumi.CustomTimeouts(create="30m", update="2h", delete="1h")
 
 
 def declare(base: Base, part: Part, group: NodeGroup, control: ControlPlane, network: Network) -> AgentPool:
-    """What is returned exists once machines can boot; deleting it drains and ends them."""
+    """A pool that exists once machines can boot; deleting it drains and ends them."""
     spot = group.capacity_type == SPOT
     disk, kind = system_disk(group, base.settings)
     near = _proximity(base, part, group) if own(group).proximity else None

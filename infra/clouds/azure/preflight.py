@@ -3,16 +3,14 @@
 What machines there are, and how many may be had, is in offers.py. Everything is read only.
 """
 
-import shutil
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from ipaddress import ip_address, ip_network
+from functools import partial
 
+from infra.account import preflight
 from infra.account.costs import groups_of
-from infra.account.preflight import Check, Finding
+from infra.account.preflight import Check, Finding, check, fail, ok, programs, warn
 from infra.clouds.azure import names, offers
-from infra.clouds.azure.look import GROUPS_VERSION, Look, check, fail, found, ok, warn
+from infra.clouds.azure.look import GROUPS_VERSION, Look, found
 from infra.clouds.azure.rest import Arm
 from infra.config import Stack
 
@@ -35,7 +33,7 @@ def checks(stack_name: str, stack: Stack) -> list[Check]:
     settings = stack.settings
     look = Look(
         stack_name=stack_name, stack=stack, groups=groups_of(stack), arm=Arm(settings.subscription_id),
-        which=shutil.which, address=_address,
+        address=partial(preflight.public_address, WHAT_IS_MY_ADDRESS),
     )  # fmt: skip
     return listed(look)
 
@@ -69,12 +67,8 @@ def identity(look: Look) -> Iterator[Finding]:
 
 
 def tools(look: Look) -> Iterator[Finding]:
-    needed = dict(TOOLS)
-    if look.settings.images.build == "docker":
-        needed["docker"] = "images.build: docker builds here; `acr` needs no Docker"
-    for program, why in needed.items():
-        path = look.which(program)
-        yield ok(f"{program}: {path}") if path else fail(f"{program} is not on PATH: {why}", f"install {program}")
+    docker = {"docker": "images.build: docker builds here; `acr` needs no Docker"}
+    yield from programs(look, {**TOOLS, **(docker if look.settings.images.build == "docker" else {})})
 
 
 def providers(look: Look) -> Iterator[Finding]:
@@ -89,7 +83,7 @@ def providers(look: Look) -> Iterator[Finding]:
 
 
 def taken(look: Look) -> Iterator[Finding]:
-    """What the stack would make under a fixed name, and somebody has made already."""
+    """Things that the stack would make under a fixed name, and somebody has made already."""
     clashes = [*_groups(look), *_world_wide(look)]
     yield from clashes or [ok(f"resource group {look.name} and what it would hold: the names are free, or the stack's own")]
 
@@ -147,27 +141,8 @@ def network(look: Look) -> Iterator[Finding]:
 
 
 def reach(look: Look) -> Iterator[Finding]:
-    """`up` makes objects in the cluster: this machine has to reach its API server."""
     cluster = look.settings.cluster
     if cluster.endpoint == "private":
         yield warn("the endpoint is private and upReachesNetwork says that this machine is in the network: not checked")
-        return
-    try:
-        address = ip_address(look.address())
-    except (OSError, ValueError) as error:
-        yield warn(f"this machine's address on the internet is not known ({error}): is it in authorizedRanges?")
-        return
-    if any(address in ip_network(cidr) for cidr in cluster.authorized_ranges):
-        yield ok(f"this machine ({address}) is in azure.cluster.authorizedRanges")
     else:
-        listed_ones = ", ".join(cluster.authorized_ranges)
-        yield fail(f"this machine ({address}) is not in azure.cluster.authorizedRanges ({listed_ones})", f"add {address}/32")
-
-
-def _address() -> str:
-    """Raises OSError."""
-    try:
-        with urllib.request.urlopen(WHAT_IS_MY_ADDRESS, timeout=5) as answer:
-            return str(answer.read(64).decode("ascii", "replace").strip())
-    except urllib.error.URLError as error:
-        raise OSError(f"{WHAT_IS_MY_ADDRESS}: {error.reason}") from error
+        yield from preflight.reach(look, "azure.cluster.authorizedRanges", cluster.authorized_ranges)

@@ -21,6 +21,7 @@ import urllib.request
 from collections.abc import Callable
 from typing import Any
 
+from infra import commands
 from infra.commands import CannotLook
 
 ENDPOINT = "https://management.azure.com"
@@ -29,7 +30,7 @@ BUSY = frozenset({429, 500, 502, 503, 504})
 NO_LOGIN = "nobody is signed in to the Azure CLI in this shell: `az login`, and repeat; `az account show` shows who you are"
 
 
-class Refused(Exception):
+class Refused(commands.Refused):
     """One request did not succeed."""
 
     def __init__(self, code: str, words: str, status: int = 0) -> None:
@@ -38,12 +39,11 @@ class Refused(Exception):
 
     @property
     def denied(self) -> bool:
-        """Whether the caller lacks the right to ask, which says nothing about what was asked for."""
         return self.status == 403
 
     @property
     def absent(self) -> bool:
-        """Whether there is no such thing."""
+        """True if there is no such thing."""
         return self.status == 404
 
 

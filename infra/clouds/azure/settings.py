@@ -103,7 +103,7 @@ class Cluster(Section):
 
 
 class Nodes(Section):
-    """What all machines share."""
+    """Settings that all instances share."""
 
     disk_gib: int = Field(
         default=128, ge=64, le=2048, description="System disk of machines for jobs. An image with torch takes 10 GB unpacked."
@@ -135,7 +135,7 @@ class Blob(Section):
 
 
 class Storage(Section):
-    """Where data and output live."""
+    """The places of data and output."""
 
     files: Files = Field(default=Files(), description="The share with /mnt/data and /mnt/output.")
     blob: Blob | None = Field(default=None, description="A blob container to read from, at /mnt/blob.")

@@ -1,4 +1,4 @@
-"""Where the stack's data lives: an Azure Files share over NFS for the jobs, a blob container to read from, a disk for etcd.
+"""The stack's storage: an Azure Files share over NFS for the jobs, a blob container to read from, a disk for etcd.
 
     declared = storage.declare(base, network, control, kubernetes_provider)
     declared.commands                                  # what a researcher types to mount the share: for the stack's outputs
@@ -22,14 +22,14 @@ from pulumi_azure_native.privatedns import PrivateZone, VirtualNetworkLink
 from pulumi_azure_native.resources import ResourceGroup
 from pulumi_azure_native.storage import FileShare, StorageAccount
 
-from infra import cloud
-from infra.cloud import Volume
 from infra.clouds.azure import names
 from infra.clouds.azure.base import Base, only_new
 from infra.clouds.azure.cluster import ControlPlane
 from infra.clouds.azure.network import Network
 from infra.part import Part
 from infra.volumes import Csi, Volumes
+from workloads import cluster as records
+from workloads.cluster import Volume
 
 FILES, BLOBS, DISKS = "file.csi.azure.com", "blob.csi.azure.com", "disk.csi.azure.com"
 DOMAIN, PRIVATE_DOMAIN = "file.core.windows.net", "privatelink.file.core.windows.net"
@@ -45,7 +45,7 @@ Command = pulumi.Output[str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Storage(cloud.Storage):
+class Storage(records.Storage):
     """`commands`: what to type on a machine of `storage.clients`, by what it does."""
 
     commands: Mapping[str, Command]

@@ -3,11 +3,12 @@
 Settings and machine types are here for every reader of a stack's file; the SDK is imported when resources are declared.
 """
 
-from infra.cloud import FLEX_START, ON_DEMAND, SPOT, Cloud
+from infra.cloud import Cloud
 from infra.clouds.gcp.catalog import TYPES
 from infra.clouds.gcp.checks import problems
 from infra.clouds.gcp.settings import GroupSettings, Settings
 from infra.config import Stack
+from workloads.cluster import FLEX_START, ON_DEMAND, SPOT
 
 CAPACITIES = (SPOT, ON_DEMAND, FLEX_START)
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 from urllib.parse import urlencode
 
+from infra import commands
 from infra.commands import CannotLook
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
@@ -27,12 +28,16 @@ NO_CREDENTIALS = (
 )
 
 
-class Refused(Exception):
+class Refused(commands.Refused):
     """One request did not succeed."""
 
     def __init__(self, code: int, words: str) -> None:
         super().__init__(words)
         self.code = code
+
+    @property
+    def denied(self) -> bool:
+        return self.code == DENIED
 
 
 class NoAccess(Refused, CannotLook):

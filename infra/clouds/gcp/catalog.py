@@ -12,7 +12,7 @@ GPU.
 
 from dataclasses import dataclass
 
-from infra.catalog import InstanceType
+from workloads.cluster import InstanceType
 
 # GKE's names of the GPUs (gcloud compute accelerator-types list).
 ACCELERATORS = {
@@ -56,7 +56,7 @@ class GcpInstance(InstanceType):
 
     @property
     def compact(self) -> bool:
-        """Whether machines may be placed close to each other."""
+        """True if machines may be placed close to each other."""
         return self.gpu_type in COMPACT
 
 

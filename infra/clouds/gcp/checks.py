@@ -1,15 +1,15 @@
-"""What must agree in a stack on Google Cloud. Each check yields Problems; none raises, none asks Google (preflight does)."""
+"""Checks of a stack on Google Cloud. Each check yields Problems; none raises, none asks Google (preflight does)."""
 
 import re
 from collections import Counter
 from collections.abc import Iterator
 from ipaddress import IPv4Network
 
-from infra.cloud import FLEX_START, SPOT
 from infra.clouds.gcp.catalog import GcpInstance
 from infra.clouds.gcp.settings import GroupSettings, Settings
 from infra.config import NodeGroup, Problem, Stack, checks, choice
 from infra.config.cidrs import is_private, malformed, network_of, not_public
+from workloads.cluster import FLEX_START, SPOT
 
 OURS = ("ebb-stack", "ebb-project")
 POOL_NAME = 32  # GKE allows 40 (https://docs.cloud.google.com/kubernetes-engine/docs/how-to/node-pools), Pulumi adds 8
@@ -145,7 +145,7 @@ def _group(where: str, line: NodeGroup, stack: Stack) -> Iterator[Problem]:
 
 
 def _age(where: str, line: NodeGroup, own: GroupSettings) -> Iterator[Problem]:
-    """What Google ends by itself says when, so that jobs leave before."""
+    """Require maxAgeHours where Google ends machines by itself, so that jobs leave before."""
     if own.preemptible and line.capacity != SPOT:
         text = f"found true, but capacity is {line.capacity}: set capacity: spot, or remove it"
         yield Problem(f"{where}.gcp.preemptible", text, (f"{where}.capacity",))

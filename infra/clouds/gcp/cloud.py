@@ -7,11 +7,11 @@ from typing import Any
 import pulumi
 import pulumi_gcp as gcp
 
-from infra.cloud import Cluster, Helpers, Images, NodeGroup, Storage
 from infra.clouds.gcp import cluster, images, network, pools, storage
 from infra.clouds.gcp.settings import Settings
 from infra.config import Stack
 from infra.part import Part
+from workloads.cluster import Cluster, Helpers, Images, NodeGroup, Storage
 
 # A machine with GPUs boots in two to three minutes and installs its driver in one or two; GKE gives a zone up after ten
 # (https://docs.cloud.google.com/kubernetes-engine/docs/concepts/cluster-autoscaler). Jobs go elsewhere before.
@@ -32,7 +32,7 @@ class Gcp:
 
     @property
     def _labels(self) -> dict[str, str]:
-        """What everything of a stack carries, so that it can be found and billed."""
+        """Labels of everything in a stack, so that it can be found and billed."""
         return {"ebb-project": "ebb", "ebb-stack": pulumi.get_stack(), **self._settings.labels}
 
     @cached_property

@@ -29,7 +29,7 @@ SCOPE = "https://www.googleapis.com/auth/cloud-platform"  # rights are the accou
 
 @dataclass(frozen=True, kw_only=True)
 class ControlPlane:
-    """What machines, storage and services need to know. `name` is known once the cluster is there."""
+    """Facts of the cluster for machines, storage and workloads. `name` is known once the cluster is there."""
 
     name: pulumi.Output[str]
     account: pulumi.Output[str]  # the machines' service account, by its address
@@ -144,6 +144,6 @@ def kubeconfig(name: str, endpoint: pulumi.Input[str], certificate_authority: pu
 
 
 def command(name: str, wanted: Cluster, region: str, project: str) -> str | None:
-    """What a researcher types once: it writes such a kubeconfig into their own."""
+    """The command that a researcher types once: it writes such a kubeconfig into their own."""
     words = f"gcloud container clusters get-credentials {name} --region {region} --project {project}"
     return f"{words}{' --internal-ip' if wanted.endpoint == 'private' else ''}" if wanted.researchers else None

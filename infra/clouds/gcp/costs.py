@@ -1,4 +1,4 @@
-"""What a stack costs on Google Cloud beside its machines: control plane, network, disks, file systems, images.
+"""Costs of a stack on Google Cloud beside its machines: control plane, network, disks, file systems, images.
 
 List prices of us-central1 in USD. Google's price pages build their tables as one looks; what could be read on 2026-11-22 are
 stored copies of them, some years old, named beside each figure. What none of them had says that it is an estimate. Other regions
@@ -8,10 +8,10 @@ cost up to a third more, as an estimate. Taxes, support, traffic between zones a
 from collections.abc import Iterator, Mapping, Sequence
 
 from infra.account.costs import HOURS_PER_MONTH, Line, Sheet, Use
-from infra.cloud import FLEX_START, NodeGroup
 from infra.clouds.gcp import pools
 from infra.clouds.gcp.settings import Settings
 from infra.config import Stack
+from workloads.cluster import FLEX_START, NodeGroup
 
 GKE_HOUR = 0.10  # cloud.google.com/kubernetes-engine/pricing; the free tier is for zonal clusters alone
 NAT_VM_HOUR, NAT_GB, ADDRESS_HOUR = 0.0014, 0.045, 0.005  # cloud.google.com/nat/pricing: per machine, up to 32 of them

@@ -1,4 +1,4 @@
-"""What is particular to Google Cloud, for docs/clouds.md (infra/page.py)."""
+"""Particulars of Google Cloud, for docs/clouds.md (infra/page.py)."""
 
 from infra.clouds.gcp.checks import OLDEST_FLEX, OLDEST_PREEMPTIBLE
 from infra.clouds.gcp.settings import Nodes, Storage

@@ -1,15 +1,16 @@
-"""What `pulumi destroy` of a stack on Google Cloud may leave: what GKE or somebody made besides, and what it keeps on purpose.
+"""Leftovers of a stack on Google Cloud: things that GKE or somebody made, and those that destroy keeps on purpose.
 
 Each search is one list of one service, and a thing counts by the stack's label, by GKE's label of the cluster, or by a name that
 begins with ebb-<stack>.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from infra.account.leftovers import Left, Seen
-from infra.clouds.gcp.calls import ABSENT, Account, Calls, NoAccess, Refused
+from infra.account.leftovers import Left, Seen, search
+from infra.clouds.gcp.calls import ABSENT, Account, Calls, Refused
 from infra.clouds.gcp.costs import DISK_GIB_MONTH, FILESTORE_GIB_MONTH
 from infra.clouds.gcp.settings import Settings
 from infra.config import Stack
@@ -89,30 +90,27 @@ def seen(stack_name: str, stack: Stack, say: Callable[[str], None], calls: Calls
     """Everything, with progress. Raises CannotLook."""
     calls, settings = calls or Account(), stack.settings
     say(f"looking for ebb-{stack_name} in project {settings.project}")
-    things: list[Left] = []
-    blind: list[str] = []
-    for search in SEARCHES:
-        say(f"  {search.what}")
-        try:
-            things += _found(calls, search, stack_name, settings)
-        except NoAccess:
-            raise
-        except Refused as error:
-            if error.code != ABSENT:
-                blind.append(f"{search.what}: {error}")
-    return Seen(things=tuple(kept(one, things, settings) for one in things), blind=tuple(blind))
+    searches = {one.what: partial(_found, calls, one, stack_name, settings) for one in SEARCHES}
+    found = search(searches, say)
+    things = tuple(kept(one, found.things, settings) for one in found.things)
+    return replace(found, things=things)
 
 
-def _found(calls: Calls, search: Search, stack_name: str, settings: Settings) -> Iterator[Left]:
+def _found(calls: Calls, wanted: Search, stack_name: str, settings: Settings) -> Iterator[Left]:
     where = {"project": settings.project, "region": settings.region}
-    answer = calls.all(search.address.format(**where), search.key)
-    listed = [one for place in answer for one in place.get(search.inner, [])] if search.inner else answer
+    try:
+        answer = calls.all(wanted.address.format(**where), wanted.key)
+    except Refused as error:
+        if error.code == ABSENT:
+            return
+        raise
+    listed = [one for place in answer for one in place.get(wanted.inner, [])] if wanted.inner else answer
     for one in listed:
         name = str(one.get("email") or one.get("name")).rpartition("/")[2].partition("@")[0]
-        if _is_ours(one, name, stack_name, by_prefix=search.by_prefix):
+        if _is_ours(one, name, stack_name, by_prefix=wanted.by_prefix):
             place = _place(one, settings.region)
-            remove = search.remove.format(name=name, place=place, project=settings.project)
-            yield Left(kind=search.what, name=name, note=place, usd_per_month=search.usd_per_month(one), remove=remove)
+            remove = wanted.remove.format(name=name, place=place, project=settings.project)
+            yield Left(kind=wanted.what, name=name, note=place, usd_per_month=wanted.usd_per_month(one), remove=remove)
 
 
 def _is_ours(one: Mapping[str, Any], name: str, stack_name: str, *, by_prefix: bool) -> bool:
@@ -126,7 +124,7 @@ def _is_ours(one: Mapping[str, Any], name: str, stack_name: str, *, by_prefix: b
 
 
 def _place(one: Mapping[str, Any], region: str) -> str:
-    """projects/p/locations/l/instances/i and .../zones/z both tell it."""
+    """The zone or region of a thing: in projects/p/locations/l/instances/i, or in a link .../zones/z."""
     for key in ("zone", "region", "location"):
         if one.get(key):
             return str(one[key]).rpartition("/")[2]
@@ -134,8 +132,8 @@ def _place(one: Mapping[str, Any], region: str) -> str:
     return parts[parts.index("locations") + 1] if "locations" in parts else region
 
 
-def kept(one: Left, things: list[Left], settings: Settings) -> Left:
-    """What destroy leaves on purpose: the data, the network that it is on, and the snapshots of a week."""
+def kept(one: Left, things: Sequence[Left], settings: Settings) -> Left:
+    """Mark what destroy leaves on purpose: the data, the network that it is on, and the snapshots of a week."""
     keeps = settings.storage.data != "delete" and settings.storage.filestore.address is None
     reasons = {
         "Filestore": "gcp.storage.data says so" if keeps else "",

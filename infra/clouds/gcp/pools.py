@@ -20,12 +20,12 @@ from pulumi_gcp.container._inputs import (
 )
 
 from infra import catalog
-from infra.cloud import FLEX_START, ON_DEMAND, SPOT, NodeGroup
 from infra.clouds.gcp.catalog import GcpInstance
 from infra.clouds.gcp.cluster import SCOPE, ControlPlane
 from infra.clouds.gcp.settings import GroupSettings, Settings
 from infra.config.checks import MANAGER
 from infra.part import Part
+from workloads.cluster import FLEX_START, ON_DEMAND, SPOT, NodeGroup
 
 EFFECTS = {"NoSchedule": "NO_SCHEDULE", "NoExecute": "NO_EXECUTE", "PreferNoSchedule": "PREFER_NO_SCHEDULE"}
 # Half of the least grace; the rest of a longer one is the jobs'
@@ -42,15 +42,15 @@ _TIMEOUTS = pulumi.CustomTimeouts(create="45m", update="3h", delete="1h")
 
 
 def notice_seconds(settings: Settings) -> int:
-    """What pods get of a reclaim: Google warns 30 s before, or as long as the kubelet holds up the shutdown; the last 15 s are
-    the system's."""
+    """The notice of a reclaim that pods get: Google warns 30 s before, or as long as the kubelet holds up the shutdown; the last
+    15 s are the system's."""
     return settings.nodes.shutdown_grace_seconds - CRITICAL_SECONDS
 
 
 def declare(
     part: Part, group: NodeGroup, control: ControlPlane, settings: Settings, stack_labels: dict[str, str]
 ) -> pulumi.Resource:
-    """What is returned exists once machines can join the cluster; deleting it drains and ends them."""
+    """A pool that exists once machines can join the cluster; deleting it drains and ends them."""
     own, manager = own_settings(group), group.name == MANAGER
     return gcp.container.NodePool(
         group.name,
@@ -96,7 +96,7 @@ def disk(group: NodeGroup, settings: Settings) -> tuple[int, str]:
 
 
 def driver(group: NodeGroup) -> str:
-    """Which of NVIDIA's drivers GKE shall install, in its words."""
+    """The driver of NVIDIA that GKE shall install, in GKE's words."""
     asked = own_settings(group).driver
     if asked == "disabled":
         return "INSTALLATION_DISABLED"

@@ -4,23 +4,20 @@ are free.
 Everything is read only, by plain requests to Google's services (calls.py).
 """
 
-import shutil
-import urllib.request
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from ipaddress import ip_address, ip_network
 from typing import Any
 
+from infra.account import preflight
 from infra.account.costs import groups_of
-from infra.account.preflight import Check, Finding, fail, ok, warn
-from infra.cloud import FLEX_START, SPOT, NodeGroup
+from infra.account.preflight import Check, Finding, check, fail, ok, programs, warn
 from infra.clouds.gcp import pools
-from infra.clouds.gcp.calls import ABSENT, DENIED, Account, Calls, NoAccess, Refused
+from infra.clouds.gcp.calls import ABSENT, Account, Calls, Refused
 from infra.clouds.gcp.checks import version_of
-from infra.clouds.gcp.settings import Settings
 from infra.config import Stack
+from workloads.cluster import FLEX_START, SPOT
 
 WHAT_IS_MY_ADDRESS = "https://checkip.amazonaws.com"
 LABEL = "ebb-stack"
@@ -43,24 +40,10 @@ QUOTAS_PAGE = "https://console.cloud.google.com/iam-admin/quotas?project={}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
-    """A stack and its project. `which` and `address` look at this machine: the path of a program, its address on the internet."""
+class Look(preflight.Look):
+    """A stack and its project."""
 
-    stack_name: str
-    stack: Stack
-    groups: Sequence[NodeGroup]
     calls: Calls
-    which: Callable[[str], str | None]
-    address: Callable[[], str]
-
-    @property
-    def name(self) -> str:
-        return f"ebb-{self.stack_name}"
-
-    @property
-    def settings(self) -> Settings:
-        made: Settings = self.stack.settings
-        return made
 
     def compute(self, place: str) -> dict[str, Any]:
         return self.calls.get(f"{COMPUTE}/projects/{self.settings.project}/{place}")
@@ -83,8 +66,7 @@ def checks(stack_name: str, stack: Stack) -> list[Check]:
             stack=stack,
             groups=groups_of(stack),
             calls=Account(),
-            which=shutil.which,
-            address=_address,
+            address=partial(preflight.public_address, WHAT_IS_MY_ADDRESS),
         )
     )
 
@@ -101,17 +83,7 @@ def listed(look: Look) -> list[Check]:
         "network": network,
         "the way to the cluster": reach,
     }
-    return [Check(what=what, look=partial(_guarded, function, look)) for what, function in functions.items()]
-
-
-def _guarded(function: Callable[[Look], Iterable[Finding]], look: Look) -> Iterable[Finding]:
-    """A refused request is a finding: the other checks still run."""
-    try:
-        yield from function(look)
-    except NoAccess:
-        raise
-    except Refused as error:
-        yield warn(f"not checked: {error}", "give this identity the right to read it" if error.code == DENIED else "")
+    return [check(what, function, look) for what, function in functions.items()]
 
 
 def project(look: Look) -> Iterator[Finding]:
@@ -126,9 +98,7 @@ def project(look: Look) -> Iterator[Finding]:
 
 
 def tools(look: Look) -> Iterator[Finding]:
-    for name, why in TOOLS.items():
-        path = look.which(name)
-        yield ok(f"{name}: {path}") if path else fail(f"{name} is not on PATH: {why}")
+    yield from programs(look, TOOLS)
 
 
 def apis(look: Look) -> Iterator[Finding]:
@@ -227,7 +197,7 @@ def kubernetes(look: Look) -> Iterator[Finding]:
 
 
 def names(look: Look) -> Iterator[Finding]:
-    """What the stack would make under a fixed name, and somebody has made already."""
+    """Things that the stack would make under a fixed name, and somebody has made already."""
     place = f"projects/{look.settings.project}/locations/{look.settings.region}"
     fixed = {
         "cluster": (f"{CONTAINER}/{place}/clusters/{look.name}", "resourceLabels"),
@@ -270,24 +240,8 @@ def network(look: Look) -> Iterator[Finding]:
 
 
 def reach(look: Look) -> Iterator[Finding]:
-    """`up` makes objects in the cluster: this machine has to reach its API server."""
     cluster = look.settings.cluster
     if cluster.endpoint == "private":
         yield warn("the endpoint is private and upReachesNetwork says that this machine is in the network: not checked")
-        return
-    try:
-        address = ip_address(look.address())
-    except (OSError, ValueError) as error:
-        yield warn(f"this machine's address on the internet is not known ({error}): is it in authorizedCidrs?")
-        return
-    if any(address in ip_network(cidr) for cidr in cluster.authorized_cidrs):
-        yield ok(f"this machine ({address}) is in gcp.cluster.authorizedCidrs")
     else:
-        listed_ones = ", ".join(cluster.authorized_cidrs)
-        yield fail(f"this machine ({address}) is not in gcp.cluster.authorizedCidrs ({listed_ones})", f"add {address}/32")
-
-
-def _address() -> str:
-    """Raises OSError."""
-    with urllib.request.urlopen(WHAT_IS_MY_ADDRESS, timeout=5) as answer:
-        return str(answer.read(64).decode("ascii", "replace").strip())
+        yield from preflight.reach(look, "gcp.cluster.authorizedCidrs", cluster.authorized_cidrs)

@@ -63,7 +63,7 @@ class Cluster(Section):
 
 
 class Nodes(Section):
-    """What all machines share."""
+    """Settings that all instances share."""
 
     disk_gib: int = Field(
         default=200, ge=50, le=65536, description="System disk of machines for jobs. An image with torch takes 10 GB unpacked."
@@ -102,7 +102,7 @@ class Lustre(Section):
 
 
 class Storage(Section):
-    """Where data and output live: on Filestore. Lustre is a third volume beside it."""
+    """The places of data and output: on Filestore. Lustre is a third volume beside it."""
 
     filestore: Filestore = Field(default=Filestore(), description="The file system of /mnt/data and /mnt/output.")
     lustre: Lustre | None = Field(default=None, description="Managed Lustre, in one zone.")

@@ -1,4 +1,4 @@
-"""Where the stack's data lives on Google Cloud: Filestore for data and output, a disk for etcd, Managed Lustre if asked for.
+"""The stack's storage on Google Cloud: Filestore for data and output, a disk for etcd, Managed Lustre if asked for.
 
     declared = storage.declare(part, name, stack, settings, network=.., kubernetes_provider=.., add_ons=..)
     declared.commands                                  # what a researcher types to mount the data: for the stack's outputs
@@ -14,12 +14,12 @@ import pulumi
 import pulumi_gcp as gcp
 import pulumi_kubernetes as kubernetes
 
-from infra import cloud
 from infra.clouds.gcp.network import Network
 from infra.clouds.gcp.settings import Lustre, Settings
 from infra.config import Stack
 from infra.part import Part
 from infra.volumes import Csi, Nfs, Source, Volumes
+from workloads import cluster as records
 
 ROOT_CLAIM, ROOT_PATH = "efs-claim", "/mnt/efs"  # as the step-by-step articles have them
 KEEP, PROTECT = "keep", "protect"
@@ -32,7 +32,7 @@ PEERING_BITS = 20  # for Lustre: managed-lustre/docs/vpc asks for a /20, as reme
 
 
 @dataclass(frozen=True, kw_only=True)
-class Storage(cloud.Storage):
+class Storage(records.Storage):
     """`commands`: what to type on a machine of `storage.clients`, by what it does."""
 
     commands: Mapping[str, pulumi.Output[str]]

@@ -55,8 +55,8 @@ def test_help_teaches(module: str, capsys: pytest.CaptureFixture[str]) -> None:
     import importlib
 
     with pytest.raises(SystemExit) as ended:
-        importlib.import_module(f"infra.{module}").main(["--help"])
+        importlib.import_module(f"infra.account.{module}").main(["--help"])
     said = capsys.readouterr().out
     assert ended.value.code == 0
-    assert f"python -m infra.{module}" in said
+    assert f"python -m infra.account.{module}" in said
     assert "exit codes: 0 " in said

@@ -9,8 +9,8 @@ import pulumi_aws as aws
 from infra import config
 from infra.clouds.aws import network
 from infra.clouds.aws.control import addons, cluster
-from infra.clouds.aws.part import Part
 from infra.config import ROOT, Stack
+from infra.part import Part
 from tests.infra.declared import Declared, declared
 
 PLATFORM, RESEARCH = "arn:aws:iam::111122223333:role/platform", "arn:aws:iam::111122223333:role/team/research"
@@ -71,7 +71,7 @@ def world(given: Stack) -> Declared:
         made = network.declare("ebb-dev", given, given.settings, provider)
         control = cluster.declare("ebb-dev", given.settings, made, provider)
         manager = aws.ec2.LaunchTemplate("manager", opts=pulumi.ResourceOptions(provider=provider, depends_on=control.ready))
-        addons.after_manager(Part("add-ons", providers=[provider]), "ebb-dev", control.name, given.settings, manager)
+        addons.after_manager(Part("aws", "add-ons", providers=[provider]), "ebb-dev", control.name, given.settings, manager)
         return {
             "name": control.name,
             "arn": control.arn,

@@ -7,15 +7,15 @@ from typing import Any, cast
 import pulumi
 import pulumi_aws as aws
 
-from infra.cloud import CAPACITY_BLOCK, ON_DEMAND, SPOT, NodeGroup
 from infra.clouds.aws.catalog import AMI_CPU, AMI_GPU, TYPES, AwsInstance
 from infra.clouds.aws.control.cluster import ControlPlane
 from infra.clouds.aws.iam import identity
 from infra.clouds.aws.machines import nodes
 from infra.clouds.aws.network import Network
-from infra.clouds.aws.part import Part
 from infra.clouds.aws.settings import GroupSettings, Settings
+from infra.part import Part
 from tests.infra.declared import Declared, declared
+from workloads.cluster import CAPACITY_BLOCK, ON_DEMAND, SPOT, NodeGroup
 
 ZONES = ("us-west-2a", "us-west-2b", "us-west-2c", "us-west-2d")
 RELEASE = "1.35.0-20260714"
@@ -108,10 +108,10 @@ def world(found: list[NodeGroup], given: Settings | None = None) -> Declared:
     """The groups, declared."""
 
     def declare() -> list[pulumi.Resource]:
-        part = Part("machines")
+        part = Part("aws", "machines")
         role = identity.role(part, "ebb-dev", "machine")
         subnets = {zone: pulumi.Output.from_input(f"subnet-private-{zone}") for zone in ZONES}
-        around = Part("network")
+        around = Part("aws", "network")
         aws.ec2.NatGateway("way-out", connectivity_type="private", subnet_id="subnet-public", opts=around.child())
         network = cast(Network, SimpleNamespace(private=subnets, part=around))
         plane = control()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from infra.clouds.aws.checks.cluster import needed_add_ons
+from infra.clouds.aws.checks import needed_add_ons
 from infra.clouds.aws.control import addons
 from infra.clouds.aws.forms import AddOn
 from infra.clouds.aws.settings import Efs, Fsx, Settings, Storage

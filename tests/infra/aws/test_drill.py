@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from infra.clouds.aws.machines import drill, tags
-from infra.clouds.aws.part import Part
+from infra.clouds.aws.machines import drill, machine
+from infra.part import Part
 from tests.infra.aws import api
 from tests.infra.aws.groups import group, settings
 from tests.infra.declared import Declared, declared
@@ -14,11 +14,11 @@ ALARM = "arn:aws:cloudwatch:us-west-2:111122223333:alarm:loss"
 
 def world(**section: Any) -> Declared:
     given = settings(drill={"group": "spot-t4-us-west-2a", **section})
-    return declared(lambda: drill.declare(Part("drill"), "ebb-dev", given))
+    return declared(lambda: drill.declare(Part("aws", "drill"), "ebb-dev", given))
 
 
 def test_without_the_section_there_is_none() -> None:
-    found = declared(lambda: drill.declare(Part("drill"), "ebb-dev", settings()))
+    found = declared(lambda: drill.declare(Part("aws", "drill"), "ebb-dev", settings()))
     assert found.returned is None
     assert not found.all("ExperimentTemplate")
 
@@ -64,15 +64,15 @@ def test_its_role_may_take_the_machines_of_that_group_alone() -> None:
     reclaims = next(one for one in policy["Statement"] if one["Action"] == ["ec2:SendSpotInstanceInterruptions"])
     asked = {key.removeprefix("aws:ResourceTag/"): value for key, value in reclaims["Condition"]["StringEquals"].items()}
     assert asked == {"ebb.dev/stack": "dev", "ebb.dev/node-group": "spot-t4-us-west-2a"}
-    assert asked.items() <= tags.machine_tags("dev", group(), settings()).items()
+    assert asked.items() <= machine.machine_tags("dev", group(), settings()).items()
 
 
 def test_it_finds_the_machines_by_tags_that_they_carry() -> None:
     (target,) = world().one("ExperimentTemplate").inputs["targets"]
     asked = {each["key"]: each["value"] for each in target["resourceTags"]}
-    assert asked.items() <= tags.machine_tags("dev", group(), settings()).items()
-    assert not asked.items() <= tags.machine_tags("test", group(), settings()).items()
-    assert not asked.items() <= tags.machine_tags("dev", group("spot-t4-us-west-2b"), settings()).items()
+    assert asked.items() <= machine.machine_tags("dev", group(), settings()).items()
+    assert not asked.items() <= machine.machine_tags("test", group(), settings()).items()
+    assert not asked.items() <= machine.machine_tags("dev", group("spot-t4-us-west-2b"), settings()).items()
 
 
 def test_its_command_names_region_and_template() -> None:

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from infra import catalog, cloud, config, groups
+from infra import catalog, config, groups
 from infra.config.checks import NAME_LENGTH
 from tests.infra.stacks import ROOT, settings
 from tests.infra.test_groups import expanded
+from workloads.cluster import NodeGroup
 
 SEEDS = range(200)
 CAPACITIES = ("spot", "on-demand", "capacity-block")
@@ -102,7 +103,7 @@ def test_every_group_is_what_its_line_says(seed: int) -> None:
         _agrees(group, line)
 
 
-def _is_sound(group: cloud.NodeGroup, stack: config.Stack) -> None:
+def _is_sound(group: NodeGroup, stack: config.Stack) -> None:
     """Whatever the line: the group can be made."""
     assert re.fullmatch("[a-z][a-z0-9-]*[a-z0-9]", group.name)
     assert len(group.name) <= NAME_LENGTH
@@ -112,7 +113,7 @@ def _is_sound(group: cloud.NodeGroup, stack: config.Stack) -> None:
     assert {one.shape["vCPU"] for one in (group.instance, *group.others)} == {group.instance.cpu}
 
 
-def _agrees(group: cloud.NodeGroup, line: config.NodeGroup) -> None:
+def _agrees(group: NodeGroup, line: config.NodeGroup) -> None:
     """Labels, taints, prices and `ebb-platform` are of the capacity and the GPUs that the line asks for."""
     labels, taints, facts = group.labels, {taint["key"] for taint in group.taints}, group.facts()
     assert labels["ebb.dev/node-group"] == group.name == facts["name"]

@@ -11,21 +11,20 @@ import pulumi_aws as aws
 import pytest
 
 import infra.clouds.aws
-from infra.cloud import SPOT, NodeGroup
 from infra.clouds.aws import catalog, network
 from infra.clouds.aws.builds import images
 from infra.clouds.aws.control import addons, cluster
 from infra.clouds.aws.data import storage, volumes
 from infra.clouds.aws.iam import identity
 from infra.clouds.aws.iam.rights import ROLES
-from infra.clouds.aws.machines import drill, in_cluster, nodes, tags
-from infra.clouds.aws.part import Part
+from infra.clouds.aws.machines import drill, in_cluster, machine, nodes
 from infra.clouds.aws.settings import Drill, GroupSettings
 from infra.config.checks import MANAGER
+from infra.part import Part
 from tests.infra.aws.control import stack
 from tests.infra.declared import Declared, declared
-from workloads.autoscaler import NAME as AUTOSCALER
-from workloads.names import SYSTEM
+from workloads.cluster import SPOT, SYSTEM, NodeGroup
+from workloads.helpers import AUTOSCALER
 
 GROUP = "spot-t4-us-west-2a"
 
@@ -38,15 +37,15 @@ def whole() -> Declared:
     settings = settings.model_copy(
         update={"nodes": settings.nodes.model_copy(update={"releases": {"AL2023_x86_64_NVIDIA": "1.35.0-20260318"}})}
     )
-    machine = next(one for one in catalog.TYPES if one.name == "g4dn.xlarge")
+    instance = next(one for one in catalog.TYPES if one.name == "g4dn.xlarge")
     group = NodeGroup(
-        name=GROUP, zone="us-west-2a", instance=machine, capacity_type=SPOT, min=0, max=2, notice_seconds=120,
+        name=GROUP, zone="us-west-2a", instance=instance, capacity_type=SPOT, min=0, max=2, notice_seconds=120,
         settings=GroupSettings(),
     )  # fmt: skip
 
     def declare() -> None:
         provider = aws.Provider("aws", region="us-west-2")
-        part = Part("platform", providers=[provider])
+        part = Part("aws", "platform", providers=[provider])
         made = network.declare("ebb-dev", found, settings, provider)
         control = cluster.declare("ebb-dev", settings, made, provider)
         role = identity.role(part, "ebb-dev", "machine")
@@ -186,7 +185,7 @@ def test_the_autoscaler_changes_the_groups_of_this_cluster_alone() -> None:
 
 def carried(inputs: dict[str, Any]) -> dict[str, str]:
     """The tags of a resource, with those that the provider adds."""
-    return {**tags.stack_tags("dev", stack().settings), **inputs["tags"]}
+    return {**machine.stack_tags("dev", stack().settings), **inputs["tags"]}
 
 
 def test_the_volume_of_etcd_can_be_attached_and_backed_up() -> None:
@@ -199,11 +198,11 @@ def test_the_volume_of_etcd_can_be_attached_and_backed_up() -> None:
 
 def test_a_volume_is_attached_to_the_manager_machine_alone() -> None:
     asked = tag_tests(policy("ebs-csi")[1])
-    machine = next(one for one in catalog.TYPES if one.name == "m7i.large")
+    instance = next(one for one in catalog.TYPES if one.name == "m7i.large")
     manager = NodeGroup(
-        name=MANAGER, zone="us-west-2a", instance=machine, capacity_type="on-demand", min=1, max=1, notice_seconds=0
+        name=MANAGER, zone="us-west-2a", instance=instance, capacity_type="on-demand", min=1, max=1, notice_seconds=0
     )
-    assert asked.items() <= tags.machine_tags("dev", manager, stack().settings).items()
+    assert asked.items() <= machine.machine_tags("dev", manager, stack().settings).items()
     (template,) = whole().all("LaunchTemplate")
     of_jobs = [one["tags"] for one in template.inputs["tagSpecifications"] if one["resourceType"] == "instance"]
     assert of_jobs
@@ -215,7 +214,7 @@ def test_a_drill_reclaims_machines_of_its_group_alone() -> None:
     (template,) = whole().all("LaunchTemplate")
     (machine,) = [one["tags"] for one in template.inputs["tagSpecifications"] if one["resourceType"] == "instance"]
     assert asked.items() <= machine.items()
-    assert asked[tags.GROUP] == GROUP
+    assert asked[machine.GROUP] == GROUP
 
 
 def test_a_build_reaches_what_images_makes() -> None:
@@ -232,7 +231,7 @@ def test_a_build_reaches_what_images_makes() -> None:
 
 def test_a_word_that_is_not_given_is_an_error() -> None:
     def declare() -> pulumi.Output[str]:
-        return identity.role(Part("x"), "ebb-dev", "drill").arn
+        return identity.role(Part("aws", "x"), "ebb-dev", "drill").arn
 
     with pytest.raises(AssertionError, match=r"role 'drill' wants \['group'\]"):
         declared(declare)

@@ -8,16 +8,17 @@ import pulumi_aws as aws
 import pytest
 from pulumi.runtime import mocks
 
-from infra import config, manifests
+from infra import config
 from infra import images as shared
 from infra.clouds.aws.builds import images
-from infra.clouds.aws.part import Part
 from infra.config import ROOT
+from infra.part import Part
 from tests.infra import declared as seam
 from tests.infra.aws.case import CASE, DIGEST
 from tests.infra.declared import ACCOUNT, Declared, declared
+from workloads import manifest
 
-ETCD = manifests.pinned("ebb-etcd")
+ETCD = manifest.pinned("ebb-etcd")
 REGISTRY = f"{ACCOUNT}.dkr.ecr.us-west-2.amazonaws.com"
 TRAINERS = {"cuda12": {"cuda": "12.6"}}
 ANSWERS = CASE.answers
@@ -59,7 +60,7 @@ def world(settings: config.Stack, monkeypatch: pytest.MonkeyPatch) -> Declared:
     monkeypatch.setattr(seam._Answers, "call", _call)
 
     def declare() -> Any:
-        part = Part("images", providers=[aws.Provider("aws", region="us-west-2")])
+        part = Part("aws", "images", providers=[aws.Provider("aws", region="us-west-2")])
         role = aws.iam.Role("codebuild", assume_role_policy="{}", opts=part.child())
         made = images.declare(part, "ebb-dev", settings, settings.settings, role)
         return {
@@ -185,7 +186,7 @@ def test_the_older_etcd_is_there_if_the_stack_wants_it(build: str, monkeypatch: 
     named = there if build == "none" else {}
     other = {**_dev()["aws"], "network": {}, "storage": {"efs": {}}, "images": {"build": build, **named}}
     made = world(stack(aws=other, legacyRendezvous=True), monkeypatch).returned
-    assert made["legacy"] == manifests.pinned("ebb-etcd-legacy", manifests.LEGACY)
+    assert made["legacy"] == manifest.pinned("ebb-etcd-legacy", manifest.LEGACY)
     assert made["legacy"] != made["etcd"] == ETCD
     assert all(re.fullmatch(r"registry\.k8s\.io/etcd:3\.\d+\.\d+-0@sha256:[0-9a-f]{64}", made[one]) for one in ("etcd", "legacy"))
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from infra.cloud import CAPACITY_BLOCK, ON_DEMAND, Autoscaler, Cluster, DevicePlugin, Helpers, NodeGroup
 from infra.clouds.aws.machines import in_cluster
-from infra.clouds.aws.part import Part
+from infra.part import Part
 from tests.infra.aws.groups import BLOCK, control, group, manager, settings
 from tests.infra.declared import Declared, declared
-from workloads.autoscaler import autoscaler
+from workloads.cluster import CAPACITY_BLOCK, ON_DEMAND, Autoscaler, Cluster, DevicePlugin, Helpers, NodeGroup
+from workloads.helpers import autoscaler
 
 VPC, SUBNET = "vpc-0123456789abcdef0", "subnet-0123456789abcdef0"
 UUID = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9"
@@ -37,7 +37,7 @@ def world(groups: list[NodeGroup], **sections: Any) -> tuple[Declared, Helpers]:
 
     def declare() -> None:
         plane = control()
-        found.append(in_cluster.helpers(Part("helpers"), "ebb-dev", plane, settings(**sections), groups))
+        found.append(in_cluster.helpers(Part("aws", "helpers"), "ebb-dev", plane, settings(**sections), groups))
 
     return declared(declare), found[0]
 
@@ -160,7 +160,7 @@ def test_its_pod_is_made_after_its_identity() -> None:
 
     def declare() -> None:
         provider = kubernetes.Provider("cluster", kubeconfig="{}")
-        record = in_cluster.helpers(Part("helpers"), "ebb-dev", control(), settings(), ALL).autoscaler
+        record = in_cluster.helpers(Part("aws", "helpers"), "ebb-dev", control(), settings(), ALL).autoscaler
         assert record is not None
         autoscaler(Cluster(name="aws", region="us-west-2", provider=provider), record, manager(), [])
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.cloud import CAPACITY_BLOCK, NodeGroup
 from infra.clouds.aws.iam.rights import ROLES
-from infra.clouds.aws.machines import machine, tags
+from infra.clouds.aws.machines import machine
 from tests.infra.aws.groups import BLOCK, RELEASE, USABLE, asg_tags, group, manager, settings, world
 from tests.infra.declared import Registered
+from workloads.cluster import CAPACITY_BLOCK, NodeGroup
 
 Object = dict[str, Any]
 CA = "k8s.io/cluster-autoscaler/node-template"
@@ -125,7 +125,7 @@ def test_the_manager_is_one_plain_machine_that_nothing_scales() -> None:
 def test_the_manager_carries_the_tags_that_the_rights_of_the_ebs_driver_name() -> None:
     (wanted,) = (one.conditions for one in ROLES["ebs-csi"].statements if one.resources == ("arn:aws:ec2:*:*:instance/*",))
     asked = {key.removeprefix("aws:ResourceTag/"): value.format(stack="dev") for key, value in wanted["StringEquals"].items()}
-    assert asked.items() <= tags.machine_tags("dev", manager(), settings()).items()
+    assert asked.items() <= machine.machine_tags("dev", manager(), settings()).items()
 
 
 def test_the_autoscaler_owns_the_size_of_job_groups() -> None:
@@ -242,7 +242,7 @@ def test_a_placement_group_is_the_groups_own() -> None:
 
 
 def test_every_gpu_of_the_catalog_has_a_name_for_the_autoscaler() -> None:
-    found = {one.gpu_type: tags.accelerator(one.gpu_type) for one in USABLE if one.gpus}
+    found = {one.gpu_type: machine.accelerator(one.gpu_type) for one in USABLE if one.gpus}
     assert found["H100"] == "nvidia-h100"
     assert {found[each] for each in ("T4", "A10G", "L4", "L40S", "A100", "V100")} == {
         *("nvidia-tesla-t4", "nvidia-a10g", "nvidia-l4", "nvidia-l40s", "nvidia-tesla-a100", "nvidia-tesla-v100")

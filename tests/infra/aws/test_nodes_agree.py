@@ -16,13 +16,13 @@ import pytest
 from ebb.api import platform as facts
 from ebb.api.spec import Job
 from ebb.api.status import Placed
-from ebb.controller.reconciler.candidates import seat
+from ebb.controller.reconciler.candidates import pod_placement
 from ebb.controller.reconciler.pods import worker_pod
-from infra.cloud import CAPACITY_BLOCK, ON_DEMAND, SPOT, NodeGroup
-from infra.clouds.aws.machines import machine, tags
+from infra.clouds.aws.machines import machine
 from tests.infra.aws import api, scheduling
 from tests.infra.aws.groups import asg_tags, at_random, settings, world
 from tests.infra.declared import Declared
+from workloads.cluster import CAPACITY_BLOCK, ON_DEMAND, SPOT, NodeGroup
 
 Object = dict[str, Any]
 BY_TYPE = ("pods", "cpu", "memory")  # what the autoscaler knows of an instance type, tags or no tags
@@ -47,10 +47,10 @@ class Told:
 def told(one: NodeGroup) -> Told:
     found = machine.user_data(one, settings())
     return Told(
-        labels=tags.labels(one),
-        taints=tags.taints(one),
-        node_group_tags=tags.template(one, settings()),
-        asg_tags={**tags.template(one, settings()), **tags.stack_tags("dev", settings())},
+        labels=machine.labels(one),
+        taints=machine.taints(one),
+        node_group_tags=machine.template(one, settings()),
+        asg_tags={**machine.template(one, settings()), **machine.stack_tags("dev", settings())},
         efa_interfaces=sum("efa" in each.kind for each in machine.interfaces(one)),
         root_gib=machine.disk(one, settings()).gib,
         nvme_joined="RAID0" in base64.b64decode(found or "").decode(),
@@ -191,7 +191,7 @@ def _worker(one: NodeGroup) -> Object:
     }
     job = Job.of({"metadata": {"name": "job", "namespace": "elastic-job", "uid": "0123456789"}, "spec": spec})
     placed = Placed(zone=one.zone, capacity_type=one.capacity_type, gpu_type=one.instance.gpu_type)
-    return worker_pod(job, index=0, attempt=0, seat=seat(job, placed, _platform(one)))
+    return worker_pod(job, index=0, attempt=0, pod_placement=pod_placement(job, placed, _platform(one)))
 
 
 def _platform(one: NodeGroup) -> facts.Platform:

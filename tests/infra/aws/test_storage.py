@@ -11,9 +11,9 @@ import pytest
 from infra.clouds.aws.control.cluster import ControlPlane
 from infra.clouds.aws.data import storage
 from infra.clouds.aws.network import Network
-from infra.clouds.aws.part import Part
 from infra.clouds.aws.settings import Settings
 from infra.config import Stack
+from infra.part import Part
 from tests.infra.declared import Declared, declared
 
 NAME = "ebb-dev"
@@ -34,9 +34,9 @@ def declare(zones: tuple[str, ...] = ZONES, **section: Any) -> Declared:
     """All that storage declares in an existing network, after two add-ons. What was returned is flattened, for its outputs."""
 
     def all_of_it() -> dict[str, Any]:
-        part = Part("storage")
+        part = Part("aws", "storage")
         subnets = {zone: pulumi.Output.from_input(f"subnet-{zone}") for zone in zones}
-        network = Network(vpc_id=pulumi.Output.from_input("vpc-1"), private=subnets, public={}, part=Part("network"))
+        network = Network(vpc_id=pulumi.Output.from_input("vpc-1"), private=subnets, public={}, part=Part("aws", "network"))
         control = SimpleNamespace(security_group_id=pulumi.Output.from_input("sg-cluster"))
         stack = SimpleNamespace(manager=SimpleNamespace(zone="us-west-2a"), storage=SimpleNamespace(data_gib=200, output_gib=50))
         provider = kubernetes.Provider("cluster", kubeconfig="{}")

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.cloud import NodeGroup
 from infra.clouds.azure import machine, names, pools
 from infra.clouds.azure.catalog import TYPES
 from infra.clouds.azure.checks import pools as names_of_pools
@@ -16,6 +15,7 @@ from infra.clouds.azure.settings import GroupSettings
 from tests.infra.azure import stacks
 from tests.infra.azure.world import inputs, world
 from tests.infra.stacks import problems
+from workloads.cluster import NodeGroup
 
 MARK = "kubernetes.azure.com/scalesetpriority"
 

@@ -144,7 +144,7 @@ def test_an_existing_network_has_what_machines_need(changes: dict[str, Any], sai
 def test_the_whole_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(preflight, "Account", lambda: FakeCalls(answers()))
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(preflight, "_address", lambda: "203.0.113.1")
+    monkeypatch.setattr(neutral, "public_address", lambda url: "203.0.113.1")
     assert neutral.main(["-s", "gcp"]) == commands.EXIT_BAD
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "[1/9] project"

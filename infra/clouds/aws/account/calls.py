@@ -17,6 +17,7 @@ import boto3
 from botocore import exceptions
 from botocore.config import Config
 
+from infra import commands
 from infra.commands import CannotLook
 
 # Codes that say something of the credentials, not of the request.
@@ -31,7 +32,7 @@ NO_CREDENTIALS = (
 )
 
 
-class Refused(Exception):
+class Refused(commands.Refused):
     """One request did not succeed."""
 
     def __init__(self, code: str, words: str) -> None:
@@ -40,7 +41,6 @@ class Refused(Exception):
 
     @property
     def denied(self) -> bool:
-        """Whether the caller lacks the right to ask, which says nothing about what was asked for."""
         return self.code in DENIED
 
 

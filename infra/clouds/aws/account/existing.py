@@ -1,12 +1,12 @@
-"""What the stack's file names and does not make: a VPC, subnets, file systems, keys, reservations. It must exist."""
+"""Checks of what the stack's file names and does not make: a VPC, subnets, file systems, keys, reservations. It must exist."""
 
 from collections.abc import Iterator
 from ipaddress import ip_network
 from typing import Any
 
-from infra.account.preflight import Finding
+from infra.account.preflight import Finding, fail, ok, warn
 from infra.clouds.aws.account.calls import Refused
-from infra.clouds.aws.account.look import Look, absent, fail, ok, warn
+from infra.clouds.aws.account.look import Look, absent
 
 FREE_ADDRESSES = 32  # a machine takes about ten at once, for itself and its pods
 AWS_DISKS_KEY = "alias/aws/ebs"
@@ -86,7 +86,7 @@ def _efs(look: Look, number: str) -> Iterator[Finding]:
 
 
 def _may_be(look: Look, named: str | None, vpc: str) -> bool:
-    """Whether a VPC is the stack's: the one that is named, or the one that it has made."""
+    """True if a VPC is the stack's: the one that is named, or the one that it has made."""
     if named is not None:
         return vpc == named
     found = _found(look, "ec2", "describe_vpcs", VpcIds=[vpc])

@@ -1,4 +1,4 @@
-"""Whether AWS has what the stack's file names: machines in their zones, AMI releases, versions of Kubernetes and of add-ons.
+"""Checks that AWS has what the stack's file names: machines in their zones, AMI releases, versions of Kubernetes and of add-ons.
 
 Prices aside, the catalog's facts of each machine are held to what the region says of it: the autoscaler and the launch templates
 believe the catalog.
@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from infra.account.preflight import Finding
-from infra.catalog import InstanceType
-from infra.clouds.aws.account.look import Look, fail, ok, warn
+from infra.account.preflight import Finding, fail, ok, warn
+from infra.clouds.aws.account.look import Look
 from infra.clouds.aws.catalog import AwsInstance
+from workloads.cluster import InstanceType
 
 # AMI type -> the folder of its releases below /aws/service/eks/optimized-ami/<version>/
 # (https://docs.aws.amazon.com/eks/latest/userguide/retrieve-ami-id.html, read 2026-11-21).

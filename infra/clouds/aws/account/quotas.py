@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from infra.account.preflight import Finding
-from infra.cloud import CAPACITY_BLOCK, SPOT, NodeGroup
+from infra.account.preflight import Finding, fail, ok, warn
 from infra.clouds.aws.account.calls import Refused
-from infra.clouds.aws.account.look import Look, fail, ok, tag, warn
+from infra.clouds.aws.account.look import Look, tag
+from workloads.cluster import CAPACITY_BLOCK, SPOT, NodeGroup
 
 # Family -> (code of the spot quota, code of the on-demand quota). P6 has no spot quota that AWS documents.
 STANDARD = ("L-34B43A08", "L-1216C47A")
@@ -29,7 +29,7 @@ ADDRESSES, VPCS, NATS = ("ec2", "L-0263D0A3"), ("vpc", "L-F678F1CE"), ("vpc", "L
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
-    """What the stack asks of one quota at most, and of what its smallest machine is."""
+    """The stack's demand of one quota: the most it may ask, and its smallest machine."""
 
     vcpus: int
     least: int
@@ -121,7 +121,7 @@ def network(look: Look) -> Iterator[Finding]:
 
 
 def _quota(look: Look, service: str, number: str) -> tuple[str, float]:
-    """Name and value; AWS tells a value that nobody has changed from a second list."""
+    """Name and value; a value that nobody has changed is in a second list of AWS."""
     try:
         quota = look.calls("service-quotas", "get_service_quota", ServiceCode=service, QuotaCode=number)["Quota"]
     except Refused as error:
@@ -132,7 +132,7 @@ def _quota(look: Look, service: str, number: str) -> tuple[str, float]:
 
 
 def raising(look: Look, service: str, number: str, value: int) -> str:
-    """How to ask for more: AWS answers within hours, for large GPU machines within days."""
+    """The command that asks for more: AWS answers within hours, for large GPU machines within days."""
     return (
         f"aws service-quotas request-service-quota-increase --region {look.settings.region} --service-code {service} "
         f"--quota-code {number} --desired-value {value}"

@@ -27,7 +27,8 @@ POLL_SECONDS, SAY_SECONDS = 5.0, 15.0
 TAIL_LINES = 40
 WIDTH = 120
 MB = 1_000_000
-# Inline cache is enough: it lacks the stage of the wheel, which takes seconds. Without attestations the digest is the image's own, not an index's.
+# Inline cache is enough: it lacks the stage of the wheel, which takes seconds.
+# Without attestations the digest is the image's own, not an index's.
 BUILDSPEC = """\
 version: 0.2
 phases:

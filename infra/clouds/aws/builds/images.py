@@ -18,10 +18,10 @@ import pulumi_aws as aws
 
 from infra import images as shared
 from infra.clouds.aws.builds import codebuild
-from infra.clouds.aws.part import Part
 from infra.clouds.aws.settings import Settings
 from infra.config import Stack
 from infra.images import CONTROLLER, TRAINER, Images, Recipe
+from infra.part import Part
 
 with warnings.catch_warnings():  # on import, this module of the SDK warns of old names in it
     warnings.simplefilter("ignore", DeprecationWarning)

@@ -1,4 +1,4 @@
-"""Who may do what in the cluster, and how they connect.
+"""Access entries and kubeconfigs: rights in the cluster, and ways to connect.
 
 Administrators have EKS's cluster-admin policy. Researchers take one IAM role, which may only look up the cluster's address; the
 cluster puts whoever comes with it into the group `ebb:researchers`, and workloads/manifests/researcher.yaml says what that may.
@@ -14,7 +14,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.clouds.aws.iam import identity
-from infra.clouds.aws.part import Part
+from infra.part import Part
 
 ADMINISTRATOR = "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
 RESEARCHERS = "ebb:researchers"  # as in workloads/manifests/researcher.yaml
@@ -82,9 +82,12 @@ def kubeconfig(
 
 
 def command(name: str, region: str, role_arn: pulumi.Input[str]) -> pulumi.Output[str]:
-    """What a researcher types once: it writes such a kubeconfig into their own. The role twice: --role-arn is for the kubeconfig
-    alone, and --assume-role-arn for the look at the cluster, to which their own identity may have no right
-    (https://github.com/aws/aws-cli/issues/8554 and pull/9447, in the AWS CLI since spring 2025; read 2026-11-21)."""
+    """The command that a researcher types once: it writes such a kubeconfig into their own.
+
+    The role stands in it twice: --role-arn is for the kubeconfig alone, and --assume-role-arn for the look at the cluster, to
+    which their own identity may have no right
+    (https://github.com/aws/aws-cli/issues/8554 and pull/9447, in the AWS CLI since spring 2025; read 2026-11-21).
+    """
     words = f"aws eks update-kubeconfig --name {name} --region {region} --alias {name} --assume-role-arn "
     return pulumi.Output.concat(words, role_arn, " --role-arn ", role_arn)
 

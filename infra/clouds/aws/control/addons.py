@@ -19,11 +19,11 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from infra.cloud import LABEL_NODE_GROUP
 from infra.clouds.aws.iam import identity
-from infra.clouds.aws.part import Part
 from infra.clouds.aws.settings import Settings
 from infra.config.checks import MANAGER
+from infra.part import Part
+from workloads.cluster import LABEL_NODE_GROUP
 
 ON_MANAGER = {LABEL_NODE_GROUP: MANAGER}
 EVERYWHERE = [{"operator": "Exists"}]

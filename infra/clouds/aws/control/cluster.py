@@ -19,8 +19,8 @@ import pulumi_kubernetes as kubernetes
 from infra.clouds.aws.control import access, addons
 from infra.clouds.aws.iam import identity
 from infra.clouds.aws.network import Network
-from infra.clouds.aws.part import Part
 from infra.clouds.aws.settings import Cluster, Settings
+from infra.part import Part
 
 # EKS refuses, ever after, subnets in zones that the cluster was not created with
 # (https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html, read 2026-11-21). Machines may be in any. So the control
@@ -30,8 +30,10 @@ ZONES = 2
 
 @dataclass(frozen=True, kw_only=True)
 class ControlPlane:
-    """What machines, storage and services need to know. `name` is known once the cluster is there. `security_group_id`: EKS's own
-    group, which machines carry. The researchers' two are None in a stack that names no researchers."""
+    """Facts of the cluster for machines, storage and workloads. `name` is known once the cluster is there.
+
+    `security_group_id`: EKS's own group, which nodes carry. The researchers' two are None in a stack that names no researchers.
+    """
 
     eks: eks.Cluster
     name: pulumi.Output[str]
@@ -48,7 +50,7 @@ class ControlPlane:
 
 def declare(name: str, settings: Settings, network: Network, provider: aws.Provider) -> ControlPlane:
     """The cluster `name`, in the private subnets of the network."""
-    part = Part("control-plane", providers=[provider])
+    part = Part("aws", "control-plane", providers=[provider])
     component = _cluster(part, name, settings, network)
     made = component.eks_cluster
     cluster, endpoint, authority = made.name, made.endpoint, made.certificate_authority.data

@@ -1,1 +1,1 @@
-"""Where data lives: EFS, FSx for Lustre, etcd's disk, and who may mount them."""
+"""Storage: EFS, FSx for Lustre, etcd's disk, and who may mount them."""

@@ -1,4 +1,4 @@
-"""Who may reach the file systems: the cluster's machines, and the researchers' machines that `storage.clients` lists.
+"""Clients of the file systems: the cluster's machines, and the researchers' machines that `storage.clients` lists.
 
     allowed = clients(settings.storage.clients, control.security_group_id)
     admit(part, firewall, "ebb-dev-efs", allowed, [(2049, 2049)])
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from infra.clouds.aws.part import Part
+from infra.part import Part
 
 MACHINES = "machines"
 Ports = tuple[int, int]

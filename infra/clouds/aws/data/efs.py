@@ -20,8 +20,8 @@ import pulumi_aws as aws
 
 from infra.clouds.aws.data.clients import Client, admit
 from infra.clouds.aws.network import Network
-from infra.clouds.aws.part import Part
 from infra.clouds.aws.settings import Efs, Storage
+from infra.part import Part
 
 NFS = (2049, 2049)
 OWNER = 1000  # the images' user

@@ -15,8 +15,8 @@ import pulumi_aws as aws
 
 from infra.clouds.aws.data.clients import MACHINES, Client, admit, let_out
 from infra.clouds.aws.network import Network
-from infra.clouds.aws.part import Part
 from infra.clouds.aws.settings import Storage
+from infra.part import Part
 
 # https://docs.aws.amazon.com/fsx/latest/LustreGuide/limit-access-security-groups.html, read 2026-11-21: in and out, between the
 # servers, and between servers and clients.

@@ -1,4 +1,4 @@
-"""Where the stack's data lives on AWS: EFS and FSx for Lustre for the jobs, a disk for etcd.
+"""The stack's storage on AWS: EFS and FSx for Lustre for the jobs, a disk for etcd.
 
     declared = storage.declare(part, name, stack, settings, network=.., control=.., kubernetes_provider=.., add_ons=..)
     declared.commands                                  # what a researcher types to mount the data: for the stack's outputs
@@ -15,19 +15,19 @@ import pulumi
 import pulumi_aws as aws
 import pulumi_kubernetes as kubernetes
 
-from infra import cloud
-from infra.cloud import Volume
 from infra.clouds.aws.control.cluster import ControlPlane
 from infra.clouds.aws.data import efs, fsx
 from infra.clouds.aws.data.clients import clients
 from infra.clouds.aws.data.volumes import ebs_source, efs_source, etcd_disk, lustre_source
 from infra.clouds.aws.iam import identity
 from infra.clouds.aws.network import Network
-from infra.clouds.aws.part import Part
 from infra.clouds.aws.settings import Settings
 from infra.clouds.aws.settings import Storage as StorageSettings
 from infra.config import Stack
+from infra.part import Part
 from infra.volumes import Source, Volumes
+from workloads import cluster as records
+from workloads.cluster import Volume
 
 ROOT_CLAIM, ROOT_PATH = "efs-claim", "/mnt/efs"  # as the step-by-step articles have them
 NFS_OPTIONS = "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport"
@@ -37,7 +37,7 @@ Command = pulumi.Output[str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Storage(cloud.Storage):
+class Storage(records.Storage):
     """`commands`: what to type on a machine of `storage.clients`, by what it does."""
 
     commands: Mapping[str, Command]
@@ -84,7 +84,7 @@ def declare(
 
 
 def _places(shared: efs.FileSystem | None, fast: fsx.FileSystem | None) -> tuple[Source, Source, Source]:
-    """Where data, output and the root of both are."""
+    """The volumes of data, of output, and of the root of both."""
     if shared:
         return efs_source(shared.id, shared.data), efs_source(shared.id, shared.output), efs_source(shared.id)
     assert fast is not None, "checks/storage.py asks for one of efs and fsx"

@@ -3,7 +3,7 @@
 import pulumi
 import pulumi_aws as aws
 
-from infra.clouds.aws.part import Part
+from infra.part import Part
 from infra.volumes import SHOWN, Csi
 
 EFS_DRIVER, FSX_DRIVER, EBS_DRIVER = "efs.csi.aws.com", "fsx.csi.aws.com", "ebs.csi.aws.com"

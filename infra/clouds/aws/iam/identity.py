@@ -17,7 +17,7 @@ import pulumi_aws as aws
 
 from infra.clouds.aws.iam import rights
 from infra.clouds.aws.iam.rights import ROLES, Conditions
-from infra.clouds.aws.part import Part
+from infra.part import Part
 
 __all__ = ["ROLES", "Role", "role"]
 
@@ -75,7 +75,7 @@ def _text(statements: Any, words: Given) -> pulumi.Output[str]:
 
 
 def trust(spec: rights.Role, words: Given) -> dict[str, Any]:
-    """Who may take a role, in the language of policies."""
+    """The trust policy of a role."""
     who = {"Service": spec.service} if spec.service else {"AWS": _fill(spec.principals, words)}
     return {"Effect": "Allow", "Principal": who, "Action": list(spec.actions), **_if(spec.conditions, words)}
 

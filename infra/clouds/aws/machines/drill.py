@@ -9,9 +9,9 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.clouds.aws.iam import identity
-from infra.clouds.aws.machines import tags
-from infra.clouds.aws.part import Part
+from infra.clouds.aws.machines import machine
 from infra.clouds.aws.settings import Drill, Settings
+from infra.part import Part
 
 ACTION, TARGET = "aws:ec2:send-spot-instance-interruptions", "SpotInstances"
 # From two minutes on; with two the notice comes at once, as in a real reclaim
@@ -41,8 +41,8 @@ def declare(part: Part, name: str, settings: Settings) -> pulumi.Output[str] | N
                 "name": "machines",
                 "resource_type": "aws:ec2:spot-instance",
                 "resource_tags": [
-                    {"key": tags.STACK, "value": name.removeprefix("ebb-")},
-                    {"key": tags.GROUP, "value": drill.group},
+                    {"key": machine.STACK, "value": name.removeprefix("ebb-")},
+                    {"key": machine.GROUP, "value": drill.group},
                 ],
                 "filters": [{"path": "State.Name", "values": ["running"]}],
                 "selection_mode": f"COUNT({drill.machines})",

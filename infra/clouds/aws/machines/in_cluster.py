@@ -1,4 +1,4 @@
-"""What must run in an EKS cluster: cluster-autoscaler with its identity, and the device plugins that the AMIs lack.
+"""Programs that must run in an EKS cluster: cluster-autoscaler with its identity, and the device plugins that the AMIs lack.
 
     helpers = in_cluster.helpers(part, "ebb-dev", control, settings, groups)
 
@@ -11,24 +11,24 @@ from collections.abc import Iterable, Sequence
 
 import pulumi_aws as aws
 
-from infra.cloud import (
+from infra.clouds.aws.control.cluster import ControlPlane
+from infra.clouds.aws.iam import identity
+from infra.clouds.aws.machines import machine
+from infra.clouds.aws.settings import Settings
+from infra.part import Part
+from workloads.cluster import (
     CAPACITY_BLOCK,
     LABEL_GPU_TYPE,
     LABEL_NODE_GROUP,
     ON_DEMAND,
     SPOT,
+    SYSTEM,
     Autoscaler,
     DevicePlugin,
     Helpers,
     NodeGroup,
 )
-from infra.clouds.aws.control.cluster import ControlPlane
-from infra.clouds.aws.iam import identity
-from infra.clouds.aws.machines import machine
-from infra.clouds.aws.part import Part
-from infra.clouds.aws.settings import Settings
-from workloads.autoscaler import NAME as AUTOSCALER
-from workloads.names import SYSTEM
+from workloads.helpers import AUTOSCALER
 
 AUTOSCALER_IMAGE = "registry.k8s.io/autoscaling/cluster-autoscaler"
 # The newest of https://github.com/NVIDIA/k8s-device-plugin (versions.mk, 2026-08-19).
@@ -76,7 +76,7 @@ def _autoscaler(part: Part, name: str, control: ControlPlane, settings: Settings
 
 
 def arguments(name: str, settings: Settings) -> list[str]:
-    """How the autoscaler finds groups and how soon it acts."""
+    """The autoscaler's arguments: the groups that it finds, and how soon it acts."""
     own = settings.autoscaler
     return [
         "--cloud-provider=aws",
@@ -108,7 +108,7 @@ def arguments(name: str, settings: Settings) -> list[str]:
 
 
 def _cut_off(settings: Settings) -> bool:
-    """Whether EC2's API is out of reach, so that the list of instance types must be the one built into the autoscaler. An own
+    """True if EC2's API is out of reach, so that the list of instance types must be the one built into the autoscaler. An own
     VPC has NAT; an existing one without public subnets may have no way out but its endpoints."""
     return settings.network.vpc_id is not None and not settings.network.public_subnets
 

@@ -1,10 +1,15 @@
-"""What one machine of a node group boots with: its disks, its network interfaces and its user data. Plain data, no SDK.
+"""Facts that follow from a node group's record: disks, network interfaces, user data, labels, taints and tags. No SDK.
 
-    disk = machine.disk(group, settings)
+    machine.disk(group, settings)            # for the launch template (nodes.py) and the cost table
     machine.user_data(group, settings)       # base64, or None where the AMI's defaults do
+    machine.template(group, settings)        # the autoscaler's tags of a group that has no node yet
 
-The launch template is made of it (nodes.py), the autoscaler's tags (tags.py) and the cost table. The AMI, the instance profile
-and the node's registration are no business of ours: EKS adds them, as the launch template names no image.
+The AMI, the instance profile and the node's registration are EKS's: the launch template names no image.
+
+The autoscaler reads the template from tags of the Auto Scaling group, as node group tags do not reach it
+(https://docs.aws.amazon.com/eks/latest/userguide/managed-node-groups.html), and its resources from tags of the node group too
+(cluster-autoscaler-1.35.2, cloudprovider/aws/aws_manager.go). EKS itself sets k8s.io/cluster-autoscaler/enabled and /<cluster>,
+by which it finds the group. No tag depends on `min` or `max`: a group may grow without a change of any tag.
 """
 
 import base64
@@ -13,10 +18,10 @@ from dataclasses import dataclass
 
 import yaml
 
-from infra.cloud import NodeGroup
 from infra.clouds.aws.catalog import AwsInstance
 from infra.clouds.aws.settings import GroupSettings, Settings
 from infra.config.checks import MANAGER
+from workloads.cluster import NodeGroup
 
 # Everything of size is on a machine's own NVMe disks where it has any. The NVIDIA AMI's snapshot takes 20 GiB
 # (https://docs.aws.amazon.com/eks/latest/userguide/ml-eks-optimized-ami.html, read 2026-11-21); logs and caches grow.
@@ -37,6 +42,25 @@ FAST_PULL_CPU, FAST_PULL_THROUGHPUT_MIB = 8, 600
 # (https://github.com/awslabs/amazon-eks-ami at 81fec2e895, nodeadm/internal/containerd/base-runtime-spec.json, util/merge.go).
 RLIMITS = (("RLIMIT_NOFILE", 65536, 1048576), ("RLIMIT_MEMLOCK", 2**50, 2**50))
 _BOUNDARY = "ebb"
+TEMPLATE = "k8s.io/cluster-autoscaler/node-template"
+STACK, PROJECT, GROUP = "ebb.dev/stack", "ebb.dev/project", "ebb.dev/node-group"
+# With it the autoscaler takes a machine for unready until its GPUs show; without it, it boots a second one meanwhile.
+ACCELERATOR = "k8s.amazonaws.com/accelerator"
+# The names that the autoscaler knows (aws_cloud_provider.go); of others it counts "not-listed", and all else works.
+_ACCELERATORS = {
+    "T4": "nvidia-tesla-t4",
+    "V100": "nvidia-tesla-v100",
+    "V100-32GB": "nvidia-tesla-v100",
+    "A100": "nvidia-tesla-a100",
+    "A100-80GB": "nvidia-tesla-a100",
+    "A10G": "nvidia-a10g",
+    "L4": "nvidia-l4",
+    "L40S": "nvidia-l40s",
+}
+_EFFECTS = {"NoSchedule": "NO_SCHEDULE", "NoExecute": "NO_EXECUTE", "PreferNoSchedule": "PREFER_NO_SCHEDULE"}
+# Machines with the EFA driver set aside 5128 pages of 2 MiB (https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html, read
+# 2026-11-21), which libfabric takes its buffers from.
+HUGE_PAGES = "10256Mi"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +74,7 @@ class Disk:
 
     @property
     def ephemeral_gib(self) -> int:
-        """What pods may use: never more than the kubelet will report."""
+        """GiB that pods may use: never more than the kubelet will report."""
         return int((self.local_gib or self.gib) * USABLE)
 
 
@@ -78,7 +102,7 @@ def own_settings(group: NodeGroup) -> GroupSettings:
 
 
 def efa_interfaces(group: NodeGroup) -> int:
-    """How many EFA interfaces each machine gets."""
+    """The number of EFA interfaces of each machine."""
     return types(group)[0].efa if own_settings(group).efa else 0
 
 
@@ -113,7 +137,7 @@ def interfaces(group: NodeGroup) -> tuple[Interface, ...]:
 
 
 def fast_pulls(group: NodeGroup, settings: Settings) -> bool:
-    """Whether images are pulled and unpacked in parallel, which pays on machines with the cores and the disk for it alone."""
+    """True if images are pulled and unpacked in parallel, which pays on machines with the cores and the disk for it alone."""
     found = disk(group, settings)
     quick = found.local_gib > 0 or found.throughput_mib >= FAST_PULL_THROUGHPUT_MIB
     return group.name != MANAGER and quick and all(one.cpu >= FAST_PULL_CPU for one in types(group))
@@ -150,3 +174,53 @@ def _mime(config: str) -> str:
         "",
     )
     return "\n".join(lines)
+
+
+# ---------------------------------------------------------------------------------------------------------- labels, taints, tags
+
+
+def stack_tags(stack: str, settings: Settings) -> dict[str, str]:
+    """Tags of everything in a stack, so that it can be found and billed."""
+    return {PROJECT: "ebb", STACK: stack, **settings.tags}
+
+
+def machine_tags(stack: str, group: NodeGroup, settings: Settings) -> dict[str, str]:
+    """Tags of instances, their disks and network interfaces. The provider's default tags stop at the launch template."""
+    return {**stack_tags(stack, settings), GROUP: group.name, "Name": f"ebb-{stack}-{group.name}"}
+
+
+def labels(group: NodeGroup) -> dict[str, str]:
+    """The labels of its nodes."""
+    return {**group.labels, **({ACCELERATOR: accelerator(group.instance.gpu_type)} if group.instance.gpus else {})}
+
+
+def accelerator(gpu_type: str) -> str:
+    """The autoscaler's name of a GPU type."""
+    return _ACCELERATORS.get(gpu_type, f"nvidia-{gpu_type.lower()}")
+
+
+def taints(group: NodeGroup) -> list[dict[str, str]]:
+    """The taints of its nodes, in EKS's words."""
+    return [{**taint, "effect": _EFFECTS[taint["effect"]]} for taint in group.taints]
+
+
+def resources(group: NodeGroup, settings: Settings) -> dict[str, str]:
+    """Resources that a machine offers pods beside CPU and memory, which the autoscaler knows by the instance type."""
+    found = {"ephemeral-storage": f"{disk(group, settings).ephemeral_gib}Gi"}
+    if group.instance.gpus:
+        found["nvidia.com/gpu"] = str(group.instance.gpus)
+    if efa_interfaces(group):
+        found |= {"vpc.amazonaws.com/efa": str(efa_interfaces(group)), "hugepages-2Mi": HUGE_PAGES}
+    return found
+
+
+def template(group: NodeGroup, settings: Settings) -> dict[str, str]:
+    """The autoscaler's tags. The manager group has none: it always has its one machine, which shows what it is."""
+    if group.name == MANAGER:
+        return {}
+    return {
+        **{f"{TEMPLATE}/label/{key}": value for key, value in labels(group).items()},
+        **{f"{TEMPLATE}/taint/{taint['key']}": f"{taint['value']}:{taint['effect']}" for taint in group.taints},
+        **{f"{TEMPLATE}/resources/{name}": amount for name, amount in resources(group, settings).items()},
+        f"{TEMPLATE}/autoscaling-options/scaledownunneededtime": f"{settings.autoscaler.scale_down_minutes}m0s",
+    }

@@ -23,13 +23,13 @@ from pulumi_aws.ec2._inputs import (
 )
 from pulumi_aws.eks._inputs import NodeGroupScalingConfigArgsDict, NodeGroupUpdateConfigArgsDict
 
-from infra.cloud import CAPACITY_BLOCK, ON_DEMAND, SPOT, NodeGroup
 from infra.clouds.aws.control.cluster import ControlPlane
-from infra.clouds.aws.machines import machine, tags
+from infra.clouds.aws.machines import machine
 from infra.clouds.aws.network import Network
-from infra.clouds.aws.part import Part
 from infra.clouds.aws.settings import Settings
 from infra.config.checks import MANAGER
+from infra.part import Part
+from workloads.cluster import CAPACITY_BLOCK, ON_DEMAND, SPOT, NodeGroup
 
 _CAPACITY = {SPOT: "SPOT", ON_DEMAND: "ON_DEMAND", CAPACITY_BLOCK: "CAPACITY_BLOCK"}
 # Creation stalls where spot has no machine for a `min` above zero; an update drains each machine, up to 15 minutes.
@@ -39,10 +39,10 @@ _TIMEOUTS = pulumi.CustomTimeouts(create="30m", update="3h", delete="1h")
 def declare(  # noqa: PLR0917 - one of each thing that exists before machines
     part: Part, name: str, group: NodeGroup, control: ControlPlane, network: Network, settings: Settings, role: aws.iam.Role
 ) -> pulumi.Resource:
-    """What is returned exists once machines can join the cluster; deleting it drains and ends them."""
+    """A node group that exists once machines can join the cluster; deleting it drains and ends them."""
     template = _launch_template(part, name.removeprefix("ebb-"), group, control, settings)
     block = group.capacity_type == CAPACITY_BLOCK
-    found = tags.template(group, settings)
+    found = machine.template(group, settings)
     machines = aws.eks.NodeGroup(
         group.name,
         cluster_name=control.name,
@@ -57,8 +57,8 @@ def declare(  # noqa: PLR0917 - one of each thing that exists before machines
         scaling_config=_scaling(group),
         update_config=_update(group),
         node_repair_config={"enabled": settings.nodes.repair},
-        labels=tags.labels(group),
-        taints=[{"key": taint["key"], "value": taint["value"], "effect": taint["effect"]} for taint in tags.taints(group)],
+        labels=machine.labels(group),
+        taints=[{"key": taint["key"], "value": taint["value"], "effect": taint["effect"]} for taint in machine.taints(group)],
         tags=found,
         opts=part.child(
             depends_on=[network.part, *control.ready],
@@ -67,8 +67,8 @@ def declare(  # noqa: PLR0917 - one of each thing that exists before machines
         ),
     )
     for key, value in found.items():
-        _tag(machines, f"{group.name}/{key.removeprefix(tags.TEMPLATE + '/')}", key, value)
-    for key, value in tags.stack_tags(name.removeprefix("ebb-"), settings).items():
+        _tag(machines, f"{group.name}/{key.removeprefix(machine.TEMPLATE + '/')}", key, value)
+    for key, value in machine.stack_tags(name.removeprefix("ebb-"), settings).items():
         _tag(machines, f"{group.name}/{key}", key, value)
     return machines
 
@@ -126,7 +126,7 @@ def _launch_template(
         capacity_reservation_specification=(
             {"capacity_reservation_target": {"capacity_reservation_id": reservation}} if reservation else None
         ),
-        tag_specifications=_tag_specifications(tags.machine_tags(stack, group, settings)),
+        tag_specifications=_tag_specifications(machine.machine_tags(stack, group, settings)),
         user_data=machine.user_data(group, settings),
         opts=part.child(),
     )

@@ -18,10 +18,10 @@ import pytest
 import yaml
 
 from devcluster import tools
-from infra import manifests
 from infra.config import ROOT
-from tests.workloads.services.api import Api, Plane, await_kind
-from tests.workloads.services.world import Object
+from tests.workloads.api import Api, Plane, await_kind
+from tests.workloads.world import Object
+from workloads import manifest
 
 pytestmark = pytest.mark.e2e
 
@@ -132,7 +132,7 @@ def test_all_images_are_real_ones_and_of_one_place(cluster: Cluster) -> None:
             spec = item["spec"].get("jobTemplate", item)["spec"]["template"]["spec"]
             found[item["metadata"]["name"]] = spec["containers"][0]["image"]
     assert found == {
-        "etcd": manifests.pinned("ebb-etcd"),
+        "etcd": manifest.pinned("ebb-etcd"),
         "ebb-controller": "ebb-controller:dev",
         "etcd-maintenance": "ebb-controller:dev",
     }
@@ -149,9 +149,9 @@ def test_the_older_etcd_is_installed_beside_it(cluster: Cluster) -> None:
 def test_the_box_builds_the_etcds_that_are_installed() -> None:
     """One place says which: the kustomizations."""
     minor = {name: tools.TOOLS[name].version.removeprefix("v").rpartition(".")[0] for name in tools.BOX_TOOLS if "etcd" in name}
-    assert [f"registry.k8s.io/etcd:{one}." in manifests.pinned("ebb-etcd") for one in minor.values()] == [True]
+    assert [f"registry.k8s.io/etcd:{one}." in manifest.pinned("ebb-etcd") for one in minor.values()] == [True]
     older = tools.TOOLS[tools.LEGACY_ETCD].version.removeprefix("v")
-    assert f"registry.k8s.io/etcd:{older}-" in manifests.pinned("ebb-etcd-legacy", manifests.LEGACY)
+    assert f"registry.k8s.io/etcd:{older}-" in manifest.pinned("ebb-etcd-legacy", manifest.LEGACY)
 
 
 def test_the_server_warns_of_nothing(cluster: Cluster) -> None:

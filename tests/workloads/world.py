@@ -18,8 +18,11 @@ from pulumi_kubernetes.core.v1 import ConfigMap
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 
 from infra import clouds, config, program
-from infra.catalog import InstanceType
-from infra.cloud import (
+from infra.config import Section
+from tests.infra.cases import CASES
+from tests.infra.declared import Declared, declared
+from workloads.cluster import (
+    DEFAULT_IMAGE,
     LABEL_GPU_TYPE,
     LABEL_NODE_GROUP,
     ON_DEMAND,
@@ -29,14 +32,11 @@ from infra.cloud import (
     DevicePlugin,
     Helpers,
     Images,
+    InstanceType,
     NodeGroup,
     Storage,
     Volume,
 )
-from infra.config import Section
-from infra.config.model import DEFAULT_IMAGE
-from tests.infra.cases import CASES
-from tests.infra.declared import Declared, declared
 
 Object = dict[str, Any]
 

@@ -20,7 +20,7 @@ from pulumi_kubernetes.policy.v1 import PodDisruptionBudget
 from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 from pulumi_kubernetes.scheduling.v1 import PriorityClass
 
-FOLDER = Path(__file__).resolve().parent.parent / "workloads" / "manifests"
+FOLDER = Path(__file__).resolve().parent / "manifests"
 LEGACY = FOLDER / "legacy"
 Document = dict[str, Any]
 Images = Mapping[str, pulumi.Input[str]]
@@ -104,11 +104,11 @@ def declare(
 def _declare(document: Document, options: pulumi.ResourceOptions, images: Images) -> pulumi.Resource:
     kind, name = document["kind"], document["metadata"]["name"]
     if kind not in _KINDS:
-        raise ManifestError(f"{kind} {name}: infra/manifests.py declares {', '.join(_KINDS)}; add the kind there")
+        raise ManifestError(f"{kind} {name}: workloads/manifest.py declares {', '.join(_KINDS)}; add the kind there")
     make, fields = _KINDS[kind]
     unknown = set(document) - {"apiVersion", "kind", "metadata", *fields}
     if unknown:
-        raise ManifestError(f"{kind} {name}: infra/manifests.py does not pass on {', '.join(sorted(unknown))}; add it there")
+        raise ManifestError(f"{kind} {name}: workloads/manifest.py does not pass on {', '.join(sorted(unknown))}; add it there")
     values = {argument: with_images(document[field], images) for field, argument in fields.items() if field in document}
     prefix = _PREFIXES.get(kind, f"{_dashed(kind)}-")
     return make(f"{prefix}{name}", metadata=document["metadata"], opts=options, **values)

@@ -19,7 +19,7 @@ from typing import Any
 
 from tests.infra.declared import Declared
 from tests.testing.kubernetes.pulumi_world import ControlPlane
-from tests.workloads.services.world import Object, objects
+from tests.workloads.world import Object, objects
 
 # What must be there before the rest can be judged; in this order.
 FIRST = ("Namespace", "PriorityClass", "CustomResourceDefinition", "ResourceQuota", "ServiceAccount", "NetworkPolicy")

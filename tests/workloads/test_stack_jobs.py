@@ -1,6 +1,6 @@
 """The jobs of a stack on the real engine and a real API server: started once, never again, and their researcher's to scale.
 
-The program under test is workloads.jobs alone; the controller is not there, so the tests write what it would.
+The program under test is workloads.platform.jobs alone; the controller is not there, so the tests write what it would.
 """
 
 from collections.abc import Iterator
@@ -12,22 +12,22 @@ import yaml
 
 from infra.config import ROOT
 from tests.testing.kubernetes.pulumi_world import Engine
-from tests.workloads.services.api import Api, laid_out
-from tests.workloads.services.world import Object, stack
+from tests.workloads.api import Api, laid_out
+from tests.workloads.world import Object, stack
 
 pytestmark = pytest.mark.e2e
 
 PROGRAM = """
 import json, pathlib
 import pulumi, pulumi_kubernetes
-from infra import services
-from infra.cloud import Cluster, Images
+from workloads import platform
+from workloads.cluster import Cluster, Images
 
 settings = json.loads((pathlib.Path(__file__).parent / "objects.json").read_text())
 cluster = Cluster(name="test", region="test", provider=pulumi_kubernetes.Provider("cluster", **settings["provider"]))
 images = Images(controller=pulumi.Output.from_input("c"), etcd=pulumi.Output.from_input("e"),
                 trainers={"default": pulumi.Output.from_input("example.org/trainer:1")})
-services.jobs(cluster, list(settings["objects"].values()), images, [])
+platform.jobs(cluster, list(settings["objects"].values()), images, [])
 """
 MERGE = "application/merge-patch+json"
 

@@ -10,7 +10,7 @@ from ebb.api.platform import parse
 from ebb.gateway.__main__ import read_settings
 from tests.infra.declared import Declared, Registered
 from tests.pod_security import violations
-from tests.workloads.services.world import Elsewhere, Object, objects, pod_template, stack
+from tests.workloads.world import Elsewhere, Object, objects, pod_template, stack
 
 
 @pytest.fixture(scope="module")

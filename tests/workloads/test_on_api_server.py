@@ -16,8 +16,8 @@ import yaml
 from infra.config import ROOT
 from tests.infra.cases import CASES
 from tests.infra.declared import Declared
-from tests.workloads.services.api import Api, laid_out
-from tests.workloads.services.rights import (
+from tests.workloads.api import Api, laid_out
+from tests.workloads.rights import (
     AUTOSCALER_MAY,
     AUTOSCALER_MAY_NOT,
     CONTROLLER_MAY,
@@ -27,7 +27,7 @@ from tests.workloads.services.rights import (
     RESEARCHER_MAY,
     RESEARCHER_MAY_NOT,
 )
-from tests.workloads.services.world import Object, example, objects, pod_template, stack
+from tests.workloads.world import Object, example, objects, pod_template, stack
 
 pytestmark = pytest.mark.e2e
 
