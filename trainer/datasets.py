@@ -36,7 +36,7 @@ class DatasetError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """What to fetch. `checksum` is the archive's, in hexadecimal, by `algorithm`."""
+    """An archive to fetch. `checksum` is the archive's, in hexadecimal, by `algorithm`."""
 
     target: Path
     url: str
@@ -56,7 +56,7 @@ class Dataset:
 
     @property
     def note(self) -> dict[str, str]:
-        """What the finished folder says of itself."""
+        """The facts in the finished folder."""
         return {"schema": "1", self.algorithm: self.checksum, "kind": self.kind}
 
 
@@ -172,7 +172,7 @@ def arrange_validation(root: Path) -> None:
 
 
 def _check(root: Path) -> None:
-    """What the trainer will look for."""
+    """The folders that the trainer will look for."""
     classes = {part: _folders(root / part) for part in ("train", "val")}
     if not classes["train"] or classes["train"] != classes["val"]:
         found = ", ".join(f"{part}: {len(names)} folders" for part, names in classes.items())

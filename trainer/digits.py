@@ -43,7 +43,7 @@ def write(target: Path) -> bool:
 
 
 def complete(target: Path) -> bool:
-    """Whether all images are there; the rename makes that a matter of counting."""
+    """True if all images are there; the rename makes that a matter of counting."""
     counts = [sum(1 for _ in (target / part).glob("*/*.png")) for part in ("train", "val")]
     return counts == [_TOTAL - _VALIDATION, _VALIDATION]
 

@@ -32,7 +32,7 @@ PRELOADED: tuple[str, ...] = (
     "trainer.text.train",
     "ebb.elastic.launch.node_agent",
     "ebb.elastic.launch.agent",
-    "ebb.elastic.launch.meeting",
+    "ebb.elastic.launch.agent",
 )
 PRELOADED += ("ebb.elastic.rendezvous.handler", "torch.distributed.run")
 # Three histories of ten are played with virtual workers: they take several times as long.

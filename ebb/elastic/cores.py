@@ -1,4 +1,4 @@
-"""How many cores this rank may use: what the process was given, shared by the ranks of its machine.
+"""The cores that this rank may use: those of the process, shared by the ranks of its machine.
 
     cores_of_this_rank(os.environ, local_world_size=2)
 

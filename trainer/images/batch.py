@@ -1,4 +1,4 @@
-"""How many samples a step has: the rule for -b and --global-batch, and where a job's own number is found again.
+"""The samples of a step: the rule for -b and --global-batch, and a job's own number found again.
 
     kept = kept_global_batch(config.output)
     sizes = batch_sizes(batch_size=32, global_batch=0, largest=0, processes=8, kept=kept)       # 256 samples, 32 in one pass

@@ -1,4 +1,4 @@
-"""How many loader processes a rank has for images, and what to do when they are too slow.
+"""The loader processes of a rank for images, and advice when they are too slow.
 
     feed = Feed.choose(config, dataset, device, world_size=4, say=print)
     run.loader(dataset, workers=feed.workers, advice=feed.advice)

@@ -1,4 +1,4 @@
-"""What one can set about training on images; the flags of the original torchelastic ImageNet example mean the same here.
+"""The settings of training on images; the flags of the original torchelastic ImageNet example mean the same here.
 
     python -m trainer.images -a resnet50 --epochs 20 --batch-size 32 -j 8 --checkpoint-file /mnt/output/c.pth /mnt/data/imagenet
 

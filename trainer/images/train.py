@@ -107,7 +107,7 @@ def speed_of(config: VisionConfig, run: elastic.Run) -> Speed:
 
 
 def identity(config: VisionConfig, data: "Data") -> dict[str, Any]:
-    """What a checkpoint must have in common with this run."""
+    """The facts that a checkpoint must have in common with this run."""
     found = {"arch": config.arch, "image_size": config.image_size, "data": data.fingerprint[:16]}
     return {**found, "ema": config.ema} if config.ema else found
 
@@ -212,7 +212,7 @@ class Evaluator:
 
 
 class TrainingLog:
-    """What is said beside the lines of the run; on rank 0."""
+    """The log and TensorBoard curves beside the run's own lines; on rank 0."""
 
     def __init__(
         self, config: VisionConfig, run: elastic.Run, optimizer: torch.optim.Optimizer, cache: CompileCache | None

@@ -1,4 +1,4 @@
-"""How far apart checkpoints are: from what the last ones cost, as measured.
+"""The distance between checkpoints, from the measured cost of the last ones.
 
     Cadence(shortest_seconds=2, longest_seconds=300, overhead=0.01).seconds_between(Cost(stall_seconds=0.2, write_seconds=1))
 

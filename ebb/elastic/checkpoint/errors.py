@@ -1,4 +1,4 @@
-"""What can go wrong with checkpoints; one tree, so that a caller can decide by the kind.
+"""The errors of checkpoints: one tree, so that a caller can decide by the kind.
 
 CheckpointError
 |- NotWritten     the disk: no space, read-only, gone. The older checkpoints are untouched; training goes on

@@ -1,4 +1,4 @@
-"""Who may commit: only the newest generation, however late a writer of an older one wakes up.
+"""The right to commit: only the newest generation has it, however late a writer of an older one wakes up.
 
     fence = FileFence.claim(output)                     without etcd: exclusive creates in <output>/generations
     fence = EtcdFence(register, generation=12, membership="/ebb/<run>/generation", folder=id)
@@ -113,7 +113,7 @@ def _forget_older(disk: Disk, output: Path, generation: int) -> None:
 
 
 class Register(Protocol):
-    """What EtcdFence needs of etcd. Both methods raise Unreachable."""
+    """The part of etcd that EtcdFence needs. Both methods raise Unreachable."""
 
     def read(self, key: str) -> tuple[bytes, int] | None:
         """The value and the revision of its last change."""

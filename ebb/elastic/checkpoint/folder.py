@@ -40,7 +40,7 @@ Dump = Callable[[HashingFile], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Patience:
-    """How long to wait for a file that must be there: other machines' files may show late on a network file system."""
+    """The wait for a file that must be there: other machines' files may show late on a network file system."""
 
     # 15 s: with look() an NFS client sees them at once; this is for file systems in front of object stores
     seconds: float = 15.0

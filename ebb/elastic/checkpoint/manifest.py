@@ -1,4 +1,4 @@
-"""What is known of a checkpoint without reading it: a small JSON file beside its data, and the order of names.
+"""The facts about a checkpoint that need no look at its data: a small JSON file beside its data, and the order of names.
 
     manifest = Manifest(generation=3, step=120, ...); manifest.name        ->  g00003-s00000120-r0
     read(manifest.to_json()) == manifest                                   ->  or ValueError: not one of ours, or damaged

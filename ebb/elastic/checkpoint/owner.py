@@ -22,7 +22,7 @@ FILE = "owner.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Owner:
-    """Who this process works for."""
+    """The job that this process works for."""
 
     uid: str = ""
     job: str = ""

@@ -1,4 +1,4 @@
-"""What stays in a checkpoint folder and what is removed: the newest K that are whole, the best one, nothing else.
+"""Retention in a checkpoint folder: the newest K that are whole and the best one stay.
 
 Used by folder.py only. It never removes what could be newer than the checkpoint that was just committed; a manifest goes before
 its data, so that a kill in between leaves data that nobody reads and that the next call removes.

@@ -24,7 +24,7 @@ _FIELDS = ("epoch", "arch", "state_dict")
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """What a file says of itself; `content` is for load()."""
+    """The facts in a checkpoint file; `content` is for load()."""
 
     content: bytes
     epochs: int  # complete ones

@@ -1,4 +1,4 @@
-"""What is inside a checkpoint: a dict of tensors and plain values, that `torch.load` reads anywhere without running code.
+"""The content of a checkpoint: a dict of tensors and plain values, that `torch.load` reads anywhere without running code.
 
     state = collect(arch="resnet18", network=network, optimizer=optimizer, progress=Progress(...), parts={"scaler": ...})
     folder.save(dump(state), fence, step=120);  state = load(found.content);  network.load_state_dict(weights(state))
@@ -26,7 +26,7 @@ PREFIX = "module."
 
 @dataclass(frozen=True, kw_only=True)
 class Reached:
-    """How far the training is; a world size is in none of it."""
+    """The progress of the training; a world size is in none of it."""
 
     step: int
     samples: int  # used so far, over all epochs: the sampler's whole state together with the seed

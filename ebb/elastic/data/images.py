@@ -24,7 +24,7 @@ from ebb.elastic.data.shards import Shards
 
 
 class Source(Protocol):
-    """Where images come from."""
+    """A source of images."""
 
     @property
     def classes(self) -> list[str]: ...

@@ -41,7 +41,7 @@ class Listed:
 
 @dataclass
 class _Table:
-    """What is known of all classes; grows while the file is written."""
+    """The facts about all classes; grows while the file is written."""
 
     classes: list[tuple[str, int, int, int]] = field(default_factory=list)  # name, images, start of the names, their bytes
     folders: list[Folder] = field(default_factory=list)

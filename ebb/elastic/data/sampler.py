@@ -27,7 +27,7 @@ from ebb.elastic.data.sealed import DataError
 
 
 class MicroBatch(NamedTuple):
-    """What one rank computes in one forward pass."""
+    """The part of one rank in one forward pass."""
 
     step: Piece  # of all ranks
     piece: Piece  # of this rank; may be empty

@@ -29,7 +29,7 @@ _ENTRY = struct.Struct("<QII")  # start, height, width
 
 
 class Layout(NamedTuple):
-    """How the images of one folder are spread over shards."""
+    """The distribution of one folder's images over shards."""
 
     fingerprint: str  # of the image folder
     size: int
@@ -95,7 +95,7 @@ def _facts(layout: Layout, shard: int) -> dict[str, Any]:
 
 
 def checksum(path: Path) -> bool:
-    """Whether a shard's bytes are those that were written. Reads all of it."""
+    """True if a shard's bytes are those that were written. Reads all of it."""
     facts, content = unseal(path, kind=_KIND, schema=_SCHEMA)
     end = facts["table"] + _ENTRY.size * facts["samples"]
     digest = hashlib.sha256()

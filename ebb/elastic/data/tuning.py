@@ -38,7 +38,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """What the number depends on. Two sites that are equal have the same best number."""
+    """The facts that the number depends on. Two sites that are equal have the same best number."""
 
     cores: int  # of this rank
     decoding: bool  # image files, not shards

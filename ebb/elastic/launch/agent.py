@@ -1,4 +1,6 @@
-"""torch's elastic agent with our judgement: what a worker's exit means, and what a notice does. Used by machine.py only.
+# mypy: disallow-untyped-calls=False
+# (this part of torch has no types)
+"""torch's elastic agent with our exit policy and rendezvous. Used by node_agent.py only.
 
 torch's agent starts, watches and stops the workers of this machine and restarts them when newcomers wait. Overridden are the
 hooks that it leaves to its subclasses, and nothing of it is changed. It sets no limit to a step, the first one or any other.
@@ -11,7 +13,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch.distributed import DistError
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec, WorkerState
@@ -19,7 +21,7 @@ from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElas
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, LogsSpecs
 from torch.distributed.elastic.multiprocessing.api import MultiprocessContext
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
-from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousHandler
+from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousHandler, RendezvousParameters, registry
 from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 from torch.distributed.launcher.api import LaunchConfig
 
@@ -28,9 +30,45 @@ from ebb.elastic.launch import program
 from ebb.elastic.launch.exit_policy import ExitPolicy, Failure, may_be_peer_loss
 from ebb.elastic.launch.logs.reader import Tee
 from ebb.elastic.launch.logs.specs import Piped
-from ebb.elastic.launch.meeting import Membership
 from ebb.elastic.launch.settings import is_ours, launch_config
 from ebb.elastic.launch.worker import run_module
+from ebb.elastic.rendezvous import handler as etcd3
+
+
+@runtime_checkable
+class Membership(Protocol):
+    """The additions of our rendezvous to torch's (ebb/elastic/rendezvous/handler.py)."""
+
+    lost: bool
+    failed: bool
+
+    @property
+    def detection_seconds(self) -> float: ...
+    def leave(self) -> None: ...
+    def num_nodes_waiting(self) -> int: ...
+    def is_closed(self) -> bool: ...
+
+
+def parameters(config: LaunchConfig) -> RendezvousParameters:
+    return RendezvousParameters(
+        backend=config.rdzv_backend,
+        endpoint=config.rdzv_endpoint,
+        run_id=config.run_id,
+        min_nodes=config.min_nodes,
+        max_nodes=config.max_nodes,
+        local_addr=config.local_addr,
+        **config.rdzv_configs,
+    )
+
+
+def open_handler(config: LaunchConfig, *, say: Callable[[str], None]) -> RendezvousHandler:
+    """Raises ValueError and ModuleNotFoundError for what a user has to mend, RendezvousConnectionError of torch's own."""
+    wanted = parameters(config)
+    if config.rdzv_backend != etcd3.BACKEND:
+        return registry.get_rendezvous_handler(wanted)
+    wanted.config.setdefault("processes", config.nproc_per_node)
+    return etcd3.create_handler(wanted, say=say)
+
 
 _WITHOUT_LIMIT = 10**9  # restarts as torch counts them; we count failures ourselves
 # Two times the trainer's own --leave-seconds: its default lets a worker end by itself first.
@@ -51,7 +89,7 @@ class WorkersLeft(Exception):  # not an error
 
 
 class Notices(Protocol):
-    """What the agent needs of reclaim.Reclaim."""
+    """The part of reclaim.Reclaim that the agent needs."""
 
     seen: bool
     hurried: bool
@@ -131,7 +169,7 @@ class Agent(LocalElasticAgent):
         self._exit_policy.apply(failures, peer_lost=asked and self._peer_is_gone(codes))
 
     def _peer_is_gone(self, codes: set[int]) -> bool:
-        """Whether the membership changes within the time in which the loss of a machine shows."""
+        """True if the membership changes within the time in which the loss of a machine shows."""
         if not isinstance(self._handler, Membership):
             return False
         deadline = time.monotonic() + self._handler.detection_seconds

@@ -1,4 +1,4 @@
-"""What the end of a worker process means: the membership changed, a signal killed it, or the program is wrong. Pure.
+"""The exit policy of workers: the membership changed, a signal killed one, or the program is wrong. Pure.
 
     failures = [Failure(code=1, sentence="RuntimeError: Connection closed by peer")]
     may_be_peer_loss(failures, knows_codes=False)     # True: ask the membership whether a peer is gone
@@ -36,7 +36,7 @@ class ProgramFailedError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """How a worker ended. `code` is negative for a signal; `sentence` is its exception as far as torch's error file tells."""
+    """The end of a worker. `code` is negative for a signal; `sentence` is its exception as far as torch's error file tells."""
 
     code: int
     sentence: str = ""
@@ -52,7 +52,7 @@ class Failure:
 
 
 def may_be_peer_loss(failures: Sequence[Failure], *, knows_codes: bool) -> bool:
-    """Whether these may be the work of a peer that is gone. With `knows_codes` the program tells that by its exit code."""
+    """True if these may be the work of a peer that is gone. With `knows_codes` the program tells that by its exit code."""
     if knows_codes or _killed(failures) or any(failure.is_program for failure in failures):
         return False
     return not all(failure.is_membership for failure in failures)

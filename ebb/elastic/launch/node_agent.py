@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 
 from ebb.elastic.contract import ENV_OUTPUT_DIR, EXIT_FINISHED, EXIT_PROGRAM_FAILED
 from ebb.elastic.launch.code import CodeError, bring
-from ebb.elastic.launch.log import say
 from ebb.elastic.launch.logs import Tee
-from ebb.elastic.launch.reclaim import Reclaim
+from ebb.elastic.launch.reclaim import Reclaim, say
 from ebb.elastic.launch.settings import is_ours, launch_config, module_of, parse, prepare
 from ebb.elastic.notices.choice import choose
 from ebb.elastic.notices.relay import Relay
@@ -49,8 +48,7 @@ def launch(arguments: list[str], reclaim: Reclaim, tee: Tee) -> int:
 
     from torch.distributed.elastic.rendezvous import RendezvousConnectionError  # noqa: PLC0415
 
-    from ebb.elastic.launch.agent import build  # noqa: PLC0415
-    from ebb.elastic.launch.meeting import open_handler  # noqa: PLC0415
+    from ebb.elastic.launch.agent import build, open_handler  # noqa: PLC0415
 
     try:
         handler = open_handler(launch_config(settings)[0], say=say)
@@ -65,9 +63,8 @@ def run(agent: "Agent", reclaim: Reclaim, watcher: Watcher | None = None) -> int
     """The agent's outcomes, as exit codes."""
     from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousError  # noqa: PLC0415
 
-    from ebb.elastic.launch.agent import WorkersLeft  # noqa: PLC0415
+    from ebb.elastic.launch.agent import Membership, WorkersLeft  # noqa: PLC0415
     from ebb.elastic.launch.exit_policy import ProgramFailedError  # noqa: PLC0415
-    from ebb.elastic.launch.meeting import Membership  # noqa: PLC0415
 
     handler = agent.get_worker_group().spec.rdzv_handler
     try:

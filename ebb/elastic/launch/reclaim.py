@@ -1,4 +1,4 @@
-"""How the launcher is told to leave, at any moment of its life: SIGTERM, Ctrl-C, a terminal that closes.
+"""Signals to the launcher at any moment of its life: SIGTERM, Ctrl-C, a terminal that closes.
 
     reclaim = Reclaim()          # first thing in the process, in the main thread: PID 1 ignores what it has no handler for
     reclaim.listen()             # from here on a signal raises Interrupted
@@ -14,17 +14,22 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from ebb.elastic.contract import EXIT_RECLAIMED
-from ebb.elastic.launch.log import say
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # For a main thread inside C to come back to Python. Kubernetes gives 30 s in all, a notice of a cloud as many at least.
 _STUCK_SECONDS = 5.0
+
+
+def say(text: str) -> None:
+    """Print one of the launcher's own lines among those of its workers."""
+    print(f"[launcher {time.strftime('%H:%M:%S')}] {text}", file=sys.stderr, flush=True)
 
 
 class Interrupted(BaseException):  # not an Exception: torch's rendezvous swallows those and tries again

@@ -88,7 +88,7 @@ def module_of(arguments: list[str]) -> str:
 
 
 def is_ours(module: str) -> bool:
-    """Whether it speaks by the exit codes of ebb/elastic/contract.py."""
+    """True if it speaks by the exit codes of ebb/elastic/contract.py."""
     return module.partition(".")[0] in _OURS
 
 

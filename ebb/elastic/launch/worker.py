@@ -1,6 +1,6 @@
 """The first function of a worker process that the launcher forks: run a Python module as `python -m` would.
 
-Without torch's own `python -m` there is one process start less, and none of the imports; see warm.py.
+Without torch's own `python -m` there is one process start less, and none of the imports; see preload.py.
 """
 
 import multiprocessing
@@ -24,7 +24,7 @@ def run_module(module: str, *arguments: str) -> None:
     sys.argv = [module, *arguments]
     # `python -m` would find the code that came with the job (code.py): the launcher's own path is older than it
     sys.path[:0] = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each and each not in sys.path]
-    # it was imported for what it imports (machine.py), and now is run
+    # it was imported for what it imports (node_agent.py), and now is run
     package = hasattr(sys.modules.get(module), "__path__")
     sys.modules.pop(f"{module}.__main__" if package else module, None)
     try:

@@ -1,4 +1,4 @@
-"""What a cloud has said about this machine, and what a cloud must be able to do for the watcher. Data only."""
+"""A cloud's announcement about this machine, and the interface of a cloud to the watcher. Data only."""
 
 from dataclasses import dataclass
 from typing import Protocol

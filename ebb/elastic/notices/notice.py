@@ -1,7 +1,7 @@
-"""How a reclaim is heard: SIGTERM, seen at once, acted on at a step boundary.
+"""The notice of a reclaim: SIGTERM, seen at once, acted on at a step boundary.
 
     notice = install()          # first thing in the process, main thread
-    ... notice.seen             # read between steps; run/loop.py makes all ranks agree on it
+    ... notice.seen             # read between steps; runtime/loop.py makes all ranks agree on it
     ... notice.take_wish()      # read between steps too: true once when a checkpoint soon would be wise
     notice.leave_within(20, 75) # optional: end the process if no step boundary comes (a peer vanished in a collective)
 
@@ -45,7 +45,7 @@ class Notice:
         self._event.wait(seconds)
 
     def give(self, leave_by: float | None = None) -> None:
-        """What a signal does; a test may call it. Said again, it may bring the deadline that was not known before."""
+        """Act as for a signal; a test may call it. Said again, it may bring the deadline that was not known before."""
         self.leave_by = leave_by if self.leave_by is None else self.leave_by
         self._event.set()
         for watcher in self._watchers:
@@ -56,7 +56,7 @@ class Notice:
         self.give(self._relay.deadline() if self._relay else None)
 
     def take_wish(self) -> bool:
-        """Whether a checkpoint was wished for since the last call. A process that is new takes an old wish too: it costs one."""
+        """True if a checkpoint was wished for since the last call. A process that is new takes an old wish too: it costs one."""
         wishes = self._relay.wishes() if self._relay else 0
         taken, self._wishes_taken = self._wishes_taken, wishes
         return wishes > taken
@@ -85,7 +85,7 @@ class Notice:
 
 
 def seconds_to_leave(longest: float, leave_by: float | None, now: float) -> float:
-    """How long to wait for a step boundary and its checkpoint: `longest`, or what the notice leaves of it."""
+    """The longest wait for a step boundary and its checkpoint: `longest`, or what the notice leaves of it."""
     if leave_by is None:
         return longest
     return min(longest, max(_LEAST_SECONDS, leave_by - now - _MARGIN_SECONDS))

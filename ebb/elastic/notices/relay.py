@@ -59,7 +59,7 @@ class Relay:
             file.write(b"!")
 
     def wishes(self) -> int:
-        """How many there have been: one call of stat, cheap enough for every step."""
+        """The number of wishes so far: one call of stat, cheap enough for every step."""
         try:
             return os.stat(self._wishes).st_size  # noqa: PTH116  # a third of the time of Path.stat
         except OSError:

@@ -1,5 +1,6 @@
-"""How the machines of a job agree on who they are, through etcd's v3 API: torchrun's `etcd3` backend.
+"""The membership of a job's machines, through etcd's v3 API: torchrun's `etcd3` backend.
 
-handler.py is what torch sees, member.py one machine's life, membership.py the rules (pure), etcd.py the client and wire.py its
-words, generation.py what a worker process learns of it all.
+handler.py is the interface to torch, member.py one machine with its threads, participant.py its next action, membership.py the
+rules (pure), state.py the keys in etcd, etcd.py the client and wire.py its messages, peer_liveness.py notices a dead process at
+once, store.py holds the TCPStore of a generation, generation.py tells a worker process about it.
 """

@@ -76,7 +76,7 @@ def explain(endpoint: str, status: int, found: Mapping[str, Any], *, user: str) 
 
 
 def _kind(code: int, message: str) -> type[EtcdError] | None:
-    """What the client itself must tell apart."""
+    """The errors that the client itself must tell apart."""
     if "lease not found" in message:
         return LeaseGone
     if code == _UNAUTHENTICATED or "invalid auth token" in message or "auth store is old" in message:

@@ -107,14 +107,14 @@ class Etcd:
         return wire.revision(self._call("/v3/kv/put", wire.put(Put(key, value, lease))))
 
     def delete(self, key: str) -> bool:
-        """Whether there was such a key."""
+        """True if there was such a key."""
         return int(self._call("/v3/kv/deleterange", {"key": wire.text(key)}).get("deleted", 0)) > 0
 
     def delete_prefix(self, prefix: str) -> int:
         return int(self._call("/v3/kv/deleterange", wire.below(prefix)).get("deleted", 0))
 
     def transact(self, compares: Sequence[Compare], operations: Sequence[Op]) -> bool:
-        """Whether the compares held. After Unreachable it may or may not have happened: read before trying again."""
+        """True if the compares held. After Unreachable it may or may not have happened: read before trying again."""
         answer = self._call("/v3/kv/txn", wire.transaction(compares, operations), again=False)
         return bool(answer.get("succeeded", False))
 

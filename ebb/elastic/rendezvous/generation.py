@@ -1,4 +1,4 @@
-"""What a worker process knows of its generation: its number, and how to reach etcd.
+"""The facts a worker process has about its generation: its number, and the way to etcd.
 
     generation = read(os.environ)          # in a worker; None when it was not started through our rendezvous
     generation.number, generation.key, generation.etcd

@@ -226,7 +226,7 @@ def create_handler(parameters: RendezvousParameters, *, say: Callable[[str], Non
 
 
 def torchrun_handler() -> Callable[[RendezvousParameters], RendezvousHandler]:
-    """What the entry point names; torch calls it once, and what it gives for each launch."""
+    """The function of the entry point; torch calls it once, and what it gives for each launch."""
     return create_handler
 
 

@@ -1,4 +1,4 @@
-"""One machine in a job: it keeps its lease alive, watches the others, and waits to meet them. life.py says what it does.
+"""One machine in a job: it keeps its lease alive, watches the others, and waits to meet them. participant.py says what it does.
 
     member = Member(etcd, settings, say=print)
     record = member.meet("10.1.2.3:41234")     # blocks until this machine is in a new generation
@@ -67,7 +67,7 @@ class Member:
         raise TimeoutError
 
     def verdict(self) -> Verdict:
-        """How the generation of this machine stands, as far as is known."""
+        """The state of this machine's generation, as far as is known."""
         return self._participant.verdict(self._view, time.monotonic()) if self._view else Verdict()
 
     def leave(self, *, orderly: bool = False) -> None:

@@ -1,7 +1,7 @@
 """The rules by which machines become generations. Pure: no I/O, no clock, no randomness.
 
     decide(view, me, now, rules) -> Wait | Form | Closed    # for one that waits for a generation
-    judge(view, me, number, now, rules) -> Verdict          # for one that is in a generation and trains
+    assess(view, me, number, now, rules) -> Verdict          # for one that is in a generation and trains
 
 What makes it safe is the transaction of `formation`, not the clock: `now` (this machine's own, monotonic) only decides when to
 try. The key `generation` says all there is of the present one, so there is never more than one; a machine is in it by its id.
@@ -53,7 +53,7 @@ class Closed:
 
 
 def decide(view: View, me: str, now: float, rules: Rules) -> Wait | Form | Closed:
-    """What a machine that waits for a generation does."""
+    """The next action of a machine that waits for a generation."""
     if view.closed is not None:
         return Closed(view.closed)
     places = view.ready[: rules.max_size]
@@ -133,8 +133,8 @@ class Verdict:
     lost: bool = False
 
 
-def judge(view: View, me: str, number: int, now: float, rules: Rules) -> Verdict:
-    """How the generation of this machine stands."""
+def assess(view: View, me: str, number: int, now: float, rules: Rules) -> Verdict:
+    """The state of this machine's generation."""
     record = view.record
     if view.closed is not None:
         return Verdict()  # the others have finished; so will this one, or its workers fail

@@ -1,12 +1,16 @@
-"""What one machine does next, given what it has seen: come, say that it is ready, found a generation, be given up, leave.
+"""One machine's next action, given the state it has seen: join, be ready, form a generation, be given up, leave.
 
-    life = Participant(etcd, settings, say=print)
-    life.open("10.1.2.3:41234")                  # leaves its generation: this is its store for the next
-    outcome = life.step(view, now)               # a Record: it is in this generation; a number: look again after so many seconds
-    life.verdict(view, now)                      # once in a generation
-    life.renew(); life.leave()
+    participant = Participant(etcd, settings, say=print)
+    participant.open("10.1.2.3:41234")       # leaves its generation: this is its store for the next
+    outcome = participant.step(view, now)    # a Record: it is in this generation; a number: look again after so many seconds
+    participant.verdict(view, now)           # once in a generation
+    participant.renew(); participant.leave()
 
 member.py gives it threads and waits. It has no clock and starts nothing, so that a test can play thousands of lives.
+
+For an etcd that has forgotten, the files of a job say what they know of its generations: checkpoints carry theirs in their names,
+claims are files named by it (checkpoint/fence.py has the same). The next number is above all of them. A claim is made before its
+generation is, so that a number is never given twice even when nothing was saved in between.
 """
 
 import contextlib
@@ -17,7 +21,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
 
-from ebb.elastic.rendezvous import generation_floor as floor
+from ebb.elastic.checkpoint.fence import highest_generation
 from ebb.elastic.rendezvous.errors import EtcdError, LeaseGone
 from ebb.elastic.rendezvous.membership import (
     Closed,
@@ -25,9 +29,9 @@ from ebb.elastic.rendezvous.membership import (
     Rules,
     Verdict,
     Wait,
+    assess,
     decide,
     formation,
-    judge,
     readiness,
     removal,
 )
@@ -64,7 +68,7 @@ class RendezvousSettings:
 
 
 class Writer(Protocol):
-    """What is needed of etcd.Etcd; its errors too."""
+    """The part of etcd.Etcd that is needed; its errors too."""
 
     def put(self, key: str, value: bytes, lease: int = 0) -> int: ...
     def transact(self, compares: Sequence[Compare], operations: Sequence[Op]) -> bool: ...
@@ -119,10 +123,10 @@ class Participant:
             return self._forget()
 
     def verdict(self, view: View, now: float) -> Verdict:
-        """How the generation of this machine stands, as far as is known."""
+        """The state of this machine's generation, as far as is known."""
         if self._gone:
             return Verdict(1, lost=True)
-        return judge(view, self.id, self.number, now, self._settings.rules) if self.number else Verdict()
+        return assess(view, self.id, self.number, now, self._settings.rules) if self.number else Verdict()
 
     def next_peer(self, view: View) -> Entry | None:
         """The member that this machine attends to while both are in the generation: the one after it, in a ring."""
@@ -184,7 +188,7 @@ class Participant:
                 return limit if until is None else min(max(until - now, 0.0), limit)
 
     def _form(self, view: View, record: Record) -> bool:
-        floor.claim(self._settings.output, record.number, self._say)
+        claim_generation(self._settings.output, record.number, self._say)
         return self._transact(formation(view, record, self._kept_lease(view)))
 
     def _remove_dead(self, view: View, holdouts: tuple[Entry, ...]) -> bool:
@@ -215,7 +219,7 @@ class Participant:
         self._next_id = self._next_id or secrets.token_hex(8)
         key = f"{self._settings.prefix}members/{self._next_id}"
         # read now: whatever an etcd that has lost its data knew of was noted before this key is written
-        words = replace(self._words, floor=max(floor.read(self._settings.output), self.number))
+        words = replace(self._words, floor=max(highest_generation_on_disk(self._settings.output), self.number))
         self._put_revision = self._etcd.put(key, words.json(), self._lease)
         self.id, self._next_id, self._registered_in = self._next_id, "", view
         return PATIENCE_SECONDS
@@ -234,3 +238,28 @@ class Participant:
         if view.record_lease and self._etcd.keep_alive(view.record_lease):
             return view.record_lease
         return self._etcd.grant(KEPT_SECONDS)
+
+
+def highest_generation_on_disk(output: Path | None) -> int:
+    """The highest generation that left a trace; 0 when there is none, no folder, or it cannot be read."""
+    if output is None:
+        return 0
+    try:
+        return highest_generation(output)
+    except OSError:
+        return 0
+
+
+def claim_generation(output: Path | None, number: int, say: Callable[[str], None]) -> None:
+    """A folder that cannot be written is said and no more: etcd alone keeps the number then."""
+    if output is None:
+        return
+    folder = output / "generations"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number:05}").touch()
+        for path in folder.iterdir():
+            if path.name.isdigit() and int(path.name) < number:
+                path.unlink(missing_ok=True)  # only the highest claim decides
+    except OSError as error:
+        say(f"generation {number} could not be noted in {folder} ({error.strerror}): only etcd knows its number")

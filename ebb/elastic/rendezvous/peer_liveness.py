@@ -1,4 +1,4 @@
-"""How a process is found dead at once, without waiting for its lease: when it ends, its system closes its connections.
+"""Noticing a dead process at once, without waiting for its lease: when it ends, its system closes its connections.
 
     pulse = PeerLiveness("10.1.2.3")                # pulse.address goes into this machine's key
     pulse.attend("10.1.2.4:39911")           # keep a connection to that machine's
@@ -34,7 +34,7 @@ class PeerLiveness:
             self._peer, self._connection = peer, None
 
     def wait(self, seconds: float) -> bool:
-        """Whether the process attended to is gone; answers at once then, else after so long. Not, when that cannot be told."""
+        """True if the watched process is gone; answers at once then, else after so long. Not, when that cannot be told."""
         if self._peer and self._connection is None:
             try:
                 self._connection = _connect(self._peer)
@@ -77,7 +77,7 @@ class PeerLiveness:
 
 
 def refuses(address: str) -> bool:
-    """Whether no process listens at host:port any more. False also when the machine does not answer at all."""
+    """True if no process listens at host:port any more. False also when the machine does not answer at all."""
     try:
         _connect(address).close()
     except ConnectionRefusedError:

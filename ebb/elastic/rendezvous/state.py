@@ -18,7 +18,7 @@ from ebb.elastic.rendezvous.wire import Item
 @dataclass(frozen=True, kw_only=True)
 class MemberInfo:
     """What a machine says of itself in its key. `store` is host:port of the TCPStore that is used if it becomes rank 0, `pulse`
-    that of the port that its process holds (pulse.py)."""
+    that of the port that its process holds (peer_liveness.py)."""
 
     address: str
     store: str
@@ -88,7 +88,7 @@ class View:
     record_lease: int = 0
     closed: str | None = None
     left: frozenset[str] = frozenset()
-    """Who has left in order, within the last seconds."""
+    """The machines that have left in order, within the last seconds."""
     changed_at: float = 0.0
     broken_at: float | None = None
     """Since when a member of the generation is gone or ready for another; None while it is whole."""

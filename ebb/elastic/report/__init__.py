@@ -1,4 +1,4 @@
-"""What a person sees of a training beside its lines: curves, and a few validation images with what the network says of them.
+"""Reports for people beside the log: curves, and a few validation images with predictions.
 
     events.py   TensorBoard's event files
     curves.py   the lines of a run as curves in them

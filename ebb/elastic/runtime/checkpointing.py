@@ -1,40 +1,137 @@
-"""What happens when a program says what it keeps: the newest checkpoint is found and loaded; and how the next ones are made.
+"""The state that checkpoints hold, and the start from the newest one.
 
-keeping = Keeping.open(config, group, start, fence, kept, models=[...], identity={...})
-keeping.first_step(facts, stream);  keeping.state(step, stream, account)
+state = TrainingState(model=model, optimizer=optimizer, others={"schedule": schedule, "scaler": scaler})
+checkpointing = Checkpointing.open(config, group, start, fence, state, models=[...], identity={...})    # finds and loads it
+checkpointing.first_step(facts, stream);  checkpointing.state(step, stream, account)
 """
 
+import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
 
-from ebb.elastic.checkpoint import Fence
+from ebb.elastic.checkpoint import Fence, ForeignCheckpointError
+from ebb.elastic.checkpoint.optimizers import load_state
 from ebb.elastic.checkpoint.saver import Saver
-from ebb.elastic.checkpoint.state import Reached, load, restore_random
+from ebb.elastic.checkpoint.seeds import load_optimizer
+from ebb.elastic.checkpoint.state import PREFIX, Reached, collect, load, restore_random, weights
 from ebb.elastic.data import DataError
 from ebb.elastic.data.order import Stream, mix
-from ebb.elastic.runtime.account import Account
 from ebb.elastic.runtime.config import RunConfig
-from ebb.elastic.runtime.kept import Kept, plain
+from ebb.elastic.runtime.gradients import VirtualGradients
 from ebb.elastic.runtime.process_group import Group
+from ebb.elastic.runtime.report import TimeAccount
 from ebb.elastic.runtime.start import Origin, Start, find, open_saver
-from ebb.elastic.runtime.virtual import Virtual
+
+Weights = Callable[[], Mapping[str, torch.Tensor]]  # by the names of the network's state_dict
+
+
+class TrainingState:
+    """`model` may be wrapped and compiled; its plain form is what is kept. `evaluated` gives the weights that validations judge
+    where they are not the model's own: a moving average of them."""
+
+    def __init__(
+        self,
+        *,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        others: Mapping[str, Any],
+        arch: str = "",
+        evaluated: Weights | None = None,
+    ) -> None:
+        for name, each in others.items():
+            if not (hasattr(each, "state_dict") and hasattr(each, "load_state_dict")):
+                raise TypeError(
+                    f"run.register_state({name}=...) is a {type(each).__name__}, which has no state_dict and load_state_dict: "
+                    "give it both, or leave it out"
+                )
+        self.network = unwrap(model)
+        self.optimizer = optimizer
+        self._others = dict(others)
+        self._evaluated = evaluated
+        self.arch = arch or type(self.network).__name__
+
+    @property
+    def in_pairs(self) -> bool:
+        """True if a forward pass needs two samples: batch normalisation of any kind."""
+        return any(isinstance(each, torch.nn.modules.batchnorm._BatchNorm) for each in self.network.modules())
+
+    @property
+    def evaluated(self) -> list[torch.Tensor]:
+        """Those weights; none where they are the model's own."""
+        return [each.detach() for each in self._evaluated().values()] if self._evaluated else []
+
+    def identity(self) -> dict[str, Any]:
+        """The facts that must be the same for a checkpoint to fit."""
+        digest = hashlib.sha256()
+        for name, tensor in sorted(self.network.state_dict().items()):
+            digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        return {
+            "arch": self.arch,
+            "weights": digest.hexdigest()[:12],  # of their names and shapes
+            "optimizer": type(self.optimizer).__name__,
+        }
+
+    def state(self, reached: Reached, *, seed: int, virtual: VirtualGradients | None, parts: dict[str, Any]) -> dict[str, Any]:
+        """References to the live tensors; the saver copies."""
+        state = collect(arch=self.arch, network=self.network, optimizer=self.optimizer, reached=reached, seed=seed, parts=parts)
+        if self._evaluated is not None:  # where any program looks for weights are those that were judged
+            state["trained"] = state["state_dict"]
+            state["state_dict"] = {PREFIX + name: each.detach() for name, each in self._evaluated().items()}
+        state["kept"] = {name: each.state_dict() for name, each in self._others.items()}
+        if virtual is not None:
+            state["virtual_buffers"] = virtual.buffers[1:]  # the first worker's are the model's own
+        return state
+
+    def load(self, saved: dict[str, Any], *, settings_stay: bool) -> None:
+        """Put the state in place. `settings_stay`: the optimizer's learning rate and the like stay those of this program.
+
+        Raises ForeignCheckpointError when it does not fit.
+        """
+        try:
+            self.network.load_state_dict(weights({"state_dict": saved.get("trained", saved["state_dict"])}))
+            if settings_stay:
+                load_optimizer(self.optimizer, saved["optimizer"])
+            else:
+                load_state(self.optimizer, saved["optimizer"])
+            for name, state in saved.get("kept", {}).items():
+                if name in self._others:
+                    self._others[name].load_state_dict(state)
+        except (RuntimeError, ValueError, KeyError, TypeError) as error:
+            reason = " ".join(str(error).split())[:300]
+            raise ForeignCheckpointError(
+                f"the checkpoint does not fit what run.register_state() was given: {reason}. Give this job its own "
+                "--output folder, or start it with the program of that run"
+            ) from error
+
+
+def unwrap(model: torch.nn.Module) -> torch.nn.Module:
+    """Without DistributedDataParallel and torch.compile around it, in any order."""
+    while True:
+        inner = getattr(model, "_orig_mod", None) or (
+            model.module if isinstance(model, torch.nn.parallel.DistributedDataParallel) else None
+        )
+        if inner is None:
+            return model
+        model = inner
+
 
 Facts = dict[str, Any]  # of a dataset: dataset_size, fingerprint
 
 
 @dataclass(kw_only=True)
-class Keeping:
+class Checkpointing:
     """`best` is the highest score of a validation so far."""
 
     config: RunConfig
-    kept: Kept
+    kept: TrainingState
     identity: dict[str, Any]
     origin: Origin
     saved: dict[str, Any]  # the checkpoint that was loaded, or nothing
     saver: Saver
-    virtual: Virtual | None
+    virtual: VirtualGradients | None
     best: float = 0.0
 
     @classmethod
@@ -44,7 +141,7 @@ class Keeping:
         group: Group,
         start: Start,
         fence: Fence,
-        kept: Kept,
+        kept: TrainingState,
         *,
         models: list[torch.nn.Module],
         identity: dict[str, Any],
@@ -59,7 +156,7 @@ class Keeping:
             restore_random(saved["random"], rank=group.rank, seed=mix(config.seed, origin.step))
         virtual = None
         if config.virtual_workers:
-            virtual = Virtual([plain(each) for each in models], group, config.virtual_workers)
+            virtual = VirtualGradients([unwrap(each) for each in models], group, config.virtual_workers)
             virtual.load(saved.get("virtual_buffers"))
         return cls(
             config=config,
@@ -89,7 +186,7 @@ class Keeping:
         return position - int(self.saved.get("sampler", {}).get("samples", position))
 
     def state(
-        self, step: int, stream: Stream, facts: Facts, account: Account, *, evaluation_pending: bool = False
+        self, step: int, stream: Stream, facts: Facts, account: TimeAccount, *, evaluation_pending: bool = False
     ) -> dict[str, Any]:
         """References to what a checkpoint keeps."""
         samples = min(step * stream.global_batch, stream.total_samples)
@@ -105,7 +202,7 @@ class Keeping:
 
 
 def _exactness(config: RunConfig) -> dict[str, Any]:
-    """What gives a step its samples; with virtual workers, what gives it its bits."""
+    """The settings that give a step its samples; with virtual workers, also its bits."""
     found: dict[str, Any] = {"global_batch": config.global_batch, "seed": config.seed}
     if config.virtual_workers:
         found |= {name: getattr(config, name) for name in ("virtual_workers", "threads", "max_micro_batch")}

@@ -33,7 +33,7 @@ def option(default: Any, text: str, **checks: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where this worker stands in its generation; the launcher says it through torchrun's variables."""
+    """The place of this worker in its generation; the launcher says it through torchrun's variables."""
 
     rank: int = 0
     world_size: int = 1
@@ -45,7 +45,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """What every elastic run can be told. Fields without a default must be given."""
+    """The settings of every elastic run. Fields without a default must be given."""
 
     output: Path = field(metadata={"help": "the job's own folder: checkpoints, metrics, ledger, result ($EBB_OUTPUT_DIR)"})
     epochs: int = option(10, "how often every sample is used", low=1)

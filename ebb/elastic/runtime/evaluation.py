@@ -63,7 +63,7 @@ def evaluate(
 
 
 def listener(notice: Notice, group: Group, clock: Callable[[], float] = time.monotonic) -> Callable[[], bool]:
-    """Whether this rank has heard a notice, of which it tells the others, or another one has."""
+    """Return a function that is True once this rank, which then tells the others, or another one has heard a notice."""
     looked = clock()
 
     def told() -> bool:

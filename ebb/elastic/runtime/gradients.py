@@ -1,15 +1,29 @@
-"""How the ranks of a generation come to the same gradient: the mean over the global batch, whatever their shares are.
+"""The same gradient on all ranks of a generation: the mean over the global batch, whatever their shares are.
 
-The loss that a program gives is a mean over a micro-batch. Its weight is (samples of the micro-batch) / (samples of the step), so
-the sum over all micro-batches of all ranks is the gradient that one large batch would have. virtual.py is the other way.
+AveragedGradients: the loss that a program gives is a mean over a micro-batch. Its weight is (samples of the micro-batch) /
+(samples of the step), so the sum over all micro-batches of all ranks is the gradient that one large batch would have.
+
+VirtualGradients: bit for bit the same weights at any number of ranks. A fixed number of virtual workers computes, and ranks lend
+them processors.
+
+Virtual worker v has the v-th share of each step, its own random numbers and its own buffers (BatchNorm's running statistics).
+Its gradient depends on nothing else. Sums in floating point depend on their order: so every rank gets the gradient of every
+worker and adds them up itself, worker 0 first. The buffers travel with them: so every rank has those of all workers after each
+step, whichever of them it has next, and the model's own (in checkpoints, for evaluation) are worker 0's.
+
+It costs V times the network's traffic of the gradients and memory for those of a rank's workers. The same bits need the same kind
+of processor, the same number of threads, and the same torch.
 """
 
+import os
 from typing import Protocol
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from ebb.elastic.runtime.plan import MicroBatch
+from ebb.elastic.data.order import Piece, share
+from ebb.elastic.runtime.plan import MicroBatch, workers_of
+from ebb.elastic.runtime.process_group import Group
 
 
 class Gradients(Protocol):
@@ -19,7 +33,7 @@ class Gradients(Protocol):
         """Before its forward pass."""
 
     def weight(self, micro_batch: MicroBatch, step_size: int) -> float:
-        """What the mean loss is multiplied with before its backward pass."""
+        """The factor of the mean loss before its backward pass."""
 
     def end(self, micro_batch: MicroBatch) -> None:
         """After its backward pass."""
@@ -34,7 +48,7 @@ class Gradients(Protocol):
         """The step that has begun is not done and never will be: what its forward passes changed in the buffers goes back."""
 
 
-class Averaged:
+class AveragedGradients:
     """DistributedDataParallel averages over ranks during the last backward pass of a step: times their number it is the sum.
     Alone a rank has the whole sum already."""
 
@@ -66,3 +80,121 @@ class Averaged:
     def undo(self) -> None:
         for buffer, before in zip(self._buffers, self._before or self._buffers, strict=True):
             buffer.copy_(before)
+
+
+_ALIGNED = 16  # bytes: any tensor's numbers can be seen in a message at a multiple of that
+
+
+class VirtualGradients:
+    """Gradients (see gradients.py) by virtual workers. `models` are plain, and the same on all ranks."""
+
+    def __init__(self, models: list[torch.nn.Module], group: Group, num_workers: int) -> None:
+        self._group = group
+        self._num_workers = num_workers
+        self._parameters = [each for model in models for each in model.parameters() if each.requires_grad]
+        self._live = [each for model in models for each in model.buffers()]
+        self.buffers = [[each.detach().clone() for each in self._live] for _ in range(num_workers)]
+        self._owner = {
+            worker: rank for rank in range(group.world_size) for worker in workers_of(rank, group.world_size, num_workers)
+        }
+        self._messages: dict[int, torch.Tensor] = {}
+        self._before: list[list[torch.Tensor]] | None = None
+
+    def load(self, others: list[list[torch.Tensor]] | None) -> None:
+        """The buffers of a checkpoint: worker 0's are in the models already; `others` are the rest's, None for the same."""
+        others = [self._live] * (self._num_workers - 1) if others is None else others
+        for kept, saved in zip(self.buffers, [self._live, *others], strict=True):
+            for target, source in zip(kept, saved, strict=True):
+                target.copy_(source)
+
+    def begin(self, micro_batch: MicroBatch) -> None:
+        if micro_batch.first:
+            for parameter in self._parameters:
+                parameter.grad = None
+            self._take(self.buffers[micro_batch.worker])
+
+    def weight(self, micro_batch: MicroBatch, step_size: int) -> float:
+        return micro_batch.num_samples / step_size
+
+    def end(self, micro_batch: MicroBatch) -> None:
+        if micro_batch.last:
+            self._messages[micro_batch.worker] = self._packed()
+
+    @torch.no_grad()
+    def share(self, step_size: int) -> None:
+        totals: list[torch.Tensor | None] = [None] * len(self._parameters)
+        fresh = list(self.buffers)
+        for worker in range(self._num_workers):
+            if not share(Piece(0, step_size), worker, self._num_workers).size:
+                continue
+            message = self._messages.pop(worker, None)
+            message = self._blank() if message is None else message
+            self._group.hand_out_tensors([message], source=self._owner[worker])
+            fresh[worker] = self._add(message, totals)
+        for parameter, total in zip(self._parameters, totals, strict=True):
+            parameter.grad = total
+        self._before, self.buffers = self.buffers, fresh
+        self._take(self.buffers[0])
+
+    def commit(self) -> None:
+        self._before = None
+
+    def undo(self) -> None:
+        self.buffers = self._before or self.buffers
+        self._take(self.buffers[0])
+
+    def _add(self, message: torch.Tensor, totals: list[torch.Tensor | None]) -> list[torch.Tensor]:
+        """A worker's gradients to the sums; its buffers are returned."""
+        present, *tensors = self._unpacked(message)
+        count = len(self._parameters)
+        for number, there in enumerate(present.tolist()):
+            before = totals[number]
+            if there and before is None:
+                totals[number] = torch.empty_like(self._parameters[number]).copy_(tensors[number])
+            elif there and before is not None:
+                before.add_(tensors[number])
+        return [each.clone() for each in tensors[count:]]
+
+    def _take(self, buffers: list[torch.Tensor]) -> None:
+        with torch.no_grad():
+            for live, kept in zip(self._live, buffers, strict=True):
+                live.copy_(kept)
+
+    def _layout(self) -> list[tuple[torch.Size, torch.dtype, int, int]]:
+        """Shape, dtype, start and size in bytes of each part: which gradients there are, the gradients, the buffers."""
+        parts = [(torch.Size([len(self._parameters)]), torch.uint8)]
+        parts += [(each.shape, each.dtype) for each in (*self._parameters, *self._live)]
+        found, at = [], 0
+        for shape, dtype in parts:
+            size = shape.numel() * dtype.itemsize
+            found.append((shape, dtype, at, size))
+            at += -(-size // _ALIGNED) * _ALIGNED
+        return found
+
+    def _blank(self) -> torch.Tensor:
+        *_, (_, _, start, size) = self._layout()
+        return torch.zeros(start + size, dtype=torch.uint8, device=self._group.device)
+
+    def _unpacked(self, message: torch.Tensor) -> list[torch.Tensor]:
+        """Its parts, as views."""
+        return [message[start : start + size].view(dtype).view(shape) for shape, dtype, start, size in self._layout()]
+
+    @torch.no_grad()
+    def _packed(self) -> torch.Tensor:
+        """Pack the gradients and buffers that the worker has just left in the models."""
+        message = self._blank()
+        present, *tensors = self._unpacked(message)
+        gradients = [each.grad for each in self._parameters]
+        present.copy_(torch.tensor([each is not None for each in gradients], dtype=torch.uint8))
+        for target, source in zip(tensors, [*gradients, *self._live], strict=True):
+            if source is not None:
+                target.copy_(source)
+        return message
+
+
+def fix_algorithms(device: torch.device) -> None:
+    """On a GPU: only algorithms that give the same bits each time; what has none is said by torch, once."""
+    if device.type == "cuda":
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS is first used
+        torch.backends.cudnn.benchmark = False
+        torch.use_deterministic_algorithms(True, warn_only=True)

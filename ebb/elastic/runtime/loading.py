@@ -31,7 +31,7 @@ class Fetched(NamedTuple):
 
 
 class Loader:
-    """How a dataset is read; made by Run.loader and given to Run.steps."""
+    """The way in which a dataset is read; made by Run.loader and given to Run.steps."""
 
     def __init__(
         self,

@@ -1,7 +1,11 @@
-"""The steps of a generation, one after the other, and what happens between two of them: agree, write down, save, leave.
+"""The steps of a generation, and the work between two of them: agree, write down, save, leave.
 
 All ranks leave at the same boundary: whether one was told to is summed over the ranks while the optimizer works, and known to all
 when the step ends. On a GPU it is known one step later, so that no host waits for another one's GPU.
+
+WeightsGuard: averaged weights that are copied over the model's own for a validation must never get into a checkpoint as its own.
+What torch counts as a change of a tensor is seen, and so is a change behind torch's back (through .data) of the few numbers that
+are kept. It costs some microseconds a step, and waits for no device before holds().
 """
 
 import time
@@ -10,20 +14,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from ebb.elastic.checkpoint.saver import Saver
 from ebb.elastic.contract import EXIT_RECLAIMED
 from ebb.elastic.data.order import Stream
 from ebb.elastic.data.tuning import Watched
 from ebb.elastic.notices.notice import Notice
-from ebb.elastic.runtime.gradients import Gradients
-from ebb.elastic.runtime.ledger import Ledger
-from ebb.elastic.runtime.loading import Fetched
-from ebb.elastic.runtime.mark import Mark
+from ebb.elastic.runtime.checkpointing import Checkpointing
+from ebb.elastic.runtime.config import RunConfig
+from ebb.elastic.runtime.gradients import AveragedGradients, Gradients
+from ebb.elastic.runtime.loading import Fetched, Loader
+from ebb.elastic.runtime.metrics import Progress
 from ebb.elastic.runtime.plan import Plan
 from ebb.elastic.runtime.process_group import Agreed, Agreement, Group
-from ebb.elastic.runtime.report import Report
+from ebb.elastic.runtime.report import DataWaits, Report, SampleLedger
 from ebb.elastic.runtime.step import Step, Sums
-from ebb.elastic.runtime.waits import Waits
 from ebb.elastic.runtime.watchdog import Watchdog
 
 
@@ -46,6 +52,32 @@ class Pending:
     seconds: float = 0.0
 
 
+_PROBES = 4  # tensors of which the first number is kept
+
+
+class WeightsGuard:
+    def __init__(self, parameters: list[torch.nn.Parameter]) -> None:
+        self._parameters = [each for each in parameters if each.requires_grad and each.numel()]
+        self._probed = self._parameters[:: max(1, len(self._parameters) // _PROBES)][:_PROBES]
+        self.set()
+
+    def set(self) -> None:
+        self._versions, self._numbers = self._changes(), self._first_numbers()
+
+    def holds(self) -> bool:
+        if self._versions != self._changes():
+            return False
+        pairs = zip(self._numbers, self._first_numbers(), strict=True)
+        return all(torch.equal(before, now) for before, now in pairs)
+
+    def _changes(self) -> int:
+        return sum(each._version for each in self._parameters)
+
+    @torch.no_grad()
+    def _first_numbers(self) -> list[torch.Tensor]:
+        return [each.as_strided((1,), (1,)).clone() for each in self._probed]
+
+
 @dataclass(kw_only=True)
 class Loop:
     """One rank in one generation. `step` is the number of steps done: the weights are those after it, if `at_boundary`."""
@@ -60,13 +92,13 @@ class Loop:
     state: Callable[[], dict[str, Any]]
     report: Report
     watchdog: Watchdog
-    ledger: Ledger | None
+    ledger: SampleLedger | None
     step: int
     checkpoint_step: int
     log_every: int
     min_step_seconds: float
     lag: int  # steps by which an agreement is known late
-    mark: Mark
+    mark: WeightsGuard
     evaluation_pending: bool = False  # one of the weights after the last step, which a notice or a loss has cut short
 
     def __post_init__(self) -> None:
@@ -76,7 +108,7 @@ class Loop:
         self.evaluating = False  # now, or when an error came
         self.score: tuple[float, dict[str, float]] | None = None
         self._sums = Sums(self.group.device)
-        self._waits = Waits(self.group.rank, self.group.world_size, lambda: self.source.waited_seconds)
+        self._waits = DataWaits(self.group.rank, self.group.world_size, lambda: self.source.waited_seconds)
         self._names: list[str] | None = None
         self._open: tuple[Step, float] | None = None  # the step that the program has, and when it got it
         self._pending: deque[Pending] = deque()
@@ -115,12 +147,12 @@ class Loop:
 
     @property
     def whole(self) -> bool:
-        """Whether the state is that after `step` steps."""
+        """True if the state is that after `step` steps."""
         return self.at_boundary and self.mark.holds()
 
     @property
     def may_stop(self) -> bool:
-        """Whether an evaluation finds the state of a step: nothing of the present one is done, or all of it."""
+        """True if an evaluation finds the state of a step: nothing of the present one is done, or all of it."""
         if self._open is None or not self._open[0].begun:
             return self.ended or self.whole
         return self._open[0].done and not self.at_boundary and self.mark.holds()
@@ -195,7 +227,7 @@ class Loop:
         self.evaluation_pending = False
 
     def _between(self, started: float, *, last: bool = False) -> bool:
-        """Whether to leave."""
+        """Agree on the step; True to leave."""
         now = self._pending[-1]
         agreed = [(each, each.agreement.wait()) for each in self._taken(0 if last else self.lag)]
         self.notice.wait(self.min_step_seconds - (time.monotonic() - started))
@@ -266,3 +298,88 @@ class Loop:
         self.report.close()
         if self.ledger is not None:
             self.ledger.close()
+
+
+def make_loop(
+    config: RunConfig,
+    group: Group,
+    *,
+    notice: Notice,
+    watchdog: Watchdog,
+    checkpointing: Checkpointing,
+    loader: Loader,
+    generation: int,
+    models: list[torch.nn.Module],
+    listeners: list[Callable[[Progress], None]],
+) -> Loop:
+    """Raises DataError when the checkpoint is of other data."""
+    stream = Stream(dataset_size=len(loader), epochs=config.epochs, global_batch=config.global_batch, seed=config.seed)
+    first = checkpointing.first_step(loader.facts, stream)
+    report = Report.open(
+        config,
+        group,
+        generation=generation,
+        resumed_step=first,
+        stream=stream,
+        saved=checkpointing.saved.get("account"),
+        listeners=listeners,
+    )
+    report.say(
+        f"generation {generation}: {group.world_size} ranks, {checkpointing.origin.words}; {stream.total_steps} steps in all"
+    )
+    if (skipped := checkpointing.skipped(first, stream)) > 0:
+        report.say(
+            f"the job was at its end already, in a step that was {skipped} samples short: they are left out of the next epoch"
+        )
+    plan = Plan(
+        stream=stream,
+        first_step=first,
+        rank=group.rank,
+        world_size=group.world_size,
+        max_micro_batch=config.max_micro_batch,
+        virtual_workers=config.virtual_workers,
+        together=loader.together,
+        in_pairs=checkpointing.kept.in_pairs,
+    )
+    if config.virtual_workers and config.virtual_workers < group.world_size:
+        report.say(f"{group.world_size} ranks for {config.virtual_workers} virtual workers: the last ones have nothing to do")
+    loop = Loop(
+        group=group,
+        notice=notice,
+        stream=stream,
+        plan=plan,
+        gradients=checkpointing.virtual or AveragedGradients(models, group.world_size),
+        source=loader.start(plan, group.device, say=report.advise),
+        saver=checkpointing.saver,
+        state=lambda: checkpointing.state(
+            loop.step, stream, loader.facts, report.account, evaluation_pending=loop.evaluation_pending
+        ),
+        report=report,
+        watchdog=watchdog,
+        ledger=_ledger(config, group, checkpointing, stream, generation) if config.ledger else None,
+        step=first,
+        checkpoint_step=first,
+        log_every=config.log_every,
+        min_step_seconds=config.min_step_seconds,
+        lag=1 if group.device.type == "cuda" else 0,
+        mark=WeightsGuard([each for model in models for each in model.parameters()]),
+        evaluation_pending=bool(checkpointing.saved.get("owes_evaluation", False)),
+    )
+    checkpointing.kept.optimizer.register_step_post_hook(loop.updated)
+    for model in models:
+        model.train()
+    return loop
+
+
+def _ledger(config: RunConfig, group: Group, checkpointing: Checkpointing, stream: Stream, generation: int) -> SampleLedger:
+    header = {
+        "generation": generation,
+        "resumed_step": checkpointing.first_step({}, stream),
+        "resumed_generation": checkpointing.origin.generation,
+        "rank": group.rank,
+        "world_size": group.world_size,
+        "dataset_size": stream.dataset_size,
+        "global_batch": stream.global_batch,
+        "epochs": stream.epochs,
+    }
+    return SampleLedger(config.output / "ledger", header)

@@ -54,9 +54,11 @@ def run_rank(config: C, notice: Notice, work: Callable[[C, Run], None]) -> int:
 
 
 def end_process(code: int) -> Never:
-    """Alone, or as a script: at once, since taking a process group apart can wait for ever (group.py). In a process that the
-    launcher's fork server made: in order, since torch waits for ever for what the function of a process with code 0 returned;
-    there too the interpreter is not torn down."""
+    """End this process with the code, without tearing the interpreter down.
+
+    Alone, or as a script: at once, since taking a process group apart can wait for ever (process_group.py). In a process that the
+    launcher's fork server made: in order, since torch waits for ever for the return value of a process that ended with 0.
+    """
     if multiprocessing.parent_process() is not None:
         sys.exit(code)
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""What a run says about itself: one JSON line per logging interval (rank 0), and Prometheus text on a port (every machine).
+"""The metrics of a run: one JSON line per logging interval (rank 0), and Prometheus text on a port (every machine).
 
     board = Board(); serve(board, 9400); lines = MetricLines(output / "metrics.jsonl")
     board.show(progress); lines.write(progress)
@@ -21,7 +21,7 @@ from ebb.elastic import contract
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Where a run stands after `step` steps. Seconds are of the whole job, over all generations."""
+    """The progress of a run after `step` steps. Seconds are of the whole job, over all generations."""
 
     time: float
     step: int
@@ -138,7 +138,7 @@ class MetricLines:
 
 
 def torn(path: Path) -> bool:
-    """Whether the file ends in the middle of a line."""
+    """True if the file ends in the middle of a line."""
     return _tail(path)[-1:] not in (b"", b"\n")
 
 

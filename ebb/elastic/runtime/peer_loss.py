@@ -1,4 +1,4 @@
-"""How a rank ends when it cannot go on: it saves what it holds, if that is worth anything, and ends with 75: meet again.
+"""The end of a rank that cannot go on: it saves what it holds, if that is worth anything, and ends with 75: meet again.
 
 Nothing here needs another rank: the group is broken, and threads of its collectives may never end. So the process ends at once.
 """

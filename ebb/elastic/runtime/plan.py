@@ -15,7 +15,7 @@ from ebb.elastic.data.order import Piece, Sample, Stream, share, split
 
 @dataclass(frozen=True, kw_only=True)
 class MicroBatch:
-    """What one forward pass takes."""
+    """The samples of one forward pass."""
 
     worker: int
     piece: Piece  # positions of the stream; empty where a rank has no share and must take part in a collective all the same
@@ -68,7 +68,7 @@ class Plan:
         return [MicroBatch(worker=worker, piece=each, first=not at, last=at == last) for at, each in enumerate(pieces)]
 
     def samples(self, micro_batch: MicroBatch) -> list[Sample]:
-        """What is read for it: one sample, which weighs nothing, for an empty piece."""
+        """The samples that are read for it: one sample, which weighs nothing, for an empty piece."""
         piece = micro_batch.piece if micro_batch.num_samples else Piece(micro_batch.piece.start, micro_batch.piece.start + 1)
         found = self.stream.samples(piece)
         return found * 2 if self.in_pairs and len(found) == 1 else found

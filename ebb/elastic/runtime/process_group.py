@@ -48,7 +48,7 @@ class PeerLostError(Exception):
 
 
 class Agreed(NamedTuple):
-    """What all ranks know after a step."""
+    """The facts that all ranks know after a step."""
 
     leave: bool  # some rank was told to
     wish: bool  # some rank wants a checkpoint soon
@@ -176,7 +176,7 @@ class Group:
                 self._store.set(_LEAVING, "1")
 
     def told_to_leave(self) -> bool:
-        """Whether a rank has said so: one question to the store, which waits for no rank."""
+        """True if a rank has said so: one question to the store, which waits for no rank."""
         if self._store is None:
             return False
         with noticing_loss():
@@ -217,7 +217,7 @@ def noticing_loss() -> Iterator[None]:
 
 
 def is_loss(error: BaseException | None, pattern: re.Pattern[str] = _LOST_ANYWHERE) -> bool:
-    """Whether an error, wherever in a program it was raised, says that a collective is broken."""
+    """True if an error, wherever in a program it was raised, says that a collective is broken."""
     if isinstance(error, PeerLostError | dist.DistError):
         return True
     return isinstance(error, RuntimeError) and bool(pattern.search(str(error)))

@@ -1,21 +1,73 @@
-"""What a run says while it runs: a line of text, a line of metrics.jsonl, Prometheus, and whoever else wants to know.
+"""Everything a run reports: lines of text, metrics.jsonl, Prometheus, result.json, its ledger of samples and account of time.
 
-report = Report.open(config, group, generation=7, resumed_step=120, stream=stream, saved=saved["account"])
-report.begin(); report.step(seconds); report.line(step=130, loss=0.7, ...)
+    report = Report.open(config, group, generation=7, resumed_step=120, stream=stream, saved=saved["account"])
+    report.begin(); report.step(seconds); report.line(step=130, loss=0.7, ...)
+
+TimeAccount says where the time of a job went, over all its generations. DataWaits: a step is as slow as the slowest rank, which
+knows which knob to turn; the ranks add up vectors in which each has places of its own, so that every rank knows all of them.
+
+SampleLedger (with --ledger alone; testing/exactness.py checks it) has one file a rank and generation,
+ledger/g<generation>-r<rank>.jsonl: a header, then a line per step. The ids are those that came out of the loader with the batch,
+not what the order says they should be. A line is written and flushed before the step's gradients are shared: so there is no
+checkpoint that holds a step whose lines are missing, whenever a process is killed. A line may therefore belong to a step that was
+never finished; the lineage of the checkpoints says which ones count.
 """
 
+import hashlib
+import json
+import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Self
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import torch
 
 from ebb.elastic.data.order import Stream
 from ebb.elastic.runtime import metrics
-from ebb.elastic.runtime.account import Account
 from ebb.elastic.runtime.config import RunConfig
 from ebb.elastic.runtime.metrics import Progress
 from ebb.elastic.runtime.process_group import Group
-from ebb.elastic.runtime.waits import Waited
+
+
+@dataclass(kw_only=True)
+class TimeAccount:
+    """`useful_seconds` goes back with the weights when steps are done again; what it loses is added to `lost_seconds`."""
+
+    useful_seconds: float = 0.0
+    lost_seconds: float = 0.0
+    steps_redone: int = 0
+    checkpoint_seconds: float = 0.0
+    _last_time: float | None = None
+
+    @classmethod
+    def resume(cls, saved: dict[str, Any] | None, *, resumed_step: int, last: Progress | None) -> "TimeAccount":
+        """`saved` is what the checkpoint holds, `last` the last line of metrics of any generation (steps after it are unseen)."""
+        useful = float(saved["useful_seconds"]) if saved else 0.0
+        if last is None:
+            return cls(**saved) if saved else cls()
+        return cls(
+            useful_seconds=useful,
+            lost_seconds=last.lost_seconds + max(0.0, last.useful_seconds - useful),
+            steps_redone=last.steps_redone + max(0, last.step - resumed_step),
+            checkpoint_seconds=last.checkpoint_seconds,
+            _last_time=last.time,
+        )
+
+    def begin(self, now: float) -> None:
+        """The first step of this generation starts: the time since the last step of the one before was lost."""
+        if self._last_time is not None:
+            self.lost_seconds += max(0.0, now - self._last_time)
+
+    def saved(self) -> dict[str, Any]:
+        """The part that a checkpoint keeps."""
+        return {name: value for name, value in asdict(self).items() if not name.startswith("_")}
+
+
+class DataWait(NamedTuple):
+    seconds: float  # the longest wait of any rank in this step
+    rank: int  # that has waited most since the last line
 
 
 @dataclass(kw_only=True)
@@ -25,7 +77,7 @@ class Report:
     group: Group
     generation: int
     stream: Stream
-    account: Account
+    account: TimeAccount
     lines: metrics.MetricLines
     board: metrics.Board = field(default_factory=metrics.Board)
     listeners: list[Callable[[Progress], None]] = field(default_factory=list)
@@ -48,7 +100,7 @@ class Report:
             group=group,
             generation=generation,
             stream=stream,
-            account=Account.resume(saved, resumed_step=resumed_step, last=lines.last),
+            account=TimeAccount.resume(saved, resumed_step=resumed_step, last=lines.last),
             lines=lines,
             listeners=listeners,
         )
@@ -70,7 +122,7 @@ class Report:
         loss: float,
         samples: int,
         step_seconds: float,
-        waits: Waited,
+        waits: DataWait,
         figures: dict[str, float],
         checkpoint_step: int,
         checkpoint_seconds: float,
@@ -125,3 +177,63 @@ def sentence(progress: Progress) -> str:
         f"{progress.samples_per_second:.0f} samples/s  step {progress.step_seconds:.3f} s  data {progress.data_seconds:.3f} s  "
         f"world {progress.world_size}  generation {progress.generation}"
     )
+
+
+class DataWaits:
+    """Of one rank in one generation."""
+
+    def __init__(self, rank: int, world_size: int, seconds: Callable[[], float]) -> None:
+        self._rank, self._world_size, self._seconds = rank, world_size, seconds
+        self._before = 0.0  # this step
+        self._told = [0.0] * world_size  # by each rank at the last line, since the start
+
+    def begin_step(self) -> None:
+        self._before = self._seconds()
+
+    def mine(self) -> list[float]:
+        """Two numbers for each rank: its wait in this step, and since the start."""
+        found = [0.0] * (2 * self._world_size)
+        found[2 * self._rank : 2 * self._rank + 2] = [self._seconds() - self._before, self._seconds()]
+        return found
+
+    def of_all(self, sums: list[float]) -> DataWait:
+        """From the sum over the ranks of mine()."""
+        of_step, since_start = sums[::2], sums[1::2]
+        since_line = [now - before for now, before in zip(since_start, self._told, strict=True)]
+        self._told = since_start
+        return DataWait(max(of_step), since_line.index(max(since_line)))
+
+
+class SampleLedger:
+    """The writer of one rank in one generation."""
+
+    def __init__(self, folder: Path, header: dict[str, Any]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"g{header['generation']}-r{header['rank']}.jsonl"
+        self._file = path.open("x", encoding="utf-8")
+        self._write(header)
+
+    def write(self, step: int, ids: list[int]) -> None:
+        self._write({"step": step, "time": time.time(), "ids": ids})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def weights_sha256(network: torch.nn.Module) -> str:
+    """Of the names and bytes of all parameters and buffers."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(network.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
+    temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    temporary.rename(path)

@@ -16,20 +16,18 @@ from ebb.elastic.contract import EXIT_PEER_LOST
 from ebb.elastic.data import DataError
 from ebb.elastic.data.tuning import workers_beside_cpu_training
 from ebb.elastic.notices.notice import Notice, install
-from ebb.elastic.runtime import build as making
-from ebb.elastic.runtime import peer_loss as leaving
-from ebb.elastic.runtime.checkpointing import Keeping
+from ebb.elastic.runtime import peer_loss
+from ebb.elastic.runtime.checkpointing import Checkpointing, TrainingState, Weights
 from ebb.elastic.runtime.config import RunConfig, resolve
 from ebb.elastic.runtime.evaluation import Measure, Stopped, evaluate, listener
-from ebb.elastic.runtime.kept import Kept, Weights
+from ebb.elastic.runtime.gradients import fix_algorithms
 from ebb.elastic.runtime.loading import Loader, loader_processes
-from ebb.elastic.runtime.loop import GracefulExit, Loop
+from ebb.elastic.runtime.loop import GracefulExit, Loop, make_loop
 from ebb.elastic.runtime.metrics import Progress
 from ebb.elastic.runtime.process_group import Group, PeerLostError, is_loss
-from ebb.elastic.runtime.result import weights_sha256, write_json
+from ebb.elastic.runtime.report import weights_sha256, write_json
 from ebb.elastic.runtime.start import choose_device, join
 from ebb.elastic.runtime.step import Step, seed_everything
-from ebb.elastic.runtime.virtual import fix_algorithms
 from ebb.elastic.runtime.watchdog import Watchdog
 from ebb.elastic.speed import CompileCache, Speed
 
@@ -62,12 +60,12 @@ class Run:
             self._group = Group.join(config.place, self.device, longest_seconds=config.first_step_seconds)
             self._start, self._fence = join(config, self._group)
         except (PeerLostError, Stale) as error:
-            leaving.meet_again(error)
+            peer_loss.meet_again(error)
         self.rank, self.world_size, self.generation = self._group.rank, self._group.world_size, self._start.generation
         self._watchdog = Watchdog(
             first_seconds=config.first_step_seconds,
             steady_seconds=config.collective_seconds,
-            act=lambda sentence: leaving.give_up(sentence, self._group, self._noticed),
+            act=lambda sentence: peer_loss.give_up(sentence, self._group, self._noticed),
         )
         if self.world_size > 1:  # alone there is nobody to wait for
             self._watchdog.start()
@@ -76,7 +74,7 @@ class Run:
         seed_everything(config.seed)
         self._models: list[torch.nn.Module] = []
         self._listeners: list[Callable[[Progress], None]] = []
-        self._keeping: Keeping | None = None
+        self._checkpointing: Checkpointing | None = None
         self._loop: Loop | None = None
         self._result_written = False
 
@@ -141,8 +139,8 @@ class Run:
             raise RuntimeError("run.register_state() comes after run.distribute(model)")
         identity = identity or {}
         arch = str(identity.get("arch", ""))
-        kept = Kept(model=model, optimizer=optimizer, others=others, arch=arch, evaluated=evaluated)
-        self._keeping = Keeping.open(
+        kept = TrainingState(model=model, optimizer=optimizer, others=others, arch=arch, evaluated=evaluated)
+        self._checkpointing = Checkpointing.open(
             self.config, self._group, self._start, self._fence, kept, models=self._models, identity=identity
         )
 
@@ -173,16 +171,16 @@ class Run:
         Between two of them checkpoints are written, and the program ends (GracefulExit, code 138) when this machine or another
         one has been told to leave.
         """
-        if self._keeping is None:
+        if self._checkpointing is None:
             raise RuntimeError(
                 "run.steps() comes after run.register_state(model=..., optimizer=...): without it nothing would survive"
             )
-        self._loop = making.make_loop(
+        self._loop = make_loop(
             self.config,
             self._group,
             notice=self._notice,
             watchdog=self._watchdog,
-            keeping=self._keeping,
+            checkpointing=self._checkpointing,
             loader=loader,
             generation=self.generation,
             models=self._models,
@@ -200,17 +198,17 @@ class Run:
         all that a checkpoint keeps has changed. The next generation does not come back to that place: see `evaluation_pending`. A
         program that validates other weights must not copy them over the model's own: a notice then has to wait for its end.
         """
-        assert self._keeping is not None, "run.evaluate() comes after run.register_state()"
+        assert self._checkpointing is not None, "run.evaluate() comes after run.register_state()"
         asked = self.config.workers if workers is None else workers
         processes = min(self.config.place.cores, asked) if asked >= 0 else workers_beside_cpu_training(self.config.place.cores)
         loader = Loader(dataset, seed=self.config.seed, workers=processes, **options)
         with self._watchdog.unhurried(), self._evaluating() as told:
-            more = self._keeping.kept.evaluated
+            more = self._checkpointing.kept.evaluated
             return evaluate(self._models, loader, measure, self._group, batch_size=batch_size, told=told, more=more)
 
     @contextlib.contextmanager
     def _evaluating(self) -> Iterator[Callable[[], bool]]:
-        """What is asked whether to stop."""
+        """Yield the function that says when to stop."""
         told, loop = listener(self._notice, self._group), self._loop
         if loop is not None:
             loop.evaluating = True
@@ -227,13 +225,13 @@ class Run:
         """The result of a validation of the present weights, on all ranks; higher is better. Their checkpoint is kept besides the
         newest ones as long as none has a higher score."""
         assert self._loop is not None, "run.best() belongs into run.steps(), or after it"
-        assert self._keeping is not None
-        self._keeping.best = max(self._keeping.best, score)
+        assert self._checkpointing is not None
+        self._checkpointing.best = max(self._checkpointing.best, score)
         self._loop.judged(score, metrics)
 
     def finish(self, **figures: Any) -> None:
         """Write result.json: `figures`, and what the run knows. Without a call the end of the `with` does it."""
-        assert self._keeping is not None
+        assert self._checkpointing is not None
         assert self._loop is not None, "run.finish() comes after run.steps()"
         self._loop.stop_early()
         result = {
@@ -241,7 +239,7 @@ class Run:
             "step": self._loop.step,
             "generation": self.generation,
             "epochs": self.config.epochs,
-            "weights_sha256": weights_sha256(self._keeping.kept.network),
+            "weights_sha256": weights_sha256(self._checkpointing.kept.network),
             **self._loop.report.account.saved(),
             "finished_at": time.time(),
         }
@@ -263,7 +261,7 @@ class Run:
         return self._group.hand_out_facts(facts)
 
     def from_all_ranks(self, facts: Any) -> list[Any]:
-        """What each rank gave (as JSON can hold it), in the order of the ranks, on every rank."""
+        """The facts of each rank (as JSON can hold them), in the order of the ranks, on every rank."""
         return self._group.all_facts(facts)
 
     def unhurried(self) -> contextlib.AbstractContextManager[None]:
@@ -293,7 +291,7 @@ class Run:
         if isinstance(error, Stale) or (self.world_size > 1 and is_loss(error)):
             assert error is not None
             self._noticed.set()
-            leaving.meet_again(error, self._group, self._loop)
+            peer_loss.meet_again(error, self._group, self._loop)
         self._watchdog.stop()
         if self._loop is not None:
             self._loop.close()

@@ -1,4 +1,4 @@
-"""How a generation starts: as which one, from which checkpoint. Rank 0 looks, all get its answer.
+"""The start of a generation: its number and its checkpoint. Rank 0 looks, all get its answer.
 
 start, fence = join(config, group)                     # claims the folder and the generation
 found = find(config, start, fence, identity, group)    # the newest checkpoint that fits, read once, on every rank
@@ -28,7 +28,7 @@ from ebb.elastic.speed.memory import keep_freed_memory
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """What all ranks of a generation agree on."""
+    """The facts that all ranks of a generation agree on."""
 
     generation: int
     folder: str  # the id of the output folder
@@ -36,7 +36,7 @@ class Start:
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """What to go on from. `content` is a whole, verified checkpoint, or empty."""
+    """The state to go on from. `content` is a whole, verified checkpoint, or empty."""
 
     step: int = 0
     epochs: int = 0  # complete ones, where a file of the original example knows no step

@@ -1,4 +1,4 @@
-"""How a step is computed, quickly: numbers, memory layout, compilation, the sharing of gradients. Never what is computed.
+"""Fast computation of a step: numbers, memory layout, compilation, the sharing of gradients.
 
     speed = choose(device, "resnet50"); print(speed)
     network = speed.prepare(network, device)

@@ -53,7 +53,7 @@ class SpeedOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Chip:
-    """What the choice depends on."""
+    """The facts that the choice depends on."""
 
     type: str = "cpu"
     name: str = "the CPU"

@@ -122,7 +122,7 @@ def _restored(path: Path) -> bool:
 
 
 def _missed() -> int:
-    """How many graphs this process has compiled and not found."""
+    """The number of graphs that this process has compiled and not found."""
     from torch._dynamo.utils import counters  # noqa: PLC0415  # a second of imports, which only compiling needs
 
     return int(counters["inductor"]["fxgraph_cache_miss"] + counters["aot_autograd"]["autograd_cache_miss"])

@@ -15,7 +15,7 @@ _SET_BY_USER = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRES
 
 
 def keep_freed_memory(environment: Mapping[str, str]) -> bool:
-    """Whether it is so now: not where the user has set malloc in the environment, or the C library is another one."""
+    """True if it is so now: not where the user has set malloc in the environment, or the C library is another one."""
     if any(name in environment for name in _SET_BY_USER):
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

@@ -1,4 +1,4 @@
-"""What can be set about speed, and what each setting does to a network.
+"""The settings of speed, and their effect on a network.
 
     speed = Speed(device_type="cuda", precision="bf16", channels_last=True, fused=True)
     network = speed.prepare(network, device)      # its own forward pass computes in 16 bits and gives 32

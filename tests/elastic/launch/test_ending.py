@@ -7,7 +7,7 @@ import pytest
 
 SCRIPT = """
 import atexit, sys
-from ebb.elastic.launch.ending import Ending
+from ebb.elastic.launch.__main__ import Ending
 
 class TornDown:
     def __del__(self):

@@ -10,10 +10,8 @@ from typing import Any
 
 import pytest
 
-from ebb.elastic.launch import packages, pip
-from ebb.elastic.launch.lease import Turn
-from ebb.elastic.launch.packages import PackagesError, ensure, key
-from ebb.elastic.launch.pip import PipError
+from ebb.elastic.launch import packages
+from ebb.elastic.launch.packages import Lease, PackagesError, PipError, ensure, key
 from ebb.elastic.launch.reclaim import Interrupted
 from tests.elastic.launch.wheels import make_wheel
 
@@ -109,7 +107,7 @@ def test_who_waited_for_a_failure_does_not_repeat_it(tmp_path: Path, monkeypatch
     root.mkdir()
     name = key(requirements)
     (root / f"{name}.lock").write_text("4f1c 000000000000 worker 0 of digits\n")
-    (root / f"{name}-{packages._settings(ENVIRONMENT)}.failed").write_text("pip said no")
+    (root / f"{name}-{packages._pip_settings_digest(ENVIRONMENT)}.failed").write_text("pip said no")
     monkeypatch.setattr(packages, "_install", lambda *_: pytest.fail("it was tried again"))
     with pytest.raises(PackagesError, match="as another worker found: pip said no"):
         ensure(requirements, root, ENVIRONMENT, print)
@@ -191,19 +189,19 @@ LINES = {
 
 @pytest.mark.parametrize(("place", "text"), LINES.values(), ids=LINES)
 def test_what_pip_reports_is_asked_for_in_the_same_place(place: dict[str, object], text: str) -> None:
-    assert packages.line({"download_info": place, "metadata": {"name": "x", "version": "1"}}) == text
+    assert packages.requirement_line({"download_info": place, "metadata": {"name": "x", "version": "1"}}) == text
 
 
 def test_where_packages_come_from_is_told_to_both_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second one needs it where it builds: what a build needs is looked for in the same places."""
-    runs, real = list[list[str]](), pip.run
+    runs, real = list[list[str]](), packages.run_pip
 
     def run(arguments: list[str], *rest: Any) -> None:
         listed = Path(arguments[arguments.index("--requirement") + 1])
         runs.append(listed.read_text().splitlines() if listed.is_absolute() else [])
         real(arguments, *rest)
 
-    monkeypatch.setattr(packages, "run", run)
+    monkeypatch.setattr(packages, "run_pip", run)
     make_wheel(tmp_path / "code" / "my wheels", "ebbword")
     path = asks(tmp_path)
     path.write_text("--no-index \\\n --find-links 'my wheels' # ours\n-r more.txt\n")
@@ -251,7 +249,7 @@ def test_what_failed_with_one_index_is_tried_with_another(tmp_path: Path, monkey
             ensure(requirements, root, {**ENVIRONMENT, "PIP_INDEX_URL": "https://a.org"}, print)
     (failed,) = root.iterdir()
     (root / f"{key(requirements)}.lock").write_text("4f1c 000000000000 worker 0 of digits\n")
-    monkeypatch.setattr(packages, "Turn", functools.partial(Turn, silent_seconds=0.05, look_seconds=0.01))
+    monkeypatch.setattr(packages, "Lease", functools.partial(Lease, silent_seconds=0.05, look_seconds=0.01))
     folder = ensure(requirements, root, {**ENVIRONMENT, "PIP_INDEX_URL": "https://b.org"}, print)
     assert (folder / "ebbword.py").exists()
     assert failed.read_text() == "pip said no"
@@ -268,7 +266,7 @@ def test_what_a_notice_left_is_not_removed_then_but_by_the_next_one(tmp_path: Pa
     make_wheel(tmp_path / "wheels", "ebbword")
     requirements, root = asks(tmp_path, "ebbword"), tmp_path / "packages"
     with monkeypatch.context() as patch:
-        patch.setattr(packages, "run", interrupted)
+        patch.setattr(packages, "run_pip", interrupted)
         with pytest.raises(Interrupted):
             ensure(requirements, root, ENVIRONMENT, print)
     (left,) = root.iterdir()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ebb.elastic.rendezvous.membership import Closed, Form, Rules, Verdict, Wait, decide, formation, judge, readiness
+from ebb.elastic.rendezvous.membership import Closed, Form, Rules, Verdict, Wait, assess, decide, formation, readiness
 from ebb.elastic.rendezvous.state import MemberInfo, MemberRecord, Record, View
 from ebb.elastic.rendezvous.wire import Compare, Delete, Item
 
@@ -143,7 +143,7 @@ FULL = [entry("a", 1), entry("b", 2), entry("c", 3), entry("d", 4)]
     ],
 )  # fmt: skip
 def test_what_a_running_generation_answers_to(items: list[Item], now: float, expected: Verdict) -> None:
-    assert judge(view(*items), "a", 7, now, RULES) == expected
+    assert assess(view(*items), "a", 7, now, RULES) == expected
 
 
 def test_what_others_have_written_there_is_passed_over() -> None:

@@ -18,11 +18,11 @@ from torch.utils.data import Dataset
 
 from ebb import elastic
 from ebb.elastic.notices.notice import Notice
-from ebb.elastic.runtime import build as making
 from ebb.elastic.runtime import evaluation
+from ebb.elastic.runtime import loop as loops
 from ebb.elastic.runtime.config import resolve
 from ebb.elastic.runtime.loop import Loop
-from ebb.elastic.runtime.result import weights_sha256
+from ebb.elastic.runtime.report import weights_sha256
 
 CLASSES = 3
 
@@ -151,7 +151,7 @@ def _steps(program: Program, run: elastic.Run, notice: Notice, answer: dict[str,
 def _arrange(program: Program) -> None:
     """What is otherwise a GPU's, or chance."""
     if program.lag is not None:
-        vars(making)["Loop"] = lambda **parts: Loop(**{**parts, "lag": program.lag})
+        vars(loops)["Loop"] = lambda **parts: Loop(**{**parts, "lag": program.lag})
     vars(evaluation)["_LOOK_SECONDS"] = 0.0  # how far a rank comes before it hears of another one's notice
 
 

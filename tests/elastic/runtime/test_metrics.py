@@ -10,7 +10,7 @@ import pytest
 
 from ebb.elastic.runtime.metrics import Board, MetricLines, prometheus_text, serve
 from tests.elastic.checkpoint.making import full_disk
-from tests.elastic.runtime.test_account import progress
+from tests.elastic.runtime.test_time_account import progress
 
 TEXT = """\
 # HELP ebb_step Optimizer steps done.

@@ -15,8 +15,8 @@ from ebb.elastic.checkpoint import ForeignCheckpointError
 from ebb.elastic.checkpoint.__main__ import entries
 from ebb.elastic.data import DataError, Seeded
 from ebb.elastic.notices.notice import Notice
+from ebb.elastic.runtime.checkpointing import unwrap
 from ebb.elastic.runtime.config import resolve
-from ebb.elastic.runtime.kept import plain
 from testing import exactness as ledger
 from tests.elastic.runtime import programs
 from tests.elastic.runtime.programs import Points, Program, network, train
@@ -275,7 +275,7 @@ def evaluated(output: Path) -> dict[str, float]:
     with run:
         model = run.distribute(network())
         run.register_state(model=model, optimizer=torch.optim.SGD(model.parameters(), 0.1))
-        model = plain(model)
+        model = unwrap(model)
 
         def measure(batch: dict[str, torch.Tensor]) -> dict[str, Any]:
             assert not model.training

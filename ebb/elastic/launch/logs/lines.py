@@ -1,4 +1,4 @@
-"""What a line looks like in the file, and how bytes of a pipe become lines. Pure.
+"""The format of a line in the file, and the way from a pipe's bytes to lines. Pure.
 
 lines = Lines("6.2.out")
 lines.feed(b"step 1\nste")       # b"step 1\n": whole lines; the rest waits

@@ -32,7 +32,7 @@ _ENV_KUBERNETES = "KUBERNETES_SERVICE_HOST"  # set in every container of every p
 
 
 class Sink(Protocol):
-    """What the reader needs of volume.Volume."""
+    """The part of volume.Volume that the reader needs."""
 
     def put(self, lines: bytes, count: int) -> bool: ...
     def close(self) -> int: ...
@@ -162,7 +162,7 @@ class Tee:
         os.close(number)
 
     def _pass_on(self, batches: list[tuple[Batch, int]]) -> bool:
-        """Whether there is so much that nobody should wait before reading on."""
+        """True if there is so much that nobody should wait before reading on."""
         if not batches:
             return False
         moment = stamp(time.time_ns())

@@ -58,7 +58,7 @@ class Volume:
         return not full
 
     def close(self, seconds: float = CLOSE_SECONDS) -> int:
-        """How many lines are not on the volume, as far as is known."""
+        """The number of lines that are not on the volume, as far as is known."""
         with self._changed:
             self._tell_of_missing()
             self._closing = True

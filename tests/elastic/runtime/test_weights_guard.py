@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from ebb.elastic.runtime.mark import Mark
+from ebb.elastic.runtime.loop import WeightsGuard
 
 
 def network() -> torch.nn.Module:
@@ -31,7 +31,7 @@ def in_new_memory(model: torch.nn.Module) -> None:
 @pytest.mark.parametrize("change", [load_others, behind_torchs_back, in_new_memory])
 def test_it_holds_until_something_changes(change: Callable[[torch.nn.Module], None]) -> None:
     model = network()
-    mark = Mark(list(model.parameters()))
+    mark = WeightsGuard(list(model.parameters()))
     model.eval()(torch.rand(2, 3, 8, 8)).sum().backward()
     assert mark.holds()
     change(model)
@@ -42,4 +42,4 @@ def test_it_holds_until_something_changes(change: Callable[[torch.nn.Module], No
 
 def test_a_network_that_is_frozen_has_nothing_to_lose() -> None:
     model = network().requires_grad_(False)
-    assert Mark(list(model.parameters())).holds()
+    assert WeightsGuard(list(model.parameters())).holds()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ebb.elastic.checkpoint.state import Reached
-from ebb.elastic.runtime.kept import Kept
+from ebb.elastic.runtime.checkpointing import TrainingState
 from ebb.elastic.speed import Speed
 
 CPU = torch.device("cpu")
@@ -14,15 +14,15 @@ IMAGES = torch.randn((4, 3, 8, 8), generator=torch.Generator().manual_seed(1))
 PLAIN, QUICK = Speed(), Speed(channels_last=True, fused=True)
 
 
-def kept(speed: Speed) -> Kept:
+def kept(speed: Speed) -> TrainingState:
     torch.manual_seed(0)
     layers = [torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.Conv2d(8, 4, 3)]
     network = speed.prepare(torch.nn.Sequential(*layers), CPU)
     optimizer = torch.optim.SGD(network.parameters(), 0.1, momentum=0.9, **speed.optimizer_options(CPU))
-    return Kept(model=network, optimizer=optimizer, others={})
+    return TrainingState(model=network, optimizer=optimizer, others={})
 
 
-def step(of: Kept, speed: Speed) -> None:
+def step(of: TrainingState, speed: Speed) -> None:
     of.optimizer.zero_grad()
     of.network(speed.laid_out(IMAGES)).square().mean().backward()
     of.optimizer.step()

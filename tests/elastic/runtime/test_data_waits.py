@@ -13,16 +13,15 @@ from ebb.elastic.data.order import Stream
 from ebb.elastic.notices.notice import Notice
 from ebb.elastic.runtime.config import resolve
 from ebb.elastic.runtime.process_group import Group
-from ebb.elastic.runtime.report import Report
-from ebb.elastic.runtime.waits import Waited, Waits
+from ebb.elastic.runtime.report import DataWait, DataWaits, Report
 from tests.elastic.runtime.ranks import together
 
 
 def test_the_longest_wait_of_a_step_and_the_rank_that_waited_most_since_the_last_line() -> None:
     waited = [0.0, 0.0, 0.0]
-    ranks = [Waits(rank, 3, lambda rank=rank: waited[rank]) for rank in range(3)]  # type: ignore[misc]
+    ranks = [DataWaits(rank, 3, lambda rank=rank: waited[rank]) for rank in range(3)]  # type: ignore[misc]
 
-    def line(*before_the_step: float, step: tuple[float, ...]) -> list[Waited]:
+    def line(*before_the_step: float, step: tuple[float, ...]) -> list[DataWait]:
         for rank, seconds in enumerate(before_the_step):
             waited[rank] += seconds
         for each in ranks:
@@ -32,9 +31,9 @@ def test_the_longest_wait_of_a_step_and_the_rank_that_waited_most_since_the_last
         sums = [sum(column) for column in zip(*(each.mine() for each in ranks), strict=True)]
         return [each.of_all(sums) for each in ranks]
 
-    assert line(0, 8, 0, step=(1, 2, 3)) == [Waited(3, 1)] * 3
-    assert line(0, 0, 0, step=(0, 0, 0.5)) == [Waited(0.5, 2)] * 3  # what was before the last line is no more
-    assert line(2, 1, 0, step=(0, 0, 1)) == [Waited(1, 0)] * 3
+    assert line(0, 8, 0, step=(1, 2, 3)) == [DataWait(3, 1)] * 3
+    assert line(0, 0, 0, step=(0, 0, 0.5)) == [DataWait(0.5, 2)] * 3  # what was before the last line is no more
+    assert line(2, 1, 0, step=(0, 0, 1)) == [DataWait(1, 0)] * 3
 
 
 class Slow(Dataset[torch.Tensor]):

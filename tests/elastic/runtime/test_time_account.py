@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ebb.elastic.runtime.account import Account
 from ebb.elastic.runtime.metrics import Progress
+from ebb.elastic.runtime.report import TimeAccount
 
 
 def progress(**changes: Any) -> Progress:
@@ -43,11 +43,11 @@ SAVED = {"useful_seconds": 40.0, "lost_seconds": 3.0, "steps_redone": 1, "checkp
 def test_a_new_generation_starts_with(
     saved: dict[str, Any] | None, resumed_step: int, last: Progress | None, expected: tuple[float, float, int, float]
 ) -> None:
-    account = Account.resume(saved, resumed_step=resumed_step, last=last)
+    account = TimeAccount.resume(saved, resumed_step=resumed_step, last=last)
     account.begin(1007.0)  # 7 s after the last line
     assert (account.useful_seconds, account.lost_seconds, account.steps_redone, account.checkpoint_seconds) == expected
 
 
 def test_a_checkpoint_keeps_what_a_resume_takes() -> None:
-    account = Account(useful_seconds=5.0, lost_seconds=1.0, steps_redone=2, checkpoint_seconds=0.1)
-    assert Account.resume(account.saved(), resumed_step=9, last=None) == account
+    account = TimeAccount(useful_seconds=5.0, lost_seconds=1.0, steps_redone=2, checkpoint_seconds=0.1)
+    assert TimeAccount.resume(account.saved(), resumed_step=9, last=None) == account
