@@ -27,7 +27,7 @@ class CommandError(BoxError):
 
 
 def lives(pid: int) -> bool:
-    """Whether there is such a process, also one that is not ours to signal."""
+    """True if there is such a process, also one that is not ours to signal."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,5 +1,4 @@
-"""Whether this machine can hold a box: looks before anything is made, installs Debian packages that are missing, and says what
-else is.
+"""The checks before anything is made: installs Debian packages that are missing, and says what else a devcluster needs.
 
 await check(home)        # raises PreflightError with one sentence per problem and what to do
 """

@@ -1,4 +1,4 @@
-"""Where a box lives and which addresses it has: its name, folders and networks. Everything else in devcluster/ takes a `Box`.
+"""Settings, and the `Box`: name, folders and networks of one devcluster. Everything else in devcluster/ takes a `Box`.
 
 `Box.load(name)` reads a devcluster that `up` has made; registry.py makes and removes the record.
 This file alone reads the environment (EBB_HOME, EBB_DOWNLOADS, XDG_CACHE_HOME). It starts nothing and touches no network.

@@ -142,7 +142,7 @@ LEGACY_ETCD = "etcd"  # with the v2 API, for torch's own rendezvous: built where
 
 
 def folder_of(name: str | Tool, home: Path = EBB_HOME) -> Path:
-    """Where the tool is or will be."""
+    """The folder where the tool is or will be."""
     return home / "tools" / _tool(name).key
 
 

@@ -43,7 +43,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class _Generation:
-    """What all ranks of one generation wrote: the header they share, and per step the ids of each rank."""
+    """Records of all ranks of one generation: the header they share, and per step the ids of each rank."""
 
     number: int
     resumed_step: int

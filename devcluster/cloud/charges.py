@@ -31,7 +31,7 @@ class Charge:
     why: str | None = None
 
     def usd(self, now: float) -> float:
-        """What it cost so far: from boot to end, by the second."""
+        """Cost so far in USD: from boot to end, by the second."""
         if self.booted_at is None:
             return 0.0
         return max(0.0, (self.gone_at or now) - self.booted_at) * self.price_per_hour / 3600

@@ -207,7 +207,7 @@ async def _loop(daemon: Daemon) -> None:
 
 
 def host_resources() -> dict[str, int]:
-    """What the kubelets of this computer report, whatever the node group says: they share its cores and its memory."""
+    """Resources that the kubelets of this computer report, whatever the node group says: they share its cores and its memory."""
     host = lifecycle.host()
     return {"cpu": host.cpus * 1000, "memory": host.memory_bytes, "pods": PODS_PER_MACHINE}
 

@@ -44,7 +44,7 @@ VANISHED, NOBODYS, BOOT_FAILED = "vanished", "unknown", "boot-failed"
 
 
 class Machines(Protocol):
-    """What makes machines real: devcluster.machines for one box, or a fake. Each may raise BoxError; all are safe to repeat."""
+    """Maker of real machines: devcluster.machines for one box, or a fake. Each may raise BoxError; all are safe to repeat."""
 
     async def boot(self, spec: MachineSpec) -> None: ...
 
@@ -178,7 +178,7 @@ class Fleet:
 
 
 def machine_spec(name: str, group: NodeGroup) -> MachineSpec:
-    """What devcluster.machines needs to know to boot one machine of a group."""
+    """Order for devcluster.machines to boot one machine of a group."""
     return MachineSpec(
         name=name,
         zone=group.zone,

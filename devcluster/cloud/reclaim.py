@@ -1,4 +1,4 @@
-"""How a machine leaves: reclaimed by the spot market, drained because its group is gone, or removed because it is idle.
+"""The ways a machine leaves: reclaimed by the spot market, drained because its group is gone, or removed when idle.
 
     wish = read_wish(node, group_is_spot)         # what `python -m devcluster reclaim` wrote on the Node; raises WishError
     leave = start(wish, now)                      # kept on the Node itself, so that a daemon killed in the middle goes on
@@ -42,13 +42,13 @@ class Leave:
 
     @property
     def taint(self) -> Taint:
-        """What keeps new pods off meanwhile."""
+        """The taint that keeps new pods off meanwhile."""
         return RECLAIM_TAINT if self.why == WITH_NOTICE else LEAVE_TAINT
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeavePlan:
-    """What to do about a leaving machine now: evict (pod, grace seconds), kill it, or let it stay after all."""
+    """Next step for a leaving machine: evict (pod, grace seconds), kill it, or let it stay after all."""
 
     evict: tuple[tuple[Pod, int], ...] = ()
     kill: bool = False
@@ -124,7 +124,7 @@ def plan_leave(leave: Leave, pods: Iterable[Pod], now: float) -> LeavePlan:
 
 
 def removal(why: str, now: float) -> Leave:
-    """How a machine leaves that scaling wants to go: one of a deleted group is drained, an idle one waits for late pods."""
+    """Leave of a machine that scaling wants to go: one of a deleted group is drained, an idle one waits for late pods."""
     return Leave(why, now + (DRAIN_SECONDS if why == GROUP_DELETED else SETTLE_SECONDS))
 
 

@@ -106,7 +106,7 @@ class NodeGroup:
 
     @property
     def allocatable(self) -> dict[str, int]:
-        """What one of its machines offers to pods, as far as the object says."""
+        """Resources that one of its machines offers to pods, as far as the object says."""
         amounts = {"cpu": round(self.cpu * 1000), "memory": round(self.memory_gib * GIB), "pods": PODS_PER_MACHINE}
         return {**amounts, GPU: self.gpus} if self.gpus else amounts
 

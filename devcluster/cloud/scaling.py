@@ -74,7 +74,7 @@ class Removal:
 
 @dataclass(frozen=True)
 class PodEvent:
-    """What `kubectl describe pod` shall say."""
+    """An event that `kubectl describe pod` is to show."""
 
     pod: Pod
     reason: str
@@ -83,7 +83,7 @@ class PodEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What to do now. `boot` is (group, number) by group name; the rest is as named."""
+    """The steps to take now. `boot` is (group, number) by group name; the rest is as named."""
 
     boot: tuple[tuple[str, int], ...] = ()
     remove: tuple[Removal, ...] = ()
@@ -185,7 +185,7 @@ class _Packing:
 
 
 def _template(world: World, group: NodeGroup) -> dict[str, int]:
-    """What a new machine of the group will offer: as its ready ones do, else as the group says and this computer can give."""
+    """Resources of a new machine of the group: as its ready ones do, else as the group says and this computer can give."""
     for node in world.nodes.values():
         if node.group == group.name and node.ready and node.allocatable.get("cpu"):
             return _with_gpus(node.allocatable, group)

@@ -184,7 +184,7 @@ class Knobs:
             return frozenset()
 
     def scale_down_delay_seconds(self) -> float:
-        """How long a machine must be idle before it goes."""
+        """Seconds that a machine must be idle before it goes."""
         path = self._folder / "cloud.json"
         written = _read(path, {})
         seconds = written.get(DELAY_KEY, SCALE_DOWN_DELAY_SECONDS) if isinstance(written, dict) else None

@@ -1,4 +1,4 @@
-"""What `up` puts into the cluster itself: cluster DNS, the NodeGroup kind, and the facts that the Pulumi program reads.
+"""The objects that `up` puts into the cluster: cluster DNS, the NodeGroup kind, and the facts that the Pulumi program reads.
 
 Everything else is the Pulumi program's, or the devcluster's cloud's (storage class, volumes, nodes).
 """

@@ -239,7 +239,7 @@ def booted_since(box: Box, moment: float) -> int:
 
 
 def broken_promises(found: dict[str, Any]) -> list[str]:
-    """What the demo promises and this run did not keep, a sentence each."""
+    """Promises of the demo that this run did not keep, a sentence each."""
     wanted = {
         "zones_used": 1,
         "reclaims": 2,

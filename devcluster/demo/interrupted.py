@@ -67,7 +67,7 @@ def interrupt(point: Point) -> None:
 
 
 def remains() -> list[str]:
-    """What this machine still shows of the devcluster, by its own tools."""
+    """Traces of the devcluster on this machine, by its own tools."""
     looks = (["ps", "-eo", "args"], ["ip", "netns"], ["ip", "-o", "link"], ["cat", "/proc/mounts"], ["nft", "list", "ruleset"])
     seen = [
         line for look in looks for line in subprocess.run(look, capture_output=True, text=True, check=True).stdout.splitlines()

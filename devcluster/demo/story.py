@@ -1,4 +1,4 @@
-"""What a person sees of the demo: one line per thing that happens, with the time, and never ten silent seconds.
+"""Output of the demo for people: one line per thing that happens, with the time, and never ten silent seconds.
 
 Runs commands and shows their output as it comes. It decides nothing.
 """

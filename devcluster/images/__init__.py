@@ -1,1 +1,1 @@
-"""What pods run from: the images of the box, the containerd root that machines start with, and the training environment."""
+"""The images of the devcluster, the containerd root that machines start with, and the training environment."""

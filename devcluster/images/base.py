@@ -61,7 +61,7 @@ def _tidy(root: Path) -> None:
 
 
 async def _mirror() -> str:
-    """Where this host gets its own packages from, if it runs the same Debian; "" is debootstrap's choice."""
+    """The mirror of this host's own packages, if it runs the same Debian; "" is debootstrap's choice."""
     lines = await run("apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages")
     for line in lines.splitlines():
         address, _, rest = line.partition(" ")

@@ -51,7 +51,7 @@ class Image:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """What an image is made of: a Dockerfile, the files that it may copy (target in the context -> source), build arguments."""
+    """The parts of an image: a Dockerfile, the files that it may copy (target in the context -> source), build arguments."""
 
     name: str
     dockerfile: str

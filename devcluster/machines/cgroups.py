@@ -40,7 +40,7 @@ def hierarchies(mountinfo: str | None = None) -> list[Hierarchy]:
 
 
 def is_v2(trees: Iterable[Hierarchy]) -> bool:
-    """Whether controllers are in the v2 tree. In the hybrid layout the v2 tree exists beside v1 and has none."""
+    """True if controllers are in the v2 tree. In the hybrid layout the v2 tree exists beside v1 and has none."""
     return all(tree.version == 2 for tree in trees)
 
 

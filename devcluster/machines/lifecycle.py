@@ -39,7 +39,7 @@ class MachineError(BoxError):
 
 @dataclass(frozen=True)
 class MachineSpec:
-    """What was ordered. Sizes beyond the host's are cut to the host's."""
+    """A machine as ordered. Sizes beyond the host's are cut to the host's."""
 
     name: str
     zone: str
@@ -53,7 +53,7 @@ class MachineSpec:
 
 @dataclass(frozen=True)
 class MachineRecord:
-    """What is there. `index` is what its addresses derive from; `alive` says that its daemons run."""
+    """A machine that is there. `index` is what its addresses derive from; `alive` says that its daemons run."""
 
     name: str
     spec: MachineSpec

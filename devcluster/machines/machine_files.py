@@ -24,7 +24,7 @@ GIB = 1024**3
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """What the machine is a slice of; the kubelet always sees all of it."""
+    """The computer that the machine is a slice of; the kubelet always sees all of it."""
 
     cpus: int
     memory_bytes: int
@@ -155,7 +155,7 @@ def kubelet(plan: Plan) -> dict[str, Any]:
 
 
 def reserved(plan: Plan) -> dict[str, str]:
-    """What of the host is not the machine's, so that allocatable is what the machine was ordered with."""
+    """The host's resources beyond the machine's, so that allocatable is what the machine was ordered with."""
     cpu_milli = max(0, plan.host.cpus * 1000 - round(plan.cpu * 1000))
     memory_kib = max(0, plan.host.memory_bytes - round(plan.memory_gib * GIB)) // 1024
     return {"cpu": f"{cpu_milli}m", "memory": f"{memory_kib}Ki"}

@@ -36,7 +36,7 @@ class ProcessError(BoxError):
 
 @dataclass(frozen=True, kw_only=True)
 class Daemon:
-    """What to run. `netns` "" is the host's network."""
+    """A process to run and keep. `netns` "" is the host's network."""
 
     name: str
     args: list[str]

@@ -43,7 +43,7 @@ class LauncherError(BoxError):
 
 @dataclass(frozen=True)
 class Folders:
-    """Where things are kept. `home` is PULUMI_HOME, `state` the backend's folder (None: the backend is not a folder)."""
+    """Folders that Pulumi writes to. `home` is PULUMI_HOME, `state` the backend's folder (None: the backend is not a folder)."""
 
     home: Path
     state: Path | None
@@ -241,7 +241,7 @@ def remove_stale_locks(state: Path) -> None:
 
 
 def _is_pulumi(pid: int) -> bool:
-    """Whether the process lives and is Pulumi; where there is no /proc, any living process counts."""
+    """True if the process lives and is Pulumi; where there is no /proc, any living process counts."""
     if Path("/proc/self/stat").exists():
         with contextlib.suppress(OSError):
             name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(")")

@@ -44,7 +44,7 @@ def said(arguments: Sequence[str], environment: Mapping[str, str]) -> str | None
 
 
 def users_own(arguments: Sequence[str]) -> bool:
-    """Whether the command is about where the states of cloud stacks are: the local stack's place is fixed."""
+    """True if the command is about where the states of cloud stacks are: the local stack's place is fixed."""
     return next((word for word in arguments if not word.startswith("-")), "") in ("login", "logout")
 
 

@@ -1,1 +1,1 @@
-"""What the real Pulumi engine talks to where a provider's plugin or account is missing."""
+"""Partners of the real Pulumi engine where a provider's plugin or account is missing."""

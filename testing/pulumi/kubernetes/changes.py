@@ -1,4 +1,4 @@
-"""What an update would do: the differences between old and new inputs, and which of them only a new object can bring. Pure.
+"""The differences between old and new inputs, and which of them only a new object can bring. Pure.
 
     changes = compare(old_inputs, new_inputs)                  # {"spec.replicas": "update", ...}
     replacing(kind, changes, new_inputs)                       # ["spec.selector.matchLabels.app"]

@@ -1,4 +1,4 @@
-"""What the stand-in does to Kubernetes: look kinds up, write objects, wait until they are ready or gone. One asyncio loop.
+"""The acts of the stand-in on Kubernetes: look kinds up, write objects, wait until they are ready or gone. One asyncio loop.
 
     cluster = Cluster(kube, say)
     live = await cluster.write(resource, namespace, body)
@@ -70,7 +70,7 @@ class Cluster:
         self._kinds: dict[str, dict[str, Resource]] = {}
 
     async def resource(self, kind: Kind, say: Say, *, patient: bool) -> Resource:
-        """Where a kind lives. `patient`: its CRD may have come a moment ago. Raises UnknownKind."""
+        """The API of a kind. `patient`: its CRD may have come a moment ago. Raises UnknownKind."""
         deadline = time.monotonic() + (SERVED_SECONDS if patient else 0.0)
         while True:
             kinds = await self._discover(kind)
@@ -183,7 +183,7 @@ class Cluster:
         )
 
     async def _remains(self, live: Object) -> str:
-        """What holds a deleted object, as far as it says."""
+        """The reasons that hold a deleted object, as far as it says."""
         holders = ", ".join(metadata(live).get("finalizers") or [])
         conditions = [one for one in (live.get("status") or {}).get("conditions") or [] if one.get("status") == "True"]
         words = "; ".join(one["message"] for one in conditions if live["kind"] == "Namespace" and one.get("message"))

@@ -1,4 +1,4 @@
-"""What a Kubernetes object is to the stand-in: its kind, its name, and which of its fields are the stack's business. Pure.
+"""A Kubernetes object as the stand-in sees it: its kind, its name, and which of its fields are the stack's business. Pure.
 
 The rule behind all of it: the stack owns the fields that its program sets, and no others. What the API server made of them right
 after they were written (it rewrites "1000m" to "1", and drops empty lists) is kept in the state under MARK. A field has drifted
@@ -144,7 +144,7 @@ def split_identity(resource_id: str) -> tuple[str | None, str]:
 
 
 def state(inputs: Object, live: Object) -> Object:
-    """What is kept of an object that was just written: its lasting fields, and how the server spells those that we set."""
+    """The state kept of an object that was just written: its lasting fields, and how the server spells those that we set."""
     return {**visible(live), MARK: {"schema": SCHEMA, "applied": projection(live, inputs)}}
 
 

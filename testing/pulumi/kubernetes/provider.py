@@ -263,7 +263,7 @@ def _refuse_foreign(outputs: Object) -> None:
 
 
 def _seconds(timeout_seconds: float, inputs: Object) -> float:
-    """How long to wait: custom_timeouts of the resource, its annotation, or the default."""
+    """Seconds to wait: custom_timeouts of the resource, its annotation, or the default."""
     noted = annotation(inputs, TIMEOUT_SECONDS)
     return timeout_seconds or (float(noted) if noted.isdigit() else WAIT_SECONDS)
 

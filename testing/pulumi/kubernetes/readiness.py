@@ -1,4 +1,4 @@
-"""Whether an object has become what it is meant to be, and if not, in whose words why. Pure.
+"""Readiness of an object: has it become what it is meant to be, and if not, why, in the cluster's words. Pure.
 
     verdict = judge(live, pods)        # Verdict("waiting", "1 of 2 pods ready; etcd-0: ImagePullBackOff: not found")
 

@@ -26,7 +26,7 @@ class Azure(Tabled):
         super().__init__("azure-native", self._own, {CREDENTIALS: _credentials})
 
     def diff(self, asked: Asked, old: Object, outputs: Object, new: Object) -> Difference:
-        """What replaces, the provider tells by rules of its own. Then it always deletes first (provider.go, Diff)."""
+        """Replacements follow rules of the provider's own. Then it always deletes first (provider.go, Diff)."""
         found = super().diff(asked, old, outputs, new)
         forces = self._own[asked.token].forces
         replaces = tuple(path for path, change in found.changes.items() if forces(path, change))
@@ -37,7 +37,7 @@ class Azure(Tabled):
         return made, _told(outputs)
 
     def update(self, asked: Asked, outputs: Object, old: Object, new: Object, *, preview: bool) -> Object:
-        """What Azure made up stays, also where an input of that name could have given it: a cluster's identityProfile. A preview
+        """Made-up values stay, also where an input of that name could have given it: a cluster's identityProfile. A preview
         knows inputs alone, and STABLE (provider.go, Update)."""
         made_up = {name: outputs[name] for name in self._own[asked.token].outputs if name in outputs}
         found = _told({**made_up, **super().update(asked, outputs, old, new, preview=preview)})

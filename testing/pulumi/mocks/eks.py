@@ -269,7 +269,7 @@ ONLY = {"skipDefaultNodeGroup": True, "createOidcProvider": False, "createInstan
 
 
 class Components(Provider):
-    """What the SDK's servicer calls for Construct."""
+    """Called by the SDK's servicer for Construct."""
 
     def __init__(self) -> None:
         super().__init__("4.4.0")

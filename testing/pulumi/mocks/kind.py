@@ -69,14 +69,14 @@ class AwsType:
         return None if place is None else models.member(*place)
 
     def replaced_by(self, path: str, value: Any = None) -> bool:
-        """Whether a change of the property, given without indices, needs a new resource. `value` does not count here: blocks that
+        """True if a change of the property, given without indices, needs a new resource. `value` does not count here: blocks that
         come and go are in conditions.py."""
         said = [(len(one), True) for one in self.replaces if within(path, one)]
         said += [(len(one), False) for one in self.updated if within(path, one)]
         return max(said)[1] if said else self._derived(path)
 
     def resolved(self, name: str) -> bool:
-        """Whether the table or the API's model has a place for a top-level property."""
+        """True if the table or the API's model has a place for a top-level property."""
         return name in ("region", "tags") or name in self.members or self.place_of(name) is not None
 
     def place_of(self, path: str) -> tuple[str, str, str] | None:

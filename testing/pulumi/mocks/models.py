@@ -1,4 +1,4 @@
-"""What AWS's own API models say of a value: botocore's shapes, found by operation and member, and what is wrong with a value.
+"""AWS's own API models on a value: botocore's shapes, found by operation and member, and what is wrong with a value.
 
 shape = member("eks", "CreateNodegroup", "scalingConfig.maxSize")
 problem(shape, 0)                         # "is 0, and must be at least 1"
@@ -45,7 +45,7 @@ def members_at(name: str, operation: str, path: str) -> Mapping[str, Shape]:
 
 
 def has(name: str, operation: str, path: str) -> bool:
-    """Whether an operation takes something at that path, spelled alike."""
+    """True if an operation takes something at that path, spelled alike."""
     place = ""
     for part in path.split("."):
         found = named(members_at(name, operation, place), part)
@@ -75,7 +75,7 @@ def _letters(name: str) -> str:
 
 
 def problem(shape: Shape, value: object) -> str | None:
-    """What the model says against a scalar or the length of a list, as the rest of a sentence."""
+    """The model's objection to a scalar or the length of a list, as the rest of a sentence."""
     limits = shape.metadata
     if isinstance(value, bool):
         return None

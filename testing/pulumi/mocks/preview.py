@@ -34,7 +34,7 @@ def show(name: str, file: Path) -> None:
 
 
 def resources(run: Run) -> dict[str, Mapping[str, Any]]:
-    """What the stack would consist of: URN -> resource, without the stack itself."""
+    """The resources of the stack: URN -> resource, without the stack itself."""
     return {urn: state for urn, state in run.states.items() if type_of(urn) != ROOT and state}
 
 
@@ -114,7 +114,7 @@ def part_of(urn: str, states: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def counts(states: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """How many resources of which type, by concern."""
+    """Number of resources by type, by concern."""
     table: dict[str, Counter[str]] = {}
     for urn, state in states.items():
         if state.get("custom") and not type_of(urn).startswith(PROVIDERS):

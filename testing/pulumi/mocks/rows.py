@@ -44,10 +44,10 @@ class Reviewed(Protocol):
     def properties(self) -> Mapping[str, Property]: ...
 
     def shape_of(self, path: str) -> Any:
-        """What the API's model says of a property's values, as models.py has it; None where there is none."""
+        """The API's model of a property's values, as models.py has it; None where there is none."""
 
     def replaced_by(self, path: str, value: Any = None) -> bool:
-        """Whether a change of the property needs a new resource. `value`: what comes or goes there, where it does as a whole."""
+        """True if a change of the property needs a new resource. `value`: what comes or goes there, where it does as a whole."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Row:
 
 
 def within(path: str, prefix: str) -> bool:
-    """Whether a path is another, or inside it."""
+    """True if a path is another, or inside it."""
     return path == prefix or path.startswith(f"{prefix}.")
 
 

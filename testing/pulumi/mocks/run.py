@@ -1,4 +1,4 @@
-"""What one run of the engine did, read from its event log. Pure, but for reading the file."""
+"""The record of one run of the engine, read from its event log. Pure, but for reading the file."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -103,7 +103,7 @@ class Run:
         return [urn for _, urn in sorted(done)]
 
     def error(self) -> str:
-        """What went wrong in the words of the program and the plugins; "" if nothing did."""
+        """The error in the words of the program and the plugins; "" if nothing did."""
         said = [(str(one.get("urn", "")), str(one["message"]).strip()) for one in self.diagnostics if one["severity"] == "error"]
         named = [
             f"{name_of(urn)}: {text}" if urn and name_of(urn) not in text and ":Stack::" not in urn else text

@@ -147,7 +147,7 @@ class Tabled:
         return {**given, row.autoname: name}, [row.autoname]
 
     def _facts(self, row: Reviewed, asked: Asked, given: Object) -> dict[str, str]:
-        """What templates may use. Made from the inputs, so that every run makes up the same."""
+        """Facts that templates may use. Made from the inputs, so that every run makes up the same."""
         digest = _hash(asked.urn, json.dumps(given, sort_keys=True))
         texts = {key: str(value) for key, value in given.items() if not isinstance(value, dict | list)}
         prefix = texts.get(f"{row.autoname}Prefix") or texts.get("namePrefix")
@@ -200,7 +200,7 @@ def indexless(path: str) -> str:
 
 
 def _whole(path: str, change: str, old: Object, new: Object) -> Any:
-    """What came or went at a path as a whole; None where only a value changed."""
+    """The value that came or went at a path as a whole; None where only a value changed."""
     found: Any = {"add": new, "delete": old}.get(change)
     for name, index in re.findall(r"([^.\[\]]+)|\[([^\]]*)\]", path):
         if isinstance(found, list):
@@ -211,7 +211,7 @@ def _whole(path: str, change: str, old: Object, new: Object) -> Any:
 
 
 def _always(row: Reviewed, name: str) -> bool:
-    """Whether the provider keeps the property in its outputs when the program stops setting it."""
+    """True if the provider keeps the property in its outputs when the program stops setting it."""
     output = wheel.outputs_of(row.token).get(name)
     return output is not None and output.required
 
@@ -236,7 +236,7 @@ def _filled(template: Any, facts: dict[str, str]) -> Any:
 
 
 def _merged(made: Any, given: Any) -> Any:
-    """What the program gave, with what was made up beside it, inside objects and lists of them too: a cluster's own security
+    """The program's values, with what was made up beside it, inside objects and lists of them too: a cluster's own security
     group in its vpcConfig, a file system's address in its networks."""
     if isinstance(made, dict) and isinstance(given, dict):
         return {**made, **{key: _merged(made.get(key), value) for key, value in given.items()}}
@@ -246,7 +246,7 @@ def _merged(made: Any, given: Any) -> Any:
 
 
 def _unknown(value: Any, given: Any) -> Any:
-    """What a preview does not know; of what the program gives in part, only the rest."""
+    """Outputs that a preview does not know; of what the program gives in part, only the rest."""
     if isinstance(value, dict) and isinstance(given, dict):
         return dict.fromkeys(value, UNKNOWN)
     if isinstance(value, list) and isinstance(given, list):

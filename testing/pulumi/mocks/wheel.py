@@ -23,7 +23,7 @@ _GETTER = re.compile(
 
 @dataclass(frozen=True)
 class Place:
-    """Where a class is: pulumi_aws, ec2, SubnetArgs."""
+    """The place of a class: pulumi_aws, ec2, SubnetArgs."""
 
     sdk: str
     module: str

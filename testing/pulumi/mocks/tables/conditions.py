@@ -64,7 +64,7 @@ def node_group(old: Inputs, new: Inputs) -> tuple[str, ...]:
 
 
 def lustre(old: Inputs, new: Inputs) -> tuple[str, ...]:
-    """What grows in place and never shrinks; a file system of the first kind does not even grow.
+    """Sizes that grow in place and never shrink; a file system of the first kind does not even grow.
 
     tf, resourceLustreFileSystem...CustomizeDiff: StorageCapacity, TypeVersion, MetadataConfig.
     """
