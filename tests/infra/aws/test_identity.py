@@ -212,8 +212,8 @@ def test_a_volume_is_attached_to_the_manager_machine_alone() -> None:
 def test_a_drill_reclaims_machines_of_its_group_alone() -> None:
     asked = tag_tests(policy("drill")[0])
     (template,) = whole().all("LaunchTemplate")
-    (machine,) = [one["tags"] for one in template.inputs["tagSpecifications"] if one["resourceType"] == "instance"]
-    assert asked.items() <= machine.items()
+    (tags,) = [one["tags"] for one in template.inputs["tagSpecifications"] if one["resourceType"] == "instance"]
+    assert asked.items() <= tags.items()
     assert asked[machine.GROUP] == GROUP
 
 
