@@ -44,7 +44,7 @@ exit status: 0 every promise that was measured is kept, 1 one is broken, 2 it co
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class BenchSettings:
     """What the command line said."""
 
     scenarios: tuple[str, ...]
@@ -55,7 +55,7 @@ class Settings:
     checkout: Path
 
 
-def read_settings(arguments: Sequence[str]) -> Settings:
+def read_settings(arguments: Sequence[str]) -> BenchSettings:
     """The only reader of argv."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.controller",
@@ -86,7 +86,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         parser.error(f"--jobs {given.jobs} is not between 1 and {Sizes.jobs}")
     if given.repeat < 1:
         parser.error(f"--repeat {given.repeat} is less than 1")
-    return Settings(
+    return BenchSettings(
         scenarios=tuple(name for name in SCENARIOS if name in chosen),
         contenders=tuple(contender for word in rivals for contender in CONTENDERS if contender.name == word),
         sizes=Sizes.scaled(given.jobs),
@@ -96,7 +96,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     )
 
 
-async def measure(settings: Settings) -> Figures:
+async def measure(settings: BenchSettings) -> Figures:
     """All figures. Raises BenchmarkError, BoxError, KubeError."""
     folder = EBB_HOME / "benchmarks" / "controller"
     async with locked(folder.with_suffix(".lock"), "the benchmark"), AsyncExitStack() as opened:
@@ -126,7 +126,7 @@ async def measure(settings: Settings) -> Figures:
         return found
 
 
-async def run(settings: Settings) -> int:
+async def run(settings: BenchSettings) -> int:
     """Measure until told to stop; returns the exit status."""
     work = asyncio.create_task(measure(settings))
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -51,7 +51,7 @@ RATIOS = ("create_1280_seconds", "running_1280_seconds", "create_500_jobs_second
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class PromiseResult:
     """A promise beside what was measured; `kept` None: not both of its figures were."""
 
     promise: Promise
@@ -60,7 +60,7 @@ class Verdict:
     kept: bool | None
 
 
-def judge(figures: Mapping[str, float | None], promises: Sequence[Promise] = PROMISES) -> list[Verdict]:
+def judge(figures: Mapping[str, float | None], promises: Sequence[Promise] = PROMISES) -> list[PromiseResult]:
     """A figure of ours that was capped breaks its promise; a rival's that was capped cannot be exceeded."""
     return [_verdict(promise, figures) for promise in promises]
 
@@ -103,7 +103,7 @@ def ratios(figures: Mapping[str, float | None]) -> Figures:
     return found
 
 
-def report(verdicts: Sequence[Verdict]) -> list[str]:
+def report(verdicts: Sequence[PromiseResult]) -> list[str]:
     """One line for each promise that was measured."""
     lines = []
     for verdict in verdicts:
@@ -115,18 +115,18 @@ def report(verdicts: Sequence[Verdict]) -> list[str]:
     return lines
 
 
-def last_line(figures: Mapping[str, float | None], verdicts: Sequence[Verdict]) -> str:
+def last_line(figures: Mapping[str, float | None], verdicts: Sequence[PromiseResult]) -> str:
     """All of it as one JSON object; `promises_kept` counts only what was measured."""
     judged = [verdict.kept for verdict in verdicts if verdict.kept is not None]
     counts = {"promises_kept": sum(judged), "promises_broken": len(judged) - sum(judged)}
     return json.dumps({**figures, **ratios(figures), **counts})
 
 
-def _verdict(promise: Promise, figures: Mapping[str, float | None]) -> Verdict:
+def _verdict(promise: Promise, figures: Mapping[str, float | None]) -> PromiseResult:
     needed = [promise.figure, *([promise.limit] if isinstance(promise.limit, str) else [])]
     measured = figures.get(promise.figure)
     limit = figures.get(promise.limit) if isinstance(promise.limit, str) else promise.limit
     if any(name not in figures for name in needed):
-        return Verdict(promise=promise, measured=measured, limit=limit, kept=None)
+        return PromiseResult(promise=promise, measured=measured, limit=limit, kept=None)
     kept = measured is not None and (limit is None or measured <= limit)
-    return Verdict(promise=promise, measured=measured, limit=limit, kept=kept)
+    return PromiseResult(promise=promise, measured=measured, limit=limit, kept=kept)

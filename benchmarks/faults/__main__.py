@@ -48,7 +48,7 @@ exit status: 0 every promise is kept, 1 one is broken, 130 interrupted
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class FaultSettings:
     """What the command line said."""
 
     only: tuple[str, ...]
@@ -57,7 +57,7 @@ class Settings:
     seed: int
 
 
-def plays(settings: Settings) -> dict[str, Play]:
+def plays(settings: FaultSettings) -> dict[str, Play]:
     """Every fault at its full size, by name."""
     dice = random.Random(settings.seed)  # noqa: S311 - to be repeated
     hours = (2, -2, 12, -5, 0)
@@ -76,7 +76,7 @@ def plays(settings: Settings) -> dict[str, Play]:
     }
 
 
-async def run(settings: Settings, folder: Path) -> int:
+async def run(settings: FaultSettings, folder: Path) -> int:
     """Play them all; returns the exit code."""
     known, figures, broken = plays(settings), dict[str, float](), dict[str, str]()
     say("starting etcd, the API server and the controller manager")
@@ -119,7 +119,7 @@ async def _asleep(on: Stage, seconds: float) -> Figures:
     return found
 
 
-def read_settings(arguments: Sequence[str]) -> Settings:
+def read_settings(arguments: Sequence[str]) -> FaultSettings:
     """The only reader of argv."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.faults",
@@ -127,7 +127,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         epilog=HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    names = tuple(plays(Settings(only=(), points=0, away_seconds=0, seed=0)))
+    names = tuple(plays(FaultSettings(only=(), points=0, away_seconds=0, seed=0)))
     parser.add_argument("--points", metavar="N", type=int, default=50, help="kills (default: %(default)d)")
     parser.add_argument("--away", metavar="SECONDS", type=float, default=60.0, help="of the API server (default: %(default)g)")
     parser.add_argument("--only", metavar="A,B", default=",".join(names), help="of the faults below (default: all)")
@@ -139,7 +139,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         parser.error(f"--only has {unknown[0]!r}: use some of {', '.join(names)}")
     if given.points < 1:
         parser.error(f"--points {given.points} kills nothing: use 1 or more")
-    return Settings(only=only, points=given.points, away_seconds=given.away, seed=given.seed)
+    return FaultSettings(only=only, points=given.points, away_seconds=given.away, seed=given.seed)
 
 
 def say(text: str) -> None:

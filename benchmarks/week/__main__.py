@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.controller.processes import BenchmarkError
 from benchmarks.week.kinds import KINDS
-from benchmarks.week.run import Figures, Settings, run
+from benchmarks.week.run import Figures, WeekSettings, run
 from devcluster.commands import say
 from devcluster.settings import CHECKOUT, BoxError
 from ebb.kube import KubeError
@@ -31,7 +31,7 @@ exit status: 0 all is as predicted, 1 it is not (logs are kept, the last lines s
 """
 
 
-def read_settings(arguments: Sequence[str]) -> Settings:
+def read_settings(arguments: Sequence[str]) -> WeekSettings:
     """The only reader of argv."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.week", description=__doc__, epilog=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -49,12 +49,12 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     if given.jobs < 1 or given.minutes < 1:
         parser.error(f"--jobs {given.jobs} and --minutes {given.minutes:g} must both be at least 1")
     folder = Path(tempfile.mkdtemp(prefix="ebb-week-"))
-    return Settings(
+    return WeekSettings(
         jobs=given.jobs, minutes=given.minutes, seed=given.seed, only=only, checkout=given.ours.resolve(), folder=folder
     )
 
 
-async def play(settings: Settings) -> int:
+async def play(settings: WeekSettings) -> int:
     """Until the end, or until told to stop; returns the exit status."""
     work = asyncio.create_task(run(settings))
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -66,7 +66,7 @@ async def play(settings: Settings) -> int:
         return INTERRUPTED
 
 
-def told(figures: Figures, settings: Settings) -> int:
+def told(figures: Figures, settings: WeekSettings) -> int:
     """Print the last line; returns the exit status."""
     if figures["violations"]:
         say(f"logs are kept in {settings.folder}")

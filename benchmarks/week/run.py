@@ -42,7 +42,7 @@ Figures = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class WeekSettings:
     """The command line. `only`: kinds of scenarios, none for all; `checkout`: whose controller runs."""
 
     jobs: int
@@ -62,7 +62,7 @@ class Settings:
         return self.seconds >= PATIENT_SECONDS
 
 
-async def run(settings: Settings) -> Figures:
+async def run(settings: WeekSettings) -> Figures:
     """The figures of the last line."""
     began = time.monotonic()
     async with AsyncExitStack() as keep:
@@ -81,7 +81,7 @@ async def run(settings: Settings) -> Figures:
 class Week:
     """All parts of a run, joined."""
 
-    def __init__(self, settings: Settings, plane: Plane, controller: Controller) -> None:
+    def __init__(self, settings: WeekSettings, plane: Plane, controller: Controller) -> None:
         self._settings, self._plane, self._controller = settings, plane, controller
         pulse, crowd = Pulse(), Crowd()
         pods, nodes, jobs = (Watched(plane.kube, kind, changed=pulse.beat) for kind in (PODS, NODES, ELASTIC_JOBS))

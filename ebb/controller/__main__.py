@@ -37,20 +37,20 @@ log = logging.getLogger("workloads")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class ControllerSettings:
     """The command line and the environment."""
 
     kubeconfig: str | None
     namespace: str
     host: str
     port: int
-    etcd: str  # "": nobody watches its alarms
+    etcd: str  # "": its alarms are not watched
     identity: str
     log_format: str
     verbose: bool
 
 
-def read_settings(arguments: Sequence[str]) -> Settings:
+def read_settings(arguments: Sequence[str]) -> ControllerSettings:
     """The only reader of argv and the environment."""
     parser = argparse.ArgumentParser(prog="python -m ebb.controller", description="The ElasticJob controller of Ebb.")
     parser.add_argument("--kubeconfig", help="default: the pod's service account, else $KUBECONFIG or ~/.kube/config")
@@ -67,7 +67,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         parser.error(f"--etcd {given.etcd!r} is not an address: use for example http://etcd:2379")
     # A container that is started again in its pod takes its own lease over at once; elsewhere two processes must differ.
     identity = os.environ.get("POD_NAME") or f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
-    return Settings(
+    return ControllerSettings(
         kubeconfig=given.kubeconfig,
         namespace=given.namespace,
         host=host or "0.0.0.0",  # noqa: S104 - probes and Prometheus come from outside the pod
@@ -79,7 +79,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     )
 
 
-async def run(settings: Settings) -> None:
+async def run(settings: ControllerSettings) -> None:
     """Lead, and act while leading. Raises LeadershipLost, ConfigError."""
     async with Kube.connect(settings.kubeconfig) as api, http_fetch() as fetch, http_send() as send, AsyncExitStack() as opened:
         election = Election(api, settings.namespace, LEASE, identity=settings.identity, clock=time.time)
@@ -113,7 +113,7 @@ async def _lead(election: Election, controller: Controller, alarm: EtcdAlarm | N
 
 
 @asynccontextmanager
-async def _serve(settings: Settings, metrics: Metrics, health: Health) -> AsyncIterator[None]:
+async def _serve(settings: ControllerSettings, metrics: Metrics, health: Health) -> AsyncIterator[None]:
     async def figures(_: web.Request) -> web.Response:
         return web.Response(text=metrics.text())
 
@@ -138,7 +138,7 @@ def _verdict(complaint: str) -> web.Response:
     return web.Response(status=503, text=f"{complaint}\n") if complaint else web.Response(text="ok\n")
 
 
-async def _until_told(settings: Settings) -> int:
+async def _until_told(settings: ControllerSettings) -> int:
     """Run until SIGTERM or SIGINT; returns the exit code."""
     work = asyncio.create_task(run(settings))
     for number in (signal.SIGTERM, signal.SIGINT):

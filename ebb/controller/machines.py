@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
-from ebb.controller.node_heartbeats import Look, NodeHeartbeats
+from ebb.controller.node_heartbeats import HeartbeatReport, NodeHeartbeats
 from ebb.controller.reconciler.worker_state import has_notice
 from ebb.controller.trimming import trim_lease, trim_node
 from ebb.kube import LEASES, NODES, NotFound, Resource
@@ -49,7 +49,7 @@ class Machines:
         self._unready: dict[str, float] = {}  # when they were first seen so; the machines' own clocks may be hours away
         self._gone: dict[str, None] = {}  # seen deleted, or asked for and not there; in that order
         self._news = asyncio.Event()
-        self.look = Look()
+        self.look = HeartbeatReport()
         self.nodes = Reflector(api, NODES, on_change=self._node_changed, on_gap=self._gap, habits=Habits(trim=trim_node))
         self.leases = Reflector(
             api,

@@ -90,7 +90,7 @@ class Metrics:
         self._read[name] = meaning, kind, read
 
     def value(self, name: str) -> Mapping[str, float]:
-        """A gauge now; empty for one that nobody gives."""
+        """The present values of a gauge; empty for one that is not set."""
         return self._read[name][2]() if name in self._read else {}
 
     def observations(self, name: str) -> int:

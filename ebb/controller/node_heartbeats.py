@@ -49,7 +49,7 @@ class _Clock:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class HeartbeatReport:
     """`doubt`: why the silence of `silent`, or a Ready condition that says Unknown, proves nothing now; "": it does."""
 
     silent: frozenset[str] = frozenset()
@@ -88,7 +88,7 @@ class NodeHeartbeats:
         """News of the machines may have been missed."""
         self._cause, self._until = GAP, now + SETTLE_SECONDS
 
-    def look(self, *, known: Collection[str], unknown: Collection[str], stale: str, now: float) -> Look:
+    def look(self, *, known: Collection[str], unknown: Collection[str], stale: str, now: float) -> HeartbeatReport:
         """`known`: all Nodes; `unknown`: those whose Ready condition says so; `stale`: why the copy of them is old, if it is."""
         clocks = {node: clock for node, clock in self._clocks.items() if node in known}
         silent = frozenset(node for node, clock in clocks.items() if now >= clock.silent_at)
@@ -107,7 +107,7 @@ class NodeHeartbeats:
         due = [clock.silent_at for node, clock in clocks.items() if node not in silent]
         if doubt:
             due.append(now + RECHECK_SECONDS)
-        return Look(silent=silent, doubt=doubt, again_at=min(due, default=None))
+        return HeartbeatReport(silent=silent, doubt=doubt, again_at=min(due, default=None))
 
     def _settled(self, cause: str, now: float) -> str:
         """The reason for doubt, which holds for some time after the cause has gone."""

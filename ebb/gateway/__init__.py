@@ -9,7 +9,7 @@
     DELETE /v1/files?path=...[&recursive=1]
     GET    /healthz
 
-One small pod in the jobs' namespace, as a claim is for one namespace alone. It has the jobs' user, no token, and nobody reaches
-it but by port-forward: who may do that may read and write the volumes by a job as well, so it asks nobody who they are. Paths
-are those that workers see. volumes.py holds them inside the volumes, uploads.py is what is on its way, app.py speaks HTTP.
+One small pod in the jobs' namespace, as a claim belongs to one namespace. It runs as the jobs' user, has no token, and is reached
+by port-forward alone. Anyone allowed to do that may read and write the volumes by a job as well, so it does not authenticate.
+Paths are those that workers see. volumes.py holds them inside the volumes, uploads.py is what is on its way, app.py speaks HTTP.
 """

@@ -27,7 +27,7 @@ log = logging.getLogger("ebb.gateway")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class GatewaySettings:
     """The command line."""
 
     host: str
@@ -35,7 +35,7 @@ class Settings:
     volumes: tuple[Volume, ...]
 
 
-def read_settings(arguments: Sequence[str]) -> Settings:
+def read_settings(arguments: Sequence[str]) -> GatewaySettings:
     """The only reader of argv."""
     parser = argparse.ArgumentParser(prog="python -m ebb.gateway", description="Files of the jobs' volumes over HTTP.")
     parser.add_argument("--listen", default=f":{GATEWAY_PORT}", metavar="HOST:PORT", help="default: %(default)s")
@@ -53,10 +53,10 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         volumes.append(Volume(name=name, path=Path(path), read_only=read_only))
     if not volumes:
         parser.error("no volume: give --volume NAME=PATH")
-    return Settings(host=host or "0.0.0.0", port=int(port), volumes=tuple(volumes))  # noqa: S104 - a policy lets in nobody but port-forward
+    return GatewaySettings(host=host or "0.0.0.0", port=int(port), volumes=tuple(volumes))  # noqa: S104 - a policy lets in nobody but port-forward
 
 
-async def serve(settings: Settings) -> None:
+async def serve(settings: GatewaySettings) -> None:
     """Until SIGTERM or SIGINT. Raises OSError if it cannot listen."""
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -60,7 +60,7 @@ class Source(Protocol):
 
 
 def without_managers(value: Object) -> Object:
-    """The least that is left out of every copy: half of an object's size, and nobody here reads it."""
+    """The least that is left out of every copy: half of an object's size, and nothing here reads it."""
     value["metadata"].pop("managedFields", None)
     return value
 

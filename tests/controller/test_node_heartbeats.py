@@ -2,7 +2,7 @@
 
 import pytest
 
-from ebb.controller.node_heartbeats import BURST, GAP, LATE, NOBODY, TOO_MANY, Look, NodeHeartbeats
+from ebb.controller.node_heartbeats import BURST, GAP, LATE, NOBODY, TOO_MANY, HeartbeatReport, NodeHeartbeats
 
 NODES = tuple(f"n{index}" for index in range(10))
 
@@ -21,7 +21,7 @@ class Kubelets:
                 if node not in self.dead and round(self.now * 10 - index * 100 / len(self.nodes)) % 100 == 0:
                     self.silence.heard(node, renewed=str(self.now), duration_seconds=40, now=self.now)
 
-    def look(self, *, unknown: tuple[str, ...] = (), stale: str = "") -> Look:
+    def look(self, *, unknown: tuple[str, ...] = (), stale: str = "") -> HeartbeatReport:
         return self.silence.look(known=set(self.nodes), unknown=set(unknown), stale=stale, now=self.now)
 
 
@@ -61,13 +61,13 @@ def test_it_says_when_to_look_again() -> None:
 
 
 def test_a_machine_without_a_lease_is_never_silent() -> None:
-    assert NodeHeartbeats().look(known={"bare"}, unknown=(), stale="", now=1e6) == Look()
+    assert NodeHeartbeats().look(known={"bare"}, unknown=(), stale="", now=1e6) == HeartbeatReport()
 
 
 def test_a_lease_without_a_machine_counts_for_nothing() -> None:
     kubelets = Kubelets()
     kubelets.silence.heard("removed", renewed="1", duration_seconds=40, now=0)
-    assert kubelets.look() == Look(again_at=kubelets.look().again_at)
+    assert kubelets.look() == HeartbeatReport(again_at=kubelets.look().again_at)
     kubelets.silence.forget("removed")
 
 
@@ -87,7 +87,7 @@ def test_the_only_machine_is_never_believed_to_be_dead() -> None:
     kubelets = Kubelets(("n0",))
     kubelets.dead = {"n0"}
     kubelets.pass_seconds(60)
-    assert kubelets.look() == Look(silent=frozenset({"n0"}), doubt=NOBODY, again_at=kubelets.now + 1)
+    assert kubelets.look() == HeartbeatReport(silent=frozenset({"n0"}), doubt=NOBODY, again_at=kubelets.now + 1)
 
 
 @pytest.mark.parametrize("machines", [10, 50, 100])
@@ -140,7 +140,7 @@ def test_after_doubt_every_machine_has_its_turn_before_the_rest_are_believed_dea
         kubelets.pass_seconds(1)
         assert kubelets.look().doubt == TOO_MANY
     kubelets.pass_seconds(13)
-    assert kubelets.look() == Look(silent=frozenset({"n0"}), again_at=kubelets.look().again_at)
+    assert kubelets.look() == HeartbeatReport(silent=frozenset({"n0"}), again_at=kubelets.look().again_at)
 
 
 def test_a_gap_of_the_watch_begins_every_clock_anew() -> None:
@@ -151,7 +151,7 @@ def test_a_gap_of_the_watch_begins_every_clock_anew() -> None:
     kubelets.pass_seconds(12)
     assert kubelets.look().silent == frozenset()
     kubelets.pass_seconds(2)
-    assert kubelets.look() == Look(silent=frozenset({"n0"}), again_at=kubelets.look().again_at)
+    assert kubelets.look() == HeartbeatReport(silent=frozenset({"n0"}), again_at=kubelets.look().again_at)
 
 
 def test_right_after_a_gap_what_kubernetes_says_of_a_machine_is_not_believed_either() -> None:

@@ -4,7 +4,7 @@
 
 Only here do reclaims grow. Failures of the program are handed back, because what they cost is the planner's decision. Losses that
 the controller caused itself (scaled down, restarted with the group, a machine left before it is too old) are settled without
-being counted, and that is written before the pods are deleted: one that is gone tells nobody who wanted it away. Pure.
+being counted, and that is written before the pods are deleted: afterwards there is no trace of who wanted them away. Pure.
 """
 
 from dataclasses import replace
@@ -74,7 +74,7 @@ def dismiss(draft: PlanBuilder) -> None:
 
 
 def dismissed(view: JobView) -> set[str]:
-    """UIDs of the pods of which that is written. They are stopped, although nobody may want it any more."""
+    """UIDs of the pods of which that is written. They are stopped, even if the reason has passed."""
     return {member.uid for member in view.job.status.members if member.settled in BY_PLAN}
 
 

@@ -102,4 +102,4 @@ def after_end(view: JobView, draft: PlanBuilder) -> None:
         if view.now >= due:
             draft.actions.append(DeleteJob())
         else:
-            draft.wakes.append(due)  # a time that is over would have the job looked at without end, should nobody let it go
+            draft.wakes.append(due)  # a time in the past would bring the job back without end, should its deletion hang

@@ -1,4 +1,4 @@
-"""Chooses where the workers go, before any pod exists, and moves them as a whole. Pure.
+"""The choice of a place for the workers, before any pod exists, and their move as a whole. Pure.
 
     may_create = place(view, draft)         # False: the job has no new pods now, and its condition says for what it waits
 

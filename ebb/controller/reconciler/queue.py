@@ -3,7 +3,7 @@
     line = queue(me, capacity, platform)    # what placed jobs, and jobs that wait before this one, leave of every site
     line.free.room(site)                    # workers of this job for which there is room beside the others' minReplicas
     line.before(me, site)                   # the job for which this one waits there
-    starving(me, line, site, now)           # a job before this one that gets no machines there: nobody joins it
+    starving(me, line, site, now)           # a job before this one that gets no machines there: no other joins it
     yields_to(view, draft, me, site)     # the job for which this one lets go of all that it holds
 
 The order: higher priority, then older. Only minReplicas counts: workers beyond that make room (sizing.py, and their lower
@@ -31,7 +31,7 @@ ROUNDING = 1e-6  # machines are shared in fractions
 
 
 class FreeCapacity:
-    """Machines of each node group that nobody has."""
+    """Machines of each node group that no job has."""
 
     def __init__(self, platform: Platform | None) -> None:
         self._free = {group.name: float(group.max) for group in (platform.node_groups if platform else ())}
@@ -127,13 +127,9 @@ def _places(located: list[Claim], platform: Platform | None) -> Iterator[tuple[C
     for claim in located:
         key = id(claim.wish), claim.zone, claim.gpu_type, claim.capacity_type
         if key not in known:
-            known[key] = _place(claim, platform)
+            placed = Placed(zone=claim.zone, gpu_type=claim.gpu_type, capacity_type=claim.capacity_type)
+            known[key] = candidate_of(claim.wish, placed, platform)
         yield claim, known[key]
-
-
-def _place(claim: Claim, platform: Platform | None) -> Candidate:
-    placed = Placed(zone=claim.zone, gpu_type=claim.gpu_type, capacity_type=claim.capacity_type)
-    return candidate_of(claim.wish, placed, platform)
 
 
 def _reserve(claim: Claim, found: list[Candidate], free: FreeCapacity) -> Turn:

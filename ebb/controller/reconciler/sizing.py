@@ -146,7 +146,7 @@ def _set(view: JobView, draft: PlanBuilder, target: int) -> None:
 
 
 def _room(view: JobView, me: Claim, near: Near, site: Candidate) -> int:
-    """Workers for which there would be room; without a stack nobody knows a bound."""
+    """Workers for which there would be room; without a stack no bound is known."""
     if not site.fits:
         return view.job.max_replicas
     free = FreeCapacity(view.observed.platform)

@@ -79,7 +79,7 @@ def _starting(view: JobView, stall: Stall) -> Stall:
 
 
 def _begun(view: JobView, stall: Stall) -> Stall:
-    """Time in which the job did not run, or nobody looked whether it made steps, is no time without a step."""
+    """Time in which the job did not run, or no controller looked, does not count as time without a step."""
     if not view.trains(view.job.status):
         return stall
     due = _due(view, stall)

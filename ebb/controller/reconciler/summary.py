@@ -41,7 +41,8 @@ def summarize(view: JobView, status: Status) -> Status:
     running, least = len(view.running), view.job.min_replicas
     if view.trains(status):
         status = count(view, status)
-        status = _off(status, names.RESTARTING, names.REASON_RUNNING, "Enough workers run.", view.now)
+        if status.is_true(names.RESTARTING):
+            status = status.with_condition(names.RESTARTING, False, names.REASON_RUNNING, "Enough workers run.", view.now)
         message = f"{running} of {view.wanted} workers run."
         return replace(status, state=names.RUNNING).with_condition(names.RUNNING, True, names.REASON_RUNNING, message, view.now)
     reason, detail = waiting_for(view, status)
@@ -79,11 +80,6 @@ def _end_of_wait(view: JobView, status: Status) -> Status:
         return status
     lost = max(0.0, view.now - since) if status.is_true(names.RESTARTING) else 0.0
     return replace(status, waiting_since=None, seconds_lost=round(status.seconds_lost + lost, 3))
-
-
-def _off(status: Status, kind: str, reason: str, message: str, now: float) -> Status:
-    """Set a condition to False if it was ever set."""
-    return status.with_condition(kind, False, reason, message, now) if status.is_true(kind) else status
 
 
 def waiting_for(view: JobView, status: Status) -> tuple[str, str]:

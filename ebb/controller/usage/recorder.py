@@ -35,7 +35,7 @@ TRUNCATED_SECONDS = 1.5  # times of creation have no fractions: a Node that is s
 log = logging.getLogger(__name__)
 
 
-class Api(Reader, Protocol):
+class UsageApi(Reader, Protocol):
     """The calls needed of an API client."""
 
     async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object: ...
@@ -47,7 +47,7 @@ class Api(Reader, Protocol):
 class UsageRecorder:
     """`fence` raises when this process must not write any more; `clock` is wall time."""
 
-    def __init__(self, api: Api, cluster: ClusterCache, *, fence: Callable[[], None], clock: Callable[[], float]) -> None:
+    def __init__(self, api: UsageApi, cluster: ClusterCache, *, fence: Callable[[], None], clock: Callable[[], float]) -> None:
         self._api, self._cluster, self._fence, self._clock = api, cluster, fence, clock
         self._meter: Meter | None = None
         self._version = ""  # of the ConfigMap as last read or written; "": there is none
