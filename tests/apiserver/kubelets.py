@@ -237,7 +237,9 @@ class Kubelets:
         self.programs.append(program)
         number = next(_addresses)
         address = f"127.{20 + os.getpid() % 200}.{number // 250}.{1 + number % 250}"
-        await self._say(pod, {"running": {"startedAt": stamp(time.time())}}, "Running", podIP=address, podIPs=[{"ip": address}])
+        await self._write_status(
+            pod, {"running": {"startedAt": stamp(time.time())}}, "Running", podIP=address, podIPs=[{"ip": address}]
+        )
 
     async def _leave(self, pod: Object) -> None:
         metadata, name = pod["metadata"], pod["metadata"]["name"]
@@ -249,7 +251,7 @@ class Kubelets:
         if self.alive(name):
             self._die(name)
             with suppress(NotFound, Conflict):
-                await self._say(pod, terminated(self.exit_code), "Failed" if self.exit_code else "Succeeded")
+                await self._write_status(pod, terminated(self.exit_code), "Failed" if self.exit_code else "Succeeded")
         await gone(self.kube.delete(PODS, self.namespace, name, grace_seconds=0, uid=metadata["uid"]))
 
     def _die(self, pod: str) -> None:
@@ -262,7 +264,7 @@ class Kubelets:
         assert pod is not None, f"there is no pod {self.namespace}/{name}"
         return pod
 
-    async def _say(self, pod: Object, state: Object, phase: str, **more: object) -> None:
+    async def _write_status(self, pod: Object, state: Object, phase: str, **more: object) -> None:
         """A pod's status as its kubelet writes it: `state` of the container that trains, the others alike."""
         main = worker_container(pod["spec"]["containers"])["name"]
         other = {"running": {"startedAt": stamp(time.time())}} if phase == "Running" else state

@@ -42,7 +42,7 @@ class Machines(Kubelets):
     async def ends(self, pod: str, code: int, *, reason: str = "", message: str = "") -> None:
         """A worker's program ends by itself."""
         self._die(pod)
-        await self._say(self._pod(pod), terminated(code, reason, message), "Succeeded" if code == 0 else "Failed")
+        await self._write_status(self._pod(pod), terminated(code, reason, message), "Succeeded" if code == 0 else "Failed")
 
     async def fails(self, pod: str, reason: str, message: str = "", *conditions: Object) -> None:
         """The kubelet ends a pod, for reasons that are its own."""
@@ -52,7 +52,7 @@ class Machines(Kubelets):
 
     async def stuck(self, pod: str, reason: str, message: str) -> None:
         """A container that cannot start."""
-        await self._say(self._pod(pod), {"waiting": {"reason": reason, "message": message}}, "Pending")
+        await self._write_status(self._pod(pod), {"waiting": {"reason": reason, "message": message}}, "Pending")
 
     def serve(self, pod: str) -> None:
         """Let this one pod start, although others may not."""
