@@ -6,7 +6,7 @@ from ebb.api import contract as names
 from ebb.api.clock import stamp
 from ebb.api.platform import NodeGroup, Platform, Taint, Volume
 from ebb.api.spec import Job
-from ebb.controller.reconciler.pods import Seat, job_service, worker_pod
+from ebb.controller.reconciler.pods import PodPlacement, job_service, worker_pod
 
 Object = dict[str, Any]
 
@@ -81,7 +81,7 @@ def make_pod(
 ) -> Object:
     """A worker's pod. `deleted`: when its deletion was asked for; `exit_code`: its training container has ended, with that
     `exit_reason` and `message`; `reason` and `said` are the kubelet's, of the pod as a whole."""
-    pod = worker_pod(Job.of(job), index=index, attempt=attempt, seat=Seat())
+    pod = worker_pod(Job.of(job), index=index, attempt=attempt, pod_placement=PodPlacement())
     pod["metadata"] |= {"uid": uid or f"pod-{index}-{attempt}", "resourceVersion": "1", "creationTimestamp": stamp(NOW - 50)}
     if deleted is not None:
         pod["metadata"] |= {"deletionTimestamp": stamp(deleted + grace), "deletionGracePeriodSeconds": grace}
