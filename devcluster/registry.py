@@ -30,7 +30,7 @@ RESOLVER = Path("/etc/resolv.conf")
 
 
 @dataclass(frozen=True)
-class Entry:
+class RegistryEntry:
     """One devcluster of any checkout."""
 
     name: str
@@ -38,11 +38,11 @@ class Entry:
     home: Path
 
 
-def entries() -> list[Entry]:
+def entries() -> list[RegistryEntry]:
     found = []
     for file in sorted(REGISTRY.glob("*.json")):
         record = json.loads(file.read_text())
-        found.append(Entry(record["name"], int(record["slot"]), Path(record["home"])))
+        found.append(RegistryEntry(record["name"], int(record["slot"]), Path(record["home"])))
     return found
 
 
@@ -93,7 +93,7 @@ def check_owner(name: str, home: Path) -> None:
             )
 
 
-def check_slot(box: Box, others: list[Entry]) -> None:
+def check_slot(box: Box, others: list[RegistryEntry]) -> None:
     for entry in others:
         if entry.slot == box.slot:
             raise BoxError(
@@ -102,7 +102,7 @@ def check_slot(box: Box, others: list[Entry]) -> None:
             )
 
 
-def free_slot(others: list[Entry], taken: list[IPv4Network]) -> int:
+def free_slot(others: list[RegistryEntry], taken: list[IPv4Network]) -> int:
     """The first slot that no devcluster has and no network that is taken touches."""
     used = {entry.slot for entry in others}
     for slot in range(SLOTS):

@@ -29,7 +29,7 @@ class CannotLook(Exception):
     """Nothing can be found out."""
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """One request did not succeed."""
 
     @property

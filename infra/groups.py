@@ -31,7 +31,7 @@ def job_groups(stack: Stack, cloud: Notice) -> list[NodeGroup]:
     return [group for line in stack.node_groups for group in _expanded(line, stack, cloud)]
 
 
-def _expanded(line: config.NodeGroup, stack: Stack, cloud: Notice) -> Iterator[NodeGroup]:
+def _expanded(line: config.NodeGroupSettings, stack: Stack, cloud: Notice) -> Iterator[NodeGroup]:
     machines = line.machines(stack.cloud)
     assert machines, line  # config has checked it
     for zone, name in line.names(stack.zones).items():

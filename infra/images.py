@@ -44,7 +44,7 @@ TORCH_INDEX = "https://download.pytorch.org/whl/cu{}"  # https://pytorch.org/get
 
 
 @dataclass(frozen=True, kw_only=True)
-class Images(cluster.Images):
+class BuiltImages(cluster.Images):
     """`compressed_mb`: image -> what a machine fetches of it, in MB; empty where the builder does not report it."""
 
     compressed_mb: Mapping[str, pulumi.Output[float]] = field(default_factory=dict)
@@ -178,7 +178,7 @@ def packed(recipe: Recipe, pack: Callable[[Path, Sequence[str]], bytes], suffix:
 # ---------------------------------------------------------------------------------------------------------------- resources
 
 
-def existing(stack: Stack, named: Named) -> Images:
+def existing(stack: Stack, named: Named) -> BuiltImages:
     """Images that somebody else has built; the settings' checks have seen that all are named."""
     trainers = {name: pulumi.Output.from_input(reference) for name, reference in named.trainers.items()}
     return of_stack(stack, {CONTROLLER: pulumi.Output.from_input(named.controller or ""), **trainers})
@@ -188,10 +188,10 @@ def of_stack(
     stack: Stack,
     references: Mapping[str, pulumi.Output[str]],
     compressed_mb: Mapping[str, pulumi.Output[float]] | None = None,
-) -> Images:
+) -> BuiltImages:
     """The record of images, by the names of their recipes; etcd's are the public ones of workloads/manifests."""
     legacy = manifest.pinned("ebb-etcd-legacy", manifest.LEGACY) if stack.legacy_rendezvous else None
-    return Images(
+    return BuiltImages(
         controller=references[CONTROLLER],
         trainers={name: reference for name, reference in references.items() if name != CONTROLLER},
         etcd=pulumi.Output.from_input(manifest.pinned("ebb-etcd")),

@@ -19,7 +19,7 @@ from ebb.api.platform import parse
 from ebb.cli.options import Session
 from ebb.client.platform.connection import Ebb
 from ebb.gateway.app import make_app
-from ebb.gateway.volumes import Volume, Volumes
+from ebb.gateway.volumes import MountedVolume, Volumes
 from ebb.kube import Kube, NotFound, Object
 from tests.cli.world import NS, FakeKube, platform_map
 from tests.kube.pods import Pods, serving
@@ -82,7 +82,7 @@ async def reached(folder: Path, *objects: Object, gateway: bool = True) -> Async
     """Serve all of it, as long as the context is open."""
     for name in VOLUMES:
         (folder / name).mkdir(exist_ok=True)
-    volumes = [Volume(name=name, path=folder / name, read_only=read_only) for name, read_only in VOLUMES.items()]
+    volumes = [MountedVolume(name=name, path=folder / name, read_only=read_only) for name, read_only in VOLUMES.items()]
     private = folder / "private"
     private.mkdir(exist_ok=True)
     async with (

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
-from trainer.download import DownloadError, Progress, download, say, verify
+from trainer.download import DownloadError, DownloadProgress, download, say, verify
 
 NOTE = ".ebb-dataset.json"
 _WRITERS = 16  # a network file system answers one small file in milliseconds, and many at once in the same time
@@ -188,7 +188,7 @@ def _folders(path: Path) -> set[str]:
 
 def _all(act: Callable[[_Item], object], items: Iterable[_Item], done: str) -> None:
     """Do it to all, by many threads, saying how far it is."""
-    listed, progress = list(items), Progress()
+    listed, progress = list(items), DownloadProgress()
     with ThreadPoolExecutor(_WRITERS) as threads:
         for count, _ in enumerate(threads.map(act, listed), start=1):
             progress.say(f"{done} {count} of {len(listed)} files")

@@ -71,7 +71,7 @@ def _take_up(url: str, part: Path) -> None:
 
 
 def _append(answer: HTTPResponse, part: Path, there: int, total: int | None) -> None:
-    progress = Progress()
+    progress = DownloadProgress()
     with part.open("r+b" if there else "wb") as file:
         file.seek(there)
         while chunk := answer.read(_CHUNK):
@@ -97,7 +97,7 @@ def verify(file: Path, algorithm: str, checksum: str) -> None:
     say(f"{_megabytes(size)} with the right {algorithm}")
 
 
-class Progress:
+class DownloadProgress:
     """Says how far something is, not too often."""
 
     def __init__(self) -> None:

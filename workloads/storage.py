@@ -28,7 +28,7 @@ DATA = "data"  # the volume's name
 LONGEST = pulumi.CustomTimeouts(create="12h", update="12h")
 
 
-class Dataset(Protocol):
+class Archive(Protocol):
     """An archive to fetch, to check and to unpack."""
 
     @property
@@ -146,7 +146,7 @@ def datasets(
     needs: Sequence[pulumi.Resource],
     *,
     digits: bool,
-    listed: Sequence[Dataset],
+    listed: Sequence[Archive],
 ) -> Resources:
     """One Job for each data set: the archives that the stack's file lists, and scikit-learn's digits, which need no download. All
     jobs of the stack depend on all of them. `needs`: claims with their folders."""
@@ -160,7 +160,7 @@ def datasets(
     return made
 
 
-def _arguments(dataset: Dataset, data: Volume) -> list[str]:
+def _arguments(dataset: Archive, data: Volume) -> list[str]:
     checksum = ["--sha256", dataset.sha256] if dataset.sha256 else ["--md5", dataset.md5 or ""]
     return [f"{data.mount_path}/{dataset.name}", "--url", dataset.url, "--kind", dataset.kind, *checksum]
 

@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.week.groups import ALIVE, NOTICE_SECONDS, ZONES, groups, node_object
 from benchmarks.week.seen import Crowd, Pulse, Watched
 from devcluster.cloud import scaling
-from devcluster.cloud.cluster import Cluster
+from devcluster.cloud.cluster import ClusterWriter
 from devcluster.cloud.reclaim import WITH_NOTICE, Leave, removal
 from devcluster.cloud.records import SPOT, Node, Pod, node, pod
 from devcluster.cloud.scaling import BOOTING, LEAVING, NOT_TRIGGERED, READY, Decision, Machine, World, decide, status_text
@@ -66,7 +66,7 @@ class Cloud:
     ) -> None:
         self._kube, self._sight, self._rng = kube, sight, rng
         self._protected, self._doomed = protected, doomed
-        self._cluster = Cluster(kube)
+        self._cluster = ClusterWriter(kube)
         self._groups = {group.name: group for group in groups()}
         self._idle_since: Mapping[str, float] = {}
         self._told: dict[str, str] = {}  # pod's UID -> the last word about it

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from devcluster.cloud.records import ON_DEMAND, SPOT, NodeGroup, Taint
+from devcluster.cloud.records import ON_DEMAND, SPOT, NodeGroupObject, Taint
 
 Object = dict[str, Any]
 
@@ -22,15 +22,15 @@ PROVISION_SECONDS = 10
 """From a machine's being asked for until pods run on it: 5 s of boot at most, and the scheduler's and kwok's share."""
 
 
-def groups() -> list[NodeGroup]:
+def groups() -> list[NodeGroupObject]:
     """One group of machines for each zone and way of buying."""
     return [_group(zone, capacity) for zone in ZONES for capacity in (SPOT, ON_DEMAND)]
 
 
-def _group(zone: str, capacity: str) -> NodeGroup:
+def _group(zone: str, capacity: str) -> NodeGroupObject:
     price = USD_PER_HOUR * (1 - SPOT_DISCOUNT if capacity == SPOT else 1)
     labels = {"ebb.dev/capacity-type": capacity, "ebb.dev/gpu-type": "T4", ALIVE: "yes"}
-    return NodeGroup(
+    return NodeGroupObject(
         name=f"{capacity}-{zone}", zone=zone, instance_type="week.large", gpus=WORKERS_PER_MACHINE, cpu=CPU,
         memory_gib=MEMORY_GIB, capacity_type=capacity, labels=labels, taints=(TAINT,), max=LARGEST[capacity], usd_per_hour=price,
     )  # fmt: skip
@@ -55,7 +55,7 @@ def platform_facts(namespace: str) -> Object:
     return {"metadata": {"name": "ebb-platform"}, "data": {"schema": "1", "platform.json": json.dumps(whole)}}
 
 
-def node_object(name: str, group: NodeGroup) -> Object:
+def node_object(name: str, group: NodeGroupObject) -> Object:
     """The Node as the machine's kubelet would make it."""
     amounts = {"cpu": str(CPU), "memory": f"{MEMORY_GIB}Gi", "pods": "110", "nvidia.com/gpu": str(WORKERS_PER_MACHINE)}
     return {

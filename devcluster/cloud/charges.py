@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from devcluster.cloud.records import NodeGroup
+from devcluster.cloud.records import NodeGroupObject
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class Charges:
         """Machines that were asked for and are not gone."""
         return [charge for charge in self if charge.gone_at is None]
 
-    def ask(self, machine: str, group: NodeGroup, now: float) -> None:
+    def ask(self, machine: str, group: NodeGroupObject, now: float) -> None:
         """Note a decision to boot. To be called before anything is booted."""
         self._charges[machine] = Charge(
             machine=machine,

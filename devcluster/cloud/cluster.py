@@ -43,7 +43,7 @@ STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageCla
 ATTEMPTS = 5  # a node's object changes a few times while it boots; five lost races in a row are something else
 
 
-class Cluster:
+class ClusterWriter:
     """The writing half of a connection."""
 
     def __init__(self, kube: Kube) -> None:

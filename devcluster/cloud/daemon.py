@@ -21,16 +21,16 @@ from pathlib import Path
 from typing import TextIO
 
 from devcluster.cloud.charges import Charges
-from devcluster.cloud.cluster import STORAGE_CLASSES, Attempts, Cluster, View
+from devcluster.cloud.cluster import STORAGE_CLASSES, Attempts, ClusterWriter, View
 from devcluster.cloud.fleet import Fleet, Leaving
-from devcluster.cloud.records import GPU, PODS_PER_MACHINE, Node, NodeGroup, Object, Pod, RecordError, node, node_group, pod
+from devcluster.cloud.records import GPU, PODS_PER_MACHINE, Node, NodeGroupObject, Object, Pod, RecordError, node, node_group, pod
 from devcluster.cloud.scaling import NOT_TRIGGERED, Decision, World, decide, group_status, status_text
 from devcluster.cloud.verbs import Knobs
 from devcluster.cloud.volumes import STORAGE_CLASS, Provisioner, storage_class
 from devcluster.machines import lifecycle
 from devcluster.machines.lifecycle import MachineRecord, MachineSpec
 from devcluster.settings import Box
-from ebb.kube import CLAIMS, NODE_GROUPS, NODES, PODS, VOLUMES, ConfigError, Kube
+from ebb.kube import CLAIMS, NODE_GROUPS, NODES, PODS, VOLUMES, Kube, KubeconfigError
 
 log = logging.getLogger("box")
 
@@ -61,7 +61,7 @@ class Daemon:
     """One tick after the other. What it holds between ticks may be lost: it only saves repeated events and writes."""
 
     view: View
-    cluster: Cluster
+    cluster: ClusterWriter
     fleet: Fleet
     leaving: Leaving
     provisioner: Provisioner
@@ -88,7 +88,7 @@ class Daemon:
         await self._publish(replace(world, machines=self.fleet.machines(nodes), idle_since=decision.idle_since))
         return min(TICK_SECONDS, wake, decision.next_wake_seconds, self.fleet.next_wake_seconds(groups, now))
 
-    def _groups(self) -> Iterator[NodeGroup]:
+    def _groups(self) -> Iterator[NodeGroupObject]:
         for item in self.view.of(NODE_GROUPS):
             if "deletionTimestamp" in item["metadata"]:
                 continue
@@ -97,7 +97,7 @@ class Daemon:
             except RecordError as error:
                 self.attempt.say(f"node group {item['metadata']['name']}", str(error))
 
-    def _world(self, groups: Mapping[str, NodeGroup], nodes: Mapping[str, Node], pods: list[Pod], now: float) -> World:
+    def _world(self, groups: Mapping[str, NodeGroupObject], nodes: Mapping[str, Node], pods: list[Pod], now: float) -> World:
         return World(
             groups=list(groups.values()),
             machines=self.fleet.machines(nodes),
@@ -128,7 +128,7 @@ class Daemon:
             tell = self.cluster.tell(items[event.pod.uid], event.reason, event.message, world.now)
             await self.attempt(f"event of pod {event.pod.name}", tell)
 
-    async def _give_gpus(self, groups: Mapping[str, NodeGroup]) -> None:
+    async def _give_gpus(self, groups: Mapping[str, NodeGroupObject]) -> None:
         for item in self.view.of(NODES):
             group = groups.get(node(item).group)
             if group is not None and group.gpus and not _has_gpus(item, group.gpus):
@@ -159,7 +159,7 @@ def run(box: Box) -> int:
             return EXIT_REFUSED
         try:
             asyncio.run(_serve(box))
-        except (ConfigError, ValueError) as error:  # no kubeconfig yet, or a charge log that is not ours
+        except (KubeconfigError, ValueError) as error:  # no kubeconfig yet, or a charge log that is not ours
             log.error("devcluster %s: %s", box.name, error)
             return EXIT_REFUSED
     return EXIT_STOPPED
@@ -170,7 +170,7 @@ async def _serve(box: Box) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with Kube.connect(str(box.kubeconfig)) as kube:
-        view, cluster, attempt = View(kube), Cluster(kube), Attempts()
+        view, cluster, attempt = View(kube), ClusterWriter(kube), Attempts()
         fleet = Fleet(BoxMachines(box), Charges(box.folder / "machines.jsonl"), cluster, time.time, view.changed.set)
         daemon = Daemon(
             view=view,

@@ -10,7 +10,7 @@ Wording: kube-scheduler 1.35 (plugins tainttoleration, nodeaffinity, noderesourc
 
 from dataclasses import dataclass, field
 
-from devcluster.cloud.records import HOST_LABEL, Node, NodeGroup, Pod, Requirement, Resources, Taint, Term, Toleration
+from devcluster.cloud.records import HOST_LABEL, Node, NodeGroupObject, Pod, Requirement, Resources, Taint, Term, Toleration
 
 TAINTED = "node(s) had untolerated taint(s)"
 NOT_SELECTED = "node(s) didn't match Pod's node affinity/selector"
@@ -21,7 +21,7 @@ TRANSIENT_TAINTS = "node.kubernetes.io/"  # not-ready, unschedulable...: Kuberne
 
 
 @dataclass
-class Place:
+class FreeMachine:
     """A machine as the packing sees it, with what is still free on it. Pods are put on it by `take`."""
 
     name: str  # "" for a machine that does not exist yet
@@ -39,18 +39,18 @@ class Place:
             self.free[name] = self.free.get(name, 0) - amount
 
 
-def new_place(group: NodeGroup, allocatable: Resources, name: str = "") -> Place:
+def new_place(group: NodeGroupObject, allocatable: Resources, name: str = "") -> FreeMachine:
     """A machine of this group with nothing on it."""
-    return Place(name, group.name, group.node_labels, group.taints, dict(allocatable))
+    return FreeMachine(name, group.name, group.node_labels, group.taints, dict(allocatable))
 
 
-def node_place(node: Node, allocatable: Resources) -> Place:
+def node_place(node: Node, allocatable: Resources) -> FreeMachine:
     """A machine that is a node already; what runs on it is to be taken off by the caller."""
     taints = tuple(taint for taint in node.taints if not taint.key.startswith(TRANSIENT_TAINTS))
-    return Place(node.name, node.group, dict(node.labels), taints, dict(allocatable), cordoned=node.cordoned)
+    return FreeMachine(node.name, node.group, dict(node.labels), taints, dict(allocatable), cordoned=node.cordoned)
 
 
-def misfits(pod: Pod, place: Place) -> tuple[str, ...]:
+def misfits(pod: Pod, place: FreeMachine) -> tuple[str, ...]:
     """Why the pod cannot go there; empty if it can."""
     if place.cordoned:
         return (CORDONED,)
@@ -75,13 +75,13 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
     return toleration.operator == "Exists" or (toleration.key == taint.key and toleration.value == taint.value)
 
 
-def _selected(pod: Pod, place: Place) -> bool:
+def _selected(pod: Pod, place: FreeMachine) -> bool:
     if any(place.labels.get(key) != value for key, value in pod.node_selector.items()):
         return False
     return pod.affinity is None or any(_term_matches(term, place) for term in pod.affinity)
 
 
-def _term_matches(term: Term, place: Place) -> bool:
+def _term_matches(term: Term, place: FreeMachine) -> bool:
     if not term.labels and not term.fields:
         return False  # Kubernetes: a null or empty term matches nothing
     fields = {NAME_FIELD: place.labels.get(HOST_LABEL, place.name)}

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from devcluster.cloud.charges import Charge, Charges
-from devcluster.cloud.cluster import Attempts, Cluster
+from devcluster.cloud.cluster import Attempts, ClusterWriter
 from devcluster.cloud.reclaim import (
     RETRY_SECONDS,
     WITHOUT_NOTICE,
@@ -28,7 +28,7 @@ from devcluster.cloud.reclaim import (
     seconds_to_live,
     start,
 )
-from devcluster.cloud.records import Node, NodeGroup, Pod, Taint
+from devcluster.cloud.records import Node, NodeGroupObject, Pod, Taint
 from devcluster.cloud.scaling import BOOTING, GROUP_DELETED, IDLE, LEAVING, READY, Machine, Removal
 from devcluster.machines.lifecycle import MachineRecord, MachineSpec
 from devcluster.settings import BoxError
@@ -57,7 +57,7 @@ class Fleet:
     """All machines of a devcluster."""
 
     def __init__(
-        self, machines: Machines, charges: Charges, cluster: Cluster, clock: Callable[[], float], wake: Callable[[], None]
+        self, machines: Machines, charges: Charges, cluster: ClusterWriter, clock: Callable[[], float], wake: Callable[[], None]
     ) -> None:
         self._machines, self._charges, self._cluster, self._clock, self._wake = machines, charges, cluster, clock, wake
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -65,7 +65,7 @@ class Fleet:
         self._room = asyncio.Semaphore(BOOTS_AT_ONCE)
         self.backoff: dict[str, float] = {}
 
-    def ask(self, group: NodeGroup, number: int, now: float) -> None:
+    def ask(self, group: NodeGroupObject, number: int, now: float) -> None:
         """Decide on new machines; they appear group.boot_seconds later."""
         for _ in range(number):
             name = f"{group.name}-{''.join(secrets.choice(NAME_LETTERS) for _ in range(5))}"
@@ -96,7 +96,7 @@ class Fleet:
             for charge in self._charges.living()
         ]
 
-    async def advance(self, groups: Mapping[str, NodeGroup], nodes: Mapping[str, Node]) -> None:
+    async def advance(self, groups: Mapping[str, NodeGroupObject], nodes: Mapping[str, Node]) -> None:
         """Bring what exists in line with what was asked for."""
         now = self._clock()
         records = {record.name: record for record in self._machines.list()}
@@ -110,7 +110,7 @@ class Fleet:
             log.info("node %s: deleted, it has no machine", name)
             await self._cluster.delete(NODES, name)
 
-    def next_wake_seconds(self, groups: Mapping[str, NodeGroup], now: float) -> float:
+    def next_wake_seconds(self, groups: Mapping[str, NodeGroupObject], now: float) -> float:
         """Seconds until the next boot is due; infinite if there is none."""
         waiting = [one for one in self._charges.living() if one.booted_at is None and one.machine not in self._tasks]
         times = [_due(one, groups[one.group]) - now for one in waiting if one.group in groups]
@@ -131,7 +131,7 @@ class Fleet:
         return BOOTING if charge.booted_at is None else READY
 
     def _advance_one(
-        self, charge: Charge, group: NodeGroup | None, node: Node | None, record: MachineRecord | None, now: float
+        self, charge: Charge, group: NodeGroupObject | None, node: Node | None, record: MachineRecord | None, now: float
     ) -> None:
         alive = record is not None and record.alive
         if charge.booted_at is not None:
@@ -157,7 +157,7 @@ class Fleet:
             log.error("machine %s: %s", machine, error, exc_info=None if isinstance(error, BoxError | KubeError) else error)
         self._wake()
 
-    async def _boot(self, machine: str, group: NodeGroup) -> None:
+    async def _boot(self, machine: str, group: NodeGroupObject) -> None:
         try:
             async with self._room:
                 log.info("machine %s: boots (%s, %s)", machine, group.instance_type, group.zone)
@@ -177,7 +177,7 @@ class Fleet:
         log.info("machine %s: gone (%s)", machine, why)
 
 
-def machine_spec(name: str, group: NodeGroup) -> MachineSpec:
+def machine_spec(name: str, group: NodeGroupObject) -> MachineSpec:
     """Order for devcluster.machines to boot one machine of a group."""
     return MachineSpec(
         name=name,
@@ -195,7 +195,7 @@ def _taint(taint: Taint) -> dict[str, str]:
     return {"key": taint.key, "value": taint.value, "effect": taint.effect}
 
 
-def _due(charge: Charge, group: NodeGroup) -> float:
+def _due(charge: Charge, group: NodeGroupObject) -> float:
     return charge.asked_at + max(0.0, group.boot_seconds - TRUE_BOOT_SECONDS)
 
 
@@ -205,11 +205,13 @@ log = logging.getLogger("box")
 class Leaving:
     """Machines on their way out."""
 
-    def __init__(self, cluster: Cluster, fleet: Fleet, attempt: Attempts) -> None:
+    def __init__(self, cluster: ClusterWriter, fleet: Fleet, attempt: Attempts) -> None:
         self._cluster, self._fleet, self._attempt = cluster, fleet, attempt
         self._marked: dict[str, Leave] = {}  # written, but the watch has not brought it back yet
 
-    async def step(self, groups: Mapping[str, NodeGroup], nodes: Mapping[str, Node], pods: Sequence[Pod], now: float) -> float:
+    async def step(
+        self, groups: Mapping[str, NodeGroupObject], nodes: Mapping[str, Node], pods: Sequence[Pod], now: float
+    ) -> float:
         """Take up new wishes and go on with the leaves there are. Seconds until there is something to do again."""
         steps = [self._step(node, groups.get(node.group), pods, now) for node in nodes.values()]
         return min(await asyncio.gather(*steps), default=float("inf"))
@@ -226,7 +228,7 @@ class Leaving:
             else:
                 self._fleet.end(one.machine, one.why)
 
-    async def _step(self, node: Node, group: NodeGroup | None, pods: Sequence[Pod], now: float) -> float:
+    async def _step(self, node: Node, group: NodeGroupObject | None, pods: Sequence[Pod], now: float) -> float:
         if self._fleet.is_ending(node.name):
             return float("inf")
         if self._marked.get(node.name) == read_leave(node):
@@ -246,7 +248,7 @@ class Leaving:
         await asyncio.gather(*(self._evict(pod, grace) for pod, grace in plan.evict))
         return plan.next_wake_seconds
 
-    async def _wished(self, node: Node, group: NodeGroup | None, now: float) -> Leave | None:
+    async def _wished(self, node: Node, group: NodeGroupObject | None, now: float) -> Leave | None:
         """The leave that a wish on the node begins, already marked there."""
         try:
             seconds = read_wish(node, group)

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from devcluster.cloud.records import SPOT, Node, NodeGroup, Pod, Taint
+from devcluster.cloud.records import SPOT, Node, NodeGroupObject, Pod, Taint
 from devcluster.cloud.scaling import GROUP_DELETED, IDLE
 
 WISH_ANNOTATION = "box.ebb.dev/reclaim"  # {"noticeSeconds": N}; 0: none. Written by the verb
@@ -56,7 +56,7 @@ class LeavePlan:
     next_wake_seconds: float = RETRY_SECONDS
 
 
-def read_wish(node: Node, group: NodeGroup | None) -> float | None:
+def read_wish(node: Node, group: NodeGroupObject | None) -> float | None:
     """Seconds of notice that somebody wants this node to be reclaimed with; None if nobody does. Raises WishError."""
     written = node.annotations.get(WISH_ANNOTATION)
     if written is None:
@@ -74,7 +74,7 @@ def read_wish(node: Node, group: NodeGroup | None) -> float | None:
     return seconds
 
 
-def check_spot(node: str, group: NodeGroup | None) -> None:
+def check_spot(node: str, group: NodeGroupObject | None) -> None:
     """Raises WishError for a machine that no cloud would take away: one on-demand."""
     if group is not None and group.capacity_type != SPOT:
         raise WishError(
@@ -83,7 +83,7 @@ def check_spot(node: str, group: NodeGroup | None) -> None:
         )
 
 
-def seconds_to_live(node: Node, group: NodeGroup | None, now: float) -> float:
+def seconds_to_live(node: Node, group: NodeGroupObject | None, now: float) -> float:
     """Until the cloud takes the machine for its age: from then on it is 0. Without an age it lives for ever."""
     if group is None or not group.max_age_seconds or not node.created:
         return float("inf")

@@ -79,7 +79,7 @@ class Term:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeGroup:
+class NodeGroupObject:
     """A NodeGroup object: one kind of machine in one zone, between `min` and `max` of them."""
 
     name: str
@@ -163,11 +163,11 @@ class Pod:
         return self.unschedulable and not self.node and not self.terminating and not self.finished
 
 
-def node_group(item: Object) -> NodeGroup:
+def node_group(item: Object) -> NodeGroupObject:
     """Raises RecordError."""
     name, spec = item["metadata"]["name"], item.get("spec") or {}
     try:
-        return NodeGroup(
+        return NodeGroupObject(
             name=name,
             zone=spec["zone"],
             instance_type=spec["instanceType"],

@@ -19,8 +19,8 @@ from typing import Any
 
 import yaml
 
-from devcluster.cloud.fits import Place, misfits, new_place, node_place
-from devcluster.cloud.records import GPU, Node, NodeGroup, Pod, Resources
+from devcluster.cloud.fits import FreeMachine, misfits, new_place, node_place
+from devcluster.cloud.records import GPU, Node, NodeGroupObject, Pod, Resources
 
 BOOTING = "booting"  # decided; becomes READY when its node is ready for the first time
 READY = "ready"  # its node was ready once; becomes LEAVING
@@ -52,7 +52,7 @@ class Machine:
 class World:
     """Everything that a decision depends on."""
 
-    groups: Sequence[NodeGroup]
+    groups: Sequence[NodeGroupObject]
     machines: Sequence[Machine] = ()
     nodes: Mapping[str, Node] = field(default_factory=dict)
     pods: Sequence[Pod] = ()
@@ -122,7 +122,7 @@ class _Packing:
         self._templates = {group.name: _template(world, group) for group in world.groups}
         self._size = Counter(machine.group for machine in world.machines)
         self._places = [*_ready_places(world, self._templates), *self._booting_places()]
-        self._new: list[Place] = []
+        self._new: list[FreeMachine] = []
         self._refused: list[tuple[Pod, Counter[str]]] = []
         self.planned: Counter[str] = Counter()
         self.wanted: set[str] = set()  # machines that a waiting pod will go to
@@ -163,20 +163,20 @@ class _Packing:
             counted = ", ".join(sorted(f"{number} {reason}" for reason, number in reasons.items()))
             yield PodEvent(pod, NOT_TRIGGERED, f"pod didn't trigger scale-up: {counted or 'there are no node groups'}")
 
-    def _booting_places(self) -> Iterable[Place]:
+    def _booting_places(self) -> Iterable[FreeMachine]:
         by_name = {group.name: group for group in self._groups}
         for machine in self._world.machines:
             if machine.state == BOOTING and machine.group in by_name:
                 yield new_place(by_name[machine.group], self._templates[machine.group], machine.name)
 
-    def _blocked(self, group: NodeGroup) -> tuple[str, ...]:
+    def _blocked(self, group: NodeGroupObject) -> tuple[str, ...]:
         if self._size[group.name] >= group.max:
             return (AT_MAX,)
         if group.zone in self._world.exhausted:
             return (out_of_capacity(group.zone),)
         return (BACKING_OFF,) if self._world.backoff.get(group.name, 0) > self._world.now else ()
 
-    def _plan(self, group: NodeGroup) -> Place:
+    def _plan(self, group: NodeGroupObject) -> FreeMachine:
         self.planned[group.name] += 1
         self._size[group.name] += 1
         place = new_place(group, self._templates[group.name])
@@ -184,7 +184,7 @@ class _Packing:
         return place
 
 
-def _template(world: World, group: NodeGroup) -> dict[str, int]:
+def _template(world: World, group: NodeGroupObject) -> dict[str, int]:
     """Resources of a new machine of the group: as its ready ones do, else as the group says and this computer can give."""
     for node in world.nodes.values():
         if node.group == group.name and node.ready and node.allocatable.get("cpu"):
@@ -192,12 +192,12 @@ def _template(world: World, group: NodeGroup) -> dict[str, int]:
     return {name: min(amount, world.host.get(name, amount)) for name, amount in group.allocatable.items()}
 
 
-def _with_gpus(allocatable: Resources, group: NodeGroup) -> dict[str, int]:
+def _with_gpus(allocatable: Resources, group: NodeGroupObject) -> dict[str, int]:
     """The devcluster adds the GPUs to the node right after it appears; a machine must not look as if it had none until then."""
     return {**allocatable, GPU: group.gpus} if group.gpus else dict(allocatable)
 
 
-def _ready_places(world: World, templates: Mapping[str, Resources]) -> Iterable[Place]:
+def _ready_places(world: World, templates: Mapping[str, Resources]) -> Iterable[FreeMachine]:
     groups = {group.name: group for group in world.groups}
     for machine in world.machines:
         node = world.nodes.get(machine.name)
@@ -229,7 +229,7 @@ def _removals(world: World, idle_since: Mapping[str, float]) -> Iterable[Removal
             yield Removal(machine.name, why)
 
 
-def _why_remove(world: World, machine: Machine, group: NodeGroup | None, idle_since: Mapping[str, float]) -> str:
+def _why_remove(world: World, machine: Machine, group: NodeGroupObject | None, idle_since: Mapping[str, float]) -> str:
     if machine.state == LEAVING:
         return ""
     if group is None:
@@ -253,7 +253,7 @@ def _largest_first(pod: Pod) -> tuple[int, int, int, float, str, str]:
     return -asked.get(GPU, 0), -asked.get("cpu", 0), -asked.get("memory", 0), pod.created, pod.namespace, pod.name
 
 
-def group_status(world: World, group: NodeGroup) -> dict[str, Any]:
+def group_status(world: World, group: NodeGroupObject) -> dict[str, Any]:
     """Machines that exist or are booting, how many of them are ready, and what stands in the way of more."""
     states = _states(world, group)
     return {"machines": states.total(), "ready": states[READY], "message": _message(world, group)}
@@ -275,7 +275,7 @@ def status_text(world: World) -> str:
     return yaml.safe_dump(whole, sort_keys=False)
 
 
-def _group(world: World, group: NodeGroup) -> dict[str, Any]:
+def _group(world: World, group: NodeGroupObject) -> dict[str, Any]:
     states = _states(world, group)
     idle = sum(machine.group == group.name and machine.name in world.idle_since for machine in world.machines)
     limits = {"cloudProviderTarget": states.total(), "minSize": group.min, "maxSize": group.max}
@@ -305,11 +305,11 @@ def _scale_down(candidates: int) -> dict[str, Any]:
     return {"status": "CandidatesPresent" if candidates else "NoCandidates", "candidates": candidates}
 
 
-def _states(world: World, group: NodeGroup) -> Counter[str]:
+def _states(world: World, group: NodeGroupObject) -> Counter[str]:
     return Counter(machine.state for machine in world.machines if machine.group == group.name)
 
 
-def _message(world: World, group: NodeGroup) -> str:
+def _message(world: World, group: NodeGroupObject) -> str:
     if group.zone in world.exhausted:
         return f"{out_of_capacity(group.zone)}: `python -m devcluster restore {group.zone}` brings it back"
     return "the last boot failed; trying again soon" if world.backoff.get(group.name, 0) > world.now else ""

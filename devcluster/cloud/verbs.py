@@ -21,7 +21,7 @@ from typing import Any
 from devcluster.cloud import records
 from devcluster.cloud.cluster import Attempts
 from devcluster.cloud.reclaim import WISH_ANNOTATION, Leave, WishError, check_spot, read_leave
-from devcluster.cloud.records import Node, NodeGroup
+from devcluster.cloud.records import Node, NodeGroupObject
 from devcluster.cloud.scaling import SCALE_DOWN_DELAY_SECONDS
 from devcluster.settings import ZONES, Box, BoxError
 from ebb.kube import NODE_GROUPS, NODES, PODS, Kube, KubeError, NotFound
@@ -146,7 +146,7 @@ async def _node(kube: Kube, name: str) -> Node:
         raise CloudError(f"there is no node {name!r}; there are: {', '.join(names) or 'none'}.") from error
 
 
-async def _group(kube: Kube, node: Node) -> NodeGroup | None:
+async def _group(kube: Kube, node: Node) -> NodeGroupObject | None:
     """The node's group; None if it was deleted meanwhile."""
     try:
         return records.node_group(await kube.get(NODE_GROUPS, None, node.group)) if node.group else None

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from devcluster.cloud.cluster import Attempts, Cluster
+from devcluster.cloud.cluster import Attempts, ClusterWriter
 from devcluster.cloud.records import Object
 from ebb.kube import VOLUMES
 
@@ -195,7 +195,7 @@ log = logging.getLogger("box")
 class Provisioner:
     """Volumes below `root`; `environment` is the folder of the training environment."""
 
-    def __init__(self, cluster: Cluster, attempt: Attempts, root: Path, environment: Path) -> None:
+    def __init__(self, cluster: ClusterWriter, attempt: Attempts, root: Path, environment: Path) -> None:
         self._cluster, self._attempt, self._root, self._environment = cluster, attempt, root, environment
         self._told: dict[str, str] = {}
 

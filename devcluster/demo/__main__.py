@@ -15,7 +15,7 @@ from typing import Any
 
 from devcluster.cloud.charges import read_charges
 from devcluster.demo import figures
-from devcluster.demo.figures import Reclaim
+from devcluster.demo.figures import ReclaimedMachine
 from devcluster.demo.story import CommandFailed, Story, TookTooLong
 from devcluster.settings import Box
 from ebb.kube import ELASTIC_JOBS, NODE_GROUPS, NODES, PODS, Kube, KubeError, NotFound, Object
@@ -43,7 +43,7 @@ class Play:
     def __init__(self, story: Story, box: Box, kube: Kube) -> None:
         self.story, self.box, self.kube = story, box, kube
         self.zones: list[list[str]] = []
-        self.reclaims: list[Reclaim] = []
+        self.reclaims: list[ReclaimedMachine] = []
         self.output = Path()
         self.told_step = 0
 
@@ -136,7 +136,7 @@ class Play:
         self.story.tell(
             f"take away {node} under {pod['metadata']['name']} " + ("with notice" if notice else "with kill -9, no notice")
         )
-        self.reclaims.append(Reclaim(time.time(), notice, wanted=2))
+        self.reclaims.append(ReclaimedMachine(time.time(), notice, wanted=2))
         await self.story.run("reclaiming", [sys.executable, "-m", "devcluster", "reclaim", node, *how])
         back = await self.trained(
             2, STEPS_BETWEEN, after=self.reclaims[-1].at + figures.recovery_seconds(await self.came_back(), self.reclaims[-1])

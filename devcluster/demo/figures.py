@@ -11,7 +11,7 @@ Line = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Reclaim:
+class ReclaimedMachine:
     """One machine taken away: when it began (unix seconds), with notice or without, and the job's wanted number of workers."""
 
     at: float
@@ -23,7 +23,7 @@ class MissingFigure(ValueError):
     """The job's records do not hold what the figure needs; the message says what is missing."""
 
 
-def recovery_seconds(lines: Sequence[Line], reclaim: Reclaim) -> float:
+def recovery_seconds(lines: Sequence[Line], reclaim: ReclaimedMachine) -> float:
     """From the last optimizer step before the membership change to the first step of the new generation.
 
     Steps taken during a notice do not count: the clock of a reclaim with notice starts at the last step before the notice.
@@ -34,7 +34,7 @@ def recovery_seconds(lines: Sequence[Line], reclaim: Reclaim) -> float:
     return float(_first(lines, generation, 1, reclaim.at)["time"] - last["time"])
 
 
-def full_size_seconds(lines: Sequence[Line], reclaim: Reclaim) -> float:
+def full_size_seconds(lines: Sequence[Line], reclaim: ReclaimedMachine) -> float:
     """From the reclaim to the first step of a later generation that again has the wanted number of workers."""
     generation = _last_before(lines, reclaim.at)["generation"]
     return float(_first(lines, generation, reclaim.wanted, reclaim.at)["time"] - reclaim.at)

@@ -22,7 +22,7 @@ CTRL_C, KILL_ALL, KILL_DEMO = "ctrl-c", "kill -9 of all", "kill -9 of the demo"
 
 
 @dataclass(frozen=True)
-class Point:
+class Interruption:
     """Interrupt when the demo prints this, so many seconds later, in this way."""
 
     text: str
@@ -31,20 +31,20 @@ class Point:
 
 
 POINTS = (
-    Point("the Kubernetes of this machine", 0.5, KILL_ALL),
-    Point("the Kubernetes of this machine", 3.0, CTRL_C),
-    Point("the platform on it", 2.0, KILL_DEMO),
-    Point("creat", 1.0, KILL_ALL),
-    Point("submit a job", 0.3, KILL_ALL),
-    Point("spot machines booted", 2.0, CTRL_C),
-    Point("two workers train together", 0.5, KILL_DEMO),
-    Point("with notice", 4.0, KILL_ALL),
-    Point("no notice", 1.0, KILL_ALL),
-    Point("scale the job", 5.0, CTRL_C),
+    Interruption("the Kubernetes of this machine", 0.5, KILL_ALL),
+    Interruption("the Kubernetes of this machine", 3.0, CTRL_C),
+    Interruption("the platform on it", 2.0, KILL_DEMO),
+    Interruption("creat", 1.0, KILL_ALL),
+    Interruption("submit a job", 0.3, KILL_ALL),
+    Interruption("spot machines booted", 2.0, CTRL_C),
+    Interruption("two workers train together", 0.5, KILL_DEMO),
+    Interruption("with notice", 4.0, KILL_ALL),
+    Interruption("no notice", 1.0, KILL_ALL),
+    Interruption("scale the job", 5.0, CTRL_C),
 )
 
 
-def interrupt(point: Point) -> None:
+def interrupt(point: Interruption) -> None:
     """Start a demo and end it at the point; returns when it is gone. Raises RuntimeError if it never came there."""
     demo = subprocess.Popen(
         DEMO, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True

@@ -26,7 +26,7 @@ from devcluster.commands import last_lines
 from devcluster.control_plane import certificates
 from devcluster.images import prepared
 from devcluster.machines import cgroups, machine_files, network, processes
-from devcluster.machines.machine_files import KUBELET_PORT, PRIVATE_FOLDERS, Host, Plan
+from devcluster.machines.machine_files import KUBELET_PORT, PRIVATE_FOLDERS, Host, MachineRecipe
 from devcluster.settings import MAX_MACHINES, Box, BoxError
 from devcluster.tools import TOOLS, folder_of
 
@@ -171,7 +171,7 @@ async def _start(box: Box, spec: MachineSpec, index: int) -> None:
     await _kubelet_serves(box, plan)
 
 
-async def _kubelet_serves(box: Box, plan: Plan) -> None:
+async def _kubelet_serves(box: Box, plan: MachineRecipe) -> None:
     loop = asyncio.get_running_loop()
     started = loop.time()
     while True:
@@ -187,7 +187,7 @@ async def _kubelet_serves(box: Box, plan: Plan) -> None:
         await asyncio.sleep(0.05)
 
 
-async def _write_files(box: Box, plan: Plan) -> None:
+async def _write_files(box: Box, plan: MachineRecipe) -> None:
     programs = {name: folder_of("kubernetes", box.home) / name for name in TOOLS["kubernetes"].programs}
     for name in ("cni", "kubelet", "logs", "pods", "containerd"):
         (plan.folder / name).mkdir(exist_ok=True)
@@ -225,8 +225,8 @@ async def _remove(box: Box, name: str) -> None:
     (box.machines / f".{name}.lock").unlink(missing_ok=True)
 
 
-def plan_of(box: Box, spec: MachineSpec, index: int, *, pause_image: str, host: Host) -> Plan:
-    return Plan(
+def plan_of(box: Box, spec: MachineSpec, index: int, *, pause_image: str, host: Host) -> MachineRecipe:
+    return MachineRecipe(
         name=spec.name,
         zone=spec.zone,
         instance_type=spec.instance_type,

@@ -32,7 +32,7 @@ class Host:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class MachineRecipe:
     """All that the files of a machine depend on."""
 
     name: str
@@ -52,7 +52,7 @@ class Plan:
     host: Host
 
 
-def containerd(plan: Plan) -> str:
+def containerd(plan: MachineRecipe) -> str:
     """For containerd 1.6 and later (2.x reads version 2 as well)."""
     text = f"""
 version = 2
@@ -83,7 +83,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.
     return text.lstrip()
 
 
-def cni(plan: Plan) -> dict[str, Any]:
+def cni(plan: MachineRecipe) -> dict[str, Any]:
     """Every pod has a link of its own to the machine, which routes: unlike a bridge that needs no br_netfilter for Services to
     work."""
     return {
@@ -104,7 +104,7 @@ def cni(plan: Plan) -> dict[str, Any]:
     }
 
 
-def kubelet(plan: Plan) -> dict[str, Any]:
+def kubelet(plan: MachineRecipe) -> dict[str, Any]:
     """A KubeletConfiguration for kubelets that share one host."""
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -154,14 +154,14 @@ def kubelet(plan: Plan) -> dict[str, Any]:
     }
 
 
-def reserved(plan: Plan) -> dict[str, str]:
+def reserved(plan: MachineRecipe) -> dict[str, str]:
     """The host's resources beyond the machine's, so that allocatable is what the machine was ordered with."""
     cpu_milli = max(0, plan.host.cpus * 1000 - round(plan.cpu * 1000))
     memory_kib = max(0, plan.host.memory_bytes - round(plan.memory_gib * GIB)) // 1024
     return {"cpu": f"{cpu_milli}m", "memory": f"{memory_kib}Ki"}
 
 
-def kube_proxy(plan: Plan) -> dict[str, Any]:
+def kube_proxy(plan: MachineRecipe) -> dict[str, Any]:
     return {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
@@ -177,7 +177,7 @@ def kube_proxy(plan: Plan) -> dict[str, Any]:
     }
 
 
-def node_labels(plan: Plan) -> dict[str, str]:
+def node_labels(plan: MachineRecipe) -> dict[str, str]:
     return {
         **plan.labels,
         "topology.kubernetes.io/zone": plan.zone,
@@ -186,7 +186,7 @@ def node_labels(plan: Plan) -> dict[str, str]:
     }
 
 
-def init(plan: Plan, programs: dict[str, Path]) -> str:
+def init(plan: MachineRecipe, programs: dict[str, Path]) -> str:
     """The machine's first program. It has namespaces of its own for processes, mounts and network: its end is the machine's."""
 
     def daemon(program: str | Path, *args: str) -> str:

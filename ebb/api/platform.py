@@ -138,7 +138,7 @@ def parse(data: Mapping[str, str]) -> Platform:
         raise PlatformError(f"{WHERE}: key platform.json is missing: run `pulumi up`.") from error
     except ValueError as error:
         raise PlatformError(f"{WHERE}: platform.json is not JSON ({error}): run `pulumi up`.") from error
-    return _platform(_Reader(root, ""))
+    return _platform(_FactsReader(root, ""))
 
 
 def _repository(image: str) -> str:
@@ -148,7 +148,7 @@ def _repository(image: str) -> str:
     return name if name and "/" not in tag else named
 
 
-class _Reader:
+class _FactsReader:
     """Reads typed keys of one JSON object; every complaint carries the key's path."""
 
     def __init__(self, value: object, path: str) -> None:
@@ -202,21 +202,21 @@ class _Reader:
 
     def texts(self, key: str) -> dict[str, str]:
         path, value = self._get(key, {})
-        reader = _Reader(value, path)
+        reader = _FactsReader(value, path)
         return {name: reader.text(name) for name in reader._value}
 
-    def objects(self, key: str, default: list[object] | None = None) -> list["_Reader"]:
+    def objects(self, key: str, default: list[object] | None = None) -> list["_FactsReader"]:
         path, value = self._get(key, default)
         if not isinstance(value, list):
             raise _wrong(path, "a list", value)
-        return [_Reader(item, f"{path}[{index}]") for index, item in enumerate(value)]
+        return [_FactsReader(item, f"{path}[{index}]") for index, item in enumerate(value)]
 
 
 def _wrong(path: str, wanted: str, found: object) -> PlatformError:
     return PlatformError(f"{WHERE}: {path} must be {wanted}, found {found!r}: run `pulumi up` with this version of Ebb.")
 
 
-def _platform(root: _Reader) -> Platform:
+def _platform(root: _FactsReader) -> Platform:
     return Platform(
         cloud=root.text("cloud"),
         region=root.text("region"),
@@ -231,7 +231,7 @@ def _platform(root: _Reader) -> Platform:
     )
 
 
-def _volume(item: _Reader) -> Volume:
+def _volume(item: _FactsReader) -> Volume:
     return Volume(
         name=item.text("name"),
         claim=item.text("claim"),
@@ -241,7 +241,7 @@ def _volume(item: _Reader) -> Volume:
     )
 
 
-def _node_group(item: _Reader) -> NodeGroup:
+def _node_group(item: _FactsReader) -> NodeGroup:
     return NodeGroup(
         name=item.text("name"),
         zone=item.text("zone"),
@@ -264,5 +264,5 @@ def _node_group(item: _Reader) -> NodeGroup:
     )
 
 
-def _taint(item: _Reader) -> Taint:
+def _taint(item: _FactsReader) -> Taint:
     return Taint(key=item.text("key"), value=item.text("value", ""), effect=item.text("effect"))

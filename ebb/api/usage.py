@@ -63,7 +63,7 @@ class Adds:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line(Adds):
+class GroupUsage(Adds):
     """A node group on a day, in seconds of one machine and US dollars."""
 
     seconds: float = 0.0
@@ -115,8 +115,8 @@ class Books:
 
     begun: float
     until: float
-    days: dict[str, dict[str, Line]] = field(default_factory=dict)  # day -> node group
-    months: dict[str, dict[str, Line]] = field(default_factory=dict)
+    days: dict[str, dict[str, GroupUsage]] = field(default_factory=dict)  # day -> node group
+    months: dict[str, dict[str, GroupUsage]] = field(default_factory=dict)
     jobs: dict[str, dict[str, Use]] = field(default_factory=dict)  # day -> job
     cut: str = ""  # the day of which `jobs` holds the dearest only: there were too many
     who: dict[str, Who] = field(default_factory=dict)  # by job
@@ -129,7 +129,7 @@ class Books:
         for day, seconds in spans(since, until):
             hours = seconds / HOUR
             rest = seconds * free
-            line = Line(
+            line = GroupUsage(
                 seconds=seconds,
                 usd=standing.usd * hours,
                 on_demand=standing.on_demand * hours,
@@ -149,7 +149,7 @@ class Books:
         for day, seconds in spans(since, until):
             charged = standing.share * seconds
             if charged:
-                line = Line(unseen_seconds=charged, unseen_usd=charged * standing.usd / HOUR)
+                line = GroupUsage(unseen_seconds=charged, unseen_usd=charged * standing.usd / HOUR)
                 self._add(day, standing.group, line)
                 self._use(day, standing, seconds)
 
@@ -163,7 +163,7 @@ class Books:
         for day in [day for day in sorted(self.days) if day < day_of(now - DAYS * DAY)]:
             lines = self.months.setdefault(day[:7], {})
             for group, line in self.days.pop(day).items():
-                lines[group] = lines.get(group, Line()) + line
+                lines[group] = lines.get(group, GroupUsage()) + line
         for month in sorted(self.months)[:-MONTHS]:
             del self.months[month]
         for day in [day for day in self.jobs if day < day_of(now - JOB_DAYS * DAY)]:
@@ -172,9 +172,9 @@ class Books:
         self.who = {job: who for job, who in self.who.items() if job in used}
         self.gaps = self.gaps[-GAPS:]
 
-    def _add(self, day: str, group: str, line: Line) -> None:
+    def _add(self, day: str, group: str, line: GroupUsage) -> None:
         lines = self.days.setdefault(day, {})
-        lines[group] = lines.get(group, Line()) + line
+        lines[group] = lines.get(group, GroupUsage()) + line
 
     def _use(self, day: str, standing: Standing, seconds: float) -> None:
         uses = self.jobs.setdefault(day, {}) if standing.held else {}
@@ -202,7 +202,7 @@ def day_of(seconds: float) -> str:
     return stamp(seconds)[:10]
 
 
-T = TypeVar("T", Line, Use)
+T = TypeVar("T", GroupUsage, Use)
 
 
 class BooksError(ValueError):
@@ -249,8 +249,8 @@ def read(data: Mapping[str, str]) -> Books:
         return Books(
             begun=_time(root["begun"]),
             until=_time(root["until"]),
-            days=_read(root["days"], Line),
-            months=_read(root["months"], Line),
+            days=_read(root["days"], GroupUsage),
+            months=_read(root["months"], GroupUsage),
             jobs=_read(root["jobs"], Use),
             cut=str(root.get("cut", "")),
             who={
@@ -270,15 +270,15 @@ def read(data: Mapping[str, str]) -> Books:
         ) from error
 
 
-def _lines(days: Mapping[str, Mapping[str, Line | Use]]) -> dict[str, Figures]:
+def _lines(days: Mapping[str, Mapping[str, GroupUsage | Use]]) -> dict[str, Figures]:
     return {day: _day(lines) for day, lines in sorted(days.items())}
 
 
-def _day(lines: Mapping[str, Line | Use]) -> Figures:
+def _day(lines: Mapping[str, GroupUsage | Use]) -> Figures:
     return {name: _figures(line) for name, line in sorted(lines.items())}
 
 
-def _figures(line: Line | Use) -> dict[str, float]:
+def _figures(line: GroupUsage | Use) -> dict[str, float]:
     """The fields that are not zero; seconds to the millisecond. (asdict() would take ten times as long.)"""
     rounded = ((item.name, round(getattr(line, item.name), 3 if item.name.endswith("seconds") else 8)) for item in fields(line))
     return {name: value for name, value in rounded if value}
@@ -323,7 +323,7 @@ def _less(books: Books, over: int) -> Books | None:
     return None
 
 
-def _first(times: list[str], held: Mapping[str, Mapping[str, Line | Use]], over: int) -> int:
+def _first(times: list[str], held: Mapping[str, Mapping[str, GroupUsage | Use]], over: int) -> int:
     """The number of these, which are sorted, to leave out; at least one."""
     for count, time in enumerate(times, 1):
         over -= len(_text(_day(held[time])))

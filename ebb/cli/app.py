@@ -27,34 +27,34 @@ SECTIONS: dict[str, dict[str, Verb]] = {
     "Run": {
         "submit": Verb("submit:submit", "Start a job: ebb submit --gpus 2 --gpu T4 -- python train.py"),
         "sweep": Verb("sweep:sweep", "Many runs: ebb sweep --name scan lr=0.1,0.01 -- python train.py"),
-        "local": Verb("local:local", "The same job on this machine alone: ebb local -- python train.py"),
+        "local": Verb("local:local", "Run the job on this machine only: ebb local -- python train.py"),
     },
     "Look": {
         "list": Verb("look:list_jobs", "All jobs, newest first."),
-        "status": Verb("look:status", "One job: size, place, progress, speed, what it lost and why."),
-        "logs": Verb("logs:logs", "What the workers print, merged."),
+        "status": Verb("look:status", "One job: size, place, progress, speed, reclaims and their causes."),
+        "logs": Verb("logs:logs", "Output of the workers, merged."),
         "report": Verb("report:report", "One HTML page: loss, rate, workers, reclaims, goodput, money."),
-        "events": Verb("events:events", "What happened to a job and its workers, in the order of time."),
+        "events": Verb("events:events", "What happened to a job and its workers, in chronological order."),
         "top": Verb("top:top", "Running jobs and machines, live: GPUs busy and free, speed, cost."),
-        "wait": Verb("look:wait", "Wait until jobs are over; the exit code says how they ended."),
+        "wait": Verb("look:wait", "Wait until jobs end; the exit code says how."),
     },
     "Reach in": {
         "exec": Verb("exec:execute_in", "Run a command in a worker: ebb exec digits -- nvidia-smi"),
-        "port": Verb("port:port", "A worker's port on this machine: ebb port digits 6006"),
-        "outputs": Verb("data:outputs", "What a job has written; `ebb outputs get JOB` fetches it."),
+        "port": Verb("port:port", "Forward a worker's port to this machine: ebb port digits 6006"),
+        "outputs": Verb("data:outputs", "Files a job has written; `ebb outputs get JOB` fetches them."),
         "data": Verb("data:data", "Files on the shared volumes: ebb data put ./imagenet data/imagenet"),
     },
     "Change": {
-        "scale": Verb("change:scale", "Let a running job train on more or fewer GPUs."),
-        "stop": Verb("change:stop", "Write a checkpoint and give the machines back; the job stays."),
-        "resume": Verb("change:resume", "Let a stopped job go on from its checkpoint."),
+        "scale": Verb("change:scale", "Train a running job on more or fewer GPUs."),
+        "stop": Verb("change:stop", "Write a checkpoint and release the machines; the job stays."),
+        "resume": Verb("change:resume", "Continue a stopped job from its checkpoint."),
         "delete": Verb("change:delete", "Stop jobs and remove them. Their output folders stay."),
     },
     "Platform": {
-        "platform": Verb("platform:platform", "The platforms that you use: add, list, use, remove."),
-        "gpus": Verb("gpus:gpus", "What GPUs the platform has and which are free, where, at what price."),
-        "check": Verb("check:check", "Is everything in order? What is not comes with its fix."),
-        "cost": Verb("cost:cost", "What jobs, users and days cost; with --gpus, what a job would cost."),
+        "platform": Verb("platform:platform", "The platforms you use: add, list, use, remove."),
+        "gpus": Verb("gpus:gpus", "GPUs on the platform: which are free, where, and at what price."),
+        "check": Verb("check:check", "Check the platform; each problem comes with its fix."),
+        "cost": Verb("cost:cost", "Costs by job, user or day; with --gpus, an estimate for a job."),
         "completion": Verb("completion:completion", 'Complete job names: eval "$(ebb completion bash)" in ~/.bashrc'),
     },
 }
@@ -87,7 +87,7 @@ class _Verbs(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
-            typer.echo("\nebb: stopped looking; jobs go on.", err=True)
+            typer.echo("\nebb: stopped watching; jobs continue.", err=True)
             raise typer.Exit(Exit.INTERRUPTED) from error
         except Exception as error:
             raise typer.Exit(_report(error)) from error
@@ -127,7 +127,7 @@ def _name(ctx: typer.Context, value: str | None) -> None:
 def _carrier(
     platform: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Where; `ebb platform list` shows them.", callback=_name, expose_value=False),
+        typer.Option(metavar="NAME", help="Platform to use; `ebb platform list` shows them.", callback=_name, expose_value=False),
     ] = None,
 ) -> None:
     """Carry the option into the other commands."""
@@ -164,12 +164,12 @@ def main(
     kubeconfig: Annotated[
         str | None,
         typer.Option(
-            help="Default: --platform's, $EBB_KUBECONFIG, the current platform's, $KUBECONFIG, this checkout's box's or "
+            help="Default: --platform's, $EBB_KUBECONFIG, the current platform's, $KUBECONFIG, the devcluster's or "
             "~/.kube/config."
         ),
     ] = None,
     context: Annotated[str | None, typer.Option(help="Context of the kubeconfig; default: its current one.")] = None,
-    platform: Annotated[str | None, typer.Option(metavar="NAME", help="Of `ebb platform list`; default: $EBB_PLATFORM.")] = None,
+    platform: Annotated[str | None, typer.Option(metavar="NAME", help="See `ebb platform list`; default: $EBB_PLATFORM.")] = None,
 ) -> None:
     """Train on machines that come and go."""
     if ctx.resilient_parsing:

@@ -23,7 +23,7 @@ from ebb.client.submission.jobfile import is_elastic_job, read_file, request_of
 from ebb.client.submission.request import Request
 
 Program = Annotated[
-    list[str] | None, typer.Argument(metavar="-- PROGRAM", help="Such as `-- python train.py --lr 0.1` or `-- -m trainer`.")
+    list[str] | None, typer.Argument(metavar="-- PROGRAM", help="For example `-- python train.py --lr 0.1` or `-- -m trainer`.")
 ]
 
 
@@ -55,30 +55,30 @@ def options(
     name: Annotated[str | None, typer.Option(help="Default: the program's name and four letters; a sweep needs one.")] = None,
     gpus: Annotated[int | None, typer.Option(help="GPUs to train on; default 1.")] = None,
     gpu: Annotated[str | None, typer.Option(help="GPU type, as `ebb gpus` shows it; default: the platform's only one.")] = None,
-    low: Annotated[int | None, typer.Option("--min", help="Train on as few GPUs as this; default: one machine's.")] = None,
+    low: Annotated[int | None, typer.Option("--min", help="Train on as few as this many GPUs; default: one machine's.")] = None,
     high: Annotated[int | None, typer.Option("--max", help="`ebb scale` may go up to this; default: --gpus.")] = None,
     zone: Annotated[str | None, typer.Option(help="Default: the platform picks one.")] = None,
     spot: Annotated[
-        bool | None, typer.Option("--spot/--on-demand", help="Kind of machines; default: spot, where the GPU is on spot.")
+        bool | None, typer.Option("--spot/--on-demand", help="Kind of machines; default: spot, if the GPU is offered on spot.")
     ] = None,
     spot_then_on_demand: Annotated[
-        bool, typer.Option("--spot-then-on-demand", help="Spot; on-demand while no spot machines are to be had.")
+        bool, typer.Option("--spot-then-on-demand", help="Spot; on-demand while no spot machines are available.")
     ] = False,
-    priority: Annotated[str | None, typer.Option(help="job (the usual), or elastic: makes room for all others.")] = None,
+    priority: Annotated[str | None, typer.Option(help="job (the default), or elastic: yields to all others.")] = None,
     max_cost: Annotated[float | None, typer.Option(metavar="USD", help="Stop, with a checkpoint, before it costs more.")] = None,
     deadline: Annotated[
         str | None, typer.Option(metavar="TIME", help="Stop then, with a checkpoint: 12h, or 2026-12-01T18:00Z.")
     ] = None,
     code: Annotated[
-        str | None, typer.Option(metavar="DIR", help="This folder travels with the job, less what .gitignore ignores.")
+        str | None, typer.Option(metavar="DIR", help="Send this folder with the job, except what .gitignore ignores.")
     ] = None,
     env: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A variable for the program; may be repeated.")] = None,
     env_file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Lines K=V. No place for secrets: who may see the job sees them.")
+        str | None, typer.Option(metavar="FILE", help="Lines K=V. Not for secrets: anyone who can see the job sees them.")
     ] = None,
     image: Annotated[str | None, typer.Option(help="Default: the platform's trainer image.")] = None,
     shm: Annotated[str | None, typer.Option(help="Size of /dev/shm, such as 1Gi; default: a quarter of the memory.")] = None,
-    data: Annotated[str | None, typer.Option(help="Data folder on a shared volume; handed to the program as --data.")] = None,
+    data: Annotated[str | None, typer.Option(help="Data folder on a shared volume; passed to the program as --data.")] = None,
     file: Annotated[Path | None, typer.Option("-f", "--file", help="Job file (YAML); flags win over it.")] = None,
 ) -> JobOptions:
     """Typer's options -> what they say. Raises BadRequest for a file that cannot be read."""

@@ -14,7 +14,7 @@ from ebb.api.platform import PlatformError
 from ebb.cli.exits import Exit
 from ebb.client.errors import BadRequest, ClientError, Missing, NoPlatform, TimedOut
 from ebb.client.jobs.view import FINISHED, JobView
-from ebb.kube import ConfigError, Denied, KubeError, NotFound, Unreachable
+from ebb.kube import Denied, KubeconfigError, KubeError, NotFound, Unreachable
 
 EXPECTED = (ClientError, PlatformError, KubeError)
 """All errors that end a verb with a sentence; anything else is a bug and shows its traceback."""
@@ -31,7 +31,7 @@ def classify(error: Exception) -> tuple[Exit, str]:
 
 _CODES = (
     (BadRequest, Exit.USAGE),
-    ((NoPlatform, PlatformError, ConfigError, Unreachable), Exit.NO_PLATFORM),
+    ((NoPlatform, PlatformError, KubeconfigError, Unreachable), Exit.NO_PLATFORM),
     ((Missing, NotFound), Exit.NOT_FOUND),
     (TimedOut, Exit.TIMED_OUT),
 )
@@ -64,15 +64,17 @@ def usage_sentence(error: Any) -> str:
 
 def _describe(error: Any) -> str:
     if isinstance(error, NoSuchOption):
-        return f"{error.option_name} is no option here{_meant(error.option_name, error.possibilities or _known_options(error))}"
+        return (
+            f"{error.option_name} is not an option here{_meant(error.option_name, error.possibilities or _known_options(error))}"
+        )
     if isinstance(error, MissingParameter):
         return f"{_field(error.param)} is missing: {_usage(error)}"
     if isinstance(error, BadParameter):
         return _bad(error)
     if match := re.match(r"No such command '(.*)'", error.message):
-        return f"{match[1]!r} is no verb{_meant(match[1], error.ctx.command.list_commands(error.ctx))}"
+        return f"{match[1]!r} is not a command{_meant(match[1], error.ctx.command.list_commands(error.ctx))}"
     if match := re.match(r"Got unexpected extra argument\(s\) \((.*)\)", error.message):
-        return f"{match[1]!r} is too much: {_usage(error)}"
+        return f"{match[1]!r} is one argument too many: {_usage(error)}"
     return str(error.format_message())
 
 
@@ -115,7 +117,7 @@ def _known_options(error: Any) -> list[str]:
 
 def _meant(word: str, known: Any) -> str:
     close = get_close_matches(word, list(known), n=2, cutoff=0.6)
-    return f": is {_either(close)} meant?" if close else ""
+    return f": did you mean {_either(close)}?" if close else ""
 
 
 def _either(names: list[str]) -> str:

@@ -22,7 +22,7 @@ MEANINGS = {
     Exit.USAGE: "the command or the job file is wrong; nothing was sent",
     Exit.NO_PLATFORM: "no kubeconfig, no answer, or no Ebb stack there",
     Exit.NOT_FOUND: "no job of that name",
-    Exit.JOB_FAILED: "the job that was waited for failed",
-    Exit.TIMED_OUT: "the time to wait was over",
-    Exit.INTERRUPTED: "Ctrl-C; the jobs go on",
+    Exit.JOB_FAILED: "the job you waited for failed",
+    Exit.TIMED_OUT: "the waiting time ran out",
+    Exit.INTERRUPTED: "Ctrl-C; the jobs continue",
 }

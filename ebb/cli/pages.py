@@ -13,7 +13,7 @@ from ebb.client.jobs.reclaims import Reclaim
 from ebb.client.jobs.top import Top, TopJob, TopMachine
 from ebb.client.jobs.view import FINISHED, OVER, RUNNING_STATE, STOPPED, JobView, WorkerView, describe, duration
 from ebb.client.submission.fit import Fit, price
-from ebb.client.sweep import Plan, RunView, SweepView
+from ebb.client.sweep import RunView, SweepPlan, SweepView
 from ebb.client.sweep.view import count_states
 from ebb.client.timeline.timeline import Entry, of_reclaim
 
@@ -223,7 +223,7 @@ def summary(sweep: SweepView) -> str:
     return "; ".join(filter(None, parts))
 
 
-def price_line(plan: Plan, fit: Fit) -> str:
+def price_line(plan: SweepPlan, fit: Fit) -> str:
     """Return what all runs cost together while they train."""
     count = len(plan.points)
     at_once = min(count, plan.max_parallel or count)

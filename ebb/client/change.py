@@ -98,7 +98,7 @@ def workers_for(job: Object, gpus: int) -> int:
 
 def _check_goes_on(job: JobView, done: str) -> None:
     if job.state in OVER:
-        raise ClientError(f"{job.name} is {job.state}: only a job that goes on can be {done}. Submit it again.")
+        raise ClientError(f"{job.name} is {job.state}: only a job that has not ended can be {done}. Submit it again.")
 
 
 def _check_cure(job: Object, max_usd: float | None, deadline: str | None) -> None:

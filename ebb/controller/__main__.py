@@ -30,7 +30,7 @@ from ebb.controller.etcd.alarm import EtcdAlarm, http_ask
 from ebb.controller.etcd.legacy import http_send
 from ebb.controller.metrics import HELP, JOBS, LEADS, Health, Metrics, by_state, show_process
 from ebb.controller.scraper import http_fetch
-from ebb.kube import ConfigError, Kube
+from ebb.kube import Kube, KubeconfigError
 
 LEASE = "ebb-controller"
 log = logging.getLogger("workloads")
@@ -148,7 +148,7 @@ async def _until_told(settings: ControllerSettings) -> int:
     except asyncio.CancelledError:
         log.info("told to stop")
         return 0
-    except (LeadershipLost, ConfigError) as error:
+    except (LeadershipLost, KubeconfigError) as error:
         log.error("%s", error)
     except OSError as error:
         log.error("cannot serve /metrics on %s:%d: %s; choose another --listen", settings.host, settings.port, error.strerror)

@@ -17,7 +17,7 @@ from ebb.controller.node_heartbeats import HeartbeatReport, NodeHeartbeats
 from ebb.controller.reconciler.worker_state import has_notice
 from ebb.controller.trimming import trim_lease, trim_node
 from ebb.kube import LEASES, NODES, NotFound, Resource
-from ebb.kube.reflector import Habits, Reflector, Source
+from ebb.kube.reflector import Habits, Reflector, WatchSource
 
 Object = dict[str, Any]
 
@@ -32,7 +32,7 @@ MOST_GONE = 10_000
 log = logging.getLogger(__name__)
 
 
-class Reader(Source, Protocol):
+class Reader(WatchSource, Protocol):
     """The calls needed of an API client."""
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object: ...

@@ -19,7 +19,7 @@ from aiohttp import web
 from ebb.api import json_logs as logs
 from ebb.api.contract import GATEWAY_PORT
 from ebb.gateway.app import make_app
-from ebb.gateway.volumes import Volume, Volumes
+from ebb.gateway.volumes import MountedVolume, Volumes
 
 SHUTDOWN_SECONDS = 2.0  # whoever is cut off goes on where it was: nothing is worth waiting for
 SHARED = 0o002  # of what is written the group may change all, as the volumes' folders say
@@ -32,7 +32,7 @@ class GatewaySettings:
 
     host: str
     port: int
-    volumes: tuple[Volume, ...]
+    volumes: tuple[MountedVolume, ...]
 
 
 def read_settings(arguments: Sequence[str]) -> GatewaySettings:
@@ -50,7 +50,7 @@ def read_settings(arguments: Sequence[str]) -> GatewaySettings:
         name, _, path = text.partition("=")
         if not name or not path.startswith("/"):
             parser.error(f"volume {text!r} is not NAME=PATH: use for example data=/mnt/data")
-        volumes.append(Volume(name=name, path=Path(path), read_only=read_only))
+        volumes.append(MountedVolume(name=name, path=Path(path), read_only=read_only))
     if not volumes:
         parser.error("no volume: give --volume NAME=PATH")
     return GatewaySettings(host=host or "0.0.0.0", port=int(port), volumes=tuple(volumes))  # noqa: S104 - a policy lets in nobody but port-forward

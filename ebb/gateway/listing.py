@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
-from ebb.gateway.volumes import FOLDER, OWN, Place, Refused, Volume, etag, kind
+from ebb.gateway.volumes import FOLDER, OWN, MountedVolume, Place, Refused, etag, kind
 
 Entry = dict[str, Any]
 
@@ -41,7 +41,7 @@ def entry(name: str, found: os.stat_result) -> Entry:
     }
 
 
-def volume_facts(volume: Volume) -> Entry:
+def volume_facts(volume: MountedVolume) -> Entry:
     """A volume and its room."""
     room = os.statvfs(volume.path)
     return {

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ebb.gateway.volumes import FILE_MODE, OWN, Place, Refused, Volume, kind, walk
+from ebb.gateway.volumes import FILE_MODE, OWN, MountedVolume, Place, Refused, kind, walk
 
 KEEP_SECONDS = 7 * 86400.0
 PIECE = 2**20
@@ -65,7 +65,7 @@ class Uploads:
                 raise
             raise Refused(409, f"{place}: another upload of the same file has taken over.") from None
 
-    async def remove_old(self, volumes: tuple[Volume, ...], now: Callable[[], float] = time.time) -> int:
+    async def remove_old(self, volumes: tuple[MountedVolume, ...], now: Callable[[], float] = time.time) -> int:
         """Remove the parts that nobody continues; how many. Those who use a volume that does not answer are told without us."""
         removed = 0
         for volume in volumes:
@@ -235,7 +235,7 @@ def _key(place: Place, wanted: Wanted) -> str:
     return hashlib.sha256(f"{place}\n{wanted.size}\n{wanted.sha256}".encode()).hexdigest()[:32]
 
 
-def _sweep(volume: Volume, before: float) -> int:
+def _sweep(volume: MountedVolume, before: float) -> int:
     """By when they were changed here (ctime): one that is put in place has the age of what it is a copy of already."""
     removed = 0
     with suppress(FileNotFoundError):

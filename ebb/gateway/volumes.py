@@ -31,7 +31,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Volume:
+class MountedVolume:
     """One volume and where it is mounted."""
 
     name: str
@@ -43,7 +43,7 @@ class Volume:
 class Place:
     """A path within a volume; without parts the volume itself."""
 
-    volume: Volume
+    volume: MountedVolume
     parts: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -93,7 +93,7 @@ class Place:
 class Volumes:
     """The volumes of the platform."""
 
-    def __init__(self, volumes: Sequence[Volume]) -> None:
+    def __init__(self, volumes: Sequence[MountedVolume]) -> None:
         self.all = tuple(volumes)
 
     def find(self, path: str) -> Place:
@@ -113,7 +113,7 @@ class Volumes:
         return place
 
 
-def walk(volume: Volume, parts: Sequence[str], *, create: bool = False) -> int:
+def walk(volume: MountedVolume, parts: Sequence[str], *, create: bool = False) -> int:
     """A descriptor of a folder, reached without following a link. Raises Refused, OSError."""
     fd = os.open(volume.path, FOLDER)
     for depth, part in enumerate(parts, 1):

@@ -9,7 +9,7 @@ reflector's work and the caller's. streams.py runs programs in pods and connects
 """
 
 from ebb.kube.client import APPLY, MERGE, STRATEGIC, Kube
-from ebb.kube.errors import BY_STATUS, ConfigError, Conflict, Denied, Gone, Invalid, KubeError, NotFound, Unreachable
+from ebb.kube.errors import BY_STATUS, Conflict, Denied, Gone, Invalid, KubeconfigError, KubeError, NotFound, Unreachable
 from ebb.kube.kinds import (
     CLAIMS,
     CONFIG_MAPS,
@@ -45,13 +45,13 @@ __all__ = [
     "SERVICES",
     "STRATEGIC",
     "VOLUMES",
-    "ConfigError",
     "Conflict",
     "Denied",
     "Gone",
     "Invalid",
     "Kube",
     "KubeError",
+    "KubeconfigError",
     "NotFound",
     "Object",
     "Objects",

@@ -1,15 +1,16 @@
 """The connection to an API server: see the package's docstring."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import aiohttp
 import orjson
 
-from ebb.kube import credentials, sockets
-from ebb.kube.credentials import Credentials
-from ebb.kube.errors import BY_STATUS, ConfigError, KubeError, Unreachable
+from ebb.kube import sockets
+from ebb.kube.credentials import SERVICE_ACCOUNT, Credentials, ServiceAccount
+from ebb.kube.errors import BY_STATUS, KubeconfigError, KubeError, Unreachable
 from ebb.kube.kinds import PODS, Object, Objects, Resource
 
 REQUEST_SECONDS = 60.0  # no single answer of an API server takes longer; the server's own limit is 60 s
@@ -32,11 +33,11 @@ class Kube:
     @asynccontextmanager
     async def connect(cls, kubeconfig: str | None = None, context: str | None = None) -> AsyncIterator["Kube"]:
         """Open a connection; nothing is sent yet. Raises ConfigError."""
-        entry = await credentials.load(kubeconfig, context)
+        entry = await load(kubeconfig, context)
         try:
             trust = entry.tls()
         except OSError as error:  # ssl.SSLError is one
-            raise ConfigError(f"the certificates for {entry.host} cannot be used: {error}") from error
+            raise KubeconfigError(f"the certificates for {entry.host} cannot be used: {error}") from error
         connector = aiohttp.TCPConnector(limit=100, ssl=trust)
         # 2 MiB: an object may be as large as etcd's request limit of 1.5 MiB, and a watch sends it as one line.
         async with aiohttp.ClientSession(connector=connector, read_bufsize=2**21, trust_env=False) as session:
@@ -284,3 +285,12 @@ def _status_of(text: str) -> Object:
 def _refusal(status: Object, code: int) -> KubeError:
     message = status.get("message") or f"the API server answered {code}"
     return BY_STATUS.get(code, KubeError)(message, status=code, reason=status.get("reason") or "")
+
+
+async def load(kubeconfig: str | None, context: str | None) -> Credentials:
+    """The named kubeconfig, else a pod's service account, else $KUBECONFIG or ~/.kube/config. Raises ConfigError."""
+    if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ and (SERVICE_ACCOUNT / "token").exists():
+        return ServiceAccount()
+    from ebb.kube import kubeconfig as files  # noqa: PLC0415 - a pod needs none of it
+
+    return await files.load(kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config", context)

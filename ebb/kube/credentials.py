@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from ebb.kube.errors import ConfigError
+from ebb.kube.errors import KubeconfigError
 
 READ_SECONDS = 60.0  # as client-go. The kubelet writes a new token when 80 % of the old one's life (10 minutes or more) are over
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -50,10 +50,12 @@ class ServiceAccount:
             host, port = environment["KUBERNETES_SERVICE_HOST"], environment["KUBERNETES_SERVICE_PORT"]
             self._file = TokenFile(folder / "token")
         except KeyError as error:
-            raise ConfigError(f"{error.args[0]} is not set: in a pod the kubelet sets it; elsewhere set KUBECONFIG") from error
+            raise KubeconfigError(
+                f"{error.args[0]} is not set: in a pod the kubelet sets it; elsewhere set KUBECONFIG"
+            ) from error
         except (OSError, ValueError) as error:
             fix = "Mount the service account's token into the pod (automountServiceAccountToken)."
-            raise ConfigError(f"no usable service account in {folder}: {error}. {fix}") from error
+            raise KubeconfigError(f"no usable service account in {folder}: {error}. {fix}") from error
         self.host = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
         self._authority = folder / "ca.crt"
 
@@ -68,15 +70,6 @@ class ServiceAccount:
     async def renew(self, refused: str) -> bool:
         """See Credentials."""
         return self._file.renew() or await self.token() != refused
-
-
-async def load(kubeconfig: str | None, context: str | None) -> Credentials:
-    """The named kubeconfig, else a pod's service account, else $KUBECONFIG or ~/.kube/config. Raises ConfigError."""
-    if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ and (SERVICE_ACCOUNT / "token").exists():
-        return ServiceAccount()
-    from ebb.kube import kubeconfig as files  # noqa: PLC0415 - a pod needs none of it
-
-    return await files.load(kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config", context)
 
 
 class TokenFile:

@@ -45,7 +45,7 @@ class Unreachable(KubeError):
     """No answer at all; worth trying again."""
 
 
-class ConfigError(KubeError):
+class KubeconfigError(KubeError):
     """The kubeconfig is missing or unusable; the message says how to get one."""
 
 

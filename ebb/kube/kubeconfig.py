@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 from ebb.kube.credentials import Credentials, TokenFile
-from ebb.kube.errors import ConfigError
+from ebb.kube.errors import KubeconfigError
 
 Object = dict[str, Any]
 PLAIN = {"client-certificate", "client-certificate-data", "client-key", "client-key-data", "token", "tokenFile"}
@@ -168,7 +168,7 @@ async def _by_library(paths: str, context: str | None) -> ByLibrary:
         return ByLibrary(read, await read())
     except _errors() as error:
         fix = "Set KUBECONFIG or EBB_KUBECONFIG to a file that works with kubectl."
-        raise ConfigError(f"no usable kubeconfig at {paths}: {' '.join(str(error).split())}. {fix}") from error
+        raise KubeconfigError(f"no usable kubeconfig at {paths}: {' '.join(str(error).split())}. {fix}") from error
 
 
 def _errors() -> tuple[type[Exception], ...]:

@@ -32,7 +32,7 @@ PAGE = 500  # objects per answer, as client-go: a list in one piece would be in 
 log = logging.getLogger(__name__)
 
 
-class Source(Protocol):
+class WatchSource(Protocol):
     """The calls that a reflector needs of an API client; ebb.kube.Kube is one."""
 
     async def list_page(
@@ -86,7 +86,7 @@ class Reflector:
 
     def __init__(
         self,
-        api: Source,
+        api: WatchSource,
         resource: Resource,
         namespace: str | None = None,
         *,

@@ -44,12 +44,12 @@ def train(told: LauncherSettings, words: Sequence[str], multirun: str, overrides
     return [_outcome(name, runs.get(name)) for name in (job_name(plan.name, point) for point in points)]
 
 
-def _plan(told: LauncherSettings, words: Sequence[str], multirun: str, points: tuple[Point, ...]) -> sweeps.Plan:
+def _plan(told: LauncherSettings, words: Sequence[str], multirun: str, points: tuple[Point, ...]) -> sweeps.SweepPlan:
     file = {key.replace("_", "-"): getattr(told, key) for key in _OF_JOBS}
     name = told.name or generated_name(words, multirun)
     once = {job_name(name, point): point for point in points}  # some sweepers ask for a point twice: one job is both
     request = request_of(file, {"name": name}, [*words, _RUN_FOLDER], suffix="")
-    return sweeps.Plan(
+    return sweeps.SweepPlan(
         name=request.name,
         request=replace(request, user=find_user()),
         points=tuple(once.values()),
@@ -59,7 +59,7 @@ def _plan(told: LauncherSettings, words: Sequence[str], multirun: str, points: t
     )
 
 
-async def _train(told: LauncherSettings, plan: sweeps.Plan) -> sweeps.SweepView:
+async def _train(told: LauncherSettings, plan: sweeps.SweepPlan) -> sweeps.SweepView:
     async with client.connect(told.kubeconfig, told.context, namespace=told.namespace, platform=told.platform) as ebb:
         started = await sweeps.start(ebb, plan, log.info)
         log.info(
@@ -75,7 +75,7 @@ async def _train(told: LauncherSettings, plan: sweeps.Plan) -> sweeps.SweepView:
             raise
 
 
-async def _until_over(ebb: client.Ebb, plan: sweeps.Plan, metric: str) -> sweeps.SweepView:
+async def _until_over(ebb: client.Ebb, plan: sweeps.SweepPlan, metric: str) -> sweeps.SweepView:
     """Of all runs of the sweep, those of an earlier batch of Hydra's sweeper included."""
     said = ""
     async for seen in sweeps.watch(ebb, plan.name, metric=metric, note=log.warning):

@@ -48,7 +48,7 @@ def search(searches: Mapping[str, Callable[[], Iterable[Left]]], say: Callable[[
             things += look()
         except commands.CannotLook:
             raise
-        except commands.Refused as error:
+        except commands.RequestRefused as error:
             blind.append(f"{name}: {error}")
     return Seen(things=tuple(things), blind=tuple(blind))
 

@@ -84,7 +84,7 @@ def _guarded(function: Callable[[AnyLook], Iterable[Finding]], look: AnyLook) ->
         yield from function(look)
     except commands.CannotLook:
         raise
-    except commands.Refused as error:
+    except commands.RequestRefused as error:
         yield warn(f"not checked: {error}", "give this identity the right to read it, or ask who has it" if error.denied else "")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from infra import catalog, clouds
-from infra.config.model import NodeGroup, Stack
+from infra.config.model import NodeGroupSettings, Stack
 from infra.config.section import Problem, choice
 from workloads.cluster import DEFAULT_IMAGE, InstanceType
 
@@ -59,7 +59,7 @@ def _manager(stack: Stack) -> Iterator[Problem]:
         yield Problem("manager.instanceType", choice(stack.manager.instance_type, known), ("cloud",))
 
 
-def _places(where: str, group: NodeGroup, stack: Stack) -> Iterator[Problem]:
+def _places(where: str, group: NodeGroupSettings, stack: Stack) -> Iterator[Problem]:
     for zone in dict.fromkeys(group.zones or ()):
         if zone not in stack.zones:
             yield Problem(f"{where}.zones", choice(zone, stack.zones), ("zones",))
@@ -67,7 +67,7 @@ def _places(where: str, group: NodeGroup, stack: Stack) -> Iterator[Problem]:
         yield Problem(f"{where}.zones", f"{zone!r} is there twice: remove one")
 
 
-def _machines(where: str, group: NodeGroup, stack: Stack) -> Iterator[Problem]:
+def _machines(where: str, group: NodeGroupSettings, stack: Stack) -> Iterator[Problem]:
     """The line names machines that exist, that may be used, and that are alike."""
     uses = ("cloud", f"{where}.gpu", f"{where}.instanceTypes")
     gpus, names = catalog.gpu_types(stack.cloud), catalog.names(stack.cloud)
@@ -100,7 +100,7 @@ def _lacking(cloud: str, gpu: str) -> str:
     )
 
 
-def _capacity(where: str, group: NodeGroup, stack: Stack) -> Iterator[Problem]:
+def _capacity(where: str, group: NodeGroupSettings, stack: Stack) -> Iterator[Problem]:
     """The ways in which machines can be bought there."""
     if stack.cloud not in clouds.names():
         return
@@ -110,7 +110,7 @@ def _capacity(where: str, group: NodeGroup, stack: Stack) -> Iterator[Problem]:
         yield Problem(f"{where}.capacity", text, ("cloud",))
 
 
-def _shape(where: str, group: NodeGroup, stack: Stack) -> Iterator[Problem]:
+def _shape(where: str, group: NodeGroupSettings, stack: Stack) -> Iterator[Problem]:
     if not group.instance_types:
         return
     machines = group.machines(stack.cloud)
@@ -130,7 +130,7 @@ def _shape(where: str, group: NodeGroup, stack: Stack) -> Iterator[Problem]:
                 )
 
 
-def _image(where: str, group: NodeGroup, stack: Stack) -> Iterator[Problem]:
+def _image(where: str, group: NodeGroupSettings, stack: Stack) -> Iterator[Problem]:
     """The torch of the group's image has code for the group's GPU."""
     if group.image not in {DEFAULT_IMAGE, *stack.trainers}:
         text = f"{choice(group.image, [DEFAULT_IMAGE, *stack.trainers])}: add it to ebb:trainers, or take one that is there"
@@ -160,7 +160,7 @@ def _cure(gpu: catalog.Gpu) -> str:
     return f"add `{entry}` to ebb:trainers and set image: cuda{major} here"
 
 
-def _names(where: str, group: NodeGroup, stack: Stack, taken: dict[str, str]) -> Iterator[Problem]:
+def _names(where: str, group: NodeGroupSettings, stack: Stack, taken: dict[str, str]) -> Iterator[Problem]:
     uses = ("zones", f"{where}.gpu", f"{where}.instanceTypes", f"{where}.capacity", f"{where}.zones")
     for name in group.names(stack.zones).values():
         if name in taken:
@@ -195,7 +195,7 @@ def _trainers(stack: Stack) -> Iterator[Problem]:
             )
 
 
-class Images(Protocol):
+class ImageSettings(Protocol):
     """The part of a cloud's section that says how the images come to be."""
 
     @property
@@ -208,7 +208,7 @@ class Images(Protocol):
     def model_fields_set(self) -> set[str]: ...
 
 
-def images(where: str, images: Images, stack: Stack) -> Iterator[Problem]:
+def images(where: str, images: ImageSettings, stack: Stack) -> Iterator[Problem]:
     """Images are named where nothing builds them, and only there. `where`: the key of the section."""
     needed = list(dict.fromkeys((DEFAULT_IMAGE, *stack.trainers)))
     if images.build != "none":

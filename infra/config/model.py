@@ -22,7 +22,7 @@ class Manager(Section):
     instance_type: str = Field(description="Its instance type, one without GPUs.", examples=["m7i.large"])
 
 
-class NodeGroup(Section):
+class NodeGroupSettings(Section):
     """Machines for jobs: one line becomes one node group in each of its zones. Either gpu or instanceTypes is needed."""
 
     gpu: str | None = Field(default=None, description="The GPU type, in any case; the cloud's smallest machine with it is taken.")
@@ -107,7 +107,7 @@ class Stack(Section):
         min_length=1, strict=False, description="Where machines may be. One job stays in one zone.", examples=[["us-west-2a"]]
     )
     manager: Manager = Field(description="The one machine that is always there.")
-    node_groups: tuple[NodeGroup, ...] = Field(default=(), strict=False, description="Machines for jobs.")
+    node_groups: tuple[NodeGroupSettings, ...] = Field(default=(), strict=False, description="Machines for jobs.")
     trainers: dict[str, Trainer] = Field(
         default_factory=dict, description="Builds of the trainer image by name; `default` is there in any case."
     )

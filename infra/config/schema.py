@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from infra import catalog, clouds
-from infra.config.model import CLOUD_KEY, NodeGroup, Stack
+from infra.config.model import CLOUD_KEY, NodeGroupSettings, Stack
 from infra.config.section import NAMESPACE, ROOT
 
 PATH = ROOT / "Pulumi.schema.json"
@@ -30,11 +30,11 @@ def schema() -> Schema:
         module = clouds.module(cloud)
         stack["properties"][cloud] = _of(module.Settings, shared, f"{cloud}.")
         if hasattr(module, "GroupSettings"):
-            shared[NodeGroup.__name__]["properties"][cloud] = _of(module.GroupSettings, shared, f"{cloud}.")
+            shared[NodeGroupSettings.__name__]["properties"][cloud] = _of(module.GroupSettings, shared, f"{cloud}.")
     stack["properties"]["cloud"]["enum"] = list(clouds.names())
     stack["properties"]["jobs"] = {**JOBS, "description": stack["properties"]["jobs"]["description"]}
     gpus = dict.fromkeys(gpu for cloud in clouds.names() for gpu in catalog.gpu_types(cloud))
-    shared[NodeGroup.__name__]["properties"]["gpu"]["examples"] = list(gpus)
+    shared[NodeGroupSettings.__name__]["properties"]["gpu"]["examples"] = list(gpus)
     ours = {f"{NAMESPACE}:{key}": value for key, value in stack["properties"].items()}
     config = {
         "type": "object",

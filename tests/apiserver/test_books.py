@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from ebb.api.usage import NAME, NAMESPACE, Books, Line, read
+from ebb.api.usage import NAME, NAMESPACE, Books, GroupUsage, read
 from ebb.kube import CONFIG_MAPS, NotFound
 from tests.apiserver.place import Place
 from tests.apiserver.test_money import priced
@@ -27,8 +27,8 @@ async def held(place: Place, uid: str, machines: int) -> Books:
             await asyncio.sleep(0.05)
 
 
-def total(found: Books) -> Line:
-    return sum((line for lines in found.days.values() for line in lines.values()), Line())
+def total(found: Books) -> GroupUsage:
+    return sum((line for lines in found.days.values() for line in lines.values()), GroupUsage())
 
 
 async def test_the_books_are_written_and_gone_on_with_by_the_next_controller(place: Place, controller: Any) -> None:

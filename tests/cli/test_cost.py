@@ -119,7 +119,7 @@ def test_an_estimate() -> None:
 
 
 MISUSES = {
-    "an estimate's flag": (["--gpu", "T4"], "ebb: --gpu: only of an estimate. Add --gpus,"),
+    "an estimate's flag": (["--gpu", "T4"], "ebb: --gpu: only for an estimate. Add --gpus,"),
     "no time": (["--since", "yesterday"], "ebb: since 'yesterday' is not a length of time"),
     "no hours": (["--gpus", "1", "--gpu", "T4", "--hours", "0"], "ebb: hours 0 is not a length of time"),
     "no such gpu": (["--gpus", "1", "--gpu", "H100"], "ebb: gpu 'H100' is not on this platform: it has T4 and A100."),

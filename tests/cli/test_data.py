@@ -73,7 +73,7 @@ def test_the_volumes_fit_a_terminal(here: Path) -> None:
 
 def test_what_is_left_out_is_told(here: Path) -> None:
     (here / "set" / "out").symlink_to(here)
-    assert ebb(here, "data", "put", "set", "data/set")[2] == "left out, as it is a link, no file, or gone: set/out\n"
+    assert ebb(here, "data", "put", "set", "data/set")[2] == "skipped, as it is a link, not a regular file, or gone: set/out\n"
 
 
 def test_names_that_are_no_text_are_left_out_and_can_be_printed(here: Path) -> None:
@@ -132,7 +132,11 @@ REFUSED = {
     "up": (("data", "ls", "data/.."), 2, "it may not hold `..`"),
     "a volume": (("data", "rm", "-r", "data"), 2, "is a whole volume"),
     "no job": (("outputs", "other"), 4, "no job named 'other' in elastic-job. There are: digits."),
-    "too many words": (("outputs", "get", "digits", "a", "b", "c"), 2, "words 'c' are too many: use `ebb outputs JOB [PATH]`"),
+    "too many words": (
+        ("outputs", "get", "digits", "a", "b", "c"),
+        2,
+        "'c' is too much: use `ebb outputs JOB [PATH]`",
+    ),
     "out of the folder": (("outputs", "digits", "../x"), 2, "name what is in the job's folder"),
 }
 

@@ -48,8 +48,8 @@ REFUSED = {
     "no command": (("exec", "digits"), 2, "no command is given: use for example `ebb exec JOB -- nvidia-smi`"),
     "no job": (("exec", "other", "--", "ls"), 4, "no job named 'other' in elastic-job"),
     "no worker": (("exec", "digits", "--worker", "7", "--", "ls"), 4, "worker 7 of digits does not run: choose one of 0"),
-    "no port": (("port", "digits", "99999"), 2, "port 99999 is no port: use 1 to 65535"),
-    "no local port": (("port", "digits", "80", "--local", "-1"), 2, "local -1 is no port: use 0 to 65535"),
+    "no port": (("port", "digits", "99999"), 2, "port 99999 is not a port: use 1 to 65535"),
+    "no local port": (("port", "digits", "80", "--local", "-1"), 2, "local -1 is not a port: use 0 to 65535"),
     "no job for a port": (("port", "other", "80"), 4, "no job named 'other' in elastic-job"),
 }
 
@@ -153,7 +153,7 @@ async def test_a_port_stays_open_until_ctrl_c(tmp_path: Path) -> None:
     assert program.returncode == 130, err
     told = err.decode().split("\n")
     assert any(line.startswith("the API server cannot reach the pod (500)") and line.endswith("another.") for line in told)
-    assert told[-2] == "ebb: the port is closed; the job goes on."
+    assert told[-2] == "ebb: the port is closed; the job continues."
 
 
 # --- The terminal ---------------------------------------------------------------------------------------------------------------

@@ -118,7 +118,7 @@ def test_to_another_platform_without_a_checkpoint(
     result = invoke(world, "submit", "--from", "digits", "--platform", "far", *words)
     assert result.exit_code == 0, result.stderr
     assert "EBB_RESUME_FROM" not in variables(made(world["far"]))
-    assert ("digits has no checkpoint yet: the new job begins anew." in result.stderr) is not bool(words)
+    assert ("digits has no checkpoint yet: the new job starts fresh." in result.stderr) is not bool(words)
 
 
 def test_a_checkpoint_that_is_insisted_on_must_be_there(world: dict[str, FakeKube]) -> None:

@@ -105,8 +105,8 @@ def test_ctrl_c_leaves_a_checkpoint_and_the_printed_command_goes_on(here: Path) 
     assert process.returncode == Exit.INTERRUPTED, noted
     stopped = steps(here)[-1]
     assert "line is stopped at step" in said
-    assert "Its checkpoint is of step" in said
-    again = said.splitlines()[-1].partition("Go on: ebb ")[2]
+    assert "Its last checkpoint is from step" in said
+    again = said.splitlines()[-1].partition("Continue: ebb ")[2]
     assert again == "local --name line --env STEP=0.05 --workers 2 -- python train.py"
     environment = {**os.environ, "STEP": "0"}
     line = [word.replace("STEP=0.05", "STEP=0") for word in shlex.split(again)]
@@ -148,7 +148,7 @@ def test_a_failing_program_is_told_by_its_code_and_how_to_go_on(here: Path) -> N
     )
     assert done.returncode == Exit.JOB_FAILED
     assert "ValueError: no such data" in done.stderr
-    assert "line failed with exit code 1; why is above. It left no checkpoint" in done.stdout
+    assert "line failed with exit code 1; the reason is above. It left no checkpoint" in done.stdout
 
 
 def test_dry_run_prints_the_command_and_what_is_left_aside(here: Path) -> None:
@@ -156,8 +156,8 @@ def test_dry_run_prints_the_command_and_what_is_left_aside(here: Path) -> None:
     assert result.exit_code == Exit.OK
     command = f"{sys.executable} -m ebb.elastic.launch --standalone --nproc-per-node=1 train.py --lr 0.1"
     assert result.stdout == f"EBB_JOB=line EBB_OUTPUT_DIR={here}/ebb-output/line {command}\n"
-    assert result.stderr == "left aside, as there is no platform here: --zone\n"
-    assert "processes and not 999, as many as this machine has cores" in ebb("local --gpus 999 --dry-run -- train.py").stderr
+    assert result.stderr == "ignored, as there is no platform here: --zone\n"
+    assert "processes instead of 999, as this machine has no more cores" in ebb("local --gpus 999 --dry-run -- train.py").stderr
     told = json.loads(ebb("local --name line --dry-run -o json -- train.py").stdout)["run"]
     assert told["command"][1:3] == ["-m", "ebb.elastic.launch"]
     assert not (here / "ebb-output").exists()
@@ -179,7 +179,7 @@ def test_without_a_box_it_says_how_to_get_one(here: Path, monkeypatch: pytest.Mo
     result = ebb("local --in-box -- train.py")
     assert result.exit_code == Exit.NO_PLATFORM
     assert (
-        f"no box on this machine: {here}/home/boxes/ebb/researcher.kubeconfig is not there. Bring it up with `make up`"
+        f"no devcluster on this machine: {here}/home/boxes/ebb/researcher.kubeconfig is not there. Bring it up with `make up`"
         in result.stderr
     )
 
@@ -214,7 +214,7 @@ def test_in_the_box_it_is_a_job_like_any_other(here: Path, monkeypatch: pytest.M
         ("local -f whole.yaml --zone a", "zone: of a file of kind ElasticJob only name, gpus, data, env can be changed here"),
         ("local -f whole.yaml -- train.py", "the program: of a file of kind ElasticJob"),
         ("local -f whole.yaml", "its container starts a program of its own"),
-        ("local --in-box --workers 2 -- train.py", "--workers and --python are of a training outside of the box"),
+        ("local --in-box --workers 2 -- train.py", "--workers and --python are for training without --in-box"),
         ("local -f nowhere.yaml", "file 'nowhere.yaml' cannot be read"),
     ],
 )

@@ -53,7 +53,7 @@ def test_a_platform_without_a_gateway_is_a_note_beside_the_lines() -> None:
     ("arguments", "words"),
     [
         pytest.param(["--since", "yesterday"], "--since 'yesterday' is not a time: use for example 10m (ago)", id="since"),
-        pytest.param(["--grep", "loss ("], "--grep 'loss (' is no regular expression", id="grep"),
+        pytest.param(["--grep", "loss ("], "--grep 'loss (' is not a regular expression", id="grep"),
         pytest.param(["-f", "--lost"], "--lost and --follow exclude each other", id="lost-and-follow"),
     ],
 )

@@ -140,7 +140,7 @@ def test_events_as_json_and_of_a_job_without_any() -> None:
         "reason": "Started", "warning": False,
     }  # fmt: skip
     result = invoke("events", "digits", kube=FakeKube(platform_map(), elastic_job()))
-    assert (result.stdout, result.stderr) == ("", "Nothing was told about digits yet. Kubernetes forgets events after an hour.\n")
+    assert (result.stdout, result.stderr) == ("", "Nothing is known about digits yet. Kubernetes forgets events after an hour.\n")
 
 
 async def test_followed_events_come_as_they_happen_and_again_when_they_grow(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,5 +328,5 @@ async def test_waiting_for_a_job_that_is_deleted() -> None:
     kube.remove(elastic_job("a"))
     with pytest.raises(Missing, match="a was deleted"):
         await asyncio.wait_for(waiting, 5)
-    with pytest.raises(BadRequest, match="for 'lunch' is nothing to wait for: use finished or running"):
+    with pytest.raises(BadRequest, match="for 'lunch' is not something to wait for: use finished or running"):
         await wait_for(place(kube), ["a"], "lunch")

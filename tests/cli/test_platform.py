@@ -60,7 +60,7 @@ def test_add_asks_it_and_says_what_it_is(world: dict[str, FakeKube], home: Path)
     assert (result.exit_code, result.stdout) == (0, "aws is known: aws us-west-2, stack aws-stack, and is the current one.\n")
     result = invoke(world, "platform", "add", "down", "--kubeconfig", str(home / "down"))
     assert result.exit_code == 3
-    assert result.stderr.startswith("Nothing was added; --no-check does it unasked.\nebb: no answer")
+    assert result.stderr.startswith("Nothing was added; --no-check adds it anyway.\nebb: no answer")
     assert [each.name for each in platforms.known()] == ["aws"]
 
 
@@ -83,7 +83,7 @@ def test_list_use_and_remove(world: dict[str, FakeKube], home: Path) -> None:
         "stack": "aws-stack", "reachable": True, "trouble": "",
     }  # fmt: skip
     result = invoke(world, "platform", "remove", "gcp")
-    assert result.stdout == "gcp is forgotten. No platform is the current one now: ebb platform use NAME\n"
+    assert result.stdout == "gcp is forgotten. No platform is current now: ebb platform use NAME\n"
     assert invoke(world, "platform", "use", "gcp").exit_code == 4
 
 

@@ -92,11 +92,11 @@ REFUSALS = {
     ),
     "unknown priority": (
         ["--priority", "system"],
-        "priority 'system' is unknown: use job (the usual), or elastic (it makes room for all others).",
+        "priority 'system' is unknown: use job (the default), or elastic (it yields to all others).",
     ),
     "no money": (["--max-cost", "0"], "max-cost 0 is not more than 0: give the most that the job may cost, in USD."),
     "no deadline": (["--deadline", "soon"], "deadline 'soon' is not a time: use for example 12h, or 2026-12-01T18:00Z."),
-    "no code": (["--code", "nowhere"], "code 'nowhere' is no folder: name the one that holds your program, as in --code ."),
+    "no code": (["--code", "nowhere"], "code 'nowhere' is not a folder: name the one that holds your program, as in --code ."),
     "no env file": (
         ["--env-file", "nowhere"],
         "env-file 'nowhere' cannot be read: No such file or directory. Give a file with lines such as LR=0.1.",
@@ -134,7 +134,7 @@ def test_a_program_on_the_command_line() -> None:
 
 def test_several_gpu_types_need_a_choice() -> None:
     result = invoke("submit", "--", "train.py", kube=FakeKube(platform_map(EIGHT)))
-    sentence = "gpu is not said and this platform has several: choose one of T4 and A100 with --gpu."
+    sentence = "gpu is missing, and this platform has several: choose one of T4 and A100 with --gpu."
     assert (result.exit_code, result.stderr) == (2, f"ebb: {sentence}\n")
 
 

@@ -188,7 +188,7 @@ def test_plan_is_shown_before_the_job_is_sent() -> None:
         "            4 workers\n"
         "  at most   no limit; --max-cost or --deadline sets one\n"
         "  program   -m trainer --data /mnt/data/digits\n"
-        "digits is submitted. Look: ebb status digits --watch, ebb logs -f digits\n"
+        "digits is submitted. Watch: ebb status digits --watch, ebb logs -f digits\n"
     )
     assert kube.sent[-1] == ("POST", f"/apis/elastic.pytorch.org/v1alpha1/namespaces/{NS}/elasticjobs")
 

@@ -152,7 +152,7 @@ def test_stopping_the_worst_says_that_it_takes_this_command() -> None:
 def test_stop_and_delete_of_a_whole_sweep() -> None:
     kube = FakeKube(platform_map(), elastic_job("other"))
     ebb(kube, "sweep --name scan lr=1,2 -- python train.py")
-    assert ebb(kube, "sweep stop scan").output.startswith("2 runs of scan are stopped. Let one go on: ebb resume scan-")
+    assert ebb(kube, "sweep stop scan").output.startswith("2 runs of scan are stopped. Continue one: ebb resume scan-")
     assert [job["spec"].get("suspend") for job in jobs(kube)] == [None, True, True]
     assert ebb(kube, "sweep delete scan").output == "2 runs of scan are deleted.\n"
     assert [job["metadata"]["name"] for job in jobs(kube)] == ["other"]

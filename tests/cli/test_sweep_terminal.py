@@ -122,7 +122,7 @@ async def test_ctrl_c_leaves_the_runs_alone(tmp_path: Path, started: Start) -> N
     kube = FakeKube(platform_map())
     async with serving(kube, tmp_path) as kubeconfig:
         terminal = started(kubeconfig, "sweep --yes --name scan lr=1,2 --stop-worst 0.5 --after 10 -- train.py")
-        await terminal.until("Ctrl-C leaves all runs alone; the same command goes on.")
+        await terminal.until("Ctrl-C leaves all runs alone; run the same command again to continue.")
         await terminal.until("scan: 2 waiting")
         terminal.interrupt()
         assert await terminal.ended() == Exit.INTERRUPTED

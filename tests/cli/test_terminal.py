@@ -111,7 +111,7 @@ async def test_ctrl_c_ends_the_looking_and_leaves_jobs_alone(tmp_path: Path, wor
         env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "xterm", "EBB_KUBECONFIG": str(server.kubeconfig)}
         code, text = await asyncio.to_thread(_interrupted, [str(EBB), *words], env, SHOWN[words[0]])
     assert code == 130
-    assert "ebb: stopped looking; jobs go on." in text
+    assert "ebb: stopped watching; jobs continue." in text
     assert "Traceback" not in text
 
 

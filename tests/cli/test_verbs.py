@@ -99,7 +99,7 @@ ERRORS = {
         "gpus 0 is outside of what digits was submitted for: use 1 to 4, or submit it again with other --min and --max.",
     ),
     "scale what is over": (
-        ["scale", "done", "2"], 1, "done is finished: only a job that goes on can be scaled. Submit it again.",
+        ["scale", "done", "2"], 1, "done is finished: only a job that has not ended can be scaled. Submit it again.",
     ),
     "delete one that is not there": (["delete", "digits", "x"], 4, f"no job named 'x' in {NS}. There are: digits, done."),
     "no logs yet": (

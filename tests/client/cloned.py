@@ -8,7 +8,7 @@ from typing import Any
 
 from ebb.api.platform import Platform, parse
 from ebb.client.errors import Missing
-from ebb.client.files.transfer import Entry
+from ebb.client.files.transfer import FileEntry
 from ebb.client.platform.connection import Ebb
 from ebb.client.submission.request import Request
 from ebb.client.submission.submit import prepare
@@ -25,11 +25,11 @@ class Volume:
         self.files: dict[str, bytes] = {}
         self.sent: list[str] = []
 
-    async def list(self, path: str) -> list[Entry]:
+    async def list(self, path: str) -> list[FileEntry]:
         names = {name.removeprefix(f"{path}/"): body for name, body in self.files.items() if name.startswith(f"{path}/")}
         if not names:
             raise Missing(f"{path} is not there")
-        return [Entry(name=name, kind="file", size=len(body), modified_ns=0) for name, body in names.items()]
+        return [FileEntry(name=name, kind="file", size=len(body), modified_ns=0) for name, body in names.items()]
 
     async def read(self, path: str) -> AsyncIterator[bytes]:
         yield self._held(path)

@@ -50,7 +50,7 @@ async def test_none_is_stopped_when_one_is_not_there() -> None:
 
 async def test_a_job_that_is_over_cannot_be_stopped_or_resumed() -> None:
     kube = FakeKube(elastic_job(state="Succeeded"))
-    with pytest.raises(ClientError, match="digits is finished: only a job that goes on can be stopped"):
+    with pytest.raises(ClientError, match="digits is finished: only a job that has not ended can be stopped"):
         await stop(ebb(kube), ["digits"])
     with pytest.raises(ClientError, match="can be resumed"):
         await resume(ebb(kube), "digits")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from devcluster.cloud.charges import Charge, Charges, read_charges
-from devcluster.cloud.cluster import Attempts, Cluster, View
+from devcluster.cloud.cluster import Attempts, ClusterWriter, View
 from devcluster.cloud.daemon import Daemon
 from devcluster.cloud.fleet import Fleet, Leaving
 from devcluster.cloud.verbs import Knobs
@@ -128,7 +128,7 @@ class CloudWorld:
 
     def restart(self) -> None:
         """A new daemon, as after a kill -9 of the old one."""
-        cluster, attempt = Cluster(cast(Kube, self.api)), Attempts()
+        cluster, attempt = ClusterWriter(cast(Kube, self.api)), Attempts()
         self.fleet = Fleet(self.machines, Charges(self.folder / "machines.jsonl"), cluster, lambda: self.now, lambda: None)
         self.daemon = Daemon(
             view=cast(View, self.api),

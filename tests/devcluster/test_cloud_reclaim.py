@@ -24,11 +24,11 @@ from devcluster.cloud.reclaim import (
     start,
     unmarks,
 )
-from devcluster.cloud.records import ON_DEMAND, SPOT, Node, NodeGroup, Pod
+from devcluster.cloud.records import ON_DEMAND, SPOT, Node, NodeGroupObject, Pod
 from devcluster.cloud.scaling import GROUP_DELETED, IDLE
 
 NOW = 1000.0
-SPOT_GROUP = NodeGroup(name="t4-a", zone="local-a", capacity_type=SPOT)
+SPOT_GROUP = NodeGroupObject(name="t4-a", zone="local-a", capacity_type=SPOT)
 NOTICE = Leave(WITH_NOTICE, NOW + 30)
 
 
@@ -55,7 +55,7 @@ def test_wishes(on: Node, seconds: float | None) -> None:
     assert read_wish(on, SPOT_GROUP) == seconds
 
 
-BAD_WISHES: Mapping[str, tuple[Node, NodeGroup, str]] = {
+BAD_WISHES: Mapping[str, tuple[Node, NodeGroupObject, str]] = {
     "on-demand": (node({"noticeSeconds": 30}), replace(SPOT_GROUP, capacity_type=ON_DEMAND), "clouds reclaim only spot machines"),
     "not JSON": (Node(name="n", annotations={WISH_ANNOTATION: "now"}), SPOT_GROUP, "must look like"),
     "a list": (node([30]), SPOT_GROUP, "must look like"),
@@ -68,7 +68,7 @@ BAD_WISHES: Mapping[str, tuple[Node, NodeGroup, str]] = {
 
 
 @pytest.mark.parametrize(("on", "group", "says"), BAD_WISHES.values(), ids=BAD_WISHES)
-def test_wishes_that_are_refused(on: Node, group: NodeGroup, says: str) -> None:
+def test_wishes_that_are_refused(on: Node, group: NodeGroupObject, says: str) -> None:
     with pytest.raises(WishError, match=says):
         read_wish(on, group)
 

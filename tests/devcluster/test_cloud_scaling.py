@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from devcluster.cloud.records import GIB, GPU, SPOT, Node, NodeGroup, Pod, Requirement, Taint, Term, Toleration
+from devcluster.cloud.records import GIB, GPU, SPOT, Node, NodeGroupObject, Pod, Requirement, Taint, Term, Toleration
 from devcluster.cloud.scaling import (
     BOOTING,
     GROUP_DELETED,
@@ -30,9 +30,9 @@ SPOT_TAINT = Taint("ebb.dev/capacity-type", "spot", "NoSchedule")
 TOLERATED = (Toleration("nvidia.com/gpu", "Exists"), Toleration("ebb.dev/capacity-type", "Equal", "spot", "NoSchedule"))
 
 
-def spot(letter: str = "a", **changes: Any) -> NodeGroup:
+def spot(letter: str = "a", **changes: Any) -> NodeGroupObject:
     """A group of one-GPU spot machines in zone local-<letter>, as the stack declares them."""
-    group = NodeGroup(
+    group = NodeGroupObject(
         name=f"t4-{letter}",
         zone=f"local-{letter}",
         instance_type="g4dn.xlarge",
@@ -49,9 +49,11 @@ def spot(letter: str = "a", **changes: Any) -> NodeGroup:
     return replace(group, **changes)
 
 
-def plain(**changes: Any) -> NodeGroup:
+def plain(**changes: Any) -> NodeGroupObject:
     """The manager group."""
-    return replace(NodeGroup(name="manager", zone="local-a", cpu=2, memory_gib=8, min=0, max=1, usd_per_hour=0.1), **changes)
+    return replace(
+        NodeGroupObject(name="manager", zone="local-a", cpu=2, memory_gib=8, min=0, max=1, usd_per_hour=0.1), **changes
+    )
 
 
 def worker(name: str = "w", **changes: Any) -> Pod:
@@ -65,23 +67,23 @@ def small(name: str, cpu: int = 500, **changes: Any) -> Pod:
     return replace(Pod(name=name, uid=name, requests={"cpu": cpu, "pods": 1}, unschedulable=True), **changes)
 
 
-def ready(name: str, group: NodeGroup, **changes: Any) -> tuple[Machine, Node]:
+def ready(name: str, group: NodeGroupObject, **changes: Any) -> tuple[Machine, Node]:
     """A machine that is up, with its node."""
     node = Node(name=name, group=group.name, labels=group.node_labels, taints=group.taints, allocatable=group.allocatable)
     return Machine(name=name, group=group.name, state=READY), replace(node, **changes)
 
 
-def booting(name: str, group: NodeGroup, since: float = NOW) -> Machine:
+def booting(name: str, group: NodeGroupObject, since: float = NOW) -> Machine:
     return Machine(name=name, group=group.name, state=BOOTING, since=since)
 
 
-def world(groups: list[NodeGroup], *pods: Pod, up: list[tuple[Machine, Node]] | None = None, **more: Any) -> World:
+def world(groups: list[NodeGroupObject], *pods: Pod, up: list[tuple[Machine, Node]] | None = None, **more: Any) -> World:
     machines = [machine for machine, _ in up or []] + list(more.pop("machines", []))
     nodes = {node.name: node for _, node in up or []} | more.pop("nodes", {})
     return World(groups=groups, pods=pods, machines=machines, nodes=nodes, **{"now": NOW, **more})
 
 
-FITS: Mapping[str, tuple[NodeGroup, Pod, bool]] = {
+FITS: Mapping[str, tuple[NodeGroupObject, Pod, bool]] = {
     "gpu worker": (spot(), worker(), True),
     "no tolerations": (spot(), worker(tolerations=()), False),
     "one of two taints tolerated": (spot(), worker(tolerations=TOLERATED[:1]), False),
@@ -112,7 +114,7 @@ FITS: Mapping[str, tuple[NodeGroup, Pod, bool]] = {
 
 
 @pytest.mark.parametrize(("group", "pod", "fits"), FITS.values(), ids=FITS)
-def test_a_machine_is_booted_exactly_if_the_pod_fits_one(group: NodeGroup, pod: Pod, fits: bool) -> None:
+def test_a_machine_is_booted_exactly_if_the_pod_fits_one(group: NodeGroupObject, pod: Pod, fits: bool) -> None:
     assert decide(world([group], pod)).boot == (((group.name, 1),) if fits else ())
 
 
@@ -233,7 +235,7 @@ PRICES = {
 
 
 @pytest.mark.parametrize(("groups", "boot"), PRICES.values(), ids=PRICES)
-def test_price_chooses_the_group(groups: list[NodeGroup], boot: tuple[tuple[str, int], ...]) -> None:
+def test_price_chooses_the_group(groups: list[NodeGroupObject], boot: tuple[tuple[str, int], ...]) -> None:
     assert decide(world(groups, worker())).boot == boot
 
 

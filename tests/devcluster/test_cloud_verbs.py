@@ -11,11 +11,11 @@ import yaml
 from devcluster.__main__ import parser
 from devcluster.cloud import verbs
 from devcluster.cloud.charges import Charges, read_charges
-from devcluster.cloud.records import NodeGroup, node_group
+from devcluster.cloud.records import NodeGroupObject, node_group
 from devcluster.cloud.verbs import CloudError
 from devcluster.settings import CHECKOUT, ZONES, Box
 
-GROUP = NodeGroup(name="t4-a", zone="local-a", capacity_type="spot", usd_per_hour=0.16)
+GROUP = NodeGroupObject(name="t4-a", zone="local-a", capacity_type="spot", usd_per_hour=0.16)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 
 from devcluster.demo import figures
-from devcluster.demo.figures import Reclaim
+from devcluster.demo.figures import ReclaimedMachine
 
 
 def line(time: float, step: int, world_size: int, generation: int) -> figures.Line:
@@ -18,8 +18,8 @@ LINES = [
     *(line(45.0 + i, 9 + i, 1, 4) for i in range(2)),
     line(50.0, 11, 2, 5),
 ]
-NOTICED = Reclaim(at=12.5, notice=True, wanted=2)
-KILLED = Reclaim(at=32.5, notice=False, wanted=2)
+NOTICED = ReclaimedMachine(at=12.5, notice=True, wanted=2)
+KILLED = ReclaimedMachine(at=32.5, notice=False, wanted=2)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ KILLED = Reclaim(at=32.5, notice=False, wanted=2)
         pytest.param(KILLED, 45.0 - 33.0, 50.0 - 32.5, id="without notice the last step of the generation counts"),
     ],
 )
-def test_recovery_and_full_size(reclaim: Reclaim, recovery: float, full_size: float) -> None:
+def test_recovery_and_full_size(reclaim: ReclaimedMachine, recovery: float, full_size: float) -> None:
     assert figures.recovery_seconds(LINES, reclaim) == pytest.approx(recovery)
     assert figures.full_size_seconds(LINES, reclaim) == pytest.approx(full_size)
 
@@ -46,7 +46,9 @@ def test_joining_counts_from_the_wish_to_the_first_common_step() -> None:
         pytest.param(LINES[:5], NOTICED, None, id="came back smaller"),
     ],
 )
-def test_a_missing_record_is_said_and_never_a_number(lines: list[figures.Line], reclaim: Reclaim, what: str | None) -> None:
+def test_a_missing_record_is_said_and_never_a_number(
+    lines: list[figures.Line], reclaim: ReclaimedMachine, what: str | None
+) -> None:
     with pytest.raises(figures.MissingFigure, match=what or "2 workers"):
         figures.full_size_seconds(lines, reclaim)
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from devcluster.machines import machine_files
-from devcluster.machines.machine_files import GIB, Host, Plan
+from devcluster.machines.machine_files import GIB, Host, MachineRecipe
 
 V1 = Host(cpus=4, memory_bytes=16 * GIB, cgroup_v2=False)
 V2 = Host(cpus=4, memory_bytes=16 * GIB, cgroup_v2=True)
 PROGRAMS = {"kubelet": Path("/tools/kubelet"), "kube-proxy": Path("/tools/kube-proxy")}
 
 
-def plan(host: Host = V1, *, cpu: float = 2, memory_gib: float = 8, folder: str = "/b/m") -> Plan:
-    return Plan(
+def plan(host: Host = V1, *, cpu: float = 2, memory_gib: float = 8, folder: str = "/b/m") -> MachineRecipe:
+    return MachineRecipe(
         name="spot-x",
         zone="local-b",
         instance_type="g4dn.xlarge",

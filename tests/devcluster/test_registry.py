@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from devcluster import registry
-from devcluster.registry import Entry
+from devcluster.registry import RegistryEntry
 from devcluster.settings import SLOTS, Box, BoxError
 
 ROUTES = """
@@ -54,14 +54,14 @@ def test_a_nameserver_behind_the_default_route_is_not_cut_off() -> None:
 
 
 def test_the_first_slot_that_is_free() -> None:
-    others = [Entry("a", 0, Path("/x")), Entry("b", 2, Path("/x"))]
+    others = [RegistryEntry("a", 0, Path("/x")), RegistryEntry("b", 2, Path("/x"))]
     assert registry.free_slot([], []) == 0
     assert registry.free_slot(others, []) == 1
     assert registry.free_slot(others, [IPv4Network("10.211.4.0/24")]) == 3
 
 
 def test_no_slot_is_free() -> None:
-    others = [Entry(f"b{slot}", slot, Path("/x")) for slot in range(SLOTS)]
+    others = [RegistryEntry(f"b{slot}", slot, Path("/x")) for slot in range(SLOTS)]
     with pytest.raises(BoxError, match="take a devcluster down"):
         registry.free_slot(others, [])
 

@@ -11,7 +11,7 @@ from aiohttp import ClientResponse
 from aiohttp.test_utils import TestClient, TestServer
 
 from ebb.gateway.app import make_app
-from ebb.gateway.volumes import Volume, Volumes
+from ebb.gateway.volumes import MountedVolume, Volumes
 
 
 def volumes(folder: Path) -> Volumes:
@@ -20,7 +20,9 @@ def volumes(folder: Path) -> Volumes:
         (folder / name).mkdir()
     (folder / "sets" / "there").write_text("fixed")
     (folder / "secret" / "key").write_text("do not read")
-    return Volumes([Volume(name=name, path=folder / name, read_only=name == "sets") for name in ("data", "output", "sets")])
+    return Volumes(
+        [MountedVolume(name=name, path=folder / name, read_only=name == "sets") for name in ("data", "output", "sets")]
+    )
 
 
 def sha256(content: bytes) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from ebb.kube import PODS, ConfigError, Denied, Kube
+from ebb.kube import PODS, Denied, Kube, KubeconfigError
 from ebb.kube.credentials import READ_SECONDS, ServiceAccount, TokenFile
 from tests.kube.test_kubeconfig import write
 
@@ -67,7 +67,7 @@ async def test_a_pods_own_account(tmp_path: Path) -> None:
     ids=["no address", "no token"],
 )
 def test_a_pod_without_an_account_is_told(tmp_path: Path, environment: Mapping[str, str], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(KubeconfigError, match=words):
         ServiceAccount(tmp_path, environment)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ebb.kube import ConfigError, Kube
+from ebb.kube import Kube, KubeconfigError
 from ebb.kube.kubeconfig import AGAIN_SECONDS, ByLibrary, Plain, load
 
 
@@ -62,7 +62,7 @@ async def test_certificates_inside_the_kubeconfig_and_no_check_of_the_servers(tm
 
 async def test_a_key_that_is_none_is_a_sentence(tmp_path: Path, pair: tuple[Path, Path]) -> None:
     user = {"client-certificate-data": encoded(pair[0]), "client-key-data": encoded(pair[0])}
-    with pytest.raises(ConfigError, match=r"the certificates for https://10\.0\.0\.1:6443 cannot be used"):
+    with pytest.raises(KubeconfigError, match=r"the certificates for https://10\.0\.0\.1:6443 cannot be used"):
         async with Kube.connect(str(write(tmp_path, user))):
             pass
 
@@ -83,7 +83,7 @@ async def test_another_context_can_be_named(tmp_path: Path) -> None:
 async def test_what_is_no_kubeconfig_is_a_sentence(tmp_path: Path, text: str) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(text)
-    with pytest.raises(ConfigError, match=f"no usable kubeconfig at {path}: .* Set KUBECONFIG"):
+    with pytest.raises(KubeconfigError, match=f"no usable kubeconfig at {path}: .* Set KUBECONFIG"):
         await load(str(path), None)
 
 
@@ -100,8 +100,8 @@ async def test_several_files_are_one_kubeconfig(tmp_path: Path) -> None:
 def test_a_plain_kubeconfig_needs_no_large_library(tmp_path: Path) -> None:
     """It takes 36 MB, in every controller."""
     code = (
-        "import asyncio, sys; from ebb.kube import credentials, kubeconfig; import ebb.controller.__main__;"
-        "asyncio.run(credentials.load(sys.argv[1], None)); sys.exit('kubernetes_asyncio' in sys.modules)"
+        "import asyncio, sys; from ebb.kube import client, kubeconfig; import ebb.controller.__main__;"
+        "asyncio.run(client.load(sys.argv[1], None)); sys.exit('kubernetes_asyncio' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(write(tmp_path, {"token": "t"}))], check=False, timeout=60)
     assert done.returncode == 0

@@ -18,7 +18,7 @@ def scale(
     namespace: Namespace = None,
     output: Format = Output.TEXT,
 ) -> None:
-    """Let a running job train on more or fewer GPUs."""
+    """Train a running job on more or fewer GPUs."""
     done = call(ctx, namespace, lambda ebb: client.scale(ebb, job, gpus))
     if output is Output.JSON:
         print_json({"job": record(done.job)})
@@ -36,12 +36,12 @@ def stop(
     namespace: Namespace = None,
     output: Format = Output.TEXT,
 ) -> None:
-    """Write a checkpoint and give the machines back; the job stays."""
+    """Write a checkpoint and release the machines; the job stays."""
     done = call(ctx, namespace, lambda ebb: client.stop(ebb, jobs, wait=not no_wait, note=note))
     if output is Output.JSON:
         print_json({"jobs": [record(job) for job in done]})
     else:
-        typer.echo(f"{_names([job.name for job in done])} stopped. Go on: ebb resume {done[0].name}")
+        typer.echo(f"{_names([job.name for job in done])} stopped. Continue: ebb resume {done[0].name}")
 
 
 def resume(
@@ -55,10 +55,12 @@ def resume(
     namespace: Namespace = None,
     output: Format = Output.TEXT,
 ) -> None:
-    """Let a stopped job go on from its checkpoint."""
+    """Continue a stopped job from its checkpoint."""
     until = None if deadline is None else moment(deadline, "deadline")
     done = call(ctx, namespace, lambda ebb: client.resume(ebb, job, max_usd=max_cost, deadline=until))
-    print_json({"job": record(done)}) if output is Output.JSON else typer.echo(f"{job} goes on. Look: ebb status {job} --watch")
+    print_json({"job": record(done)}) if output is Output.JSON else typer.echo(
+        f"{job} continues. Watch: ebb status {job} --watch"
+    )
 
 
 def delete(

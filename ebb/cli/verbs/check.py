@@ -11,7 +11,7 @@ from ebb.client.diagnostics.symptoms import PROBLEM
 
 
 def check(ctx: typer.Context, namespace: Namespace = None, output: Format = Output.TEXT) -> None:
-    """Is everything in order? What is not comes with its fix.
+    """Check the platform; each problem comes with its fix.
 
     From the kubeconfig over your rights, the controller, volumes, etcd, machines and quotas to the gateway.
     """

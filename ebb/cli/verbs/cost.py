@@ -24,16 +24,16 @@ def cost(
     ctx: typer.Context,
     *,
     by: Annotated[By, typer.Option(help="A line for each job, user or day.")] = By.JOB,
-    since: Annotated[str, typer.Option(metavar="TIME", help="From the day on that was then: 12h, 7d, or all.")] = "7d",
-    gpus: Annotated[int | None, typer.Option(metavar="N", help="Estimate instead: a job on so many GPUs.")] = None,
+    since: Annotated[str, typer.Option(metavar="TIME", help="Start on the day this long ago: 12h, 7d, or all.")] = "7d",
+    gpus: Annotated[int | None, typer.Option(metavar="N", help="Estimate instead: a job on this many GPUs.")] = None,
     gpu: Annotated[str | None, typer.Option(metavar="TYPE", help="Estimate: their type.")] = None,
-    hours: Annotated[float | None, typer.Option(metavar="H", help="Estimate: for so long. Default: 1.")] = None,
+    hours: Annotated[float | None, typer.Option(metavar="H", help="Estimate: for this long. Default: 1.")] = None,
     capacity: Annotated[str | None, typer.Option(metavar="KIND", help="Estimate: spot or on-demand. Default: all.")] = None,
     zone: Annotated[str | None, typer.Option(metavar="ZONE", help="Estimate: only there.")] = None,
     namespace: Namespace = None,
     output: Format = Output.TEXT,
 ) -> None:
-    """What jobs, users and days cost; with --gpus, what a job would cost."""
+    """Costs by job, user or day; with --gpus, an estimate for a job."""
     if gpus is None:
         _refuse(gpu=gpu, hours=hours, capacity=capacity, zone=zone)
         back = math.inf if since == ALL else seconds(since, "since")
@@ -49,7 +49,7 @@ def _refuse(**flags: object) -> None:
     """Flags that say nothing without --gpus."""
     given = [f"--{name}" for name, value in flags.items() if value is not None]
     if given:
-        raise BadRequest(f"{', '.join(given)}: only of an estimate. Add --gpus, as in `ebb cost --gpus 8 --gpu T4 --hours 5`.")
+        raise BadRequest(f"{', '.join(given)}: only for an estimate. Add --gpus, as in `ebb cost --gpus 8 --gpu T4 --hours 5`.")
 
 
 def _show(report: CostReport, console: Console) -> None:
@@ -125,8 +125,8 @@ def _show_estimate(found: Estimate, console: Console) -> None:
     boot = span(max(offer.boot_seconds for offer in found.offers))
     said = [
         "Spot is assumed to cost on-demand less the group's discount." if any(offer.assumed for offer in found.offers) else "",
-        f"Waiting for machines costs nothing. They boot within {boot} and are paid for from their start; what a reclaim makes a "
-        "job do again is not in this.",
+        f"Waiting for machines costs nothing. They boot within {boot} and are paid for from their start; work "
+        "repeated after a reclaim is not included.",
     ]
     for note in filter(None, said):
         console.print(*hanging("", note, console.width), sep="\n")

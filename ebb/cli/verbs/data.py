@@ -20,7 +20,7 @@ T = TypeVar("T")
 data = typer.Typer(help="Files on the shared volumes: ebb data put ./imagenet data/imagenet")
 
 Place = Annotated[str, typer.Argument(metavar="PLACE", help="On a volume: as workers see it (/mnt/data/x), or data/x.")]
-Recursive = Annotated[bool, typer.Option("-r", "--recursive", help="Folders with all that is in them.")]
+Recursive = Annotated[bool, typer.Option("-r", "--recursive", help="Folders and everything in them.")]
 Checksum = Annotated[bool, typer.Option("--checksum", help="Compare files by content, not by size and age: slow and sure.")]
 
 
@@ -28,12 +28,12 @@ Checksum = Annotated[bool, typer.Option("--checksum", help="Compare files by con
 def put(
     ctx: typer.Context,
     source: Annotated[Path, typer.Argument(metavar="FILE", help="A file or folder of this machine.")],
-    target: Annotated[str, typer.Argument(metavar="PLACE", help="Its new name on a volume; with a / at the end: into it.")],
+    target: Annotated[str, typer.Argument(metavar="PLACE", help="Its name on a volume; with a trailing /: the folder for it.")],
     *,
     checksum: Checksum = False,
     output: Format = Output.TEXT,
 ) -> None:
-    """Write a file or folder to a volume. Again: only what is missing."""
+    """Write a file or folder to a volume; repeated, only what is missing."""
     with progress_bar() as show:
         done = _moving(lambda: call(ctx, None, lambda ebb: files.put(ebb, source, target, show, checksum=checksum)))
     _tell(done, output)
@@ -43,12 +43,12 @@ def put(
 def get(
     ctx: typer.Context,
     source: Place,
-    target: Annotated[str, typer.Argument(metavar="FILE", help="Its name here; with a / at the end: into it.")] = ".",
+    target: Annotated[str, typer.Argument(metavar="FILE", help="Its name here; with a trailing /: the folder for it.")] = ".",
     *,
     checksum: Checksum = False,
     output: Format = Output.TEXT,
 ) -> None:
-    """Fetch a file or folder from a volume. Again: only what is missing."""
+    """Fetch a file or folder from a volume; repeated, only what is missing."""
     with progress_bar() as show:
         done = _moving(lambda: call(ctx, None, lambda ebb: files.get(ebb, source, target, show, checksum=checksum)))
     _tell(done, output)
@@ -62,7 +62,7 @@ def ls(
     recursive: Recursive = False,
     output: Format = Output.TEXT,
 ) -> None:
-    """What is on a volume; without a place the volumes and their room."""
+    """List a place; without one, the volumes and their free space."""
     _show(call(ctx, None, lambda ebb: files.ls(ebb, place, recursive=recursive)), output)
 
 
@@ -77,7 +77,7 @@ def rm(
 ) -> None:
     """Remove a file, or with -r a folder. Jobs that use it fail."""
     if recursive and not yes and sys.stdin.isatty():
-        typer.confirm(f"Remove {place} with all that is in it?", abort=True)
+        typer.confirm(f"Remove {place} and everything in it?", abort=True)
     path = call(ctx, None, lambda ebb: files.rm(ebb, place, recursive=recursive))
     print_json({"removed": path}) if output is Output.JSON else typer.echo(f"{path} is removed.")
 
@@ -91,12 +91,12 @@ def outputs(
     namespace: Namespace = None,
     output: Format = Output.TEXT,
 ) -> None:
-    """What a job has written; `ebb outputs get JOB` fetches it."""
+    """Files a job has written; `ebb outputs get JOB` fetches them."""
     fetches = words[0] == "get" and len(words) > 1
     job, *rest = words[1:] if fetches else words
     if len(rest) > 1 + fetches:
         said = " ".join(rest[1 + fetches :])
-        raise BadRequest(f"words {said!r} are too many: use `ebb outputs JOB [PATH]` or `ebb outputs get JOB [PATH] [DIR]`.")
+        raise BadRequest(f"{said!r} is too much: use `ebb outputs JOB [PATH]` or `ebb outputs get JOB [PATH] [DIR]`.")
     path, target = (*rest, "", "")[:2]
     if not fetches:
         _show(call(ctx, namespace, lambda ebb: list_outputs(ebb, job, path, recursive=recursive)), output)
@@ -111,7 +111,7 @@ def _moving(work: Callable[[], T]) -> T:
     try:
         return work()
     except KeyboardInterrupt:
-        note("\nebb: stopped; what has been moved is kept, and the same command goes on from there.")
+        note("\nebb: stopped; what was transferred is kept, and the same command resumes from there.")
         raise typer.Exit(Exit.INTERRUPTED) from None
 
 
@@ -120,9 +120,9 @@ def _tell(done: files.Transfer, output: Output) -> None:
         print_json(record(done))
         return
     for path in done.left_out[:10]:
-        note(f"left out, as it is a link, no file, or gone: {path}")
+        note(f"skipped, as it is a link, no regular file, or gone: {path}")
     if len(done.left_out) > 10:
-        note(f"left out in the same way: {len(done.left_out) - 10} more")
+        note(f"skipped likewise: {len(done.left_out) - 10} more")
     there = f" ({done.there_already} were there already)" if done.there_already else ""
     typer.echo(f"{done.source} -> {done.target}: {_count(done.files, 'file')}, {size(done.size)}{there}")
 

@@ -23,7 +23,7 @@ def events(
     namespace: Namespace = None,
     output: Format = Output.TEXT,
 ) -> None:
-    """What happened to a job and its workers, in the order of time."""
+    """What happened to a job and its workers, in chronological order."""
     if follow:
         call(ctx, namespace, lambda ebb: _follow(ebb, job, output))
         return
@@ -33,7 +33,7 @@ def events(
     elif found:
         _print(found)
     else:
-        note(f"Nothing was told about {job} yet. Kubernetes forgets events after an hour.")
+        note(f"Nothing is known about {job} yet. Kubernetes forgets events after an hour.")
 
 
 async def _follow(ebb: client.Ebb, job: str, output: Output) -> None:

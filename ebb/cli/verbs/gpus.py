@@ -14,7 +14,7 @@ HEADERS = ("GPU", "GPUS", "ZONE", "CAPACITY", "MACHINE", "FREE", "NOW", "MAX", "
 
 
 def gpus(ctx: typer.Context, namespace: Namespace = None, output: Format = Output.TEXT) -> None:
-    """What GPUs the platform has and which are free, where, at what price."""
+    """GPUs on the platform: which are free, where, and at what price."""
     if session_of(ctx).everywhere:
         show_everywhere(ctx, namespace, look, output, json=_json, text=_text)
         return

@@ -42,12 +42,12 @@ def local(
         str | None, typer.Option(metavar="PATH", help="A Python with torch; default: this one, or the shell's.")
     ] = None,
     in_box: Annotated[
-        bool, typer.Option("--in-box", help="On this checkout's box, a Kubernetes on this machine, instead.")
+        bool, typer.Option("--in-box", help="Run on the devcluster, a Kubernetes on this machine, instead.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command, start nothing.")] = False,
     output: Format = Output.TEXT,
 ) -> None:
-    """The same job on this machine alone: ebb local -- python train.py
+    """Run the job on this machine only: ebb local -- python train.py
 
     Everything lands in ./ebb-output/NAME ($EBB_OUTPUT_DIR). Ctrl-C writes a checkpoint first, if the program is elastic; the same
     command with --name NAME goes on from it.
@@ -93,7 +93,7 @@ def _to_the_box(
 ) -> Exit:
     """As `ebb submit --follow` with the box's kubeconfig. Raises NoPlatform, BadRequest."""
     if own != (None, None):
-        raise BadRequest("--workers and --python are of a training outside of the box: leave them out, or --in-box.")
+        raise BadRequest("--workers and --python are for training without --in-box: leave them out, or --in-box.")
     session = replace(session_of(ctx), kubeconfig=find_box(), context=None)
     return run_verb(Submission(asked, program, None, output).send(session, yes=True, dry_run=dry_run, follow=True))
 
@@ -109,9 +109,9 @@ def _here() -> Here:
 
 def _say_what_is_left_aside(request: Request, run: LocalRun, *, told: bool) -> None:
     if run.left_aside:
-        note(f"left aside, as there is no platform here: {', '.join(f'--{flag}' for flag in run.left_aside)}")
+        note(f"ignored, as there is no platform here: {', '.join(f'--{flag}' for flag in run.left_aside)}")
     if run.workers < request.gpus and not told:
-        note(f"{run.workers} processes and not {request.gpus}, as many as this machine has cores; --workers says otherwise")
+        note(f"{run.workers} processes instead of {request.gpus}, as this machine has no more cores; --workers overrides this")
 
 
 def _say_last(text: str) -> None:
@@ -131,12 +131,12 @@ def _sentence(ended: LocalResult, again: str) -> str:
     if ended.state == FINISHED:
         return f"{ended.name} is finished{at}{loss}. Its files: {ended.output}"
     if ended.checkpoint_step is None:
-        left = f"It left no checkpoint in {ended.output}; from the beginning"
+        left = f"It left no checkpoint in {ended.output}. Start again"
     else:
-        left = f"Its checkpoint is of step {ended.checkpoint_step}, in {ended.output}. Go on"
+        left = f"Its last checkpoint is from step {ended.checkpoint_step}, in {ended.output}. Continue"
     if ended.state == STOPPED:
         return f"{ended.name} is stopped{at}. {left}: {again}"
-    return f"{ended.name} failed with exit code {ended.exit_code}{at}; why is above. {left}: {again}"
+    return f"{ended.name} failed with exit code {ended.exit_code}{at}; the reason is above. {left}: {again}"
 
 
 def _code(ended: LocalResult) -> Exit:

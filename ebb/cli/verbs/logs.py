@@ -22,21 +22,21 @@ def logs(
     ctx: typer.Context,
     job: JobName,
     *,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Until the job is over, across lost and new workers.")] = False,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Until the job ends, across lost and new workers.")] = False,
     worker: Annotated[int | None, typer.Option("--worker", metavar="N", min=0, help="One worker's only.")] = None,
     rank: Annotated[int | None, typer.Option("--rank", metavar="N", min=0, help="One rank's only, wherever it ran.")] = None,
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help="Later lines only: 10m (ago), or 2026-12-01T18:00Z.")
     ] = None,
-    grep: Annotated[str | None, typer.Option("--grep", metavar="REGEX", help="Only lines in which it is found.")] = None,
+    grep: Annotated[str | None, typer.Option("--grep", metavar="REGEX", help="Only lines that match.")] = None,
     lost: Annotated[bool, typer.Option("--lost", help="Only of workers that are gone.")] = False,
-    tail: Annotated[int | None, typer.Option("--tail", metavar="N", min=0, help="Begin with each worker's last N lines.")] = None,
+    tail: Annotated[int | None, typer.Option("--tail", metavar="N", min=0, help="Start with each worker's last N lines.")] = None,
     namespace: Namespace = None,
     output: Format = Output.TEXT,
 ) -> None:
-    """What the workers print, merged."""
+    """Output of the workers, merged."""
     if follow and lost:
-        raise BadRequest("--lost and --follow exclude each other: who is gone writes no more. Leave one out.")
+        raise BadRequest("--lost and --follow exclude each other: a worker that is gone writes nothing more. Leave one out.")
     choice = Choice(worker=worker, rank=rank, since=_since(since), grep=_pattern(grep), lost=lost, tail=tail)
     writer = Writer(
         colour=make_console().is_terminal, json=output is Output.JSON, prefix=worker is None and rank is None, ranks=rank is None
@@ -71,5 +71,5 @@ def _pattern(text: str | None) -> re.Pattern[str] | None:
         return None if text is None else re.compile(text)
     except re.error as error:
         raise BadRequest(
-            f"--grep {text!r} is no regular expression ({error}): put a \\ before . * + ? ( [ {{ | meant as such."
+            f"--grep {text!r} is not a regular expression ({error}): put a \\ before . * + ? ( [ {{ | meant as such."
         ) from error

@@ -72,11 +72,11 @@ def status(
     ctx: typer.Context,
     job: JobName,
     *,
-    watch: Annotated[bool, typer.Option("-w", "--watch", help="Keep it current until the job is over.")] = False,
+    watch: Annotated[bool, typer.Option("-w", "--watch", help="Keep watching until the job ends.")] = False,
     namespace: Namespace = None,
     output: Format = Output.TEXT,
 ) -> None:
-    """One job: size, place, progress, speed, what it lost and why."""
+    """One job: size, place, progress, speed, reclaims and their causes."""
     if watch:
         raise typer.Exit(call(ctx, namespace, lambda ebb: _watch(ebb, job, output)))
     seen = call(ctx, namespace, lambda ebb: client.status(ebb, job))
@@ -92,13 +92,13 @@ def wait(
     jobs: JobNames,
     *,
     goal: Annotated[
-        Goal, typer.Option("--for", help="What to wait for; running is reached by a job that is over, too.")
+        Goal, typer.Option("--for", help="What to wait for; a job that has ended counts as running, too.")
     ] = Goal.FINISHED,
     timeout: Annotated[str | None, typer.Option(metavar="TIME", help="Give up after this, such as 90s or 2h.")] = None,
     namespace: Namespace = None,
     output: Format = Output.TEXT,
 ) -> None:
-    """Wait until jobs are over; the exit code says how they ended."""
+    """Wait until jobs end; the exit code says how."""
     limit = None if timeout is None else seconds(timeout, "timeout")
 
     def say(seen: JobView) -> None:

@@ -14,8 +14,8 @@ from ebb.client.platform import platforms
 from ebb.client.platform.connection import PATIENCE_SECONDS, Answer, Ebb, connect, everywhere, find_kubeconfig
 from ebb.kube import KubeError
 
-platform = typer.Typer(help="The platforms that you use: add, list, use, remove.")
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Yours for it, such as aws or lab.")]
+platform = typer.Typer(help="The platforms you use: add, list, use, remove.")
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Your name for it, such as aws or lab.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +38,9 @@ def add(
     ctx: typer.Context,
     name: Name,
     *,
-    kubeconfig: Annotated[str | None, typer.Option(metavar="FILE", help="Default: the one that `ebb` would take now.")] = None,
+    kubeconfig: Annotated[str | None, typer.Option(metavar="FILE", help="Default: the one `ebb` would use now.")] = None,
     context: Annotated[str | None, typer.Option(help="Context of the kubeconfig; default: its current one.")] = None,
-    no_check: Annotated[bool, typer.Option("--no-check", help="Do not ask it whether it is there.")] = False,
+    no_check: Annotated[bool, typer.Option("--no-check", help="Do not check that it answers.")] = False,
     output: Format = Output.TEXT,
 ) -> None:
     """Give a platform a name; the first one is the current one."""
@@ -50,12 +50,12 @@ def add(
         raise BadRequest("kubeconfig is missing: in a pod there is no usual one. Name it with --kubeconfig FILE.")
     found = None if no_check else run(_ask(session, path, context or session.context))
     known = platforms.add(name, kubeconfig=path, context=context or session.context)
-    _say(_view(known, found), f"{name} is known{_where(found)}" + (", and is the current one." if known.current else "."), output)
+    _say(_view(known, found), f"{name} is added{_where(found)}" + (", and is the current one." if known.current else "."), output)
 
 
 @platform.command("list")
 def list_platforms(ctx: typer.Context, output: Format = Output.TEXT) -> None:
-    """All of them, and whether they answer."""
+    """List all of them, and whether they answer."""
     known = platforms.known()
     answers = {each.platform: each for each in run(_all(session_of(ctx)))} if known else {}
     views = [_answered(each, answers[each.name]) for each in known]
@@ -74,7 +74,7 @@ def list_platforms(ctx: typer.Context, output: Format = Output.TEXT) -> None:
 
 @platform.command()
 def use(name: Name, output: Format = Output.TEXT) -> None:
-    """Make one the current one, meant where nothing is said."""
+    """Make one the current one: the default."""
     _say(_view(platforms.use(name), None), f"{name} is the current platform.", output)
 
 
@@ -82,7 +82,7 @@ def use(name: Name, output: Format = Output.TEXT) -> None:
 def remove(name: Name, output: Format = Output.TEXT) -> None:
     """Forget a name; the platform and its kubeconfig stay."""
     gone = platforms.remove(name)
-    rest = ". No platform is the current one now: ebb platform use NAME" if gone.current and platforms.known() else "."
+    rest = ". No platform is current now: ebb platform use NAME" if gone.current and platforms.known() else "."
     _say(_view(gone, None), f"{name} is forgotten{rest}", output)
 
 
@@ -92,9 +92,9 @@ async def _ask(session: Session, kubeconfig: str, context: str | None) -> Platfo
         async with asyncio.timeout(PATIENCE_SECONDS), connect(kubeconfig, context, opener=session.connect) as ebb:
             return ebb.platform
     except TimeoutError as error:
-        raise NoPlatform(f"no answer within {PATIENCE_SECONDS:g} s. --no-check adds it unasked.") from error
+        raise NoPlatform(f"no answer within {PATIENCE_SECONDS:g} s. --no-check adds it anyway.") from error
     except (ClientError, KubeError, PlatformError):
-        note("Nothing was added; --no-check does it unasked.")
+        note("Nothing was added; --no-check adds it anyway.")
         raise
 
 

@@ -21,7 +21,7 @@ def port(
     namespace: Namespace = None,
     output: Format = Output.TEXT,
 ) -> None:
-    """A worker's port on this machine: ebb port digits 6006
+    """Forward a worker's port to this machine: ebb port digits 6006
 
     Stays open until Ctrl-C, also when the worker is lost: new connections go to another one.
     """
@@ -42,7 +42,7 @@ def port(
     try:
         call(ctx, namespace, hold)
     except KeyboardInterrupt:
-        note("\nebb: the port is closed; the job goes on.")
+        note("\nebb: the port is closed; the job continues.")
         raise typer.Exit(Exit.INTERRUPTED) from None
 
 

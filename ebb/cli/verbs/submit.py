@@ -23,7 +23,7 @@ from ebb.client.logs import follow_logs, on_volume
 from ebb.client.platform.connection import Ebb
 from ebb.client.staging.clone import Clone, clone, fitting, stem_of
 from ebb.client.staging.code import amount
-from ebb.client.staging.delivery import Place
+from ebb.client.staging.delivery import CodePlace
 from ebb.client.submission.fit import price
 from ebb.client.submission.outlook import Outlook, outlook
 from ebb.client.submission.submit import Prepared, prepare, prepare_whole
@@ -38,15 +38,15 @@ def submit(
     program: Program = None,
     *,
     origin: Annotated[
-        str | None, typer.Option("--from", metavar="JOB", help="As that job was submitted; flags win. With --platform: to there.")
+        str | None, typer.Option("--from", metavar="JOB", help="Submit as that job was; flags win. With --platform: to that one.")
     ] = None,
     resume: Annotated[
         bool | None,
-        typer.Option("--resume-from-checkpoint/--fresh", help="Of --from; default: fresh here, resumed on another platform."),
+        typer.Option("--resume-from-checkpoint/--fresh", help="With --from; default: fresh here, resumed on another platform."),
     ] = None,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Send it without asking, which a terminal does.")] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Send it without asking for confirmation.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the manifest, send nothing.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", help="Show the logs until the job is over.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Show the logs until the job ends.")] = False,
     namespace: Namespace = None,
     output: Format = Output.TEXT,
 ) -> None:
@@ -135,7 +135,7 @@ class Submission:
             }
             print_json({"job": record(job), **told})
         else:
-            typer.echo(f"{job.name} is submitted. Look: ebb status {job.name} --watch, ebb logs -f {job.name}")
+            typer.echo(f"{job.name} is submitted. Watch: ebb status {job.name} --watch, ebb logs -f {job.name}")
 
 
 def cloned(made: Clone, asked: JobOptions, suffix: str) -> dict[str, Any]:
@@ -160,7 +160,7 @@ async def _outlook(ebb: Ebb, prepared: Prepared) -> Outlook | None:
     try:
         seen = await gpus(ebb, reclaims=False)
     except KubeError as error:
-        note(f"Whether machines are free is not known: {error}")
+        note(f"It is not known whether machines are free: {error}")
         return None
     return outlook(prepared.request, prepared.fit, seen, now=time.time())
 
@@ -174,7 +174,7 @@ def _most(prepared: Prepared, seen: Outlook | None) -> str:
     return f"${seen.usd_at_most:.2f}{until}"
 
 
-def _code(place: Place | None) -> str:
+def _code(place: CodePlace | None) -> str:
     if place is None:
         return ""
     code = place.code

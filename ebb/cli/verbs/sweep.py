@@ -27,9 +27,9 @@ from ebb.client.sweep.overrides import is_override
 RUN = "run"
 
 SweepName = Annotated[str, typer.Argument(metavar="NAME", help="The sweep's name.")]
-Metric = Annotated[str, typer.Option(metavar="METRIC", help=f"What runs are compared by: {' or '.join(sweeps.METRICS)}.")]
+Metric = Annotated[str, typer.Option(metavar="METRIC", help=f"Metric by which runs are compared: {' or '.join(sweeps.METRICS)}.")]
 NoWait = Annotated[bool, typer.Option("--no-wait", help="Do not wait until the workers have left their machines.")]
-Watch = Annotated[bool, typer.Option("-w", "--watch", help="Keep the table current until all runs are over.")]
+Watch = Annotated[bool, typer.Option("-w", "--watch", help="Keep watching until all runs end.")]
 
 
 class _Sweeps(TyperGroup):
@@ -47,7 +47,7 @@ sweep = typer.Typer(cls=_Sweeps)
 def main() -> None:
     """Many runs: ebb sweep --name scan lr=0.1,0.01 -- python train.py
 
-    `run` may be left out; its options: ebb sweep run --help. The same command again submits only the runs that are not there.
+    `run` may be left out; its options: ebb sweep run --help. The same command again submits only the missing runs.
     """
 
 
@@ -62,21 +62,21 @@ def run(
     ] = None,
     *,
     random: Annotated[int | None, typer.Option("--random", metavar="N", help="Draw N runs; default: all combinations.")] = None,
-    seed: Annotated[int, typer.Option(help="Of --random: the same seed draws the same runs.")] = 0,
+    seed: Annotated[int, typer.Option(help="For --random: the same seed draws the same runs.")] = 0,
     hydra: Annotated[
-        bool, typer.Option("--hydra", help="Hand values on as lr=0.1; default: --lr 0.1, or where {lr} is.")
+        bool, typer.Option("--hydra", help="Pass values as lr=0.1; default: --lr 0.1, or in place of {lr}.")
     ] = False,
     max_parallel: Annotated[
-        int | None, typer.Option(metavar="N", help="At most N runs train at once, whether this goes on or not.")
+        int | None, typer.Option(metavar="N", help="At most N runs train at once, even after this command ends.")
     ] = None,
     stop_worst: Annotated[
         float | None,
-        typer.Option(metavar="FRACTION", help="Stop this share of the runs that came as far, while this command runs."),
+        typer.Option(metavar="FRACTION", help="Stop this fraction of the runs that got as far, while this command runs."),
     ] = None,
     metric: Metric = "loss",
     after: Annotated[int | None, typer.Option(metavar="STEPS", help="Compare at this step, at twice it, and so on.")] = None,
     watch: Watch = False,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask, on a terminal, before anything is sent.")] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Send everything without asking for confirmation.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the manifests, send nothing.")] = False,
     namespace: Namespace = None,
     output: Format = Output.TEXT,
@@ -111,7 +111,7 @@ def show(
     namespace: Namespace = None,
     output: Format = Output.TEXT,
 ) -> None:
-    """All runs of a sweep in one table: what they vary, how far they are, what they cost."""
+    """All runs of a sweep in one table: settings, progress, cost."""
     sweeps.check_metric(metric)
     if watch:
         raise typer.Exit(call(ctx, namespace, lambda ebb: _follow(ebb, name, metric, None, output)))
@@ -127,12 +127,12 @@ def show(
 def stop(
     ctx: typer.Context, name: SweepName, *, no_wait: NoWait = False, namespace: Namespace = None, output: Format = Output.TEXT
 ) -> None:
-    """Let all runs write a checkpoint and give their machines back; they stay."""
+    """Let all runs write a checkpoint and release their machines; they stay."""
     done = call(ctx, namespace, lambda ebb: sweeps.stop(ebb, name, wait=not no_wait, note=note))
     if output is Output.JSON:
         print_json({"stopped": list(done)})
     else:
-        typer.echo(f"{_count(len(done), f' of {name}')} stopped." + (f" Let one go on: ebb resume {done[0]}" if done else ""))
+        typer.echo(f"{_count(len(done), f' of {name}')} stopped." + (f" Continue one: ebb resume {done[0]}" if done else ""))
 
 
 @sweep.command()
@@ -152,7 +152,7 @@ def _plan(
     *,
     hydra: bool,
     max_parallel: int | None,
-) -> sweeps.Plan:
+) -> sweeps.SweepPlan:
     """Raises BadRequest."""
     points = sweeps.points_of(sweeps.parse(overrides), *draw)
     request = asked.request(program, suffix="sweep")
@@ -161,7 +161,7 @@ def _plan(
             "name is missing: give the sweep one, as in --name lr-scan, so that the same command finds its runs again."
         )
     style = sweeps.HYDRA if hydra else sweeps.FLAGS
-    return sweeps.Plan(name=request.name, request=request, points=points, style=style, max_parallel=max_parallel)
+    return sweeps.SweepPlan(name=request.name, request=request, points=points, style=style, max_parallel=max_parallel)
 
 
 def _rule(fraction: float | None, metric: str, after: int | None) -> sweeps.Rule | None:
@@ -174,7 +174,7 @@ def _rule(fraction: float | None, metric: str, after: int | None) -> sweeps.Rule
     return sweeps.Rule(fraction=fraction, metric=metric, after=after)
 
 
-async def _print_manifests(ebb: client.Ebb, made: sweeps.Plan, output: Output) -> None:
+async def _print_manifests(ebb: client.Ebb, made: sweeps.SweepPlan, output: Output) -> None:
     bodies = [item.body for item in sweeps.prepared(ebb, made)]
     if output is Output.JSON:
         print_json({"jobs": bodies})
@@ -183,7 +183,7 @@ async def _print_manifests(ebb: client.Ebb, made: sweeps.Plan, output: Output) -
 
 
 async def _run(
-    ebb: client.Ebb, made: sweeps.Plan, rule: sweeps.Rule | None, metric: str, output: Output, *, yes: bool, watch: bool
+    ebb: client.Ebb, made: sweeps.SweepPlan, rule: sweeps.Rule | None, metric: str, output: Output, *, yes: bool, watch: bool
 ) -> Exit:
     if output is Output.TEXT:
         _show_plan(ebb, made)
@@ -194,11 +194,11 @@ async def _run(
     if rule:
         note(
             f"The worst {rule.fraction:.0%} by {rule.metric} are stopped from step {rule.after} on while this command runs. "
-            "Ctrl-C leaves all runs alone; the same command goes on."
+            "Ctrl-C leaves all runs alone; run the same command again to continue."
         )
     if output is Output.TEXT:
         there = f", {len(started.there)} were there" if started.there else ""
-        typer.echo(f"{_count(len(started.submitted))} submitted{there}. Look: ebb sweep show {made.name} --watch")
+        typer.echo(f"{_count(len(started.submitted))} submitted{there}. Watch: ebb sweep show {made.name} --watch")
     if watch or rule:
         return await _follow(ebb, made.name, metric, rule, output)
     if output is Output.JSON:
@@ -206,7 +206,7 @@ async def _run(
     return Exit.OK
 
 
-def _show_plan(ebb: client.Ebb, made: sweeps.Plan) -> None:
+def _show_plan(ebb: client.Ebb, made: sweeps.SweepPlan) -> None:
     """The first run in full, and what all of them cost."""
     first, console = sweeps.prepared(ebb, made)[0], make_console()
     assert first.request is not None

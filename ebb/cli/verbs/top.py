@@ -22,8 +22,8 @@ LEAST_SECONDS, MOST_SECONDS = 1.0, 3600.0  # the controller reads progress every
 def top(
     ctx: typer.Context,
     *,
-    every: Annotated[float, typer.Option("--every", metavar="SECONDS", help="How often to look again.")] = 3.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once, as into a pipe.")] = False,
+    every: Annotated[float, typer.Option("--every", metavar="SECONDS", help="Seconds between updates.")] = 3.0,
+    once: Annotated[bool, typer.Option("--once", help="Print once and exit, as into a pipe.")] = False,
     namespace: Namespace = None,
     output: Format = Output.TEXT,
 ) -> None:

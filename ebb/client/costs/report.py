@@ -13,7 +13,7 @@ from enum import StrEnum
 from ebb.api.clock import stamp
 from ebb.api.contract import MANAGER_GROUP
 from ebb.api.platform import WHERE
-from ebb.api.usage import DAY, DAYS, Books, Gap, Line, day_of
+from ebb.api.usage import DAY, DAYS, Books, Gap, GroupUsage, day_of
 from ebb.client.costs.bills import Bill, Window, exact_from
 
 HOUR = 3600.0
@@ -107,7 +107,7 @@ def report_of(found: Iterable[Bill], books: Books | None, window: Window, by: By
     return _with_machines(report, lines) if books else report
 
 
-def lines_of(books: Books, window: Window) -> dict[str, dict[str, Line]]:
+def lines_of(books: Books, window: Window) -> dict[str, dict[str, GroupUsage]]:
     """Day, or month where days are no longer known, and node group."""
     told = books.months if _by_month(books, window) else {}
     months = {month: lines for month, lines in told.items() if month >= window.first_day[:7]}
@@ -120,7 +120,7 @@ def _by_month(books: Books, window: Window) -> bool:
     return window.first_day < day_of(books.until - DAYS * DAY)
 
 
-def _with_machines(report: CostReport, lines: Mapping[str, Mapping[str, Line]]) -> CostReport:
+def _with_machines(report: CostReport, lines: Mapping[str, Mapping[str, GroupUsage]]) -> CostReport:
     own, theirs = _split(line for day in lines.values() for line in day.items())
     total = own + theirs
     idle_usd, unseen = theirs.idle_usd, Whole(hours=total.unseen_seconds / HOUR, usd=total.unseen_usd)
@@ -141,9 +141,9 @@ def _with_machines(report: CostReport, lines: Mapping[str, Mapping[str, Line]]) 
     )
 
 
-def _split(lines: Iterable[tuple[str, Line]]) -> tuple[Line, Line]:
+def _split(lines: Iterable[tuple[str, GroupUsage]]) -> tuple[GroupUsage, GroupUsage]:
     """Of the platform's own machines, and of those for jobs."""
-    own, theirs = Line(), Line()
+    own, theirs = GroupUsage(), GroupUsage()
     for group, line in lines:
         own, theirs = (own + line, theirs) if group == MANAGER_GROUP else (own, theirs + line)
     return own, theirs
@@ -183,11 +183,11 @@ def _sum(one: CostRow, other: CostRow) -> CostRow:
     )
 
 
-def _days(lines: Mapping[str, Mapping[str, Line]]) -> tuple[CostRow, ...]:
+def _days(lines: Mapping[str, Mapping[str, GroupUsage]]) -> tuple[CostRow, ...]:
     return tuple(_day(day, lines[day]) for day in sorted(lines, reverse=True))
 
 
-def _day(day: str, groups: Mapping[str, Line]) -> CostRow:
+def _day(day: str, groups: Mapping[str, GroupUsage]) -> CostRow:
     own, theirs = _split(groups.items())
     total = own + theirs
     return CostRow(
@@ -217,7 +217,7 @@ def _notes(bills: tuple[Bill, ...], books: Books | None, window: Window, by: By)
     if books.until < window.now - STALE_SECONDS:
         said.append(f"The machine books end at {stamp(books.until)}: does the controller run? Since then all is taken as it was.")
     if _by_month(books, window):
-        said.append(f"Days further back than {DAYS} are told by month, the first of them as a whole.")
+        said.append(f"Days further back than {DAYS} are shown by month, the first month as a whole.")
     if any(bill.divided for bill in bills):
         said.append("Jobs marked ~ began before this: their cost is divided by time.")
     return (*said, *map(_gap, (gap for gap in books.gaps if gap.ended > window.since and (gap.vanished or gap.came))))

@@ -31,9 +31,9 @@ from ebb.kube import (
     LEASES,
     NAMESPACES,
     PODS,
-    ConfigError,
     Denied,
     Kube,
+    KubeconfigError,
     KubeError,
     NotFound,
     Object,
@@ -63,7 +63,7 @@ async def check(
         try:
             way = find_way(kubeconfig, context, platform)
             kube = await opened.enter_async_context(opener(way.kubeconfig, way.context))
-        except (Missing, NoPlatform, ConfigError) as error:
+        except (Missing, NoPlatform, KubeconfigError) as error:
             return (problem("kubeconfig", *_split(error)),)
         named = f", that of platform {way.platform}" if way.platform else ""
         findings.append(ok("kubeconfig", f"{way.kubeconfig}{named}" if way.kubeconfig else "the pod's own service account"))

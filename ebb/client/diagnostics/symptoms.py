@@ -73,7 +73,7 @@ def controller(lease: Object | None, jobs: Sequence[Object], now: float, *, why:
     """By its Lease, else by what it does."""
     orphan = next((job for job in jobs if _ignored(job, now)), None)
     if orphan is not None:
-        text = f"nobody takes on {orphan['metadata']['name']}, submitted {round(now - _created(orphan))} s ago"
+        text = f"no controller takes on {orphan['metadata']['name']}, submitted {round(now - _created(orphan))} s ago"
         return problem("controller", text, f"Is the controller running? {LOOK}.")
     if why == "denied":
         done = "no job waits to be taken on" if jobs else "no job is there to tell by"
@@ -114,7 +114,7 @@ def etcd(endpoint: str, events: Iterable[Object], now: float) -> Finding:
         return problem("etcd", f"{endpoint}: {what.strip()}", f"The cure: {cure}" if cure else f"{LOOK}.")
     if not endpoint:
         return problem("etcd", "the platform names none: jobs cannot meet", f"To get one: {GROUP_FIX}.")
-    return ok("etcd", f"{endpoint}, no alarm told in the last hour")
+    return ok("etcd", f"{endpoint}, no alarm in the last hour")
 
 
 def machines(platform: Platform, pods: Iterable[Object], events: Iterable[Object], now: float) -> Finding:

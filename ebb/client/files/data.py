@@ -21,7 +21,7 @@ from ebb.api.platform import Platform
 from ebb.client.errors import BadRequest, Missing
 from ebb.client.files.transfer import (
     AT_ONCE,
-    Entry,
+    FileEntry,
     Files,
     LocalFile,
     VolumeRoom,
@@ -77,7 +77,7 @@ class Listing:
     """Content of a place; with no place, the volumes."""
 
     path: str
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[FileEntry, ...] = ()
     volumes: tuple[VolumeRoom, ...] = ()
 
 
@@ -181,7 +181,7 @@ async def _get_folder(files: Files, path: str, target: Path, show: Show, *, chec
 
     gone: list[str] = []
 
-    async def fetch(one: Entry) -> int:
+    async def fetch(one: FileEntry) -> int:
         try:
             return (await files.get(f"{path}/{one.name}", target / one.name, moved=show.moved)).moved
         except Missing:
@@ -226,7 +226,7 @@ async def _at_once(work: Callable[[T], Awaitable[int]], items: Iterable[T]) -> l
     return [sizes[index] for index in sorted(sizes)]
 
 
-def _same(file: Path, entry: Entry) -> bool:
+def _same(file: Path, entry: FileEntry) -> bool:
     try:
         about = file.stat()
     except OSError:

@@ -174,7 +174,7 @@ def walk(folder: Path) -> Iterator[LocalFile | Path]:
                 yield LocalFile(name=short, path=path, size=about.st_size, modified_ns=about.st_mtime_ns)
 
 
-class Part:
+class PartialFile:
     """A file that comes, in a folder of its own beside its place until it is whole: of one version of what it is a copy of."""
 
     def __init__(self, file: Path, source: str, version: str) -> None:
@@ -269,7 +269,7 @@ BROKEN = (aiohttp.ClientError, OSError, TimeoutError)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class FileEntry:
     """A file, folder or link. `name` is the path below what was listed."""
 
     name: str
@@ -326,7 +326,7 @@ class Files:
         """Return what there is."""
         return tuple(VolumeRoom(**one) for one in await self._ask("GET", "/v1/volumes"))
 
-    async def list(self, path: str, *, recursive: bool = False) -> tuple[Entry, ...]:
+    async def list(self, path: str, *, recursive: bool = False) -> tuple[FileEntry, ...]:
         """Return what is in a folder, sorted; a file is a list of itself."""
         return await self._again(lambda _: self._list(path, recursive))
 
@@ -338,10 +338,10 @@ class Files:
             return ()
         return tuple(f"{folder.rstrip('/')}/{one.name}" for one in found if one.kind == "file")
 
-    async def stat(self, path: str) -> Entry:
+    async def stat(self, path: str) -> FileEntry:
         """One file or folder."""
         found = await self._ask("GET", "/v1/stat", path=path)
-        return Entry(name=path, kind=found["kind"], size=found["size"], modified_ns=found["modified_ns"])
+        return FileEntry(name=path, kind=found["kind"], size=found["size"], modified_ns=found["modified_ns"])
 
     async def remove(self, path: str, *, recursive: bool = False) -> None:
         """Remove a file or link, or with `recursive` a folder."""
@@ -389,11 +389,11 @@ class Files:
             await drop_part(file, path)
             raise
 
-    async def _list(self, path: str, recursive: bool) -> tuple[Entry, ...]:
+    async def _list(self, path: str, recursive: bool) -> tuple[FileEntry, ...]:
         async with self._open("GET", "/v1/list", {"path": path, "recursive": str(int(recursive))}) as answer:
             raw = await answer.read()
         fields = ("name", "kind", "size", "modified_ns")
-        return tuple(Entry(**{key: one[key] for key in fields}) for one in map(orjson.loads, raw.splitlines()))
+        return tuple(FileEntry(**{key: one[key] for key in fields}) for one in map(orjson.loads, raw.splitlines()))
 
     async def _put(self, sending: Moving, wanted: Facts, *, ask: bool) -> None:
         query = {"path": sending.path, **{key: str(value) for key, value in wanted.query().items()}}
@@ -410,7 +410,7 @@ class Files:
     async def _get(self, fetching: Moving) -> Stored:
         async with self._open("GET", "/v1/stat", {"path": fetching.path}) as answer:
             found = await answer.json()
-        part = Part(fetching.file, fetching.path, found["etag"])
+        part = PartialFile(fetching.file, fetching.path, found["etag"])
         at = await part.size()
         fetching.starts_at(at)
         rest = {**_from(at), "If-Match": found["etag"]} if at else {}  # a log grows between two questions, too

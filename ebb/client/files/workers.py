@@ -84,7 +84,7 @@ async def port(
     that runs then: of the one that is named, or of any. Raises Missing, BadRequest, KubeError."""
     for field, value, least in (("port", number, 1), ("local", local, 0)):
         if not least <= value <= 65535:
-            raise BadRequest(f"{field} {value} is no port: use {least} to 65535.")
+            raise BadRequest(f"{field} {value} is not a port: use {least} to 65535.")
     last = (await running_worker(ebb, job, worker))["metadata"]["name"]
 
     async def choose(failed: frozenset[str]) -> str:

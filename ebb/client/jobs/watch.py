@@ -247,7 +247,7 @@ async def wait_for(
     """The jobs as they then are, in the order of their names. Raises BadRequest, TimedOut, Missing if one is not there or is
     deleted meanwhile."""
     if goal not in GOALS:
-        raise BadRequest(f"for {goal!r} is nothing to wait for: use {' or '.join(GOALS)}.")
+        raise BadRequest(f"for {goal!r} is not something to wait for: use {' or '.join(GOALS)}.")
     wanted = list(dict.fromkeys(names))
     uids = {name: (await read_job(ebb.kube, ebb.namespace, name))["metadata"]["uid"] for name in wanted}
     current: dict[str, JobView] = {}

@@ -128,7 +128,7 @@ def plan(request: Request, interpreter: Interpreter, here: Here, *, workers: int
     count = workers or min(request.gpus, here.cores)
     folder = here.folder / (request.code or "")
     if not folder.is_dir():
-        raise BadRequest(f"code {request.code!r} is no folder: name the one that holds your program, as in --code .")
+        raise BadRequest(f"code {request.code!r} is not a folder: name the one that holds your program, as in --code .")
     _check_hides_nothing(folder)
     output = Path(here.output_root or here.folder / OUTPUT_FOLDER / request.name).absolute()
     own = request.env.get("PYTHONPATH", "")

@@ -10,6 +10,6 @@ the launcher has written to the output volume; sources.py says which of the two 
 from ebb.client.logs.follow import follow_logs
 from ebb.client.logs.lines import ALL, Choice, Line
 from ebb.client.logs.sources import Sink, print_logs
-from ebb.client.logs.volume import Files, on_volume
+from ebb.client.logs.volume import LogFiles, on_volume
 
-__all__ = ["ALL", "Choice", "Files", "Line", "Sink", "follow_logs", "on_volume", "print_logs"]
+__all__ = ["ALL", "Choice", "Line", "LogFiles", "Sink", "follow_logs", "on_volume", "print_logs"]

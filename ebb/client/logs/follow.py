@@ -11,7 +11,7 @@ from ebb.client.logs.lines import ALL, Choice, Line
 from ebb.client.logs.pod import PodTail
 from ebb.client.logs.replay import Replay
 from ebb.client.logs.sources import Sink, Sources, open_shelf, started, started_at, uid_of
-from ebb.client.logs.volume import LOOK_SECONDS, Files, FileTail, Reading, Shelf
+from ebb.client.logs.volume import LOOK_SECONDS, FileTail, LogFiles, Reading, Shelf
 from ebb.kube import Kube, KubeError, Object
 
 DRAIN_SECONDS = 3.0  # for the last lines of a job that is deleted
@@ -22,7 +22,7 @@ YOUNG_SECONDS = 30.0  # since the start of a pod that is new; clocks may differ 
 
 
 async def follow_logs(
-    kube: Kube, namespace: str, job: str, sink: Sink, *, choice: Choice = ALL, files: Files | None = None
+    kube: Kube, namespace: str, job: str, sink: Sink, *, choice: Choice = ALL, files: LogFiles | None = None
 ) -> JobView:
     """Print lines as they come until the job is over; returns it as it ended. Raises KubeError if it cannot be watched at all."""
     async with Board(kube, namespace, job, on_trouble=sink.note) as board:

@@ -17,7 +17,7 @@ from ebb.client.jobs.view import worker_container, worker_index, worker_spec
 from ebb.client.logs.lines import ALL, Choice, Line
 from ebb.client.logs.pod import lines_now
 from ebb.client.logs.replay import Replay, merge
-from ebb.client.logs.volume import UNREADABLE, Files, Reading, Shelf
+from ebb.client.logs.volume import UNREADABLE, LogFiles, Reading, Shelf
 from ebb.kube import ELASTIC_JOBS, PODS, Kube, KubeError, Object
 
 OPEN_SECONDS = 10.0  # for the volume to answer; then what the API server has is worth more than to wait on
@@ -34,7 +34,7 @@ class Sink(Protocol):
 
 
 async def print_logs(
-    kube: Kube, namespace: str, job: str, sink: Sink, *, choice: Choice = ALL, files: Files | None = None
+    kube: Kube, namespace: str, job: str, sink: Sink, *, choice: Choice = ALL, files: LogFiles | None = None
 ) -> None:
     """Print what the workers have written. Raises Missing if there is nothing that could be read."""
     found = await kube.get(ELASTIC_JOBS, namespace, job) if files else None
@@ -51,7 +51,7 @@ async def print_logs(
     await sources.show(sink)
 
 
-async def open_shelf(job: Object, files: Files | None, sink: Sink) -> Shelf | None:
+async def open_shelf(job: Object, files: LogFiles | None, sink: Sink) -> Shelf | None:
     """Return what is on the volume; None, and a note, where it cannot be read."""
     if files is None:
         return None

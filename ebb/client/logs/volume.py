@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Protocol
 
 from ebb.client.errors import ClientError, Missing
-from ebb.client.files.transfer import Entry, gateway
+from ebb.client.files.transfer import FileEntry, gateway
 from ebb.client.jobs.view import worker_container
 from ebb.client.jobs.watch import Board
 from ebb.client.logs.lines import FileLines, Line, Part
@@ -34,10 +34,10 @@ CLOCKS_SECONDS = 60.0  # by which the volume's clock may be behind those of the 
 UNREADABLE = "the output volume cannot be read, so lines of workers that are gone are missing"
 
 
-class Files(Protocol):
-    """The part of files/transfer.py's `Files` that logs need."""
+class LogFiles(Protocol):
+    """The part of files/transfer.py's `LogFiles` that logs need."""
 
-    async def list(self, path: str, *, recursive: bool) -> Sequence[Entry]:
+    async def list(self, path: str, *, recursive: bool) -> Sequence[FileEntry]:
         """Return what is in and below a folder. Raises Missing, ClientError, KubeError."""
 
     def read(self, path: str, start: int) -> AsyncIterator[bytes]:
@@ -45,10 +45,10 @@ class Files(Protocol):
 
 
 @asynccontextmanager
-async def on_volume(ebb: Ebb, note: Callable[[str], None]) -> AsyncIterator[Files | None]:
+async def on_volume(ebb: Ebb, note: Callable[[str], None]) -> AsyncIterator[LogFiles | None]:
     """The way to the volume; None, and a note, on a platform that has none now."""
     async with AsyncExitStack() as stack:
-        found: Files | None = None
+        found: LogFiles | None = None
         try:
             found = await stack.enter_async_context(gateway(ebb))
         except (ClientError, KubeError) as error:
@@ -59,7 +59,7 @@ async def on_volume(ebb: Ebb, note: Callable[[str], None]) -> AsyncIterator[File
 class Shelf:
     """Pods that have written logs. Call `look` before anything else."""
 
-    def __init__(self, files: Files, job_folder: str) -> None:
+    def __init__(self, files: LogFiles, job_folder: str) -> None:
         self.files = files
         self.workers: dict[str, int] = {}  # by pod uid, in the order in which they started
         self._folder = f"{job_folder}/logs"
@@ -84,7 +84,7 @@ class Shelf:
             self.workers.setdefault(part.pod, worker)
         self._parts = parts
 
-    async def _entries(self) -> Sequence[Entry]:
+    async def _entries(self) -> Sequence[FileEntry]:
         try:
             return await self.files.list(self._folder, recursive=True)
         except Missing:  # no launcher has come so far

@@ -19,7 +19,7 @@ from ebb.api import platform
 from ebb.api.platform import Platform, PlatformError
 from ebb.client.errors import BadRequest, ClientError, Missing, NoPlatform
 from ebb.client.platform import platforms
-from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, ConfigError, Kube, KubeError, NotFound, Object
+from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, Kube, KubeconfigError, KubeError, NotFound, Object
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ def find_box() -> str:
     """A researcher's kubeconfig of this checkout's box. Raises NoPlatform where it is not up."""
     box = _box()
     if not box.is_file():
-        raise NoPlatform(f"no box on this machine: {box} is not there. Bring it up with `make up` in Ebb's checkout.")
+        raise NoPlatform(f"no devcluster on this machine: {box} is not there. Bring it up with `make up` in Ebb's checkout.")
     return str(box)
 
 
@@ -97,7 +97,7 @@ def _way(kubeconfig: str | None, context: str | None, name: str | None) -> Way:
         return Way(kubeconfig=kubeconfig, context=context)
     named = name or os.environ.get("EBB_PLATFORM")
     if named == platforms.ALL:
-        raise BadRequest("platform 'all' is for looking: `ebb list` and `ebb gpus` show all of them. Name one for anything else.")
+        raise BadRequest("platform 'all' is for `ebb list` and `ebb gpus` only: name one for anything else.")
     if named:
         return _known(platforms.find(named), context)
     if not (os.environ.get("EBB_KUBECONFIG") or "KUBERNETES_SERVICE_HOST" in os.environ):
@@ -121,7 +121,7 @@ def _kubeconfig() -> str | None:
         return str(box)
     default = Path("~/.kube/config").expanduser()
     if not default.is_file():
-        raise ConfigError(
+        raise KubeconfigError(
             f"no kubeconfig: EBB_KUBECONFIG and KUBECONFIG are not set, and neither {box} nor {default} is there. "
             "Set EBB_KUBECONFIG to the stack's kubeconfig, or run `make up` for a platform on this machine."
         )

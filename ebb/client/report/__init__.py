@@ -25,11 +25,11 @@ from ebb.client.jobs.view import gpus_per_worker, view
 from ebb.client.platform.connection import Ebb, read_job
 from ebb.client.report.data import RunOfSweep, RunReport, SweepReport, run_report, sweep_report
 from ebb.client.report.page import run_page, sweep_page
-from ebb.client.report.reading import Files, OpenFiles, Reading
+from ebb.client.report.reading import OpenFiles, Reading, ReportFiles
 from ebb.client.sweep.view import LABEL_SWEEP, sweep_view
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, Denied, NotFound, Object
 
-__all__ = ["Files", "OpenFiles", "RunReport", "SweepReport", "make", "page"]
+__all__ = ["OpenFiles", "ReportFiles", "RunReport", "SweepReport", "make", "page"]
 
 
 GONE = "The job was deleted: what it cost is from the platform's record of it, which has no history."

@@ -132,7 +132,7 @@ XY = tuple[float, float | None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class Curve:
     """A curve; None in it is a gap. `band`: (x, low, high) behind it."""
 
     name: str
@@ -172,7 +172,7 @@ class Chart:
     y: Axis
     x_name: str
     y_name: str
-    lines: Sequence[Line]
+    lines: Sequence[Curve]
     marks: Sequence[Mark] = ()
     strips: Sequence[Strip] = ()
     legend: bool = False
@@ -239,7 +239,7 @@ def _grid(chart: Chart) -> list[str]:
     return [f'<path class="grid" d="{"".join(f"M0 {level:.1f}H{WIDE}" for level in levels)}"/>']
 
 
-def _curve(chart: Chart, line: Line) -> str:
+def _curve(chart: Chart, line: Curve) -> str:
     pieces = _pieces(chart, line.points)
     path = "".join(_steps(piece) if line.steps else _joined(piece) for piece in pieces)
     look = f"c{line.colour % COLOURS}{' dashed' if line.colour >= COLOURS else ''}{' faint' if line.faint else ''}"

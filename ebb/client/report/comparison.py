@@ -6,7 +6,7 @@ Up to eight runs have a colour each, the next eight the same ones dashed; of mor
 from collections.abc import Callable
 from dataclasses import replace
 
-from ebb.client.report.chart import COLOURS, XY, Axis, Chart, Line, count_axis, duration, seconds_axis, short, whole_axis
+from ebb.client.report.chart import COLOURS, XY, Axis, Chart, Curve, count_axis, duration, seconds_axis, short, whole_axis
 from ebb.client.report.data import Point, SweepReport
 from ebb.client.report.pictures import value_axis
 
@@ -49,7 +49,7 @@ def _losses(
     shown = [run.job for run in ranked[:NAMED]]
     colours = {run.job: index for index, run in enumerate(run for run in sweep.runs if run.job in shown)}
     lines = [
-        Line(
+        Curve(
             name=run.settings,
             points=[(where(point), point.loss.mean if point.loss else None) for point in _thin(kept[run.job])],
             colour=colours.get(run.job, COLOURS - 1),
@@ -98,7 +98,7 @@ def _together(sweep: SweepReport) -> Chart | None:
         y=whole_axis(most),
         x_name="since the first run's submission",
         y_name="workers that train",
-        lines=(Line(name="workers", points=points, colour=2, steps=True, filled=True),),
+        lines=(Curve(name="workers", points=points, colour=2, steps=True, filled=True),),
         head=("Run", "First step after", "Until", "Most workers"),
         rows=[
             (

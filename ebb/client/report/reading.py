@@ -30,14 +30,14 @@ FILE = "metrics.jsonl"
 AT_ONCE = 4  # files or logs: enough to hide the way to the platform, few enough for a small gateway
 
 
-class Files(Protocol):
-    """The part of files/transfer.py's `Files` that a report needs."""
+class ReportFiles(Protocol):
+    """The part of files/transfer.py's `ReportFiles` that a report needs."""
 
     def read(self, path: str) -> AsyncIterator[bytes]:
         """From the first byte to what is now the end. Raises Missing, ClientError, KubeError."""
 
 
-OpenFiles = Callable[[Ebb], AbstractAsyncContextManager[Files]]
+OpenFiles = Callable[[Ebb], AbstractAsyncContextManager[ReportFiles]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class Reading:
 
     def __init__(self, ebb: Ebb, open_files: OpenFiles) -> None:
         self._ebb, self._open = ebb, open_files
-        self._files: Files | None = None
+        self._files: ReportFiles | None = None
         self._closed = ""  # why there are none
         self._turns = asyncio.Semaphore(AT_ONCE)
 

@@ -35,8 +35,8 @@ class File(Protocol):
     def size(self) -> int: ...
 
 
-class Files(Protocol):
-    """The part of `Files` that reading checkpoints needs."""
+class CheckpointFiles(Protocol):
+    """The part of `CheckpointFiles` that reading checkpoints needs."""
 
     async def list(self, path: str) -> Sequence[File]: ...
 
@@ -62,7 +62,7 @@ class Checkpoint:
         return f"step {self.step}, {amount(self.size_bytes)}"
 
 
-async def newest(files: Files, folder: str) -> Checkpoint | None:
+async def newest(files: CheckpointFiles, folder: str) -> Checkpoint | None:
     """Of the job with this folder; one whose manifest or data is damaged is passed over. None: there is none."""
     try:
         sizes = {entry.name: entry.size for entry in await files.list(f"{folder}/{_CHECKPOINTS}")}
@@ -81,7 +81,11 @@ def place_of(checkpoint: Checkpoint, output_root: str) -> str:
 
 
 async def carry(
-    checkpoint: Checkpoint, source: Files, target: Files, output_root: str, note: Callable[[str], None] = ignore
+    checkpoint: Checkpoint,
+    source: CheckpointFiles,
+    target: CheckpointFiles,
+    output_root: str,
+    note: Callable[[str], None] = ignore,
 ) -> str:
     """Bring it there; the manifest comes last, so that what is half there is no checkpoint. Raises ClientError, Unreachable."""
     place = place_of(checkpoint, output_root)
@@ -107,12 +111,12 @@ async def carry(
     return place
 
 
-async def _is_there(checkpoint: Checkpoint, files: Files, place: str) -> bool:
+async def _is_there(checkpoint: Checkpoint, files: CheckpointFiles, place: str) -> bool:
     found = await newest(files, place)
     return found is not None and (found.name, found.sha256) == (checkpoint.name, checkpoint.sha256)
 
 
-async def _content(files: Files, path: str) -> bytes:
+async def _content(files: CheckpointFiles, path: str) -> bytes:
     try:
         return b"".join([piece async for piece in files.read(path)])
     except Missing:

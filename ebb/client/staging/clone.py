@@ -189,9 +189,9 @@ async def _checkpoint(
         note(f"whether {name} has a checkpoint is not known: {error}")
         return None
     if found is None and resume:
-        raise ClientError(f"{name} has no checkpoint to go on from: leave --resume-from-checkpoint out, and it begins anew.")
+        raise ClientError(f"{name} has no checkpoint to resume from: leave --resume-from-checkpoint out to start fresh.")
     if found is None:
-        note(f"{name} has no checkpoint yet: the new job begins anew.")
+        note(f"{name} has no checkpoint yet: the new job starts fresh.")
     return found
 
 

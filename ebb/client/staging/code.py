@@ -58,7 +58,7 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Entry:
+class CodeEntry:
     """A file or a symbolic link of the folder; `name` is relative to it."""
 
     name: str
@@ -108,11 +108,11 @@ def packed(folder: Path, note: Callable[[str], None] = ignore) -> Code:
     return code
 
 
-def listed(folder: Path) -> list[Entry]:
+def listed(folder: Path) -> list[CodeEntry]:
     """Return what would travel, in a fixed order. Raises BadRequest for no folder, links that leave it, too much."""
     if not folder.is_dir():
-        raise BadRequest(f"code {str(folder)!r} is no folder: name the one that holds your program, as in --code .")
-    found: list[Entry] = []
+        raise BadRequest(f"code {str(folder)!r} is not a folder: name the one that holds your program, as in --code .")
+    found: list[CodeEntry] = []
     for entry in _walk(folder.resolve()):
         found.append(entry)
         if len(found) > MOST_FILES:
@@ -157,7 +157,7 @@ class Tally:
             self._note(f"{self._words} {amount(self._bytes)} of {amount(self._total)}")
 
 
-def _walk(root: Path) -> Iterator[Entry]:
+def _walk(root: Path) -> Iterator[CodeEntry]:
     rules = _Rules.above(root)
     for place, folders, files in os.walk(root):
         here = Path(place)
@@ -179,12 +179,12 @@ def _left_out(folder: Path, rules: "_Rules") -> bool:
     return rules.ignores(folder, folder=True)
 
 
-def _entry(path: Path, root: Path) -> Entry | None:
+def _entry(path: Path, root: Path) -> CodeEntry | None:
     """None for what is no file: sockets, pipes, devices."""
     name, found = path.relative_to(root).as_posix(), path.lstat()
     if stat.S_ISLNK(found.st_mode):
-        return Entry(name, path, 0, False, _target(path, root))
-    return Entry(name, path, found.st_size, bool(found.st_mode & stat.S_IXUSR)) if stat.S_ISREG(found.st_mode) else None
+        return CodeEntry(name, path, 0, False, _target(path, root))
+    return CodeEntry(name, path, found.st_size, bool(found.st_mode & stat.S_IXUSR)) if stat.S_ISREG(found.st_mode) else None
 
 
 def _target(link: Path, root: Path) -> str:
@@ -259,7 +259,7 @@ class _Bounded(io.RawIOBase):
         return self._file.write(data)
 
 
-def _add(tar: tarfile.TarFile, entries: Sequence[Entry], size: int, note: Callable[[str], None]) -> None:
+def _add(tar: tarfile.TarFile, entries: Sequence[CodeEntry], size: int, note: Callable[[str], None]) -> None:
     """With nothing of this machine: no times, no owners, no modes but whether it may be run."""
     done, told = 0, 0
     for entry in entries:
@@ -278,7 +278,7 @@ def _add(tar: tarfile.TarFile, entries: Sequence[Entry], size: int, note: Callab
             told = done
 
 
-def _too_large(folder: Path, entries: Sequence[Entry]) -> str:
+def _too_large(folder: Path, entries: Sequence[CodeEntry]) -> str:
     largest = sorted(entries, key=lambda entry: entry.size, reverse=True)[:3]
     words = ", ".join(f"{entry.name} ({amount(entry.size)})" for entry in largest)
     return (

@@ -30,15 +30,15 @@ PACKAGES = ".ebb/packages"
 _AT_WORK = timedelta(minutes=5)  # between its ConfigMap and its job `ebb submit` takes a second
 
 
-class Files(Protocol):
-    """The part of `Files` that delivery needs: paths are those that workers see."""
+class DeliveryFiles(Protocol):
+    """The part of `DeliveryFiles` that delivery needs: paths are those that workers see."""
 
     async def put(self, path: str, file: Path, *, moved: Callable[[int], None]) -> object:
         """Write a file, whole or not at all; one with the same content is not sent again."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class CodePlace:
     """The place where a job's pods find its code. `config_map`: "" where it is on the volume."""
 
     code: Code
@@ -78,11 +78,11 @@ class Delivery:
                 await self.kube.delete(CONFIG_MAPS, self.namespace, self.config_map, uid=self.uid)
 
 
-def place_of(code: Code, job: str, platform: Platform) -> Place:
+def place_of(code: Code, job: str, platform: Platform) -> CodePlace:
     """Return where a job's code will be."""
     if code.small:
-        return Place(code=code, archive=f"{MOUNT}/{FILE}", config_map=f"{job}-code")
-    return Place(code=code, archive=volume_path(platform, code.sha256), config_map="")
+        return CodePlace(code=code, archive=f"{MOUNT}/{FILE}", config_map=f"{job}-code")
+    return CodePlace(code=code, archive=volume_path(platform, code.sha256), config_map="")
 
 
 def volume_path(platform: Platform, sha256: str) -> str:
@@ -108,7 +108,7 @@ def find_output(platform: Platform) -> str:
 
 
 async def deliver(
-    kube: Kube, namespace: str, place: Place, files: Files | None, note: Callable[[str], None] = ignore
+    kube: Kube, namespace: str, place: CodePlace, files: DeliveryFiles | None, note: Callable[[str], None] = ignore
 ) -> Delivery:
     """Bring the code there. `files` is needed where it is not small. Raises ClientError, KubeError."""
     if place.config_map:
@@ -122,7 +122,7 @@ async def deliver(
     return Delivery(kube=kube, namespace=namespace, config_map="", note=note)
 
 
-def config_map(place: Place, namespace: str) -> Object:
+def config_map(place: CodePlace, namespace: str) -> Object:
     """The ConfigMap with the archive. Nobody changes it: it is the job's version of the code."""
     return {
         "apiVersion": CONFIG_MAPS.api_version,

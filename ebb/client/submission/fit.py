@@ -144,7 +144,7 @@ def _gpu_type(request: Request, platform: Platform) -> str:
     if not types:
         raise BadRequest("this platform has no machines with GPUs: add a node group to the stack and run `pulumi up`.")
     if request.gpu is None and len(types) > 1:
-        raise BadRequest(f"gpu is not said and this platform has several: choose one of {_listed(types)} with --gpu.")
+        raise BadRequest(f"gpu is missing, and this platform has several: choose one of {_listed(types)} with --gpu.")
     wanted = request.gpu or types[0]
     if not platform.gpu_groups(gpu_type=wanted):
         raise BadRequest(f"gpu {wanted!r} is not on this platform: it has {_listed(types)}. Choose one of these with --gpu.")

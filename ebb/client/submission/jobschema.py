@@ -37,7 +37,7 @@ PROPERTIES: dict[str, dict[str, Any]] = {
     },
     "image": {"description": "The workers' image. Default: the platform's trainer image.", **_TEXT},
     "shm": {"description": "Size of /dev/shm, such as 512Mi or 1Gi. Default: a quarter of the memory.", **_TEXT},
-    "data": {"description": "Data folder on a shared volume; handed to the program as --data.", **_TEXT},
+    "data": {"description": "Data folder on a shared volume; passed to the program as --data.", **_TEXT},
     "code": {
         "description": "This folder, relative to the job file, travels with the job, less what .gitignore ignores; what a "
         "requirements.txt in it asks for is installed.",

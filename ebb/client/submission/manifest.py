@@ -24,7 +24,7 @@ from ebb.api.contract import (
 from ebb.api.parts import SPOT_THEN_ON_DEMAND
 from ebb.api.platform import Platform, Taint, Volume
 from ebb.client.errors import BadRequest
-from ebb.client.staging.delivery import MOUNT, PACKAGES, Place, find_output
+from ebb.client.staging.delivery import MOUNT, PACKAGES, CodePlace, find_output
 from ebb.client.submission.fit import Fit
 from ebb.client.submission.request import PRIORITIES, Request
 from ebb.kube import ELASTIC_JOBS, Object
@@ -33,7 +33,7 @@ CODE_VOLUME = "ebb-code"
 USER = 1000  # the trainer image's, and the owner of the shared volumes
 
 
-def manifest(request: Request, fit: Fit, platform: Platform, namespace: str, code: Place | None = None) -> Object:
+def manifest(request: Request, fit: Fit, platform: Platform, namespace: str, code: CodePlace | None = None) -> Object:
     """The ElasticJob of a request that fits; `code`: where its pods will find what travels with it.
 
     Raises BadRequest if its data is on no volume.
@@ -59,7 +59,7 @@ def label_safe(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]", "-", text)[:63].strip("-_.")
 
 
-def _metadata(request: Request, namespace: str, code: Place | None) -> Object:
+def _metadata(request: Request, namespace: str, code: CodePlace | None) -> Object:
     label = label_safe(request.user)
     annotations = {
         **({ANNOTATION_BILLED: request.user} if request.user else {}),  # named in the record that outlives the job
@@ -81,11 +81,11 @@ def _limits(request: Request) -> Object:
     }
 
 
-def _worker(request: Request, fit: Fit, platform: Platform, code: Place | None) -> Object:
+def _worker(request: Request, fit: Fit, platform: Platform, code: CodePlace | None) -> Object:
     return {"replicas": fit.workers, "restartPolicy": "OnFailure", "template": {"spec": _pod(request, fit, platform, code)}}
 
 
-def _pod(request: Request, fit: Fit, platform: Platform, code: Place | None) -> Object:
+def _pod(request: Request, fit: Fit, platform: Platform, code: CodePlace | None) -> Object:
     # Where both kinds will do, the controller says which, and when to change.
     kind = {} if fit.capacity == SPOT_THEN_ON_DEMAND else {LABEL_CAPACITY: fit.capacity}
     return {
@@ -113,7 +113,7 @@ def _pod(request: Request, fit: Fit, platform: Platform, code: Place | None) -> 
     }
 
 
-def _container(request: Request, fit: Fit, platform: Platform, code: Place | None) -> Object:
+def _container(request: Request, fit: Fit, platform: Platform, code: CodePlace | None) -> Object:
     memory, gpus = f"{fit.memory_mib}Mi", str(fit.gpus_per_worker)
     return {
         "name": WORKER_CONTAINER,
@@ -150,7 +150,7 @@ def _arguments(request: Request, platform: Platform) -> list[str]:
     return [*request.arguments, *data]
 
 
-def _environment(request: Request, platform: Platform, code: Place | None) -> Mapping[str, str]:
+def _environment(request: Request, platform: Platform, code: CodePlace | None) -> Mapping[str, str]:
     return {
         "PYTHONUNBUFFERED": "1",  # or `ebb logs -f` shows a script's prints minutes late
         "HOME": "/tmp",  # noqa: S108 - the root file system is read-only, and libraries keep caches in the home folder
@@ -160,7 +160,7 @@ def _environment(request: Request, platform: Platform, code: Place | None) -> Ma
     }
 
 
-def _code(platform: Platform, code: Place) -> Mapping[str, str]:
+def _code(platform: Platform, code: CodePlace) -> Mapping[str, str]:
     """Return what the launcher is told of it (ebb/elastic/launch/code.py)."""
     output = find_output(platform)
     packages = {ENV_PACKAGES: f"{output}/{PACKAGES}"} if output else {}  # without: each worker installs its own

@@ -117,7 +117,7 @@ def _check_counts(request: Request) -> None:
 def _check_limits(request: Request) -> None:
     if request.priority not in (None, *PRIORITIES):
         raise BadRequest(
-            f"priority {request.priority!r} is unknown: use job (the usual), or elastic (it makes room for all others)."
+            f"priority {request.priority!r} is unknown: use job (the default), or elastic (it yields to all others)."
         )
     if request.max_cost is not None and not request.max_cost > 0:
         raise BadRequest(f"max-cost {request.max_cost:g} is not more than 0: give the most that the job may cost, in USD.")

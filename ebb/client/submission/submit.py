@@ -15,7 +15,7 @@ from ebb.client.jobs.view import JobView, view
 from ebb.client.jobs.watch import ignore
 from ebb.client.platform.connection import Ebb
 from ebb.client.staging.code import Code, packed
-from ebb.client.staging.delivery import Delivery, Files, Place, deliver, place_of
+from ebb.client.staging.delivery import CodePlace, Delivery, DeliveryFiles, deliver, place_of
 from ebb.client.submission.fit import Fit, find_fit
 from ebb.client.submission.manifest import manifest
 from ebb.client.submission.request import Request
@@ -29,7 +29,7 @@ class Prepared:
     request: Request | None
     fit: Fit | None
     body: Object
-    code: Place | None = None
+    code: CodePlace | None = None
 
 
 def prepare(ebb: Ebb, request: Request, code: Code | None = None, note: Callable[[str], None] = ignore) -> Prepared:
@@ -52,7 +52,7 @@ def prepare_whole(ebb: Ebb, file: Mapping[str, Any], namespace: str | None) -> P
     return Prepared(request=None, fit=None, body={**file, "metadata": metadata})
 
 
-async def submit(ebb: Ebb, body: Object, *, code: Place | None = None, note: Callable[[str], None] = ignore) -> JobView:
+async def submit(ebb: Ebb, body: Object, *, code: CodePlace | None = None, note: Callable[[str], None] = ignore) -> JobView:
     """Send it, and first the code that travels with it: if the job cannot be made, that is taken back.
 
     Raises ClientError when the name is taken or the namespace is not there, KubeError.
@@ -85,7 +85,7 @@ async def _settle(ebb: Ebb, namespace: str, body: Object, delivery: Delivery, er
             await delivery.belongs_to(job)
 
 
-async def _deliver(ebb: Ebb, namespace: str, code: Place, note: Callable[[str], None]) -> Delivery:
+async def _deliver(ebb: Ebb, namespace: str, code: CodePlace, note: Callable[[str], None]) -> Delivery:
     if code.config_map or code.code.on_volume:
         try:
             return await deliver(ebb.kube, namespace, code, None, note)
@@ -96,7 +96,7 @@ async def _deliver(ebb: Ebb, namespace: str, code: Place, note: Callable[[str], 
 
 
 @asynccontextmanager
-async def _files(ebb: Ebb) -> AsyncIterator[Files]:
+async def _files(ebb: Ebb) -> AsyncIterator[DeliveryFiles]:
     from ebb.client.files.transfer import gateway  # noqa: PLC0415 - most jobs need none of it
 
     async with gateway(ebb) as files:

@@ -10,7 +10,7 @@ halving.py     the runs to stop early                    run.py      jobs      v
 from ebb.client.sweep.halving import METRICS, Rule, check_metric
 from ebb.client.sweep.overrides import parse
 from ebb.client.sweep.points import FLAGS, HYDRA, Point, points_of
-from ebb.client.sweep.run import Plan, Started, delete, prepared, show, start, stop, watch
+from ebb.client.sweep.run import Started, SweepPlan, delete, prepared, show, start, stop, watch
 from ebb.client.sweep.view import LABEL_SWEEP, RunView, SweepView
 
 __all__ = [
@@ -18,11 +18,11 @@ __all__ = [
     "HYDRA",
     "LABEL_SWEEP",
     "METRICS",
-    "Plan",
     "Point",
     "Rule",
     "RunView",
     "Started",
+    "SweepPlan",
     "SweepView",
     "check_metric",
     "delete",

@@ -30,7 +30,7 @@ class Rule:
 
     def __post_init__(self) -> None:
         if not 0 < self.fraction < 1:
-            raise BadRequest(f"stop-worst {self.fraction:g} is no share: use more than 0 and less than 1, such as 0.5.")
+            raise BadRequest(f"stop-worst {self.fraction:g} is not a fraction: use more than 0 and less than 1, such as 0.5.")
         check_metric(self.metric)
         if self.after < 1:
             raise BadRequest(f"after {self.after} is too early: runs are compared from step 1 on.")
@@ -43,7 +43,7 @@ def check_metric(metric: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class HalvingRun:
     """A run as far as it has come. `rungs`: rung -> what it had there."""
 
     name: str
@@ -54,14 +54,14 @@ class Run:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class StopDecision:
     """A run to stop, and why."""
 
     name: str
     because: str
 
 
-def with_new_rungs(run: Run, rule: Rule) -> dict[int, float]:
+def with_new_rungs(run: HalvingRun, rule: Rule) -> dict[int, float]:
     """Return what the run had at the rungs where it was seen, now at the newest; equal to `run.rungs` where nothing is new.
 
     A number that is none (nan) is worse than any other.
@@ -82,18 +82,18 @@ def rungs_reached(after: int, step: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def verdicts(runs: Iterable[Run], rule: Rule) -> tuple[Verdict, ...]:
+def verdicts(runs: Iterable[HalvingRun], rule: Rule) -> tuple[StopDecision, ...]:
     """Those to stop now: each once, for the earliest rung at which it is among the worst."""
     runs = list(runs)
-    found: dict[str, Verdict] = {}
+    found: dict[str, StopDecision] = {}
     for rung in sorted({rung for run in runs for rung in run.rungs}):
         there = [run for run in runs if rung in run.rungs]
         there.sort(key=lambda run: (run.rungs[rung], run.name), reverse=not METRICS[rule.metric])  # the worst first
         for run in there[: int(rule.fraction * len(there) + 1e-9)]:
             if run.goes_on and run.name not in found:
-                found[run.name] = Verdict(name=run.name, because=_because(run, rung, rule, len(there)))
+                found[run.name] = StopDecision(name=run.name, because=_because(run, rung, rule, len(there)))
     return tuple(found.values())
 
 
-def _because(run: Run, rung: int, rule: Rule, of: int) -> str:
+def _because(run: HalvingRun, rung: int, rule: Rule, of: int) -> str:
     return f"{rule.metric} {run.rungs[rung]:.4g} at step {rung} is among the worst {rule.fraction:.0%} of {of} runs"

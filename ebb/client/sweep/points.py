@@ -54,7 +54,7 @@ def grid(axes: Sequence[Axis]) -> tuple[Point, ...]:
 def draw(axes: Sequence[Axis], number: int, seed: int) -> tuple[Point, ...]:
     """`number` different points; fewer where there are no more. Raises BadRequest."""
     if not 1 <= number <= MOST_POINTS:
-        raise BadRequest(f"random {number} is no number of points: use 1 to {MOST_POINTS:,}.")
+        raise BadRequest(f"random {number} is not a number of points: use 1 to {MOST_POINTS:,}.")
     listed = [_listed(axis) for axis in axes]
     if all(isinstance(axis, Values) for axis in listed) and math.prod(len(_values(axis)) for axis in listed) <= number:
         return grid(listed)

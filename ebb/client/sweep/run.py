@@ -24,7 +24,7 @@ from ebb.client.platform.connection import Ebb
 from ebb.client.staging.code import Code
 from ebb.client.submission.request import Request, check, check_name, command_of
 from ebb.client.submission.submit import Prepared, prepare, submit
-from ebb.client.sweep.halving import Rule, Run, verdicts, with_new_rungs
+from ebb.client.sweep.halving import HalvingRun, Rule, verdicts, with_new_rungs
 from ebb.client.sweep.points import FLAGS, Point, job_name, words_of
 from ebb.client.sweep.view import (
     ANNOTATION_COMMAND,
@@ -43,7 +43,7 @@ AT_ONCE = 8  # requests to the API server
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class SweepPlan:
     """Runs that a sweep starts. `request` is the job of every point but for its name and the point in its program's words."""
 
     name: str
@@ -72,12 +72,12 @@ class Started:
     there: tuple[str, ...]
 
 
-def prepared(ebb: Ebb, plan: Plan) -> tuple[Prepared, ...]:
+def prepared(ebb: Ebb, plan: SweepPlan) -> tuple[Prepared, ...]:
     """Return what would be sent, in the order of the points. Raises BadRequest."""
     return tuple(_marked(prepare(ebb, plan.request_of(point), plan.code), plan, point) for point in plan.points)
 
 
-async def start(ebb: Ebb, plan: Plan, note: Callable[[str], None] = ignore) -> Started:
+async def start(ebb: Ebb, plan: SweepPlan, note: Callable[[str], None] = ignore) -> Started:
     """Submit the runs that are not there. Raises BadRequest where those that are run something else, ClientError, KubeError.
 
     After an error the runs that were submitted go on; the same call again submits the rest.
@@ -159,15 +159,15 @@ class _Minder:
             stopped = {ANNOTATION_STOPPED: verdict.because}
             if verdict.name not in self._stopped and await self._patched(verdict.name, stopped, {"suspend": True}):
                 self._stopped.add(verdict.name)
-                self._note(f"{verdict.name} is stopped: {verdict.because}. Let it go on: ebb resume {verdict.name}")
+                self._note(f"{verdict.name} is stopped: {verdict.because}. Continue it: ebb resume {verdict.name}")
 
-    async def _noted(self, job: Object) -> Run:
+    async def _noted(self, job: Object) -> HalvingRun:
         """The run, with its new rungs written down."""
         seen, told, uid = view(job), notes(job), job["metadata"]["uid"]
         written = _rungs(told.get(ANNOTATION_RUNGS, "")) | self._written.get(uid, {})
         # Whoever resumed a run that was stopped as one of the worst wants it to go on.
         goes_on = seen.state not in OVER and seen.state != STOPPED and ANNOTATION_STOPPED not in told
-        run = Run(
+        run = HalvingRun(
             name=seen.name,
             step=seen.step,
             value=value_of(seen, self._rule.metric),
@@ -198,7 +198,7 @@ class _Minder:
         return True
 
 
-def _marked(item: Prepared, plan: Plan, point: Point) -> Prepared:
+def _marked(item: Prepared, plan: SweepPlan, point: Point) -> Prepared:
     """As one of the sweep."""
     assert item.request is not None
     metadata, spec = dict(item.body["metadata"]), dict(item.body["spec"])
@@ -213,7 +213,7 @@ def _marked(item: Prepared, plan: Plan, point: Point) -> Prepared:
     return replace(item, body={**item.body, "metadata": metadata, "spec": spec})
 
 
-def _group(plan: Plan) -> Object:
+def _group(plan: SweepPlan) -> Object:
     return {"name": plan.name, "maxParallel": plan.max_parallel}
 
 
@@ -236,7 +236,7 @@ async def _all(requests: Iterable[Coroutine[Any, Any, object]]) -> None:
             raise answer
 
 
-async def _limit(ebb: Ebb, plan: Plan, there: Iterable[Object]) -> None:
+async def _limit(ebb: Ebb, plan: SweepPlan, there: Iterable[Object]) -> None:
     """A new --max-parallel holds for the runs that were there too."""
     group = None if plan.max_parallel is None else _group(plan)
     for job in there:

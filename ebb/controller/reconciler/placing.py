@@ -20,7 +20,7 @@ from ebb.controller.reconciler.candidates import Candidate, best, candidate_of, 
 from ebb.controller.reconciler.capacity import Claim, claim
 from ebb.controller.reconciler.containers import rendezvous
 from ebb.controller.reconciler.failure_policy import dismiss, stop
-from ebb.controller.reconciler.queue import Line, queue, starving, yields_to
+from ebb.controller.reconciler.queue import Queue, queue, starving, yields_to
 from ebb.controller.reconciler.relocation import (
     Move,
     fallback_due,
@@ -95,7 +95,7 @@ def _first(view: JobView, draft: PlanBuilder, me: Claim) -> bool:
     return _wait_behind(view, draft, me, line, roomiest)
 
 
-def _first_without_stack(view: JobView, draft: PlanBuilder, me: Claim, line: Line) -> bool:
+def _first_without_stack(view: JobView, draft: PlanBuilder, me: Claim, line: Queue) -> bool:
     """On a cluster that no stack of ours describes, nothing is known of zones and of what may grow."""
     site = candidate_of(Wish.of(view.job), unplaced(view.job), None)
     if starving(me, line, site, view.now) and not _held(view):
@@ -165,7 +165,7 @@ def _stop(view: JobView, draft: PlanBuilder, leaving: list[Worker]) -> bool:
     return False
 
 
-def _wait_behind(view: JobView, draft: PlanBuilder, me: Claim, line: Line, site: Candidate) -> bool:
+def _wait_behind(view: JobView, draft: PlanBuilder, me: Claim, line: Queue, site: Candidate) -> bool:
     first = starving(me, line, site, view.now) or line.before(me, site)
     assert first is not None, site
     return _wait(view, draft, names.WAITING_BEHIND, f"{_title(first)} goes first in {site.title}.")

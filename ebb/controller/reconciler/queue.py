@@ -58,7 +58,7 @@ class Turn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class Queue:
     """The others, as far as this job must mind them. `holders`: placed jobs. `waiting`: those before it without a place."""
 
     free: FreeCapacity
@@ -100,7 +100,7 @@ class _Book:
         return turn
 
 
-def queue(me: Claim, cluster_capacity: ClusterCapacity, platform: Platform | None) -> Line:
+def queue(me: Claim, cluster_capacity: ClusterCapacity, platform: Platform | None) -> Queue:
     """The line as this job sees it."""
     free, running = FreeCapacity(platform), Counter(_group(claim) for claim in cluster_capacity.claims if claim.located)
     holders = tuple(_places([claim for claim in cluster_capacity.claims if claim.located], platform))
@@ -115,7 +115,7 @@ def queue(me: Claim, cluster_capacity: ClusterCapacity, platform: Platform | Non
         running[_group(claim)] += 1
         if book and found:
             waiting.append(book.turn(claim, found, free))
-    return Line(free=free, holders=holders, waiting=tuple(waiting), in_group=running[_group(me)] if me.group else 0)
+    return Queue(free=free, holders=holders, waiting=tuple(waiting), in_group=running[_group(me)] if me.group else 0)
 
 
 def _group(claim: Claim) -> tuple[str, str]:
@@ -143,7 +143,7 @@ def _reserve(claim: Claim, found: list[Candidate], free: FreeCapacity) -> Turn:
     return Turn(claim=claim, site=site, blocked=not fitting)
 
 
-def starving(me: Claim, line: Line, site: Candidate, now: float) -> Claim | None:
+def starving(me: Claim, line: Queue, site: Candidate, now: float) -> Claim | None:
     """The first of the jobs before this one that has waited there for longer than a machine takes."""
     latest = now - site.patience_seconds
     found = [
@@ -168,7 +168,7 @@ def yields_to(view: JobView, draft: PlanBuilder, me: Claim, site: Candidate) -> 
     return starving(me, alone, site, view.now) or _kept_out(me, cluster_capacity, alone, view)
 
 
-def _kept_out(me: Claim, cluster_capacity: ClusterCapacity, alone: Line, view: JobView) -> Claim | None:
+def _kept_out(me: Claim, cluster_capacity: ClusterCapacity, alone: Queue, view: JobView) -> Claim | None:
     """A job before this one that has no place, and would have one without it."""
     with_me = queue(me, replace(cluster_capacity, claims=(*cluster_capacity.claims, me)), view.observed.platform)
     blocked = {turn.claim.key for turn in alone.waiting if turn.blocked}

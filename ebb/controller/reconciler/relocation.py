@@ -17,7 +17,7 @@ from ebb.api.parts import ANY, ON_DEMAND, SINGLE, SPOT, SPOT_THEN_ON_DEMAND
 from ebb.controller.reconciler import stockouts
 from ebb.controller.reconciler.candidates import Candidate, best, sites
 from ebb.controller.reconciler.capacity import Claim
-from ebb.controller.reconciler.queue import Line, queue, starving
+from ebb.controller.reconciler.queue import Queue, queue, starving
 from ebb.controller.reconciler.scheduling import doubled, missing_base
 from ebb.controller.reconciler.stockouts import Stockout
 from ebb.controller.reconciler.types import JobView, PlanBuilder
@@ -70,7 +70,7 @@ def next_try(view: JobView, draft: PlanBuilder, me: Claim, site: Candidate, stoc
     return _go(view, draft, found, f"{site.title} is still dry, and this was not tried for longest")
 
 
-def open_sites(view: JobView, me: Claim, line: Line, found: list[Candidate]) -> list[Candidate]:
+def open_sites(view: JobView, me: Claim, line: Queue, found: list[Candidate]) -> list[Candidate]:
     """Those that hold minReplicas beside the jobs there and before it, and where none of these starves."""
     return [site for site in found if line.free.room(site) >= me.least and not starving(me, line, site, view.now)]
 

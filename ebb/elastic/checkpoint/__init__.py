@@ -9,12 +9,12 @@ Nothing imported here loads torch: the launcher and the command `python -m ebb.e
 from ebb.elastic.checkpoint.errors import (
     CheckpointError,
     DamagedCheckpointsError,
+    FenceUnreachable,
     ForeignCheckpointError,
     NotWritten,
     OwnedFolderError,
     RefusedError,
     Stale,
-    Unreachable,
 )
 from ebb.elastic.checkpoint.fence import EtcdFence, Fence, FileFence, highest_generation
 from ebb.elastic.checkpoint.folder import CheckpointFolder, Found
@@ -27,6 +27,7 @@ __all__ = [
     "DamagedCheckpointsError",
     "EtcdFence",
     "Fence",
+    "FenceUnreachable",
     "FileFence",
     "ForeignCheckpointError",
     "Found",
@@ -36,7 +37,6 @@ __all__ = [
     "Owner",
     "RefusedError",
     "Stale",
-    "Unreachable",
     "claim_folder",
     "highest_generation",
     "newest_manifest",

@@ -26,7 +26,7 @@ EXIT_WELL, EXIT_DAMAGED, EXIT_USAGE, EXIT_NOTHING = 0, 1, 2, 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class CheckpointRow:
     """One line of the table. `state`: committed, candidate, damaged, or leftover (data without a manifest)."""
 
     name: str
@@ -42,7 +42,7 @@ class Entry:
     problem: str | None = None
 
 
-def entries(place: Path, *, verify: bool) -> list[Entry]:
+def entries(place: Path, *, verify: bool) -> list[CheckpointRow]:
     """Newest first."""
     disk = Disk()
     names = {Path(file).stem for file in disk.names(place) if order_of(Path(file).stem)}
@@ -51,10 +51,10 @@ def entries(place: Path, *, verify: bool) -> list[Entry]:
     scored = [entry for entry in good if entry.score is not None]
     best = max(scored, key=lambda entry: (entry.score, _order(entry)), default=None)
     newest = good[0] if good else None
-    return [Entry(**{**asdict(entry), "newest": entry is newest, "best": entry is best}) for entry in found]
+    return [CheckpointRow(**{**asdict(entry), "newest": entry is newest, "best": entry is best}) for entry in found]
 
 
-def _entry(disk: Disk, place: Path, name: str, verify: bool) -> Entry:
+def _entry(disk: Disk, place: Path, name: str, verify: bool) -> CheckpointRow:
     order = order_of(name)
     assert order is not None, name
     data = place / (name + DATA)
@@ -62,7 +62,7 @@ def _entry(disk: Disk, place: Path, name: str, verify: bool) -> Entry:
     size = data.stat().st_size if data.exists() else 0
     kind = next((suffix for suffix in (COMMITTED, CANDIDATE) if (place / (name + suffix)).exists()), None)
     if kind is None:
-        return Entry(**facts, state="leftover", size_bytes=size)
+        return CheckpointRow(**facts, state="leftover", size_bytes=size)
     try:
         manifest = manifests.read(disk.read(place / (name + kind)))
         if size != manifest.size_bytes:
@@ -70,8 +70,8 @@ def _entry(disk: Disk, place: Path, name: str, verify: bool) -> Entry:
         if verify:
             read_whole(disk, place, name)
     except (OSError, ValueError) as error:
-        return Entry(**facts, state="damaged", size_bytes=size, problem=str(error))
-    return Entry(
+        return CheckpointRow(**facts, state="damaged", size_bytes=size, problem=str(error))
+    return CheckpointRow(
         **facts,
         state="committed" if kind == COMMITTED else "candidate",
         size_bytes=size,
@@ -81,11 +81,11 @@ def _entry(disk: Disk, place: Path, name: str, verify: bool) -> Entry:
     )
 
 
-def _order(entry: Entry) -> tuple[int, int, str]:
+def _order(entry: CheckpointRow) -> tuple[int, int, str]:
     return entry.generation, entry.step, entry.name
 
 
-def table(found: list[Entry]) -> str:
+def table(found: list[CheckpointRow]) -> str:
     rows = [("NAME", "STATE", "MB", "WRITTEN", "SCORE", "CONFIGURATION", "")]
     for entry in found:
         written = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(entry.written_at)) if entry.written_at else "-"
@@ -99,7 +99,7 @@ def table(found: list[Entry]) -> str:
     return "\n".join(lines)
 
 
-def exit_code(found: list[Entry]) -> int:
+def exit_code(found: list[CheckpointRow]) -> int:
     if not any(entry.state == "committed" for entry in found):
         return EXIT_NOTHING
     return EXIT_DAMAGED if any(entry.state == "damaged" for entry in found) else EXIT_WELL

@@ -23,7 +23,7 @@ class Stale(CheckpointError):
     """A newer generation exists: what this one writes is never resumed from."""
 
 
-class Unreachable(CheckpointError):
+class FenceUnreachable(CheckpointError):
     """The commit could not be decided now; the same call may be made again."""
 
 

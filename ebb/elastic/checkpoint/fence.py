@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any, Protocol
 
-from ebb.elastic.checkpoint.errors import Stale, Unreachable
+from ebb.elastic.checkpoint.errors import FenceUnreachable, Stale
 from ebb.elastic.checkpoint.files import Disk, look
 from ebb.elastic.checkpoint.manifest import FOLDER, Manifest, order_of
 
@@ -83,7 +83,7 @@ class FileFence:
             self._claimed = True
             highest = max((int(name) for name in look(self._disk, self._output / _CLAIMS) if name.isdigit()), default=0)
         except OSError as error:
-            raise Unreachable(f"{self._output / _CLAIMS} cannot be read or written: {error.strerror}") from error
+            raise FenceUnreachable(f"{self._output / _CLAIMS} cannot be read or written: {error.strerror}") from error
         if highest > self.generation:
             raise _stale(manifest, highest)
 
@@ -147,7 +147,7 @@ class EtcdFence:
             if self._register.put_if(self._key, value, revision=revision, guard=self._membership_key, guard_value=membership):
                 return
             self._compare_membership(membership)
-        raise Unreachable(f"{self._key} in etcd was changed {_TRIES} times by others during the commit")
+        raise FenceUnreachable(f"{self._key} in etcd was changed {_TRIES} times by others during the commit")
 
     def newest(self) -> str | None:
         self._own_membership()
@@ -170,12 +170,16 @@ class EtcdFence:
     def _read_membership(self) -> bytes:
         found = self._register.read(self._membership_key)
         if found is None:
-            raise Unreachable("etcd knows of no generation of this job: it has lost its data, and the machines must meet again")
+            raise FenceUnreachable(
+                "etcd knows of no generation of this job: it has lost its data, and the machines must meet again"
+            )
         return found[0]
 
     def _refuse(self, number: int) -> None:
         if number < self.generation:
-            raise Unreachable(f"etcd knows only generation {number}, this is {self.generation}: the machines must meet again")
+            raise FenceUnreachable(
+                f"etcd knows only generation {number}, this is {self.generation}: the machines must meet again"
+            )
         raise Stale(f"generation {self.generation} was replaced: etcd's membership is of generation {number}")
 
 

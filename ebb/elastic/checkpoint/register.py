@@ -5,7 +5,7 @@ The checkpoint's key lives a week after the last commit: jobs that are gone leav
 longer finds its newest checkpoint in its folder.
 """
 
-from ebb.elastic.checkpoint.errors import Unreachable
+from ebb.elastic.checkpoint.errors import FenceUnreachable
 from ebb.elastic.rendezvous.etcd import Compare, Etcd, EtcdError, LeaseGone, Put
 
 LEASE_SECONDS = 7 * 24 * 3600
@@ -22,7 +22,7 @@ class EtcdRegister:
         try:
             item = self._etcd.get(key)
         except EtcdError as error:
-            raise Unreachable(str(error)) from error
+            raise FenceUnreachable(str(error)) from error
         return (item.value, item.mod_revision) if item else None
 
     def put_if(self, key: str, value: bytes, *, revision: int, guard: str, guard_value: bytes) -> bool:
@@ -31,9 +31,9 @@ class EtcdRegister:
             return self._etcd.transact(compares, [Put(key, value, self._renewed())])
         except LeaseGone as error:  # it expired in this moment: the next try has a new one
             self._lease = 0
-            raise Unreachable(str(error)) from error
+            raise FenceUnreachable(str(error)) from error
         except EtcdError as error:
-            raise Unreachable(str(error)) from error
+            raise FenceUnreachable(str(error)) from error
 
     def _renewed(self) -> int:
         if not self._lease or not self._etcd.keep_alive(self._lease):

@@ -22,7 +22,7 @@ import torch
 
 from ebb.elastic.checkpoint import retention
 from ebb.elastic.checkpoint.cadence import Cadence, Cost
-from ebb.elastic.checkpoint.errors import CheckpointError, Unreachable
+from ebb.elastic.checkpoint.errors import CheckpointError, FenceUnreachable
 from ebb.elastic.checkpoint.fence import Fence
 from ebb.elastic.checkpoint.folder import DATA, CheckpointFolder
 from ebb.elastic.checkpoint.manifest import Manifest
@@ -207,7 +207,7 @@ class Saver:
             try:
                 self._folder.commit(manifest, self._fence)
                 break
-            except Unreachable as error:
+            except FenceUnreachable as error:
                 if not told:
                     _say(f"checkpoint {manifest.name} is written, but not committed yet: {error}")
                     told = True

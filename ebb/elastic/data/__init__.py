@@ -4,8 +4,9 @@ Read in this order: order.py, sampler.py (for loops of one's own), index.py, ima
 """
 
 from ebb.elastic.data.augment import normalise
+from ebb.elastic.data.batching import Batch, batches, on_device
 from ebb.elastic.data.images import Files, Images, open_images, open_source
-from ebb.elastic.data.loader import Batch, ElasticLoader, batches, on_device
+from ebb.elastic.data.loader import ElasticLoader
 from ebb.elastic.data.order import Piece, Sample
 from ebb.elastic.data.sampler import ElasticBatchSampler, InOrder
 from ebb.elastic.data.sealed import DataError

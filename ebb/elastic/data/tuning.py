@@ -22,8 +22,8 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
+from ebb.elastic.data.batching import PREFETCH, batches
 from ebb.elastic.data.images import Images
-from ebb.elastic.data.loader import PREFETCH, batches
 from ebb.elastic.data.order import Piece, Sample, samples, split
 
 _MEASURED_SECONDS = 1.5  # of a steady loader; with starting it, about 2 s for each number of processes

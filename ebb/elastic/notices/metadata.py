@@ -36,7 +36,7 @@ class Unanswered(MetadataError):
     """No whole answer in time."""
 
 
-class Refused(MetadataError):
+class MetadataRefused(MetadataError):
     """An HTTP status that is no answer."""
 
     def __init__(self, text: str, *, status: int, retry_seconds: float | None = None) -> None:
@@ -68,11 +68,11 @@ class Answer:
         except ValueError as error:
             raise Garbled(f"{self.question} answered with something that is not JSON: {error}") from None
 
-    def refused(self) -> Refused:
+    def refused(self) -> MetadataRefused:
         """The error for a status that the caller knows no use for."""
         pause = self.headers.get("retry-after", "")
         retry_seconds = float(pause) if pause.isdigit() else None
-        return Refused(f"{self.question} answered {self.status}", status=self.status, retry_seconds=retry_seconds)
+        return MetadataRefused(f"{self.question} answered {self.status}", status=self.status, retry_seconds=retry_seconds)
 
     def seconds_until(self, when: str) -> float | None:
         """Seconds from this answer to a time in it; None when it is no time.

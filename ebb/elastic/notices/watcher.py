@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from ebb.elastic.notices.announcement import Announcement, Source
-from ebb.elastic.notices.metadata import MetadataError, Refused
+from ebb.elastic.notices.metadata import MetadataError, MetadataRefused
 from ebb.elastic.notices.relay import Relay
 
 # How long before a reclaim to leave: what AWS gives, and all that a checkpoint and a goodbye need.
@@ -116,7 +116,7 @@ class Watcher:
         if not self._answered and self._failures > 4 * _SAID_AGAIN:
             return _DEAF_SECONDS
         pause = self._source.poll_seconds * 2.0 ** min(self._failures - 1, 6)
-        if isinstance(error, Refused) and error.retry_seconds is not None:
+        if isinstance(error, MetadataRefused) and error.retry_seconds is not None:
             pause = max(pause, error.retry_seconds)
         return min(pause, self._source.retry_seconds)
 

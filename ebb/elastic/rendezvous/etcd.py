@@ -36,16 +36,16 @@ from ebb.elastic.rendezvous.errors import (
     explain,
     reason,
 )
-from ebb.elastic.rendezvous.wire import Compare, Delete, Event, Item, Op, Put
+from ebb.elastic.rendezvous.wire import Compare, Delete, Item, KeyEvent, Op, Put
 
 __all__ = ["Compacted", "EtcdError", "LeaseGone", "Refused", "Unreachable"]
-__all__ += ["Compare", "Delete", "Etcd", "Event", "Item", "Op", "Put", "Tls"]
+__all__ += ["Compare", "Delete", "Etcd", "Item", "KeyEvent", "Op", "Put", "Tls"]
 
 # A watch without news is asked for again: a connection whose other end vanished says nothing for ever.
 _SILENCE_SECONDS = 10.0
 _log = logging.getLogger(__name__)
 _Items = list[Item]  # in the class `list` is a method
-_Events = list[Event]
+_Events = list[KeyEvent]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Event:
+class KeyEvent:
     """A key was written, or is gone (then the item has only its key and mod_revision)."""
 
     item: Item
@@ -104,8 +104,8 @@ def item(found: Mapping[str, Any]) -> Item:
     )
 
 
-def event(found: Mapping[str, Any]) -> Event:
-    return Event(item(found["kv"]), deleted=found.get("type") == "DELETE")
+def event(found: Mapping[str, Any]) -> KeyEvent:
+    return KeyEvent(item(found["kv"]), deleted=found.get("type") == "DELETE")
 
 
 def revision(answer: Mapping[str, Any]) -> int:

@@ -9,9 +9,8 @@ Lines, JSON and Prometheus are the run's own. All lies in the job's own folder: 
 what is shown, never the training.
 """
 
-from ebb.elastic.report.curves import Curves
+from ebb.elastic.report.curves import Curves, append
 from ebb.elastic.report.events import EventFile
 from ebb.elastic.report.images import Labelled, save_images, spread
-from ebb.elastic.report.lines import append
 
 __all__ = ["Curves", "EventFile", "Labelled", "append", "save_images", "spread"]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-from ebb.elastic.data.loader import FORK, PREFETCH, start_worker
+from ebb.elastic.data.batching import FORK, PREFETCH, start_worker
 from ebb.elastic.data.order import Sample
 from ebb.elastic.data.seeding import Seeded
 from ebb.elastic.data.tuning import Watched, measured_workers, workers_beside_cpu_training

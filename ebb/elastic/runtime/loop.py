@@ -26,7 +26,7 @@ from ebb.elastic.runtime.config import RunConfig
 from ebb.elastic.runtime.gradients import AveragedGradients, Gradients
 from ebb.elastic.runtime.loading import Fetched, Loader
 from ebb.elastic.runtime.metrics import Progress
-from ebb.elastic.runtime.plan import Plan
+from ebb.elastic.runtime.plan import MicroBatchPlan
 from ebb.elastic.runtime.process_group import Agreed, Agreement, Group
 from ebb.elastic.runtime.report import DataWaits, Report, SampleLedger
 from ebb.elastic.runtime.step import Step, Sums
@@ -85,7 +85,7 @@ class Loop:
     group: Group
     notice: Notice
     stream: Stream
-    plan: Plan
+    plan: MicroBatchPlan
     gradients: Gradients
     source: Watched[Fetched]
     saver: Saver
@@ -331,7 +331,7 @@ def make_loop(
         report.say(
             f"the job was at its end already, in a step that was {skipped} samples short: they are left out of the next epoch"
         )
-    plan = Plan(
+    plan = MicroBatchPlan(
         stream=stream,
         first_step=first,
         rank=group.rank,

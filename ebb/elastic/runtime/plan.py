@@ -28,7 +28,7 @@ class MicroBatch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class MicroBatchPlan:
     stream: Stream
     first_step: int
     rank: int

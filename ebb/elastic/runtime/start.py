@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ebb.elastic.checkpoint import CheckpointFolder, EtcdFence, Fence, FileFence, RefusedError, Unreachable, claim_folder
+from ebb.elastic.checkpoint import CheckpointFolder, EtcdFence, Fence, FenceUnreachable, FileFence, RefusedError, claim_folder
 from ebb.elastic.checkpoint.cadence import Cadence
 from ebb.elastic.checkpoint.owner import marker
 from ebb.elastic.checkpoint.plain import PlainFile
@@ -140,7 +140,7 @@ def _told(config: RunConfig) -> Path | None:
 def _named(fence: Fence) -> str | None:
     try:
         return fence.newest()
-    except Unreachable as error:
+    except FenceUnreachable as error:
         print(f"the newest checkpoint is looked for in the folder alone: {error}", file=sys.stderr, flush=True)
         return None
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from infra import catalog
 from infra.clouds.aws.catalog import AMI_CPU, AMI_GPU, AwsInstance
 from infra.clouds.aws.settings import Fsx, GroupSettings, Settings
-from infra.config import NodeGroup, Problem, Stack, checks, choice
+from infra.config import NodeGroupSettings, Problem, Stack, checks, choice
 from infra.config.cidrs import PRIVATE, is_private, malformed, network_of, not_public
 from workloads.cluster import CAPACITY_BLOCK, SPOT
 
@@ -298,7 +298,7 @@ def _drivers(stack: Stack, settings: Settings) -> Iterator[Problem]:
             )
 
 
-def _efa(where: str, line: NodeGroup, stack: Stack) -> Iterator[Problem]:
+def _efa(where: str, line: NodeGroupSettings, stack: Stack) -> Iterator[Problem]:
     if not _group_settings(line).efa:
         return
     for machine in line.machines(stack.cloud):
@@ -311,7 +311,7 @@ def _efa(where: str, line: NodeGroup, stack: Stack) -> Iterator[Problem]:
             yield Problem(f"{where}.aws.efa", f"{machine.name} has no EFA: {instead}, or remove efa", uses)
 
 
-def _block(where: str, line: NodeGroup, stack: Stack) -> Iterator[Problem]:
+def _block(where: str, line: NodeGroupSettings, stack: Stack) -> Iterator[Problem]:
     reservation, key = _group_settings(line).capacity_reservation_id, f"{where}.aws.capacityReservationId"
     if line.capacity != CAPACITY_BLOCK:
         if reservation:
@@ -327,7 +327,7 @@ def _block(where: str, line: NodeGroup, stack: Stack) -> Iterator[Problem]:
         yield Problem(f"{where}.zones", text, ("zones", f"{where}.capacity"))
 
 
-def _group_settings(line: NodeGroup) -> GroupSettings:
+def _group_settings(line: NodeGroupSettings) -> GroupSettings:
     return line.settings if isinstance(line.settings, GroupSettings) else GroupSettings()
 
 

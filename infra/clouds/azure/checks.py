@@ -8,7 +8,7 @@ from infra import catalog
 from infra.clouds.azure import names
 from infra.clouds.azure.catalog import AzureInstance
 from infra.clouds.azure.settings import Settings
-from infra.config import NodeGroup, Problem, Stack, checks, cidrs
+from infra.config import NodeGroupSettings, Problem, Stack, checks, cidrs
 from infra.config.checks import MANAGER
 from workloads.cluster import DEFAULT_IMAGE
 
@@ -150,7 +150,7 @@ def _pools(stack: Stack) -> Iterator[Problem]:
             yield Problem(f"{where}.name", text, ("zones", f"{where}.gpu", f"{where}.instanceTypes", f"{where}.capacity"))
 
 
-def _driver(where: str, line: NodeGroup, stack: Stack) -> Iterator[Problem]:
+def _driver(where: str, line: NodeGroupSettings, stack: Stack) -> Iterator[Problem]:
     """The driver that AKS installs is new enough for the torch of the group's image. AKS gives no choice of driver."""
     if line.image not in {DEFAULT_IMAGE, *stack.trainers}:
         return

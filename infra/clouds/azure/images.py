@@ -18,7 +18,7 @@ from infra import images
 from infra.clouds.azure import acr, names
 from infra.clouds.azure.base import Base
 from infra.clouds.azure.cluster import ControlPlane
-from infra.images import Images, Recipe
+from infra.images import BuiltImages, Recipe
 from infra.part import Part
 
 # Docker's official image from a mirror: Docker Hub refuses anonymous pulls from the addresses that tasks share. Microsoft's own
@@ -26,7 +26,7 @@ from infra.part import Part
 BASE_IMAGE = "public.ecr.aws/docker/library/python:3.11-slim-bookworm"
 
 
-def declare(base: Base, control: ControlPlane) -> Images:
+def declare(base: Base, control: ControlPlane) -> BuiltImages:
     """The images of a stack."""
     build = base.settings.images.build
     if build == "none":

@@ -30,7 +30,7 @@ BUSY = frozenset({429, 500, 502, 503, 504})
 NO_LOGIN = "nobody is signed in to the Azure CLI in this shell: `az login`, and repeat; `az account show` shows who you are"
 
 
-class Refused(commands.Refused):
+class Refused(commands.RequestRefused):
     """One request did not succeed."""
 
     def __init__(self, code: str, words: str, status: int = 0) -> None:

@@ -7,7 +7,7 @@ from ipaddress import IPv4Network
 
 from infra.clouds.gcp.catalog import GcpInstance
 from infra.clouds.gcp.settings import GroupSettings, Settings
-from infra.config import NodeGroup, Problem, Stack, checks, choice
+from infra.config import NodeGroupSettings, Problem, Stack, checks, choice
 from infra.config.cidrs import is_private, malformed, network_of, not_public
 from workloads.cluster import FLEX_START, SPOT
 
@@ -127,7 +127,7 @@ def _people(settings: Settings) -> Iterator[Problem]:
         yield Problem("gcp.cluster.securityGroup", f"{text}: make that group, and name it here", ("gcp.cluster.researchers",))
 
 
-def _group(where: str, line: NodeGroup, stack: Stack) -> Iterator[Problem]:
+def _group(where: str, line: NodeGroupSettings, stack: Stack) -> Iterator[Problem]:
     own = line.settings if isinstance(line.settings, GroupSettings) else GroupSettings()
     for name in line.names(stack.zones).values():
         if len(name) > POOL_NAME:
@@ -144,7 +144,7 @@ def _group(where: str, line: NodeGroup, stack: Stack) -> Iterator[Problem]:
             yield Problem(f"{where}.gcp.compactPlacement", text, (f"{where}.gpu", f"{where}.instanceTypes"))
 
 
-def _age(where: str, line: NodeGroup, own: GroupSettings) -> Iterator[Problem]:
+def _age(where: str, line: NodeGroupSettings, own: GroupSettings) -> Iterator[Problem]:
     """Require maxAgeHours where Google ends machines by itself, so that jobs leave before."""
     if own.preemptible and line.capacity != SPOT:
         text = f"found true, but capacity is {line.capacity}: set capacity: spot, or remove it"

@@ -17,7 +17,7 @@ from infra.clouds.gcp import build
 from infra.clouds.gcp.cluster import account_id
 from infra.clouds.gcp.settings import Settings
 from infra.config import Stack
-from infra.images import Images, Recipe
+from infra.images import BuiltImages, Recipe
 from infra.part import Part
 
 # Docker Hub refuses many anonymous pulls from one address. Cloud Build asks Google's cache of it first, by itself; naming that
@@ -29,7 +29,7 @@ READER, WRITER = "roles/artifactregistry.reader", "roles/artifactregistry.writer
 LOGS, SOURCES = "roles/logging.logWriter", "roles/storage.objectViewer"
 
 
-def declare(part: Part, name: str, stack: Stack, settings: Settings, machines: pulumi.Output[str]) -> Images:
+def declare(part: Part, name: str, stack: Stack, settings: Settings, machines: pulumi.Output[str]) -> BuiltImages:
     """`machines`: the service account of the instances, which fetch images."""
     if settings.images.build == "none":
         return images.existing(stack, settings.images)

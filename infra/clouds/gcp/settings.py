@@ -3,26 +3,48 @@
 What one key may be is here; what must agree with other keys is in checks.py.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.clouds.gcp import forms
-from infra.config import Section
+from infra.config import Form, Section
+
+Region = Annotated[str, Form(r"[a-z]+-[a-z]+\d+", "a region such as us-central1")]
+ProjectId = Annotated[str, Form(r"[a-z][a-z0-9-]{4,28}[a-z0-9]", "a project's id such as my-project-123, not its name or number")]
+Cidr = Annotated[str, Form(r"\d{1,3}(\.\d{1,3}){3}/\d{1,2}", "a range of IPv4 addresses such as 198.51.100.0/24")]
+Resource = Annotated[str, Form(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", "a name of a-z, 0-9 and -, first a letter, last no -")]
+Person = Annotated[
+    str,
+    Form(r"(user|group|serviceAccount):[^\s@:]+@[^\s@:]+\.[a-z]+", "an identity such as group:research@example.org or user:..."),
+]
+Group = Annotated[str, Form(r"gke-security-groups@[^\s@:]+\.[a-z]+", "the group gke-security-groups@<your domain>")]
+Version = Annotated[str, Form(r"1\.\d+(\.\d+-gke\.\d+)?", "a version such as 1.35 or 1.35.0-gke.1171000, in quotes")]
+Hour = Annotated[str, Form(r"([01]\d|2[0-3]):00", "a full hour such as 03:00, in quotes")]
+LabelKey = Annotated[str, Form(r"[a-z][a-z0-9_-]{0,62}", "63 of a-z, 0-9, _ and -, first a letter")]
+LabelValue = Annotated[str, Form(r"[a-z0-9_-]{0,63}", "63 of a-z, 0-9, _ and -")]
+Address = Annotated[str, Form(r"\d{1,3}(\.\d{1,3}){3}", "an IPv4 address such as 10.0.0.2")]
+Share = Annotated[str, Form(r"[a-z][a-z0-9_]{0,15}", "16 of a-z, 0-9 and _, first a letter")]
+ImageReference = Annotated[
+    str,
+    Form(
+        r"[^\s:@]+(:\d+)?(/[^\s:@]+)*(@sha256:[0-9a-f]{64}|:(?!latest$)[\w.-]+(@sha256:[0-9a-f]{64})?)",
+        "an image with a digest, name@sha256:<64 digits>, or at least a tag other than latest",
+    ),
+]
 
 
 class Network(Section):
     """An own network with one subnet, or an existing one by names."""
 
-    cidr: forms.Cidr = Field(default="10.64.0.0/20", description="Addresses of the own subnet: one for each machine.")
-    pods_cidr: forms.Cidr = Field(
+    cidr: Cidr = Field(default="10.64.0.0/20", description="Addresses of the own subnet: one for each machine.")
+    pods_cidr: Cidr = Field(
         default="10.68.0.0/14", description="Addresses of pods, a second range of the subnet: each machine takes a /24."
     )
-    services_cidr: forms.Cidr = Field(default="10.66.0.0/20", description="Addresses of Kubernetes' services, a third range.")
-    name: forms.Resource | None = Field(default=None, description="An existing network of the project, in place of an own one.")
-    subnet: forms.Resource | None = Field(default=None, description="Existing network: its subnet in the region.")
-    pods_range: forms.Resource | None = Field(default=None, description="Existing network: the subnet's second range for pods.")
-    services_range: forms.Resource | None = Field(default=None, description="Existing network: the same for services.")
+    services_cidr: Cidr = Field(default="10.66.0.0/20", description="Addresses of Kubernetes' services, a third range.")
+    name: Resource | None = Field(default=None, description="An existing network of the project, in place of an own one.")
+    subnet: Resource | None = Field(default=None, description="Existing network: its subnet in the region.")
+    pods_range: Resource | None = Field(default=None, description="Existing network: the subnet's second range for pods.")
+    services_range: Resource | None = Field(default=None, description="Existing network: the same for services.")
 
 
 class Cluster(Section):
@@ -31,17 +53,17 @@ class Cluster(Section):
     channel: Literal["RAPID", "REGULAR", "STABLE", "EXTENDED"] = Field(
         default="REGULAR", description="How soon Google upgrades control plane and machines."
     )
-    min_version: forms.Version = Field(
+    min_version: Version = Field(
         default="1.35.0-gke.1171000",
         description="The control plane is at least this. From the default on, spot machines can leave pods 105 s instead of 15.",
     )
-    maintenance_start: forms.Hour = Field(
+    maintenance_start: Hour = Field(
         default="03:00", description="Upgrades begin within four hours from this hour on, UTC; they end machines, one by one."
     )
     endpoint: Literal["public", "private"] = Field(
         default="public", description="public: from authorizedCidrs and from the network; private: from the network alone."
     )
-    authorized_cidrs: tuple[forms.Cidr, ...] = Field(
+    authorized_cidrs: tuple[Cidr, ...] = Field(
         default=(),
         strict=False,
         description="Addresses that may reach the endpoint: with a public one those of the office, of CI. Required there.",
@@ -50,13 +72,13 @@ class Cluster(Section):
         default=False,
         description="With a private endpoint: the machine that runs `pulumi up` is inside the network (VPN, bastion).",
     )
-    administrators: tuple[forms.Person, ...] = Field(
+    administrators: tuple[Person, ...] = Field(
         default=(), strict=False, description="Identities with all rights in the project's clusters, beside the project's owners."
     )
-    researchers: tuple[forms.Person, ...] = Field(
+    researchers: tuple[Person, ...] = Field(
         default=(), strict=False, description="Identities that may submit jobs, read their logs and open shells in them."
     )
-    security_group: forms.Group | None = Field(
+    security_group: Group | None = Field(
         default=None, description="Needed for groups of researchers: the group that theirs are members of (docs/gcp.md)."
     )
     deletion_protection: bool = Field(default=False, description="Google refuses to delete the cluster until this is false.")
@@ -87,10 +109,10 @@ class Filestore(Section):
     )
     size_gib: int = Field(default=1024, ge=1024, description="Its size, paid whether used or not; it may grow later.")
     zone: str | None = Field(default=None, description="Its zone, one of ebb:zones. Default: the manager's.")
-    address: forms.Address | None = Field(
+    address: Address | None = Field(
         default=None, description="An existing instance, e.g. one that an earlier destroy has kept: its address, with `share`."
     )
-    share: forms.Share = Field(default="ebb", description="The name of its file share.")
+    share: Share = Field(default="ebb", description="The name of its file share.")
 
 
 class Lustre(Section):
@@ -111,7 +133,7 @@ class Storage(Section):
         description="What `pulumi destroy` does to Filestore: keep leaves it, and an own network, in the project; protect stops "
         "at once; delete deletes. Lustre always goes.",
     )
-    clients: tuple[forms.Cidr, ...] = Field(
+    clients: tuple[Cidr, ...] = Field(
         default=(),
         strict=False,
         description="Private ranges that may mount the data from outside the subnet.",
@@ -125,8 +147,8 @@ class Images(Section):
     build: Literal["docker", "cloudbuild", "none"] = Field(
         default="cloudbuild", description="docker: on this machine; cloudbuild: in Google Cloud; none: they are there already."
     )
-    controller: forms.ImageReference | None = Field(default=None, description="build: none: the controller's image.")
-    trainers: dict[str, forms.ImageReference] = Field(
+    controller: ImageReference | None = Field(default=None, description="build: none: the controller's image.")
+    trainers: dict[str, ImageReference] = Field(
         default={}, description="build: none: for `default` and each key of ebb:trainers its image."
     )
 
@@ -134,11 +156,9 @@ class Images(Section):
 class Settings(Section):
     """Section `gcp` of the stack."""
 
-    project: forms.ProjectId = Field(description="The project's id; everything is in it.", examples=["my-project-123"])
-    region: forms.Region = Field(description="The region; ebb:zones are in it.", examples=["us-central1"])
-    labels: dict[forms.LabelKey, forms.LabelValue] = Field(
-        default={}, description="Further labels of everything that the stack makes."
-    )
+    project: ProjectId = Field(description="The project's id; everything is in it.", examples=["my-project-123"])
+    region: Region = Field(description="The region; ebb:zones are in it.", examples=["us-central1"])
+    labels: dict[LabelKey, LabelValue] = Field(default={}, description="Further labels of everything that the stack makes.")
     network: Network = Field(default=Network(), description="An own network, or an existing one.")
     cluster: Cluster = Field(description="The control plane and its rights.")
     nodes: Nodes = Field(default=Nodes(), description="Disks, repair, and how long machines shut down.")

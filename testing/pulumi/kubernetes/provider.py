@@ -15,7 +15,7 @@ from pathlib import Path
 from pulumi.provider.experimental import provider as rpc
 
 from devcluster.pulumi.stand_in import MARK
-from ebb.kube import ConfigError, Kube, KubeError, NotFound, Object, Resource, Unreachable
+from ebb.kube import Kube, KubeconfigError, KubeError, NotFound, Object, Resource, Unreachable
 from testing.pulumi.kubernetes import values
 from testing.pulumi.kubernetes.changes import Change, compare, delete_first, replacing
 from testing.pulumi.kubernetes.cluster import Cluster, ForeignState, NotReady, ProviderError, Say, UnknownKind
@@ -168,7 +168,7 @@ class Kubernetes(rpc.Provider):
                 await cluster.delete(resource, live, say, seconds=seconds)
         except (NotFound, UnknownKind):
             return  # gone, or its kind is, which takes all objects of it along
-        except (Unreachable, ConfigError) as error:
+        except (Unreachable, KubeconfigError) as error:
             if not self._may_forget():
                 raise ProviderError(
                     f"{error} If the cluster is gone for good, its objects are too: run the command again with "

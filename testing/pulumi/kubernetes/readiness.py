@@ -23,7 +23,7 @@ STUCK_REASONS = frozenset(
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Readiness:
     """`ready` is final until somebody changes the object, `failed` is final, `waiting` may become either."""
 
     state: State
@@ -31,10 +31,10 @@ class Verdict:
     stuck: bool = False
 
 
-READY = Verdict("ready")
+READY = Readiness("ready")
 
 
-def judge(live: Object, pods: Sequence[Object] = ()) -> Verdict:
+def judge(live: Object, pods: Sequence[Object] = ()) -> Readiness:
     """`pods` are those that belong to a workload; other kinds need none."""
     known = JUDGES.get((str(live["apiVersion"]).split("/", maxsplit=1)[0], live["kind"]))
     return known(live, pods) if known else READY
@@ -85,20 +85,20 @@ def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     return next((one for one in status.get("conditions") or [] if one.get("type") == kind), {})
 
 
-def _and(what: str, pods: Sequence[Object]) -> Verdict:
+def _and(what: str, pods: Sequence[Object]) -> Readiness:
     words, stuck = trouble(pods)
-    return Verdict("waiting", f"{what}; {words}" if words else what, stuck)
+    return Readiness("waiting", f"{what}; {words}" if words else what, stuck)
 
 
 def _observed(live: Object) -> bool:
     return int((live.get("status") or {}).get("observedGeneration", 0)) >= int(live["metadata"].get("generation", 0))
 
 
-def _deployment(live: Object, pods: Sequence[Object]) -> Verdict:
+def _deployment(live: Object, pods: Sequence[Object]) -> Readiness:
     status, wanted = live.get("status") or {}, (live.get("spec") or {}).get("replicas", 1)
     progress = _condition(status, "Progressing")
     if _observed(live) and progress.get("reason") == "ProgressDeadlineExceeded":
-        return Verdict("failed", f"{progress.get('message', 'no progress')}; {trouble(pods)[0]}".rstrip("; "))
+        return Readiness("failed", f"{progress.get('message', 'no progress')}; {trouble(pods)[0]}".rstrip("; "))
     updated, available = status.get("updatedReplicas", 0), status.get("availableReplicas", 0)
     only_new = status.get("replicas", 0) <= updated
     if _observed(live) and updated >= wanted and available >= wanted and only_new:
@@ -107,7 +107,7 @@ def _deployment(live: Object, pods: Sequence[Object]) -> Verdict:
     return _and(f"{max(0, min(updated, available - old))} of {wanted} pods available", pods)
 
 
-def _stateful_set(live: Object, pods: Sequence[Object]) -> Verdict:
+def _stateful_set(live: Object, pods: Sequence[Object]) -> Readiness:
     status, wanted = live.get("status") or {}, (live.get("spec") or {}).get("replicas", 1)
     current = status.get("currentRevision") == status.get("updateRevision") or status.get("updatedReplicas", 0) >= wanted
     ready = status.get("readyReplicas", 0)
@@ -116,7 +116,7 @@ def _stateful_set(live: Object, pods: Sequence[Object]) -> Verdict:
     return _and(f"{ready} of {wanted} pods ready", pods)
 
 
-def _daemon_set(live: Object, pods: Sequence[Object]) -> Verdict:
+def _daemon_set(live: Object, pods: Sequence[Object]) -> Readiness:
     status = live.get("status") or {}
     wanted = status.get("desiredNumberScheduled", 0)
     fresh = min(status.get("updatedNumberScheduled", 0), status.get("numberAvailable", 0))
@@ -125,61 +125,61 @@ def _daemon_set(live: Object, pods: Sequence[Object]) -> Verdict:
     return _and(f"{fresh} of {wanted} pods available", pods)
 
 
-def _job(live: Object, pods: Sequence[Object]) -> Verdict:
+def _job(live: Object, pods: Sequence[Object]) -> Readiness:
     status, spec = live.get("status") or {}, live.get("spec") or {}
     failed = _condition(status, "Failed")
     if failed.get("status") == "True":
-        return Verdict("failed", f"{failed.get('reason')}: {failed.get('message')}; {trouble(pods)[0]}".rstrip("; "))
+        return Readiness("failed", f"{failed.get('reason')}: {failed.get('message')}; {trouble(pods)[0]}".rstrip("; "))
     if _condition(status, "Complete").get("status") == "True" or spec.get("suspend"):
         return READY
     attempts = f", {status['failed']} attempts failed" if status.get("failed") else ""
     return _and(f"{status.get('succeeded', 0)} of {spec.get('completions', 1)} done{attempts}", pods)
 
 
-def _pod(live: Object, _: Sequence[Object]) -> Verdict:
+def _pod(live: Object, _: Sequence[Object]) -> Readiness:
     status = live.get("status") or {}
     if status.get("phase") == "Succeeded" or _condition(status, "Ready").get("status") == "True":
         return READY
     words, stuck = trouble([live])
-    return Verdict("failed" if status.get("phase") == "Failed" else "waiting", words or "not ready yet", stuck)
+    return Readiness("failed" if status.get("phase") == "Failed" else "waiting", words or "not ready yet", stuck)
 
 
-def _crd(live: Object, _: Sequence[Object]) -> Verdict:
+def _crd(live: Object, _: Sequence[Object]) -> Readiness:
     status = live.get("status") or {}
     names = _condition(status, "NamesAccepted")
     if names.get("status") == "False":
-        return Verdict("failed", f"the names are taken: {names.get('message')}")
-    return READY if _condition(status, "Established").get("status") == "True" else Verdict("waiting", "not served yet")
+        return Readiness("failed", f"the names are taken: {names.get('message')}")
+    return READY if _condition(status, "Established").get("status") == "True" else Readiness("waiting", "not served yet")
 
 
-def _claim(live: Object, _: Sequence[Object]) -> Verdict:
+def _claim(live: Object, _: Sequence[Object]) -> Readiness:
     phase = (live.get("status") or {}).get("phase", "Pending")
     if phase == "Bound":
         return READY
     if phase == "Lost":
-        return Verdict("failed", f"its volume {(live.get('spec') or {}).get('volumeName')!r} is gone")
-    return Verdict("waiting", "no volume bound yet")
+        return Readiness("failed", f"its volume {(live.get('spec') or {}).get('volumeName')!r} is gone")
+    return Readiness("waiting", "no volume bound yet")
 
 
-def _quota(live: Object, _: Sequence[Object]) -> Verdict:
+def _quota(live: Object, _: Sequence[Object]) -> Readiness:
     """Until Kubernetes has counted what is there, a quota lets nothing in that it counts."""
     counted = (live.get("status") or {}).get("hard") == (live.get("spec") or {}).get("hard")
-    return READY if counted else Verdict("waiting", "what is there is being counted")
+    return READY if counted else Readiness("waiting", "what is there is being counted")
 
 
-def _namespace(live: Object, _: Sequence[Object]) -> Verdict:
-    return READY if (live.get("status") or {}).get("phase") == "Active" else Verdict("waiting", "being deleted")
+def _namespace(live: Object, _: Sequence[Object]) -> Readiness:
+    return READY if (live.get("status") or {}).get("phase") == "Active" else Readiness("waiting", "being deleted")
 
 
-def _service(live: Object, _: Sequence[Object]) -> Verdict:
+def _service(live: Object, _: Sequence[Object]) -> Readiness:
     if (live.get("spec") or {}).get("type") != "LoadBalancer" or ((live.get("status") or {}).get("loadBalancer") or {}).get(
         "ingress"
     ):
         return READY
-    return Verdict("waiting", "no address from the load balancer yet")
+    return Readiness("waiting", "no address from the load balancer yet")
 
 
-JUDGES: Mapping[tuple[str, str], Callable[[Object, Sequence[Object]], Verdict]] = {
+JUDGES: Mapping[tuple[str, str], Callable[[Object, Sequence[Object]], Readiness]] = {
     ("apps", "Deployment"): _deployment,
     ("apps", "StatefulSet"): _stateful_set,
     ("apps", "DaemonSet"): _daemon_set,

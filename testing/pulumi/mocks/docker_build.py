@@ -15,7 +15,7 @@ from testing.pulumi.mocks.package import UNKNOWN, Asked, Difference, Failure, Mo
 TOKEN = "docker-build:index:Image"  # noqa: S105 - a type token
 
 
-class Images:
+class ImageMocks:
     def check_config(self, inputs: Object) -> list[Failure]:
         known = ("host", "registries", "version")
         return [Failure(key, f"is not a setting; there are {', '.join(known)}") for key in inputs if key not in known]
@@ -57,5 +57,5 @@ def _properties() -> frozenset[str]:
     return frozenset(getattr(kind, name).fget._pulumi_name for name in dir(kind) if isinstance(getattr(kind, name), property))
 
 
-def package() -> Images:
-    return Images()
+def package() -> ImageMocks:
+    return ImageMocks()

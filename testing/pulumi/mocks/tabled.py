@@ -263,23 +263,23 @@ NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
 @dataclass(frozen=True)
-class Place:
+class PropertyPath:
     """`path` has no indices, as the tables know the property; `shown` has them, as people do."""
 
     kind: Reviewed
     path: str
     shown: str
 
-    def below(self, key: str) -> "Place":
-        return Place(self.kind, f"{self.path}.{key}".lstrip("."), f"{self.shown}.{key}".lstrip("."))
+    def below(self, key: str) -> "PropertyPath":
+        return PropertyPath(self.kind, f"{self.path}.{key}".lstrip("."), f"{self.shown}.{key}".lstrip("."))
 
-    def at(self, index: str) -> "Place":
-        return Place(self.kind, self.path, f"{self.shown}[{index}]")
+    def at(self, index: str) -> "PropertyPath":
+        return PropertyPath(self.kind, self.path, f"{self.shown}[{index}]")
 
 
 def wrong_inputs(kind: Reviewed, inputs: Mapping[str, Any]) -> Iterator[Failure]:
     """Everything that is wrong with a resource's inputs."""
-    yield from _wrong_fields(Place(kind, "", ""), inputs, kind.properties)
+    yield from _wrong_fields(PropertyPath(kind, "", ""), inputs, kind.properties)
 
 
 def unknown_keys(value: Mapping[str, Any], known: Mapping[str, Property], where: str) -> Iterator[Failure]:
@@ -289,7 +289,7 @@ def unknown_keys(value: Mapping[str, Any], known: Mapping[str, Property], where:
             yield Failure(where + key, f"is not a property here; there are {', '.join(near)}")
 
 
-def _wrong_fields(place: Place, value: Mapping[str, Any], known: Mapping[str, Property]) -> Iterator[Failure]:
+def _wrong_fields(place: PropertyPath, value: Mapping[str, Any], known: Mapping[str, Property]) -> Iterator[Failure]:
     where = f"{place.shown}." if place.shown else ""
     yield from unknown_keys(value, known, where)
     for key, prop in known.items():
@@ -300,7 +300,7 @@ def _wrong_fields(place: Place, value: Mapping[str, Any], known: Mapping[str, Pr
             yield Failure(where + key, "is missing")
 
 
-def _wrong(place: Place, value: Any, prop: Property, shape: Shape | None) -> Iterator[Failure]:
+def _wrong(place: PropertyPath, value: Any, prop: Property, shape: Shape | None) -> Iterator[Failure]:
     if is_unknown(value) or (isinstance(value, dict) and SIGNATURE in value):
         return
     if value in ("", [], {}) and not prop.required:
@@ -317,19 +317,19 @@ def _wrong(place: Place, value: Any, prop: Property, shape: Shape | None) -> Ite
         yield from _wrong_fields(place, value, wheel.fields_of(prop.fields))
 
 
-def _stricter(place: Place, value: Any) -> str | None:
+def _stricter(place: PropertyPath, value: Any) -> str | None:
     allowed = place.kind.allowed.get(place.path)
     return f"is {value!r}, and must be one of {', '.join(allowed)}" if allowed and str(value) not in allowed else None
 
 
-def _wrong_items(place: Place, value: list[Any], prop: Property, shape: Shape | None) -> Iterator[Failure]:
+def _wrong_items(place: PropertyPath, value: list[Any], prop: Property, shape: Shape | None) -> Iterator[Failure]:
     of_item = shape.member if shape is not None and shape.type_name == "list" else shape
     for index, item in enumerate(value):
         if prop.item:
             yield from _wrong(place.at(str(index)), item, prop.item, of_item)
 
 
-def _wrong_entries(place: Place, value: Mapping[str, Any], prop: Property, shape: Shape | None) -> Iterator[Failure]:
+def _wrong_entries(place: PropertyPath, value: Mapping[str, Any], prop: Property, shape: Shape | None) -> Iterator[Failure]:
     if shape is None or shape.type_name != "map":
         return
     for key, item in value.items():

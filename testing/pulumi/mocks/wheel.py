@@ -22,7 +22,7 @@ _GETTER = re.compile(
 
 
 @dataclass(frozen=True)
-class Place:
+class ClassPath:
     """The place of a class: pulumi_aws, ec2, SubnetArgs."""
 
     sdk: str
@@ -37,7 +37,7 @@ class Property:
     kind: str
     required: bool = False
     item: "Property | None" = None  # of a list or map
-    fields: "Place | None" = None  # of an object: its class
+    fields: "ClassPath | None" = None  # of an object: its class
 
 
 def args_of(token: str) -> Mapping[str, Property]:
@@ -48,7 +48,7 @@ def args_of(token: str) -> Mapping[str, Property]:
     return _inputs_of_class(replace(place, name=longer if clash else f"{place.name}Args"), file)
 
 
-def fields_of(place: Place) -> Mapping[str, Property]:
+def fields_of(place: ClassPath) -> Mapping[str, Property]:
     """The same of a nested class."""
     return _inputs_of_class(place, "_inputs")
 
@@ -69,7 +69,7 @@ def outputs_of(token: str) -> Mapping[str, Property]:
 
 
 @cache
-def _inputs_of_class(place: Place, file: str) -> Mapping[str, Property]:
+def _inputs_of_class(place: ClassPath, file: str) -> Mapping[str, Property]:
     text = _class(place, file)
     camel = {snake: given or snake for given, snake, _ in _GETTER.findall(text)}
     header = text.partition("def __init__(__self__")[2].partition("):\n")[0]
@@ -79,9 +79,9 @@ def _inputs_of_class(place: Place, file: str) -> Mapping[str, Property]:
     }
 
 
-def _place(token: str) -> Place:
+def _place(token: str) -> ClassPath:
     package, where, kind = token.split(":")
-    return Place(f"pulumi_{package.replace('-', '_')}", where.partition("/")[0], kind)
+    return ClassPath(f"pulumi_{package.replace('-', '_')}", where.partition("/")[0], kind)
 
 
 def _file_of(token: str) -> str:
@@ -90,7 +90,7 @@ def _file_of(token: str) -> str:
     return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", words).lower()
 
 
-def _class(place: Place, file: str) -> str:
+def _class(place: ClassPath, file: str) -> str:
     """The text of one class."""
     text = _text(place.sdk, place.module, file)
     start = re.search(rf"^class {place.name}(\(.*\))?:$", text, re.MULTILINE)
@@ -111,7 +111,7 @@ def _text(package: str, module: str, file: str) -> str:
     return path.read_text()
 
 
-def _property(annotation: str, place: Place, *, required: bool | None = None) -> Property:
+def _property(annotation: str, place: ClassPath, *, required: bool | None = None) -> Property:
     """From a type such as pulumi.Input[Optional[Sequence[pulumi.Input['NodeGroupTaintArgs']]]]."""
     inner, optional = annotation.strip(), False
     while match := re.fullmatch(r"(pulumi\.Input|pulumi\.Output|Optional|pulumi\.InputType)\[(.*)\]", inner):

@@ -13,7 +13,7 @@ from ebb.api.clock import stamp
 from ebb.api.crd import crd
 from ebb.client.diagnostics.check import REVIEWS, RIGHTS, WHO
 from ebb.client.diagnostics.symptoms import Finding
-from ebb.kube import ConfigError, Denied, Kube, NotFound, Object, Unreachable
+from ebb.kube import Denied, Kube, KubeconfigError, NotFound, Object, Unreachable
 from tests.cli.world import NS, FakeKube, elastic_job, platform_map, worker_pod
 
 MANIFESTS = Path(__file__).parents[3] / "workloads" / "manifests"
@@ -205,7 +205,7 @@ def waiting(reason: str, message: str) -> Object:
 FULL = "1 max node group size reached"
 ALARM = event("EtcdAlarm", "etcd is full (alarm NOSPACE) and refuses writes. The cure: kubectl -n x", ago=120)
 OBJECTS: dict[str, tuple[tuple[Object, ...], str, str, str]] = {
-    "nobody takes a job on": ((without_status(90),), "controller", "problem", "nobody takes on digits, submitted 90 s ago"),
+    "no controller": ((without_status(90),), "controller", "problem", "no controller takes on digits, submitted 90 s ago"),
     "a job of this moment": ((without_status(5),), "controller", "ok", "leads"),
     "etcd is full": ((ALARM,), "etcd", "problem", "etcd is full (alarm NOSPACE) and refuses writes."),
     "etcd was full": ((ALARM, event("EtcdCured", "x", ago=60)), "etcd", "ok", "no alarm"),
@@ -265,7 +265,7 @@ async def test_without_a_kubeconfig_nothing_else_is_asked(tmp_path: Path) -> Non
 
     @asynccontextmanager
     async def broken(kubeconfig: str | None, context: str | None) -> AsyncIterator[Kube]:
-        raise ConfigError("no usable kubeconfig at x: no context named 'y'. Set KUBECONFIG to one that works with kubectl.")
+        raise KubeconfigError("no usable kubeconfig at x: no context named 'y'. Set KUBECONFIG to one that works with kubectl.")
         yield
 
     (finding,) = await client.check(__file__, opener=broken)

@@ -10,7 +10,7 @@ import pytest
 
 from ebb.client.errors import BadRequest, ClientError, Missing
 from ebb.client.files import data
-from ebb.client.files.transfer import LocalFile, Part, facts, gateway, walk
+from ebb.client.files.transfer import LocalFile, PartialFile, facts, gateway, walk
 from tests.client.files.test_files import CONTENT, SOON, local, spoil
 from tests.reached import Reached, ebb_of, reached
 
@@ -149,14 +149,14 @@ async def test_a_removal_whose_answer_is_lost_is_done(tmp_path: Path, monkeypatc
 async def test_a_part_is_no_file_of_a_folder_that_is_sent(tmp_path: Path) -> None:
     """It has a folder of its own: among a million files nothing is searched for it."""
     file = local(tmp_path, "x", b"x")
-    part = Part(tmp_path / "local" / "y", "data/y", "1")
+    part = PartialFile(tmp_path / "local" / "y", "data/y", "1")
     assert await part.size() == 0
     await part.write(b"half")
     (folder,) = (one for one in file.parent.iterdir() if one != file)
     assert (folder.is_dir(), folder.name.startswith(".ebb-part-")) == (True, True)
     (file.parent / ".ebb-part-1234-5678").write_bytes(b"of an older version")
     assert [one.path for one in walk(file.parent) if isinstance(one, LocalFile)] == [file]
-    assert await Part(tmp_path / "local" / "y", "data/y", "2").size() == 0
+    assert await PartialFile(tmp_path / "local" / "y", "data/y", "2").size() == 0
     assert list(folder.iterdir()) == []
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from ebb.cli.terminal import Writer
 from ebb.client.errors import ClientError, Missing
-from ebb.client.files.transfer import Entry
+from ebb.client.files.transfer import FileEntry
 from ebb.client.jobs import watch
 from ebb.client.logs import Choice, follow, follow_logs, pod, print_logs, volume
 from ebb.client.logs.volume import Shelf
@@ -48,13 +48,13 @@ class Folder:
         with (folder / f"{START.format(second=second)}.{uid}.{part:06}.log").open("a") as file:
             file.write(text + torn)
 
-    async def list(self, path: str, *, recursive: bool) -> Sequence[Entry]:
+    async def list(self, path: str, *, recursive: bool) -> Sequence[FileEntry]:
         self._reach()
         assert path == LOGS
         if not (self.path / "logs").exists():
             raise Missing(path)
         found = [(each.relative_to(self.path / "logs"), each.stat()) for each in (self.path / "logs").rglob("*.log")]
-        return [Entry(name=str(name), kind="file", size=stat.st_size, modified_ns=stat.st_mtime_ns) for name, stat in found]
+        return [FileEntry(name=str(name), kind="file", size=stat.st_size, modified_ns=stat.st_mtime_ns) for name, stat in found]
 
     async def read(self, path: str, start: int) -> AsyncGenerator[bytes, None]:
         self._reach()

@@ -126,7 +126,7 @@ def test_what_cannot_travel_is_refused(make: object, words: str, tmp_path: Path)
 
 def test_no_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        BadRequest, match=r"code '.*/nowhere' is no folder: name the one that holds your program, as in --code \."
+        BadRequest, match=r"code '.*/nowhere' is not a folder: name the one that holds your program, as in --code \."
     ):
         pack(tmp_path / "nowhere", tmp_path / "x")
 

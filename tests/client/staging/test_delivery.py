@@ -13,7 +13,7 @@ from ebb.client.errors import ClientError
 from ebb.client.platform.connection import Ebb
 from ebb.client.staging import code as module
 from ebb.client.staging.code import Code
-from ebb.client.staging.delivery import Place, deliver, place_of
+from ebb.client.staging.delivery import CodePlace, deliver, place_of
 from ebb.client.submission.request import Request
 from ebb.client.submission.submit import prepare, submit
 from ebb.kube import CONFIG_MAPS, Denied, NotFound, Object, Resource, Unreachable
@@ -158,7 +158,7 @@ async def test_another_jobs_code_is_left_alone(job: bool, tmp_path: Path) -> Non
 
 async def test_a_config_map_that_cannot_become_the_jobs_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kube, told = FakeKube(platform_map()), list[str]()
-    place: Place = place_of(small(tmp_path), "exp1", ebb(kube).platform)
+    place: CodePlace = place_of(small(tmp_path), "exp1", ebb(kube).platform)
     delivery = await deliver(kube, NS, place, None, told.append)
 
     async def refuse(*_: object, **__: object) -> Object:

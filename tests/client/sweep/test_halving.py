@@ -6,13 +6,15 @@ from dataclasses import replace
 import pytest
 
 from ebb.client.errors import BadRequest
-from ebb.client.sweep.halving import Rule, Run, Verdict, rungs_reached, verdicts, with_new_rungs
+from ebb.client.sweep.halving import HalvingRun, Rule, StopDecision, rungs_reached, verdicts, with_new_rungs
 
 RULE = Rule(fraction=0.5, metric="loss", after=100)
 
 
-def run(name: str, *, goes_on: bool = True, **rungs: float) -> Run:
-    return Run(name=name, step=None, value=None, goes_on=goes_on, rungs={int(key[1:]): value for key, value in rungs.items()})
+def run(name: str, *, goes_on: bool = True, **rungs: float) -> HalvingRun:
+    return HalvingRun(
+        name=name, step=None, value=None, goes_on=goes_on, rungs={int(key[1:]): value for key, value in rungs.items()}
+    )
 
 
 def test_rungs_double() -> None:
@@ -22,8 +24,8 @@ def test_rungs_double() -> None:
 def test_the_worst_half_of_those_that_came_as_far_is_stopped() -> None:
     runs = [run("a", s100=0.5), run("b", s100=0.9), run("c", s100=0.1), run("d", s100=0.7)]
     assert verdicts(runs, RULE) == (
-        Verdict(name="b", because="loss 0.9 at step 100 is among the worst 50% of 4 runs"),
-        Verdict(name="d", because="loss 0.7 at step 100 is among the worst 50% of 4 runs"),
+        StopDecision(name="b", because="loss 0.9 at step 100 is among the worst 50% of 4 runs"),
+        StopDecision(name="d", because="loss 0.7 at step 100 is among the worst 50% of 4 runs"),
     )
 
 
@@ -41,7 +43,7 @@ def test_the_worst_half_of_those_that_came_as_far_is_stopped() -> None:
     ],
     ids=["alone", "not so far", "two", "over but counted", "a third is rounded down", "at each rung", "no number", "equal"],
 )
-def test_who_is_stopped(runs: list[Run], stopped: list[str]) -> None:
+def test_who_is_stopped(runs: list[HalvingRun], stopped: list[str]) -> None:
     assert [verdict.name for verdict in verdicts(runs, RULE)] == stopped
 
 
@@ -58,17 +60,17 @@ def test_one_run_is_never_stopped_whatever_the_share() -> None:
 
 
 def test_what_a_run_had_at_a_rung_stays() -> None:
-    seen = Run(name="a", step=230, value=0.4, goes_on=True, rungs={100: 0.6})
+    seen = HalvingRun(name="a", step=230, value=0.4, goes_on=True, rungs={100: 0.6})
     assert with_new_rungs(seen, RULE) == {100: 0.6, 200: 0.4}
-    assert with_new_rungs(Run(name="a", step=900, value=0.4, goes_on=True, rungs={100: 0.6}), RULE) == {100: 0.6, 800: 0.4}
-    assert with_new_rungs(Run(name="a", step=None, value=None, goes_on=True), RULE) == {}
-    assert with_new_rungs(Run(name="a", step=100, value=math.nan, goes_on=True), RULE) == {100: math.inf}
+    assert with_new_rungs(HalvingRun(name="a", step=900, value=0.4, goes_on=True, rungs={100: 0.6}), RULE) == {100: 0.6, 800: 0.4}
+    assert with_new_rungs(HalvingRun(name="a", step=None, value=None, goes_on=True), RULE) == {}
+    assert with_new_rungs(HalvingRun(name="a", step=100, value=math.nan, goes_on=True), RULE) == {100: math.inf}
 
 
 def test_a_run_is_not_compared_where_nobody_saw_it() -> None:
     """What it has after many steps says nothing against one that is at its first rung."""
-    old = Run(name="old", step=10_000, value=0.1, goes_on=True)
-    new = Run(name="new", step=120, value=0.5, goes_on=True)
+    old = HalvingRun(name="old", step=10_000, value=0.1, goes_on=True)
+    new = HalvingRun(name="new", step=120, value=0.5, goes_on=True)
     assert verdicts([replace(run, rungs=with_new_rungs(run, RULE)) for run in (old, new)], RULE) == ()
 
 

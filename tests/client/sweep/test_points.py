@@ -61,8 +61,8 @@ def test_a_name_says_what_the_run_holds() -> None:
     [
         (["lr=interval(0,1)"], None, "lr is an interval, of which a grid has no end: add --random 20"),
         (["a=range(100)", "b=range(11)"], None, "the grid has 1,100 points of at most 1,000"),
-        (["a=1,2"], 0, "random 0 is no number of points: use 1 to 1,000"),
-        (["a=1,2"], 1001, "random 1001 is no number of points"),
+        (["a=1,2"], 0, "random 0 is not a number of points: use 1 to 1,000"),
+        (["a=1,2"], 1001, "random 1001 is not a number of points"),
         (["a=interval(1,1.0000001)"], 1000, "there are hardly so many different points"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 
 from ebb.api.platform import parse as parse_platform
 from ebb.client import BadRequest, ClientError, Ebb, Missing, Request
-from ebb.client.sweep import Plan, Rule, SweepView, delete, parse, points_of, show, start, stop, watch
+from ebb.client.sweep import Rule, SweepPlan, SweepView, delete, parse, points_of, show, start, stop, watch
 from ebb.kube import ELASTIC_JOBS, KubeError, Object
 from tests.cli.world import NS, FakeKube, elastic_job, platform_json
 
@@ -19,9 +19,9 @@ def ebb(kube: FakeKube) -> Ebb:
     return Ebb(kube=kube, platform=parse_platform({"schema": "1", "platform.json": json.dumps(platform_json())}), namespace=NS)
 
 
-def plan(*words: str, **changes: Any) -> Plan:
+def plan(*words: str, **changes: Any) -> SweepPlan:
     values = {"name": "scan", "request": REQUEST, "points": points_of(parse(words or ("lr=0.1,0.01",)), None, 0)}
-    return Plan(**{**values, **changes})
+    return SweepPlan(**{**values, **changes})
 
 
 async def jobs(kube: FakeKube) -> dict[str, Object]:
@@ -166,7 +166,7 @@ async def test_the_worst_are_stopped_as_runs_arrive() -> None:
     reports(kube, two, step=100, loss=0.2)
     await watched.until(**{names[0].replace("-", "_"): "stopped"})
     said = "loss 0.9 at step 100 is among the worst 50% of 2 runs"
-    assert watched.notes == [f"{names[0]} is stopped: {said}. Let it go on: ebb resume {names[0]}"]
+    assert watched.notes == [f"{names[0]} is stopped: {said}. Continue it: ebb resume {names[0]}"]
     found = await jobs(kube)
     assert found[names[0]]["spec"]["suspend"] is True
     assert found[names[0]]["metadata"]["annotations"]["ebb.dev/sweep-stopped"] == said

@@ -5,7 +5,7 @@ from typing import cast
 
 from ebb.api.platform import parse as parse_platform
 from ebb.client import Ebb, Request
-from ebb.client.sweep import Plan, parse, points_of, prepared
+from ebb.client.sweep import SweepPlan, parse, points_of, prepared
 from ebb.kube import ELASTIC_JOBS, NODES, Kube, Object
 from tests.builders import make_node
 from tests.cli.world import NS, platform_json
@@ -42,7 +42,7 @@ def bodies() -> list[Object]:
     """What `ebb sweep --max-parallel 2 lr=1,2,3` sends."""
     platform = parse_platform({"schema": "1", "platform.json": json.dumps(platform_json())})
     points = points_of(parse(["lr=1,2,3"]), None, 0)
-    plan = Plan(name="scan", request=Request(name="scan", arguments=("train.py",)), points=points, max_parallel=2)
+    plan = SweepPlan(name="scan", request=Request(name="scan", arguments=("train.py",)), points=points, max_parallel=2)
     nobody = cast(Kube, None)  # it is made without asking anybody
     return [item.body for item in prepared(Ebb(kube=nobody, platform=platform, namespace=NS), plan)]
 

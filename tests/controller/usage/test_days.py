@@ -22,7 +22,7 @@ from ebb.api.usage import (
     Books,
     BooksError,
     Gap,
-    Line,
+    GroupUsage,
     Standing,
     Use,
     Who,
@@ -76,7 +76,7 @@ def test_old_days_become_months_and_nothing_is_lost() -> None:
     assert (len(mine.days), len(mine.jobs)) == (DAYS + 1, JOB_DAYS + 1)
     assert set(mine.months) == {"2026-11", "2026-12"}
     kept = [line for lines in (*mine.days.values(), *mine.months.values()) for line in lines.values()]
-    assert sum(kept, Line()).seconds == 100 * 100
+    assert sum(kept, GroupUsage()).seconds == 100 * 100
 
 
 # --- Restarts -------------------------------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def test_what_is_written_is_read() -> None:
     mine.miss(HELD, MIDNIGHT + 100, MIDNIGHT + 110)
     mine.gaps = (Gap(begun=MIDNIGHT + 100, ended=MIDNIGHT + 110, vanished=1, came=0),)
     mine.until = MIDNIGHT + 110.123
-    mine.months["2026-01"] = {"a": Line(seconds=7.5)}
+    mine.months["2026-01"] = {"a": GroupUsage(seconds=7.5)}
     again = read(write(mine))
     assert replace(again, days={}, jobs={}) == replace(mine, days={}, jobs={})
     (line,), (figures,) = again.days["2026-11-22"].values(), mine.days["2026-11-22"].values()

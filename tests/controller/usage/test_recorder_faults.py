@@ -8,7 +8,7 @@ import pytest
 
 from ebb.api import contract as names
 from ebb.api.clock import stamp
-from ebb.api.usage import KEY, NAME, Books, Line, Who, write
+from ebb.api.usage import KEY, NAME, Books, GroupUsage, Who, write
 from ebb.controller.election import LeadershipLost
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, NODES, Conflict, Denied, Unreachable
 from tests.builders import make_job, make_node
@@ -28,7 +28,7 @@ def open_for_business(world: FakeCluster) -> Cloud:
 
 
 def total(books: Books) -> float:
-    return sum((line for lines in books.days.values() for line in lines.values()), Line()).seconds
+    return sum((line for lines in books.days.values() for line in lines.values()), GroupUsage()).seconds
 
 
 def written(world: FakeCluster) -> int:

@@ -3,7 +3,7 @@
 import pytest
 
 from ebb.api import contract as names
-from ebb.api.usage import KEY, LONGEST_USER, NAME, Line, write
+from ebb.api.usage import KEY, LONGEST_USER, NAME, GroupUsage, write
 from ebb.controller.usage.recorder import CHARACTERS_PER_SECOND
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, NODES, PODS
 from tests.builders import make_node
@@ -21,7 +21,7 @@ def test_long_books_are_written_less_often() -> None:
             await cloud.run(300)
             await world.kill()
             long = books_of(world)
-            groups = {f"a-group-with-some-name-{number}": Line(seconds=number + 0.5, usd=1.25) for number in range(40)}
+            groups = {f"a-group-with-some-name-{number}": GroupUsage(seconds=number + 0.5, usd=1.25) for number in range(40)}
             long.months = {f"20{year}-{month:02}": groups for year in range(16, 26) for month in range(1, 13)}
             world.api.change(CONFIG_MAPS, NAME, lambda item: item.update(data=write(long)))
             world.start()

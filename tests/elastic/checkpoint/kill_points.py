@@ -30,9 +30,9 @@ from ebb.elastic.checkpoint import (
     CheckpointFolder,
     EtcdFence,
     Fence,
+    FenceUnreachable,
     FileFence,
     RefusedError,
-    Unreachable,
     highest_generation,
 )
 from ebb.elastic.checkpoint.files import Disk
@@ -213,7 +213,7 @@ class History:
             fence = EtcdFence(register, generation=_number(register), membership=MEMBERSHIP, folder="x")
             try:
                 named = fence.newest()
-            except Unreachable:
+            except FenceUnreachable:
                 named = None  # it has just lost its data
         try:
             found = place.newest(named)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ebb.elastic.checkpoint import CheckpointFolder, FileFence, Manifest, Unreachable
+from ebb.elastic.checkpoint import CheckpointFolder, FenceUnreachable, FileFence, Manifest
 from ebb.elastic.checkpoint.files import Disk
 from ebb.elastic.checkpoint.folder import Patience
 from ebb.elastic.checkpoint.state import dump, load
@@ -107,13 +107,13 @@ class FakeRegister:
     def read(self, key: str) -> tuple[bytes, int] | None:
         if self.away:
             self.asked_in_vain.set()
-            raise Unreachable("etcd does not answer")
+            raise FenceUnreachable("etcd does not answer")
         return self.keys.get(key)
 
     def put_if(self, key: str, value: bytes, *, revision: int, guard: str, guard_value: bytes) -> bool:
         self.before_put()
         if self.away:
-            raise Unreachable("etcd does not answer")
+            raise FenceUnreachable("etcd does not answer")
         with self._lock:
             held, at = self.keys.get(guard, (None, 0))[0], self.keys.get(key, (b"", 0))[1]
             if held != guard_value or at != revision:
@@ -121,7 +121,7 @@ class FakeRegister:
             self.put(key, value)
         if self.lose_answers:
             self.lose_answers -= 1
-            raise Unreachable("the answer was lost")
+            raise FenceUnreachable("the answer was lost")
         return True
 
 

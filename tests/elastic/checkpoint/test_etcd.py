@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ebb.elastic.checkpoint import EtcdFence, Stale, Unreachable
+from ebb.elastic.checkpoint import EtcdFence, FenceUnreachable, Stale
 from ebb.elastic.checkpoint.register import EtcdRegister
 from ebb.elastic.checkpoint.state import dump
 from ebb.elastic.contract import EXIT_FINISHED
@@ -45,7 +45,7 @@ def test_commit_stale_restart_and_lost_data(server: Server, tmp_path: Path) -> N
 
     server.kill()
     candidate = place.write(dump(state(20)), generation=3, step=20)
-    with pytest.raises(Unreachable):
+    with pytest.raises(FenceUnreachable):
         place.commit(candidate, ours)
     assert found_step(place) == 10
     server.start()
@@ -63,7 +63,7 @@ def test_commit_stale_restart_and_lost_data(server: Server, tmp_path: Path) -> N
     server.kill()
     server.lose_data()
     server.start()
-    with pytest.raises(Unreachable, match="has lost its data"):
+    with pytest.raises(FenceUnreachable, match="has lost its data"):
         place.save(dump(state(22)), newer, step=22)
     form(server, 5)
     again = fence(server, 5)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ebb.elastic.checkpoint import EtcdFence, FileFence, Stale, Unreachable, highest_generation
+from ebb.elastic.checkpoint import EtcdFence, FenceUnreachable, FileFence, Stale, highest_generation
 from ebb.elastic.checkpoint.state import dump
 from tests.elastic.checkpoint.making import MEMBERSHIP, FakeRegister, both, files, folder, found_step, manifest, state
 
@@ -87,7 +87,7 @@ def test_two_survivors_commit_at_once_and_both_are_answered(register: FakeRegist
 def test_an_answer_that_was_lost_is_a_commit_all_the_same(register: FakeRegister) -> None:
     ours = fence(register, 3)
     register.lose_answers = 1
-    with pytest.raises(Unreachable):
+    with pytest.raises(FenceUnreachable):
         ours.commit(manifest(3, 10))
     register.form(4)  # the new generation resumes from it
     ours.commit(manifest(3, 10))
@@ -122,7 +122,7 @@ def test_etcd_in_trouble_decides_nothing(
     if known:
         ours.newest()
     harm(register)
-    with pytest.raises(Unreachable, match=words):
+    with pytest.raises(FenceUnreachable, match=words):
         ours.commit(manifest(3, 10))
     assert KEY not in register.keys
 
@@ -161,7 +161,7 @@ def test_a_commit_whose_answer_was_lost_is_not_removed_by_its_stale_writer(regis
     place.prepare(3)
     candidate = place.write(dump(state(20)), generation=3, step=20)
     register.lose_answers = 1
-    with pytest.raises(Unreachable):
+    with pytest.raises(FenceUnreachable):
         place.commit(candidate, old)
     register.form(4)
     new = fence(register, 4)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from ebb.elastic.notices.aws import Aws
-from ebb.elastic.notices.metadata import Garbled, MetadataError, Refused, Unanswered
+from ebb.elastic.notices.metadata import Garbled, MetadataError, MetadataRefused, Unanswered
 from tests.elastic.notices.clouds import AwsMetadata, Reply, serve
 
 ACTION = "GET /latest/meta-data/spot/instance-action"
@@ -101,7 +101,7 @@ def test_a_service_that_refuses_fresh_tokens_is_an_error_and_no_loop(cloud: AwsM
     source = aws(cloud)
     source.look()
     cloud.next_replies = [Reply(401), Reply(200, b"t"), Reply(401)]
-    with pytest.raises(Refused, match="answered 401"):
+    with pytest.raises(MetadataRefused, match="answered 401"):
         source.look()
     assert source.look() is None
 
@@ -111,7 +111,7 @@ def test_throttled_is_an_error_and_cured_by_itself(cloud: AwsMetadata, status: i
     source = aws(cloud)
     source.look()
     cloud.next_replies = [Reply(status)]
-    with pytest.raises(Refused, match=f"answered {status}"):
+    with pytest.raises(MetadataRefused, match=f"answered {status}"):
         source.look()
     assert source.look() is None
     assert len(cloud.tokens) == 1

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ebb.elastic.notices.azure import Azure
-from ebb.elastic.notices.metadata import Garbled, Refused, Unanswered
+from ebb.elastic.notices.metadata import Garbled, MetadataRefused, Unanswered
 from tests.elastic.notices.clouds import AzureMetadata, Reply, serve
 
 
@@ -54,7 +54,7 @@ def test_the_first_answer_may_take_long_and_only_the_first(cloud: AzureMetadata)
 def test_after_a_first_request_that_failed_the_next_is_given_as_long(cloud: AzureMetadata) -> None:
     source = azure(cloud)
     cloud.next_replies = [Reply(503)]
-    with pytest.raises(Refused):
+    with pytest.raises(MetadataRefused):
         source.look()
     cloud.first_delay_seconds = 1.0
     assert source.look() is None
@@ -115,7 +115,7 @@ def test_without_a_name_an_event_is_ours_after_some_tries_and_is_not_approved(cl
     cloud.events = [cloud.event("Preempt", 30, Resources=["spot_1"])]
     source = azure(cloud)
     for _ in range(2):
-        with pytest.raises(Refused, match="answered 404"):
+        with pytest.raises(MetadataRefused, match="answered 404"):
             source.look()
     assert source.look() is not None
     assert source.left() is None
@@ -128,7 +128,7 @@ def test_an_error_is_cured_by_itself(cloud: AzureMetadata, status: int) -> None:
     source = azure(cloud)
     source.look()
     cloud.next_replies = [Reply(status)]
-    with pytest.raises(Refused, match=f"answered {status}"):
+    with pytest.raises(MetadataRefused, match=f"answered {status}"):
         source.look()
     assert source.look() is None
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from ebb.elastic.notices.gcp import Gcp
-from ebb.elastic.notices.metadata import Garbled, Refused, Unanswered
+from ebb.elastic.notices.metadata import Garbled, MetadataRefused, Unanswered
 from tests.elastic.notices.clouds import GcpMetadata, Reply, serve
 
 
@@ -88,7 +88,7 @@ def test_after_an_error_the_value_is_asked_for_without_a_wait(cloud: GcpMetadata
     source = gcp(cloud, wait_seconds=30)
     source.look()
     cloud.next_replies = [Reply(status)]
-    with pytest.raises(Refused, match=f"answered {status}"):
+    with pytest.raises(MetadataRefused, match=f"answered {status}"):
         source.look()
     cloud.preempted = "TRUE"
     said = source.look()

@@ -11,7 +11,7 @@ import pytest
 from ebb.elastic.notices.announcement import Announcement
 from ebb.elastic.notices.aws import Aws
 from ebb.elastic.notices.azure import Azure
-from ebb.elastic.notices.metadata import MetadataError, Refused
+from ebb.elastic.notices.metadata import MetadataError, MetadataRefused
 from ebb.elastic.notices.relay import Relay
 from ebb.elastic.notices.watcher import Watcher, interrupt_main_thread
 from tests.elastic.machines import until
@@ -150,7 +150,7 @@ def test_a_service_that_never_answered_is_asked_once_a_minute(folder: Path) -> N
 
 @pytest.mark.parametrize(("asked", "pause"), [(None, 5), (1.0, 5), (8.0, 8), (3600.0, 15)])
 def test_a_pause_that_the_service_asks_for(folder: Path, asked: float | None, pause: float) -> None:
-    launcher = Launcher(folder, Script(Refused("429", status=429, retry_seconds=asked)))
+    launcher = Launcher(folder, Script(MetadataRefused("429", status=429, retry_seconds=asked)))
     assert launcher.watcher.look() == pause
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from ebb.elastic.data.order import Stream
 from ebb.elastic.runtime.loading import Loader
-from ebb.elastic.runtime.plan import Plan
+from ebb.elastic.runtime.plan import MicroBatchPlan
 
 STREAM = Stream(
     dataset_size=37, epochs=2, global_batch=13, seed=4
@@ -17,7 +17,7 @@ STREAM = Stream(
 @pytest.mark.parametrize("world_size", [1, 2, 3, 5, 9, 20])
 def test_all_ranks_read_each_sample_of_a_step_once(world_size: int, largest: int, virtual_workers: int, together: int) -> None:
     plans = [
-        Plan(
+        MicroBatchPlan(
             stream=STREAM,
             first_step=0,
             rank=rank,

@@ -113,7 +113,7 @@ def _is_sound(group: NodeGroup, stack: config.Stack) -> None:
     assert {one.shape["vCPU"] for one in (group.instance, *group.others)} == {group.instance.cpu}
 
 
-def _agrees(group: NodeGroup, line: config.NodeGroup) -> None:
+def _agrees(group: NodeGroup, line: config.NodeGroupSettings) -> None:
     """Labels, taints, prices and `ebb-platform` are of the capacity and the GPUs that the line asks for."""
     labels, taints, facts = group.labels, {taint["key"] for taint in group.taints}, group.facts()
     assert labels["ebb.dev/node-group"] == group.name == facts["name"]

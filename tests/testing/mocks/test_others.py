@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from testing.pulumi.mocks.command import Command
-from testing.pulumi.mocks.docker_build import Images
+from testing.pulumi.mocks.docker_build import ImageMocks
 from testing.pulumi.mocks.eks import refuse
 from testing.pulumi.mocks.kubernetes import Objects
 from testing.pulumi.mocks.package import UNKNOWN, Asked, MockError
@@ -151,8 +151,8 @@ def test_a_command_runs_again_when_a_trigger_changes() -> None:
 
 def test_an_image_has_a_digest() -> None:
     one = asked("docker-build:index:Image")
-    assert [failure.path for failure in Images().check(one, {"tagz": []}, {}, b"")[1]] == ["tagz", "push"]
-    assert Images().create(one, {"push": True, "tags": ["r/x:1"]}, preview=False)[1]["ref"].startswith("r/x:1@sha256:")
+    assert [failure.path for failure in ImageMocks().check(one, {"tagz": []}, {}, b"")[1]] == ["tagz", "push"]
+    assert ImageMocks().create(one, {"push": True, "tags": ["r/x:1"]}, preview=False)[1]["ref"].startswith("r/x:1@sha256:")
 
 
 SERVED: dict[str, Any] = {

@@ -22,7 +22,7 @@ from typing import Protocol, Self
 
 from ebb.elastic.contract import ENV_OUTPUT_DIR, ENV_POD_UID, ENV_WORKER_INDEX
 from ebb.elastic.launch.logs.lines import Batch, Lines, marked, stamp
-from ebb.elastic.launch.logs.volume import Volume
+from ebb.elastic.launch.logs.volume import LauncherLog
 
 # Lines that come within it are passed on together: 200 rounds a second at most, whatever the workers write.
 _GATHER_SECONDS = 0.005
@@ -67,7 +67,7 @@ class Tee:
             return cls(None)
         folder = Path(output) / "logs" / f"worker-{environment.get(ENV_WORKER_INDEX, '0')}"
         start = stamp(time.time_ns()).replace("-", "").replace(":", "").replace(".", "-")
-        return cls(lambda tell: Volume(folder, f"{start}.{name}", tell=tell))
+        return cls(lambda tell: LauncherLog(folder, f"{start}.{name}", tell=tell))
 
     @property
     def works(self) -> bool:

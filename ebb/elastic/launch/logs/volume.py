@@ -29,7 +29,7 @@ _ROUND_BYTES = 2**20  # written at once, so that a part is not much larger than 
 OWN = "-.-.err"  # the tag of what this file says itself
 
 
-class Volume:
+class LauncherLog:
     """The file of one launcher, as a series of parts. Errors are told once until the volume works again."""
 
     def __init__(self, folder: Path, name: str, *, tell: Callable[[str], None]) -> None:

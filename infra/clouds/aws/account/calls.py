@@ -32,7 +32,7 @@ NO_CREDENTIALS = (
 )
 
 
-class Refused(commands.Refused):
+class Refused(commands.RequestRefused):
     """One request did not succeed."""
 
     def __init__(self, code: str, words: str) -> None:

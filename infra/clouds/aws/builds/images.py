@@ -20,7 +20,7 @@ from infra import images as shared
 from infra.clouds.aws.builds import codebuild
 from infra.clouds.aws.settings import Settings
 from infra.config import Stack
-from infra.images import CONTROLLER, TRAINER, Images, Recipe
+from infra.images import CONTROLLER, TRAINER, BuiltImages, Recipe
 from infra.part import Part
 
 with warnings.catch_warnings():  # on import, this module of the SDK warns of old names in it
@@ -56,7 +56,7 @@ def recipes(stack: Stack) -> list[Recipe]:
     return shared.recipes(stack, BASE, {name: {"EFA": "1"} for name in efa})
 
 
-def declare(part: Part, name: str, stack: Stack, settings: Settings, builder: aws.iam.Role | None = None) -> Images:
+def declare(part: Part, name: str, stack: Stack, settings: Settings, builder: aws.iam.Role | None = None) -> BuiltImages:
     """`builder`: the role of CodeBuild, needed with `build: codebuild` alone."""
     if settings.images.build == "none":
         return shared.existing(stack, settings.images)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ebb.elastic.launch.logs import volume as module
-from ebb.elastic.launch.logs.volume import Volume
+from ebb.elastic.launch.logs.volume import LauncherLog
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +58,7 @@ def numbers(folder: Path) -> list[int]:
 
 
 def test_lines_are_in_a_file_of_that_start(tmp_path: Path) -> None:
-    volume = Volume(tmp_path / "logs" / "worker-3", "20261122T125854-000000001Z.uid", tell=print)
+    volume = LauncherLog(tmp_path / "logs" / "worker-3", "20261122T125854-000000001Z.uid", tell=print)
     assert volume.put(lines(1, 2), 2)
     until(lambda: numbers(tmp_path / "logs" / "worker-3") == [1, 2])
     assert volume.put(lines(3), 1)
@@ -70,7 +70,7 @@ def test_lines_are_in_a_file_of_that_start(tmp_path: Path) -> None:
 def test_nobody_writes_to_a_file_that_is_there(tmp_path: Path) -> None:
     (tmp_path / "name.000000.log").write_text("another's\n")
     told: list[str] = []
-    volume = Volume(tmp_path, "name", tell=told.append)
+    volume = LauncherLog(tmp_path, "name", tell=told.append)
     volume.put(lines(1), 1)
     assert volume.close() == 0
     assert "File exists" in told[0]
@@ -81,7 +81,7 @@ def test_nobody_writes_to_a_file_that_is_there(tmp_path: Path) -> None:
 def test_a_volume_that_is_away_gets_all_lines_when_it_is_back(tmp_path: Path) -> None:
     (tmp_path / "logs").touch()  # no folder can be made below it
     told: list[str] = []
-    volume = Volume(tmp_path / "logs" / "worker-0", "name", tell=told.append)
+    volume = LauncherLog(tmp_path / "logs" / "worker-0", "name", tell=told.append)
     volume.put(lines(1), 1)
     until(lambda: told)
     volume.put(lines(2), 1)
@@ -94,7 +94,7 @@ def test_a_volume_that_is_away_gets_all_lines_when_it_is_back(tmp_path: Path) ->
 
 def test_a_full_disk_tears_no_line_and_repeats_none(tmp_path: Path, largest_file: Callable[[int | None], None]) -> None:
     told: list[str] = []
-    volume = Volume(tmp_path, "name", tell=told.append)
+    volume = LauncherLog(tmp_path, "name", tell=told.append)
     size = len(lines(*range(1000)))
     largest_file(size // 10)
     for number in range(1000):
@@ -125,7 +125,7 @@ class Quota:
 def test_lines_that_a_failed_sync_may_have_lost_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     monkeypatch.setattr(os, "fdatasync", Quota(os.fdatasync, 1))
-    volume = Volume(tmp_path, "name", tell=told.append)
+    volume = LauncherLog(tmp_path, "name", tell=told.append)
     volume.put(lines(1, 2), 2)
     until(lambda: told)
     volume.put(lines(3), 1)
@@ -138,7 +138,7 @@ def test_lines_that_a_failed_sync_may_have_lost_are_said(tmp_path: Path, monkeyp
 def test_lines_that_a_failed_close_may_have_lost_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PART_BYTES", 1)
     monkeypatch.setattr(module, "SYNC_SECONDS", 1000)  # none between the write and the close
-    volume = Volume(tmp_path, "name", tell=print)
+    volume = LauncherLog(tmp_path, "name", tell=print)
     volume._synced_at = time.monotonic()
     volume.put(lines(1), 1)
     until(lambda: numbers(tmp_path) == [1] and not volume._held)
@@ -153,7 +153,7 @@ def test_lines_that_a_failed_close_may_have_lost_are_said(tmp_path: Path, monkey
 
 def test_at_the_end_they_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fdatasync", Quota(os.fdatasync, 1000))
-    volume = Volume(tmp_path, "name", tell=print)
+    volume = LauncherLog(tmp_path, "name", tell=print)
     volume.put(lines(1, 2), 2)
     until(lambda: numbers(tmp_path) == [1, 2])
     volume.put(lines(3), 1)
@@ -170,7 +170,7 @@ def test_a_volume_that_hangs_holds_up_nobody_and_what_is_missing_is_said(tmp_pat
         return real(file, data)
 
     monkeypatch.setattr(os, "write", hang)
-    volume = Volume(tmp_path, "name", tell=print)
+    volume = LauncherLog(tmp_path, "name", tell=print)
     began = time.monotonic()
     taken = [number for number in range(10_000) if volume.put(lines(number), 1)]
     assert time.monotonic() - began < 5, "nobody waited"
@@ -187,7 +187,7 @@ def test_a_volume_that_hangs_holds_up_nobody_and_what_is_missing_is_said(tmp_pat
 def test_the_end_does_not_wait_for_a_volume_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     released, real = threading.Event(), os.write
     monkeypatch.setattr(os, "write", lambda file, data: (released.wait(), real(file, data))[1])
-    volume = Volume(tmp_path, "name", tell=print)
+    volume = LauncherLog(tmp_path, "name", tell=print)
     volume.put(lines(1, 2, 3), 3)
     assert volume.close(0.05) == 3
     released.set()
@@ -197,7 +197,7 @@ def test_the_end_does_not_wait_for_a_volume_that_hangs(tmp_path: Path, monkeypat
 def test_parts_are_limited_in_size_and_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PART_BYTES", 1000)
     monkeypatch.setattr(module, "PARTS", 3)
-    volume = Volume(tmp_path, "name", tell=print)
+    volume = LauncherLog(tmp_path, "name", tell=print)
     for number in range(200):
         volume.put(lines(number), 1)
         until(lambda: number in numbers(tmp_path))  # noqa: B023 - called at once
