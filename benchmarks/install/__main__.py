@@ -60,8 +60,9 @@ def call(*command: str | Path, cwd: Path, **more: str) -> str:
 
 def python_of(version: str) -> Path | None:
     """A Python of that version on this machine, which really starts (a shim may have nothing behind it)."""
-    for folder in (*os.environ.get("PATH", "").split(os.pathsep), *Path.home().glob(f".pyenv/versions/{version}.*/bin")):
-        program = Path(folder) / f"python{version}"
+    places = [Path(one) for one in os.environ.get("PATH", "").split(os.pathsep)]
+    for folder in (*places, *Path.home().glob(f".pyenv/versions/{version}.*/bin")):
+        program = folder / f"python{version}"
         if program.exists() and not subprocess.run([program, "-c", "import venv"], capture_output=True, check=False).returncode:
             return program
     return None

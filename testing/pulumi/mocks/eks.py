@@ -54,7 +54,7 @@ class EksCluster(pulumi.ComponentResource):
             lambda tags: {"Name": f"{self._name}-{name}", **(tags[0] or {}), **(tags[1] or {})}
         )
 
-    def _cluster(self, role: Any, group: "aws.ec2.SecurityGroup | None") -> "aws.eks.EksCluster":
+    def _cluster(self, role: Any, group: "aws.ec2.SecurityGroup | None") -> "aws.eks.Cluster":
         given = self._inputs
         network = {
             key: given[key] for key in ("endpointPrivateAccess", "endpointPublicAccess", "publicAccessCidrs") if key in given
@@ -121,7 +121,7 @@ class EksCluster(pulumi.ComponentResource):
         )
         return group
 
-    def _node_security_group(self, cluster: "aws.eks.EksCluster", group: "aws.ec2.SecurityGroup") -> "aws.ec2.SecurityGroup":
+    def _node_security_group(self, cluster: "aws.eks.Cluster", group: "aws.ec2.SecurityGroup") -> "aws.ec2.SecurityGroup":
         own = self._tags("nodeSecurityGroup", "nodeSecurityGroupTags")
         tags = pulumi.Output.all(own, cluster.name).apply(lambda both: {**both[0], f"kubernetes.io/cluster/{both[1]}": "owned"})
         nodes = aws.ec2.SecurityGroup(
@@ -141,7 +141,7 @@ class EksCluster(pulumi.ComponentResource):
             f"{self._name}-{name}", security_group_id=group_id, from_port=ports[0], to_port=ports[1], **more, opts=self._child()
         )
 
-    def _kubeconfig(self, cluster: "aws.eks.EksCluster") -> pulumi.Output[Any]:
+    def _kubeconfig(self, cluster: "aws.eks.Cluster") -> pulumi.Output[Any]:
         options = self._inputs.get("providerCredentialOpts") or {}
         return pulumi.Output.all(cluster.name, cluster.endpoint, cluster.certificate_authority, cluster.arn, options).apply(
             lambda facts: kubeconfig(facts[0], facts[1], facts[2]["data"], str(facts[3]).split(":")[3], facts[4])
@@ -154,7 +154,7 @@ class EksCluster(pulumi.ComponentResource):
             "kubernetes", f"{self._name}-eks-k8s", {"kubeconfig": pulumi.Output.json_dumps(config), **more}, self._child()
         )
 
-    def _access_entries(self, cluster: "aws.eks.EksCluster") -> "list[aws.eks.AccessEntry]":
+    def _access_entries(self, cluster: "aws.eks.Cluster") -> "list[aws.eks.AccessEntry]":
         made = []
         for key, entry in (self._inputs.get("accessEntries") or {}).items():
             one = aws.eks.AccessEntry(
@@ -171,7 +171,7 @@ class EksCluster(pulumi.ComponentResource):
             made.append(one)
         return made
 
-    def _add_ons(self, cluster: "aws.eks.EksCluster", entries: "list[aws.eks.AccessEntry]") -> None:
+    def _add_ons(self, cluster: "aws.eks.Cluster", entries: "list[aws.eks.AccessEntry]") -> None:
         if add_on_wanted(self._inputs, "kubeProxyAddonOptions"):
             self._add_on(cluster, "kube-proxy", self._inputs["kubeProxyAddonOptions"], self._child())
         if not self._inputs.get("useDefaultVpcCni"):
@@ -181,7 +181,7 @@ class EksCluster(pulumi.ComponentResource):
         if core_dns_wanted(self._inputs):
             self._add_on(cluster, "coredns", self._inputs["corednsAddonOptions"], self._child())
 
-    def _add_on(self, cluster: "aws.eks.EksCluster", name: str, options: Inputs, opts: pulumi.ResourceOptions) -> None:
+    def _add_on(self, cluster: "aws.eks.Cluster", name: str, options: Inputs, opts: pulumi.ResourceOptions) -> None:
         values = options.get("configurationValues")
         aws.eks.Addon(
             f"{self._name}-{name}", cluster_name=cluster.name, addon_name=name, preserve=True, tags=self._inputs.get("tags"),
@@ -192,7 +192,7 @@ class EksCluster(pulumi.ComponentResource):
             service_account_role_arn=options.get("serviceAccountRoleArn"), opts=opts,
         )  # fmt: skip
 
-    def _outputs(self, cluster: "aws.eks.EksCluster", core: Object, group: Any, nodes: Any) -> Object:
+    def _outputs(self, cluster: "aws.eks.Cluster", core: Object, group: Any, nodes: Any) -> Object:
         own = cluster.vpc_config.apply(lambda found: found.cluster_security_group_id)
         issuer = cluster.identities.apply(_issuer)
         given = {key: self._inputs[key] for key in ("publicSubnetIds", "privateSubnetIds", "tags") if key in self._inputs}
