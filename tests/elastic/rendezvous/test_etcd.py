@@ -78,8 +78,8 @@ class Watcher:
     """A watch in a thread, and what came of it."""
 
     def __init__(self, client: Etcd, prefix: str, revision: int) -> None:
-        self.client, self.events, self.ended = client, list[Event](), list[BaseException | None]()
-        self.stop = threading.KeyEvent()
+        self.client, self.events, self.ended = client, list[KeyEvent](), list[BaseException | None]()
+        self.stop = threading.Event()
         self.thread = threading.Thread(target=self._run, args=(prefix, revision))
         self.thread.start()
 
@@ -138,7 +138,7 @@ def test_a_watch_says_when_history_is_gone(own_etcd: Server) -> None:
     revision = [client.put("/ebb/x", b"") for _ in range(5)][-1]
     ask(own_etcd, "/v3/kv/compaction", revision=str(revision))
     with pytest.raises(Compacted, match="no history from revision 1"):
-        next(client.watch("/ebb/", 1, threading.KeyEvent()))
+        next(client.watch("/ebb/", 1, threading.Event()))
 
     watcher = Watcher(own_etcd.client(), "/ebb/", revision + 1)
     own_etcd.kill()
@@ -147,7 +147,7 @@ def test_a_watch_says_when_history_is_gone(own_etcd: Server) -> None:
     own_etcd.lose_data()
     own_etcd.start()
     with pytest.raises(Compacted, match="lost its data"):
-        next(client.watch("/ebb/", revision + 1, threading.KeyEvent()))
+        next(client.watch("/ebb/", revision + 1, threading.Event()))
 
 
 def test_the_next_endpoint_is_tried(etcd: Server, prefix: str) -> None:
@@ -222,7 +222,7 @@ def test_the_wrong_user_is_told(guarded: Server) -> None:
     with pytest.raises(Refused, match="user 'other' needs a role with readwrite on the prefix /ebb/"):
         other.put("/ebb/x", b"")
     with pytest.raises(Refused, match="user 'other' needs a role"):
-        next(other.watch("/ebb/", 1, threading.KeyEvent()))
+        next(other.watch("/ebb/", 1, threading.Event()))
 
 
 def test_a_user_where_none_is_asked_for_is_no_error(etcd: Server, prefix: str, caplog: pytest.LogCaptureFixture) -> None:
