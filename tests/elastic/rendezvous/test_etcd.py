@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ebb.elastic.rendezvous import wire
-from ebb.elastic.rendezvous.etcd import Compacted, Compare, Delete, Etcd, LeaseGone, Put, Refused, Tls, Unreachable
+from ebb.elastic.rendezvous.etcd import Compacted, Compare, Delete, Etcd, KeyEvent, LeaseGone, Put, Refused, Tls, Unreachable
 from tests.elastic.machines import free_port, until
 from tests.elastic.rendezvous.servers import Server, built
 
