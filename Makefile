@@ -43,7 +43,7 @@ walk: .venv/stack  ## what a new user sees, typed into a terminal on the local s
 	@$(BIN)/python -m devcluster.walk
 
 up: .venv/stack  ## the local stack: a Kubernetes on this machine, and the platform on it by `pulumi up`
-	@$(BIN)/python -m devcluster up
+	@$(BIN)/python -m devcluster up --with-pulumi
 	@$(BIN)/python -m devcluster stack up
 
 down: .venv/stack  ## remove the local stack and the Kubernetes, with everything that they left on this machine
