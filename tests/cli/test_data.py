@@ -155,7 +155,7 @@ def test_ctrl_c_says_that_nothing_is_lost(here: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("ebb.cli.verbs.data.call", interrupt)
     code, _, err = ebb(here, "data", "put", "set", "data/set")
-    assert (code, "what has been moved is kept, and the same command goes on" in err) == (130, True)
+    assert (code, "what was transferred is kept, and the same command resumes from there" in err) == (130, True)
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_to_another_platform_without_a_checkpoint(
 
 def test_a_checkpoint_that_is_insisted_on_must_be_there(world: dict[str, FakeKube]) -> None:
     result = invoke(world, "submit", "--from", "digits", "--resume-from-checkpoint")
-    assert (result.exit_code, "digits has no checkpoint to go on from" in result.stderr) == (1, True)
+    assert (result.exit_code, "digits has no checkpoint to resume from" in result.stderr) == (1, True)
 
 
 @pytest.mark.parametrize("size", [10, 800_000], ids=["small", "large"])

@@ -57,7 +57,7 @@ def add_all(world: dict[str, FakeKube], home: Path) -> None:
 
 def test_add_asks_it_and_says_what_it_is(world: dict[str, FakeKube], home: Path) -> None:
     result = invoke(world, "platform", "add", "aws", "--kubeconfig", str(home / "aws"))
-    assert (result.exit_code, result.stdout) == (0, "aws is known: aws us-west-2, stack aws-stack, and is the current one.\n")
+    assert (result.exit_code, result.stdout) == (0, "aws is added: aws us-west-2, stack aws-stack, and is the current one.\n")
     result = invoke(world, "platform", "add", "down", "--kubeconfig", str(home / "down"))
     assert result.exit_code == 3
     assert result.stderr.startswith("Nothing was added; --no-check adds it anyway.\nebb: no answer")
@@ -148,4 +148,4 @@ def test_where_none_answers_it_fails(world: dict[str, FakeKube], home: Path) -> 
 def test_all_is_refused_by_what_changes_something(world: dict[str, FakeKube], home: Path) -> None:
     add_all(world, home)
     result = invoke(world, "delete", "digits", "--platform", "all")
-    assert (result.exit_code, result.stderr.startswith("ebb: platform 'all' is for looking")) == (2, True)
+    assert (result.exit_code, result.stderr.startswith("ebb: platform 'all' is for `ebb list` and `ebb gpus` only")) == (2, True)

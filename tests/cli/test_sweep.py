@@ -42,7 +42,7 @@ def test_a_sweep_is_submitted_and_told() -> None:
     result = ebb(kube, f"{SCAN} --max-parallel 2 -- python train.py --epochs 3")
     assert result.exit_code == Exit.OK, result.output
     assert "4 runs like this, 2 at once: $0.32 per hour" in result.output
-    assert "4 runs are submitted. Look: ebb sweep show scan --watch" in result.output
+    assert "4 runs are submitted. Watch: ebb sweep show scan --watch" in result.output
     assert [arguments(job) for job in jobs(kube)] == [
         ["train.py", "--epochs", "3", "--lr", lr, "--wd", wd] for lr in ("0.1", "0.01") for wd in ("0", "0.05")
     ]
@@ -170,7 +170,7 @@ def test_stop_and_delete_of_a_whole_sweep() -> None:
         ("sweep --name scan lr=1 --max-parallel 0 -- train.py", Exit.USAGE, "max-parallel 0 is too few"),
         ("sweep --name scan lr=1 --stop-worst 0.5 -- train.py", Exit.USAGE, "stop-worst needs --after too"),
         ("sweep --name scan lr=1 --after 9 -- train.py", Exit.USAGE, "after needs --stop-worst too"),
-        ("sweep --name scan lr=1 --stop-worst 5 --after 9 -- train.py", Exit.USAGE, "stop-worst 5 is no share"),
+        ("sweep --name scan lr=1 --stop-worst 5 --after 9 -- train.py", Exit.USAGE, "stop-worst 5 is not a fraction"),
         ("sweep --name scan lr=1 --metric accuracy -- train.py", Exit.USAGE, "metric 'accuracy' is not in a job's status"),
         ("sweep show nothing", Exit.NOT_FOUND, "no sweep named 'nothing' in elastic-job. There are none."),
         ("sweep show a=b", Exit.USAGE, "name 'a=b' is not usable"),

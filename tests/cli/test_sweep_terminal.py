@@ -126,7 +126,7 @@ async def test_ctrl_c_leaves_the_runs_alone(tmp_path: Path, started: Start) -> N
         await terminal.until("scan: 2 waiting")
         terminal.interrupt()
         assert await terminal.ended() == Exit.INTERRUPTED
-        await terminal.until("jobs go on")
+        await terminal.until("jobs continue")
     assert [job["spec"].get("suspend") for job in jobs(kube)] == [None, None]
 
 

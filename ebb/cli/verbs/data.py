@@ -120,7 +120,7 @@ def _tell(done: files.Transfer, output: Output) -> None:
         print_json(record(done))
         return
     for path in done.left_out[:10]:
-        note(f"skipped, as it is a link, no regular file, or gone: {path}")
+        note(f"skipped, as it is a link, not a regular file, or gone: {path}")
     if len(done.left_out) > 10:
         note(f"skipped likewise: {len(done.left_out) - 10} more")
     there = f" ({done.there_already} were there already)" if done.there_already else ""

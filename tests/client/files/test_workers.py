@@ -116,7 +116,7 @@ async def test_a_port_goes_on_to_another_worker_when_one_is_lost(tmp_path: Path)
     assert notes[-1] == "digits-worker-0 is lost; from now on connections go to digits-worker-1"
 
 
-@pytest.mark.parametrize(("number", "local", "words"), [(0, 0, "port 0 is no port"), (80, 70000, "local 70000 is no port")])
+@pytest.mark.parametrize(("number", "local", "words"), [(0, 0, "port 0 is not a port"), (80, 70000, "local 70000 is not a port")])
 async def test_numbers_that_are_no_ports(tmp_path: Path, number: int, local: int, words: str) -> None:
     async with reached(tmp_path, elastic_job(), worker_pod(0)) as kube:
         with pytest.raises(BadRequest, match=words):

@@ -78,7 +78,7 @@ def test_what_only_a_platform_has_is_left_aside(tmp_path: Path) -> None:
     [
         ({"arguments": ()}, "nothing to run"),
         ({"data": "digits"}, "data 'digits' is not on this machine: give a folder that is"),
-        ({"code": "nowhere"}, "code 'nowhere' is no folder"),
+        ({"code": "nowhere"}, "code 'nowhere' is not a folder"),
         ({"workers": 0}, "workers 0 is too few"),
         ({"name": "Exp"}, "name 'Exp' is not usable"),
     ],

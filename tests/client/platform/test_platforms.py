@@ -130,7 +130,7 @@ def test_a_platform_whose_kubeconfig_is_gone() -> None:
 
 
 def test_all_is_for_looking() -> None:
-    with pytest.raises(BadRequest, match="platform 'all' is for looking: `ebb list` and `ebb gpus` show all of them"):
+    with pytest.raises(BadRequest, match="platform 'all' is for `ebb list` and `ebb gpus` only: name one for anything else"):
         connection.find_way(platform="all")
 
 

@@ -77,8 +77,8 @@ def test_a_run_is_not_compared_where_nobody_saw_it() -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"fraction": 1.0, "after": 1}, "stop-worst 1 is no share"),
-        ({"fraction": 0.0, "after": 1}, "stop-worst 0 is no share"),
+        ({"fraction": 1.0, "after": 1}, "stop-worst 1 is not a fraction"),
+        ({"fraction": 0.0, "after": 1}, "stop-worst 0 is not a fraction"),
         ({"fraction": 0.5, "after": 0}, "after 0 is too early"),
         (
             {"fraction": 0.5, "after": 1, "metric": "accuracy"},
