@@ -67,6 +67,7 @@ def jobs(kube: FakeKube) -> list[Object]:
     return [item for item in kube._objects.values() if item["kind"] == "ElasticJob"]
 
 
+@pytest.mark.e2e
 async def test_a_multirun_becomes_jobs_of_one_group_and_is_waited_for(folder: Path, tmp_path: Path) -> None:
     kube = World(platform_map())
     async with serving(kube, tmp_path) as kubeconfig:

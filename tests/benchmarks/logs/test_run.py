@@ -8,6 +8,7 @@ from benchmarks.logs import __main__ as command
 from benchmarks.logs.run import Figures, Settings
 
 
+@pytest.mark.e2e
 def test_every_line_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--seconds=2", "--rate=300", "--no-cost"]) == command.KEPT
     figures = json.loads(capsys.readouterr().out.splitlines()[-1])

@@ -33,6 +33,7 @@ def start(cloud: AwsMetadata, output: Path, *more: str, **environment: str) -> "
         )
 
 
+@pytest.mark.e2e
 def test_a_machine_that_is_taken_back_leaves_with_a_checkpoint(cloud: AwsMetadata, tmp_path: Path) -> None:
     data, output = images.make(tmp_path / "images"), tmp_path / "output"
     output.mkdir()

@@ -62,6 +62,7 @@ def run(folder: Path, local: Path) -> dict[str, object]:
     return found
 
 
+@pytest.mark.e2e
 @pytest.mark.skipif(not HERE, reason="no C++ compiler")
 def test_another_machine_finds_what_the_first_has_compiled(tmp_path: Path) -> None:
     """A file that is damaged costs time only. The network is of torch's own classes, which compile() alone leaves as it is."""

@@ -59,6 +59,7 @@ def stock_program(kind: str, data: Path, folder: Path) -> None:
     torch.distributed.destroy_process_group()
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("kind", ["images", "text"])
 def test_the_elastic_script_on_two_ranks_and_then_on_one(kind: str, pictures: Path, text: Path, tmp_path: Path) -> None:
     data = pictures if kind == "images" else text
@@ -70,6 +71,7 @@ def test_the_elastic_script_on_two_ranks_and_then_on_one(kind: str, pictures: Pa
     assert (first["step"], second["step"], second["generation"]) == (-(-size // 32), -(-2 * size // 32), 2)
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("kind", ["images", "text"])
 def test_the_stock_script_runs(kind: str, pictures: Path, text: Path, tmp_path: Path) -> None:
     together(stock_program, 2, kind, pictures if kind == "images" else text, tmp_path)

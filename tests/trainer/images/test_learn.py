@@ -72,6 +72,7 @@ EVERYTHING = (
 )  # fmt: skip
 
 
+@pytest.mark.e2e
 def test_with_everything_on_a_notice_changes_no_bit(data: Path, tmp_path: Path) -> None:
     calm, stormy = tmp_path / "calm", tmp_path / "stormy"
     assert run(data, calm, Notice(), *EVERYTHING)

@@ -51,6 +51,7 @@ def entropy_of_single_bytes() -> float:
     return -sum(share * math.log2(share) for share in shares)
 
 
+@pytest.mark.e2e
 def test_it_learns_and_a_notice_changes_no_bit(data: Path, tmp_path: Path) -> None:
     calm, stormy = tmp_path / "calm", tmp_path / "stormy"
     assert run(parse(settings(data, calm), {}), Notice())
@@ -63,6 +64,7 @@ def test_it_learns_and_a_notice_changes_no_bit(data: Path, tmp_path: Path) -> No
     assert result(calm)["validation_bits_per_byte"] < 0.9 * entropy_of_single_bytes()
 
 
+@pytest.mark.e2e
 def test_it_learns_in_sixteen_bits_too(data: Path, tmp_path: Path) -> None:
     assert run(parse(settings(data, tmp_path, "--precision", "bf16", "--fused", "on"), {}), Notice())
     assert result(tmp_path)["validation_bits_per_byte"] < 0.9 * entropy_of_single_bytes()
