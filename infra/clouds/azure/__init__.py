@@ -1,6 +1,6 @@
 """Microsoft Azure: AKS in an own or an existing network, agent pools by zone, Azure Files over NFS, a container registry.
 
-Settings and instance types are here for every reader of a stack's file; the SDK (requirements-azure.txt) is imported when
+Settings and instance types are here for every reader of a stack's file; the SDK (dependency group azure) is imported when
 resources are declared.
 """
 

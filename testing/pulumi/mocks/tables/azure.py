@@ -135,7 +135,7 @@ def _values(module: str, name: str) -> tuple[str, ...]:
 @cache
 def _text(module: str, file: str) -> str:
     spec = find_spec("pulumi_azure_native")  # does not import it
-    assert spec is not None, "pulumi-azure-native is in requirements-azure.txt"
+    assert spec is not None, "pulumi-azure-native is in the dependency group azure (make install)"
     assert spec.origin is not None, spec
     return (Path(spec.origin).parent / module / f"{file}.py").read_text()
 
