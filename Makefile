@@ -68,11 +68,11 @@ leftovers: install  ## after `pulumi destroy`: what is still in the account
 test: install  ## the pure tests, then one pass over the platform on a cluster of its own (about 15 minutes)
 	@$(BIN)/python -m devcluster environment
 	@$(BIN)/pytest -q -n 2 -m "not e2e and not proof"
-	@$(BIN)/pytest -v -n 3 -m "e2e and smoke"
+	@$(BIN)/pytest -v -n 2 -m "e2e and smoke"
 
 test-all: install  ## what `make test` leaves out: every behaviour on real processes, API servers and clusters
 	@$(BIN)/python -m devcluster environment
-	@$(BIN)/pytest -v -n 3 -m "e2e and not smoke"
+	@$(BIN)/pytest -v -n 2 -m "e2e and not smoke"
 
 check: install  ## lint, format, types, import contracts, and that generated files are up to date
 	@$(BIN)/ruff check .

@@ -1,25 +1,21 @@
-"""How two cores are shared: pure tests as they come; the slow ones, which mostly wait, in three streams, each in its order."""
+"""How two cores are shared: pure tests as they come; the slow ones in two streams, each in its order."""
 
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling, Scheduling, WorkStealingScheduling
 
-STREAMS = {
-    "clusters": ("devcluster", "e2e"),  # one at a time: a cluster takes both cores
-    "processes": ("benchmarks", "cli", "client", "elastic", "kube", "trainer"),
-}
+PROCESSES = ("apiserver", "benchmarks", "cli", "client", "controller", "elastic", "kube", "trainer")
 
 
 class Streams(LoadScopeScheduling):
     """A scope is what one process runs in order. (xdist's own `loadgroup` does nothing with pytest 9.2.)"""
 
     def _split_scope(self, nodeid: str) -> str:
-        folder = nodeid.split("/")[1]
-        return next((stream for stream, folders in STREAMS.items() if folder in folders), "API servers and Pulumi engines")
+        return "processes" if nodeid.split("/")[1] in PROCESSES else "clusters and engines"
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
-    """For `-n`: the slow tests are those that are asked for by `-m e2e...`."""
+    """For `-n 2`: the slow tests are those that are asked for by `-m e2e...`."""
     slow = config.option.markexpr.startswith("e2e")
     return Streams(config, log) if slow else WorkStealingScheduling(config, log)
