@@ -152,4 +152,4 @@ prove-money: install  ## jobs and what idled beside the box's own record of its 
 	@cat build/money.json
 
 clean: down  ## down, and forget what was built and installed
-	@rm -rf .ebb .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	@rm -rf .ebb .venv build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -41,7 +41,7 @@ class Tool:
     scripts: tuple[str, ...] = ()
     """Files of the module that belong beside the program, relative to the module's root."""
     release: Release | None = None
-    """Where the project publishes the programs; default: nowhere, they are always built."""
+    """The project's published programs; default: none, they are always built."""
     modules: Path | None = None
     """Where the folder with this tool's go.mod is, for tools that only a benchmark needs; default: MODULES."""
 

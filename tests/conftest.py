@@ -1,4 +1,4 @@
-"""How two cores are shared: pure tests as they come; the slow ones in two streams, each in its order."""
+"""The sharing of two cores: pure tests as they come; the slow ones in two streams, each in its order."""
 
 import pytest
 from xdist.remote import Producer

@@ -44,7 +44,7 @@ class FakeCluster:
         return next(pod for pod in self.api.all(PODS) if pod["metadata"]["name"] == name)
 
     def edit_spec(self, **changes: Any) -> None:
-        """What `kubectl patch` or `kubectl scale` does; replicas goes to the workers."""
+        """Do as `kubectl patch` or `kubectl scale`; replicas goes to the workers."""
 
         def edit(job: Object) -> None:
             job["metadata"]["generation"] += 1

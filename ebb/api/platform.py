@@ -30,7 +30,7 @@ class PlatformError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Taint:
-    """What keeps other pods off a machine; a job's pods tolerate it."""
+    """The mark that keeps other pods off a machine; a job's pods tolerate it."""
 
     key: str
     value: str

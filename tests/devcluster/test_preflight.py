@@ -1,4 +1,4 @@
-"""What is said about a machine that cannot hold a devcluster."""
+"""The messages about a machine that cannot hold a devcluster."""
 
 from pathlib import Path
 

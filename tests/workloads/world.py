@@ -148,7 +148,7 @@ def _volume(name: str, claim: str, path: str, access_mode: str = "ReadWriteMany"
 
 
 def stack(**changes: Any) -> Declared:
-    """What the program declares on that cloud for these settings."""
+    """The program's declarations on that cloud for these settings."""
     module = SimpleNamespace(TYPES=TYPES, CAPACITIES=(SPOT, ON_DEMAND), Settings=Section, problems=lambda stack, settings: ())
     with mock.patch.multiple(clouds, names=lambda: ("elsewhere",), module=lambda name: module):
         checked = config.parse({**SETTINGS, **changes}, config.ROOT)
@@ -156,7 +156,7 @@ def stack(**changes: Any) -> Declared:
 
 
 def example(name: str) -> Declared:
-    """What the program declares for a stack of the repository, on its own cloud."""
+    """The program's declarations for a stack of the repository, on its own cloud."""
     known = config.read(name)
     cloud = clouds.module(known.cloud).make(known, known.settings)
     own = next((case.answers for case in CASES if case.cloud == known.cloud), {})

@@ -396,7 +396,7 @@ def _joined_lines(text: str) -> Iterator[str]:
 
 
 def _parse_line(line: str) -> argparse.Namespace:
-    """What pip would not understand it has refused already, or will."""
+    """Read leniently: pip refuses a file that it does not understand."""
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False, usage="")
     parser.add_argument("--no-index", action="store_true")
     for names in (

@@ -1,4 +1,4 @@
-"""What is read back of a job, and which checkpoint of it goes to another platform. The verb: tests/cli/test_from.py."""
+"""The request read back from a job, and its checkpoint for another platform. The verb: tests/cli/test_from.py."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where the mock refuses to serve, what a run tells, and what people are shown: without an engine."""
+"""Refusals of the mock, reports of a run and its output for people, without an engine."""
 
 import json
 import os
