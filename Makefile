@@ -65,7 +65,7 @@ costs: install  ## what the stack costs, idle and at full scale
 leftovers: install  ## after `pulumi destroy`: what is still in the account
 	@$(BIN)/python -m infra.account.leftovers --stack $(STACK)
 
-test: install  ## the pure tests, then one pass over the platform on a cluster of its own (about 15 minutes)
+test: install  ## the pure tests, then one pass over the platform on a cluster of its own
 	@$(BIN)/python -m devcluster environment
 	@$(BIN)/pytest -q -n 2 -m "not e2e and not proof"
 	@$(BIN)/pytest -v -n 2 -m "e2e and smoke"
