@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pulumi
-import pulumi_kubernetes as kubernetes
 from pulumi_kubernetes.core.v1 import (
     CSIPersistentVolumeSourceArgsDict,
     NodeSelectorTermArgsDict,
     PersistentVolume,
     PersistentVolumeSpecArgsDict,
 )
+from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
 from infra.part import Part
 from workloads.cluster import JOBS, SYSTEM, Volume
@@ -87,7 +87,7 @@ class Claim:
 class Volumes:
     """Makes volumes and says what their claims shall ask for. `needs`: what mounts need, and so goes after them."""
 
-    def __init__(self, part: Part, name: str, provider: kubernetes.Provider, needs: Sequence[pulumi.Resource]) -> None:
+    def __init__(self, part: Part, name: str, provider: KubernetesProvider, needs: Sequence[pulumi.Resource]) -> None:
         self._part, self._name, self._provider, self._needs = part, name, provider, list(needs)
 
     def shared(self, name: str, source: Source, *, claim: str, mount_path: str, size_gib: int, zone: str = "") -> Volume:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pulumi
-import pulumi_kubernetes as kubernetes
+from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
 SYSTEM, JOBS = "ebb-system", "elastic-job"
 PLATFORM_PRIORITY, JOB_PRIORITY = "ebb-system", "ebb-job"
@@ -124,7 +124,7 @@ class Cluster:
 
     name: str
     region: str
-    provider: kubernetes.Provider
+    provider: KubernetesProvider
     # How long a machine of a job may take from being asked for until pods run on it: jobs go elsewhere when one takes longer.
     # Those of flex-start may take FLEX_START_SECONDS more.
     provision_seconds: int = 300

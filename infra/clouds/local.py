@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pulumi
-import pulumi_kubernetes as kubernetes
 import yaml
+from pulumi_kubernetes import core
 from pulumi_kubernetes.apiextensions import CustomResource
+from pulumi_kubernetes.provider import Provider as KubernetesProvider
 from pydantic import Field
 
 from infra.config import ROOT, ConfigError, Problem, Section, Stack
@@ -102,7 +103,7 @@ class Local:
 
     def cluster(self) -> Cluster:
         path = _kubeconfig(self._settings.kubeconfig)
-        provider = kubernetes.Provider(
+        provider = KubernetesProvider(
             "cluster",
             kubeconfig=str(path),
             context=self._settings.context,
@@ -187,7 +188,7 @@ class Local:
             }
             return pulumi.Output.from_input(by_hand[key])
         if self._read is None:
-            found = kubernetes.core.v1.ConfigMap.get("box", FACTS, opts=cluster.options())
+            found = core.v1.ConfigMap.get("box", FACTS, opts=cluster.options())
             self._read = found.data.apply(_checked)
         return self._read.apply(lambda data: _fact_of(data, key))
 

@@ -3,8 +3,8 @@
 import re
 from typing import Any
 
-import pulumi_kubernetes as kubernetes
 import pytest
+from pulumi_kubernetes import core
 
 from ebb.controller.etcd.alarm import CURE
 from tests.infra.declared import Declared, declared
@@ -22,7 +22,7 @@ LOG_BYTES = 7 * 64_000_000  # 5 files (--max-wals), one being written, one being
 def seen() -> Declared:
     def all_of_it() -> None:
         cluster = a_cluster()
-        spaces = [kubernetes.core.v1.Namespace(name, metadata={"name": name}, opts=cluster.options()) for name in (SYSTEM, JOBS)]
+        spaces = [core.v1.Namespace(name, metadata={"name": name}, opts=cluster.options()) for name in (SYSTEM, JOBS)]
         made = etcd(cluster, wanted(), "ebb/etcd:1", MANAGER, spaces)
         etcd_maintenance(cluster, "ebb/controller:1", MANAGER, made)
 

@@ -3,8 +3,9 @@
 from typing import Any
 
 import pulumi
-import pulumi_kubernetes as kubernetes
 import pytest
+from pulumi_kubernetes import core
+from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
 from tests.infra.declared import Declared, declared
 from workloads import storage as service
@@ -46,7 +47,7 @@ def wanted(*more: Volume, file_system: str = "fs-1") -> Storage:
 
 
 def a_cluster() -> Cluster:
-    return Cluster(name="test", region="r", provider=kubernetes.Provider("cluster", kubeconfig="{}"))
+    return Cluster(name="test", region="r", provider=KubernetesProvider("cluster", kubeconfig="{}"))
 
 
 def declare(*more: dict[str, Any], file_system: str = "fs-1") -> Declared:
@@ -54,7 +55,7 @@ def declare(*more: dict[str, Any], file_system: str = "fs-1") -> Declared:
 
     def all_of_it() -> None:
         cluster, storage = a_cluster(), wanted(*(volume(**one) for one in more), file_system=file_system)
-        space = kubernetes.core.v1.Namespace("space", metadata={"name": JOBS}, opts=cluster.options())
+        space = core.v1.Namespace("space", metadata={"name": JOBS}, opts=cluster.options())
         claims = service.claims(cluster, storage, {JOBS: space, SYSTEM: space})
         service.prepare(cluster, storage, "ebb/controller:1", MANAGER, claims)
 

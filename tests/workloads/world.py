@@ -13,9 +13,9 @@ from typing import Any
 from unittest import mock
 
 import pulumi
-import pulumi_kubernetes as kubernetes
 from pulumi_kubernetes.core.v1 import ConfigMap
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
+from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
 from infra import clouds, config, program
 from infra.config import Section
@@ -83,7 +83,7 @@ class Elsewhere:
     notice_seconds = 120
 
     def cluster(self) -> Cluster:
-        return Cluster(name="elsewhere", region="north", provider=kubernetes.Provider("cluster", kubeconfig="{}"))
+        return Cluster(name="elsewhere", region="north", provider=KubernetesProvider("cluster", kubeconfig="{}"))
 
     def node_group(self, cluster: Cluster, group: NodeGroup) -> pulumi.Resource:
         return _thing(f"machines-{group.name}", cluster, [])

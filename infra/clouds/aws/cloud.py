@@ -5,7 +5,8 @@ from functools import cached_property
 from typing import Any
 
 import pulumi
-import pulumi_aws as aws
+from pulumi_aws import iam
+from pulumi_aws.provider import Provider as AwsProvider
 
 from infra.clouds.aws import network
 from infra.clouds.aws.builds import images
@@ -35,9 +36,9 @@ class Aws:
         return NOTICE_SECONDS
 
     @cached_property
-    def _provider(self) -> aws.Provider:
+    def _provider(self) -> AwsProvider:
         account = self._settings.account_id
-        return aws.Provider(
+        return AwsProvider(
             "aws",
             region=self._settings.region,
             allowed_account_ids=[account] if account else None,
@@ -53,7 +54,7 @@ class Aws:
         return cluster.declare(self._name, self._settings, self._network, self._provider)
 
     @cached_property
-    def _machines(self) -> tuple[Part, aws.iam.Role]:
+    def _machines(self) -> tuple[Part, iam.Role]:
         part = self._part("machines")
         return part, identity.role(part, self._name, "machine")
 

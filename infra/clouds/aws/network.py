@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 
 import pulumi
-import pulumi_aws as aws
+from pulumi_aws import ec2
+from pulumi_aws import vpc as aws_vpc
+from pulumi_aws.provider import Provider as AwsProvider
 
 from infra.clouds.aws.settings import Settings
 from infra.config import ConfigError, Stack
@@ -37,7 +39,7 @@ class Network:
     part: Part
 
 
-def declare(name: str, stack: Stack, settings: Settings, provider: aws.Provider) -> Network:
+def declare(name: str, stack: Stack, settings: Settings, provider: AwsProvider) -> Network:
     """The network of a stack. `name`: what its parts are called after."""
     part = Part("aws", "network", providers=[provider])
     return _existing(part, stack, settings) if settings.network.vpc_id else _own(part, name, stack, settings)
@@ -49,7 +51,7 @@ def places(cidr: str, zone: str) -> tuple[str, str]:
     if letter not in LETTERS:
         raise ConfigError(
             f"zones: {zone!r} has no place in the own VPC, which has one for each of the letters {LETTERS[0]} to {LETTERS[-1]}: "
-            "leave the zone out, or name an existing VPC (aws.network.vpcId)"
+            "leave the zone out, or name an existing VPC (aws_network.vpcId)"
         )
     network, place = IPv4Network(cidr), LETTERS.index(letter)
     private = list(network.subnets(PRIVATE_BITS))
@@ -74,7 +76,7 @@ def _own(part: Part, name: str, stack: Stack, settings: Settings) -> Network:
         inside, outside = places(settings.network.cidr, zone)
         private[zone] = _subnet(part, f"{name}-private-{zone}", vpc, zone=zone, cidr=inside, load_balancers="internal-elb")
         public[zone] = _subnet(part, f"{name}-public-{zone}", vpc, zone=zone, cidr=outside, load_balancers="elb")
-    gateway = aws.ec2.InternetGateway(name, vpc_id=vpc.id, tags={"Name": name}, opts=part.child())
+    gateway = ec2.InternetGateway(name, vpc_id=vpc.id, tags={"Name": name}, opts=part.child())
     _public_routes(part, name, vpc, gateway, public)
     with_nat = stack.zones if settings.network.nat == "per-zone" else (stack.manager.zone,)
     nats = {zone: _nat(part, f"{name}-{zone}", public[zone], gateway) for zone in with_nat}
@@ -91,9 +93,9 @@ def _own(part: Part, name: str, stack: Stack, settings: Settings) -> Network:
     )
 
 
-def _vpc(part: Part, name: str, cidr: str) -> aws.ec2.Vpc:
+def _vpc(part: Part, name: str, cidr: str) -> ec2.Vpc:
     """Names of hosts are on: file systems, endpoints and the cluster's private address are found by name."""
-    vpc = aws.ec2.Vpc(
+    vpc = ec2.Vpc(
         name,
         cidr_block=cidr,
         enable_dns_support=True,
@@ -103,13 +105,13 @@ def _vpc(part: Part, name: str, cidr: str) -> aws.ec2.Vpc:
     )
     # Emptied, so that nothing works by having no group of its own. It is the VPC's: Pulumi takes it over instead of making it,
     # forgets it on the way down, and it goes with the VPC.
-    aws.ec2.DefaultSecurityGroup(name, vpc_id=vpc.id, ingress=[], egress=[], tags={"Name": f"{name}-unused"}, opts=part.child())
+    ec2.DefaultSecurityGroup(name, vpc_id=vpc.id, ingress=[], egress=[], tags={"Name": f"{name}-unused"}, opts=part.child())
     return vpc
 
 
-def _subnet(part: Part, name: str, vpc: aws.ec2.Vpc, *, zone: str, cidr: str, load_balancers: str) -> aws.ec2.Subnet:
+def _subnet(part: Part, name: str, vpc: ec2.Vpc, *, zone: str, cidr: str, load_balancers: str) -> ec2.Subnet:
     """`load_balancers`: which kind may be put here, should somebody add a controller that makes them. Ebb makes none."""
-    return aws.ec2.Subnet(
+    return ec2.Subnet(
         name,
         vpc_id=vpc.id,
         availability_zone=zone,
@@ -120,18 +122,16 @@ def _subnet(part: Part, name: str, vpc: aws.ec2.Vpc, *, zone: str, cidr: str, lo
     )
 
 
-def _nat(part: Part, name: str, subnet: aws.ec2.Subnet, gateway: aws.ec2.InternetGateway) -> aws.ec2.NatGateway:
+def _nat(part: Part, name: str, subnet: ec2.Subnet, gateway: ec2.InternetGateway) -> ec2.NatGateway:
     """An internet gateway cannot be detached while the VPC has public addresses: so both need it."""
     opts = part.child(depends_on=[gateway])
-    address = aws.ec2.Eip(f"{name}-nat", domain="vpc", tags={"Name": f"{name}-nat"}, opts=opts)
-    return aws.ec2.NatGateway(name, subnet_id=subnet.id, allocation_id=address.id, tags={"Name": name}, opts=opts)
+    address = ec2.Eip(f"{name}-nat", domain="vpc", tags={"Name": f"{name}-nat"}, opts=opts)
+    return ec2.NatGateway(name, subnet_id=subnet.id, allocation_id=address.id, tags={"Name": name}, opts=opts)
 
 
-def _public_routes(
-    part: Part, name: str, vpc: aws.ec2.Vpc, gateway: aws.ec2.InternetGateway, subnets: Mapping[str, aws.ec2.Subnet]
-) -> None:
-    table = aws.ec2.RouteTable(f"{name}-public", vpc_id=vpc.id, tags={"Name": f"{name}-public"}, opts=part.child())
-    aws.ec2.Route(
+def _public_routes(part: Part, name: str, vpc: ec2.Vpc, gateway: ec2.InternetGateway, subnets: Mapping[str, ec2.Subnet]) -> None:
+    table = ec2.RouteTable(f"{name}-public", vpc_id=vpc.id, tags={"Name": f"{name}-public"}, opts=part.child())
+    ec2.Route(
         f"{name}-public",
         route_table_id=table.id,
         destination_cidr_block=ANYWHERE,
@@ -139,22 +139,20 @@ def _public_routes(
         opts=part.child(),
     )
     for zone, subnet in subnets.items():
-        aws.ec2.RouteTableAssociation(f"{name}-public-{zone}", route_table_id=table.id, subnet_id=subnet.id, opts=part.child())
+        ec2.RouteTableAssociation(f"{name}-public-{zone}", route_table_id=table.id, subnet_id=subnet.id, opts=part.child())
 
 
-def _private_routes(
-    part: Part, name: str, vpc: aws.ec2.Vpc, subnet: aws.ec2.Subnet, nat: aws.ec2.NatGateway
-) -> aws.ec2.RouteTable:
+def _private_routes(part: Part, name: str, vpc: ec2.Vpc, subnet: ec2.Subnet, nat: ec2.NatGateway) -> ec2.RouteTable:
     """One table per zone, with one gateway too: so `nat` can change, and only routes change with it."""
-    table = aws.ec2.RouteTable(name, vpc_id=vpc.id, tags={"Name": name}, opts=part.child())
-    aws.ec2.Route(name, route_table_id=table.id, destination_cidr_block=ANYWHERE, nat_gateway_id=nat.id, opts=part.child())
-    aws.ec2.RouteTableAssociation(name, route_table_id=table.id, subnet_id=subnet.id, opts=part.child())
+    table = ec2.RouteTable(name, vpc_id=vpc.id, tags={"Name": name}, opts=part.child())
+    ec2.Route(name, route_table_id=table.id, destination_cidr_block=ANYWHERE, nat_gateway_id=nat.id, opts=part.child())
+    ec2.RouteTableAssociation(name, route_table_id=table.id, subnet_id=subnet.id, opts=part.child())
     return table
 
 
-def _s3(part: Part, name: str, region: str, vpc: aws.ec2.Vpc, tables: Iterable[aws.ec2.RouteTable]) -> None:
+def _s3(part: Part, name: str, region: str, vpc: ec2.Vpc, tables: Iterable[ec2.RouteTable]) -> None:
     """Free, and the layers of images come from it: so they pass no NAT gateway, which is paid by the byte."""
-    aws.ec2.VpcEndpoint(
+    ec2.VpcEndpoint(
         f"{name}-s3",
         vpc_id=vpc.id,
         service_name=f"com.amazonaws.{region}.s3",
@@ -165,12 +163,12 @@ def _s3(part: Part, name: str, region: str, vpc: aws.ec2.Vpc, tables: Iterable[a
     )
 
 
-def _interfaces(part: Part, name: str, settings: Settings, vpc: aws.ec2.Vpc, subnets: Iterable[aws.ec2.Subnet]) -> None:
+def _interfaces(part: Part, name: str, settings: Settings, vpc: ec2.Vpc, subnets: Iterable[ec2.Subnet]) -> None:
     """The interface endpoints that the stack names, in every zone: paid by the hour and zone."""
     services = settings.network.interface_endpoints
     firewalls = [_endpoint_firewall(part, f"{name}-endpoints", vpc)] if services else []
     for service in services:
-        aws.ec2.VpcEndpoint(
+        ec2.VpcEndpoint(
             f"{name}-{service}",
             vpc_id=vpc.id,
             service_name=f"com.amazonaws.{settings.region}.{service}",
@@ -183,11 +181,11 @@ def _interfaces(part: Part, name: str, settings: Settings, vpc: aws.ec2.Vpc, sub
         )
 
 
-def _endpoint_firewall(part: Part, name: str, vpc: aws.ec2.Vpc) -> aws.ec2.SecurityGroup:
-    firewall = aws.ec2.SecurityGroup(
+def _endpoint_firewall(part: Part, name: str, vpc: ec2.Vpc) -> ec2.SecurityGroup:
+    firewall = ec2.SecurityGroup(
         name, vpc_id=vpc.id, description=f"Endpoints of {name}: HTTPS from the VPC", tags={"Name": name}, opts=part.child()
     )
-    aws.vpc.SecurityGroupIngressRule(
+    aws_vpc.SecurityGroupIngressRule(
         name,
         security_group_id=firewall.id,
         description="HTTPS from the VPC",

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
-import pulumi_kubernetes as kubernetes
 import yaml
 from pulumi_azure_native.containerservice import (
     ManagedCluster,
@@ -29,6 +28,7 @@ from pulumi_azure_native.containerservice._inputs import (
     ManagedClusterPropertiesAutoScalerProfileArgsDict,
 )
 from pulumi_azure_native.managedidentity import UserAssignedIdentity
+from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
 from infra.clouds.azure import names
 from infra.clouds.azure.base import Base
@@ -57,7 +57,7 @@ class ControlPlane:
     id: pulumi.Output[str]
     identity: pulumi.Output[str]
     kubelet: tuple[pulumi.Output[str], pulumi.Output[str]]
-    kubernetes: kubernetes.Provider
+    kubernetes: KubernetesProvider
     kubeconfig: pulumi.Output[str]
     resource: ManagedCluster
     ready: Sequence[pulumi.Resource]
@@ -89,7 +89,7 @@ def declare(base: Base, network: Network, manager: NodeGroup) -> ControlPlane:
         id=made.id,
         identity=identity.principal_id,
         kubelet=(kubelet.apply(lambda one: str(one.object_id)), kubelet.apply(lambda one: str(one.client_id))),
-        kubernetes=kubernetes.Provider(
+        kubernetes=KubernetesProvider(
             "cluster",
             kubeconfig=told,
             cluster_identifier=base.name,  # so another kubeconfig replaces nothing

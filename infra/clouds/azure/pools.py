@@ -14,10 +14,11 @@ declared, or every preview would show them as drift, and tolerated by workers.
 from collections.abc import Sequence
 
 import pulumi
-import pulumi_kubernetes as kubernetes
 import yaml
 from pulumi_azure_native.compute import ProximityPlacementGroup
 from pulumi_azure_native.containerservice import AgentPool
+from pulumi_kubernetes import core
+from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
 from infra.clouds.azure import names
 from infra.clouds.azure.base import Base, only_new
@@ -97,14 +98,14 @@ def _proximity(base: Base, part: Part, group: NodeGroup) -> ProximityPlacementGr
     )
 
 
-def priorities(part: Part, groups: Sequence[NodeGroup], provider: kubernetes.Provider) -> kubernetes.core.v1.ConfigMap:
+def priorities(part: Part, groups: Sequence[NodeGroup], provider: KubernetesProvider) -> core.v1.ConfigMap:
     """The autoscaler knows groups by the names of their scale sets, aks-<pool>-<digits>-vmss. One that no expression matches
     would never grow."""
     found: dict[int, list[str]] = {}
     for group in groups:
         found.setdefault(PRIORITIES[group.capacity_type], []).append(f"^aks-{pool(group)}-\\d+-vmss$")
     listed = {number: found[number] for number in sorted(found, reverse=True)}
-    return kubernetes.core.v1.ConfigMap(
+    return core.v1.ConfigMap(
         EXPANDER,
         metadata={"name": EXPANDER, "namespace": "kube-system"},
         data={"priorities": str(yaml.safe_dump(listed, sort_keys=False))},

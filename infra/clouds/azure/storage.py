@@ -15,12 +15,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pulumi
-import pulumi_kubernetes as kubernetes
 from pulumi_azure_native.compute import Disk
 from pulumi_azure_native.network import PrivateDnsZoneGroup, PrivateEndpoint
 from pulumi_azure_native.privatedns import PrivateZone, VirtualNetworkLink
 from pulumi_azure_native.resources import ResourceGroup
 from pulumi_azure_native.storage import FileShare, StorageAccount
+from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
 from infra.clouds.azure import names
 from infra.clouds.azure.base import Base, only_new
@@ -61,7 +61,7 @@ class Share:
     ready: Sequence[pulumi.Resource]
 
 
-def declare(base: Base, network: Network, control: ControlPlane, kubernetes_provider: kubernetes.Provider) -> Storage:
+def declare(base: Base, network: Network, control: ControlPlane, kubernetes_provider: KubernetesProvider) -> Storage:
     """The share, the disk of etcd, and their volumes."""
     part, sizes, wanted = base.part("storage"), base.stack.storage, base.settings.storage
     share = _share(base, part, network)

@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import Any
 
 import pulumi
-import pulumi_gcp as gcp
+from pulumi_gcp.provider import Provider as GcpProvider
 
 from infra.clouds.gcp import cluster, images, network, pools, storage
 from infra.clouds.gcp.settings import Settings
@@ -36,9 +36,9 @@ class Gcp:
         return {"ebb-project": "ebb", "ebb-stack": pulumi.get_stack(), **self._settings.labels}
 
     @cached_property
-    def _provider(self) -> gcp.Provider:
+    def _provider(self) -> GcpProvider:
         settings = self._settings
-        return gcp.Provider("gcp", project=settings.project, region=settings.region, default_labels=self._labels)
+        return GcpProvider("gcp", project=settings.project, region=settings.region, default_labels=self._labels)
 
     @cached_property
     def _network(self) -> network.Network:

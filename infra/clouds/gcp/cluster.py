@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
-import pulumi_gcp as gcp
-import pulumi_kubernetes as kubernetes
+from pulumi_gcp import container, projects, serviceaccount
+from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
 from infra.clouds.gcp.network import Network
 from infra.clouds.gcp.settings import Cluster, Settings
@@ -34,14 +34,14 @@ class ControlPlane:
     name: pulumi.Output[str]
     account: pulumi.Output[str]  # the machines' service account, by its address
     ready: Sequence[pulumi.Resource]
-    kubernetes: kubernetes.Provider
+    kubernetes: KubernetesProvider
     kubeconfig: pulumi.Output[str]
     researchers: tuple[tuple[str, str], ...]
 
 
 def declare(part: Part, name: str, settings: Settings, network: Network) -> ControlPlane:
     """The cluster `name`."""
-    account = gcp.serviceaccount.Account(
+    account = serviceaccount.Account(
         "machines", account_id=account_id(name, "machine"), display_name=f"Machines of {name}", opts=part.child()
     )
     rights = [_member(part, "machines", settings.project, NODE_ROLE, pulumi.Output.concat("serviceAccount:", account.email))]
@@ -49,7 +49,7 @@ def declare(part: Part, name: str, settings: Settings, network: Network) -> Cont
         rights += [_member(part, f"{role.rpartition('.')[2]}-{one}", settings.project, role, one) for one in people]
     made = _cluster(part, name, settings, network, account.email, rights)
     told = kubeconfig(name, made.endpoint, made.master_auth.cluster_ca_certificate)
-    provider = kubernetes.Provider(
+    provider = KubernetesProvider(
         "cluster",
         kubeconfig=told,
         cluster_identifier=name,  # so another kubeconfig replaces nothing
@@ -66,9 +66,9 @@ def declare(part: Part, name: str, settings: Settings, network: Network) -> Cont
 
 def _cluster(  # noqa: PLR0917 - one of each thing that exists before the cluster
     part: Part, name: str, settings: Settings, network: Network, account: pulumi.Output[str], needs: Sequence[pulumi.Resource]
-) -> gcp.container.Cluster:
+) -> container.Cluster:
     wanted = settings.cluster
-    return gcp.container.Cluster(
+    return container.Cluster(
         name,
         name=name,  # fixed: the researchers' command has it
         location=settings.region,
@@ -108,7 +108,7 @@ def _cluster(  # noqa: PLR0917 - one of each thing that exists before the cluste
 
 
 def _member(part: Part, logical: str, project: str, role: str, member: pulumi.Input[str]) -> pulumi.Resource:
-    return gcp.projects.IAMMember(logical, project=project, role=role, member=member, opts=part.child())
+    return projects.IAMMember(logical, project=project, role=role, member=member, opts=part.child())
 
 
 def account_id(name: str, what: str) -> str:

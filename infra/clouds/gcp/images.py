@@ -10,7 +10,7 @@ for the build; with `build: docker` this machine's Docker must know the registry
 from collections.abc import Iterator, Sequence
 
 import pulumi
-import pulumi_gcp as gcp
+from pulumi_gcp import artifactregistry, projects, serviceaccount, storage
 
 from infra import images
 from infra.clouds.gcp import build
@@ -48,13 +48,13 @@ def declare(part: Part, name: str, stack: Stack, settings: Settings, machines: p
     return images.of_stack(stack, built)
 
 
-def _repository(part: Part, name: str, settings: Settings, names: Sequence[str]) -> gcp.artifactregistry.Repository:
+def _repository(part: Part, name: str, settings: Settings, names: Sequence[str]) -> artifactregistry.Repository:
     """Each name has its own allowance: builds of one trainer shall not push out the images of another, which changes seldom."""
     newest = [
         {"id": f"keep-{one}", "action": "KEEP", "condition": {"tag_state": "TAGGED", "tag_prefixes": [f"{one}."]}}
         for one in names
     ]
-    return gcp.artifactregistry.Repository(
+    return artifactregistry.Repository(
         name,
         repository_id=name,
         location=settings.region,
@@ -70,9 +70,9 @@ def _repository(part: Part, name: str, settings: Settings, names: Sequence[str])
 
 
 def _member(
-    part: Part, repository: gcp.artifactregistry.Repository, logical: str, role: str, account: pulumi.Output[str]
+    part: Part, repository: artifactregistry.Repository, logical: str, role: str, account: pulumi.Output[str]
 ) -> pulumi.Resource:
-    return gcp.artifactregistry.RepositoryIamMember(
+    return artifactregistry.RepositoryIamMember(
         f"images-{logical}",
         repository=repository.name,
         location=repository.location,
@@ -86,16 +86,16 @@ def _by_cloud_build(  # noqa: PLR0917 - called once, with what images are made o
     part: Part,
     name: str,
     settings: Settings,
-    repository: gcp.artifactregistry.Repository,
+    repository: artifactregistry.Repository,
     wanted: Sequence[Recipe],
     url: pulumi.Output[str],
 ) -> Iterator[tuple[str, pulumi.Output[str]]]:
     """Image name -> its reference. The builder is an account of its own, which may push here, read the sources and write logs."""
-    account = gcp.serviceaccount.Account(
+    account = serviceaccount.Account(
         "builder", account_id=account_id(name, "builder"), display_name=f"Builds the images of {name}", opts=part.child()
     )
     member = pulumi.Output.concat("serviceAccount:", account.email)
-    bucket = gcp.storage.Bucket(
+    bucket = storage.Bucket(
         f"{name}-sources",
         location=settings.region,
         force_destroy=True,  # it holds archives of some 100 kB, which can be made again
@@ -105,8 +105,8 @@ def _by_cloud_build(  # noqa: PLR0917 - called once, with what images are made o
     )
     rights = [
         _member(part, repository, "builder", WRITER, account.email),
-        gcp.projects.IAMMember("builder-logs", project=settings.project, role=LOGS, member=member, opts=part.child()),
-        gcp.storage.BucketIAMMember("builder-sources", bucket=bucket.name, role=SOURCES, member=member, opts=part.child()),
+        projects.IAMMember("builder-logs", project=settings.project, role=LOGS, member=member, opts=part.child()),
+        storage.BucketIAMMember("builder-sources", bucket=bucket.name, role=SOURCES, member=member, opts=part.child()),
     ]
     sources = {one.sources: _archive(part, bucket, one) for one in {one.sources: one for one in wanted}.values()}
     for recipe in wanted:
@@ -118,8 +118,8 @@ def _by_cloud_build(  # noqa: PLR0917 - called once, with what images are made o
         yield recipe.name, pulumi.Output.concat(place, "@", answer["digest"])
 
 
-def _archive(part: Part, bucket: gcp.storage.Bucket, recipe: Recipe) -> gcp.storage.BucketObject:
+def _archive(part: Part, bucket: storage.Bucket, recipe: Recipe) -> storage.BucketObject:
     path = images.packed(recipe, images.tarball, ".tar.gz")
     source = pulumi.FileAsset(str(path))
     logical = f"image-source-{recipe.repository}"
-    return gcp.storage.BucketObject(logical, bucket=bucket.name, name=path.name, source=source, opts=part.child())
+    return storage.BucketObject(logical, bucket=bucket.name, name=path.name, source=source, opts=part.child())

@@ -9,7 +9,7 @@ address and reach the internet through NAT, and Google's own services without it
 from dataclasses import dataclass
 
 import pulumi
-import pulumi_gcp as gcp
+from pulumi_gcp import compute
 
 from infra.clouds.gcp.settings import Settings
 from infra.part import Part
@@ -46,14 +46,14 @@ def _existing(part: Part, settings: Settings) -> Network:
 
 def _own(part: Part, name: str, settings: Settings) -> Network:
     wanted, region = settings.network, settings.region
-    network = gcp.compute.Network(
+    network = compute.Network(
         name,
         auto_create_subnetworks=False,
         routing_mode="REGIONAL",
         # A file system that is kept stays on its network (docs/gcp.md): then the network, which costs nothing, is kept too.
         opts=part.child(retain_on_delete=settings.storage.data == "keep" and settings.storage.filestore.address is None),
     )
-    subnet = gcp.compute.Subnetwork(
+    subnet = compute.Subnetwork(
         name,
         network=network.id,
         region=region,
@@ -65,8 +65,8 @@ def _own(part: Part, name: str, settings: Settings) -> Network:
         private_ip_google_access=True,  # registry, storage and logs are reached past NAT, which is paid by the byte
         opts=part.child(),
     )
-    router = gcp.compute.Router(name, network=network.id, region=region, opts=part.child())
-    gcp.compute.RouterNat(
+    router = compute.Router(name, network=network.id, region=region, opts=part.child())
+    compute.RouterNat(
         name,
         router=router.name,
         region=region,

@@ -12,7 +12,7 @@ taints that GKE adds beside those named here the provider reports no difference:
 """
 
 import pulumi
-import pulumi_gcp as gcp
+from pulumi_gcp import container
 from pulumi_gcp.container._inputs import (
     NodePoolAutoscalingArgsDict,
     NodePoolNodeConfigArgsDict,
@@ -52,7 +52,7 @@ def declare(
 ) -> pulumi.Resource:
     """A pool that exists once machines can join the cluster; deleting it drains and ends them."""
     own, manager = own_settings(group), group.name == MANAGER
-    return gcp.container.NodePool(
+    return container.NodePool(
         group.name,
         cluster=control.name,
         location=settings.region,

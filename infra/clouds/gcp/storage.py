@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
-import pulumi_gcp as gcp
-import pulumi_kubernetes as kubernetes
+from pulumi_gcp import compute, filestore, servicenetworking
+from pulumi_gcp import lustre as gcp_lustre
+from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
 from infra.clouds.gcp.network import Network
 from infra.clouds.gcp.settings import Lustre, Settings
@@ -45,7 +46,7 @@ def declare(
     settings: Settings,
     *,
     network: Network,
-    kubernetes_provider: kubernetes.Provider,
+    kubernetes_provider: KubernetesProvider,
     add_ons: Sequence[pulumi.Resource],
 ) -> Storage:
     """File systems, the disk of etcd, and their volumes."""
@@ -97,7 +98,7 @@ def _filestore(
     zone = wanted.zone or stack.manager.zone
     # In an own network the subnet and the clients alone may mount. What an existing subnet's range is, only Google knows.
     allowed = [] if settings.network.name else [settings.network.cidr, *settings.storage.clients]
-    made = gcp.filestore.Instance(
+    made = filestore.Instance(
         name,
         location=settings.region if wanted.tier == "REGIONAL" else zone,
         tier=wanted.tier,
@@ -121,9 +122,9 @@ def _filestore(
     return made.networks[0].ip_addresses[0], [made]
 
 
-def _lustre(part: Part, name: str, wanted: Lustre, network: Network) -> gcp.lustre.Instance:
+def _lustre(part: Part, name: str, wanted: Lustre, network: Network) -> gcp_lustre.Instance:
     """With the peering to Google's own network that it is reached by. An existing network may have one: Google joins the two."""
-    block = gcp.compute.GlobalAddress(
+    block = compute.GlobalAddress(
         f"{name}-services",
         purpose="VPC_PEERING",
         address_type="INTERNAL",
@@ -131,7 +132,7 @@ def _lustre(part: Part, name: str, wanted: Lustre, network: Network) -> gcp.lust
         network=network.network,
         opts=part.child(depends_on=[network.part]),
     )
-    peering = gcp.servicenetworking.Connection(
+    peering = servicenetworking.Connection(
         f"{name}-services",
         network=network.network,
         service="servicenetworking.googleapis.com",
@@ -139,7 +140,7 @@ def _lustre(part: Part, name: str, wanted: Lustre, network: Network) -> gcp.lust
         update_on_creation_fail=True,
         opts=part.child(),
     )
-    return gcp.lustre.Instance(
+    return gcp_lustre.Instance(
         name,
         instance_id=f"{name}-lustre",
         location=wanted.zone,
@@ -151,7 +152,7 @@ def _lustre(part: Part, name: str, wanted: Lustre, network: Network) -> gcp.lust
     )
 
 
-def _lustre_source(instance: gcp.lustre.Instance, settings: Settings) -> Csi:
+def _lustre_source(instance: gcp_lustre.Instance, settings: Settings) -> Csi:
     """`mountPoint` is <address>@tcp:/<filesystem> (.../managed-lustre/docs/lustre-csi-driver-existing-instance)."""
     assert settings.storage.lustre is not None
     return Csi(
@@ -161,11 +162,11 @@ def _lustre_source(instance: gcp.lustre.Instance, settings: Settings) -> Csi:
     )
 
 
-def _etcd_disk(part: Part, name: str, zone: str, settings: Settings) -> gcp.compute.Disk:
+def _etcd_disk(part: Part, name: str, zone: str, settings: Settings) -> compute.Disk:
     """The disk of etcd, and a snapshot of it every night. Snapshots stay when the stack goes, for a week:
     infra.account.leftovers finds
     them."""
-    disk = gcp.compute.Disk(
+    disk = compute.Disk(
         f"{name}-etcd",
         zone=zone,
         type="pd-balanced",
@@ -173,7 +174,7 @@ def _etcd_disk(part: Part, name: str, zone: str, settings: Settings) -> gcp.comp
         labels={"ebb-volume": "etcd"},
         opts=part.child(),
     )
-    nightly = gcp.compute.ResourcePolicy(
+    nightly = compute.ResourcePolicy(
         f"{name}-etcd",
         region=settings.region,
         description=f"Nightly snapshots of the etcd disk of {name}",
@@ -187,11 +188,11 @@ def _etcd_disk(part: Part, name: str, zone: str, settings: Settings) -> gcp.comp
         },
         opts=part.child(),
     )
-    gcp.compute.DiskResourcePolicyAttachment(f"{name}-etcd", disk=disk.name, name=nightly.name, zone=zone, opts=part.child())
+    compute.DiskResourcePolicyAttachment(f"{name}-etcd", disk=disk.name, name=nightly.name, zone=zone, opts=part.child())
     return disk
 
 
-def _commands(address: pulumi.Output[str], share: str, lustre: gcp.lustre.Instance | None) -> dict[str, pulumi.Output[str]]:
+def _commands(address: pulumi.Output[str], share: str, lustre: gcp_lustre.Instance | None) -> dict[str, pulumi.Output[str]]:
     options = ",".join(NFS_OPTIONS)
     found = {
         key: pulumi.Output.concat(

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pulumi
-import pulumi_aws as aws
 from pulumi.provider import ConstructResult, Provider
+from pulumi_aws import ec2, eks, iam
 
 from testing.pulumi.mocks.package import Asked, Difference, Failure, MockError, Object
 
@@ -54,7 +54,7 @@ class EksCluster(pulumi.ComponentResource):
             lambda tags: {"Name": f"{self._name}-{name}", **(tags[0] or {}), **(tags[1] or {})}
         )
 
-    def _cluster(self, role: Any, group: "aws.ec2.SecurityGroup | None") -> "aws.eks.Cluster":
+    def _cluster(self, role: Any, group: "ec2.SecurityGroup | None") -> "eks.Cluster":
         given = self._inputs
         network = {
             key: given[key] for key in ("endpointPrivateAccess", "endpointPublicAccess", "publicAccessCidrs") if key in given
@@ -84,18 +84,18 @@ class EksCluster(pulumi.ComponentResource):
             "deletion_protection": given.get("deletionProtection"),
         }
         needs = [one for one in [self._role_ready] if one]
-        return aws.eks.Cluster(f"{self._name}-eksCluster", **arguments, opts=self._child(*needs, ignore_changes=KEPT))
+        return eks.Cluster(f"{self._name}-eksCluster", **arguments, opts=self._child(*needs, ignore_changes=KEPT))
 
     _role_ready: pulumi.Resource | None = None
 
-    def _service_role(self) -> "aws.iam.Role":
+    def _service_role(self) -> "iam.Role":
         """A role with the cluster's managed policy, in a component of its own."""
         part = pulumi.ComponentResource("eks:index:ServiceRole", f"{self._name}-eksRole", None, self._child())
         statement = {
             "Action": ["sts:AssumeRole", "sts:TagSession"], "Effect": "Allow", "Principal": {"Service": ["eks.amazonaws.com"]},
         }  # fmt: skip
         below = pulumi.ResourceOptions(parent=part)
-        role = aws.iam.Role(
+        role = iam.Role(
             f"{self._name}-eksRole-role",
             description="Allows EKS to manage clusters on your behalf.",
             assume_role_policy=json.dumps({"Version": "2012-10-17", "Statement": [statement]}),
@@ -104,15 +104,15 @@ class EksCluster(pulumi.ComponentResource):
         )
         policy = "arn:aws:iam::aws:policy/AmazonEKSClusterPolicy"
         digest = hashlib.sha1(policy.encode()).hexdigest()[:8]  # noqa: S324 - as the real one names it
-        self._role_ready = aws.iam.RolePolicyAttachment(
+        self._role_ready = iam.RolePolicyAttachment(
             f"{self._name}-eksRole-{digest}", policy_arn=policy, role=role.name, opts=below
         )
         part.register_outputs({"directRole": role})
         return role
 
-    def _security_group(self) -> "aws.ec2.SecurityGroup":
+    def _security_group(self) -> "ec2.SecurityGroup":
         name = f"{self._name}-eksClusterSecurityGroup"
-        group = aws.ec2.SecurityGroup(
+        group = ec2.SecurityGroup(
             name, vpc_id=self._inputs["vpcId"], revoke_rules_on_delete=True,
             tags=self._tags("eksClusterSecurityGroup", "clusterSecurityGroupTags"), opts=self._child(),
         )  # fmt: skip
@@ -121,10 +121,10 @@ class EksCluster(pulumi.ComponentResource):
         )
         return group
 
-    def _node_security_group(self, cluster: "aws.eks.Cluster", group: "aws.ec2.SecurityGroup") -> "aws.ec2.SecurityGroup":
+    def _node_security_group(self, cluster: "eks.Cluster", group: "ec2.SecurityGroup") -> "ec2.SecurityGroup":
         own = self._tags("nodeSecurityGroup", "nodeSecurityGroupTags")
         tags = pulumi.Output.all(own, cluster.name).apply(lambda both: {**both[0], f"kubernetes.io/cluster/{both[1]}": "owned"})
-        nodes = aws.ec2.SecurityGroup(
+        nodes = ec2.SecurityGroup(
             f"{self._name}-nodeSecurityGroup", vpc_id=self._inputs["vpcId"], revoke_rules_on_delete=True, tags=tags,
             opts=self._child(),
         )  # fmt: skip
@@ -137,11 +137,11 @@ class EksCluster(pulumi.ComponentResource):
         return nodes
 
     def _rule(self, name: str, group_id: Any, *, ports: tuple[int, int], **more: Any) -> None:
-        aws.ec2.SecurityGroupRule(
+        ec2.SecurityGroupRule(
             f"{self._name}-{name}", security_group_id=group_id, from_port=ports[0], to_port=ports[1], **more, opts=self._child()
         )
 
-    def _kubeconfig(self, cluster: "aws.eks.Cluster") -> pulumi.Output[Any]:
+    def _kubeconfig(self, cluster: "eks.Cluster") -> pulumi.Output[Any]:
         options = self._inputs.get("providerCredentialOpts") or {}
         return pulumi.Output.all(cluster.name, cluster.endpoint, cluster.certificate_authority, cluster.arn, options).apply(
             lambda facts: kubeconfig(facts[0], facts[1], facts[2]["data"], str(facts[3]).split(":")[3], facts[4])
@@ -154,16 +154,16 @@ class EksCluster(pulumi.ComponentResource):
             "kubernetes", f"{self._name}-eks-k8s", {"kubeconfig": pulumi.Output.json_dumps(config), **more}, self._child()
         )
 
-    def _access_entries(self, cluster: "aws.eks.Cluster") -> "list[aws.eks.AccessEntry]":
+    def _access_entries(self, cluster: "eks.Cluster") -> "list[eks.AccessEntry]":
         made = []
         for key, entry in (self._inputs.get("accessEntries") or {}).items():
-            one = aws.eks.AccessEntry(
+            one = eks.AccessEntry(
                 f"{self._name}-{key}", cluster_name=cluster.name, principal_arn=entry["principalArn"], type=entry.get("type"),
                 kubernetes_groups=entry.get("kubernetesGroups"), user_name=entry.get("username"), tags=entry.get("tags"),
                 opts=self._child(cluster),
             )  # fmt: skip
             for label, policy in (entry.get("accessPolicies") or {}).items():
-                aws.eks.AccessPolicyAssociation(
+                eks.AccessPolicyAssociation(
                     f"{self._name}-{key}-{label}", cluster_name=cluster.name, principal_arn=entry["principalArn"],
                     policy_arn=policy["policyArn"], access_scope=policy["accessScope"],
                     opts=pulumi.ResourceOptions(parent=one, depends_on=[one]),
@@ -171,7 +171,7 @@ class EksCluster(pulumi.ComponentResource):
             made.append(one)
         return made
 
-    def _add_ons(self, cluster: "aws.eks.Cluster", entries: "list[aws.eks.AccessEntry]") -> None:
+    def _add_ons(self, cluster: "eks.Cluster", entries: "list[eks.AccessEntry]") -> None:
         if add_on_wanted(self._inputs, "kubeProxyAddonOptions"):
             self._add_on(cluster, "kube-proxy", self._inputs["kubeProxyAddonOptions"], self._child())
         if not self._inputs.get("useDefaultVpcCni"):
@@ -181,9 +181,9 @@ class EksCluster(pulumi.ComponentResource):
         if core_dns_wanted(self._inputs):
             self._add_on(cluster, "coredns", self._inputs["corednsAddonOptions"], self._child())
 
-    def _add_on(self, cluster: "aws.eks.Cluster", name: str, options: Inputs, opts: pulumi.ResourceOptions) -> None:
+    def _add_on(self, cluster: "eks.Cluster", name: str, options: Inputs, opts: pulumi.ResourceOptions) -> None:
         values = options.get("configurationValues")
-        aws.eks.Addon(
+        eks.Addon(
             f"{self._name}-{name}", cluster_name=cluster.name, addon_name=name, preserve=True, tags=self._inputs.get("tags"),
             addon_version=options["version"],
             resolve_conflicts_on_create=options.get("resolveConflictsOnCreate", "OVERWRITE"),
@@ -192,7 +192,7 @@ class EksCluster(pulumi.ComponentResource):
             service_account_role_arn=options.get("serviceAccountRoleArn"), opts=opts,
         )  # fmt: skip
 
-    def _outputs(self, cluster: "aws.eks.Cluster", core: Object, group: Any, nodes: Any) -> Object:
+    def _outputs(self, cluster: "eks.Cluster", core: Object, group: Any, nodes: Any) -> Object:
         own = cluster.vpc_config.apply(lambda found: found.cluster_security_group_id)
         issuer = cluster.identities.apply(_issuer)
         given = {key: self._inputs[key] for key in ("publicSubnetIds", "privateSubnetIds", "tags") if key in self._inputs}

@@ -4,7 +4,8 @@ from functools import cache
 from typing import Any
 
 import pulumi
-import pulumi_aws as aws
+from pulumi_aws import ec2
+from pulumi_aws.provider import Provider as AwsProvider
 
 from infra import config
 from infra.clouds.aws import network
@@ -67,10 +68,10 @@ def world(given: Stack) -> Declared:
     """Network, control plane, a manager group and what needs it. What the control plane tells is in `returned`."""
 
     def declare() -> dict[str, Any]:
-        provider = aws.Provider("aws", region="us-west-2")
+        provider = AwsProvider("aws", region="us-west-2")
         made = network.declare("ebb-dev", given, given.settings, provider)
         control = cluster.declare("ebb-dev", given.settings, made, provider)
-        manager = aws.ec2.LaunchTemplate("manager", opts=pulumi.ResourceOptions(provider=provider, depends_on=control.ready))
+        manager = ec2.LaunchTemplate("manager", opts=pulumi.ResourceOptions(provider=provider, depends_on=control.ready))
         addons.after_manager(Part("aws", "add-ons", providers=[provider]), "ebb-dev", control.name, given.settings, manager)
         return {
             "name": control.name,

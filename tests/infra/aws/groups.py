@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pulumi
-import pulumi_aws as aws
+from pulumi_aws import ec2, eks
 
 from infra.clouds.aws.catalog import AMI_CPU, AMI_GPU, TYPES, AwsInstance
 from infra.clouds.aws.control.cluster import ControlPlane
@@ -95,7 +95,7 @@ def _own(chance: random.Random, machine: AwsInstance, capacity: str) -> GroupSet
 
 def control() -> ControlPlane:
     """As much of a control plane as machines need."""
-    ready = aws.eks.Addon("vpc-cni", addon_name="vpc-cni", cluster_name="ebb-dev")
+    ready = eks.Addon("vpc-cni", addon_name="vpc-cni", cluster_name="ebb-dev")
     return cast(
         ControlPlane,
         SimpleNamespace(
@@ -112,7 +112,7 @@ def world(found: list[NodeGroup], given: Settings | None = None) -> Declared:
         role = identity.role(part, "ebb-dev", "machine")
         subnets = {zone: pulumi.Output.from_input(f"subnet-private-{zone}") for zone in ZONES}
         around = Part("aws", "network")
-        aws.ec2.NatGateway("way-out", connectivity_type="private", subnet_id="subnet-public", opts=around.child())
+        ec2.NatGateway("way-out", connectivity_type="private", subnet_id="subnet-public", opts=around.child())
         network = cast(Network, SimpleNamespace(private=subnets, part=around))
         plane = control()
         return [nodes.declare(part, "ebb-dev", one, plane, network, given or settings(), role) for one in found]

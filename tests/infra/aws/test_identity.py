@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pulumi
-import pulumi_aws as aws
 import pytest
+from pulumi_aws.provider import Provider as AwsProvider
 
 import infra.clouds.aws
 from infra.clouds.aws import catalog, network
@@ -44,7 +44,7 @@ def whole() -> Declared:
     )  # fmt: skip
 
     def declare() -> None:
-        provider = aws.Provider("aws", region="us-west-2")
+        provider = AwsProvider("aws", region="us-west-2")
         part = Part("aws", "platform", providers=[provider])
         made = network.declare("ebb-dev", found, settings, provider)
         control = cluster.declare("ebb-dev", settings, made, provider)

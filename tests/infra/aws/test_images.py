@@ -4,9 +4,10 @@ import json
 import re
 from typing import Any
 
-import pulumi_aws as aws
 import pytest
 from pulumi.runtime import mocks
+from pulumi_aws import iam
+from pulumi_aws.provider import Provider as AwsProvider
 
 from infra import config
 from infra import images as shared
@@ -60,8 +61,8 @@ def world(settings: config.Stack, monkeypatch: pytest.MonkeyPatch) -> Declared:
     monkeypatch.setattr(seam._Answers, "call", _call)
 
     def declare() -> Any:
-        part = Part("aws", "images", providers=[aws.Provider("aws", region="us-west-2")])
-        role = aws.iam.Role("codebuild", assume_role_policy="{}", opts=part.child())
+        part = Part("aws", "images", providers=[AwsProvider("aws", region="us-west-2")])
+        role = iam.Role("codebuild", assume_role_policy="{}", opts=part.child())
         made = images.declare(part, "ebb-dev", settings, settings.settings, role)
         return {
             "controller": made.controller,

@@ -156,10 +156,10 @@ def test_its_identity_is_tied_to_the_service_account_that_the_service_declares()
 
 def test_its_pod_is_made_after_its_identity() -> None:
     """A pod that comes first has no credentials, and no restart of its container gives it any."""
-    import pulumi_kubernetes as kubernetes
+    from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
     def declare() -> None:
-        provider = kubernetes.Provider("cluster", kubeconfig="{}")
+        provider = KubernetesProvider("cluster", kubeconfig="{}")
         record = in_cluster.helpers(Part("aws", "helpers"), "ebb-dev", control(), settings(), ALL).autoscaler
         assert record is not None
         autoscaler(Cluster(name="aws", region="us-west-2", provider=provider), record, manager(), [])

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pulumi
-import pulumi_kubernetes as kubernetes
 import pytest
+from pulumi_kubernetes import core
+from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
 from infra.clouds.aws.control.cluster import ControlPlane
 from infra.clouds.aws.data import storage
@@ -39,8 +40,8 @@ def declare(zones: tuple[str, ...] = ZONES, **section: Any) -> Declared:
         network = Network(vpc_id=pulumi.Output.from_input("vpc-1"), private=subnets, public={}, part=Part("aws", "network"))
         control = SimpleNamespace(security_group_id=pulumi.Output.from_input("sg-cluster"))
         stack = SimpleNamespace(manager=SimpleNamespace(zone="us-west-2a"), storage=SimpleNamespace(data_gib=200, output_gib=50))
-        provider = kubernetes.Provider("cluster", kubeconfig="{}")
-        driver = kubernetes.core.v1.ConfigMap("driver", opts=pulumi.ResourceOptions(provider=provider))
+        provider = KubernetesProvider("cluster", kubeconfig="{}")
+        driver = core.v1.ConfigMap("driver", opts=pulumi.ResourceOptions(provider=provider))
         made = storage.declare(
             part,
             NAME,

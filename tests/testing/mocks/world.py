@@ -4,17 +4,19 @@ from pathlib import Path
 
 PROGRAM = """
 import pulumi
-import pulumi_aws as aws
+from pulumi_aws import autoscaling, ec2, efs, eks, iam
+from pulumi_aws.provider import Provider as AwsProvider
 import pulumi_eks as eks
-import pulumi_kubernetes as kubernetes
+from pulumi_kubernetes import core
+from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
 config = pulumi.Config("small")
-cloud = aws.Provider("aws", region="us-west-2", default_tags={"tags": {"stack": "small"}})
+cloud = AwsProvider("aws", region="us-west-2", default_tags={"tags": {"stack": "small"}})
 network = pulumi.ComponentResource("test:index:Network", "network", opts=pulumi.ResourceOptions(providers=[cloud]))
 inside = pulumi.ResourceOptions(parent=network)
-vpc = aws.ec2.Vpc("vpc", cidr_block="10.0.0.0/16", opts=inside)
+vpc = ec2.Vpc("vpc", cidr_block="10.0.0.0/16", opts=inside)
 subnets = [
-    aws.ec2.Subnet(
+    ec2.Subnet(
         f"subnet-{zone}",
         vpc_id=vpc.id,
         cidr_block=f"10.0.{number}.0/24",
@@ -24,9 +26,9 @@ subnets = [
     for number, zone in enumerate(config.get("zones") or "ab")
 ]
 on_aws = pulumi.ResourceOptions(provider=cloud)
-role = aws.iam.Role("role", assume_role_policy="{}", opts=on_aws)
+role = iam.Role("role", assume_role_policy="{}", opts=on_aws)
 if config.get("existing"):
-    aws.ec2.Vpc.get("theirs", "vpc-1", opts=on_aws)
+    ec2.Vpc.get("theirs", "vpc-1", opts=on_aws)
 cluster = eks.Cluster(
     "small",
     name="small",
@@ -43,12 +45,12 @@ cluster = eks.Cluster(
     service_role=role,
     opts=pulumi.ResourceOptions(providers=[cloud]),
 )
-template = aws.ec2.LaunchTemplate(
+template = ec2.LaunchTemplate(
     "template",
     block_device_mappings=[{"device_name": "/dev/xvda", "ebs": {"volume_size": config.get_int("disk") or 100}}],
     opts=on_aws,
 )
-group = aws.eks.NodeGroup(
+group = eks.NodeGroup(
     "group",
     cluster_name=cluster.eks_cluster.name,
     node_role_arn=role.arn,
@@ -58,18 +60,18 @@ group = aws.eks.NodeGroup(
     launch_template={"id": template.id, "version": template.latest_version.apply(str)},
     opts=pulumi.ResourceOptions(provider=cloud, ignore_changes=["scalingConfig.desiredSize"]),
 )
-aws.autoscaling.Tag(
+autoscaling.Tag(
     "tag",
     autoscaling_group_name=group.resources[0].autoscaling_groups[0].name,
     tag={"key": "a", "value": "b", "propagate_at_launch": False},
     opts=on_aws,
 )
-files = aws.efs.FileSystem("files", opts=pulumi.ResourceOptions(provider=cloud, retain_on_delete=True))
-api = kubernetes.Provider("api", kubeconfig=cluster.kubeconfig_json, cluster_identifier="small", enable_config_map_mutable=True)
-space = kubernetes.core.v1.Namespace(
+files = efs.FileSystem("files", opts=pulumi.ResourceOptions(provider=cloud, retain_on_delete=True))
+api = KubernetesProvider("api", kubeconfig=cluster.kubeconfig_json, cluster_identifier="small", enable_config_map_mutable=True)
+space = core.v1.Namespace(
     "space", metadata={"name": "space"}, opts=pulumi.ResourceOptions(provider=api, depends_on=[group])
 )
-kubernetes.core.v1.ConfigMap(
+core.v1.ConfigMap(
     "facts",
     metadata={"name": "facts", "namespace": "space"},
     data={"max": str(config.get_int("max") or 2), "password": config.get_secret("password") or ""},

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
-import pulumi_aws as aws
+from pulumi_aws import cloudwatch, ecr, iam
+from pulumi_aws import codebuild as aws_codebuild
 
 from infra import images as shared
 from infra.clouds.aws.builds import codebuild
@@ -56,7 +57,7 @@ def recipes(stack: Stack) -> list[Recipe]:
     return shared.recipes(stack, BASE, {name: {"EFA": "1"} for name in efa})
 
 
-def declare(part: Part, name: str, stack: Stack, settings: Settings, builder: aws.iam.Role | None = None) -> BuiltImages:
+def declare(part: Part, name: str, stack: Stack, settings: Settings, builder: iam.Role | None = None) -> BuiltImages:
     """`builder`: the role of CodeBuild, needed with `build: codebuild` alone."""
     if settings.images.build == "none":
         return shared.existing(stack, settings.images)
@@ -72,9 +73,9 @@ def declare(part: Part, name: str, stack: Stack, settings: Settings, builder: aw
     return shared.of_stack(stack, references, {name: one.compressed_mb for name, one in built.items()})
 
 
-def _repository(part: Part, name: str, kind: str, wanted: list[Recipe]) -> aws.ecr.Repository:
+def _repository(part: Part, name: str, kind: str, wanted: list[Recipe]) -> ecr.Repository:
     """A tag means one image for ever, but for the cache's: that is whatever was built last."""
-    repository = aws.ecr.Repository(
+    repository = ecr.Repository(
         f"repository-{kind}",
         name=f"{name}/{kind}",
         image_tag_mutability="IMMUTABLE_WITH_EXCLUSION",
@@ -83,7 +84,7 @@ def _repository(part: Part, name: str, kind: str, wanted: list[Recipe]) -> aws.e
         force_delete=True,  # images are rebuilt from the checkout at any time: destroy need not stop for them
         opts=part.child(),
     )
-    aws.ecr.LifecyclePolicy(
+    ecr.LifecyclePolicy(
         f"expiry-{kind}",
         repository=repository.name,
         policy=json.dumps(_expiry([one.name for one in wanted if one.repository == kind])),
@@ -122,10 +123,10 @@ def _expiry(names: list[str]) -> dict[str, object]:
     return {"rules": [*rules, untagged]}
 
 
-def _by_docker(part: Part, recipe: Recipe, repository: aws.ecr.Repository) -> Built:
+def _by_docker(part: Part, recipe: Recipe, repository: ecr.Repository) -> Built:
     """Built by the Docker of the machine that runs `up`, with the password that ECR gives out for the occasion."""
     image = shared.by_docker(part, recipe, repository.repository_url, registries=[_login(part, repository)])
-    stored = aws.ecr.get_image_output(
+    stored = ecr.get_image_output(
         repository_name=repository.name, image_digest=image.digest, opts=pulumi.InvokeOutputOptions(parent=part)
     )
     return Built(
@@ -134,16 +135,14 @@ def _by_docker(part: Part, recipe: Recipe, repository: aws.ecr.Repository) -> Bu
     )
 
 
-def _login(part: Part, repository: aws.ecr.Repository) -> shared.Registry:
+def _login(part: Part, repository: ecr.Repository) -> shared.Registry:
     """Asked of the repository's registry, so after the repository exists: the first preview asks nothing."""
-    login = aws.ecr.get_authorization_token_output(
-        registry_id=repository.registry_id, opts=pulumi.InvokeOutputOptions(parent=part)
-    )
+    login = ecr.get_authorization_token_output(registry_id=repository.registry_id, opts=pulumi.InvokeOutputOptions(parent=part))
     return {"address": login.proxy_endpoint, "username": login.user_name, "password": pulumi.Output.secret(login.password)}
 
 
 def _by_codebuild(
-    part: Part, name: str, region: str, role: aws.iam.Role, wanted: Sequence[tuple[Recipe, aws.ecr.Repository]]
+    part: Part, name: str, region: str, role: iam.Role, wanted: Sequence[tuple[Recipe, ecr.Repository]]
 ) -> dict[str, Built]:
     """Built by CodeBuild from a zip in S3; `up` waits for it, with progress. Image name -> what was built."""
     bucket, project = _bucket(part, name), _project(part, name, role)
@@ -196,12 +195,10 @@ def _archive(part: Part, bucket: Bucket, recipe: Recipe) -> BucketObjectv2:
     return BucketObjectv2(name, bucket=bucket.bucket, key=path.name, source=source, opts=part.child())
 
 
-def _project(part: Part, name: str, role: aws.iam.Role) -> aws.codebuild.Project:
+def _project(part: Part, name: str, role: iam.Role) -> aws_codebuild.Project:
     """Can build any of the images: each build is told which, and its zip."""
-    log = aws.cloudwatch.LogGroup(
-        "image-builds", name=f"/aws/codebuild/{name}-images", retention_in_days=LOG_DAYS, opts=part.child()
-    )
-    return aws.codebuild.Project(
+    log = cloudwatch.LogGroup("image-builds", name=f"/aws/codebuild/{name}-images", retention_in_days=LOG_DAYS, opts=part.child())
+    return aws_codebuild.Project(
         "images",
         name=f"{name}-images",
         description="Builds the images of Ebb; started by pulumi up",

@@ -11,7 +11,7 @@ No kubeconfig holds a secret: each asks the AWS CLI for a token of the hour.
 from collections.abc import Sequence
 
 import pulumi
-import pulumi_aws as aws
+from pulumi_aws import eks, iam
 
 from infra.clouds.aws.iam import identity
 from infra.part import Part
@@ -25,8 +25,8 @@ def administrators(part: Part, name: str, cluster: pulumi.Input[str], principals
     made: list[pulumi.Resource] = []
     for principal in principals:
         logical = f"{name}-{_short(principal)}"
-        entry = aws.eks.AccessEntry(logical, cluster_name=cluster, principal_arn=principal, type="STANDARD", opts=part.child())
-        policy = aws.eks.AccessPolicyAssociation(
+        entry = eks.AccessEntry(logical, cluster_name=cluster, principal_arn=principal, type="STANDARD", opts=part.child())
+        policy = eks.AccessPolicyAssociation(
             logical,
             cluster_name=cluster,
             principal_arn=entry.principal_arn,
@@ -40,10 +40,10 @@ def administrators(part: Part, name: str, cluster: pulumi.Input[str], principals
 
 def researchers(
     part: Part, name: str, cluster: pulumi.Input[str], arn: pulumi.Input[str], principals: Sequence[str]
-) -> tuple[aws.iam.Role, pulumi.Resource]:
+) -> tuple[iam.Role, pulumi.Resource]:
     """The role that `principals` may take, and its entry in the cluster (`arn`: the cluster's)."""
     role = identity.role(part, name, "researcher", researchers=principals, cluster=arn)
-    entry = aws.eks.AccessEntry(
+    entry = eks.AccessEntry(
         f"{name}-researcher",
         cluster_name=cluster,
         principal_arn=role.arn,

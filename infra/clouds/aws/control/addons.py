@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pulumi
-import pulumi_aws as aws
+from pulumi_aws import eks
 
 from infra.clouds.aws.iam import identity
 from infra.clouds.aws.settings import Settings
@@ -94,9 +94,9 @@ def used(settings: Settings) -> list[AddOn]:
     return [one for one in (*FIRST, *THEN) if not absent.get(one.name)]
 
 
-def before_machines(part: Part, name: str, cluster: pulumi.Input[str], settings: Settings) -> list[aws.eks.Addon]:
+def before_machines(part: Part, name: str, cluster: pulumi.Input[str], settings: Settings) -> list[eks.Addon]:
     """They are ready at once, as there is no machine for them, and go when no machine needs them any more."""
-    made: list[aws.eks.Addon] = []
+    made: list[eks.Addon] = []
     for one in FIRST:
         made.append(_add_on(part, name, cluster, settings, one, needs=made[:1]))
     return made
@@ -111,9 +111,9 @@ def after_manager(
 
 def _add_on(  # noqa: PLR0917 - all of them say the same five
     part: Part, name: str, cluster: pulumi.Input[str], settings: Settings, one: AddOn, needs: Iterable[pulumi.Resource]
-) -> aws.eks.Addon:
+) -> eks.Addon:
     role = identity.role(part, name, one.role) if one.role else None
-    return aws.eks.Addon(
+    return eks.Addon(
         f"{name}-{one.name}",
         cluster_name=cluster,
         addon_name=one.name,

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
-import pulumi_aws as aws
 import pulumi_eks as eks
-import pulumi_kubernetes as kubernetes
+from pulumi_aws import cloudwatch
+from pulumi_aws.provider import Provider as AwsProvider
+from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
 from infra.clouds.aws.control import access, addons
 from infra.clouds.aws.iam import identity
@@ -42,13 +43,13 @@ class ControlPlane:
     certificate_authority: pulumi.Output[str]
     security_group_id: pulumi.Output[str]
     ready: Sequence[pulumi.Resource]
-    kubernetes: kubernetes.Provider
+    kubernetes: KubernetesProvider
     kubeconfig: pulumi.Output[str]
     researcher_kubeconfig: pulumi.Output[str] | None
     researcher_command: pulumi.Output[str] | None
 
 
-def declare(name: str, settings: Settings, network: Network, provider: aws.Provider) -> ControlPlane:
+def declare(name: str, settings: Settings, network: Network, provider: AwsProvider) -> ControlPlane:
     """The cluster `name`, in the private subnets of the network."""
     part = Part("aws", "control-plane", providers=[provider])
     component = _cluster(part, name, settings, network)
@@ -117,7 +118,7 @@ def _log(part: Part, name: str, wanted: Cluster) -> list[pulumi.Resource]:
     """EKS would make the group by itself, keep everything for ever, and leave it behind."""
     if not wanted.logs:
         return []
-    group = aws.cloudwatch.LogGroup(
+    group = cloudwatch.LogGroup(
         f"{name}-control-plane",
         name=f"/aws/eks/{name}/cluster",
         retention_in_days=wanted.log_retention_days,
@@ -126,8 +127,8 @@ def _log(part: Part, name: str, wanted: Cluster) -> list[pulumi.Resource]:
     return [group]
 
 
-def _provider(part: Part, name: str, kubeconfig: pulumi.Output[str], needs: Sequence[pulumi.Resource]) -> kubernetes.Provider:
-    return kubernetes.Provider(
+def _provider(part: Part, name: str, kubeconfig: pulumi.Output[str], needs: Sequence[pulumi.Resource]) -> KubernetesProvider:
+    return KubernetesProvider(
         "cluster",
         kubeconfig=kubeconfig,
         cluster_identifier=name,  # so another kubeconfig replaces nothing

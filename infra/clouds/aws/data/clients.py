@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
-import pulumi_aws as aws
+from pulumi_aws import ec2, vpc
 
 from infra.part import Part
 
@@ -41,24 +41,24 @@ def _client(written: str) -> Client:
 
 
 def admit(
-    part: Part, firewall: aws.ec2.SecurityGroup, name: str, allowed: Sequence[Client], ports: Sequence[Ports]
+    part: Part, firewall: ec2.SecurityGroup, name: str, allowed: Sequence[Client], ports: Sequence[Ports]
 ) -> list[pulumi.Resource]:
     """Let clients in at some TCP ports of what carries the security group."""
-    return _rules(aws.vpc.SecurityGroupIngressRule, "from", part, firewall, name, allowed, ports)
+    return _rules(vpc.SecurityGroupIngressRule, "from", part, firewall, name, allowed, ports)
 
 
 def let_out(
-    part: Part, firewall: aws.ec2.SecurityGroup, name: str, allowed: Sequence[Client], ports: Sequence[Ports]
+    part: Part, firewall: ec2.SecurityGroup, name: str, allowed: Sequence[Client], ports: Sequence[Ports]
 ) -> list[pulumi.Resource]:
     """Let what carries the security group begin connections to clients: Pulumi makes groups that let nothing out."""
-    return _rules(aws.vpc.SecurityGroupEgressRule, "to", part, firewall, name, allowed, ports)
+    return _rules(vpc.SecurityGroupEgressRule, "to", part, firewall, name, allowed, ports)
 
 
 def _rules(  # noqa: PLR0917 - what its two callers say of a rule
-    make: type[aws.vpc.SecurityGroupIngressRule] | type[aws.vpc.SecurityGroupEgressRule],
+    make: type[vpc.SecurityGroupIngressRule] | type[vpc.SecurityGroupEgressRule],
     way: str,
     part: Part,
-    firewall: aws.ec2.SecurityGroup,
+    firewall: ec2.SecurityGroup,
     name: str,
     allowed: Sequence[Client],
     ports: Sequence[Ports],

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
-import pulumi_aws as aws
+from pulumi_aws import ec2, efs
 
 from infra.clouds.aws.data.clients import Client, admit
 from infra.clouds.aws.network import Network
@@ -59,7 +59,7 @@ def _file_system(part: Part, name: str, settings: Efs, on_destroy: str) -> pulum
     if settings.file_system_id is not None:
         return pulumi.Output.from_input(settings.file_system_id)
     # Kept is the file system alone: its mount targets would keep the network, and access points are made anew with the next one.
-    return aws.efs.FileSystem(
+    return efs.FileSystem(
         f"{name}-efs",
         encrypted=True,
         throughput_mode=settings.throughput_mode,
@@ -70,9 +70,9 @@ def _file_system(part: Part, name: str, settings: Efs, on_destroy: str) -> pulum
 
 def _mount_targets(
     part: Part, name: str, file_system: pulumi.Output[str], network: Network, allowed: Sequence[Client]
-) -> list[aws.efs.MountTarget]:
+) -> list[efs.MountTarget]:
     """One per zone: a machine mounts from its own."""
-    firewall = aws.ec2.SecurityGroup(
+    firewall = ec2.SecurityGroup(
         f"{name}-efs",
         vpc_id=network.vpc_id,
         description=f"EFS of {name}: NFS from its clients",
@@ -81,7 +81,7 @@ def _mount_targets(
     )
     rules = admit(part, firewall, f"{name}-efs", allowed, [NFS])
     return [
-        aws.efs.MountTarget(
+        efs.MountTarget(
             f"{name}-{zone}",
             file_system_id=file_system,
             subnet_id=subnet,
@@ -92,9 +92,9 @@ def _mount_targets(
     ]
 
 
-def _access_point(part: Part, name: str, file_system: pulumi.Output[str], folder: str) -> aws.efs.AccessPoint:
+def _access_point(part: Part, name: str, file_system: pulumi.Output[str], folder: str) -> efs.AccessPoint:
     """EFS makes the folder at the first mount, unless it is there already."""
-    return aws.efs.AccessPoint(
+    return efs.AccessPoint(
         f"{name}-{folder}",
         file_system_id=file_system,
         posix_user={"uid": OWNER, "gid": OWNER},

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
-import pulumi_aws as aws
+from pulumi_aws import ec2, fsx, vpc
 
 from infra.clouds.aws.data.clients import MACHINES, Client, admit, let_out
 from infra.clouds.aws.network import Network
@@ -48,8 +48,8 @@ def declare(
 
 def _firewall(
     part: Part, name: str, network: Network, machines: pulumi.Output[str], allowed: Sequence[Client]
-) -> tuple[aws.ec2.SecurityGroup, list[pulumi.Resource]]:
-    firewall = aws.ec2.SecurityGroup(
+) -> tuple[ec2.SecurityGroup, list[pulumi.Resource]]:
+    firewall = ec2.SecurityGroup(
         f"{name}-fsx",
         vpc_id=network.vpc_id,
         description=f"FSx of {name}: Lustre among its servers and with its clients",
@@ -66,11 +66,11 @@ def _firewall(
 
 
 def _servers_to_machines(
-    part: Part, name: str, firewall: aws.ec2.SecurityGroup, machines: pulumi.Output[str]
+    part: Part, name: str, firewall: ec2.SecurityGroup, machines: pulumi.Output[str]
 ) -> list[pulumi.Resource]:
     """Servers call back their clients, and the machines' security group lets in nobody but machines by itself."""
     return [
-        aws.vpc.SecurityGroupIngressRule(
+        vpc.SecurityGroupIngressRule(
             f"{name}-{MACHINES}-from-fsx-{first}",
             security_group_id=machines,
             referenced_security_group_id=firewall.id,
@@ -90,13 +90,13 @@ def _file_system(
     settings: Storage,
     network: Network,
     *,
-    firewall: aws.ec2.SecurityGroup,
+    firewall: ec2.SecurityGroup,
     rules: Sequence[pulumi.Resource],
-) -> aws.fsx.LustreFileSystem:
+) -> fsx.LustreFileSystem:
     wanted = settings.fsx
     assert wanted is not None
     persistent = wanted.deployment == PERSISTENT
-    return aws.fsx.LustreFileSystem(
+    return fsx.LustreFileSystem(
         f"{name}-fsx",
         subnet_ids=network.private[wanted.zone],
         security_group_ids=[firewall.id],
@@ -113,9 +113,9 @@ def _file_system(
     )
 
 
-def _association(part: Part, name: str, file_system: aws.fsx.LustreFileSystem, bucket: str) -> aws.fsx.DataRepositoryAssociation:
+def _association(part: Part, name: str, file_system: fsx.LustreFileSystem, bucket: str) -> fsx.DataRepositoryAssociation:
     """The bucket is the root of the file system: data/ and output/ are in both."""
-    return aws.fsx.DataRepositoryAssociation(
+    return fsx.DataRepositoryAssociation(
         f"{name}-fsx",
         file_system_id=file_system.id,
         file_system_path="/",

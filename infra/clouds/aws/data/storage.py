@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
-import pulumi_aws as aws
-import pulumi_kubernetes as kubernetes
+from pulumi_aws import ebs
+from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
 from infra.clouds.aws.control.cluster import ControlPlane
 from infra.clouds.aws.data import efs, fsx
@@ -51,7 +51,7 @@ def declare(
     *,
     network: Network,
     control: ControlPlane,
-    kubernetes_provider: kubernetes.Provider,
+    kubernetes_provider: KubernetesProvider,
     add_ons: Sequence[pulumi.Resource],
 ) -> Storage:
     """File systems, the disk of etcd, and their volumes. `add_ons`: the storage drivers."""
@@ -92,7 +92,7 @@ def _places(shared: efs.FileSystem | None, fast: fsx.FileSystem | None) -> tuple
     return lustre_source(*lustre, "data"), lustre_source(*lustre, "output"), lustre_source(*lustre)
 
 
-def _etcd(volumes: Volumes, disk: aws.ebs.Volume, zone: str, size_gib: int) -> Volume:
+def _etcd(volumes: Volumes, disk: ebs.Volume, zone: str, size_gib: int) -> Volume:
     return volumes.disk("etcd", ebs_source(disk), claim="etcd-data", mount_path="/var/lib/etcd", zone=zone, size_gib=size_gib)
 
 

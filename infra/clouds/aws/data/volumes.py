@@ -1,7 +1,7 @@
 """The file systems and the disk of etcd as Kubernetes sees them: what EFS, FSx and EBS are to infra/volumes.py."""
 
 import pulumi
-import pulumi_aws as aws
+from pulumi_aws import dlm, ebs
 
 from infra.part import Part
 from infra.volumes import SHOWN, Csi
@@ -35,17 +35,17 @@ def lustre_source(
     )
 
 
-def ebs_source(disk: aws.ebs.Volume) -> Csi:
+def ebs_source(disk: ebs.Volume) -> Csi:
     """A disk, formatted at its first mount."""
     return Csi(driver=EBS_DRIVER, handle=disk.id, fs_type="ext4")
 
 
-def etcd_disk(part: Part, name: str, zone: str, size_gib: int, snapshots_role: pulumi.Input[str]) -> aws.ebs.Volume:
+def etcd_disk(part: Part, name: str, zone: str, size_gib: int, snapshots_role: pulumi.Input[str]) -> ebs.Volume:
     """The disk of etcd, and a snapshot of it every night. Snapshots stay when the stack goes: infra.account.leftovers finds
     them."""
     # A policy takes every disk that has any of its tags, and a tag may be in one policy only: so it carries the stack's name.
     backed_up = {BACKED_UP: name}
-    disk = aws.ebs.Volume(
+    disk = ebs.Volume(
         f"{name}-etcd",
         availability_zone=zone,
         type="gp3",
@@ -54,7 +54,7 @@ def etcd_disk(part: Part, name: str, zone: str, size_gib: int, snapshots_role: p
         tags={"Name": f"{name}-etcd", SHOWN: "etcd", **backed_up},
         opts=part.child(),
     )
-    aws.dlm.LifecyclePolicy(
+    dlm.LifecyclePolicy(
         f"{name}-etcd",
         description=f"Nightly snapshots of the etcd disk of {name}",
         execution_role_arn=snapshots_role,

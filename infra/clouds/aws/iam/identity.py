@@ -13,7 +13,7 @@ from string import Formatter
 from typing import Any
 
 import pulumi
-import pulumi_aws as aws
+from pulumi_aws import iam
 
 from infra.clouds.aws.iam import rights
 from infra.clouds.aws.iam.rights import ROLES, Conditions
@@ -25,7 +25,7 @@ VERSION = "2012-10-17"  # of the policy language
 Given = Mapping[str, Any]
 
 
-class Role(aws.iam.Role):
+class Role(iam.Role):
     """A role whose `arn` is there once its policies are attached. `policies`: what to depend on where the role is given whole."""
 
     policies: Sequence[pulumi.Resource] = ()
@@ -50,14 +50,14 @@ def role(part: Part, name: str, key: str, **given: pulumi.Input[str] | Sequence[
     )
     opts = pulumi.ResourceOptions(parent=made)
     attached: list[pulumi.Resource] = [
-        aws.iam.RolePolicyAttachment(
+        iam.RolePolicyAttachment(
             f"{name}-{key}-{policy.name}", role=made.name, policy_arn=f"arn:aws:iam::aws:policy/{policy.name}", opts=opts
         )
         for policy in spec.managed
     ]
     if spec.statements:
         own = _text(lambda filled: [statement(one, filled) for one in spec.statements], words)
-        attached.append(aws.iam.RolePolicy(f"{name}-{key}", role=made.name, policy=own, opts=opts))
+        attached.append(iam.RolePolicy(f"{name}-{key}", role=made.name, policy=own, opts=opts))
     made.policies = attached
     return made
 

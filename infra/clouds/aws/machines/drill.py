@@ -6,7 +6,7 @@ The template costs nothing while it is not started. It takes machines that run, 
 """
 
 import pulumi
-import pulumi_aws as aws
+from pulumi_aws import fis
 
 from infra.clouds.aws.iam import identity
 from infra.clouds.aws.machines import machine
@@ -24,7 +24,7 @@ def declare(part: Part, name: str, settings: Settings) -> pulumi.Output[str] | N
     drill = settings.drill
     if drill is None:
         return None
-    template = aws.fis.ExperimentTemplate(
+    template = fis.ExperimentTemplate(
         "drill",
         description=f"Reclaims {drill.machines} spot machine(s) of {drill.group} in {name}, with notice",
         role_arn=identity.role(part, name, "drill", group=drill.group).arn,
@@ -56,7 +56,7 @@ def declare(part: Part, name: str, settings: Settings) -> pulumi.Output[str] | N
     return pulumi.Output.concat("aws fis start-experiment --region ", settings.region, " --experiment-template-id ", template.id)
 
 
-def _stop(drill: Drill) -> aws.fis.ExperimentTemplateStopConditionArgsDict:
+def _stop(drill: Drill) -> fis.ExperimentTemplateStopConditionArgsDict:
     if drill.stop_alarm_arn:
         return {"source": "aws:cloudwatch:alarm", "value": drill.stop_alarm_arn}
     return {"source": "none"}

@@ -9,7 +9,7 @@ iam/rights.py.
 
 from collections.abc import Iterable, Sequence
 
-import pulumi_aws as aws
+from pulumi_aws import eks
 
 from infra.clouds.aws.control.cluster import ControlPlane
 from infra.clouds.aws.iam import identity
@@ -58,7 +58,7 @@ def helpers(part: Part, name: str, control: ControlPlane, settings: Settings, gr
 def _autoscaler(part: Part, name: str, control: ControlPlane, settings: Settings, groups: Sequence[NodeGroup]) -> Autoscaler:
     """A pod gets its credentials when it is created, so its record waits for the association: a pod that came before would have
     none, however often it restarts."""
-    link = aws.eks.PodIdentityAssociation(
+    link = eks.PodIdentityAssociation(
         AUTOSCALER,
         cluster_name=control.name,
         namespace=SYSTEM,

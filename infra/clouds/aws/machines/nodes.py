@@ -15,7 +15,7 @@ that the group has at that time.
 from collections.abc import Sequence
 
 import pulumi
-import pulumi_aws as aws
+from pulumi_aws import autoscaling, ec2, eks, iam
 from pulumi_aws.ec2._inputs import (
     LaunchTemplateBlockDeviceMappingArgsDict,
     LaunchTemplateNetworkInterfaceArgsDict,
@@ -37,13 +37,13 @@ _TIMEOUTS = pulumi.CustomTimeouts(create="30m", update="3h", delete="1h")
 
 
 def declare(  # noqa: PLR0917 - one of each thing that exists before machines
-    part: Part, name: str, group: NodeGroup, control: ControlPlane, network: Network, settings: Settings, role: aws.iam.Role
+    part: Part, name: str, group: NodeGroup, control: ControlPlane, network: Network, settings: Settings, role: iam.Role
 ) -> pulumi.Resource:
     """A node group that exists once machines can join the cluster; deleting it drains and ends them."""
     template = _launch_template(part, name.removeprefix("ebb-"), group, control, settings)
     block = group.capacity_type == CAPACITY_BLOCK
     found = machine.template(group, settings)
-    machines = aws.eks.NodeGroup(
+    machines = eks.NodeGroup(
         group.name,
         cluster_name=control.name,
         node_role_arn=role.arn,
@@ -73,9 +73,9 @@ def declare(  # noqa: PLR0917 - one of each thing that exists before machines
     return machines
 
 
-def _tag(machines: aws.eks.NodeGroup, logical: str, key: str, value: str) -> None:
+def _tag(machines: eks.NodeGroup, logical: str, key: str, value: str) -> None:
     """A tag of the Auto Scaling group. Machines get theirs from the launch template."""
-    aws.autoscaling.Tag(
+    autoscaling.Tag(
         logical,
         autoscaling_group_name=machines.resources[0].autoscaling_groups[0].name,
         tag={"key": key, "value": value, "propagate_at_launch": False},
@@ -96,17 +96,15 @@ def _update(group: NodeGroup) -> NodeGroupUpdateConfigArgsDict:
     return {"max_unavailable": 1, **({"update_strategy": "MINIMAL"} if group.instance.gpus else {})}
 
 
-def _launch_template(
-    part: Part, stack: str, group: NodeGroup, control: ControlPlane, settings: Settings
-) -> aws.ec2.LaunchTemplate:
+def _launch_template(part: Part, stack: str, group: NodeGroup, control: ControlPlane, settings: Settings) -> ec2.LaunchTemplate:
     """No image, subnet or instance profile: EKS refuses or replaces them. Without network interfaces EKS adds the cluster's
     security group by itself; with them it does not."""
     block = group.capacity_type == CAPACITY_BLOCK
     reservation = machine.own_settings(group).capacity_reservation_id
     placement = None
     if machine.own_settings(group).placement_group:
-        placement = aws.ec2.PlacementGroup(group.name, strategy="cluster", opts=part.child())
-    return aws.ec2.LaunchTemplate(
+        placement = ec2.PlacementGroup(group.name, strategy="cluster", opts=part.child())
+    return ec2.LaunchTemplate(
         group.name,
         description=f"Machines of node group {group.name}",
         # One hop reaches programs on the machine and not those in pods: these get no credentials of the machine.
