@@ -71,54 +71,56 @@ def interval_steps(step_seconds: float) -> int:
 
 def judge(history: History, played: Played, reference: Result) -> Findings:
     """Raises ledger.LedgerError when there is nothing to judge."""
-    books, result = ledger.check(played.output), Result.read(played.output)
+    verdict, result = ledger.check(played.output), Result.read(played.output)
     findings = Findings(
         seed=history.seed,
         agents=history.agents,
         virtual=history.virtual,
         events=list(played.events),
         worlds=[size * history.processes for size in history.sizes()][: len(played.events) + 1],
-        generations=books.generations,
-        samples=books.samples,
-        samples_lost=books.samples_lost,
-        samples_repeated=books.samples_repeated,
-        steps=books.steps,
-        steps_redone=books.steps_redone,
-        most_redone=max(books.discarded.values(), default=0),
+        generations=verdict.generations,
+        samples=verdict.samples,
+        samples_lost=verdict.samples_lost,
+        samples_repeated=verdict.samples_repeated,
+        steps=verdict.steps,
+        steps_redone=verdict.steps_redone,
+        most_redone=max(verdict.discarded.values(), default=0),
         validation_off=round(abs(result.validation - reference.validation), 5),
-        losses_missing=books.steps - len(result.losses),
+        losses_missing=verdict.steps - len(result.losses),
         loss_off=round(max((abs(loss - reference.losses[step]) for step, loss in result.losses.items()), default=0.0), 5),
         bit_identical=result.sha256 == reference.sha256,
         seconds=round(played.seconds, 1),
     )
     findings.problems = [
-        *_of_samples(books),
-        *_of_steps(played, books),
+        *_of_samples(verdict),
+        *_of_steps(played, verdict),
         *_of_result(findings),
         *_of_machines(played),
     ]
     return findings
 
 
-def _of_samples(books: ledger.Verdict) -> list[str]:
-    found = list(books.problems)
-    if books.samples_lost or books.samples_repeated:
-        found.append(f"{books.samples_lost} samples lost, {books.samples_repeated} repeated")
-    if books.steps_of_other_size:
-        found.append(f"{books.steps_of_other_size} steps with more or fewer samples than the global batch")
+def _of_samples(verdict: ledger.Verdict) -> list[str]:
+    found = list(verdict.problems)
+    if verdict.samples_lost or verdict.samples_repeated:
+        found.append(f"{verdict.samples_lost} samples lost, {verdict.samples_repeated} repeated")
+    if verdict.steps_of_other_size:
+        found.append(f"{verdict.steps_of_other_size} steps with more or fewer samples than the global batch")
     return found
 
 
-def _of_steps(played: Played, books: ledger.Verdict) -> list[str]:
+def _of_steps(played: Played, verdict: ledger.Verdict) -> list[str]:
     """Only kills may cost steps: each the work of one generation since its last checkpoint."""
     kills, limit = sum(event in KILLS for event in played.events), interval_steps(played.step_seconds)
     found = [
         f"generation {generation}: {steps} steps done again, more than the {limit} of a checkpoint interval"
-        for generation, steps in books.discarded.items()
+        for generation, steps in verdict.discarded.items()
         if steps > limit
     ]
-    if len(books.discarded) > kills:
-        found.append(f"{len(books.discarded)} generations had steps done again, but there were {kills} kills: {books.discarded}")
+    if len(verdict.discarded) > kills:
+        found.append(
+            f"{len(verdict.discarded)} generations had steps done again, but there were {kills} kills: {verdict.discarded}"
+        )
     return found
 
 

@@ -203,9 +203,9 @@ async def perform(play: Play) -> dict[str, Any]:
     await play.reclaim(notice=False)
     joined = await play.grow()
     result = await play.finish()
-    books = await judge(play.output)
-    lost, repeated = books["samples_lost"], books["samples_repeated"]
-    play.story.tell(f"the ledger: {lost} samples lost, {repeated} repeated, {books['steps_redone']} steps redone")
+    verdict = await judge(play.output)
+    lost, repeated = verdict["samples_lost"], verdict["samples_repeated"]
+    play.story.tell(f"the ledger: {lost} samples lost, {repeated} repeated, {verdict['steps_redone']} steps redone")
     at_end = await play.back_to_zero()
     lines = play.lines()
     return {
@@ -216,10 +216,10 @@ async def perform(play: Play) -> dict[str, Any]:
         "recovery_seconds": [round(figures.recovery_seconds(lines, r), 1) for r in play.reclaims],
         "full_size_seconds": [round(figures.full_size_seconds(lines, r), 1) for r in play.reclaims],
         "grow_seconds": round(joined, 1),
-        "samples_lost": books["samples_lost"],
-        "samples_repeated": books["samples_repeated"],
-        "steps_redone": books["steps_redone"],
-        "ledger_problems": books["problems"],
+        "samples_lost": verdict["samples_lost"],
+        "samples_repeated": verdict["samples_repeated"],
+        "steps_redone": verdict["steps_redone"],
+        "ledger_problems": verdict["problems"],
         "test_accuracy": round(result["test_accuracy"], 4),
         "machines_at_end": at_end,
     }

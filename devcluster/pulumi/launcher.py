@@ -2,7 +2,7 @@
 
 An official CLI of our version on PATH is used, else the one that devcluster/tools.py builds. An official Kubernetes plugin (in
 PULUMI_HOME, in ~/.pulumi or on PATH) is used, else the stand-in: this file alone puts it on PATH and sets its opt-in. A stack
-that one of the two made is refused to the other: their books differ (docs/pulumi-stand-in.md). What is set here beside that is
+that one of the two made is refused to the other: their states differ (docs/pulumi-stand-in.md). What is set here beside that is
 the default of our own state folder: a passphrase (a local stack has no secrets), no update check, no unasked downloads.
 None of this is for stacks of a real cloud: those are stacks.py's.
 """
@@ -218,8 +218,8 @@ def refuse_foreign(state: Path, stack: str, *, stand_in: bool) -> None:
     here = "the official plugin" if stand_in is False else "the stand-in (no official plugin is installed here)"
     if (not stand_in) in marked:
         raise LauncherError(
-            f"stack {stack!r} was made with {maker}, and this would run it with {here}, which keeps other books. Destroy it with "
-            "the one that made it, or move it as docs/pulumi-stand-in.md says. Nothing was changed."
+            f"stack {stack!r} was made with {maker}, and this would run it with {here}, which keeps another state. Destroy it "
+            "with the one that made it, or move it as docs/pulumi-stand-in.md says. Nothing was changed."
         )
 
 

@@ -1,17 +1,17 @@
-"""The machine usage records: what the machines of each node group did and cost, day by day, and their text. Pure.
+"""The machine usage record: what the machines of each node group did and cost, day by day, and their text. Pure.
 
-    books = Books(begun=now, until=now)
-    books.count(standing, since, until)         # a machine stood like this for so long
-    books.fold(now)                             # days that are long over become months
-    data = write(books)                         # of the ConfigMap `ebb-system/ebb-machines`: the controller writes it
-    books = read(data)                          # `ebb cost` reads it; raises BooksError
+    usage = MachineUsage(begun=now, until=now)
+    usage.count(standing, since, until)         # a machine stood like this for so long
+    usage.fold(now)                             # days that are long over become months
+    data = write(usage)                         # of the ConfigMap `ebb-system/ebb-machines`: the controller writes it
+    usage = read(data)                          # `ebb cost` reads it; raises MachineUsageError
 
 Days are UTC's. Prices are those of ebb-platform: an assumption, not a bill. A machine counts from the registration of its Node
 until that is gone; what a cloud bills before the registration nobody here sees.
 
 The text is one compact JSON document; keys are only added within one schema, and unknown ones are ignored. A ConfigMap may hold
 1 MiB: what grows with the number of jobs is cut, oldest day first, and of the newest day the dearest jobs stay. Should the whole
-be too large still, the records begin later.
+be too large still, the record begins later.
 """
 
 import json
@@ -92,7 +92,7 @@ class Use(Adds):
 
 @dataclass(frozen=True, kw_only=True)
 class Who:
-    """Whose a job is: what the books need of one that was deleted while no controller was there to write its record."""
+    """Whose a job is: what the usage record needs of one that was deleted while no controller was there to write its record."""
 
     namespace: str
     job: str
@@ -101,7 +101,7 @@ class Who:
 
 @dataclass(frozen=True, kw_only=True)
 class Gap:
-    """A time in which no controller looked. Machines that came and went in it are in no book."""
+    """A time in which no controller looked. Machines that came and went in it are not recorded."""
 
     begun: float
     ended: float
@@ -110,8 +110,8 @@ class Gap:
 
 
 @dataclass(kw_only=True)
-class Books:
-    """All of it, until a moment."""
+class MachineUsage:
+    """The machine usage record, up to a moment."""
 
     begun: float
     until: float
@@ -205,13 +205,13 @@ def day_of(seconds: float) -> str:
 T = TypeVar("T", GroupUsage, Use)
 
 
-class BooksError(ValueError):
+class MachineUsageError(ValueError):
     """The ConfigMap is not one that this version understands; the message names the key and the fix."""
 
 
-def write(books: Books) -> dict[str, str]:
+def write(usage: MachineUsage) -> dict[str, str]:
     """The ConfigMap's data."""
-    kept = _recent(books)
+    kept = _recent(usage)
     text = _text(_told(kept))
     while len(text) > WHOLE_CHARACTERS:
         less = _less(kept, len(text) - WHOLE_CHARACTERS)
@@ -221,32 +221,32 @@ def write(books: Books) -> dict[str, str]:
     return {"schema": SCHEMA, KEY: text}
 
 
-def _told(books: Books) -> dict[str, Any]:
-    named = {job for uses in books.jobs.values() for job in uses} | {job for one in books.open.values() for job, _ in one.held}
+def _told(usage: MachineUsage) -> dict[str, Any]:
+    named = {job for uses in usage.jobs.values() for job in uses} | {job for one in usage.open.values() for job, _ in one.held}
     return {
         "note": ASSUMED,
-        "begun": stamp(books.begun, digits=3),
-        "until": stamp(books.until, digits=3),
-        "days": _lines(books.days),
-        "months": _lines(books.months),
-        "jobs": _lines(books.jobs),
-        **({"cut": books.cut} if books.cut else {}),
-        "who": {job: asdict(who) for job, who in sorted(books.who.items()) if job in named},
-        "open": {name: {**asdict(one), "held": dict(one.held)} for name, one in books.open.items()},
-        "gaps": [{**asdict(gap), "begun": stamp(gap.begun, digits=3), "ended": stamp(gap.ended, digits=3)} for gap in books.gaps],
+        "begun": stamp(usage.begun, digits=3),
+        "until": stamp(usage.until, digits=3),
+        "days": _lines(usage.days),
+        "months": _lines(usage.months),
+        "jobs": _lines(usage.jobs),
+        **({"cut": usage.cut} if usage.cut else {}),
+        "who": {job: asdict(who) for job, who in sorted(usage.who.items()) if job in named},
+        "open": {name: {**asdict(one), "held": dict(one.held)} for name, one in usage.open.items()},
+        "gaps": [{**asdict(gap), "begun": stamp(gap.begun, digits=3), "ended": stamp(gap.ended, digits=3)} for gap in usage.gaps],
     }
 
 
-def read(data: Mapping[str, str]) -> Books:
-    """Raises BooksError."""
+def read(data: Mapping[str, str]) -> MachineUsage:
+    """Raises MachineUsageError."""
     if data.get("schema") != SCHEMA:
-        raise BooksError(
+        raise MachineUsageError(
             f"{WHERE}: schema is {data.get('schema')!r}, this version of Ebb reads {SCHEMA!r}: bring `ebb` and the stack to one "
             "version, then run `pulumi up`."
         )
     try:
         root = json.loads(data[KEY])
-        return Books(
+        return MachineUsage(
             begun=_time(root["begun"]),
             until=_time(root["until"]),
             days=_read(root["days"], GroupUsage),
@@ -264,9 +264,9 @@ def read(data: Mapping[str, str]) -> Books:
             ),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BooksError(
+        raise MachineUsageError(
             f"{WHERE}: {KEY} is not what the controller writes ({type(error).__name__}: {error}): delete the ConfigMap, and the "
-            "controller begins new books."
+            "controller begins a new record."
         ) from error
 
 
@@ -284,42 +284,42 @@ def _figures(line: GroupUsage | Use) -> dict[str, float]:
     return {name: value for name, value in rounded if value}
 
 
-def _recent(books: Books) -> Books:
+def _recent(usage: MachineUsage) -> MachineUsage:
     """With as many days of jobs as there is room for, the newest."""
     room, kept = MOST_CHARACTERS, 0
-    newest_first = sorted(books.jobs, reverse=True)
+    newest_first = sorted(usage.jobs, reverse=True)
     for day in newest_first:
-        room -= (USE_CHARACTERS + WHO_CHARACTERS) * len(books.jobs[day])
+        room -= (USE_CHARACTERS + WHO_CHARACTERS) * len(usage.jobs[day])
         if room < 0:
             break
         kept += 1
-    return _with_jobs(books, newest_first[: max(kept, 1)], MOST_JOBS)
+    return _with_jobs(usage, newest_first[: max(kept, 1)], MOST_JOBS)
 
 
-def _with_jobs(books: Books, days: list[str], most: int) -> Books:
+def _with_jobs(usage: MachineUsage, days: list[str], most: int) -> MachineUsage:
     """Only of these days, and of the newest one the dearest; `cut` says when there were more."""
-    jobs, newest = {day: books.jobs[day] for day in days}, max(days, default="")
+    jobs, newest = {day: usage.jobs[day] for day in days}, max(days, default="")
     there = jobs.get(newest, {})
     if len(there) > most:
         dearest = sorted(there.items(), key=lambda item: (-item[1].usd, -item[1].seconds, item[0]))[:most]
-        return replace(books, jobs={**jobs, newest: dict(dearest)}, cut=newest)
-    return replace(books, jobs=jobs, cut=books.cut if books.cut in jobs else "")
+        return replace(usage, jobs={**jobs, newest: dict(dearest)}, cut=newest)
+    return replace(usage, jobs=jobs, cut=usage.cut if usage.cut in jobs else "")
 
 
-def _less(books: Books, over: int) -> Books | None:
+def _less(usage: MachineUsage, over: int) -> MachineUsage | None:
     """The same with about so many characters less: of jobs first, then of the oldest times; None: nothing is left to cut."""
-    if len(books.jobs) > 1:
-        old = sorted(books.jobs)[:-1]
-        return _with_jobs(books, sorted(books.jobs)[_first(old, books.jobs, over) :], MOST_JOBS)
-    there = max(map(len, books.jobs.values()), default=0)
+    if len(usage.jobs) > 1:
+        old = sorted(usage.jobs)[:-1]
+        return _with_jobs(usage, sorted(usage.jobs)[_first(old, usage.jobs, over) :], MOST_JOBS)
+    there = max(map(len, usage.jobs.values()), default=0)
     if there > FEWEST_JOBS:
-        return _with_jobs(books, list(books.jobs), max(FEWEST_JOBS, there - over // USE_CHARACTERS - 1))
-    if books.months:
-        months = sorted(books.months)[_first(sorted(books.months), books.months, over) :]
-        return _begin(replace(books, months={month: books.months[month] for month in months}))
-    if len(books.days) > 1:
-        days = sorted(books.days)[_first(sorted(books.days)[:-1], books.days, over) :]
-        return _begin(replace(books, days={day: books.days[day] for day in days}))
+        return _with_jobs(usage, list(usage.jobs), max(FEWEST_JOBS, there - over // USE_CHARACTERS - 1))
+    if usage.months:
+        months = sorted(usage.months)[_first(sorted(usage.months), usage.months, over) :]
+        return _begin(replace(usage, months={month: usage.months[month] for month in months}))
+    if len(usage.days) > 1:
+        days = sorted(usage.days)[_first(sorted(usage.days)[:-1], usage.days, over) :]
+        return _begin(replace(usage, days={day: usage.days[day] for day in days}))
     return None
 
 
@@ -332,11 +332,11 @@ def _first(times: list[str], held: Mapping[str, Mapping[str, GroupUsage | Use]],
     return len(times)
 
 
-def _begin(books: Books) -> Books:
-    """They say that they begin with the first time that is left."""
-    first = min([*books.months, *books.days], default=stamp(books.begun)[:10])
+def _begin(usage: MachineUsage) -> MachineUsage:
+    """The record, beginning with the first time that is left."""
+    first = min([*usage.months, *usage.days], default=stamp(usage.begun)[:10])
     day = first if len(first) > len("2026-11") else f"{first}-01"
-    return replace(books, begun=max(books.begun, unix(f"{day}T00:00:00Z") or 0.0))
+    return replace(usage, begun=max(usage.begun, unix(f"{day}T00:00:00Z") or 0.0))
 
 
 def _read(days: Mapping[str, Any], kind: type[T]) -> dict[str, dict[str, T]]:

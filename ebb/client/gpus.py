@@ -13,8 +13,8 @@ from ebb.api.clock import stamp, unix
 from ebb.api.costs import group_of
 from ebb.api.needs import needs
 from ebb.api.platform import SPOT, NodeGroup, Platform
-from ebb.api.usage import Books
-from ebb.client.costs.read import read_books, read_records
+from ebb.api.usage import MachineUsage
+from ebb.client.costs.read import read_records, read_usage
 from ebb.client.errors import ClientError
 from ebb.client.jobs.nodes import MachineView, machine_view
 from ebb.client.jobs.reclaims import losses
@@ -81,7 +81,7 @@ async def gpus(ebb: Ebb, *, reclaims: bool = True) -> GpuReport:
         nodes = None
     pods = await ebb.kube.list(PODS, ebb.namespace)
     jobs = await ebb.kube.list(ELASTIC_JOBS, ebb.namespace)
-    groups = _groups(ebb.platform, nodes, pods, await _books(ebb))
+    groups = _groups(ebb.platform, nodes, pods, await _usage(ebb))
     return GpuReport(
         platform=ebb.platform.stack,
         groups=tuple(sorted(groups, key=lambda one: (one.group.gpu_type, one.usd_per_gpu_hour, one.group.zone))),
@@ -90,16 +90,16 @@ async def gpus(ebb: Ebb, *, reclaims: bool = True) -> GpuReport:
     )
 
 
-async def _books(ebb: Ebb) -> Books | None:
+async def _usage(ebb: Ebb) -> MachineUsage | None:
     """Those that this version can read: they only say what jobs of other namespaces hold."""
     try:
-        return await read_books(ebb)
+        return await read_usage(ebb)
     except ClientError:
         return None
 
 
 def _groups(
-    platform: Platform, nodes: Iterable[Object] | None, pods: Iterable[Object], books: Books | None
+    platform: Platform, nodes: Iterable[Object] | None, pods: Iterable[Object], usage: MachineUsage | None
 ) -> Iterator[GpuGroup]:
     there: dict[str, list[MachineView]] = {}
     for node in nodes or ():
@@ -110,7 +110,7 @@ def _groups(
     for group in platform.gpu_groups():
         machines = there.get(group.name, [])
         usable = [machine for machine in machines if machine.ready and not machine.leaving]
-        free = [machine.gpus - max(taken[machine.name], _held(machine, books)) for machine in usable]
+        free = [machine.gpus - max(taken[machine.name], _held(machine, usage)) for machine in usable]
         known = nodes is not None
         yield GpuGroup(
             group=group,
@@ -135,9 +135,9 @@ def _taken(pods: Iterable[Object]) -> Counter[str]:
     return taken
 
 
-def _held(machine: MachineView, books: Books | None) -> int:
+def _held(machine: MachineView, usage: MachineUsage | None) -> int:
     """GPUs that jobs of whatever namespace hold: one sees the pods of one's own only."""
-    standing = books.open.get(machine.name) if books else None
+    standing = usage.open.get(machine.name) if usage else None
     return round(standing.share * standing.gpus) if standing else 0
 
 

@@ -50,7 +50,7 @@ class Controller:
         self._write_limit, self._refusals, self._recovery = WriteLimit(), Refusals(), Recovery(metrics)
         self._runs = Runs(send, jobs=self.unfinished)
         self._executor = Executor(api, self.cluster, self._recovery, fence=fence, clock=clock, make_run=self._runs.create)
-        self._books = UsageRecorder(api, self.cluster, fence=fence, clock=clock)
+        self._usage = UsageRecorder(api, self.cluster, fence=fence, clock=clock)
         metrics.gauge(QUEUE_DEPTH, "Jobs that wait to be looked at.", lambda: {"": len(self._queue)})
         metrics.gauge(WATCH_AGE, "Since when nothing came from the API server, by kind.", self.ages)
 
@@ -65,7 +65,7 @@ class Controller:
             tasks.create_task(self._scraper.run())
             tasks.create_task(self._executor.send_events())
             tasks.create_task(self._runs.run())
-            tasks.create_task(self._books.run())
+            tasks.create_task(self._usage.run())
             for _ in range(JOBS_AT_ONCE):
                 tasks.create_task(self._work())
 

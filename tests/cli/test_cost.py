@@ -12,7 +12,7 @@ from ebb.cli.app import app
 from ebb.kube import Object
 from tests.cli.world import FakeKube, elastic_job, node_group, platform_map, session
 from tests.client.test_gpus import node, pod
-from tests.client.test_money import MANAGER, MIDNIGHT, NOW, SPOT, books, books_map, job, record, record_map, uid, use
+from tests.client.test_money import MANAGER, MIDNIGHT, NOW, SPOT, job, record, record_map, uid, usage, usage_map, use
 
 BIG = node_group("a100", "local-b", instanceType="p4d.24xlarge", gpuType="A100", gpusPerNode=8, pricePerHourOnDemand=32.77)
 
@@ -36,13 +36,13 @@ def lines(result: Result) -> list[str]:
 
 
 def spent() -> tuple[Object, ...]:
-    made = books(begun=MIDNIGHT - HOUR)
+    made = usage(begun=MIDNIGHT - HOUR)
     use(made, 1, MIDNIGHT + HOUR, 2)
     use(made, 2, MIDNIGHT + 4 * HOUR, 1)
     made.miss(replace(SPOT, held=((uid(1)[:8], 1.0),)), MIDNIGHT + 3 * HOUR, MIDNIGHT + 3.1 * HOUR)
     made.gaps = (Gap(begun=MIDNIGHT + 3 * HOUR, ended=MIDNIGHT + 3.1 * HOUR, vanished=1, came=0),)
     gone = record(2, 1, began=MIDNIGHT + 4 * HOUR, ended=MIDNIGHT + 5 * HOUR)
-    return job(1, 2.1, began=MIDNIGHT + HOUR, user="ada"), record_map(gone), books_map(made)
+    return job(1, 2.1, began=MIDNIGHT + HOUR, user="ada"), record_map(gone), usage_map(made)
 
 
 def test_what_was_spent_by_job() -> None:
@@ -83,7 +83,7 @@ def test_what_was_spent_by_user_and_by_day() -> None:
 def test_a_difference_is_shown() -> None:
     _, _, made = spent()
     found = lines(invoke("cost", objects=(job(1, 2.1, began=MIDNIGHT + HOUR), made)))
-    assert "machines $2.26 for 16.20 h" in found  # job-2 has no record: the books have it
+    assert "machines $2.26 for 16.20 h" in found  # job-2 has no record: the usage record has it
     found = lines(invoke("cost", objects=(job(1, 9.1, began=MIDNIGHT + HOUR), made)))
     assert "machines $2.26 for 16.20 h; the lines above differ from it by 92.9%" in found
 

@@ -17,7 +17,7 @@ from ebb.client.submission.outlook import outlook
 from ebb.client.submission.request import Request
 from ebb.kube import NODES, Denied, Object, Resource
 from tests.cli.world import NS, FakeKube, elastic_job, node_group, platform_map, worker_pod
-from tests.client.test_money import SPOT, books, books_map, record, record_map
+from tests.client.test_money import SPOT, record, record_map, usage, usage_map
 
 NOW = time.time()
 FOUR = node_group("t4x4", "local-b", gpusPerNode=4, pricePerHourOnDemand=4.0, spotDiscount=0.5, max=2)
@@ -82,15 +82,15 @@ def test_free_gpus_of_two_machines_are_no_room_for_one_worker() -> None:
     assert (seen.fits_now, seen.machines_free) == (False, 0)
 
 
-def test_books_that_cannot_be_read_cost_what_they_would_say_and_no_more() -> None:
-    broken = {**books_map(books()), "data": {"machines.json": "{"}}
+def test_a_usage_record_that_cannot_be_read_costs_what_it_would_say_and_no_more() -> None:
+    broken = {**usage_map(usage()), "data": {"machines.json": "{"}}
     assert of(look(node("a", "t4x4", 4), broken), "t4x4").gpus_free == 4
 
 
-def test_what_other_teams_hold_is_known_by_the_machine_books() -> None:
-    made = books()
+def test_what_other_teams_hold_is_known_by_the_usage_record() -> None:
+    made = usage()
     made.open["a"] = replace(SPOT, group="t4x4", gpus=4, held=(("theirs-1", 0.75),))
-    assert of(look(node("a", "t4x4", 4), pod(0, "a"), books_map(made)), "t4x4").gpus_free == 1
+    assert of(look(node("a", "t4x4", 4), pod(0, "a"), usage_map(made)), "t4x4").gpus_free == 1
 
 
 def test_who_may_not_look_at_machines_sees_the_rest() -> None:

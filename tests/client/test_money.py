@@ -1,4 +1,4 @@
-"""What jobs, users and days cost, of jobs, records and the machine books; and what a job would cost."""
+"""What jobs, users and days cost, of jobs, records and the machine usage record; and what a job would cost."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from ebb.api.contract import ANNOTATION_BILLED, LABEL_RECORD, LABEL_USER
 from ebb.api.platform import parse
 from ebb.api.spec import Job, user_of
 from ebb.api.status import Status
-from ebb.api.usage import DAY, HOUR, LEAVING, NAME, NAMESPACE, Books, Standing, Who, write
+from ebb.api.usage import DAY, HOUR, LEAVING, NAME, NAMESPACE, MachineUsage, Standing, Who, write
 from ebb.client.costs import By, CostReport, Wanted, bills, costs, estimate, report_of, whole_days
 from ebb.client.costs.bills import Window
 from ebb.client.errors import BadRequest, ClientError
@@ -52,31 +52,31 @@ def record_map(told: Object) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"record.json": json.dumps(told)}}
 
 
-def books_map(books: Books) -> Object:
+def usage_map(usage: MachineUsage) -> Object:
     metadata = {"name": NAME, "namespace": NAMESPACE}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": write(books)}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": write(usage)}
 
 
-def books(begun: float = MIDNIGHT - 3 * DAY, until: float = NOW) -> Books:
+def usage(begun: float = MIDNIGHT - 3 * DAY, until: float = NOW) -> MachineUsage:
     """Since then a machine of the platform."""
-    made = Books(begun=begun, until=until)
+    made = MachineUsage(begun=begun, until=until)
     made.count(MANAGER, begun, until)
     return made
 
 
-def use(made: Books, number: int, began: float, hours: float) -> None:
+def use(made: MachineUsage, number: int, began: float, hours: float) -> None:
     """A machine that the job held, and 6 minutes more on its way out."""
     made.count(replace(SPOT, held=((uid(number)[:8], 1.0),)), began, began + hours * HOUR)
     made.count(replace(SPOT, phase=LEAVING), began + hours * HOUR, began + (hours + 0.1) * HOUR)
 
 
-def told(jobs: list[Object], records: list[Object], made: Books | None, days: float = 0, by: By = By.JOB) -> CostReport:
+def told(jobs: list[Object], records: list[Object], made: MachineUsage | None, days: float = 0, by: By = By.JOB) -> CostReport:
     window = whole_days(NOW, days * DAY)
     return report_of(bills(jobs, records, made, window), made, window, by)
 
 
 def test_jobs_and_the_rest_are_the_machines() -> None:
-    made = books()
+    made = usage()
     use(made, 1, MIDNIGHT + HOUR, 2)
     use(made, 2, MIDNIGHT + 4 * HOUR, 1)
     report = told(
@@ -96,14 +96,14 @@ def test_jobs_and_the_rest_are_the_machines() -> None:
 
 
 def test_a_bill_that_is_not_what_the_machines_did_shows() -> None:
-    made = books()
+    made = usage()
     use(made, 1, MIDNIGHT + HOUR, 2)
     report = told([job(1, 1.5, began=MIDNIGHT + HOUR)], [], made)
     assert report.difference_usd == pytest.approx(0.15)
 
 
 def test_of_a_job_that_began_before_the_days_asked_for_those_days_count() -> None:
-    made = books()
+    made = usage()
     use(made, 1, MIDNIGHT - 5 * HOUR, 5)
     use(made, 1, MIDNIGHT + 5 * HOUR, 1)
     began = job(1, 6, began=MIDNIGHT - 5 * HOUR)
@@ -112,22 +112,22 @@ def test_of_a_job_that_began_before_the_days_asked_for_those_days_count() -> Non
     assert told([began], [], made, days=1).rows[0].usd == pytest.approx(1.8)
 
 
-def test_of_one_that_the_books_do_not_reach_back_to_time_decides_and_it_is_said() -> None:
-    made = books(begun=MIDNIGHT + HOUR)
+def test_of_one_that_the_usage_record_does_not_reach_back_to_time_decides_and_it_is_said() -> None:
+    made = usage(begun=MIDNIGHT + HOUR)
     report = told([job(1, 6, began=MIDNIGHT - 12 * HOUR)], [], made)
     assert report.rows[0].divided
     assert report.rows[0].usd == pytest.approx(0.9)
     assert any("divided by time" in note for note in report.notes)
-    assert any("The machine books begin at 2026-11-22T01:00:00Z" in note for note in report.notes)
+    assert any("The machine usage record begins at 2026-11-22T01:00:00Z" in note for note in report.notes)
 
 
 def test_a_job_that_ended_before_is_not_in_it() -> None:
     old = record(1, 6, began=MIDNIGHT - 20 * HOUR, ended=MIDNIGHT - HOUR)
-    assert told([], [old], books()).rows == ()
+    assert told([], [old], usage()).rows == ()
 
 
-def test_one_of_which_nothing_is_left_counts_by_the_books() -> None:
-    made = books()
+def test_one_of_which_nothing_is_left_counts_by_the_usage_record() -> None:
+    made = usage()
     use(made, 1, MIDNIGHT + HOUR, 2)
     use(made, 2, MIDNIGHT + 4 * HOUR, 1)
     made.who[uid(1)[:8]] = Who(namespace="other", job="theirs", user="eve")
@@ -140,7 +140,7 @@ def test_one_of_which_nothing_is_left_counts_by_the_books() -> None:
 
 
 def test_by_user_and_by_day() -> None:
-    made = books()
+    made = usage()
     use(made, 1, MIDNIGHT - 2 * HOUR, 1)
     use(made, 2, MIDNIGHT + 4 * HOUR, 1)
     use(made, 3, MIDNIGHT + 6 * HOUR, 2)
@@ -161,14 +161,14 @@ def test_by_user_and_by_day() -> None:
 
 
 def test_months_are_told_where_days_are_not_known_any_more() -> None:
-    made = books(begun=MIDNIGHT - 100 * DAY)
+    made = usage(begun=MIDNIGHT - 100 * DAY)
     made.fold(NOW)
     months = [row.name for row in told([], [], made, days=365, by=By.DAY).rows if len(row.name) == 7]
     assert months == ["2026-09", "2026-08"]
 
 
 def test_a_window_within_the_days_that_are_kept_has_no_month() -> None:
-    made = books(begun=MIDNIGHT - 100 * DAY)
+    made = usage(begun=MIDNIGHT - 100 * DAY)
     made.fold(NOW)
     report = told([], [], made, days=55, by=By.DAY)
     assert [row.name for row in report.rows][-2:] == ["2026-09-29", "2026-09-28"]
@@ -176,8 +176,8 @@ def test_a_window_within_the_days_that_are_kept_has_no_month() -> None:
     assert report.machines.hours == pytest.approx(55 * 24 + 12)
 
 
-def test_of_a_day_with_more_jobs_than_the_books_hold_it_is_said() -> None:
-    made = books()
+def test_of_a_day_with_more_jobs_than_the_usage_record_holds_it_is_said() -> None:
+    made = usage()
     use(made, 1, MIDNIGHT - 5 * HOUR, 10)
     made.cut = "2026-11-22"
     report = told([job(1, 10, began=MIDNIGHT - 5 * HOUR)], [], made)
@@ -186,7 +186,7 @@ def test_of_a_day_with_more_jobs_than_the_books_hold_it_is_said() -> None:
 
 
 def test_what_nobody_looked_at_is_told() -> None:
-    made = books()
+    made = usage()
     made.miss(replace(SPOT, held=((uid(1)[:8], 1.0),)), MIDNIGHT, MIDNIGHT + HOUR)
     report = told([job(1, 1, began=MIDNIGHT)], [], made)
     assert report.unseen is not None
@@ -194,11 +194,11 @@ def test_what_nobody_looked_at_is_told() -> None:
     assert report.difference_usd == pytest.approx(0)
 
 
-def test_without_books_there_are_bills() -> None:
+def test_without_a_usage_record_there_are_bills() -> None:
     report = told([job(1, 2, began=MIDNIGHT + HOUR)], [], None)
     assert report.jobs.usd == pytest.approx(0.6)
     assert (report.machines, report.idle, report.platform, report.unseen, report.difference_usd) == (None,) * 5
-    assert "There are no machine books" in report.notes[-1]
+    assert "There is no machine usage record" in report.notes[-1]
 
 
 @pytest.mark.parametrize(
@@ -233,9 +233,9 @@ def ask(*objects: Object, **options: Any) -> CostReport:
     return asyncio.run(costs(ebb, **options))
 
 
-def test_books_and_running_jobs_go_on_until_now(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_usage_record_and_running_jobs_go_on_until_now(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time", lambda: NOW)
-    made = books(begun=NOW - HOUR, until=NOW - 60)
+    made = usage(begun=NOW - HOUR, until=NOW - 60)
     made.days.clear()
     running = replace(SPOT, held=((uid(1)[:8], 1.0),))
     made.count(running, NOW - HOUR, NOW - 60)
@@ -243,17 +243,17 @@ def test_books_and_running_jobs_go_on_until_now(monkeypatch: pytest.MonkeyPatch)
     cost = {"machineSeconds": HOUR - 30, "usdSpent": 0.3 - 0.3 * 30 / HOUR, "usdPerHour": 0.3, "machines": 1}
     value = job(1, 0, began=NOW - HOUR)
     value["status"]["cost"] |= {**cost, "at": stamp(NOW - 30)}
-    report = ask(value, books_map(made), record_map(record(2, 1, began=NOW - 9 * HOUR, ended=NOW - 8 * HOUR)))
+    report = ask(value, usage_map(made), record_map(record(2, 1, began=NOW - 9 * HOUR, ended=NOW - 8 * HOUR)))
     assert [row.usd for row in report.rows] == pytest.approx([0.3, 0.3])
     assert report.machines is not None
     assert report.machines.usd == pytest.approx(0.3)
 
 
-def test_spoilt_books_are_an_error_with_a_fix_and_spoilt_records_are_left_out() -> None:
+def test_a_spoilt_usage_record_is_an_error_with_a_fix_and_spoilt_records_are_left_out() -> None:
     spoilt = {**record_map(record(1, 1, began=NOW, ended=NOW)), "data": {"record.json": "{}"}}
     assert ask(spoilt).rows == ()
     with pytest.raises(ClientError, match="ebb-machines: schema is '9'"):
-        ask({**books_map(books()), "data": {"schema": "9"}})
+        ask({**usage_map(usage()), "data": {"schema": "9"}})
 
 
 # --- Estimates ------------------------------------------------------------------------------------------------------------------

@@ -112,7 +112,9 @@ def checkpoint(state: Path, stack: str, *outputs: dict[str, Any]) -> None:
         pytest.param([], False, None, id="empty, by the official plugin"),
     ],
 )
-def test_foreign_books_are_refused(tmp_path: Path, outputs: list[dict[str, Any]], stand_in: bool, maker: str | None) -> None:
+def test_the_state_of_another_plugin_is_refused(
+    tmp_path: Path, outputs: list[dict[str, Any]], stand_in: bool, maker: str | None
+) -> None:
     checkpoint(tmp_path, "x", *outputs)
     if maker is None:
         launcher.refuse_foreign(tmp_path, "x", stand_in=stand_in)

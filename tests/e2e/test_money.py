@@ -33,7 +33,7 @@ class Sums:
 
 
 def told(platform: Platform) -> tuple[Sums, Sums]:
-    """By `ebb cost`: the jobs' own bills and what the books call idle; and the books' whole."""
+    """By `ebb cost`: the jobs' own bills and what the usage record calls idle; and the sum of that record."""
     said = json.loads(platform.ebb("cost", "--since", "all", "-o", "json"))
     at, idle, unseen, own = unix(said["until"]) or 0.0, said["idle"], said["unseen"], said["platform"]
     rest = idle["boot_hours"] + idle["idle_hours"] + idle["scale_down_hours"] - unseen["hours"]
@@ -53,13 +53,13 @@ def submit(platform: Platform, name: str, gpus: int) -> None:
 
 
 def written_since(platform: Platform, moment: float) -> None:
-    """A controller has written its books since."""
+    """A controller has written its usage record since."""
 
     def until() -> float:
         text = platform.get("configmap", "ebb-machines", "-n", "ebb-system")["data"]["machines.json"]
         return unix(json.loads(text)["until"]) or 0.0
 
-    platform.until("the books are written", lambda: until() > moment)
+    platform.until("the usage record is written", lambda: until() > moment)
 
 
 def figures(truth: tuple[float, float], parts: tuple[float, float], whole: tuple[float, float]) -> None:
@@ -76,7 +76,7 @@ def figures(truth: tuple[float, float], parts: tuple[float, float], whole: tuple
 def test_jobs_and_what_idled_are_the_boxs_machines(platform: Platform) -> None:
     """Through a reclaim, a controller that is started anew, and a job that is deleted while it runs."""
     platform.until("no machine is left of the tests before", lambda: not platform.nodes())
-    platform.until("the books know", lambda: "ebb-machines" in platform.kubectl("get", "configmaps", "-n", "ebb-system"))
+    platform.until("there is a usage record", lambda: "ebb-machines" in platform.kubectl("get", "configmaps", "-n", "ebb-system"))
     before, machines_before = told(platform)
     submit(platform, "dear", 2)
     submit(platform, "cheap", 1)

@@ -111,8 +111,8 @@ def test_a_killed_machine_costs_no_sample_and_a_second_job_has_machines_of_its_o
     platform.box("reclaim", pod["spec"]["nodeName"], "--no-notice")
     platform.until("training goes on", lambda: steps_of(output)[-1]["generation"] > generation)
     platform.until("the first job succeeds", lambda: state(platform, "first") == "Succeeded", seconds=400)
-    books = exactness.check(output)
-    assert (books.samples_lost, books.samples_repeated) == (0, 0)
+    verdict = exactness.check(output)
+    assert (verdict.samples_lost, verdict.samples_repeated) == (0, 0)
     assert job(platform, "first")["status"]["reclaims"] >= 1
     listed = platform.ebb("list")
     assert "first" in listed

@@ -34,7 +34,7 @@ RESEARCHER_MAY: Requests = {
     "list machines": ("GET", "/api/v1/nodes"),
     "see a machine": ("GET", "/api/v1/nodes/none"),
     "read the platform's facts": ("GET", f"{CORE}/ebb-system/configmaps/ebb-platform"),
-    "read the machine books": ("GET", f"{CORE}/ebb-system/configmaps/ebb-machines"),
+    "read the machine usage record": ("GET", f"{CORE}/ebb-system/configmaps/ebb-machines"),
 }
 RESEARCHER_MAY_NOT: Requests = {
     "read secrets": ("GET", f"{CORE}/elastic-job/secrets"),
@@ -59,7 +59,7 @@ RESEARCHER_MAY_NOT: Requests = {
     "change a quota": ("PATCH", f"{CORE}/elastic-job/resourcequotas/objects"),
     "remove a policy": ("DELETE", "/apis/networking.k8s.io/v1/namespaces/elastic-job/networkpolicies/jobs"),
     "change the platform's facts": ("PATCH", f"{CORE}/ebb-system/configmaps/ebb-platform"),
-    "change the machine books": ("PUT", f"{CORE}/ebb-system/configmaps/ebb-machines"),
+    "change the machine usage record": ("PUT", f"{CORE}/ebb-system/configmaps/ebb-machines"),
     "list the platform's config maps": ("GET", f"{CORE}/ebb-system/configmaps"),
     "read another config map": ("GET", f"{CORE}/ebb-system/configmaps/cluster-autoscaler-priority-expander"),
     "read the platform's secrets": ("GET", f"{CORE}/ebb-system/secrets"),

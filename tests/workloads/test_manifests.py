@@ -11,7 +11,7 @@ import yaml
 
 from ebb.api import contract
 from ebb.api.platform import NAME, NAMESPACE
-from ebb.api.usage import NAME as BOOKS
+from ebb.api.usage import NAME as MACHINE_USAGE
 from ebb.controller.__main__ import LEASE, read_settings
 from tests.pod_security import violations
 
@@ -186,7 +186,7 @@ def test_rights_in_namespaces_of_the_platform_are_for_single_objects_or_for_look
             ("leases", "", ("create",)),
             ("leases", LEASE, ("get", "update")),
             ("configmaps", NAME, ("list", "watch")),
-            ("configmaps", BOOKS, ("get", "update")),
+            ("configmaps", MACHINE_USAGE, ("get", "update")),
             ("configmaps", report, look),
         },
         "ebb-controller-autoscaler": {("configmaps", report, look)},
@@ -226,7 +226,7 @@ def test_a_researchers_rights_are_these() -> None:
             ("namespaces", "", ("get",)),
         },
         ("Role", "ebb-researcher-platform"): {
-            ("configmaps", f"{NAME},{BOOKS}", ("get",)),
+            ("configmaps", f"{NAME},{MACHINE_USAGE}", ("get",)),
             ("leases", "ebb-controller", ("get",)),
         },
         ("ClusterRole", "ebb-researcher"): {("nodes", "", look)},

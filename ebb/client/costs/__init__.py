@@ -3,14 +3,14 @@
     found = await estimate(ebb, Wanted(gpus=8, gpu="T4", hours=5))
     report = await costs(ebb, by=By.USER, since_seconds=7 * 86400)
 
-bills.py puts jobs, records of deleted jobs and the machine books together, report.py adds them up.
+bills.py puts jobs, records of deleted jobs and the machine usage record together, report.py adds them up.
 """
 
 import time
 
 from ebb.client.costs.bills import Bill, Window, bills
 from ebb.client.costs.estimate import Estimate, Wanted, estimate_of
-from ebb.client.costs.read import read_books, read_records
+from ebb.client.costs.read import read_records, read_usage
 from ebb.client.costs.report import By, CostReport, CostRow, Rest, Whole, report_of, whole_days
 from ebb.client.platform.connection import Ebb
 from ebb.kube import ELASTIC_JOBS
@@ -42,9 +42,9 @@ async def costs(ebb: Ebb, *, by: By = By.JOB, since_seconds: float = 7 * 86400) 
     """Return what was spent in the days since then, by job, user or day; deleted jobs count."""
     jobs = await ebb.kube.list(ELASTIC_JOBS, ebb.namespace)
     records = await read_records(ebb)
-    books = await read_books(ebb)
+    usage = await read_usage(ebb)
     # After the reading: what is written later than this must not be counted until an earlier moment.
     window = whole_days(time.time(), since_seconds)
-    if books is not None:
-        books.extend(window.now)
-    return report_of(bills(jobs, records, books, window), books, window, by)
+    if usage is not None:
+        usage.extend(window.now)
+    return report_of(bills(jobs, records, usage, window), usage, window, by)

@@ -1,9 +1,9 @@
-"""Cost of each job in a window of days: by the job itself, by its record when it is gone, else by the machine books. Pure.
+"""Cost of each job in a window of days: by the job itself, by its record when it is gone, else by the machine usage record. Pure.
 
-    found = bills(jobs, records, books, window)     # ElasticJobs, record.json's; books until the window's end
+    found = bills(jobs, records, usage, window)     # ElasticJobs, record.json's; usage until the window's end
 
-A job whose whole life is in the window costs what its own bill says. Of one that began before, the books know what it used on
-each day, for about a month; further back its bill is divided by time, and marked so.
+A job whose whole life is in the window costs what its own bill says. Of one that began before, the usage record knows what
+it used on each day, for about a month; further back its bill is divided by time, and marked so.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from ebb.api.costs import sums
 from ebb.api.schema import decode
 from ebb.api.spec import user_of
 from ebb.api.status import Cost
-from ebb.api.usage import DAY, Books, Use, day_of
+from ebb.api.usage import DAY, MachineUsage, Use, day_of
 from ebb.client.jobs.view import FAILED_STATE, FINISHED, view
 
 Object = Mapping[str, Any]
@@ -49,19 +49,19 @@ class Bill:
     created: str
     ended: str
     machine_hours: float
-    gpu_hours: float | None  # None: from before the books
+    gpu_hours: float | None  # None: from before the usage record
     usd: float
     usd_on_demand: float
     divided: bool  # by time, for lack of better: it began before the window
 
 
-def bills(jobs: Iterable[Object], records: Iterable[Object], books: Books | None, window: Window) -> tuple[Bill, ...]:
+def bills(jobs: Iterable[Object], records: Iterable[Object], usage: MachineUsage | None, window: Window) -> tuple[Bill, ...]:
     """Of all jobs that held a machine in the window, the dearest first."""
     own = {str(told["uid"]): _of_record(told) for told in records}
     own |= {str(job["metadata"]["uid"]): _of_job(job, window.now) for job in jobs}  # of an ended one there are both
-    if books is not None:
-        own |= {uid: _nobodys(uid, books) for uid in _used(books) - {bill.uid for bill in own.values()}}
-    found = [_in_window(bill, books, window) for bill in own.values()]
+    if usage is not None:
+        own |= {uid: _nobodys(uid, usage) for uid in _used(usage) - {bill.uid for bill in own.values()}}
+    found = [_in_window(bill, usage, window) for bill in own.values()]
     return tuple(sorted((bill for bill in found if bill.machine_hours > 0), key=lambda bill: (-bill.usd, bill.created, bill.uid)))
 
 
@@ -103,10 +103,10 @@ def _of_record(told: Object) -> Bill:
     )
 
 
-def _nobodys(uid: str, books: Books) -> Bill:
+def _nobodys(uid: str, usage: MachineUsage) -> Bill:
     """Of another team's namespace, or deleted while no controller was there to write its record: all that is known is what it
     used."""
-    who = books.who.get(uid)
+    who = usage.who.get(uid)
     empty = Bill(
         uid=uid,
         namespace=who.namespace if who else "",
@@ -122,19 +122,19 @@ def _nobodys(uid: str, books: Books) -> Bill:
         usd_on_demand=0,
         divided=False,
     )
-    return _as_used(empty, use_of(books, uid, ""))
+    return _as_used(empty, use_of(usage, uid, ""))
 
 
-def _in_window(bill: Bill, books: Books | None, window: Window) -> Bill:
+def _in_window(bill: Bill, usage: MachineUsage | None, window: Window) -> Bill:
     """The part of it that is in the window."""
     ended = unix(bill.ended) or window.now
     if bill.ended and ended < window.since:
         return replace(bill, machine_hours=0.0)
     began = unix(bill.created)
-    if books is not None:
-        bill = replace(bill, gpu_hours=_gpu_hours(bill, use_of(books, bill.uid, "")))
-        if began is None or (began < window.since and exact_from(books) <= window.since):
-            return _as_used(bill, use_of(books, bill.uid, window.first_day))
+    if usage is not None:
+        bill = replace(bill, gpu_hours=_gpu_hours(bill, use_of(usage, bill.uid, "")))
+        if began is None or (began < window.since and exact_from(usage) <= window.since):
+            return _as_used(bill, use_of(usage, bill.uid, window.first_day))
     if began is None or began >= window.since:
         return bill
     part = (ended - window.since) / max(ended - began, 1.0)
@@ -148,13 +148,13 @@ def _in_window(bill: Bill, books: Books | None, window: Window) -> Bill:
     )
 
 
-def use_of(books: Books, uid: str, first_day: str) -> Use:
+def use_of(usage: MachineUsage, uid: str, first_day: str) -> Use:
     """Return what a job used from that day on."""
-    return sum((uses[uid] for day, uses in books.jobs.items() if day >= first_day and uid in uses), Use())
+    return sum((uses[uid] for day, uses in usage.jobs.items() if day >= first_day and uid in uses), Use())
 
 
-def _used(books: Books) -> set[str]:
-    return {uid for uses in books.jobs.values() for uid in uses}
+def _used(usage: MachineUsage) -> set[str]:
+    return {uid for uses in usage.jobs.values() for uid in uses}
 
 
 def _as_used(bill: Bill, use: Use) -> Bill:
@@ -171,13 +171,14 @@ def _gpu_hours(bill: Bill, use: Use) -> float | None:
     return bill.machine_hours * use.gpu_seconds / use.seconds if use.seconds else None
 
 
-def exact_from(books: Books) -> float:
-    """Since when the books know what each job used: of days before the first one, they have forgotten it, and of one with very
-    many jobs they hold the dearest."""
-    if not books.jobs:
-        return books.until
-    if books.cut in books.jobs:
-        return (unix(f"{books.cut}T00:00:00Z") or 0.0) + DAY
-    first = min(books.jobs)
-    forgot = any(line.job_seconds for day, lines in books.days.items() if day < first for line in lines.values())
-    return max(books.begun, unix(f"{first}T00:00:00Z") or 0.0) if forgot or books.months else books.begun
+def exact_from(usage: MachineUsage) -> float:
+    """The time from which the usage record has every job's use.
+
+    Days before it are forgotten, and a day with very many jobs holds only the dearest."""
+    if not usage.jobs:
+        return usage.until
+    if usage.cut in usage.jobs:
+        return (unix(f"{usage.cut}T00:00:00Z") or 0.0) + DAY
+    first = min(usage.jobs)
+    forgot = any(line.job_seconds for day, lines in usage.days.items() if day < first for line in lines.values())
+    return max(usage.begun, unix(f"{first}T00:00:00Z") or 0.0) if forgot or usage.months else usage.begun

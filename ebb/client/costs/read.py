@@ -1,16 +1,16 @@
-"""Reads the machine books and the records of jobs that are gone."""
+"""Reads the machine usage record and the records of jobs that are gone."""
 
 import json
 from typing import Any
 
 from ebb.api.contract import LABEL_RECORD, RECORD_KEY
-from ebb.api.usage import NAME, NAMESPACE, Books, BooksError, read
+from ebb.api.usage import NAME, NAMESPACE, MachineUsage, MachineUsageError, read
 from ebb.client.errors import ClientError
 from ebb.client.platform.connection import Ebb
 from ebb.kube import CONFIG_MAPS, Denied, NotFound
 
 
-async def read_books(ebb: Ebb) -> Books | None:
+async def read_usage(ebb: Ebb) -> MachineUsage | None:
     """None where there are none: a stack that is older, or one whose role `researcher` is. Raises ClientError."""
     try:
         found = await ebb.kube.get(CONFIG_MAPS, NAMESPACE, NAME)
@@ -18,7 +18,7 @@ async def read_books(ebb: Ebb) -> Books | None:
         return None
     try:
         return read(found.get("data") or {})
-    except BooksError as error:
+    except MachineUsageError as error:
         raise ClientError(str(error)) from error
 
 

@@ -1,9 +1,9 @@
 """Costs by job, user or day, and beside them the machines' total with what no job used. Pure.
 
-    report = report_of(found, books, window, By.USER)
+    report = report_of(found, usage, window, By.USER)
     jobs + idle + platform - unseen = machines      # difference: what is missing to that
 
-The jobs' sum is of their own bills, the rest is of the machine books; that they agree is a check and no definition.
+The jobs' sum is of their own bills, the rest is of the machine usage record; that they agree is a check and no definition.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from enum import StrEnum
 from ebb.api.clock import stamp
 from ebb.api.contract import MANAGER_GROUP
 from ebb.api.platform import WHERE
-from ebb.api.usage import DAY, DAYS, Books, Gap, GroupUsage, day_of
+from ebb.api.usage import DAY, DAYS, Gap, GroupUsage, MachineUsage, day_of
 from ebb.client.costs.bills import Bill, Window, exact_from
 
 HOUR = 3600.0
@@ -41,7 +41,7 @@ class CostRow:
     machine_hours: float
     gpu_hours: float | None
     usd: float  # of jobs
-    usd_on_demand: float | None  # None for days: the books have it of machines, and jobs share those
+    usd_on_demand: float | None  # None for days: the usage record has it of machines, and jobs share those
     idle_usd: float | None  # of days: what no job had
     machines_usd: float | None  # of days: all of it, the platform's own machines too
     divided: bool = False  # by time, for lack of better: a job that began before
@@ -67,7 +67,7 @@ class Whole:
 
 @dataclass(frozen=True, kw_only=True)
 class CostReport:
-    """The figures of `ebb cost`. Without books (a stack that is older, or has just begun) all but the rows is None."""
+    """The figures of `ebb cost`. Without a usage record (a stack that is older, or has just begun) all but the rows is None."""
 
     by: str
     since: str
@@ -77,18 +77,18 @@ class CostReport:
     idle: Rest | None
     platform: Whole | None  # the machines that the platform itself runs on
     unseen: Whole | None  # charged to jobs for machines that went while no controller looked
-    machines: Whole | None  # by the machine books
+    machines: Whole | None  # by the machine usage record
     difference_usd: float | None
     books_begun: str
     prices_assumed: bool
     notes: tuple[str, ...]
 
 
-def report_of(found: Iterable[Bill], books: Books | None, window: Window, by: By) -> CostReport:
-    """`found`: bills(); `books` up to the window's end."""
+def report_of(found: Iterable[Bill], usage: MachineUsage | None, window: Window, by: By) -> CostReport:
+    """`found`: bills(); `usage` up to the window's end."""
     bills = tuple(found)
     jobs = Whole(hours=sum(bill.machine_hours for bill in bills), usd=sum(bill.usd for bill in bills))
-    lines = lines_of(books, window) if books else {}
+    lines = lines_of(usage, window) if usage else {}
     report = CostReport(
         by=by,
         since=stamp(max(window.since, 0)),
@@ -100,24 +100,24 @@ def report_of(found: Iterable[Bill], books: Books | None, window: Window, by: By
         unseen=None,
         machines=None,
         difference_usd=None,
-        books_begun=stamp(books.begun) if books else "",
+        books_begun=stamp(usage.begun) if usage else "",
         prices_assumed=True,
-        notes=_notes(bills, books, window, by),
+        notes=_notes(bills, usage, window, by),
     )
-    return _with_machines(report, lines) if books else report
+    return _with_machines(report, lines) if usage else report
 
 
-def lines_of(books: Books, window: Window) -> dict[str, dict[str, GroupUsage]]:
+def lines_of(usage: MachineUsage, window: Window) -> dict[str, dict[str, GroupUsage]]:
     """Day, or month where days are no longer known, and node group."""
-    told = books.months if _by_month(books, window) else {}
+    told = usage.months if _by_month(usage, window) else {}
     months = {month: lines for month, lines in told.items() if month >= window.first_day[:7]}
-    days = {day: lines for day, lines in books.days.items() if day >= window.first_day}
+    days = {day: lines for day, lines in usage.days.items() if day >= window.first_day}
     return {**months, **days}
 
 
-def _by_month(books: Books, window: Window) -> bool:
+def _by_month(usage: MachineUsage, window: Window) -> bool:
     """Return whether it begins before the days that are kept: a month holds only what is older than those."""
-    return window.first_day < day_of(books.until - DAYS * DAY)
+    return window.first_day < day_of(usage.until - DAYS * DAY)
 
 
 def _with_machines(report: CostReport, lines: Mapping[str, Mapping[str, GroupUsage]]) -> CostReport:
@@ -204,29 +204,31 @@ def _day(day: str, groups: Mapping[str, GroupUsage]) -> CostRow:
     )
 
 
-def _notes(bills: tuple[Bill, ...], books: Books | None, window: Window, by: By) -> tuple[str, ...]:
+def _notes(bills: tuple[Bill, ...], usage: MachineUsage | None, window: Window, by: By) -> tuple[str, ...]:
     said = [ASSUMED]
     if by is not By.DAY:
         said.append(NO_PROOF)
-    if books is None:
-        return (*said, "There are no machine books: what machines cost that no job had is not known.")
-    if books.begun > window.since:
-        said.append(f"The machine books begin at {stamp(books.begun)}: before that only jobs are known.")
-    if books.jobs and max(window.since, books.begun) < exact_from(books):
-        said.append(f"Jobs of other namespaces, and jobs deleted while no controller ran, are known from {_known_from(books)}.")
-    if books.until < window.now - STALE_SECONDS:
-        said.append(f"The machine books end at {stamp(books.until)}: does the controller run? Since then all is taken as it was.")
-    if _by_month(books, window):
+    if usage is None:
+        return (*said, "There is no machine usage record: what machines cost that no job had is not known.")
+    if usage.begun > window.since:
+        said.append(f"The machine usage record begins at {stamp(usage.begun)}: before that only jobs are known.")
+    if usage.jobs and max(window.since, usage.begun) < exact_from(usage):
+        said.append(f"Jobs of other namespaces, and jobs deleted while no controller ran, are known from {_known_from(usage)}.")
+    if usage.until < window.now - STALE_SECONDS:
+        said.append(
+            f"The machine usage record ends at {stamp(usage.until)}: does the controller run? Later use is assumed unchanged."
+        )
+    if _by_month(usage, window):
         said.append(f"Days further back than {DAYS} are shown by month, the first month as a whole.")
     if any(bill.divided for bill in bills):
         said.append("Jobs marked ~ began before this: their cost is divided by time.")
-    return (*said, *map(_gap, (gap for gap in books.gaps if gap.ended > window.since and (gap.vanished or gap.came))))
+    return (*said, *map(_gap, (gap for gap in usage.gaps if gap.ended > window.since and (gap.vanished or gap.came))))
 
 
-def _known_from(books: Books) -> str:
-    if books.cut in books.jobs:
-        return f"{books.cut} on, of that day the {len(books.jobs[books.cut])} dearest: there were more than the books can hold"
-    return f"{min(books.jobs)} on"
+def _known_from(usage: MachineUsage) -> str:
+    if usage.cut in usage.jobs:
+        return f"{usage.cut} on, of that day the {len(usage.jobs[usage.cut])} dearest: there were more than the record can hold"
+    return f"{min(usage.jobs)} on"
 
 
 def _gap(gap: Gap) -> str:

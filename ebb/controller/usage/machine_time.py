@@ -1,12 +1,12 @@
 """Counts the time of machines from one change to the next, over restarts of the controller, nothing twice. Pure.
 
-    meter = resume(books, {"n0": Sight(standing, created)}, now)    # after a start: what was written, and what is there now
+    meter = resume(usage, {"n0": Sight(standing, created)}, now)    # after a start: what was written, and what is there now
     meter.stand("n0", standing(node, pods, group), now)             # it changed; None: it is gone
-    meter.settle(now)                                               # the books are complete until now
+    meter.settle(now)                                               # the usage record is complete until now
 
 What is written carries `until`. For the time from there to the next start, in which nobody looked, all counts as it stood at
 `until`, as it does on the jobs' own bills (money.py). Machines that went meanwhile count until `until`, those that came from
-their creation; and the books say that there was such a time.
+their creation; and the usage record says that there was such a time.
 """
 
 from collections import Counter, defaultdict
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ebb.api.platform import NodeGroup
-from ebb.api.usage import BOOT, IDLE, LEAVING, Books, Gap, Standing
+from ebb.api.usage import BOOT, IDLE, LEAVING, Gap, MachineUsage, Standing
 from ebb.controller.reconciler.money import share_of
 from ebb.controller.reconciler.pods import owner_of
 from ebb.controller.reconciler.worker_state import has_notice
@@ -38,54 +38,54 @@ class Sight:
 class Meter:
     """See the module's docstring."""
 
-    def __init__(self, books: Books) -> None:
-        self.books = books
+    def __init__(self, usage: MachineUsage) -> None:
+        self.usage = usage
         self._since: dict[str, float] = {}
 
     def stand(self, machine: str, standing: Standing | None, now: float) -> bool:
         """From now on it stands like this; None: it is gone. Whether that is news."""
-        old = self.books.open.get(machine)
+        old = self.usage.open.get(machine)
         if old == standing:
             return False
         if old is not None:
-            self.books.count(old, self._since[machine], now)
+            self.usage.count(old, self._since[machine], now)
         if standing is None:
-            del self.books.open[machine], self._since[machine]
+            del self.usage.open[machine], self._since[machine]
         else:
-            self.books.open[machine], self._since[machine] = standing, now
+            self.usage.open[machine], self._since[machine] = standing, now
         return True
 
     def find(self, machine: str, sight: Sight, now: float) -> None:
         """One that is new here, and older than this moment: the news came late."""
-        self.books.count(replace(sight.standing, held=()), max(sight.created, now - LATEST_SECONDS, self.books.begun), now)
+        self.usage.count(replace(sight.standing, held=()), max(sight.created, now - LATEST_SECONDS, self.usage.begun), now)
         self.stand(machine, sight.standing, now)
 
     def settle(self, now: float) -> None:
-        """Bring the books up to now."""
-        for machine, standing in self.books.open.items():
-            self.books.count(standing, self._since[machine], now)
+        """Bring the usage record up to now."""
+        for machine, standing in self.usage.open.items():
+            self.usage.count(standing, self._since[machine], now)
             self._since[machine] = now
-        self.books.until = now
-        self.books.fold(now)
+        self.usage.until = now
+        self.usage.fold(now)
 
 
-def resume(books: Books, there: Mapping[str, Sight], now: float) -> Meter:
-    """Go on with books that were written before."""
-    until, before = books.until, dict(books.open)
+def resume(usage: MachineUsage, there: Mapping[str, Sight], now: float) -> Meter:
+    """Go on with a record that was written before."""
+    until, before = usage.until, dict(usage.open)
     stayed = {name for name in before if name in there and there[name].created <= until}
     for name, old in before.items():
         if name in stayed:
-            books.count(old, until, now)
+            usage.count(old, until, now)
         else:
-            books.miss(old, until, now)
+            usage.miss(old, until, now)
     for name in there.keys() - stayed:
         # Nobody gave it to a job meanwhile: what has a worker by now was idle, to the jobs' own bills too.
-        books.count(replace(there[name].standing, held=()), max(there[name].created, until), now)
+        usage.count(replace(there[name].standing, held=()), max(there[name].created, until), now)
     gap = Gap(begun=until, ended=now, vanished=len(before) - len(stayed), came=len(there) - len(stayed))
     if now > until and (gap.vanished or gap.came or now - until > GAP_SECONDS):
-        books.gaps = (*books.gaps, gap)
-    books.open, books.until = {}, now
-    meter = Meter(books)
+        usage.gaps = (*usage.gaps, gap)
+    usage.open, usage.until = {}, now
+    meter = Meter(usage)
     for name, sight in there.items():
         meter.stand(name, sight.standing, now)
     return meter

@@ -1,11 +1,11 @@
-"""Keeps the machine books: takes the time of every machine, and writes ConfigMap `ebb-system/ebb-machines`.
+"""Keep the machine usage record: takes the time of every machine, and writes ConfigMap `ebb-system/ebb-machines`.
 
-    books = UsageRecorder(api, world, fence=election.check, clock=time.time)
-    await books.run()                       # a task of the leader, once the world is synced
+    recorder = UsageRecorder(api, world, fence=election.check, clock=time.time)
+    await recorder.run()                    # a task of the leader, once the world is synced
 
 What is written carries the moment until which it counts, so a controller that comes after goes on from there. It is written soon
 after a machine or who is on it changed, less often when it is long, and each minute; who replaced it in between is believed.
-Without the right to do so the controller goes on without books.
+Without the right to do so the controller goes on without a record.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from ebb.api.clock import stamp, unix
 from ebb.api.costs import group_of
 from ebb.api.spec import user_of
-from ebb.api.usage import LONGEST_USER, NAME, NAMESPACE, Books, BooksError, Who, read, write
+from ebb.api.usage import LONGEST_USER, NAME, NAMESPACE, MachineUsage, MachineUsageError, Who, read, write
 from ebb.controller.claims import BUGS
 from ebb.controller.cluster_cache import ClusterCache
 from ebb.controller.machines import Reader
@@ -51,7 +51,7 @@ class UsageRecorder:
         self._api, self._cluster, self._fence, self._clock = api, cluster, fence, clock
         self._meter: Meter | None = None
         self._version = ""  # of the ConfigMap as last read or written; "": there is none
-        self._sent: set[str] = set()  # until when the books counted that were written, or may have been
+        self._sent: set[str] = set()  # how far each record counted that was written, or may have been
         self._doubt = False  # somebody else may have written
         self._had = False  # machines, when it was last written
         self._size = 0  # in characters, when it was last written
@@ -78,26 +78,26 @@ class UsageRecorder:
             await self._write(self._meter)
         except Conflict as error:
             # Somebody else wrote it, or an answer was lost. What is read next time says which.
-            log.info("machine books: %s; reading them again", error)
+            log.info("machine usage record: %s; reading it again", error)
             self._doubt = True
             return GATHER_SECONDS
         except NotFound:
             self._version = ""  # somebody deleted it: what is known is written anew
             return GATHER_SECONDS
-        except BooksError as error:
+        except MachineUsageError as error:
             self._meter = None
-            log.error("machine books: %s", error)
+            log.error("machine usage record: %s", error)
             return REFUSED_SECONDS
         except (KubeError, TimeoutError) as error:
-            log.warning("machine books: %s", error or "no answer")
+            log.warning("machine usage record: %s", error or "no answer")
             return REFUSED_SECONDS if isinstance(error, Denied | Invalid) else GATHER_SECONDS
         except BUGS:
-            log.exception("machine books: the controller cannot keep them; again in %.0f s", REFUSED_SECONDS)
+            log.exception("machine usage record: the controller cannot keep it; again in %.0f s", REFUSED_SECONDS)
             return REFUSED_SECONDS
         return 0.0
 
-    async def _read(self) -> Books | None:
-        """As they were last written; None: there are none. Raises BooksError for those that are to be left alone."""
+    async def _read(self) -> MachineUsage | None:
+        """The record as last written; None: there is none. Raises MachineUsageError for one that must be left alone."""
         try:
             value = await self._api.get(CONFIG_MAPS, NAMESPACE, NAME)
         except NotFound:
@@ -106,36 +106,36 @@ class UsageRecorder:
         self._version = value["metadata"]["resourceVersion"]
         return read(value.get("data") or {})
 
-    def _go_on(self, books: Books | None) -> Meter:
+    def _go_on(self, usage: MachineUsage | None) -> Meter:
         now = self._clock()
         there = self._cluster.machines.nodes.objects
         sights = {name: self._sight(node, now) for (_, name), node in there.items()}
-        if books is None:
-            log.info("machine books: begun")
+        if usage is None:
+            log.info("machine usage record: begun")
         else:
-            self._had = bool(books.open)
+            self._had = bool(usage.open)
         known = {name: sight for name, sight in sights.items() if sight is not None}
-        return resume(books or Books(begun=now, until=now), known, now)
+        return resume(usage or MachineUsage(begun=now, until=now), known, now)
 
     async def _make_sure(self, meter: Meter | None) -> Meter:
         """After a Conflict. What another controller counted is later than what this one knows, and is gone on from; who put an
         annotation on it changed no figure, nor did a write of our own whose answer was lost."""
-        books = await self._read()
+        usage = await self._read()
         self._doubt = False
-        ours = books is not None and stamp(books.until, digits=3) in self._sent
-        return meter if meter is not None and ours else self._go_on(books)
+        ours = usage is not None and stamp(usage.until, digits=3) in self._sent
+        return meter if meter is not None and ours else self._go_on(usage)
 
     async def _write(self, meter: Meter) -> None:
         """Nothing as long as there is no machine of a stack."""
-        meter.books.who |= self._who
+        meter.usage.who |= self._who
         meter.settle(self._clock())
         self._who.clear()
-        if not meter.books.open and not self._had:
+        if not meter.usage.open and not self._had:
             return
-        until = stamp(meter.books.until, digits=3)
+        until = stamp(meter.usage.until, digits=3)
         version = {"resourceVersion": self._version} if self._version else {}
         metadata = {"name": NAME, "namespace": NAMESPACE, **version}
-        data = write(meter.books)
+        data = write(meter.usage)
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
         self._fence()
         self._sent.add(until)
@@ -144,7 +144,7 @@ class UsageRecorder:
             value = await self._api.replace(CONFIG_MAPS, NAMESPACE, NAME, body)
         else:
             value = await self._api.create(CONFIG_MAPS, NAMESPACE, body)
-        self._version, self._sent, self._had = value["metadata"]["resourceVersion"], {until}, bool(meter.books.open)
+        self._version, self._sent, self._had = value["metadata"]["resourceVersion"], {until}, bool(meter.usage.open)
 
     def _moved(self, machine: str) -> None:
         """A machine, or who is on it, changed. This is called by the watch: what we do not understand must not end it."""
@@ -152,13 +152,13 @@ class UsageRecorder:
             if self._meter is not None and self._take_in(self._meter, machine):
                 self._news.set()
         except BUGS:
-            log.exception("machine books: %s: the controller cannot tell how it stands", machine)
+            log.exception("machine usage record: %s: the controller cannot tell how it stands", machine)
 
     def _take_in(self, meter: Meter, machine: str) -> bool:
         """Return whether it is news."""
         node, now = self._cluster.machines.nodes.objects.get(("", machine)), self._clock()
         sight = self._sight(node, now) if node is not None else None
-        known = machine in meter.books.open
+        known = machine in meter.usage.open
         if sight is not None and not known and sight.created < now:
             meter.find(machine, sight, now)
             return True
@@ -167,7 +167,7 @@ class UsageRecorder:
     def _sight(self, node: Object, now: float) -> Sight | None:
         """None for a machine of no node group. While the platform cannot be read, a machine stands as it stood."""
         name, platform = node["metadata"]["name"], self._cluster.platform
-        before = self._meter.books.open.get(name) if self._meter else None
+        before = self._meter.usage.open.get(name) if self._meter else None
         group = group_of(node, platform)
         if group is None:
             return Sight(standing=before, created=now) if before else None

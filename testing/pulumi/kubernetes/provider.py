@@ -257,7 +257,7 @@ async def _connect_by_contents(contents: str, context: str | None) -> AsyncItera
 def _refuse_foreign(outputs: Object) -> None:
     if outputs and MARK not in outputs:
         raise ForeignState(
-            "this stack was made with the official Kubernetes plugin, and the stand-in keeps other books: put that plugin back "
+            "this stack was made with the official Kubernetes plugin, and the stand-in keeps another state: put that plugin back "
             "(pulumi plugin install resource kubernetes), or move the stack as docs/pulumi-stand-in.md says."
         )
 

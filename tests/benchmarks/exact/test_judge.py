@@ -1,4 +1,4 @@
-"""The judge and the planted faults, on books written by hand."""
+"""The judge and the planted faults, on records written by hand."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from benchmarks.exact.history import Kind, draw
 from benchmarks.exact.judge import Findings, Result, interval_steps, judge
 from benchmarks.exact.play import Played
 from testing import exactness as ledger
-from tests.benchmarks.exact import books
+from tests.benchmarks.exact import records
 
 EVENTS: tuple[Kind, ...] = ("join", "notice", "kill-all")
 REFERENCE = Result(validation=1.0, losses={str(step): 0.1 for step in range(1, 7)}, sha256="a" * 64)
@@ -28,37 +28,37 @@ def judged(
 
 
 def test_all_promises_kept(tmp_path: Path) -> None:
-    findings = judged(books.write(tmp_path, redone=2), virtual=True, codes=(0, 138))
+    findings = judged(records.write(tmp_path, redone=2), virtual=True, codes=(0, 138))
     assert findings.problems == []
     assert (findings.samples, findings.steps, findings.steps_redone, findings.most_redone) == (24, 6, 2, 2)
     assert (findings.generations, findings.bit_identical, findings.loss_off) == (2, True, 0.0)
 
 
 def test_other_weights_are_broken_with_virtual_workers_only(tmp_path: Path) -> None:
-    books.write(tmp_path, sha256="b" * 64)
+    records.write(tmp_path, sha256="b" * 64)
     assert judged(tmp_path).problems == []
     assert not judged(tmp_path).bit_identical
     assert judged(tmp_path, virtual=True).problems == ["the weights are not those of the undisturbed run, bit for bit"]
 
 
 def test_a_result_that_differs_by_more_than_the_order_of_sums(tmp_path: Path) -> None:
-    assert judged(books.write(tmp_path / "near", accuracy=0.99991, loss=0.10009)).problems == []
-    assert judged(books.write(tmp_path / "far", accuracy=0.9)).problems == [
+    assert judged(records.write(tmp_path / "near", accuracy=0.99991, loss=0.10009)).problems == []
+    assert judged(records.write(tmp_path / "far", accuracy=0.9)).problems == [
         "the validation is 0.1 off the undisturbed run's, more than 0.0001"
     ]
-    assert judged(books.write(tmp_path / "other", loss=0.11)).problems == [
+    assert judged(records.write(tmp_path / "other", loss=0.11)).problems == [
         "the loss of a step is 0.01 off the undisturbed run's, more than 0.0001"
     ]
 
 
 def test_one_step_of_other_samples_is_seen_in_its_loss(tmp_path: Path) -> None:
-    with (books.write(tmp_path) / "metrics.jsonl").open("a") as file:
+    with (records.write(tmp_path) / "metrics.jsonl").open("a") as file:
         file.write('{"step": 3, "loss": 0.2}\n')
     assert judged(tmp_path).problems == ["the loss of a step is 0.1 off the undisturbed run's, more than 0.0001"]
 
 
 def test_a_step_without_a_loss_needs_a_kill(tmp_path: Path) -> None:
-    lines = (books.write(tmp_path) / "metrics.jsonl").read_text().splitlines(keepends=True)
+    lines = (records.write(tmp_path) / "metrics.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "metrics.jsonl").write_text("".join(lines[1:]))
     assert judged(tmp_path).problems == []
     problems = judged(tmp_path, events=("join", "notice", "join")).problems
@@ -66,14 +66,14 @@ def test_a_step_without_a_loss_needs_a_kill(tmp_path: Path) -> None:
 
 
 def test_text_is_judged_by_its_bits_per_byte(tmp_path: Path) -> None:
-    result = json.loads((books.write(tmp_path) / "result.json").read_text())
+    result = json.loads((records.write(tmp_path) / "result.json").read_text())
     result["validation_bits_per_byte"] = result.pop("test_accuracy")
     (tmp_path / "result.json").write_text(json.dumps(result))
     assert judged(tmp_path).problems == []
 
 
 def test_a_step_done_again_needs_a_kill(tmp_path: Path) -> None:
-    books.write(tmp_path, redone=1)
+    records.write(tmp_path, redone=1)
     assert judged(tmp_path).problems == []
     problems = judged(tmp_path, events=("join", "notice", "join")).problems
     assert problems == ["1 generations had steps done again, but there were 0 kills: {1: 1}"]
@@ -82,13 +82,13 @@ def test_a_step_done_again_needs_a_kill(tmp_path: Path) -> None:
 def test_more_than_an_interval_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert interval_steps(0.1) == 21
     monkeypatch.setattr("benchmarks.exact.judge.interval_steps", lambda _: 2)
-    assert judged(books.write(tmp_path, redone=3)).problems == [
+    assert judged(records.write(tmp_path, redone=3)).problems == [
         "generation 1: 3 steps done again, more than the 2 of a checkpoint interval"
     ]
 
 
 def test_wrong_exit_codes_and_too_few_events(tmp_path: Path) -> None:
-    problems = judged(books.write(tmp_path), events=("join",), codes=(0, 1, -9)).problems
+    problems = judged(records.write(tmp_path), events=("join",), codes=(0, 1, -9)).problems
     assert problems == [
         "a machine ended with 1",
         "a machine ended with -9",
@@ -98,7 +98,7 @@ def test_wrong_exit_codes_and_too_few_events(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fault", planted.FAULTS)
 def test_each_planted_fault_is_found(tmp_path: Path, fault: planted.Fault) -> None:
-    books.write(tmp_path, redone=2)
+    records.write(tmp_path, redone=2)
     assert ledger.check(tmp_path).exact
     planted.plant(tmp_path, fault)
     verdict = ledger.check(tmp_path)
@@ -109,7 +109,7 @@ def test_each_planted_fault_is_found(tmp_path: Path, fault: planted.Fault) -> No
 
 
 def test_a_blind_checker_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    books.write(tmp_path)
+    records.write(tmp_path)
     assert planted.missed_faults(tmp_path, tmp_path / "scratch") == []
     fine = ledger.check(tmp_path)
     monkeypatch.setattr(ledger, "check", lambda _: fine)
@@ -118,7 +118,7 @@ def test_a_blind_checker_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_fault_is_planted_in_a_step_that_counts(tmp_path: Path) -> None:
     """Generation 2 has steps of its own; where it has none, the fault goes into generation 1, not into what was discarded."""
-    books.write(tmp_path, redone=2)
+    records.write(tmp_path, redone=2)
     planted.plant(tmp_path, "dropped")
     lines = (tmp_path / "ledger" / "g2-r0.jsonl").read_text().splitlines()
     assert json.loads(lines[1])["ids"] == [1, 2, 3]

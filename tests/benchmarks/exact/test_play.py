@@ -9,7 +9,7 @@ import pytest
 from benchmarks.exact import play
 from benchmarks.exact.history import LARGEST_WORLD, Event, History, draw
 from benchmarks.exact.play import BrokenError, Play, Stage
-from tests.benchmarks.exact import books
+from tests.benchmarks.exact import records
 from tests.benchmarks.exact.test_watch import Standing
 
 TWO = replace(draw(1, agents=False, virtual=False), machines=2, processes=1)
@@ -62,7 +62,7 @@ def test_an_event_is_due_at_its_world_size_and_step(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(play, "PATIENCE_SECONDS", 0.1)
     job, _ = playing(tmp_path)
     job._start(2, planned=2)
-    books.write(job.output, finished=False, generations=1)
+    records.write(job.output, finished=False, generations=1)
     assert job._wait_for(Event(kind="join", steps=3))
     with pytest.raises(BrokenError, match="in vain for 4 steps by 2 ranks"):
         job._wait_for(Event(kind="join", steps=4))
@@ -73,7 +73,7 @@ def test_after_a_killed_process_the_next_generation_is_waited_for(tmp_path: Path
     monkeypatch.setattr(play, "PATIENCE_SECONDS", 0.1)
     job, _ = playing(tmp_path, replace(TWO, machines=1))
     job._start(1, planned=1)
-    books.write(job.output, finished=False)
+    records.write(job.output, finished=False)
     assert job._wait_for(Event(kind="join", steps=3))
     job._end_generation()
     with pytest.raises(BrokenError, match="in vain"):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.exact import processes, watch
 from benchmarks.exact.machines import until
-from tests.benchmarks.exact import books
+from tests.benchmarks.exact import records
 
 
 @dataclass
@@ -31,7 +31,7 @@ def test_before_the_first_line_there_is_nothing(tmp_path: Path) -> None:
 
 
 def test_the_newest_generation_counts(tmp_path: Path) -> None:
-    books.write(tmp_path)
+    records.write(tmp_path)
     assert watch.look(tmp_path) == watch.Sight(generation=2, world_size=1, steps=3)
     with (tmp_path / "ledger" / "g2-r0.jsonl").open("a") as file:
         file.write('{"step": 6')
@@ -40,7 +40,7 @@ def test_the_newest_generation_counts(tmp_path: Path) -> None:
 
 
 def test_the_losses_are_those_of_steps_as_done_last(tmp_path: Path) -> None:
-    books.write(tmp_path, loss=0.5)
+    records.write(tmp_path, loss=0.5)
     assert watch.losses(tmp_path) == {str(step): 0.5 for step in range(1, 7)}
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 6, "loss": 1.5}\n')
@@ -48,7 +48,7 @@ def test_the_losses_are_those_of_steps_as_done_last(tmp_path: Path) -> None:
 
 
 def test_a_rank_is_found_by_the_file_that_it_has_open(tmp_path: Path) -> None:
-    books.write(tmp_path)
+    records.write(tmp_path)
     code = "import sys, time; files = [open(name) for name in sys.argv[1:]]; print(flush=True); time.sleep(60)"
     names = [str(tmp_path / "ledger" / name) for name in ("g1-r1.jsonl", "g2-r0.jsonl")]
     worker = subprocess.Popen([sys.executable, "-c", code, *names], stdout=subprocess.PIPE)

@@ -1,4 +1,4 @@
-"""The machine books: days, restarts, what is kept, and the text that they are."""
+"""The machine usage record: days, restarts, what is kept, and its text."""
 
 import json
 from dataclasses import asdict, replace
@@ -19,10 +19,10 @@ from ebb.api.usage import (
     MOST_CHARACTERS,
     MOST_JOBS,
     WHOLE_CHARACTERS,
-    Books,
-    BooksError,
     Gap,
     GroupUsage,
+    MachineUsage,
+    MachineUsageError,
     Standing,
     Use,
     Who,
@@ -40,8 +40,8 @@ HELD = replace(SPOT, held=(("job-0001", 0.5), ("job-0002", 0.25)))
 ONE_GPU = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
 
 
-def books(begun: float = MIDNIGHT) -> Books:
-    return Books(begun=begun, until=begun)
+def usage(begun: float = MIDNIGHT) -> MachineUsage:
+    return MachineUsage(begun=begun, until=begun)
 
 
 def test_a_time_over_midnight_is_of_two_days() -> None:
@@ -52,7 +52,7 @@ def test_a_time_over_midnight_is_of_two_days() -> None:
 
 
 def test_what_jobs_hold_and_what_nobody_does_is_the_machine() -> None:
-    mine = books()
+    mine = usage()
     mine.count(HELD, MIDNIGHT, MIDNIGHT + 100)
     (line,) = mine.days["2026-11-22"].values()
     assert (line.seconds, line.job_seconds, line.idle_seconds, line.gpu_seconds) == (100, 75, 25, 300)
@@ -62,14 +62,14 @@ def test_what_jobs_hold_and_what_nobody_does_is_the_machine() -> None:
 
 @pytest.mark.parametrize(("phase", "field"), [(BOOT, "boot_seconds"), (IDLE, "idle_seconds"), (LEAVING, "leaving_seconds")])
 def test_each_phase_has_its_column(phase: str, field: str) -> None:
-    mine = books()
+    mine = usage()
     mine.count(replace(HELD, phase=phase), MIDNIGHT, MIDNIGHT + 8)
     (line,) = mine.days["2026-11-22"].values()
     assert (getattr(line, field), line.boot_seconds + line.idle_seconds + line.leaving_seconds) == (2, 2)
 
 
 def test_old_days_become_months_and_nothing_is_lost() -> None:
-    mine = books()
+    mine = usage()
     for day in range(100):
         mine.count(HELD, MIDNIGHT + day * DAY, MIDNIGHT + day * DAY + 100)
     mine.fold(MIDNIGHT + 99 * DAY)
@@ -83,19 +83,19 @@ def test_old_days_become_months_and_nothing_is_lost() -> None:
 
 
 def test_a_restart_counts_nothing_twice_and_nothing_not() -> None:
-    mine = books()
+    mine = usage()
     meter = resume(mine, {"m0": Sight(standing=HELD, created=MIDNIGHT - 500)}, MIDNIGHT)
     meter.settle(MIDNIGHT + 60)
     written = write(mine)
     meter.settle(MIDNIGHT + 70)  # never written
     again = read(written)
     resume(again, {"m0": Sight(standing=HELD, created=MIDNIGHT - 500)}, MIDNIGHT + 80).settle(MIDNIGHT + 120)
-    assert again.days["2026-11-22"]["a"].seconds == 120  # the books began at midnight
+    assert again.days["2026-11-22"]["a"].seconds == 120  # the usage record began at midnight
     assert again.gaps == ()
 
 
 def test_while_nobody_looked_all_stood_as_before_and_machines_that_went_count_until_they_were_seen() -> None:
-    mine = books()
+    mine = usage()
     seen = {"went": Sight(standing=HELD, created=MIDNIGHT - 9), "stays": Sight(standing=HELD, created=MIDNIGHT - 9)}
     resume(mine, seen, MIDNIGHT).settle(MIDNIGHT + 100)
     came = Sight(standing=replace(HELD, group="b"), created=MIDNIGHT + 150)
@@ -109,14 +109,14 @@ def test_while_nobody_looked_all_stood_as_before_and_machines_that_went_count_un
 
 
 def test_a_machine_of_the_same_name_that_is_younger_is_another_one() -> None:
-    mine = books()
+    mine = usage()
     resume(mine, {"m0": Sight(standing=HELD, created=MIDNIGHT - 9)}, MIDNIGHT).settle(MIDNIGHT + 100)
     resume(mine, {"m0": Sight(standing=SPOT, created=MIDNIGHT + 130)}, MIDNIGHT + 200)
     assert mine.days["2026-11-22"]["a"].seconds == 100 + 70
 
 
 def test_a_long_time_without_a_controller_is_told_also_when_nothing_changed() -> None:
-    mine = books()
+    mine = usage()
     resume(mine, {}, MIDNIGHT + 10)
     resume(mine, {}, MIDNIGHT + 100)
     assert mine.gaps == (Gap(begun=MIDNIGHT + 10, ended=MIDNIGHT + 100, vanished=0, came=0),)
@@ -161,7 +161,7 @@ def test_whose_a_worker_is_the_reference_that_controls_it_says() -> None:
 
 
 def test_what_is_written_is_read() -> None:
-    mine = books()
+    mine = usage()
     mine.open, mine.who = {"m0": HELD}, {"job-0001": Who(namespace="elastic-job", job="digits", user="ada")}
     mine.count(HELD, MIDNIGHT, MIDNIGHT + 100)
     mine.miss(HELD, MIDNIGHT + 100, MIDNIGHT + 110)
@@ -177,7 +177,7 @@ def test_what_is_written_is_read() -> None:
 
 
 def test_many_jobs_do_not_make_it_too_large_for_a_config_map() -> None:
-    mine = books()
+    mine = usage()
     for day in range(JOB_DAYS):
         for number in range(500):
             uid = f"{day * 500 + number:08x}"
@@ -190,7 +190,7 @@ def test_many_jobs_do_not_make_it_too_large_for_a_config_map() -> None:
     assert {uid for uses in kept.values() for uid in uses} == set(json.loads(text)["who"])
 
 
-def busy(mine: Books, jobs: int, day: int = 0, user: str = "somebody") -> None:
+def busy(mine: MachineUsage, jobs: int, day: int = 0, user: str = "somebody") -> None:
     """A day with that many jobs, the later the dearer."""
     for number in range(jobs):
         uid, began = f"{day:04x}{number:04x}", MIDNIGHT + day * DAY
@@ -200,7 +200,7 @@ def busy(mine: Books, jobs: int, day: int = 0, user: str = "somebody") -> None:
 
 @pytest.mark.parametrize("jobs", [1200, MOST_JOBS + 1000])
 def test_the_newest_day_is_told_whatever_it_has_and_of_too_many_jobs_the_dearest(jobs: int) -> None:
-    mine = books()
+    mine = usage()
     busy(mine, 300)
     busy(mine, jobs, day=1)
     again = read(write(mine))
@@ -216,7 +216,7 @@ def test_the_newest_day_is_told_whatever_it_has_and_of_too_many_jobs_the_dearest
 
 
 def test_it_fits_into_a_config_map_whatever_there_is() -> None:
-    mine = books()
+    mine = usage()
     standings = [replace(HELD, group=f"a-group-with-some-name-{number}") for number in range(80)]
     for day in range(-100, 1):
         for one in standings:
@@ -243,6 +243,6 @@ def test_it_fits_into_a_config_map_whatever_there_is() -> None:
     ],
 )
 def test_what_nobody_can_read_says_what_to_do(data: dict[str, str], said: str) -> None:
-    with pytest.raises(BooksError, match="ConfigMap ebb-system/ebb-machines") as refused:
+    with pytest.raises(MachineUsageError, match="ConfigMap ebb-system/ebb-machines") as refused:
         read(data)
     assert said in str(refused.value)

@@ -1,4 +1,4 @@
-"""The machine books against a cloud that keeps its own bill: random histories with reclaims, deletions and dead controllers.
+"""The machine usage record against a cloud that keeps its own bill: random histories with reclaims and dead controllers.
 
 A history is a seed; a failing one is run again by its id: `pytest "tests/controller/usage/test_recorder.py::test_a_history[3]"`.
 """
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ebb.api import contract as names
-from ebb.api.usage import NAME, Books, read
+from ebb.api.usage import NAME, MachineUsage, read
 from ebb.client.costs import By, CostReport, bills, report_of, whole_days
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, Conflict, Unreachable
 from tests.builders import make_job
@@ -24,16 +24,16 @@ HISTORIES, HOURS = 5, 2
 WITHIN = 0.001  # of the machines' time
 
 
-def books_of(world: FakeCluster) -> Books:
+def usage_of(world: FakeCluster) -> MachineUsage:
     return read(next(item for item in world.api.all(CONFIG_MAPS) if item["metadata"]["name"] == NAME)["data"])
 
 
-def costs(world: FakeCluster, books: Books) -> CostReport:
+def costs(world: FakeCluster, usage: MachineUsage) -> CostReport:
     """What `ebb cost` would say."""
     texts = [item["data"] for item in world.api.all(CONFIG_MAPS) if names.LABEL_RECORD in item["metadata"].get("labels", {})]
     records = [json.loads(text["record.json"]) for text in texts]
-    window = whole_days(books.until, 2 * 86400)
-    return report_of(bills(world.api.all(ELASTIC_JOBS), records, books, window), books, window, By.JOB)
+    window = whole_days(usage.until, 2 * 86400)
+    return report_of(bills(world.api.all(ELASTIC_JOBS), records, usage, window), usage, window, By.JOB)
 
 
 class History:
@@ -105,20 +105,20 @@ def test_a_history(seed: int) -> None:
             while asyncio.get_running_loop().time() < HOURS * 3600:
                 await history.step()
             await history.cloud.run(200)
-            books = books_of(world)
-            books.extend(world.api.clock())
-            books.until = world.api.clock()
-            told, truth = costs(world, books), history.cloud.seconds(books.begun, books.until).total() / 3600
+            usage = usage_of(world)
+            usage.extend(world.api.clock())
+            usage.until = world.api.clock()
+            told, truth = costs(world, usage), history.cloud.seconds(usage.begun, usage.until).total() / 3600
             assert told.machines is not None
             assert told.idle is not None
             assert told.unseen is not None
             assert told.difference_usd is not None
-            # The jobs' own bills and what the books say of the rest make the whole, in time and in money, ...
+            # The jobs' own bills and what the usage record says of the rest make the whole, in time and in money, ...
             rest = told.idle.boot_hours + told.idle.idle_hours + told.idle.scale_down_hours
             assert told.jobs.hours + rest - told.unseen.hours == pytest.approx(told.machines.hours, rel=WITHIN)
             assert abs(told.difference_usd) < WITHIN * told.machines.usd
             # ... and that is what the machines did; where nobody looked, those that went may have lived until somebody did.
-            unsure = sum(gap.vanished * (gap.ended - gap.begun) for gap in books.gaps) / 3600
+            unsure = sum(gap.vanished * (gap.ended - gap.begun) for gap in usage.gaps) / 3600
             assert truth * (1 - WITHIN) - unsure < told.machines.hours < truth * (1 + WITHIN)
 
     run(story())

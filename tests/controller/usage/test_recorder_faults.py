@@ -1,4 +1,4 @@
-"""The machine books and what goes wrong: lost answers, other controllers, missing rights, spoilt texts, a cluster of no stack."""
+"""The machine usage record and what goes wrong: lost answers, other controllers, missing rights, spoilt texts, no stack."""
 
 import random
 from collections.abc import Callable
@@ -8,12 +8,12 @@ import pytest
 
 from ebb.api import contract as names
 from ebb.api.clock import stamp
-from ebb.api.usage import KEY, NAME, Books, GroupUsage, Who, write
+from ebb.api.usage import KEY, NAME, GroupUsage, MachineUsage, Who, write
 from ebb.controller.election import LeadershipLost
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, NODES, Conflict, Denied, Unreachable
 from tests.builders import make_job, make_node
 from tests.controller.cloud import GPU, Cloud
-from tests.controller.usage.test_recorder import books_of
+from tests.controller.usage.test_recorder import usage_of
 from tests.fake_time import run
 from tests.world import FakeCluster, started
 
@@ -27,8 +27,8 @@ def open_for_business(world: FakeCluster) -> Cloud:
     return cloud
 
 
-def total(books: Books) -> float:
-    return sum((line for lines in books.days.values() for line in lines.values()), GroupUsage()).seconds
+def total(usage: MachineUsage) -> float:
+    return sum((line for lines in usage.days.values() for line in lines.values()), GroupUsage()).seconds
 
 
 def written(world: FakeCluster) -> int:
@@ -45,8 +45,8 @@ def annotate(item: Object) -> None:
 
 async def truth(world: FakeCluster, cloud: Cloud) -> tuple[float, float]:
     """Machine seconds that are written, and those that were."""
-    books = books_of(world)
-    return total(books), cloud.seconds(books.begun, books.until).total()
+    usage = usage_of(world)
+    return total(usage), cloud.seconds(usage.begun, usage.until).total()
 
 
 def check(story: Callable[[FakeCluster, Cloud], Any]) -> None:
@@ -87,14 +87,14 @@ def test_who_puts_an_annotation_on_it_changes_no_figure() -> None:
         world.api.change(CONFIG_MAPS, NAME, annotate)
         await cloud.run(100)
         # Figures go on, from the version with the annotation on.
-        assert books_of(world).until > world.api.clock() - 70
+        assert usage_of(world).until > world.api.clock() - 70
 
     check(story)
 
 
 def test_another_controllers_figures_are_gone_on_from() -> None:
     async def story(world: FakeCluster, cloud: Cloud) -> None:
-        theirs = books_of(world)
+        theirs = usage_of(world)
         theirs.extend(world.api.clock())
         theirs.until = world.api.clock()
         world.api.change(CONFIG_MAPS, NAME, lambda item: item.update(data=write(theirs)))
@@ -103,7 +103,7 @@ def test_another_controllers_figures_are_gone_on_from() -> None:
     check(story)
 
 
-def test_deleted_books_are_written_anew_from_memory() -> None:
+def test_a_deleted_usage_record_is_written_anew_from_memory() -> None:
     async def story(world: FakeCluster, cloud: Cloud) -> None:
         world.api.remove(CONFIG_MAPS, NAME, "ebb-system")
         await cloud.run(100)
@@ -112,7 +112,7 @@ def test_deleted_books_are_written_anew_from_memory() -> None:
     check(story)
 
 
-def test_spoilt_books_are_left_alone_until_somebody_deletes_them() -> None:
+def test_a_spoilt_usage_record_is_left_alone_until_somebody_deletes_it() -> None:
     async def whole() -> None:
         async with started() as world:
             cloud = open_for_business(world)
@@ -156,12 +156,12 @@ def test_a_node_that_registered_while_the_watch_was_broken_counts_from_its_creat
             await world.settle(50)
             world.api.unmute(NODES)
             await world.settle(150)
-            assert books_of(world).days["2027-01-15"]["two-b"].seconds == pytest.approx(books_of(world).until - began, abs=1)
+            assert usage_of(world).days["2027-01-15"]["two-b"].seconds == pytest.approx(usage_of(world).until - began, abs=1)
 
     run(whole())
 
 
-def test_a_controller_that_may_not_keep_books_goes_on_without() -> None:
+def test_a_controller_that_may_not_keep_a_usage_record_goes_on_without() -> None:
     async def whole() -> None:
         async with started() as world:
             world.api.fail("get", CONFIG_MAPS, Denied("no", status=403), 100)
@@ -210,7 +210,7 @@ def test_one_that_leads_no_more_writes_nothing() -> None:
         run(whole())
 
 
-def test_a_cluster_of_no_stack_has_no_books() -> None:
+def test_a_cluster_of_no_stack_has_no_usage_record() -> None:
     async def whole() -> None:
         async with started() as world:
             await world.start_all(make_job())
@@ -244,7 +244,7 @@ def test_whose_a_job_was_is_known_when_it_is_deleted_and_nobody_looks() -> None:
             world.api.remove(ELASTIC_JOBS, "digits")
             world.start()
             await cloud.run(100)
-            ((uid, who),) = books_of(world).who.items()
+            ((uid, who),) = usage_of(world).who.items()
             assert (uid, who) == ("0b8e7a52", Who(namespace="elastic-job", job="digits", user="ada"))
 
     run(whole())

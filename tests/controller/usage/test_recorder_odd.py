@@ -1,4 +1,4 @@
-"""The machine books and what they were not made for: long ones, names of any length, pods with other owners, mistakes of ours."""
+"""The machine usage record and what it was not made for: long ones, long names, pods with other owners, our mistakes."""
 
 import pytest
 
@@ -8,19 +8,19 @@ from ebb.controller.usage.recorder import CHARACTERS_PER_SECOND
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, NODES, PODS
 from tests.builders import make_node
 from tests.controller.cloud import Cloud
-from tests.controller.usage.test_recorder import books_of
+from tests.controller.usage.test_recorder import usage_of
 from tests.controller.usage.test_recorder_faults import Object, check, open_for_business, written
 from tests.fake_time import run
 from tests.world import FakeCluster, started
 
 
-def test_long_books_are_written_less_often() -> None:
+def test_a_long_usage_record_is_written_less_often() -> None:
     async def whole() -> None:
         async with started() as world:
             cloud = open_for_business(world)
             await cloud.run(300)
             await world.kill()
-            long = books_of(world)
+            long = usage_of(world)
             groups = {f"a-group-with-some-name-{number}": GroupUsage(seconds=number + 0.5, usd=1.25) for number in range(40)}
             long.months = {f"20{year}-{month:02}": groups for year in range(16, 26) for month in range(1, 13)}
             world.api.change(CONFIG_MAPS, NAME, lambda item: item.update(data=write(long)))
@@ -30,7 +30,7 @@ def test_long_books_are_written_less_often() -> None:
             for _ in range(60):
                 world.api.change(NODES, world.api.names(NODES)[0], toggle)
                 await world.settle(2)
-            assert 120 / (len(write(books_of(world))[KEY]) / CHARACTERS_PER_SECOND) - 2 < written(world) - before < 12
+            assert 120 / (len(write(usage_of(world))[KEY]) / CHARACTERS_PER_SECOND) - 2 < written(world) - before < 12
 
     run(whole())
 
@@ -47,12 +47,12 @@ def test_a_pod_that_something_else_owns_too_is_charged_to_its_job() -> None:
     async def story(world: FakeCluster, cloud: Cloud) -> None:
         world.api.change(PODS, world.pods()[0], lambda pod: pod["metadata"]["ownerReferences"].insert(0, other))
         await cloud.run(100)
-        assert {job for uses in books_of(world).jobs.values() for job in uses} == {"0b8e7a52"}
+        assert {job for uses in usage_of(world).jobs.values() for job in uses} == {"0b8e7a52"}
 
     check(story)
 
 
-def test_a_machine_that_the_books_break_on_ends_nothing(
+def test_a_machine_that_the_usage_record_breaks_on_ends_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: object) -> None:
@@ -83,7 +83,7 @@ def test_a_name_of_any_length_is_written_short() -> None:
             long = {names.ANNOTATION_BILLED: "a" * 200_000}
             world.api.change(ELASTIC_JOBS, "digits", lambda job: job["metadata"].update(annotations=long))
             await cloud.run(300)
-            (who,) = books_of(world).who.values()
+            (who,) = usage_of(world).who.values()
             assert who.user == "a" * LONGEST_USER
 
     run(whole())

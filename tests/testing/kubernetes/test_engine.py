@@ -260,8 +260,8 @@ def _processes() -> list[str]:
     return lines
 
 
-def test_books_of_the_official_plugin_are_refused_and_ours_to_it(engine: Engine) -> None:
-    engine.declare({"data": config_map("books", a="1")})
+def test_state_of_the_official_plugin_are_refused_and_ours_to_it(engine: Engine) -> None:
+    engine.declare({"data": config_map("settings", a="1")})
     engine.up()
     assert MARK in engine.resources()["data"]["outputs"]
 

@@ -1,4 +1,4 @@
-"""The week's books, without a cluster: what was lost, what it cost, when a controller acted, and what was seen of whom."""
+"""The week's records, without a cluster: what was lost, what it cost, when a controller acted, and what was seen of whom."""
 
 import time
 from collections.abc import Callable
@@ -87,20 +87,20 @@ def test_a_pod_that_the_scheduler_pushed_off_may_count_as_lost(scene: Scene) -> 
 
 
 def test_the_bill_runs_from_the_placement_until_the_end_or_the_machines_end(late: Callable[[float], None]) -> None:
-    books = bill.Bill(outages=lambda: [])
+    billed = bill.Bill(outages=lambda: [])
     first, second = make_pod(0, node="on-demand-week-a-1"), make_pod(1, node="on-demand-week-b-7")
-    books.pod(None, make_pod(0, node=""))
+    billed.pod(None, make_pod(0, node=""))
     late(1000)
-    books.pod(None, first)
-    books.pod(None, second)
+    billed.pod(None, first)
+    billed.pod(None, second)
     late(3600)
-    books.pod(first, make_pod(0, node="on-demand-week-a-1", phase="Failed"))
+    billed.pod(first, make_pod(0, node="on-demand-week-a-1", phase="Failed"))
     late(3600)
-    books.node({"metadata": {"name": "on-demand-week-b-7"}}, None)
+    billed.node({"metadata": {"name": "on-demand-week-b-7"}}, None)
     late(3600)
-    assert books.usd("u1") == pytest.approx(3 * USD_PER_HOUR / 2, rel=0.001)
-    assert books.objection("u1", 3 * USD_PER_HOUR / 2) == ""
-    assert "by our clock it is 18" in books.objection("u1", 2 * USD_PER_HOUR / 2)
+    assert billed.usd("u1") == pytest.approx(3 * USD_PER_HOUR / 2, rel=0.001)
+    assert billed.objection("u1", 3 * USD_PER_HOUR / 2) == ""
+    assert "by our clock it is 18" in billed.objection("u1", 2 * USD_PER_HOUR / 2)
 
 
 @pytest.mark.parametrize(
@@ -112,26 +112,26 @@ def test_what_ends_while_no_controller_acts_costs_until_one_may_act_again(
 ) -> None:
     """A worker of 6 USD an hour for an hour; then perhaps no controller for another, and after 6 minutes of that its end."""
     outages: list[tuple[float, float]] = []
-    books = bill.Bill(outages=lambda: outages if away else [])
+    billed = bill.Bill(outages=lambda: outages if away else [])
     first = make_pod(0, node="on-demand-week-a-1")
-    books.pod(None, first)
+    billed.pod(None, first)
     late(3600)
     outages.append((time.monotonic(), float("inf")))
     late(360)
-    books.pod(first, make_pod(0, node="on-demand-week-a-1", phase="Succeeded"))
+    billed.pod(first, make_pod(0, node="on-demand-week-a-1", phase="Succeeded"))
     late(3240)
     outages[:] = [(since, time.monotonic()) for since, _ in outages]
     late(3600)
-    assert (books.objection("u1", usd) == "") == right
+    assert (billed.objection("u1", usd) == "") == right
 
 
 def test_what_begins_while_no_controller_acts_may_cost_nothing_until_one_acts_again(late: Callable[[float], None]) -> None:
     now = time.monotonic()
-    books = bill.Bill(outages=lambda: [(now + 100, now + 3700)])
+    billed = bill.Bill(outages=lambda: [(now + 100, now + 3700)])
     late(200)
-    books.pod(None, make_pod(0, node="on-demand-week-a-1"))
+    billed.pod(None, make_pod(0, node="on-demand-week-a-1"))
     late(3500 + 1800)
-    assert [books.objection("u1", usd) == "" for usd in (2, 3, 8, 11)] == [False, True, True, False]
+    assert [billed.objection("u1", usd) == "" for usd in (2, 3, 8, 11)] == [False, True, True, False]
 
 
 def test_an_outage_ends_when_the_new_controller_has_renewed_the_lease_and_seen_everything(late: Callable[[float], None]) -> None:

@@ -1,37 +1,37 @@
-"""The machine books on a real API server, with the controller's own rights and no more."""
+"""The machine usage record on a real API server, with the controller's own rights and no more."""
 
 import asyncio
 from typing import Any
 
-from ebb.api.usage import NAME, NAMESPACE, Books, GroupUsage, read
+from ebb.api.usage import NAME, NAMESPACE, GroupUsage, MachineUsage, read
 from ebb.kube import CONFIG_MAPS, NotFound
 from tests.apiserver.place import Place
 from tests.apiserver.test_money import priced
 from tests.apiserver.test_placement import gpu_job
 
 
-async def books(place: Place) -> Books | None:
+async def usage(place: Place) -> MachineUsage | None:
     try:
         return read((await place.made.kube.get(CONFIG_MAPS, NAMESPACE, NAME))["data"])
     except NotFound:
         return None
 
 
-async def held(place: Place, uid: str, machines: int) -> Books:
-    """The books, once so many machines are held by a job."""
+async def held(place: Place, uid: str, machines: int) -> MachineUsage:
+    """The usage record, once so many machines are held by a job."""
     async with asyncio.timeout(30):
         while True:
-            found = await books(place)
+            found = await usage(place)
             if found is not None and sum((uid[:8], 1.0) in one.held for one in found.open.values()) == machines:
                 return found
             await asyncio.sleep(0.05)
 
 
-def total(found: Books) -> GroupUsage:
+def total(found: MachineUsage) -> GroupUsage:
     return sum((line for lines in found.days.values() for line in lines.values()), GroupUsage())
 
 
-async def test_the_books_are_written_and_gone_on_with_by_the_next_controller(place: Place, controller: Any) -> None:
+async def test_the_usage_record_is_written_and_gone_on_with_by_the_next_controller(place: Place, controller: Any) -> None:
     async with priced(place):
         job = await gpu_job(place, replicas=2)
         await job.runs(2)
