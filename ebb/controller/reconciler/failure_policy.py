@@ -33,7 +33,9 @@ def account(view: JobView, draft: PlanBuilder) -> list[Loss]:
     members, failures = [], []
     for worker, verdict in view.workers:
         member = replace(known.get(worker.uid) or Member(index=worker.index, uid=worker.uid), node=worker.node)
-        if not member.settled or _finished_unasked(member, worker, verdict):
+        # A worker that was to be stopped may have finished by itself before anybody asked for its deletion.
+        unasked = member.settled in BY_PLAN and verdict.outcome is Outcome.DONE and not worker.leaving
+        if not member.settled or unasked:
             cause = _settle(view, draft, worker, verdict)
             member = replace(member, settled=cause)
             if cause == names.CAUSE_PROGRAM:
@@ -78,23 +80,21 @@ def dismissed(view: JobView) -> set[str]:
     return {member.uid for member in view.job.status.members if member.settled in BY_PLAN}
 
 
-def _finished_unasked(member: Member, worker: Worker, verdict: WorkerVerdict) -> bool:
-    """Return whether a worker that was to be stopped had finished by itself before anybody asked for its deletion."""
-    return member.settled in BY_PLAN and verdict.outcome is Outcome.DONE and not worker.leaving
-
-
 def _settle(view: JobView, draft: PlanBuilder, worker: Worker, verdict: WorkerVerdict) -> str:
-    """Count one worker's fate; returns what to write down, "" as long as it lives."""
+    """Count one worker's outcome; returns the cause to write down, "" as long as it lives."""
     if verdict.outcome is Outcome.LIVES:
         return ""
     if verdict.outcome is Outcome.DONE:
         return _succeeded(view, draft, worker)
-    if _ours(view, draft, worker):
+    if worker.index >= view.wanted or worker.attempt < draft.status.restarts or trained(view, draft.status):
         return OURS
     if verdict.outcome is Outcome.RECLAIMED:
         _reclaimed(view, draft, worker.index, worker.node, verdict)
     if verdict.outcome is Outcome.LEAVES:
-        _leaves(view, draft, worker, verdict)
+        # Told, not counted: the time that it costs is in the job's figures as any other.
+        at = stamp(view.now, digits=3)
+        draft.remember(HistoryEntry(at=at, what=LEFT, worker=worker.index, node=worker.node, cause=verdict.cause))
+        draft.event(names.REASON_LEAVES, f"Worker {worker.index} leaves {worker.node}: {verdict.message}. It will be replaced.")
     return verdict.cause
 
 
@@ -104,12 +104,6 @@ def _succeeded(view: JobView, draft: PlanBuilder, worker: Worker) -> str:
     first = status.first_success_time or stamp(view.now)
     draft.status = replace(status, succeeded_indices=indices, first_success_time=first)
     return FINISHED
-
-
-def _ours(view: JobView, draft: PlanBuilder, worker: Worker) -> bool:
-    """Return whether the controller wants this worker away in any case, or its work is done."""
-    status = draft.status
-    return worker.index >= view.wanted or worker.attempt < status.restarts or trained(view, status)
 
 
 def _vanished(view: JobView, draft: PlanBuilder, member: Member) -> None:
@@ -123,13 +117,6 @@ def _vanished(view: JobView, draft: PlanBuilder, member: Member) -> None:
         message="its machine is gone" if gone else "its pod disappeared",
     )
     _reclaimed(view, draft, member.index, member.node, verdict)
-
-
-def _leaves(view: JobView, draft: PlanBuilder, worker: Worker, verdict: WorkerVerdict) -> None:
-    """Told, not counted: the time that it costs is in the job's figures as any other."""
-    entry = HistoryEntry(at=stamp(view.now, digits=3), what=LEFT, worker=worker.index, node=worker.node, cause=verdict.cause)
-    draft.remember(entry)
-    draft.event(names.REASON_LEAVES, f"Worker {worker.index} leaves {worker.node}: {verdict.message}. It will be replaced.")
 
 
 def _reclaimed(view: JobView, draft: PlanBuilder, index: int, node: str, verdict: WorkerVerdict) -> None:

@@ -31,7 +31,7 @@ from ebb.controller.reconciler.relocation import (
 )
 from ebb.controller.reconciler.summary import blocked, here, strangers, summarize
 from ebb.controller.reconciler.types import JobView, PlanBuilder
-from ebb.controller.reconciler.worker_state import Outcome, Worker
+from ebb.controller.reconciler.worker_state import Outcome
 
 AGAIN_SECONDS = 30.0  # what changes for a waiting job wakes it (claims.py); this is for what was missed
 
@@ -43,9 +43,24 @@ def place(view: JobView, draft: PlanBuilder) -> bool:
         return _first(view, draft, me)
     leaving = strangers(view, draft.status)
     if leaving:
-        return _stop(view, draft, leaving)
+        for worker in leaving:
+            if not worker.leaving:
+                stop(draft, worker)
+        draft.status = summarize(view, draft.status)
+        return False
     lacking = _lacking(view)
-    return _wait(view, draft, *lacking) if lacking else _stay(view, draft, me, here(view, draft.status))
+    if lacking:
+        return _wait(view, draft, *lacking)
+    site = here(view, draft.status)
+    stockout = stockouts.find(view, site, draft.wakes)
+    if site.fits:
+        stockouts.remember(view, draft, site, stockout)
+    move = to_other_machines(view, draft, me, site) or out_of_stockout(view, draft, me, site, stockout)
+    first = None if move else yields_to(view, draft, me, site)
+    if first:
+        return _release(view, draft, first, site)
+    move = move or next_try(view, draft, me, site, stockout)
+    return _move(view, draft, move, site) if move else True
 
 
 def _lacking(view: JobView) -> tuple[str, str] | None:
@@ -56,19 +71,6 @@ def _lacking(view: JobView) -> tuple[str, str] | None:
     container = worker_container(view.job.worker.template["spec"]["containers"])
     problem = rendezvous(view.job, container, view.observed.platform).problem
     return (names.WAITING_FOR_RENDEZVOUS, problem) if problem else None
-
-
-def _stay(view: JobView, draft: PlanBuilder, me: Claim, site: Candidate) -> bool:
-    """True as long as the job has its place."""
-    stockout = stockouts.find(view, site, draft.wakes)
-    if site.fits:
-        stockouts.remember(view, draft, site, stockout)
-    move = to_other_machines(view, draft, me, site) or out_of_stockout(view, draft, me, site, stockout)
-    first = None if move else yields_to(view, draft, me, site)
-    if first:
-        return _release(view, draft, first, site)
-    move = move or next_try(view, draft, me, site, stockout)
-    return _move(view, draft, move, site) if move else True
 
 
 def _first(view: JobView, draft: PlanBuilder, me: Claim) -> bool:
@@ -155,14 +157,6 @@ def _release(view: JobView, draft: PlanBuilder, first: Claim, site: Candidate) -
 
 def _enter(view: JobView, draft: PlanBuilder, placed: Placed) -> None:
     draft.remember(HistoryEntry(at=stamp(view.now, digits=3), what=PLACED, cause=placed.zone))
-
-
-def _stop(view: JobView, draft: PlanBuilder, leaving: list[Worker]) -> bool:
-    for worker in leaving:
-        if not worker.leaving:
-            stop(draft, worker)
-    draft.status = summarize(view, draft.status)
-    return False
 
 
 def _wait_behind(view: JobView, draft: PlanBuilder, me: Claim, line: Queue, site: Candidate) -> bool:

@@ -227,10 +227,13 @@ def serve(view: JobView, draft: PlanBuilder) -> None:
     drop_services(view, draft, keep=name)
     if any(service["metadata"]["name"] == name for service in view.observed.services):
         return
-    due = _due(view)
-    if due is None:
+    workers = [worker for worker, _ in view.workers if not worker.finished]
+    started = [worker.started_at for worker in workers if worker.started]
+    if not started:
         return
-    if due <= view.now:
+    due = min(started) + NAMED_SECONDS
+    # A time to come is of another clock.
+    if len(started) == len(workers) >= view.wanted or min(started) > view.now or due <= view.now:
         draft.actions.append(CreateService(job_service(view.job)))
     else:
         draft.wakes.append(due)
@@ -242,15 +245,3 @@ def drop_services(view: JobView, draft: PlanBuilder, *, keep: str = "") -> None:
         metadata = service["metadata"]
         if metadata["name"] != keep and "deletionTimestamp" not in metadata:
             draft.actions.append(DeleteService(name=metadata["name"], uid=metadata["uid"]))
-
-
-def _due(view: JobView) -> float | None:
-    """The time at which the Service is to be there, unix seconds; None: no worker runs yet."""
-    workers = [worker for worker, _ in view.workers if not worker.finished]
-    started = [worker.started_at for worker in workers if worker.started]
-    if not started:
-        return None
-    first = min(started)
-    if len(started) == len(workers) >= view.wanted or first > view.now:  # a time to come is of another clock
-        return view.now
-    return first + NAMED_SECONDS

@@ -38,7 +38,10 @@ def plan(job: Job, observed: Observed, now: float) -> Plan:
         return Plan(status=job.status)
     view, draft = JobView.of(job, observed, now), PlanBuilder(job.status)
     draft.status = replace(draft.status, observed_generation=job.generation, selector=selector(job.name))
-    _introduce(view, draft)
+    if draft.status.condition(names.CREATED) is None:
+        message = f"The controller took the job on: {view.wanted} workers wanted."
+        draft.status = draft.status.with_condition(names.CREATED, True, names.REASON_CREATED, message, now)
+        draft.event(names.REASON_CREATED, message)
     money.accrue(view, draft)
     if job.status.hold and job.status.hold.generation != job.generation:
         draft.status = replace(draft.status, hold=None)
@@ -51,7 +54,11 @@ def plan(job: Job, observed: Observed, now: float) -> Plan:
         suspend(view, draft, held.reason, held.message)
     else:
         _run(view, draft)
-    _free_names(view, draft)
+    if not (job.status.ended and job.spec.clean_pod_policy == CLEAN_NONE):
+        # Nobody confirms the end of a pod on a dead machine: without force its name stays taken for many minutes.
+        for worker, verdict in view.workers:
+            if verdict.force and worker.leaving:
+                draft.delete(worker, 0, once_written=_unknown(view, worker))
     _hold_progress(view, draft)
     return draft.plan()
 
@@ -71,19 +78,14 @@ def refused(decided: Plan, messages: Sequence[str], now: float) -> Plan:
     return replace(decided, status=status, events=(*decided.events, event))
 
 
-def _introduce(view: JobView, draft: PlanBuilder) -> None:
-    if draft.status.condition(names.CREATED) is None:
-        message = f"The controller took the job on: {view.wanted} workers wanted."
-        draft.status = draft.status.with_condition(names.CREATED, True, names.REASON_CREATED, message, view.now)
-        draft.event(names.REASON_CREATED, message)
-
-
 def _run(view: JobView, draft: PlanBuilder) -> None:
     stop = money.verdict(view, draft)
     if stop is None:
         _resume(view, draft)
     failed = account(view, draft)
-    _began(view, draft)
+    # The job's time begins with its first worker that is there: one that a quota refuses has not begun.
+    if draft.status.start_time is None and any(not member.settled for member in draft.status.members):
+        draft.status = replace(draft.status, start_time=stamp(view.now))
     done = trained(view, draft.status)
     if done:
         finish(view, draft)
@@ -106,12 +108,6 @@ def _run(view: JobView, draft: PlanBuilder) -> None:
     if view.observed.progress:
         money.credit(view, draft, view.observed.progress)
         draft.status = replace(draft.status, progress=view.observed.progress)
-
-
-def _began(view: JobView, draft: PlanBuilder) -> None:
-    """The job's time begins with its first worker that is there: one that a quota refuses has not begun."""
-    if draft.status.start_time is None and any(not member.settled for member in draft.status.members):
-        draft.status = replace(draft.status, start_time=stamp(view.now))
 
 
 def _resume(view: JobView, draft: PlanBuilder) -> None:
@@ -180,8 +176,9 @@ def _replace_lost(view: JobView, draft: PlanBuilder) -> None:
         elif verdict.outcome is Outcome.RECLAIMED:
             draft.delete(worker, _grace(worker, verdict, view), once_written=_unknown(view, worker))
         elif worker.node in view.observed.nodes:
-            _watch_unready(view, draft, worker)
-            _watch_age(view, draft, worker)
+            since, leaves_at = view.observed.unready.get(worker.node), view.leaves_at(worker)
+            lost_at = None if since is None or since >= NOT_READY else view.now + NOT_READY - since
+            draft.wakes += [due for due in (lost_at, leaves_at) if due is not None]
     if surplus:
         stopped = numbered([worker.index for worker in surplus])
         draft.event(names.REASON_SCALED, f"Stopped {stopped}: the job was scaled to {view.wanted}.")
@@ -196,32 +193,14 @@ def _grace(worker: Worker, verdict: WorkerVerdict, view: JobView) -> int | None:
     """Seconds for a lost worker to leave: what the notice leaves it; 0 on a dead machine; else its own grace."""
     if verdict.force:
         return 0
-    left = _time_left(worker, verdict, view)
-    # Never 0: that would free the name while the processes still run.
-    return None if left is None else max(1, min(worker.grace_seconds, int(left)))
-
-
-def _time_left(worker: Worker, verdict: WorkerVerdict, view: JobView) -> float | None:
-    """Until its machine goes: as the notice says, or, where that names no time (GKE's taint), as the cloud promises."""
     if verdict.cause != names.CAUSE_NOTICE:
         return None
     left = None if verdict.notice_until is None else verdict.notice_until - view.now
-    if left is not None and left >= -CLOCKS_DIFFER:
-        return left
-    group = costs.group_of(view.observed.nodes.get(worker.node), view.observed.platform)
-    return leave_seconds(group.notice_seconds) if group and group.notice_seconds else None
-
-
-def _watch_unready(view: JobView, draft: PlanBuilder, worker: Worker) -> None:
-    since = view.observed.unready.get(worker.node)
-    if since is not None and since < NOT_READY:
-        draft.wakes.append(view.now + NOT_READY - since)
-
-
-def _watch_age(view: JobView, draft: PlanBuilder, worker: Worker) -> None:
-    leaves_at = view.leaves_at(worker)
-    if leaves_at is not None:
-        draft.wakes.append(leaves_at)
+    if left is None or left < -CLOCKS_DIFFER:  # the notice names no time (GKE's taint): what the cloud promises counts
+        group = costs.group_of(view.observed.nodes.get(worker.node), view.observed.platform)
+        left = leave_seconds(group.notice_seconds) if group and group.notice_seconds else None
+    # Never 0: that would free the name while the processes still run.
+    return None if left is None else max(1, min(worker.grace_seconds, int(left)))
 
 
 def _summarize(view: JobView, draft: PlanBuilder) -> None:
@@ -234,19 +213,11 @@ def _summarize(view: JobView, draft: PlanBuilder) -> None:
             draft.event(reason, condition.message, warning=kind == names.RESTARTING)
 
 
-def _free_names(view: JobView, draft: PlanBuilder) -> None:
-    """Nobody confirms the end of a pod on a dead machine: without force its name stays taken for many minutes."""
-    keeps = view.job.status.ended and view.job.spec.clean_pod_policy == CLEAN_NONE
-    for worker, verdict in view.workers:
-        if verdict.force and worker.leaving and not keeps:
-            draft.delete(worker, 0, once_written=_unknown(view, worker))
-
-
 def _hold_progress(view: JobView, draft: PlanBuilder) -> None:
     """Stamp a status that changed. Where only figures did, write them now and then while the training moves, else not at all: the
     sums of a cost follow from its rates."""
     old, new = view.job.status, draft.status
-    moved = _figures(new.progress) != _figures(old.progress)
+    moved = (new.progress and replace(new.progress, at=None)) != (old.progress and replace(old.progress, at=None))
     if _still(new, moved) == _still(old, moved):
         written = unix(old.last_reconcile_time)
         recently = written is not None and 0 <= view.now - written < PROGRESS_SECONDS
@@ -256,10 +227,6 @@ def _hold_progress(view: JobView, draft: PlanBuilder) -> None:
             draft.status = old
             return
     draft.status = replace(new, last_reconcile_time=stamp(view.now, digits=3))
-
-
-def _figures(progress: Progress | None) -> Progress | None:
-    return replace(progress, at=None) if progress else None
 
 
 def _still(status: Status, moved: bool) -> Status:

@@ -46,7 +46,11 @@ def resize(view: JobView, draft: PlanBuilder) -> None:
     one agent too many makes torch's legacy rendezvous end and restart without end."""
     aim(view, draft)
     serve(view, draft)
-    missing = _missing(view, draft)
+    held = {worker.index for worker, _ in view.workers} | set(draft.status.succeeded_indices)
+    elastic = _elastic_class(view)
+    all_at_once = view.observed.platform is None or elastic or enough_scheduled(view)
+    most = view.wanted if all_at_once else min(view.wanted, view.job.min_replicas)
+    missing = [index for index in range(most) if index not in held]
     free = [index for index in missing if worker_name(view.job.name, index) not in view.observed.taken]
     if len(free) < len(missing):
         draft.wakes.append(view.now + RESTART_SECONDS)
@@ -56,32 +60,19 @@ def resize(view: JobView, draft: PlanBuilder) -> None:
     assert draft.status.placement is not None
     placed = pod_placement(view.job, draft.status.placement, view.observed.platform)
     shunned = tuple(sorted(view.observed.shunned))[:MOST_SHUNNED]
-    placed = replace(placed, shunned=shunned, planned=_planned(view) + len(created))
+    # When all of them start, newer ones should wait for those with a machine and for the first minReplicas, without which nothing
+    # starts. An elastic worker that has no machine may not get any; it joins when it does.
+    alive = [worker for worker, verdict in view.workers if verdict.outcome is Outcome.LIVES and worker.index < view.wanted]
+    awaited = sum(1 for worker in alive if worker.node or worker.index < view.job.min_replicas)
+    placed = replace(placed, shunned=shunned, planned=awaited + len(created))
     if placed.met and placed.met.prefix:
         container = worker_container(view.job.worker.template["spec"]["containers"])
         meeting = run_id(container, rendezvous_id(view.job, draft.status.restarts))
         draft.actions.append(CreateRun(endpoint=placed.met.endpoint, folder=placed.met.folder(meeting)))
-    elastic = _elastic_class(view)
     for index in created:
         pod = worker_pod(view.job, index=index, attempt=draft.status.restarts, pod_placement=placed, elastic_class=elastic)
         draft.actions.append(CreatePod(pod))
     draft.event(names.REASON_POD_CREATED, f"Created {numbered(created)}.")
-
-
-def _planned(view: JobView) -> int:
-    """Workers that exist and that newer ones should wait for when all of them start: those with a machine, and the first
-    minReplicas, without which nothing starts. An elastic one that has none may not get any; it joins when it does."""
-    alive = [worker for worker, verdict in view.workers if verdict.outcome is Outcome.LIVES and worker.index < view.wanted]
-    return sum(1 for worker in alive if worker.node or worker.index < view.job.min_replicas)
-
-
-def _missing(view: JobView, draft: PlanBuilder) -> list[int]:
-    """Indices without a pod that are to get one now."""
-    held = {worker.index for worker, _ in view.workers} | set(draft.status.succeeded_indices)
-    missing = [index for index in range(view.wanted) if index not in held]
-    if view.observed.platform is None or _elastic_class(view) or enough_scheduled(view):
-        return missing
-    return [index for index in missing if index < view.job.min_replicas]
 
 
 def _elastic_class(view: JobView) -> str:

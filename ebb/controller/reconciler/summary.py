@@ -33,7 +33,12 @@ STOCKOUTS = {
 
 def count(view: JobView, status: Status) -> Status:
     """The figures: ready, replicas, replicaStatuses; and the job waits for nothing any more."""
-    return _end_of_wait(view, _figures(view, status))
+    status = _figures(view, status)
+    since = unix(status.waiting_since)
+    if since is None:
+        return status
+    lost = max(0.0, view.now - since) if status.is_true(names.RESTARTING) else 0.0
+    return replace(status, waiting_since=None, seconds_lost=round(status.seconds_lost + lost, 3))
 
 
 def summarize(view: JobView, status: Status) -> Status:
@@ -72,14 +77,6 @@ def _figures(view: JobView, status: Status) -> Status:
         replicas=existing,
         replica_statuses=ReplicaStatuses(worker=figures),
     )
-
-
-def _end_of_wait(view: JobView, status: Status) -> Status:
-    since = unix(status.waiting_since)
-    if since is None:
-        return status
-    lost = max(0.0, view.now - since) if status.is_true(names.RESTARTING) else 0.0
-    return replace(status, waiting_since=None, seconds_lost=round(status.seconds_lost + lost, 3))
 
 
 def waiting_for(view: JobView, status: Status) -> tuple[str, str]:

@@ -117,12 +117,12 @@ class Plan:
     @property
     def at_once(self) -> tuple[Action, ...]:
         """Actions that may be done before the status is written."""
-        return tuple(action for action in self.actions if not _waits(action))
+        return tuple(action for action in self.actions if not (isinstance(action, DeletePod) and action.once_written))
 
     @property
     def once_written(self) -> tuple[Action, ...]:
         """Actions that may be done only then."""
-        return tuple(action for action in self.actions if _waits(action))
+        return tuple(action for action in self.actions if isinstance(action, DeletePod) and action.once_written)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +138,20 @@ class JobView:
     def of(cls, job: Job, observed: Observed, now: float) -> "JobView":
         workers = sorted((Worker.of(pod) for pod in observed.pods), key=lambda worker: worker.index)
         view = cls(job=job, observed=observed, now=now, workers=())
-        return replace(view, workers=tuple((worker, view._judge(worker)) for worker in workers))
+        judged = []
+        for worker in workers:
+            leaves_at = view.leaves_at(worker)
+            verdict = judge(
+                worker,
+                observed.nodes.get(worker.node),
+                observed.unready.get(worker.node, 0.0),
+                node_gone=worker.node in observed.gone,
+                silent=worker.node in observed.silent,
+                doubt=bool(observed.doubt),
+                too_old=leaves_at is not None and now >= leaves_at,
+            )
+            judged.append((worker, verdict))
+        return replace(view, workers=tuple(judged))
 
     @property
     def wanted(self) -> int:
@@ -159,19 +172,6 @@ class JobView:
         """The time at which it leaves its machine by plan, before that is too old; None: never."""
         node = self.observed.nodes.get(worker.node)
         return leave_at(node, self.observed.platform, index=worker.index, workers=self.wanted) if node else None
-
-    def _judge(self, worker: Worker) -> WorkerVerdict:
-        observed = self.observed
-        leaves_at = self.leaves_at(worker)
-        return judge(
-            worker,
-            observed.nodes.get(worker.node),
-            observed.unready.get(worker.node, 0.0),
-            node_gone=worker.node in observed.gone,
-            silent=worker.node in observed.silent,
-            doubt=bool(observed.doubt),
-            too_old=leaves_at is not None and self.now >= leaves_at,
-        )
 
     @property
     def running(self) -> tuple[Worker, ...]:
@@ -211,7 +211,3 @@ class PlanBuilder:
             happened=tuple(self.happened),
             wake_at=min(self.wakes, default=None),
         )
-
-
-def _waits(action: Action) -> bool:
-    return isinstance(action, DeletePod) and action.once_written

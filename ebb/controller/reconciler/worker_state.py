@@ -10,7 +10,7 @@ came after: that the pod went beyond its own limits, and that the program ended 
 """
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,8 +100,13 @@ class Worker:
     def of(cls, pod: Object) -> "Worker":
         """`pod` must carry the labels of pods.worker_labels."""
         metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
-        state = _training_state(spec["containers"], status)
+        trains = worker_container(spec["containers"]).get("name")
+        states = status.get("containerStatuses") or ()
+        state: Object = next((item.get("state") or {} for item in states if item.get("name") == trains), {})
         ended = state.get("terminated") or {}
+        # deletionTimestamp is when the grace ends; the deletion was asked for that much earlier.
+        grace_ends = unix(metadata.get("deletionTimestamp"))
+        deleted_at = None if grace_ends is None else grace_ends - metadata.get("deletionGracePeriodSeconds", 0)
         return cls(
             index=int(metadata["labels"][names.LABEL_INDEX]),
             name=metadata["name"],
@@ -111,7 +116,7 @@ class Worker:
             attempt=int((metadata.get("annotations") or {}).get(names.ANNOTATION_ATTEMPT, 0)),
             ip=status.get("podIP", ""),
             grace_seconds=spec.get("terminationGracePeriodSeconds", 30),
-            deleted_at=_deleted_at(metadata),
+            deleted_at=deleted_at,
             exit_code=ended.get("exitCode"),
             exit_reason=ended.get("reason", ""),
             exit_message=ended.get("message", ""),
@@ -150,7 +155,11 @@ def judge(
     """`node` is the worker's Node (None: not known yet), not ready for so long; `node_gone`: the API server says that it does not
     exist; `silent`: the controller has not seen it renew its Lease for too long. `doubt`: silence proves nothing now, nor does it
     allow force. `too_old`: the worker is to leave its machine before the cloud takes that for its age."""
-    lost = _lost_with_node(worker, node, unready_seconds, node_gone=node_gone, silent=silent, doubt=doubt)
+    lost = None
+    if worker.node and node_gone:
+        lost = _reclaimed(names.CAUSE_NODE_GONE, "its machine is gone", force=not doubt)
+    elif worker.node and node:
+        lost = node_trouble(node, unready_seconds, silent=silent, doubt=doubt)
     if _finished_before_deletion(worker):
         return WorkerVerdict(outcome=Outcome.DONE, force=lost is not None and lost.force)
     return _beyond_its_limits(worker) or lost or _lost_alone(worker) or _ended(worker) or (TOO_OLD if too_old else LIVES)
@@ -192,20 +201,13 @@ def _beyond_its_limits(worker: Worker) -> WorkerVerdict | None:
     return WorkerVerdict(outcome=Outcome.FAILED, cause=names.CAUSE_PROGRAM, message=f"{EVICTED}: {message[:MESSAGE_LENGTH]}")
 
 
-def _lost_with_node(
-    worker: Worker, node: Object | None, unready_seconds: float, *, node_gone: bool, silent: bool, doubt: bool
-) -> WorkerVerdict | None:
-    if not worker.node:
-        return None
-    if node_gone:
-        return _reclaimed(names.CAUSE_NODE_GONE, "its machine is gone", force=not doubt)
-    return node_trouble(node, unready_seconds, silent=silent, doubt=doubt) if node else None
-
-
 def _lost_alone(worker: Worker) -> WorkerVerdict | None:
     disruption = worker.condition(names.CONDITION_DISRUPTION)
     if disruption.get("status") == "True":
-        return _reclaimed(names.CAUSE_DISRUPTED, _disrupted(disruption))
+        message = disruption.get("message") or disruption.get("reason", "")
+        preempted = disruption.get("reason") == BY_SCHEDULER
+        words = f"its place went to a pod of higher priority: {message}" if preempted else message
+        return _reclaimed(names.CAUSE_DISRUPTED, words)
     said = _said_by_kubelet(worker.pod.get("status") or {})
     if said:
         return _reclaimed(names.CAUSE_DISRUPTED, said)
@@ -216,11 +218,6 @@ def _lost_alone(worker: Worker) -> WorkerVerdict | None:
     if worker.exit_code == EXIT_RECLAIMED:
         return _reclaimed(names.CAUSE_LEFT, f"the launcher left with exit code {EXIT_RECLAIMED}")
     return None
-
-
-def _disrupted(disruption: Object) -> str:
-    message: str = disruption.get("message") or disruption.get("reason", "")
-    return f"its place went to a pod of higher priority: {message}" if disruption.get("reason") == BY_SCHEDULER else message
 
 
 def _said_by_kubelet(status: Object) -> str:
@@ -255,20 +252,6 @@ def _condition(node: Object, kind: str) -> Object:
     return next((condition for condition in conditions if condition.get("type") == kind), {})
 
 
-def _training_state(containers: Sequence[dict[str, Any]], status: Object) -> Object:
-    """The state of the container that trains, {} if the kubelet has not reported one."""
-    name = worker_container(containers).get("name")
-    states = status.get("containerStatuses") or ()
-    found: Object = next((item.get("state") or {} for item in states if item.get("name") == name), {})
-    return found
-
-
-def _deleted_at(metadata: Object) -> float | None:
-    """deletionTimestamp is when the grace ends; the deletion was asked for that much earlier."""
-    ends = unix(metadata.get("deletionTimestamp"))
-    return None if ends is None else ends - metadata.get("deletionGracePeriodSeconds", 0)
-
-
 def leave_at(node: Object, platform: Platform | None, *, index: int, workers: int) -> float | None:
     """The time at which worker `index` of so many leaves this machine, as unix seconds."""
     oldest, born = _oldest(node, platform), unix(node["metadata"].get("creationTimestamp"))
@@ -282,12 +265,12 @@ def aged(nodes: Iterable[Object], platform: Platform | None, now: float) -> froz
     """The names of those that are too old for new workers."""
     if platform is None or not any(group.max_age_seconds for group in platform.node_groups):
         return frozenset()  # no look at all nodes where nothing depends on it
-    return frozenset(node["metadata"]["name"] for node in nodes if _is_old(node, platform, now))
-
-
-def _is_old(node: Object, platform: Platform, now: float) -> bool:
-    oldest, born = _oldest(node, platform), unix(node["metadata"].get("creationTimestamp"))
-    return bool(oldest) and born is not None and now >= born + oldest * SHUNNED
+    found = set()
+    for node in nodes:
+        oldest, born = _oldest(node, platform), unix(node["metadata"].get("creationTimestamp"))
+        if oldest and born is not None and now >= born + oldest * SHUNNED:
+            found.add(node["metadata"]["name"])
+    return frozenset(found)
 
 
 def _oldest(node: Object, platform: Platform | None) -> int:
