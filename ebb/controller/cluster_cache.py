@@ -82,11 +82,13 @@ class ClusterCache:
         key = job.namespace, job.name
         pods = self._children.pods(job.uid)
         held = {pod["spec"].get("nodeName", "") for pod in pods} | {member.node for member in job.status.members}
+        own = {pod["metadata"]["name"] for pod in pods}
+        names_wanted = {worker_name(job.name, index) for index in range(job.max_replicas)}
         nodes, gone = await self.machines.find(held - {""})
         return Observed(
             pods=pods,
             services=self._children.services(job.uid),
-            taken=frozenset(self._taken(job, pods)),
+            taken=frozenset(name for name in names_wanted - own if (job.namespace, name) in self.pods.objects),
             nodes=nodes,
             gone=gone,
             silent=self.machines.look.silent & held,
@@ -118,12 +120,13 @@ class ClusterCache:
 
     def charged(self, machine: str) -> list[Object]:
         """The workers on a machine whose job is there to be charged for them."""
-        owners = [(pod, owner_of(pod), pod["metadata"]["namespace"]) for pod in self._children.pods_on(machine)]
-        return [pod for pod, owner, space in owners if owner and self._has(space, owner["name"], owner["uid"])]
-
-    def _has(self, namespace: str, name: str, uid: str) -> bool:
-        job = self.jobs.objects.get((namespace, name))
-        return job is not None and job["metadata"]["uid"] == uid
+        found = []
+        for pod in self._children.pods_on(machine):
+            owner = owner_of(pod)
+            job = self.jobs.objects.get((pod["metadata"]["namespace"], owner["name"])) if owner else None
+            if owner and job and job["metadata"]["uid"] == owner["uid"]:
+                found.append(pod)
+        return found
 
     def training(self) -> list[Key]:
         """The jobs whose workers may train."""
@@ -137,13 +140,6 @@ class ClusterCache:
         there = [pod for pod in pods if pod["status"].get("phase") == "Running" and pod["status"].get("podIP")]
         there.sort(key=lambda pod: int(pod["metadata"]["labels"][names.LABEL_INDEX]))
         return [pod["status"]["podIP"] for pod in there]
-
-    def _taken(self, job: Job, pods: Iterable[Object]) -> Iterator[str]:
-        own = {pod["metadata"]["name"] for pod in pods}
-        for index in range(job.max_replicas):
-            name = worker_name(job.name, index)
-            if name not in own and (job.namespace, name) in self.pods.objects:
-                yield name
 
     def _reflect_children(self, api: Reader, resource: Resource, trim: Callable[[Object], Object]) -> Reflector:
         def changed(old: Object | None, new: Object | None) -> None:

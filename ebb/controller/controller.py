@@ -108,15 +108,16 @@ class Controller:
     async def _reconcile(self, key: Key) -> float | None:
         """One round for one job; returns seconds until the next is due. Raises KubeError."""
         unwritten = await self._finalize_deleted(key)
-        again_after = await self._reconcile_job(key)  # one of the same name need not wait for its predecessor's record
+        value = self.cluster.jobs.objects.get(key)
+        # A job of the same name need not wait for its predecessor's record.
+        again_after = await self._reconcile_job(key, value) if value else None
         if unwritten:
             raise unwritten
         return again_after
 
-    async def _reconcile_job(self, key: Key) -> float | None:
-        value = self.cluster.jobs.objects.get(key)
-        if value is None:
-            return None
+    async def _reconcile_job(self, key: Key, value: Object) -> float | None:
+        """Read, decide, act, write, and do what had to be written first. Nothing that is created is waited for: its news bring
+        the job back."""
         try:
             job = self.cluster.claims.job(key)
         except SpecError as error:
@@ -129,10 +130,6 @@ class Controller:
         # Before anything is awaited: a job that is looked at meanwhile must not count on the same machines.
         self.cluster.decided(key, decided.status)
         self._recovery.noticed(key, decided, now)
-        return await self._carry_out(key, value, job, decided)
-
-    async def _carry_out(self, key: Key, value: Object, job: Job, decided: Plan) -> float | None:
-        """Act, write, and do what had to be written first. Nothing that is created is waited for: its news bring the job back."""
         if job.status.observed_generation != job.generation:
             self._refusals.forget(key)  # other pods are asked for now
         decided, refused_until = await self._act(key, job, decided)
@@ -157,7 +154,11 @@ class Controller:
             self._write_limit.wrote(key, now)
         else:
             self._executor.emit_events(value, decided.events)
-        self._count(decided)
+        for entry in decided.happened:
+            if entry.what == RECLAIMED:
+                self.metrics.count(RECLAIMS, f'cause="{entry.cause}"')
+            elif entry.what == PROGRAM_FAILED:
+                self.metrics.count(FAILURES)
         self._recovery.written(key, job.status, decided.status, self._clock())
         return 0.0
 
@@ -207,14 +208,6 @@ class Controller:
         if self._refusals.told(key, problems):
             decided = replace(decided, events=stripped.events)
         return as_before(job.status, decided), wait or self._refusals.refused(key, problems, now)
-
-    def _count(self, decided: Plan) -> None:
-        """Count new history entries for the metrics."""
-        for entry in decided.happened:
-            if entry.what == RECLAIMED:
-                self.metrics.count(RECLAIMS, f'cause="{entry.cause}"')
-            elif entry.what == PROGRAM_FAILED:
-                self.metrics.count(FAILURES)
 
 
 def _unusable(value: Object, message: str, now: float) -> Object:

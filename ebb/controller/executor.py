@@ -1,6 +1,6 @@
 """Carries out what was decided, on the API server: pods, Services and records, the status of a job, events about it.
 
-    refusals = await hands.do_all(job, decided.actions);  await hands.write(value, status, events)
+    refusals = await executor.do_all(job, decided.actions);  await executor.write(value, status, events)
 
 Everything may be done twice: what exists already or is gone already is as good. Each write asks the fence first.
 """
@@ -8,8 +8,9 @@ Everything may be done twice: what exists already or is gone already is as good.
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Protocol
 
 from ebb.api import contract as names
 from ebb.api.clock import stamp
@@ -91,25 +92,21 @@ class Executor:
     async def do_all(self, job: Job, actions: tuple[Action, ...]) -> list[str]:
         """Do all of it, in parallel; returns what was refused for good reasons, raises what may be tried again. Without the
         folder where they meet, no pods are created: torch would make one that ends."""
-        unmet = await self._make_runs(actions)
-        possible = (action for action in actions if not (unmet and isinstance(action, CreatePod)))
-        results = await asyncio.gather(*(self._do(job, action) for action in possible), return_exceptions=True)
-        refusals = [error for error in results if isinstance(error, Denied | Invalid)]
-        for error in results:
-            if isinstance(error, BaseException) and error not in refusals:
-                raise error
-        return [*unmet, *(str(error) for error in refusals)]
-
-    async def _make_runs(self, actions: tuple[Action, ...]) -> list[str]:
-        """Refusals to make folders of runs."""
+        unmet = []
         try:
             for action in actions:
                 if isinstance(action, CreateRun):
                     self._fence()
                     await self._make_run(action.endpoint, action.folder)
         except RunError as error:
-            return [str(error)]
-        return []
+            unmet.append(str(error))
+        possible = (item for item in actions if not isinstance(item, CreateRun) and not (unmet and isinstance(item, CreatePod)))
+        results = await asyncio.gather(*(self._do(job, action) for action in possible), return_exceptions=True)
+        refusals = [error for error in results if isinstance(error, Denied | Invalid)]
+        for error in results:
+            if isinstance(error, BaseException) and error not in refusals:
+                raise error
+        return [*unmet, *(str(error) for error in refusals)]
 
     async def _do(self, job: Job, action: Action) -> None:
         async with self._writes:
@@ -119,19 +116,21 @@ class Executor:
                     await self.create(PODS, self._cluster.pods, body)
                     index = int(body["metadata"]["labels"][names.LABEL_INDEX])
                     self._recovery.replaced((job.namespace, job.name), index, self._clock())
-                case CreateRun():
-                    return  # by now it is there
                 case CreateService(body):
                     await self.create(SERVICES, self._cluster.services, body)
                 case CreateRecord(body):
                     await self.create(CONFIG_MAPS, None, body)
-                case DeletePod():
-                    call = self._api.delete(PODS, job.namespace, action.name, uid=action.uid, grace_seconds=action.grace_seconds)
-                    await _unless_gone(call)
-                case DeleteService():
-                    await _unless_gone(self._api.delete(SERVICES, job.namespace, action.name, uid=action.uid))
+                case DeletePod(name=name, uid=uid, grace_seconds=grace_seconds):
+                    await self._delete(PODS, job.namespace, name, uid, grace_seconds)
+                case DeleteService(name=name, uid=uid):
+                    await self._delete(SERVICES, job.namespace, name, uid)
                 case DeleteJob():
-                    await _unless_gone(self._api.delete(ELASTIC_JOBS, job.namespace, job.name, uid=job.uid))
+                    await self._delete(ELASTIC_JOBS, job.namespace, job.name, job.uid)
+
+    async def _delete(self, resource: Resource, namespace: str, name: str, uid: str, grace_seconds: int | None = None) -> None:
+        """Delete exactly this object. One that is gone, or was replaced by another of that name, is deleted."""
+        with suppress(NotFound, Conflict):
+            await self._api.delete(resource, namespace, name, uid=uid, grace_seconds=grace_seconds)
 
     async def create(self, resource: Resource, copy: Reflector | None, body: Object) -> None:
         """Create an object that may exist already. Raises KubeError."""
@@ -183,14 +182,6 @@ class Executor:
                 await self._api.create(EVENTS, body["metadata"]["namespace"], body)
             except KubeError as error:
                 log.warning("event %s was not sent: %s", body["reason"], error)
-
-
-async def _unless_gone(call: Coroutine[Any, Any, None]) -> None:
-    """A deletion of what is gone, or of what has meanwhile been replaced by another object of that name, is done."""
-    try:
-        await call
-    except (NotFound, Conflict):
-        return
 
 
 def _event(value: Object, event: Event, now: float) -> Object:

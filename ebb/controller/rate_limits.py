@@ -88,14 +88,13 @@ def as_before(old: Status, decided: Plan) -> Plan:
     """The same plan after a condition was changed twice: what says the same as before keeps its times, and where nothing else
     changed but the time on the bill, nothing did."""
     before = {item.type: item for item in old.conditions}
-    conditions = tuple(_unless_same(before.get(item.type), item) for item in decided.status.conditions)
+    conditions = tuple(
+        was if (was := before.get(item.type)) and (*_said(was), was.message) == (*_said(item), item.message) else item
+        for item in decided.status.conditions
+    )
     status = replace(decided.status, conditions=conditions)
     still = replace(status, cost=old.cost, last_reconcile_time=old.last_reconcile_time) == old
     return replace(decided, status=old if still else status)
-
-
-def _unless_same(old: Condition | None, new: Condition) -> Condition:
-    return old if old is not None and (*_said(old), old.message) == (*_said(new), new.message) else new
 
 
 def only_figures(old: Status, decided: Plan) -> bool:
