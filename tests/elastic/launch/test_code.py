@@ -147,7 +147,7 @@ def test_a_job_runs_its_code_with_its_packages(how: str, tmp_path: Path) -> None
 
 
 def test_a_notice_while_packages_are_installed_ends_all_of_it(tmp_path: Path) -> None:
-    """pip waits for an index that never answers: the launcher leaves as on any notice, and nobody waits for it afterwards."""
+    """uv waits for an index that never answers: the launcher leaves as on any notice, and nobody waits for it afterwards."""
     archive, packages, log = tmp_path / "code.tar.gz", tmp_path / "packages", tmp_path / "log"
     with socket.create_server(("127.0.0.1", 0)) as silent, log.open("wb") as file:
         index = f"--index-url http://127.0.0.1:{silent.getsockname()[1]}/simple\nebbword\n"
@@ -160,7 +160,7 @@ def test_a_notice_while_packages_are_installed_ends_all_of_it(tmp_path: Path) ->
             env={**os.environ, **told, "TMPDIR": str(tmp_path / "tmp"), "no_proxy": "*"},
         )
         silent.settimeout(60)
-        connection, _ = silent.accept()  # pip is at work
+        connection, _ = silent.accept()  # uv is at work
         with connection:
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 138, log.read_text()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ebb.elastic.launch import packages
-from ebb.elastic.launch.packages import Lease
+from ebb.elastic.launch import lease
+from ebb.elastic.launch.lease import Lease
 
 
 def turn(path: Path, told: list[str], holder: str = "worker 0 of digits", silent_seconds: float = 5.0) -> Lease:
@@ -103,7 +103,7 @@ def test_a_read_that_fails_once_does_not_end_the_lease(tmp_path: Path, monkeypat
 
 
 def test_a_disk_that_hangs_holds_up_the_end_for_a_moment_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages, "_END_SECONDS", 0.05)
+    monkeypatch.setattr(lease, "_END_SECONDS", 0.05)
     hangs, released = threading.Event(), threading.Event()
 
     def hang(_: int) -> None:
