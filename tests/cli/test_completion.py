@@ -6,17 +6,20 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from ebb.cli.app import app
+from tests.cli.program import EBB
 from tests.cli.world import elastic_job, platform_map
 from tests.client.expiring import serving
 
 JOBS = ("digits", "digits-2", "imagenet")
-EBB = Path(sys.executable).with_name("ebb")
+EBB_SCRIPT = Path(sys.executable).with_name("ebb")
 # What each shell's script sets before it calls `ebb`, for the words `ebb status di`.
 ASKED = {
     "bash": {"_EBB_COMPLETE": "complete_bash", "COMP_WORDS": "ebb status di", "COMP_CWORD": "2"},
@@ -27,27 +30,35 @@ ASKED = {
 }  # fmt: skip
 
 
-def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """As a shell would, with nothing of this process' own in the environment but the path."""
-    base = {"PATH": f"{EBB.parent}{os.pathsep}{os.environ['PATH']}", "HOME": "/nonexistent"}
-    return subprocess.run(command, env=base | environment, capture_output=True, text=True, timeout=60, check=False)
+def alone(environment: dict[str, str]) -> dict[str, str]:
+    """As a shell would have it, with nothing of this process' own but the path."""
+    return {"PATH": f"{EBB_SCRIPT.parent}{os.pathsep}{os.environ['PATH']}", "HOME": "/nonexistent"} | environment
 
 
-async def asked(folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The same while a platform with three jobs answers."""
+async def completed(**environment: str) -> tuple[str, str]:
+    """What `ebb` writes for a shell that completes a word."""
+    code, out, err = await EBB.run("-c", "from ebb.cli.app import app; app(prog_name='ebb')", env=alone(environment))
+    assert code == 0
+    return out.decode(), err.decode()
+
+
+@asynccontextmanager
+async def platform(folder: Path) -> AsyncIterator[str]:
+    """A platform with three jobs answers, while this lasts. Its kubeconfig."""
     async with serving(folder, "file") as server:
         for item in (platform_map(), *map(elastic_job, JOBS)):
             server.put(item)
-        return await asyncio.to_thread(run, *command, EBB_KUBECONFIG=str(server.kubeconfig), **environment)
+        yield str(server.kubeconfig)
 
 
 @pytest.mark.parametrize("shell", ASKED)
 async def test_job_names_are_completed(tmp_path: Path, shell: str) -> None:
-    done = await asked(tmp_path, str(EBB), **ASKED[shell])
-    assert done.stderr == ""
+    async with platform(tmp_path) as kubeconfig:
+        words, errors = await completed(EBB_KUBECONFIG=kubeconfig, **ASKED[shell])
+    assert errors == ""
     for name in JOBS[:2]:
-        assert name in done.stdout
-    assert "imagenet" not in done.stdout
+        assert name in words
+    assert "imagenet" not in words
 
 
 async def test_bash_completes_what_a_user_types(tmp_path: Path) -> None:
@@ -59,7 +70,10 @@ async def test_bash_completes_what_a_user_types(tmp_path: Path) -> None:
         'COMP_WORDS=(ebb sta); COMP_CWORD=1; _ebb_completion ebb; echo "verbs: ${COMPREPLY[*]}"; '
         "complete -p ebb"
     )
-    done = await asked(tmp_path, "bash", "--norc", "-c", script)
+    async with platform(tmp_path) as kubeconfig:
+        env = alone({"EBB_KUBECONFIG": kubeconfig})
+        command = ["bash", "--norc", "-c", script]
+        done = await asyncio.to_thread(subprocess.run, command, env=env, capture_output=True, text=True, timeout=60)
     assert done.stderr == ""
     jobs, verbs, registered = done.stdout.splitlines()
     assert jobs == "jobs: digits-2"  # the other one is on the line already
@@ -80,19 +94,19 @@ async def test_who_never_answers_costs_a_second_and_no_word(tmp_path: Path) -> N
         good = answering.kubeconfig.read_text()
         (tmp_path / "mute").write_text(good.replace(good.split("127.0.0.1:")[1].split('"')[0], str(port)))
         usual = time.monotonic()
-        await asyncio.to_thread(run, str(EBB), EBB_KUBECONFIG=str(tmp_path / "none"), **ASKED["bash"])
+        await completed(EBB_KUBECONFIG=str(tmp_path / "none"), **ASKED["bash"])
         began = time.monotonic()
-        done = await asyncio.to_thread(run, str(EBB), EBB_KUBECONFIG=str(tmp_path / "mute"), **ASKED["bash"])
+        words, errors = await completed(EBB_KUBECONFIG=str(tmp_path / "mute"), **ASKED["bash"])
         took = time.monotonic() - began
     assert heard.is_set()
-    assert (done.stdout.strip(), done.stderr) == ("", "")
+    assert (words.strip(), errors) == ("", "")
     assert took < (began - usual) + 3  # a second, and what else this machine does
 
 
 @pytest.mark.parametrize("kubeconfig", ["/nowhere/config", __file__], ids=["none", "nonsense"])
-def test_without_a_platform_there_is_no_word(kubeconfig: str) -> None:
-    done = run(str(EBB), EBB_KUBECONFIG=kubeconfig, **ASKED["bash"])
-    assert (done.stdout.strip(), done.stderr) == ("", "")
+async def test_without_a_platform_there_is_no_word(kubeconfig: str) -> None:
+    words, errors = await completed(EBB_KUBECONFIG=kubeconfig, **ASKED["bash"])
+    assert (words.strip(), errors) == ("", "")
 
 
 @pytest.mark.parametrize("shell", ASKED)

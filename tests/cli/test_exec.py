@@ -5,7 +5,6 @@ import json
 import os
 import pty
 import signal
-import sys
 import termios
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,11 +15,10 @@ from typer.testing import CliRunner
 
 from ebb.cli import terminal
 from ebb.cli.app import app
+from tests.cli.program import EBB, MAIN
 from tests.cli.world import elastic_job, worker_pod
 from tests.kube.pods import Terminal
 from tests.reached import Reached, reached, session
-
-EBB = [sys.executable, "-c", "from ebb.cli import main; main()"]
 
 
 async def talk(seen: Terminal) -> None:
@@ -73,22 +71,17 @@ async def platform(folder: Path) -> AsyncIterator[tuple[Reached, dict[str, str]]
 async def test_a_pipe_goes_through_a_worker(tmp_path: Path) -> None:
     content = os.urandom(300_000)
     async with platform(tmp_path) as (_, environment):
-        program = await asyncio.create_subprocess_exec(
-            *EBB, "exec", "digits", "--", "cat", env=environment, stdin=-1, stdout=-1, stderr=-1
-        )
-        out, err = await program.communicate(content)
-    assert (program.returncode, out == content, err) == (0, True, b"")
+        code, out, err = await EBB.run(*MAIN, "exec", "digits", "--", "cat", env=environment, stdin=content)
+    assert (code, out == content, err) == (0, True, b"")
 
 
 async def test_a_redirected_file_and_two_streams(tmp_path: Path) -> None:
     async with platform(tmp_path) as (kube, environment):
         kube.pods.run = talk
         with Path("/dev/null").open("rb") as nothing:  # noqa: ASYNC230
-            program = await asyncio.create_subprocess_exec(
-                *EBB, "exec", "digits", "--worker", "1", "--", "ls", env=environment, stdin=nothing, stdout=-1, stderr=-1
-            )
-            said = await program.communicate()
-    assert (program.returncode, *said) == (1, b"ls in digits-worker-1\n", b"oops\n")
+            words = ("exec", "digits", "--worker", "1", "--", "ls")
+            found = await EBB.run(*MAIN, *words, env=environment, stdin=nothing.fileno())
+    assert found == (1, b"ls in digits-worker-1\n", b"oops\n")
 
 
 async def test_a_terminal_is_raw_and_has_its_size(tmp_path: Path) -> None:
@@ -108,14 +101,15 @@ async def test_a_terminal_is_raw_and_has_its_size(tmp_path: Path) -> None:
     before = termios.tcgetattr(other)
     async with platform(tmp_path) as (kube, environment):
         kube.pods.run = shell
-        program = await asyncio.create_subprocess_exec(
-            *EBB, "exec", "digits", "--", "bash", env=environment, stdin=other, stdout=other, stderr=-1, start_new_session=True
-        )
+        errors, its = os.pipe()
+        program = EBB.start(*MAIN, "exec", "digits", "--", "bash", env=environment, stdin=other, stdout=other, stderr=its)
+        os.close(its)
         assert await asyncio.to_thread(until, main, b">") == b"true (120, 40)>"
         os.write(main, b"ls\x03q")
         assert await asyncio.to_thread(until, main, b"'") + await asyncio.to_thread(until, main, b"'") == b"b'ls\\x03q'"
-        _, err = await program.communicate()
-    assert (program.returncode, err) == (7, b"")
+        assert await asyncio.to_thread(program.wait) == 7
+    with os.fdopen(errors, "rb") as file:
+        assert file.read() == b""
     assert termios.tcgetattr(other)[:4] == before[:4]
     os.close(main)
     os.close(other)
@@ -137,11 +131,12 @@ async def test_a_port_stays_open_until_ctrl_c(tmp_path: Path) -> None:
     server = await asyncio.start_server(name, "127.0.0.1", 0)
     async with server, platform(tmp_path) as (kube, environment):
         kube.pods.ports = {(f"digits-worker-{index}", 6006): server.sockets[0].getsockname()[1] for index in (0, 1)}
-        program = await asyncio.create_subprocess_exec(
-            *EBB, "port", "digits", "6006", "--local", "0", "-o", "json", env=environment, stdout=-1, stderr=-1
-        )
-        assert program.stdout is not None
-        where = json.loads(await program.stdout.readline())
+        (out, its_out), (err, its_err) = os.pipe(), os.pipe()
+        words = ("port", "digits", "6006", "--local", "0", "-o", "json")
+        program = EBB.start(*MAIN, *words, env=environment, stdout=its_out, stderr=its_err)
+        os.close(its_out)
+        os.close(its_err)
+        where = json.loads(await asyncio.to_thread(until, out, b"\n"))
         for lost in (None, "digits-worker-0"):
             if lost:
                 kube.pods.lose(lost)
@@ -149,9 +144,11 @@ async def test_a_port_stays_open_until_ctrl_c(tmp_path: Path) -> None:
             assert await reader.read(4) == b"here"
             writer.close()
         program.send_signal(signal.SIGINT)
-        _, err = await program.communicate()
-    assert program.returncode == 130, err
-    told = err.decode().split("\n")
+        code = await asyncio.to_thread(program.wait)
+    os.close(out)
+    with os.fdopen(err) as file:
+        told = file.read().split("\n")
+    assert code == 130, told
     assert any(line.startswith("the API server cannot reach the pod (500)") and line.endswith("another.") for line in told)
     assert told[-2] == "ebb: the port is closed; the job continues."
 

@@ -3,10 +3,11 @@
 import os
 import pty
 import select
-import sys
 import time
 
 import pytest
+
+from tests.cli.program import EBB
 
 PROGRAM = """
 import asyncio
@@ -26,16 +27,16 @@ print("answer:", asyncio.run(verb()))
     ids=["yes", "enter", "no", "ctrl-c", "ctrl-d"],
 )
 def test_an_answer_at_a_terminal(keys: bytes, answer: bool) -> None:
-    process, terminal = pty.fork()
-    if process == 0:
-        os.execv(sys.executable, [sys.executable, "-c", PROGRAM])
+    terminal, its = pty.openpty()
+    program = EBB.start("-c", PROGRAM, env=os.environ, stdin=its, stdout=its, stderr=its)
+    os.close(its)
     try:
         read(terminal, b"[Y/n]: ")
         os.write(terminal, keys)
         assert read(terminal, b"answer: ", again=keys).split()[0] == (b"True" if answer else b"False")
     finally:
+        program.wait()
         os.close(terminal)
-        os.waitpid(process, 0)
 
 
 def read(terminal: int, until: bytes, seconds: float = 30.0, again: bytes = b"") -> bytes:

@@ -7,15 +7,15 @@ import re
 import shlex
 import signal
 import struct
-import subprocess
-import sys
 import termios
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from ebb.cli.exits import Exit
+from tests.cli.program import EBB, MAIN
 from tests.cli.serving import serving
 from tests.cli.test_sweep import jobs, reports
 from tests.cli.world import FakeKube, platform_map
@@ -29,10 +29,8 @@ class Terminal:
         ours, its = os.openpty()
         fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", "from ebb.cli import main; main()", "--kubeconfig", str(kubeconfig), *shlex.split(line)],
-            stdin=its, stdout=its, stderr=its, env=environment | {"TERM": "xterm"}, start_new_session=True,
-        )  # fmt: skip
+        words = (*MAIN, "--kubeconfig", str(kubeconfig), *shlex.split(line))
+        self._process = EBB.start(*words, stdin=its, stdout=its, stderr=its, env=environment | {"TERM": "xterm"})
         os.close(its)
         os.set_blocking(ours, False)
         self._ours, self._news = ours, asyncio.Event()
@@ -67,8 +65,8 @@ class Terminal:
         self._process.send_signal(signal.SIGINT)
 
     def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGKILL)
         asyncio.get_running_loop().remove_reader(self._ours)
         os.close(self._ours)
 

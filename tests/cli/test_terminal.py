@@ -8,8 +8,6 @@ import pty
 import re
 import signal
 import struct
-import subprocess
-import sys
 import termios
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from ebb.kube import Object
+from tests.cli.program import EBB, MAIN
 from tests.cli.test_look import PROGRESS, RUNNING
 from tests.cli.world import elastic_job, node_group, platform_map, worker_pod
 from tests.client.expiring import serving
 from tests.client.jobs.test_top import node
 from tests.client.timeline.test_timeline import event
 
-EBB = Path(sys.executable).with_name("ebb")
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 LONG = "an-experiment-whose-name-somebody-made-as-long-as-it-may"
 MACHINE = "ip-10-0-123-123.us-west-2.compute.internal"
@@ -61,31 +59,31 @@ async def asked(folder: Path, words: Sequence[str], *, terminal: bool, **environ
             server.put(item)
         env = {"PATH": os.environ["PATH"], "HOME": str(folder), "TERM": "xterm-256color", "TZ": "UTC"}
         env |= {"EBB_KUBECONFIG": str(server.kubeconfig), **environment}
-        return await asyncio.to_thread(_on_a_terminal if terminal else _in_a_pipe, [str(EBB), *words], env)
+        if terminal:
+            code, out, err = *await asyncio.to_thread(_on_a_terminal, words, env), b""
+        else:
+            code, out, err = await EBB.run(*MAIN, *words, env=env)
+    assert code == 0, out + err
+    return out.decode()
 
 
-def _in_a_pipe(command: Sequence[str], env: dict[str, str]) -> str:
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def _on_a_terminal(command: Sequence[str], env: dict[str, str]) -> str:
+def _on_a_terminal(words: Sequence[str], env: dict[str, str], interrupt_at: bytes | None = None) -> tuple[int, bytes]:
+    """The exit code and all that is seen; Ctrl-C once `interrupt_at` is there to see."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
-    with subprocess.Popen(command, env=env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as process:
-        os.close(theirs)
-        parts = []
-        while True:
-            try:
-                data = os.read(ours, 65536)
-            except OSError:  # the other side is closed
-                break
-            parts.append(data)
+    program = EBB.start(*MAIN, *words, env=env, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    seen = b""
+    while True:
+        try:
+            seen += os.read(ours, 65536)
+        except OSError:  # the other side is closed
+            break
+        if interrupt_at is not None and interrupt_at in seen:
+            program.send_signal(signal.SIGINT)
+            interrupt_at = None
     os.close(ours)
-    text = b"".join(parts).decode()
-    assert process.returncode == 0, text
-    return text
+    return program.wait(), seen
 
 
 @pytest.mark.parametrize("words", VERBS.values(), ids=VERBS)
@@ -109,29 +107,10 @@ async def test_ctrl_c_ends_the_looking_and_leaves_jobs_alone(tmp_path: Path, wor
         for item in world():
             server.put(item)
         env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "xterm", "EBB_KUBECONFIG": str(server.kubeconfig)}
-        code, text = await asyncio.to_thread(_interrupted, [str(EBB), *words], env, SHOWN[words[0]])
+        code, text = await asyncio.to_thread(_on_a_terminal, words, env, SHOWN[words[0]])
     assert code == 130
-    assert "ebb: stopped watching; jobs continue." in text
-    assert "Traceback" not in text
-
-
-def _interrupted(command: Sequence[str], env: dict[str, str], shown: bytes) -> tuple[int, str]:
-    """Ctrl-C, once something is there to see."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
-    with subprocess.Popen(command, env=env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as process:
-        os.close(theirs)
-        seen, told = b"", False
-        while True:
-            try:
-                seen += os.read(ours, 65536)
-            except OSError:
-                break
-            if shown in seen and not told:
-                process.send_signal(signal.SIGINT)
-                told = True
-    os.close(ours)
-    return process.returncode, seen.decode()
+    assert "ebb: stopped watching; jobs continue." in text.decode()
+    assert b"Traceback" not in text
 
 
 @pytest.mark.parametrize("words", COLOURED)
