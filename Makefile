@@ -84,13 +84,7 @@ check: install  ## lint, format, types, import contracts, and that generated fil
 	@$(EXPORT) --group stack --group aws --group gcp | diff -q - requirements.txt
 	@$(EXPORT) --extra controller | diff -q - workloads/requirements.txt
 	@$(BIN)/pytest -q tests/docs
-	@$(BIN)/python -m ebb.api.crd --check
-	@$(BIN)/python -m ebb.api.job_page --check
-	@$(BIN)/python -m ebb.client.submission.jobschema --check
-	@$(BIN)/python -m ebb.cli.schemas --check
-	@$(BIN)/python -m infra.config.schema --check
-	@$(BIN)/python -m infra.clouds.aws.iam.page --check
-	@$(BIN)/python -m infra.page --check
+	@$(BIN)/python -m manifests --check
 
 dist: install  ## the wheel and the sdist of ebb-train, in dist/
 	@rm -rf dist && $(BIN)/uv build --quiet --out-dir dist && ls dist
@@ -98,13 +92,7 @@ dist: install  ## the wheel and the sdist of ebb-train, in dist/
 manifests: install  ## write the generated files again
 	@$(EXPORT) --group stack --group aws --group gcp > requirements.txt
 	@$(EXPORT) --extra controller > workloads/requirements.txt
-	@$(BIN)/python -m ebb.api.crd
-	@$(BIN)/python -m ebb.api.job_page
-	@$(BIN)/python -m ebb.client.submission.jobschema
-	@$(BIN)/python -m ebb.cli.schemas
-	@$(BIN)/python -m infra.config.schema
-	@$(BIN)/python -m infra.clouds.aws.iam.page
-	@$(BIN)/python -m infra.page
+	@$(BIN)/python -m manifests
 
 prove-install: install  ## the wheel in a fresh environment of each Python that it is for, and a folder with colliding names (about 3 minutes)
 	@$(BIN)/python -m devcluster environment

@@ -1,10 +1,8 @@
-"""Writes manifests/crd.yaml out of spec.py and status.py: `make manifests`, or `python -m ebb.api.crd [--check]`.
+"""The CustomResourceDefinition, workloads/manifests/crd.yaml, made of spec.py and status.py (`make manifests`).
 
-With --check nothing is written and a difference is an error: `make check` runs it so, because a cluster must not get another API
-than the one that the controller understands.
+`make check` refuses a difference: a cluster must not get another API than the one that the controller understands.
 """
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -101,19 +99,3 @@ def _object() -> Schema:
 def text() -> str:
     """The file's content."""
     return HEADER + yaml.safe_dump(crd(), sort_keys=False, width=130, allow_unicode=True)
-
-
-def main(arguments: list[str]) -> int:
-    """Write the file, or compare it. Returns the exit code."""
-    if "--check" not in arguments:
-        PATH.write_text(text())
-        print(f"wrote {PATH}")
-        return 0
-    if PATH.exists() and PATH.read_text() == text():
-        return 0
-    print(f"{PATH} does not say what ebb/api/spec.py says: run `make manifests` and commit the result.", file=sys.stderr)
-    return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,14 +1,12 @@
-"""Writes docs/cli/schemas/*.json out of the dataclasses that `-o json` prints: `python -m ebb.cli.schemas [--check]`.
+"""docs/cli/schemas/*.json, made of the dataclasses that `-o json` prints (`make manifests`).
 
 One file for each verb. What is there stays: fields are only added, so a program must ignore those that it does not know; a field
-that is listed as required is always there, and null where it says nothing. With --check nothing is written and a difference is an
-error: `make check` runs it so, and a test holds what the verbs print to it.
+that is listed as required is always there, and null where it says nothing. A test holds what the verbs print to it.
 """
 
 import json
-import sys
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, is_dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -162,8 +160,7 @@ class _Made:
         assert self._types.setdefault(name, kind) is kind, f"two dataclasses of one document are called {name}"
         if name not in self.found:
             self.found[name] = {}  # before its fields, which may hold it
-            text = " ".join((kind.__doc__ or "").split())
-            self.found[name] = {"description": text, **self._object(get_type_hints(kind))}
+            self.found[name] = {"description": " ".join((kind.__doc__ or "").split()), **self._object(get_type_hints(kind))}
         return {"$ref": f"#/$defs/{name}"}
 
 
@@ -179,29 +176,6 @@ def _plain(kind: Any) -> Schema:
     return {"type": known[kind]}
 
 
-def written(name: str) -> str:
+def text(name: str) -> str:
     """The file's text."""
     return json.dumps(document(name), indent=1) + "\n"
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Returns the exit code."""
-    texts = {FOLDER / f"{name}.json": written(name) for name in DOCUMENTS}
-    strangers = set(FOLDER.glob("*.json")) - set(texts)
-    if "--check" in arguments:
-        wrong = [path.name for path, text in texts.items() if not path.is_file() or path.read_text() != text]
-        wrong += [path.name for path in strangers]
-        if wrong:
-            print(f"docs/cli/schemas: {', '.join(sorted(wrong))} differ from the code: run `make manifests`.", file=sys.stderr)
-        return int(bool(wrong))
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for path in strangers:
-        path.unlink()
-    for path, text in texts.items():
-        path.write_text(text)
-    print(f"wrote {len(texts)} files in {FOLDER}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

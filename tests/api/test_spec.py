@@ -35,7 +35,6 @@ def nodes(node: Object, path: str) -> Iterator[tuple[str, Object]]:
 
 def test_the_manifest_is_what_the_code_says() -> None:
     assert generated.PATH.read_text() == generated.text(), "run `make manifests`"
-    assert generated.main(["--check"]) == 0
 
 
 def test_every_field_is_described_in_a_sentence() -> None:
@@ -153,10 +152,5 @@ def test_the_examples_are_jobs(path: Path) -> None:
     assert unknown == set()
 
 
-def test_the_reference_is_what_the_code_says(tmp_path: Path) -> None:
-    assert page.main(["--check"]) == 0, "run `make manifests`"
-    old = tmp_path / "job-file.md"
-    old.write_text(page.text().replace("| `minReplicas` |", "| `atLeast` |"))
-    assert page.main(["--check"], old) == 1
-    assert page.main([], old) == 0
-    assert page.main(["--check"], old) == 0
+def test_the_reference_has_every_field_of_the_spec() -> None:
+    assert all(f"| `{name}` |" in page.text() for name in schema()["properties"]["spec"]["properties"])

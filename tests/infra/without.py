@@ -20,7 +20,6 @@ import yaml
 from infra import clouds
 from tests.infra.stacks import ROOT
 
-GENERATED = ("infra.config.schema", "infra.page")
 SLOWEST_SECONDS = 1800.0
 
 
@@ -53,8 +52,7 @@ def run(cloud: str, *tests: str) -> subprocess.CompletedProcess[str]:
         folder = Path(name)
         copy(folder, cloud)
         environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-        for module in GENERATED:
-            subprocess.run([sys.executable, "-m", module], cwd=folder, env=environment, check=True, capture_output=True)
+        subprocess.run([sys.executable, "-m", "manifests"], cwd=folder, env=environment, check=True, capture_output=True)
         words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(tests or ("tests/infra",))]
         return subprocess.run(
             words, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

@@ -1,20 +1,16 @@
-"""Writes docs/job.schema.json, by which editors complete and check job files.
+"""docs/job.schema.json, by which editors complete and check job files (`make manifests`).
 
-`python -m ebb.client.submission.jobschema`; with --check it only looks.
-
-    # yaml-language-server: $schema=../docs/job.schema.json         as the first line of a job file: a path or an address
+# yaml-language-server: $schema=../docs/job.schema.json         as the first line of a job file: a path or an address
 """
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
-from ebb.api.generated import write_or_check
 from ebb.client.submission.jobfile import CAPACITIES, KEYS
 from ebb.client.submission.request import PRIORITIES
 
-PAGE = Path(__file__).parents[3] / "docs" / "job.schema.json"
+PATH = Path(__file__).parents[3] / "docs" / "job.schema.json"
 _TEXT, _COUNT = {"type": "string"}, {"type": "integer", "minimum": 1}
 _SCALAR = {"type": ["string", "number", "boolean"]}
 
@@ -83,12 +79,3 @@ def schema() -> dict[str, Any]:
 def text() -> str:
     """The file."""
     return json.dumps(schema(), indent=2) + "\n"
-
-
-def main(arguments: list[str], page: Path = PAGE) -> int:
-    """The exit status: 1 if --check finds another file."""
-    return write_or_check(arguments, page, text(), "ebb/client")
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,7 +1,6 @@
 """The published schema says what the reader of job files says: what it takes is taken, what it refuses is refused."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,13 +9,6 @@ from ebb.client.errors import BadRequest
 from ebb.client.submission import jobschema
 from ebb.client.submission.jobfile import KEYS, request_of
 from ebb.client.submission.request import check
-
-
-def test_the_file_is_the_newest(tmp_path: Path) -> None:
-    assert jobschema.main(["--check"]) == 0
-    assert jobschema.main(["--check"], tmp_path / "other.json") == 1
-    assert jobschema.main([], tmp_path / "other.json") == 0
-    assert jobschema.main(["--check"], tmp_path / "other.json") == 0
 
 
 def test_every_key_is_there_with_a_sentence() -> None:
