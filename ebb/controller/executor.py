@@ -98,8 +98,8 @@ class Executor:
                 if isinstance(action, CreateRun):
                     self._fence()
                     await self._make_run(action.endpoint, action.folder)
-        except RunError as error:
-            unmet.append(str(error))
+        except RunError as refused:
+            unmet.append(str(refused))
         possible = (item for item in actions if not isinstance(item, CreateRun) and not (unmet and isinstance(item, CreatePod)))
         results = await asyncio.gather(*(self._do(job, action) for action in possible), return_exceptions=True)
         refusals = [error for error in results if isinstance(error, Denied | Invalid)]
