@@ -63,13 +63,13 @@ def gateway(
     (container,) = document["spec"]["template"]["spec"]["containers"]
     place = {
         "nodeSelector": {LABEL_NODE_GROUP: manager.name},
-        "containers": [{**container, **_shown(storage.jobs)}],
+        "containers": [{**container, **_mounted(storage.jobs)}],
         "volumes": [_claimed(volume) for volume in storage.jobs],
     }
     return manifest.declare(manifest.placed([document], place), cluster.options(depends_on=needs), images={IMAGE: image})
 
 
-def _shown(volumes: Sequence[Volume]) -> manifest.Document:
+def _mounted(volumes: Sequence[Volume]) -> manifest.Document:
     """The volumes as its arguments and its mounts."""
     flags = [("--read-only" if volume.read_only else "--volume", volume) for volume in volumes]
     return {

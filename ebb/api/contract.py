@@ -1,4 +1,4 @@
-"""The names that join the controller, the trainer, the box and the CLI: constants only, each with what it means.
+"""The names that join the controller, the trainer, the devcluster and the CLI: constants only, each with what it means.
 
 Used as `from ebb.api.contract import EXIT_RECLAIMED`. ebb/elastic/contract.py holds the trainer's half, and a test pins the two
 equal; nothing here computes, reads or imports anything.
@@ -24,7 +24,7 @@ LABEL_EBB_JOB: Final = "ebb.dev/job"
 REPLICA_TYPE: Final = "worker"
 ANNOTATION_ATTEMPT: Final = "ebb.dev/attempt"  # how many restarts of all workers came before this pod: one rendezvous each
 ANNOTATION_BILLED: Final = "ebb.dev/submitted-by"  # of a job: who is named in the record of what it cost
-LABEL_RECORD: Final = "ebb.dev/record"  # of the ConfigMap that tells what an ended job was and cost
+LABEL_RECORD: Final = "ebb.dev/record"  # of the ConfigMap that says what an ended job was and cost
 RECORD_KEY: Final = "record.json"  # in it: all of that as one JSON document
 ANNOTATION_CODE: Final = "ebb.dev/code"  # of a job: the sha256 of the code that came with it, its version
 LABEL_USER: Final = "ebb.dev/user"  # of a job: who says to have submitted it; no proof
@@ -134,7 +134,7 @@ REASON_PROGRAM_FAILED: Final = "ProgramFailed"
 REASON_POD_CREATED: Final = "SuccessfulCreatePod"
 REASON_CREATE_REFUSED: Final = "FailedCreate"  # the API server refused a pod or service; its words are in the message
 REASON_SPEC_INVALID: Final = "InvalidSpec"  # written before the current CRD validated it
-REASON_ETCD_ALARM: Final = "EtcdAlarm"  # etcd refuses writes; the message says what that stops, and the cure
+REASON_ETCD_ALARM: Final = "EtcdAlarm"  # etcd refuses writes; the message says what that stops, and the fix
 REASON_ETCD_CURED: Final = "EtcdCured"
 WAITING_FOR_MACHINES: Final = "WaitingForMachines"  # pods exist, no machine has room yet
 WAITING_FOR_START: Final = "WaitingForStart"  # placed on machines, containers not running yet

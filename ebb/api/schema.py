@@ -48,7 +48,7 @@ def described(
     json: str | None = None,
 ) -> Any:
     """A field of an API object. Without default it is required. `model` nests another class; `many`: a list of it, in which `key`
-    tells the items apart for server-side apply."""
+    distinguishes the items for server-side apply."""
     metadata = {"meaning": meaning, "schema": schema, "model": model, "many": many, "key": key, "json": json}
     if factory is not MISSING:
         return dataclasses.field(default_factory=factory, metadata=metadata)

@@ -242,7 +242,8 @@ class Job:
 
 
 def user_of(metadata: Mapping[str, Any]) -> str:
-    """Who is named as the one to pay: by annotation, which may hold an address of mail, or by label; else whoever `ebb` ran as.
+    """The user who is to pay: by annotation, which may hold a mail address, or by label; else the user who ran `ebb`.
+
     Nobody checks any of them."""
     labels = metadata.get("labels") or {}
     written = {**labels, **(metadata.get("annotations") or {})}

@@ -212,16 +212,16 @@ class MachineUsageError(ValueError):
 def write(usage: MachineUsage) -> dict[str, str]:
     """The ConfigMap's data."""
     kept = _recent(usage)
-    text = _text(_told(kept))
+    text = _text(_document(kept))
     while len(text) > WHOLE_CHARACTERS:
         less = _less(kept, len(text) - WHOLE_CHARACTERS)
         if less is None:
             break  # so many machines that are there now: the API server says what it thinks of that
-        kept, text = less, _text(_told(less))
+        kept, text = less, _text(_document(less))
     return {"schema": SCHEMA, KEY: text}
 
 
-def _told(usage: MachineUsage) -> dict[str, Any]:
+def _document(usage: MachineUsage) -> dict[str, Any]:
     named = {job for uses in usage.jobs.values() for job in uses} | {job for one in usage.open.values() for job, _ in one.held}
     return {
         "note": ASSUMED,

@@ -3,7 +3,7 @@
     words = Words(); uid = words.hear(event)              # event: NotTriggerScaleUp or TriggeredScaleUp about a pod
     states = by_group(read_report(config_map["data"]["status"]), {"spot-t4-local-a"})
 
-The report is that of cluster-autoscaler 1.30 and later (clusterstate/api/types.go), and of the cloud in a box. It calls groups by
+The report is that of cluster-autoscaler 1.30 and later (clusterstate/api/types.go), and of the devcluster. It calls groups by
 the cloud's own names, in which ours is a part: `eks-<name>-<uuid>` on EKS, the end of a URL on GCE.
 """
 

@@ -25,7 +25,7 @@ Object = dict[str, Any]
 Key = tuple[str, str]
 
 NOBODY: Key = ("", "")
-REFRESH_SECONDS = 60.0  # how late a claim may forget a reclaim or a dry zone that is no longer recent
+REFRESH_SECONDS = 60.0  # how late a claim may forget a reclaim or a stockout that is no longer recent
 # Reasons to wait that another job's change may end; the others end with a change of the job's own pods.
 BEHIND_OTHERS = frozenset(
     {

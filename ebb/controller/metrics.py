@@ -220,7 +220,7 @@ class Health:
         self._looks, self._moved_at = -1, clock()
 
     def sick(self) -> str:
-        """The trouble that only a restart may cure; "" for none."""
+        """The trouble that only a restart may fix; "" for none."""
         waiting = self._metrics.value(QUEUE_DEPTH).get("", 0.0)
         stuck = self._stands_still(waiting)
         if not self._election.leads:

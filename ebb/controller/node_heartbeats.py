@@ -119,8 +119,9 @@ class NodeHeartbeats:
 
 
 def _many_are_late(silent: Collection[str], clocks: Mapping[str, _Clock], now: float) -> bool:
-    """Whether, for some silent machine, more than a third of those whose turn it was since missed it or were late: the first sign
-    that nobody can renew, or that the API server is slow, when only the first few count as silent yet."""
+    """Return whether more than a third of the machines due since some machine fell silent were late or missed their turn.
+
+    It is the first sign that nobody can renew, or that the API server is slow, while only a few count as silent yet."""
     missed = {node: clock for node, clock in clocks.items() if now - clock.due >= LATE_SECONDS}
     heard = [clock for node, clock in clocks.items() if node not in missed]
     late = sorted([*(clock.due for clock in missed.values()), *(clock.at for clock in heard if not clock.prompt)])

@@ -66,7 +66,7 @@ class Refusals:
         held = self._held.get(key)
         return (held.until - now, held.messages) if held is not None and now < held.until else (0.0, ())
 
-    def told(self, key: Key, messages: Sequence[str]) -> bool:
+    def repeats(self, key: Key, messages: Sequence[str]) -> bool:
         """Return whether people were told the same the last time."""
         return key in self._held and self._held[key].messages[0] == messages[0]
 
@@ -89,7 +89,9 @@ def as_before(old: Status, decided: Plan) -> Plan:
     changed but the time on the bill, nothing did."""
     before = {item.type: item for item in old.conditions}
     conditions = tuple(
-        was if (was := before.get(item.type)) and (*_said(was), was.message) == (*_said(item), item.message) else item
+        was
+        if (was := before.get(item.type)) and (*_without_message(was), was.message) == (*_without_message(item), item.message)
+        else item
         for item in decided.status.conditions
     )
     status = replace(decided.status, conditions=conditions)
@@ -102,7 +104,7 @@ def only_figures(old: Status, decided: Plan) -> bool:
     new = decided.status
     if decided.events or decided.happened or not _loses_nothing(old.members, new.members):
         return False
-    if [_said(item) for item in old.conditions] != [_said(item) for item in new.conditions]:
+    if [_without_message(item) for item in old.conditions] != [_without_message(item) for item in new.conditions]:
         return False
     return old == replace(
         new,
@@ -117,7 +119,7 @@ def only_figures(old: Status, decided: Plan) -> bool:
     )
 
 
-def _said(condition: Condition) -> tuple[str, str, str]:
+def _without_message(condition: Condition) -> tuple[str, str, str]:
     """All but the sentence, in which the figures are."""
     return condition.type, condition.status, condition.reason
 

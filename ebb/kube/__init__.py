@@ -3,7 +3,7 @@
     async with Kube.connect() as kube:                       # in a pod: its service account; elsewhere: a kubeconfig
         pods = await kube.list(PODS, "elastic-job", labels="job-name=digits")
 
-Used by the controller, the CLI, the cloud in a box and its Pulumi provider. client.py is the connection, errors.py what it
+Used by the controller, the CLI, the devcluster and its Pulumi provider. client.py is the connection, errors.py what it
 raises, kinds.py where objects live in the API, credentials.py how one gets in. It holds no cache and retries nothing: that is the
 reflector's work and the caller's. streams.py runs programs in pods and connects to their ports.
 """

@@ -26,7 +26,7 @@ class NotFound(KubeError):
 
 
 class Conflict(KubeError):
-    """409. `reason` tells a lost race (Conflict) from an object that exists already (AlreadyExists)."""
+    """409. `reason` distinguishes a lost race (Conflict) from an object that exists already (AlreadyExists)."""
 
 
 class Gone(KubeError):

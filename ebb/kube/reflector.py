@@ -1,9 +1,9 @@
-"""Keeps a local copy of all objects of one kind, and tells who asked about every change: list, then watch, for ever.
+"""A local copy of all objects of one kind, and a callback for every change: list, then watch, for ever.
 
     pods = Reflector(api, PODS, labels="group-name=elastic.pytorch.org", on_change=changed)
     task = asyncio.create_task(pods.run()); await pods.synced.wait(); pods.objects[("ns", "name")]
 
-Used by the controller and by the cloud in a box. A watch that ends, breaks or goes silent is taken up again where it stopped;
+Used by the controller and by the devcluster. A watch that ends, breaks or goes silent is taken up again where it stopped;
 after 410 Gone everything is listed again and only differences are told. `observe` puts the answer to one's own write into the
 copy, so that the next decision knows of it although the watch is later. The objects are shared: nobody may change one.
 """
@@ -23,8 +23,8 @@ Changed = Callable[[Object | None, Object | None], None]  # old, new; None: did 
 
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.2, 10.0
 REFUSED_RETRY_SECONDS = 60.0  # for a kind that one may do without: whoever grants it later need not wait long
-# How long the server keeps one watch; spread, so that reconnections are. The end in order of a short watch is what tells a quiet
-# cluster from a dead connection: bookmarks come every minute, but the first only after up to two (measured, 1.35).
+# How long the server keeps one watch; spread, so that reconnections are. A short watch that ends in order is the sign of a quiet
+# cluster rather than of a dead connection: bookmarks come every minute, but the first only after up to two (measured, 1.35).
 SERVER_SECONDS = 60
 LATE_SECONDS = 10.0  # an end that is this late will not come
 LASTING_SECONDS = 5.0

@@ -8,8 +8,8 @@
     async with connection(kube, "elastic-job", "digits-worker-0", 6006) as pipe:
         await pipe.send(b"GET / HTTP/1.0\r\n\r\n");  await pipe.receive()
 
-Kubernetes' own protocol: the first byte of each message is its channel. v5 tells a program the end of its input, which v4 cannot;
-API servers have it since 1.30. A port's stream is v4 on all of them, passed through to the kubelet, and ends as a whole: there is
+Kubernetes' own protocol: the first byte of each message is its channel. v5 can close a program's input, v4 cannot; API
+servers have v5 since 1.30. A port's stream is v4 on all of them, passed through to the kubelet, and ends as a whole: there is
 no half-closed connection. Source: k8s.io/kubelet/pkg/cri/streaming/{remotecommand,portforward}/websocket.go.
 """
 

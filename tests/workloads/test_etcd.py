@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pulumi_kubernetes import core
 
-from ebb.controller.etcd.alarm import CURE
+from ebb.controller.etcd.alarm import FIX
 from tests.infra.declared import Declared, declared
 from tests.pod_security import violations
 from tests.workloads.test_storage import MANAGER, a_cluster, wanted
@@ -77,7 +77,7 @@ def test_jobs_reach_it_by_the_name_of_the_articles(seen: Declared) -> None:
 
 def test_the_cure_that_people_are_told_is_the_cron_job(seen: Declared) -> None:
     cron = seen.one("CronJob").inputs["metadata"]
-    assert f"-n {cron['namespace']} create job --from=cronjob/{cron['name']} " in CURE
+    assert f"-n {cron['namespace']} create job --from=cronjob/{cron['name']} " in FIX
 
 
 def test_maintenance_knows_the_quota_and_the_address(seen: Declared) -> None:

@@ -1,2 +1,2 @@
-"""etcd, where the workers meet: alarm.py tells people when it refuses writes, maintenance.py keeps it small, legacy.py makes the
+"""etcd, where the workers meet: alarm.py warns people when it refuses writes, maintenance.py keeps it small, legacy.py makes the
 folders that torch's own rendezvous cannot keep in an etcd 3.5."""

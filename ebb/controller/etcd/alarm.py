@@ -3,7 +3,7 @@
     alarm = EtcdAlarm(ask, jobs=controller.unfinished, emit_events=controller.emit_events)
     alarm.show(metrics);  asyncio.create_task(alarm.run())
 
-Only the controller that leads runs it. It cures nothing: CronJob etcd-maintenance does, on its schedule or when somebody starts
+Only the controller that leads runs it. It repairs nothing: CronJob etcd-maintenance does, on its schedule or when somebody starts
 it, as the event says.
 """
 
@@ -27,16 +27,16 @@ Ask = Callable[[], Awaitable[str | None]]
 EVERY_SECONDS = 30.0
 TIMEOUT_SECONDS = 5.0
 LONGEST_BYTES = 4096
-CURE = "kubectl -n ebb-system create job --from=cronjob/etcd-maintenance etcd-cure"
+FIX = "kubectl -n ebb-system create job --from=cronjob/etcd-maintenance etcd-cure"
 STOPPED = (
     "refuses writes through its v3 API: jobs that meet there cannot start, nor take workers in or replace them, while training "
     "that runs goes on. The cure:"
 )
 MEANINGS = {
-    "NOSPACE": f"etcd is full (alarm NOSPACE) and {STOPPED} {CURE}",
+    "NOSPACE": f"etcd is full (alarm NOSPACE) and {STOPPED} {FIX}",
     "CORRUPT": f"etcd found its data damaged (alarm CORRUPT) and {STOPPED} an empty volume, docs/operations.md says how.",
 }
-CURED = "etcd takes writes again."
+RECOVERED = "etcd takes writes again."
 log = logging.getLogger(__name__)
 
 
@@ -86,10 +86,10 @@ class EtcdAlarm:
             await self._tell_jobs(Event(names.REASON_ETCD_ALARM, MEANINGS[raised], warning=True))
 
     async def _changed(self, raised: str | None) -> None:
-        log.warning("%s", MEANINGS[raised]) if raised else log.info(CURED)
+        log.warning("%s", MEANINGS[raised]) if raised else log.info(RECOVERED)
         for job in self._jobs():
             if raised is None and job["metadata"]["uid"] in self._told:
-                await self._emit_events(job, (Event(names.REASON_ETCD_CURED, CURED),))
+                await self._emit_events(job, (Event(names.REASON_ETCD_CURED, RECOVERED),))
         self._raised = raised
         self._told.clear()
 

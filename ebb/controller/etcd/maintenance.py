@@ -1,4 +1,4 @@
-"""Keeps etcd's database small, and cures its alarm NOSPACE: `python -m ebb.controller.etcd.maintenance --etcd http://etcd:2379`.
+"""Keep etcd's database small, and clear its alarm NOSPACE: `python -m ebb.controller.etcd.maintenance --etcd http://etcd:2379`.
 
 Ordinary runs defragment when half of the file is holes. Under the alarm, etcd refuses writes until three things have happened:
 older revisions are dropped, the file is rewritten without them, and the alarm is taken back, in this order. The last is done
@@ -38,7 +38,7 @@ def maintain(post: Post, quota_bytes: int) -> str:
     alarms = post("/v3/maintenance/alarm", {"action": "GET"}).get("alarms", [])
     full = [alarm for alarm in alarms if alarm.get("alarm") == NOSPACE]
     if full:
-        return _cure(post, full, quota_bytes)
+        return _clear_alarm(post, full, quota_bytes)
     size, used = _sizes(post)
     if size - used < max(size // 2, WORTHWHILE_BYTES):
         return f"nothing to do: {_mib(used)} of {_mib(size)} are in use"
@@ -46,7 +46,7 @@ def maintain(post: Post, quota_bytes: int) -> str:
     return f"defragmented: {_mib(size)} became {_mib(_sizes(post)[0])}"
 
 
-def _cure(post: Post, alarms: Sequence[Object], quota_bytes: int) -> str:
+def _clear_alarm(post: Post, alarms: Sequence[Object], quota_bytes: int) -> str:
     size, _ = _sizes(post)
     _compact(post)
     post("/v3/maintenance/defragment", {})
@@ -102,7 +102,7 @@ def gateway(address: str) -> Post:
 def main(arguments: Sequence[str]) -> int:
     """Returns the exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m ebb.controller.etcd.maintenance", description="Defragments etcd, cures NOSPACE."
+        prog="python -m ebb.controller.etcd.maintenance", description="Defragments etcd, clears NOSPACE."
     )
     parser.add_argument("--etcd", required=True, metavar="http://HOST:PORT", help="a client address of the one member")
     parser.add_argument("--quota-bytes", required=True, type=int, help="what etcd was started with as --quota-backend-bytes")

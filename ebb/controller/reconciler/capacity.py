@@ -1,4 +1,4 @@
-"""The rest of the cluster as one job sees it: claims on machines, dry zones, and the autoscaler's reports.
+"""The rest of the cluster as one job sees it: claims on machines, stockouts, and the autoscaler's reports.
 
     market = survey(jobs, priorities, now, but=key)      # the others, as their statuses tell
 

@@ -66,7 +66,7 @@ def place(view: JobView, draft: PlanBuilder) -> bool:
 def _lacking(view: JobView) -> tuple[str, str] | None:
     """The need of the platform that cannot be met now: reason and message."""
     if view.observed.platform_problem:
-        # Workers made now would lack the volumes and tolerations that only the platform tells of.
+        # Workers made now would lack the volumes and tolerations that only the platform knows of.
         return names.WAITING_FOR_PLATFORM, view.observed.platform_problem
     container = worker_container(view.job.worker.template["spec"]["containers"])
     problem = rendezvous(view.job, container, view.observed.platform).problem

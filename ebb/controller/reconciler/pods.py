@@ -23,8 +23,8 @@ Object = dict[str, Any]
 
 DEFAULT_GRACE_SECONDS = 30  # Kubernetes' own
 MARGIN_SECONDS, MARGIN_SHARE = 5.0, 0.1  # of a notice: until it is seen here and SIGTERM is sent, and until the disk is flushed
-# The name that kubeadm, EKS, GKE, AKS and the box give their cluster. Where it is another, bare names of workers do not resolve;
-# nothing of ours needs them, as rank 0 is met by its address (PET_LOCAL_ADDR).
+# The name that kubeadm, EKS, GKE, AKS and the devcluster give their cluster. Where it is another, bare names of workers do not
+# resolve; nothing of ours needs them, as rank 0 is met by its address (PET_LOCAL_ADDR).
 CLUSTER_DOMAIN = "cluster.local"
 MAX_SEARCHES, MAX_SEARCH_LENGTH = 32, 2048  # the API server refuses more: domains, characters of all with blanks between
 # Karpenter's word for what ANNOTATION_SAFE_TO_EVICT says to cluster-autoscaler (EKS Auto Mode, AKS node auto-provisioning).

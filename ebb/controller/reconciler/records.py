@@ -25,7 +25,7 @@ LONGEST_NAME, LONGEST_LABEL = 253, 63  # Kubernetes' limits
 
 def record(job: Job, status: Status, now: float, reason: str = "") -> Object:
     """The ConfigMap. `reason` is for a job that has not ended by itself, such as DELETED; its cost counts until now."""
-    told = _told(job, status, now, reason)
+    document = _document(job, status, now, reason)
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -34,7 +34,7 @@ def record(job: Job, status: Status, now: float, reason: str = "") -> Object:
             "namespace": job.namespace,
             "labels": {names.LABEL_RECORD: "true", names.LABEL_EBB_JOB: _label(job.name)},
         },
-        "data": {names.RECORD_KEY: json.dumps(told), **{key: _text(value) for key, value in told.items()}},
+        "data": {names.RECORD_KEY: json.dumps(document), **{key: _text(value) for key, value in document.items()}},
     }
 
 
@@ -44,7 +44,7 @@ def record_name(job: Job) -> str:
     return f"ebb-record-{job.name}"[: LONGEST_NAME - len(end)].rstrip("-.") + end
 
 
-def _told(job: Job, status: Status, now: float, reason: str) -> Object:
+def _document(job: Job, status: Status, now: float, reason: str) -> Object:
     cost, final = sums(status.cost or Cost(), now), status.condition(status.state)
     placed = status.placement
     return {

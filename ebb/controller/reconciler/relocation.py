@@ -1,7 +1,7 @@
-"""Moves of a placed job as a whole: out of a dry zone, to on-demand machines and back to spot. Pure.
+"""Moves of a placed job as a whole: out of a zone without machines, to on-demand machines and back to spot. Pure.
 
     move = to_other_machines(view, draft, me, site) or out_of_stockout(view, draft, me, site, stockout)
-    move = next_try(view, draft, me, site, stockout)         # where all zones are dry: each in its turn, ever more seldom
+    move = next_try(view, draft, me, site, stockout)         # where no zone has machines: each in its turn, ever more seldom
 
 A job that has minReplicas never moves for the sake of more, nor does one whose author names the zone. The one exception: what
 spot-then-on-demand sent to on-demand machines goes back to spot from a checkpoint.
@@ -24,7 +24,7 @@ from ebb.controller.reconciler.types import JobView, PlanBuilder
 
 # Spot shortages last minutes to hours (as market.RECENT_SECONDS); every way there and back costs the job a start.
 RETURN_SECONDS, RETURN_MAX_SECONDS = 1800.0, 4 * 3600.0
-RETRY_MAX_SECONDS = 1800.0  # between two tries of dry zones; by then the first is not recent any more
+RETRY_MAX_SECONDS = 1800.0  # between two tries of zones without machines; by then the first is not recent any more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ def _fall_back(view: JobView, draft: PlanBuilder, me: Claim) -> Move | None:
     placed = draft.status.placement
     assert placed is not None
     why = f"no spot machines for {view.job.spec.placement.fallback_after_seconds} s"
-    return _go(view, draft, _found(view, me, ON_DEMAND), why, placed.fallbacks + 1)
+    return _go(view, draft, _sites_of(view, me, ON_DEMAND), why, placed.fallbacks + 1)
 
 
 def _return(view: JobView, draft: PlanBuilder, me: Claim, site: Candidate) -> Move | None:
@@ -106,7 +106,7 @@ def _return(view: JobView, draft: PlanBuilder, me: Claim, site: Candidate) -> Mo
         return None
     if not _at_checkpoint(view):
         return None
-    available = [other for other in _found(view, me, SPOT) if stockouts.seen(view, draft.status, other) is None]
+    available = [other for other in _sites_of(view, me, SPOT) if stockouts.seen(view, draft.status, other) is None]
     if not available:
         draft.wakes.append(view.now + site.patience_seconds)
     return _go(view, draft, available, "spot machines may be had again")
@@ -128,14 +128,14 @@ def _others(view: JobView, me: Claim, site: Candidate) -> Iterator[list[Candidat
     if view.job.spec.placement.zone not in (SINGLE, ANY):
         return
     asked = view.job.spec.placement.capacity
-    # Out of dry zones of on-demand machines there is also the way back.
+    # From on-demand zones that have run out of machines there is also the way back.
     ways = dict.fromkeys((site.capacity_type, SPOT)) if asked == SPOT_THEN_ON_DEMAND else (asked,)
     for way in ways:
         # One that is not in the stack any more may go anywhere.
-        yield [other for other in _found(view, me, way) if not (site.fits and other.overlaps(site))]
+        yield [other for other in _sites_of(view, me, way) if not (site.fits and other.overlaps(site))]
 
 
-def _found(view: JobView, me: Claim, way: str | None) -> list[Candidate]:
+def _sites_of(view: JobView, me: Claim, way: str | None) -> list[Candidate]:
     platform = view.observed.platform
     if platform is None:
         return []

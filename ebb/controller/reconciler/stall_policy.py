@@ -3,7 +3,7 @@
 stop = watch(view, draft)       # updates status.stall and condition Stalled; (reason, message) when the job is to be held
 
 Three signs: containers that cannot start, new generations without a new step, no step for progress.stallTimeoutSeconds. The
-first time all workers are started again, which counts as no failure: it cures a hung collective or a bad machine. The second time
+first time all workers are started again, which counts as no failure: it fixes a hung collective or a bad machine. The second time
 the job is held. Programs that end by themselves are not looked at here, they spend backoffLimit; nor is one worker that cannot
 start while enough others train.
 """
@@ -38,10 +38,10 @@ def watch(view: JobView, draft: PlanBuilder) -> Trouble | None:
     """The first time all workers are started again (status.restarts), the second time the job is to be held."""
     old = draft.status.stall or Stall()
     stall = _begun(view, _starting(view, _stepped(view, old)))
-    cured = _cured(view, draft, old, stall)
-    if cured:
+    recovery = _recovery(view, draft, old, stall)
+    if recovery:
         stall = replace(stall, restarts=0)
-        draft.status = draft.status.with_condition(names.STALLED, False, *cured, view.now)
+        draft.status = draft.status.with_condition(names.STALLED, False, *recovery, view.now)
     if stall != old:
         draft.status = replace(draft.status, stall=stall)
     trouble = _cannot_start(view, draft, stall) or _idle(view, draft, stall)
@@ -88,7 +88,7 @@ def _begun(view: JobView, stall: Stall) -> Stall:
     return replace(stall, step_at=stamp(view.now)) if began or unwatched else stall
 
 
-def _cured(view: JobView, draft: PlanBuilder, old: Stall, stall: Stall) -> Trouble | None:
+def _recovery(view: JobView, draft: PlanBuilder, old: Stall, stall: Stall) -> Trouble | None:
     """The reason why the job is not stalled any more: (reason, sentence)."""
     condition = draft.status.condition(names.STALLED)
     if condition is None or condition.status != "True":

@@ -1,8 +1,8 @@
 """Sites without machines: the autoscaler's and the clock's word on them, and what status.dry keeps of it. Pure.
 
-    drought = find(view, site)                       # why the missing workers get no machine now; None: they may
-    remember(view, draft, site, drought)             # into status.dry; forgets what is old or disproved
-    lasting(view, draft.status, site, drought)       # whether it has been so for long enough to leave
+    stockout = find(view, site)                      # why the missing workers get no machine now; None: they may
+    remember(view, draft, site, stockout)            # into status.dry; forgets what is old or disproved
+    lasting(view, draft.status, site, stockout)      # whether it has been so for long enough to leave
     seen(view, draft.status, other_site)             # when a site was last seen dry, by whichever job; None: not lately
 
 A site counts as dry when all its node groups back off, when the autoscaler said of the job's pods that it would not make machines
@@ -36,7 +36,7 @@ class Kind(enum.Enum):
     FULL = "full"  # the node groups may not grow
 
 
-# As cloud-provider errors and cluster-autoscaler 1.35 have them, and the box: "quota exceeded", QUOTA_EXCEEDED (GCE),
+# As cloud-provider errors and cluster-autoscaler 1.35 have them, and the devcluster: "quota exceeded", QUOTA_EXCEEDED (GCE),
 # MaxSpotInstanceCountExceeded, VcpuLimitExceeded (EC2), OperationNotAllowed ... quota (Azure).
 QUOTA_WORDS = ("quota", "maxspotinstancecountexceeded", "vcpulimitexceeded", "instancelimitexceeded")
 DRY_WORDS = ("in backoff after failed scale-up", "out of capacity", "insufficientinstancecapacity", "resource_pool_exhausted")
@@ -158,7 +158,7 @@ def _noted(entries: list[Dry], now: float, site: Candidate, stockout: Stockout) 
     age = now - (unix(old.at) or 0)
     if age < REFRESH_SECONDS and kind_of(old.message) == kind_of(message):
         return entries
-    # After a longer pause it is another drought.
+    # After a longer pause it is another stockout.
     begun = old.since if age < 2 * REFRESH_SECONDS else at
     return [*(entry for entry in entries if entry is not old), replace(old, since=begun, at=at, message=message)]
 

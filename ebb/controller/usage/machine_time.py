@@ -24,7 +24,7 @@ Object = Mapping[str, Any]
 
 FINISHED = ("Succeeded", "Failed")  # phases of a pod of which no process runs any more
 LATEST_SECONDS = 300.0  # news of a machine come no later; one that is older was not in a node group before
-GAP_SECONDS = 30.0  # without anybody looking are worth telling, also when no machine came or went
+GAP_SECONDS = 30.0  # in which nobody watched are worth reporting, also when no machine came or went
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer, unused_port
 
 from ebb.controller.__main__ import read_settings
-from ebb.controller.etcd.alarm import CURE, EVERY_SECONDS, EtcdAlarm, http_ask, read_alarm
+from ebb.controller.etcd.alarm import EVERY_SECONDS, FIX, EtcdAlarm, http_ask, read_alarm
 from ebb.controller.metrics import Metrics
 from ebb.kube import ELASTIC_JOBS, EVENTS
 from tests.builders import make_job
@@ -79,7 +79,7 @@ def test_a_full_etcd_is_told_once_to_every_job_that_runs_and_so_is_its_cure() ->
             assert told(world) == [ALARM]
             (event,) = [one for one in world.api.all(EVENTS) if one["reason"] == "EtcdAlarm"]
             assert event["message"].startswith("etcd is full (alarm NOSPACE) and refuses writes")
-            assert event["message"].endswith(CURE)
+            assert event["message"].endswith(FIX)
             etcd.says = WELL
             await world.settle(EVERY_SECONDS + 1)
             assert told(world) == [ALARM, ("digits", "Normal", "EtcdCured")]
