@@ -89,7 +89,9 @@ def installer(target: Path, cpu_index: str | None, *, uv: bool) -> list[str]:
     # The index of the CPU wheels has some other packages too, in versions of its own choice: the best of both indexes counts,
     # and 2.13.0+cpu is better than 2.13.0.
     more = [f"--index={cpu_index}", "--index-strategy=unsafe-best-match"] if cpu_index else []
-    return [sys.executable, "-m", "uv", "pip", "install", f"--python={sys.executable}", "--no-progress", *more, *files]
+    # As pip does by itself: pods mount the folder read-only, and torch takes seconds longer to import without bytecode.
+    flags = [f"--python={sys.executable}", "--no-progress", "--compile-bytecode"]
+    return [sys.executable, "-m", "uv", "pip", "install", *flags, *more, *files]
 
 
 async def _cpu_index() -> str | None:

@@ -205,7 +205,8 @@ def run_uv(arguments: list[str], requirements: Path, environment: Mapping[str, s
     """Install in the folder of the requirements, with its notes on the way. Raises _InstallError."""
     # -P: a file of the user's code that is called as one of Python's modules must not be imported by Python.
     command = [sys.executable, "-P", "-m", "uv", "--no-config", "--no-cache", "--no-progress", "--color=never", "pip", "install"]
-    flags = ["--python", sys.executable, "--requirement", requirements.name, "--no-editable", "--link-mode=copy"]
+    flags = [f"--python={sys.executable}", f"--requirement={requirements.name}"]
+    flags += ["--no-editable", "--link-mode=copy", "--compile-bytecode"]  # bytecode as by pip: workers write none
     process = subprocess.Popen(
         [*command, *flags, *pip_settings(environment), *arguments],
         cwd=requirements.parent,
