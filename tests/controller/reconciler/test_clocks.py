@@ -12,7 +12,7 @@ from ebb.api.schema import encode
 from tests.builders import NOW, make_group, make_platform, make_pod
 from tests.controller.reconciler.scenes import BACKOFF, UNSCHEDULABLE, placed_job, said, zone_of
 from tests.controller.reconciler.stories import Story, stalled
-from tests.controller.reconciler.test_starts import JOB, stuck
+from tests.controller.reconciler.test_stall_policy_starts import JOB, stuck
 from tests.looks import again, look
 
 Object = dict[str, Any]

@@ -1,4 +1,4 @@
-"""What the controller does with a job that it holds: written first, stopped next, nothing counted, until its spec changes."""
+"""A job that the controller holds: written first, stopped next, nothing counted, until its spec changes."""
 
 from typing import Any
 

@@ -1,6 +1,7 @@
 """Jobs that each hold half of what both need: single looks, and whole towns in which every job must come to its end.
 
-A town is a seed. A failing one is run again by its id: `pytest "tests/controller/reconciler/test_yielding.py::test_a_town[17]"`.
+A town is a seed. A failing one is run again by its id:
+`pytest "tests/controller/reconciler/test_queue_towns.py::test_a_town[17]"`.
 """
 
 import random
