@@ -128,9 +128,10 @@ def _progress(job: JobView) -> str:
 
 
 def _speed(job: JobView) -> str:
+    # The two differ: the status has the rate of the newest step, and of all steps their number and time, but no global batch.
     parts = (
-        f"{number(job.samples_per_second)} samples/s" if job.samples_per_second is not None else "",
-        f"{number(job.steps_per_second, 3)} steps/s" if job.steps_per_second is not None else "",
+        f"last {number(job.samples_per_second)} samples/s" if job.samples_per_second is not None else "",
+        f"mean {number(job.steps_per_second, 3)} steps/s" if job.steps_per_second is not None else "",
         f"world size {job.world_size}" if job.world_size is not None else "",
         f"generation {job.generation}" if job.generation is not None else "",
     )

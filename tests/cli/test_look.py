@@ -133,7 +133,7 @@ def test_status_page() -> None:
         "  workers   2 of 2, from 1 to 4; each 1 T4\n"
         "  where     spot, in local-a\n"
         "  progress  step 120 of 560 (21 %), epoch 2, loss 0.1235\n"
-        "  speed     512.3 samples/s, world size 2, generation 3\n"
+        "  speed     last 512.3 samples/s, world size 2, generation 3\n"
         "  reclaims  1\n"
         "  failures  1\n"
         "\n"

@@ -1,4 +1,4 @@
-"""events, top, check and wait for several jobs, on a cluster; the whole status page of a job that tells everything."""
+"""events, top, check and wait for several jobs, on a cluster; the whole status page of a job that has everything."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ def place(kube: FakeKube) -> Ebb:
     return Ebb(kube=kube, platform=parse(platform_map()["data"]), namespace=NS)
 
 
-def told(item: Object, number: int) -> Object:
+def number_event(item: Object, number: int) -> Object:
     """An event as it is in a namespace."""
     return {**item, "metadata": {"name": f"e{number}", "namespace": NS, "uid": f"e{number}"}}
 
@@ -69,7 +69,7 @@ def test_the_page_of_a_job_with_everything() -> None:
         "  workers   2 of 2, from 1 to 4; each 1 T4\n"
         "  where     spot, in local-a\n"
         "  progress  step 120 of 560 (21 %), epoch 2, loss 0.1235\n"
-        "  speed     512.3 samples/s, 2 steps/s, world size 2, generation 3\n"
+        "  speed     last 512.3 samples/s, mean 2 steps/s, world size 2, generation 3\n"
         "  left      about 3 min 40 s\n"
         "  reclaims  1; back after 40 s; 41 s with too few workers to train\n"
         "  goodput   75 % of the paid machine time trained\n"
@@ -99,7 +99,7 @@ def test_a_long_machine_name_gives_way() -> None:
 def test_a_worker_that_was_lost_twice_is_told_by_events() -> None:
     again = {"at": f"{DAY}12:02:00Z", "what": "reclaimed", "worker": 1, "node": "m2", "cause": "NodeGone"}
     job = elastic_job(reclaims=2, history=[RUNNING["status"]["history"][1], again])
-    events = [told(event("Started", at="12:01:40", pod=1), 1), told(event("Pulled", at="12:01:50", pod=1), 2)]
+    events = [number_event(event("Started", at="12:01:40", pod=1), 1), number_event(event("Pulled", at="12:01:50", pod=1), 2)]
     kube = FakeKube(platform_map(), job, *events)
     found = json.loads(invoke("status", "digits", "-o", "json", kube=kube).stdout)
     assert [loss["seconds"] for loss in found["reclaims"]] == [32.5, None]
@@ -108,10 +108,10 @@ def test_a_worker_that_was_lost_twice_is_told_by_events() -> None:
 # --- events ---------------------------------------------------------------------------------------------------------------------
 
 STORY = [
-    told(event("FailedScheduling", "0/3 nodes are available: untolerated taint.", at="12:00:02", pod=0, count=3), 1),
-    told(event("Scheduled", "Successfully assigned elastic-job/digits-worker-0 to m0", at="12:00:40", pod=0), 2),
-    told(event("Started", "", at="12:00:51", pod=0), 3),
-    told(event("Failed", "Error: ImagePullBackOff", at="12:00:52", pod=1, type="Warning"), 4),
+    number_event(event("FailedScheduling", "0/3 nodes are available: untolerated taint.", at="12:00:02", pod=0, count=3), 1),
+    number_event(event("Scheduled", "Successfully assigned elastic-job/digits-worker-0 to m0", at="12:00:40", pod=0), 2),
+    number_event(event("Started", "", at="12:00:51", pod=0), 3),
+    number_event(event("Failed", "Error: ImagePullBackOff", at="12:00:52", pod=1, type="Warning"), 4),
 ]
 
 
@@ -161,7 +161,7 @@ async def test_followed_events_come_as_they_happen_and_again_when_they_grow(monk
 
     following = asyncio.create_task(follow())
     await until(1)
-    kube.put(told(event("FailedScheduling", "0/3 nodes", at="12:00:05", pod=1), 5))
+    kube.put(number_event(event("FailedScheduling", "0/3 nodes", at="12:00:05", pod=1), 5))
     await until(2)
     kube.put({**STORY[0], "count": 4})  # hardly news
     kube.put(elastic_job(history=[RUNNING["status"]["history"][1]]))
