@@ -179,7 +179,7 @@ class Walk:
         left = await self.terminal.finished(code=130)
         text = (
             "While the page above redraws itself, a second terminal plays the cloud and takes one of the two machines back, with "
-            "30 seconds of notice. The other worker trains on alone until a new machine is there. Ctrl-C ends the looking, not "
+            "30 seconds of notice. The other worker trains on alone until a new machine is there. Ctrl-C ends the watching, not "
             "the job."
         )
         self.show("A machine is taken away", text, taken, lost, back, _tail(left, 2))

@@ -100,11 +100,11 @@ def takes_job_options(verb: Callable[..., None]) -> Callable[..., None]:
     first = [parameter for parameter in own if parameter.kind is not inspect.Parameter.KEYWORD_ONLY]
     asked = inspect.signature(options).parameters
 
-    def told(*args: Any, **kwargs: Any) -> None:
+    def call_verb(*args: Any, **kwargs: Any) -> None:
         given = {key: kwargs.pop(key) for key in asked}
         verb(*args, asked=options(**given), **kwargs)
 
     shown = inspect.Signature([*first, *asked.values(), *own[len(first) :]])
-    told.__name__, told.__doc__ = verb.__name__, verb.__doc__
-    told.__dict__["__signature__"] = shown
-    return told
+    call_verb.__name__, call_verb.__doc__ = verb.__name__, verb.__doc__
+    call_verb.__dict__["__signature__"] = shown
+    return call_verb

@@ -46,9 +46,9 @@ class Bar:
 
     def __init__(self, progress: Progress) -> None:
         self._progress, self._size = progress, 0
-        self._task = progress.add_task("looking", total=None)
+        self._task = progress.add_task("reading the folder", total=None)
 
-    def found(self, files: int, size: int) -> None:
+    def announce(self, files: int, size: int) -> None:
         """See Show."""
         self._size += size
         what = "1 file" if files == 1 else f"{files} files"

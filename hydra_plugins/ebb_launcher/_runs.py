@@ -36,7 +36,7 @@ class Outcome:
 
 
 def train(told: LauncherSettings, words: Sequence[str], multirun: str, overrides: Sequence[Sequence[str]]) -> list[Outcome]:
-    """Submit all, wait for all; `multirun` tells one from the next. Raises ClientError and KubeError for what cannot be sent."""
+    """Submit all, wait for all; `multirun` is another word for each. Raises ClientError and KubeError for what cannot be sent."""
     points = tuple(Point(values=tuple(map(_pair, each))) for each in overrides)
     plan = _plan(told, words, multirun, points)
     seen = asyncio.run(_train(told, plan))

@@ -1,4 +1,4 @@
-"""The table of verbs: each is there, is told as it tells itself, and is loaded only when it is called."""
+"""The table of verbs: each is there, has the first line of its own help, and is loaded only when it is called."""
 
 import subprocess
 import sys

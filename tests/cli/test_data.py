@@ -117,7 +117,7 @@ def test_a_bar_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(file=told, force_terminal=True, width=80, color_system=None)
     monkeypatch.setattr("ebb.cli.terminal.make_console", lambda *, stderr: console)
     with progress_bar() as show:
-        show.found(1000, 123_456_789_012)
+        show.announce(1000, 123_456_789_012)
         show.moved(23_456_789_012)
     lines = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line) for line in re.split(r"[\r\n]", told.getvalue())]
     assert any("1000 files" in line and "23.5/123.5 GB" in line for line in lines), lines

@@ -34,10 +34,10 @@ def write(rows: list[Misuse]) -> None:
     class Dumper(yaml.SafeDumper):
         pass
 
-    def shown(dumper: Any, text: str) -> Any:
+    def represent(dumper: Any, text: str) -> Any:
         return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else '"')
 
-    Dumper.add_representer(_Quoted, shown)
+    Dumper.add_representer(_Quoted, represent)
     head = "".join(line for line in TABLE.read_text().splitlines(keepends=True) if line.startswith("#"))
     text = [head]
     for row in rows:

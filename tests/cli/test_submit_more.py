@@ -39,7 +39,7 @@ def pod_of(body: Object) -> Object:
 
 
 def node(name: str, group: str, gpus: int = 1) -> Object:
-    """A machine as its node tells it."""
+    """A machine as its Node shows it."""
     labels = {"ebb.dev/node-group": group, "topology.kubernetes.io/zone": "local-a", "ebb.dev/gpu-type": "T4"}
     labels["ebb.dev/capacity-type"] = "spot"
     return {

@@ -64,17 +64,17 @@ async def test_resume_of_a_stopped_job() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "flag", "cure", "field"),
+    ("reason", "flag", "fix", "field"),
     [
         ("BudgetSpent", "--max-cost", {"max_usd": 5.0}, ("budget", {"maxUSD": 5.0})),
         ("DeadlinePassed", "--deadline", {"deadline": "2026-12-01T18:00:00Z"}, ("deadline", "2026-12-01T18:00:00Z")),
     ],
 )
-async def test_a_held_job_needs_what_it_lacks(reason: str, flag: str, cure: Any, field: tuple[str, object]) -> None:
+async def test_a_held_job_needs_what_it_lacks(reason: str, flag: str, fix: Any, field: tuple[str, object]) -> None:
     kube = FakeKube(held(reason))
     with pytest.raises(BadRequest, match=f"say a new one with {flag}"):
         await resume(ebb(kube), "digits")
-    await resume(ebb(kube), "digits", **cure)
+    await resume(ebb(kube), "digits", **fix)
     assert (await spec_of(kube))[field[0]] == field[1]
 
 

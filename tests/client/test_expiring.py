@@ -44,7 +44,7 @@ async def until(done: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-def said(number: int) -> str:
+def write_line(number: int) -> str:
     """Ten lines have one second, as a program that prints much."""
     return f"2026-11-21T12:{number // 600:02}:{number // 10 % 60:02}.{number % 10}00000000Z line {number}"
 
@@ -58,7 +58,7 @@ async def test_a_followed_log_outlives_its_credentials(tmp_path: Path, way: str)
         following = asyncio.create_task(follow_logs(kube, NS, "digits", sink))
         await until(lambda: len(server.connections) == 4)  # two watches, two logs
         for number in range(LINES):
-            server.print(pods[number % 2], said(number))
+            server.print(pods[number % 2], write_line(number))
             if number % EVERY == EVERY - 1:  # while some of them are on their way
                 server.expire(cut=number // EVERY % 2 == 0)
                 await until(lambda: len(sink.lines) == number + 1)  # noqa: B023 - awaited here

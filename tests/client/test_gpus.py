@@ -1,4 +1,4 @@
-"""What GPUs there are: free now, to come, reclaims by zone, zones that are dry."""
+"""GPUs of a platform: free now, to come, reclaims by zone, stockouts by zone."""
 
 import asyncio
 import time

@@ -70,7 +70,9 @@ def use(made: MachineUsage, number: int, began: float, hours: float) -> None:
     made.count(replace(SPOT, phase=LEAVING), began + hours * HOUR, began + (hours + 0.1) * HOUR)
 
 
-def told(jobs: list[Object], records: list[Object], made: MachineUsage | None, days: float = 0, by: By = By.JOB) -> CostReport:
+def make_report(
+    jobs: list[Object], records: list[Object], made: MachineUsage | None, days: float = 0, by: By = By.JOB
+) -> CostReport:
     window = whole_days(NOW, days * DAY)
     return report_of(bills(jobs, records, made, window), made, window, by)
 
@@ -79,7 +81,7 @@ def test_jobs_and_the_rest_are_the_machines() -> None:
     made = usage()
     use(made, 1, MIDNIGHT + HOUR, 2)
     use(made, 2, MIDNIGHT + 4 * HOUR, 1)
-    report = told(
+    report = make_report(
         [job(1, 2, began=MIDNIGHT + HOUR, user="ada")],
         [record(2, 1, began=MIDNIGHT + 4 * HOUR, ended=MIDNIGHT + 5 * HOUR, user="bob")],
         made,
@@ -98,7 +100,7 @@ def test_jobs_and_the_rest_are_the_machines() -> None:
 def test_a_bill_that_is_not_what_the_machines_did_shows() -> None:
     made = usage()
     use(made, 1, MIDNIGHT + HOUR, 2)
-    report = told([job(1, 1.5, began=MIDNIGHT + HOUR)], [], made)
+    report = make_report([job(1, 1.5, began=MIDNIGHT + HOUR)], [], made)
     assert report.difference_usd == pytest.approx(0.15)
 
 
@@ -107,14 +109,14 @@ def test_of_a_job_that_began_before_the_days_asked_for_those_days_count() -> Non
     use(made, 1, MIDNIGHT - 5 * HOUR, 5)
     use(made, 1, MIDNIGHT + 5 * HOUR, 1)
     began = job(1, 6, began=MIDNIGHT - 5 * HOUR)
-    (row,) = told([began], [], made).rows
+    (row,) = make_report([began], [], made).rows
     assert (row.machine_hours, row.usd) == pytest.approx((1, 0.3))
-    assert told([began], [], made, days=1).rows[0].usd == pytest.approx(1.8)
+    assert make_report([began], [], made, days=1).rows[0].usd == pytest.approx(1.8)
 
 
 def test_of_one_that_the_usage_record_does_not_reach_back_to_time_decides_and_it_is_said() -> None:
     made = usage(begun=MIDNIGHT + HOUR)
-    report = told([job(1, 6, began=MIDNIGHT - 12 * HOUR)], [], made)
+    report = make_report([job(1, 6, began=MIDNIGHT - 12 * HOUR)], [], made)
     assert report.rows[0].divided
     assert report.rows[0].usd == pytest.approx(0.9)
     assert any("divided by time" in note for note in report.notes)
@@ -123,7 +125,7 @@ def test_of_one_that_the_usage_record_does_not_reach_back_to_time_decides_and_it
 
 def test_a_job_that_ended_before_is_not_in_it() -> None:
     old = record(1, 6, began=MIDNIGHT - 20 * HOUR, ended=MIDNIGHT - HOUR)
-    assert told([], [old], usage()).rows == ()
+    assert make_report([], [old], usage()).rows == ()
 
 
 def test_one_of_which_nothing_is_left_counts_by_the_usage_record() -> None:
@@ -131,7 +133,7 @@ def test_one_of_which_nothing_is_left_counts_by_the_usage_record() -> None:
     use(made, 1, MIDNIGHT + HOUR, 2)
     use(made, 2, MIDNIGHT + 4 * HOUR, 1)
     made.who[uid(1)[:8]] = Who(namespace="other", job="theirs", user="eve")
-    report = told([], [], made)
+    report = make_report([], [], made)
     assert [(row.name, row.user, row.usd) for row in report.rows] == [
         ("theirs", "eve", pytest.approx(0.6)),
         ("00000002", "", 0.3),
@@ -146,11 +148,11 @@ def test_by_user_and_by_day() -> None:
     use(made, 3, MIDNIGHT + 6 * HOUR, 2)
     jobs = [job(1, 1, began=MIDNIGHT - 2 * HOUR, user="ada"), job(2, 1, began=MIDNIGHT + 4 * HOUR, user="ada")]
     jobs.append(job(3, 2, began=MIDNIGHT + 6 * HOUR))
-    users = told(jobs, [], made, days=1, by=By.USER)
+    users = make_report(jobs, [], made, days=1, by=By.USER)
     assert {row.name: row.jobs for row in users.rows} == {"ada": 2, "": 1}
     assert [row.usd for row in users.rows] == pytest.approx([0.6, 0.6])
     assert any("no proof" in note for note in users.notes)
-    days = told(jobs, [], made, days=1, by=By.DAY)
+    days = make_report(jobs, [], made, days=1, by=By.DAY)
     assert [row.name for row in days.rows] == ["2026-11-22", "2026-11-21"]
     assert [row.usd for row in days.rows] == pytest.approx([0.9, 0.3])
     assert [row.idle_usd for row in days.rows] == pytest.approx([0.06, 0.03])
@@ -163,14 +165,14 @@ def test_by_user_and_by_day() -> None:
 def test_months_are_told_where_days_are_not_known_any_more() -> None:
     made = usage(begun=MIDNIGHT - 100 * DAY)
     made.fold(NOW)
-    months = [row.name for row in told([], [], made, days=365, by=By.DAY).rows if len(row.name) == 7]
+    months = [row.name for row in make_report([], [], made, days=365, by=By.DAY).rows if len(row.name) == 7]
     assert months == ["2026-09", "2026-08"]
 
 
 def test_a_window_within_the_days_that_are_kept_has_no_month() -> None:
     made = usage(begun=MIDNIGHT - 100 * DAY)
     made.fold(NOW)
-    report = told([], [], made, days=55, by=By.DAY)
+    report = make_report([], [], made, days=55, by=By.DAY)
     assert [row.name for row in report.rows][-2:] == ["2026-09-29", "2026-09-28"]
     assert report.machines is not None
     assert report.machines.hours == pytest.approx(55 * 24 + 12)
@@ -180,7 +182,7 @@ def test_of_a_day_with_more_jobs_than_the_usage_record_holds_it_is_said() -> Non
     made = usage()
     use(made, 1, MIDNIGHT - 5 * HOUR, 10)
     made.cut = "2026-11-22"
-    report = told([job(1, 10, began=MIDNIGHT - 5 * HOUR)], [], made)
+    report = make_report([job(1, 10, began=MIDNIGHT - 5 * HOUR)], [], made)
     assert report.rows[0].divided
     assert any("on, of that day the 1 dearest" in note for note in report.notes)
 
@@ -188,14 +190,14 @@ def test_of_a_day_with_more_jobs_than_the_usage_record_holds_it_is_said() -> Non
 def test_what_nobody_looked_at_is_told() -> None:
     made = usage()
     made.miss(replace(SPOT, held=((uid(1)[:8], 1.0),)), MIDNIGHT, MIDNIGHT + HOUR)
-    report = told([job(1, 1, began=MIDNIGHT)], [], made)
+    report = make_report([job(1, 1, began=MIDNIGHT)], [], made)
     assert report.unseen is not None
     assert report.unseen.usd == pytest.approx(0.3)
     assert report.difference_usd == pytest.approx(0)
 
 
 def test_without_a_usage_record_there_are_bills() -> None:
-    report = told([job(1, 2, began=MIDNIGHT + HOUR)], [], None)
+    report = make_report([job(1, 2, began=MIDNIGHT + HOUR)], [], None)
     assert report.jobs.usd == pytest.approx(0.6)
     assert (report.machines, report.idle, report.platform, report.unseen, report.difference_usd) == (None,) * 5
     assert "There is no machine usage record" in report.notes[-1]

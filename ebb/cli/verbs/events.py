@@ -1,4 +1,4 @@
-"""The verb that tells a job's story: events."""
+"""`ebb events`: what happened to a job, in order."""
 
 import json
 from contextlib import aclosing
@@ -23,7 +23,7 @@ def events(
     namespace: Namespace = None,
     output: Format = Output.TEXT,
 ) -> None:
-    """What happened to a job and its workers, in chronological order."""
+    """Events of a job and its workers, in chronological order."""
     if follow:
         call(ctx, namespace, lambda ebb: _follow(ebb, job, output))
         return

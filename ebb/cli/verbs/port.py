@@ -1,4 +1,4 @@
-"""`ebb port`: a port of a worker on this machine, for TensorBoard, notebooks and profilers."""
+"""`ebb port`: a port of a worker on this machine, for a notebook, a profiler or whatever the program serves."""
 
 import asyncio
 from typing import Annotated
@@ -14,14 +14,14 @@ from ebb.client.platform.connection import Ebb
 def port(
     ctx: typer.Context,
     job: JobName,
-    number: Annotated[int, typer.Argument(metavar="PORT", help="The worker's, such as 6006 for TensorBoard.")],
+    number: Annotated[int, typer.Argument(metavar="PORT", help="The worker's port that your program listens on.")],
     *,
     local: Annotated[int | None, typer.Option(help="The port here; default: the same, or a free one if it is taken.")] = None,
     worker: Annotated[int | None, typer.Option(help="Default: the first that runs; when it is lost, another.")] = None,
     namespace: Namespace = None,
     output: Format = Output.TEXT,
 ) -> None:
-    """Forward a worker's port to this machine: ebb port digits 6006
+    """Forward a worker's port to this machine: ebb port digits 8888
 
     Stays open until Ctrl-C, also when the worker is lost: new connections go to another one.
     """

@@ -105,13 +105,13 @@ def volumes(wanted: Sequence[Volume], claims: Sequence[Object] | None, pods: Ite
 
 
 def etcd(endpoint: str, events: Iterable[Object], now: float) -> Finding:
-    """By the events with which the controller tells jobs of an alarm and of its end."""
+    """Find an alarm by the events that the controller gives jobs at its beginning and its end."""
     reasons = (names.REASON_ETCD_ALARM, names.REASON_ETCD_CURED)
     told = [event for event in events if event.get("reason") in reasons and now - _last(event) <= ALARM_SECONDS]
     newest = max(told, key=_last, default=None)
     if newest is not None and newest["reason"] == names.REASON_ETCD_ALARM:
-        what, _, cure = str(newest.get("message") or "").partition("The cure: ")
-        return problem("etcd", f"{endpoint}: {what.strip()}", f"The cure: {cure}" if cure else f"{LOOK}.")
+        what, _, fix = str(newest.get("message") or "").partition("The cure: ")
+        return problem("etcd", f"{endpoint}: {what.strip()}", f"The cure: {fix}" if fix else f"{LOOK}.")
     if not endpoint:
         return problem("etcd", "the platform names none: jobs cannot meet", f"To get one: {GROUP_FIX}.")
     return ok("etcd", f"{endpoint}, no alarm in the last hour")

@@ -43,7 +43,7 @@ T = TypeVar("T")
 class Show(Protocol):
     """Told how a transfer goes on."""
 
-    def found(self, files: int, size: int) -> None:
+    def announce(self, files: int, size: int) -> None:
         """Announce more to move, beside what was announced before."""
 
     def moved(self, size: int) -> None:
@@ -53,7 +53,7 @@ class Show(Protocol):
 class Silent:
     """Shows nothing."""
 
-    def found(self, files: int, size: int) -> None:
+    def announce(self, files: int, size: int) -> None:
         """See Show."""
 
     def moved(self, size: int) -> None:
@@ -110,7 +110,7 @@ async def put(ebb: Ebb, source: Path, target: str, show: Show | None = None, *, 
             return await _put_folder(files, source, path, show, checksum=checksum)
         if await _is_folder(files, path):
             path = f"{path}/{source.resolve().name}"
-        show.found(1, source.stat().st_size)
+        show.announce(1, source.stat().st_size)
         stored = await files.put(path, source, moved=show.moved)
         there = int(stored.moved == 0 and stored.size > 0)
         return Transfer(source=printable(source), target=path, files=1 - there, size=stored.moved, there_already=there)
@@ -131,7 +131,7 @@ async def get_by(files: Files, path: str, target: str, show: Show, *, checksum: 
         local = local / PurePosixPath(path).name
     if found.kind == "folder":
         return await _get_folder(files, path, local, show, checksum=checksum)
-    show.found(1, found.size)
+    show.announce(1, found.size)
     if not checksum and _same(local, found):
         show.moved(found.size)
         return Transfer(source=path, target=printable(local), files=0, size=0, there_already=1)
@@ -162,7 +162,7 @@ async def _put_folder(files: Files, source: Path, path: str, show: Show, *, chec
     local = [one for one in scanned if isinstance(one, LocalFile)]
     there = await _ages(files, path)
     todo = [one for one in local if checksum or there.get(one.name) != (one.size, one.modified_ns // NS_PER_MS)]
-    show.found(len(todo), sum(one.size for one in todo))
+    show.announce(len(todo), sum(one.size for one in todo))
 
     async def send(one: LocalFile) -> int:
         ask = checksum or one.size > SMALL_BYTES
@@ -177,7 +177,7 @@ async def _get_folder(files: Files, path: str, target: Path, show: Show, *, chec
     entries = await files.list(path, recursive=True)
     remote = [one for one in entries if one.kind == "file" and _fetchable(one.name)]
     todo = [one for one in remote if checksum or not await asyncio.to_thread(_same, target / one.name, one)]
-    show.found(len(todo), sum(one.size for one in todo))
+    show.announce(len(todo), sum(one.size for one in todo))
 
     gone: list[str] = []
 

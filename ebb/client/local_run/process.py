@@ -108,7 +108,7 @@ class _Handing:
 
 
 def _result_of(run: LocalRun, code: int) -> LocalResult:
-    code = 128 - code if code < 0 else code  # killed by a signal, as a shell tells it
+    code = 128 - code if code < 0 else code  # killed by a signal, as a shell reports it
     last = _last_line(Path(run.output) / "metrics.jsonl")
     return LocalResult(
         name=run.name,

@@ -56,7 +56,7 @@ class _Follower:
 
     async def run(self) -> JobView:
         """The job as it ended. Raises Missing when it is deleted."""
-        looking = asyncio.create_task(self._look_for_strangers())
+        strangers = asyncio.create_task(self._look_for_strangers())
         try:
             while (job := self._board.job) is not None:
                 self._tell(job)
@@ -69,7 +69,7 @@ class _Follower:
                 await asyncio.wait(self._tails.values(), timeout=DRAIN_SECONDS)
             raise Missing(f"{self._board.name} was deleted.")
         finally:
-            tasks = [looking, *self._tails.values()]
+            tasks = [strangers, *self._tails.values()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

@@ -60,7 +60,7 @@ class PodTail:
                     return
             except TimeoutError:
                 continue  # nothing for long: the connection may have died without a word
-            except KubeError:  # a lost connection; the board tells the user of those that last
+            except KubeError:  # a lost connection; the board reports those that last
                 refused += ended
             await asyncio.sleep(RECHECK_SECONDS)
 

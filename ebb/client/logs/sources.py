@@ -66,7 +66,7 @@ async def open_shelf(job: Object, files: LogFiles | None, sink: Sink) -> Shelf |
 
 
 def job_folder(job: Object) -> str:
-    """The job's own folder on the output volume: what its author has set, or what the controller tells its workers."""
+    """The job's own folder on the output volume: what its author has set, or what the controller gives its workers."""
     meta, container = job["metadata"], _template_container(job)
     said = {item["name"]: item.get("value") for item in container.get("env") or []}
     return str(said.get(ENV_OUTPUT_DIR) or f"{OUTPUT_ROOT}/{meta['namespace']}/{meta['name']}-{meta['uid'][:8]}").rstrip("/")

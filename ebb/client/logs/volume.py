@@ -25,7 +25,7 @@ from ebb.client.logs.lines import FileLines, Line, Part
 from ebb.client.platform.connection import Ebb
 from ebb.kube import KubeError
 
-LOOK_SECONDS = 5.0  # how old a listing may be: it tells of new pods and of the next part of a file
+LOOK_SECONDS = 5.0  # how old a listing may be: new pods and the next part of a file are seen that late
 DRAIN_SECONDS = 3.0  # for the last lines of a machine that is gone to arrive on the volume
 RECHECK_SECONDS = 1.0
 TRIES_AT_END = 3

@@ -85,7 +85,7 @@ async def _sweep(ebb: Ebb, name: str, jobs: Sequence[Object], reading: Reading, 
 
 
 async def _recorded(ebb: Ebb, name: str) -> Object | None:
-    """A job that is gone, as far as its record tells: the newest of that name."""
+    """A job that is gone, as far as its record goes: the newest of that name."""
     try:
         maps = await ebb.kube.list(CONFIG_MAPS, ebb.namespace, labels=f"{LABEL_RECORD}=true,{LABEL_EBB_JOB}={name[:63]}")
     except (Denied, NotFound):

@@ -217,7 +217,7 @@ def run_report(
 
 def _points(training: Training, paid: Paid, begin: float, ranks: int) -> tuple[Point, ...]:
     found: list[Point] = []
-    tells = "useful_seconds" in training.last  # a log does not
+    timed = "useful_seconds" in training.last  # a log has no such figure
     least = None  # of the steps that come later
     for span in reversed(training.spans):
         redone = least is not None and span.step >= least
@@ -229,7 +229,7 @@ def _points(training: Training, paid: Paid, begin: float, ranks: int) -> tuple[P
                 samples=min(span.step * training.global_batch, training.samples) if training.global_batch else None,
                 loss=_value(span.loss),
                 samples_per_second=_value(span.rate),
-                goodput=share(span.useful_rank_seconds / ranks, paid.until(span.time - begin)) if tells else None,
+                goodput=share(span.useful_rank_seconds / ranks, paid.until(span.time - begin)) if timed else None,
                 figures={name: value for name, each in span.figures.items() if (value := _value(each))},
                 redone=redone,
             )

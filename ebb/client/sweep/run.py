@@ -105,14 +105,14 @@ async def start(ebb: Ebb, plan: SweepPlan, note: Callable[[str], None] = ignore)
 
 async def show(ebb: Ebb, name: str, *, metric: str = "loss") -> SweepView:
     """A sweep as it is now. Raises Missing."""
-    return sweep_view(name, ebb.namespace, await _found(ebb, name), metric=metric, now=_now())
+    return sweep_view(name, ebb.namespace, await _list_runs(ebb, name), metric=metric, now=_now())
 
 
 async def watch(
     ebb: Ebb, name: str, *, metric: str = "loss", rule: Rule | None = None, note: Callable[[str], None] = ignore
 ) -> AsyncIterator[SweepView]:
     """The sweep now and after each change, until nothing of it goes on; with a rule the worst are stopped. Raises Missing."""
-    await _found(ebb, name)
+    await _list_runs(ebb, name)
     mind = _Minder(ebb, rule, note) if rule else None
     async for jobs in states(ebb.kube, ELASTIC_JOBS, ebb.namespace, labels=f"{LABEL_SWEEP}={name}", on_trouble=note):
         if not jobs:
@@ -127,7 +127,7 @@ async def watch(
 
 async def stop(ebb: Ebb, name: str, *, wait: bool = True, note: Callable[[str], None] = ignore) -> tuple[str, ...]:
     """Let all runs write a checkpoint and give their machines back; those that were stopped now. Raises Missing."""
-    names = [seen.name for seen in map(view, await _found(ebb, name)) if seen.state not in OVER and seen.state != STOPPED]
+    names = [seen.name for seen in map(view, await _list_runs(ebb, name)) if seen.state not in OVER and seen.state != STOPPED]
     if names:
         await change.stop(ebb, names, wait=wait, note=note)
     return tuple(names)
@@ -135,7 +135,7 @@ async def stop(ebb: Ebb, name: str, *, wait: bool = True, note: Callable[[str], 
 
 async def delete(ebb: Ebb, name: str, *, wait: bool = True, note: Callable[[str], None] = ignore) -> tuple[str, ...]:
     """Remove all runs; their output folders stay. Raises Missing."""
-    names = [str(job["metadata"]["name"]) for job in await _found(ebb, name)]
+    names = [str(job["metadata"]["name"]) for job in await _list_runs(ebb, name)]
     return await change.delete(ebb, names, wait=wait, note=note)
 
 
@@ -248,7 +248,7 @@ async def _jobs(ebb: Ebb, name: str) -> list[Object]:
     return await ebb.kube.list(ELASTIC_JOBS, ebb.namespace, labels=f"{LABEL_SWEEP}={name}")
 
 
-async def _found(ebb: Ebb, name: str) -> list[Object]:
+async def _list_runs(ebb: Ebb, name: str) -> list[Object]:
     check_name(name)
     if found := await _jobs(ebb, name):
         return found

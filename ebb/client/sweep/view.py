@@ -78,7 +78,7 @@ def notes(job: Object) -> dict[str, str]:
 
 
 def value_of(job: JobView, metric: str) -> float | None:
-    """The metric as the job's status tells it."""
+    """The metric in the job's status."""
     found = getattr(job, metric)
     return None if found is None else float(found)
 

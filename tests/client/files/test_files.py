@@ -31,7 +31,7 @@ class Counted:
         self.total, self.files, self.bytes = 0, 0, 0
         self._kube, self._at = kube, at
 
-    def found(self, files: int, size: int) -> None:
+    def announce(self, files: int, size: int) -> None:
         self.files += files
         self.total += size
 
@@ -248,7 +248,7 @@ async def test_what_a_job_removes_meanwhile_is_left_out(tmp_path: Path) -> None:
         local(tmp_path, f"../data/set/{index:02}", b"x")
 
     class Removing(Counted):
-        def found(self, files: int, size: int) -> None:
+        def announce(self, files: int, size: int) -> None:
             (tmp_path / "data" / "set" / "11").unlink()
 
     async with reached(tmp_path) as kube:

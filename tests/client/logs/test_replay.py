@@ -15,7 +15,7 @@ def at(second: float, text: str) -> str:
     return f"2026-11-21T12:00:{whole:02}.{fraction:09}Z {text}"
 
 
-def shown(replay: Replay, *raw: str) -> list[str]:
+def replayed(replay: Replay, *raw: str) -> list[str]:
     lines = [line for line in map(parse, raw) if line]
     return [fresh.text for line in lines if (fresh := replay.new(line))]
 
@@ -42,55 +42,55 @@ def test_lines_without_a_time_are_nobodys(raw: str) -> None:
 def test_the_first_connection_asks_for_all() -> None:
     replay = Replay()
     assert replay.connect() is None
-    assert shown(replay, at(1, "a"), at(1, "a"), at(1.5, "b")) == ["a", "a", "b"]
+    assert replayed(replay, at(1, "a"), at(1, "a"), at(1.5, "b")) == ["a", "a", "b"]
 
 
 def test_a_reconnection_looks_back_and_shows_nothing_twice() -> None:
     replay = Replay()
     replay.connect()
     first = [at(8.9, "old"), at(9.2, "a"), at(10.1, "b"), at(10.1, "b"), at(10.4, "c")]
-    shown(replay, *first)
+    replayed(replay, *first)
     assert replay.connect() == "2026-11-21T12:00:09Z"
-    assert shown(replay, *first[1:], at(10.4, "c"), at(11, "d")) == ["c", "d"]
+    assert replayed(replay, *first[1:], at(10.4, "c"), at(11, "d")) == ["c", "d"]
 
 
 def test_a_late_line_of_the_other_stream_is_not_lost() -> None:
     replay = Replay()
     replay.connect()
-    shown(replay, at(9.999, "out 1"), at(10.001, "out 2"))
+    replayed(replay, at(9.999, "out 1"), at(10.001, "out 2"))
     replay.connect()
-    assert shown(replay, at(9.999, "out 1"), at(10.001, "out 2"), at(9.9995, "err 1")) == ["err 1"]
+    assert replayed(replay, at(9.999, "out 1"), at(10.001, "out 2"), at(9.9995, "err 1")) == ["err 1"]
     replay.connect()
-    assert shown(replay, at(9.999, "out 1"), at(10.001, "out 2"), at(9.9995, "err 1")) == []
+    assert replayed(replay, at(9.999, "out 1"), at(10.001, "out 2"), at(9.9995, "err 1")) == []
 
 
 def test_a_server_that_ignores_since_shows_nothing_twice() -> None:
     replay = Replay()
     replay.connect()
     lines = [at(second, f"line {second}") for second in range(30)]
-    shown(replay, *lines)
+    replayed(replay, *lines)
     replay.connect()
-    assert shown(replay, *lines, at(31, "new")) == ["new"]
+    assert replayed(replay, *lines, at(31, "new")) == ["new"]
 
 
 def test_a_line_that_broke_off_is_completed() -> None:
     replay = Replay()
     replay.connect()
-    assert shown(replay, at(1, "a"), at(2, "step 12")) == ["a", "step 12"]
+    assert replayed(replay, at(1, "a"), at(2, "step 12")) == ["a", "step 12"]
     replay.connect()
-    assert shown(replay, at(1, "a"), at(2, "step 120 loss 0.1"), at(2, "step 120 loss 0.1 again")) == [
+    assert replayed(replay, at(1, "a"), at(2, "step 120 loss 0.1"), at(2, "step 120 loss 0.1 again")) == [
         "0 loss 0.1", "step 120 loss 0.1 again",
     ]  # fmt: skip
     replay.connect()
-    assert shown(replay, at(1, "a"), at(2, "step 120 loss 0.1"), at(2, "step 120 loss 0.1 again")) == []
+    assert replayed(replay, at(1, "a"), at(2, "step 120 loss 0.1"), at(2, "step 120 loss 0.1 again")) == []
 
 
 def test_a_whole_line_is_no_beginning_of_the_next() -> None:
     replay = Replay()
     replay.connect()
-    shown(replay, at(2, "step 1"))
+    replayed(replay, at(2, "step 1"))
     replay.connect()
-    assert shown(replay, at(2, "step 1"), at(2, "step 10")) == ["step 10"]
+    assert replayed(replay, at(2, "step 1"), at(2, "step 10")) == ["step 10"]
 
 
 def test_breaks_at_every_position_of_a_fast_log_lose_and_repeat_nothing() -> None:
@@ -98,17 +98,17 @@ def test_breaks_at_every_position_of_a_fast_log_lose_and_repeat_nothing() -> Non
     for stop in range(1, 60, 3):
         replay = Replay()
         replay.connect()
-        seen = shown(replay, *lines[:stop])
+        seen = replayed(replay, *lines[:stop])
         since = replay.connect()
         assert since is not None
         again = [line for line in lines if line[:19] >= since[:19]]
-        assert seen + shown(replay, *again) == [line.partition(" ")[2] for line in lines], stop
+        assert seen + replayed(replay, *again) == [line.partition(" ")[2] for line in lines], stop
 
 
 def test_memory_stays_at_two_seconds() -> None:
     replay = Replay()
     replay.connect()
-    shown(replay, *(at(index / 100, "x") for index in range(5000)))
+    replayed(replay, *(at(index / 100, "x") for index in range(5000)))
     assert len(replay._recent) <= 200
 
 

@@ -13,7 +13,7 @@ from ebb.client.report.lines import Reader
 from tests.client.report import story
 
 
-def told(
+def make_report(
     *, moments: story.Moments = story.MOMENTS, until: float = 180.0, paid: float = 352.0, ranks: int = 1, **changes: Any
 ) -> RunReport:
     reader, now = Reader(), 200.0
@@ -26,7 +26,7 @@ def told(
 
 
 def test_workers_and_zones_over_time() -> None:
-    found = [(each.seconds, each.until, each.workers, each.zone) for each in told().stretches]
+    found = [(each.seconds, each.until, each.workers, each.zone) for each in make_report().stretches]
     assert found == [
         (40.2, 68.0, 2, "local-a"),
         (70.4, 80.0, 1, "local-a"),
@@ -36,11 +36,11 @@ def test_workers_and_zones_over_time() -> None:
 
 
 def test_two_ranks_are_one_worker_of_two_gpus() -> None:
-    assert [each.workers for each in told(ranks=2).stretches] == [1, 1, 1, 2]
+    assert [each.workers for each in make_report(ranks=2).stretches] == [1, 1, 1, 2]
 
 
 def test_each_loss_has_its_pause_and_what_was_done_again() -> None:
-    events = told().events
+    events = make_report().events
     assert [event.loss for event in events] == [False, True, False, False]
     lost = events[1]
     assert (lost.seconds, lost.zone, lost.pause_seconds, lost.steps_redone) == (67.5, "local-a", 2.4, 1)
@@ -50,11 +50,11 @@ def test_each_loss_has_its_pause_and_what_was_done_again() -> None:
 
 def test_a_loss_long_after_every_pause_has_none() -> None:
     history = [{"at": stamp(story.BEGIN + 900.0), "what": "reclaimed", "worker": 0, "cause": "NodeGone"}]
-    assert told(history=history).events[0].pause_seconds is None
+    assert make_report(history=history).events[0].pause_seconds is None
 
 
 def test_points_know_samples_and_which_steps_were_done_again() -> None:
-    found = told(moments=((40.0, 2, 0), (60.0, 2, 30)), until=80.0)
+    found = make_report(moments=((40.0, 2, 0), (60.0, 2, 30)), until=80.0)
     assert found.global_batch == story.BATCH
     assert all(point.samples == point.step * story.BATCH for point in found.points)
     assert [point.step for point in found.points if point.redone] == list(range(61, 91))
@@ -62,7 +62,7 @@ def test_points_know_samples_and_which_steps_were_done_again() -> None:
 
 
 def test_where_the_time_went_adds_up() -> None:
-    times = told().times
+    times = make_report().times
     assert times.total == 182.0
     assert times.waiting == 40.0
     assert times.lost == pytest.approx(6.2)
@@ -71,7 +71,7 @@ def test_where_the_time_went_adds_up() -> None:
 
 def test_goodput_is_useful_machine_time_of_what_was_paid() -> None:
     """28 seconds of two machines, 10 of one, 36 of two and 60 of three trained, but for one step; 6 were paid after the last."""
-    assert told().goodput == pytest.approx((28 * 2 + 10 - 0.2 + 36 * 2 + 60 * 3) / (352.0 - 6.0), abs=0.003)
+    assert make_report().goodput == pytest.approx((28 * 2 + 10 - 0.2 + 36 * 2 + 60 * 3) / (352.0 - 6.0), abs=0.003)
 
 
 def test_the_platforms_own_goodput_goes_before_that_of_the_lines() -> None:
@@ -83,11 +83,11 @@ def test_the_platforms_own_goodput_goes_before_that_of_the_lines() -> None:
         "at": stamp(story.BEGIN + 182),
     }
     progress = {"step": 900, "usefulSeconds": 40.0, "at": stamp(story.BEGIN + 182)}
-    assert told(cost=cost, progress=progress).goodput == pytest.approx(0.8)
+    assert make_report(cost=cost, progress=progress).goodput == pytest.approx(0.8)
 
 
 def test_money_ends_at_the_platforms_sums_and_begins_when_machines_do() -> None:
-    money = told().money
+    money = make_report().money
     assert (money[-1].usd_spent, money[-1].usd_on_demand) == (0.0185, 0.0617)
     assert money[0].usd_spent == money[1].usd_spent == 0.0
     assert 0 < money[1].seconds < 40.2  # 352 machine seconds are more than the stretches: the machines started before
@@ -96,24 +96,24 @@ def test_money_ends_at_the_platforms_sums_and_begins_when_machines_do() -> None:
 
 
 def test_no_prices_no_money() -> None:
-    assert told(cost={"machineSeconds": 5.0}).money == ()
+    assert make_report(cost={"machineSeconds": 5.0}).money == ()
 
 
 def test_a_job_without_any_line_still_tells_its_history() -> None:
-    found = told(moments=())
+    found = make_report(moments=())
     assert (found.points, found.stretches, found.times.useful) == ((), (), None)
     assert [event.what for event in found.events] == ["placed", "reclaimed", "placed", "ended"]
 
 
 def test_a_history_that_is_full_says_that_it_forgot() -> None:
     history = [{"at": stamp(story.BEGIN + 50.0 + each), "what": "placed", "cause": "local-c"} for each in range(20)]
-    found = told(history=history)
+    found = make_report(history=history)
     assert any("last 20 events" in note for note in found.notes)
     assert found.stretches[0].zone == ""  # older than the history
 
 
 def test_the_record_is_plain_json() -> None:
-    found = json.loads(json.dumps(asdict(told()), allow_nan=False))
+    found = json.loads(json.dumps(asdict(make_report()), allow_nan=False))
     assert list(found) == [
         "job", "begin", "source", "notes", "global_batch", "lines", "points", "stretches", "events", "times", "goodput", "money",
     ]  # fmt: skip

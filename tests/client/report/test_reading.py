@@ -64,7 +64,7 @@ def ebb(*objects: Object) -> Ebb:
 
 
 def folder(job: Object) -> str:
-    """As the controller tells it to the workers."""
+    """As the controller gives it to the workers."""
     return output_dir(Job.of(job))
 
 

@@ -27,13 +27,15 @@ def event(reason: str, message: str = "", *, at: str, pod: int | None = None, co
     }  # fmt: skip
 
 
-def told(*events: Object, history: tuple[Object, ...] = (), reclaims: tuple[Reclaim, ...] = ()) -> list[tuple[str, str, int]]:
+def read_timeline(
+    *events: Object, history: tuple[Object, ...] = (), reclaims: tuple[Reclaim, ...] = ()
+) -> list[tuple[str, str, int]]:
     found = timeline(elastic_job(history=list(history)), events, reclaims)
     return [(entry.at[11:19], entry.text, entry.count) for entry in found]
 
 
 def test_a_worker_that_starts_is_four_lines() -> None:
-    lines = told(
+    lines = read_timeline(
         event("ElasticJobCreated", "The controller took the job on: 2 workers wanted.", at="12:00:01"),
         event("FailedScheduling", "0/3 nodes are available: 3 node(s) had untolerated taint.", at="12:00:02", pod=0, count=7),
         event("FailedScheduling", "0/3 nodes are available: 3 node(s) had untolerated taint.", at="12:00:02", pod=1, count=6),
@@ -56,7 +58,7 @@ def test_a_worker_that_starts_is_four_lines() -> None:
 
 
 def test_the_same_again_is_counted_and_later_again_a_new_line() -> None:
-    lines = told(
+    lines = read_timeline(
         event("BackOff", at="12:00:00", pod=0, count=2), event("BackOff", at="12:00:20", pod=0),
         event("BackOff", at="12:02:00", pod=0),
     )  # fmt: skip
@@ -66,7 +68,7 @@ def test_the_same_again_is_counted_and_later_again_a_new_line() -> None:
 
 def test_what_the_controller_wrote_twice_is_told_once() -> None:
     held = {"at": f"{DAY}12:03:00.2Z", "what": "held", "cause": "BudgetSpent"}
-    lines = told(
+    lines = read_timeline(
         event("Placed", "Workers go to zone zone-a.", at="12:00:11"),
         event("WorkerReclaimed", "Worker 1 on m1 is lost: x. It will be replaced.", at="12:01:07", type="Warning"),
         event("BudgetSpent", "The job has cost 5 USD. Raise spec.budget.maxUSD above 5 to go on.", at="12:03:00"),
@@ -82,7 +84,7 @@ def test_what_the_controller_wrote_twice_is_told_once() -> None:
 
 
 def test_others_events_and_those_of_an_earlier_job_are_not_told() -> None:
-    lines = told(
+    lines = read_timeline(
         event("Started", at="12:00:30", about={"kind": "Pod", "name": "digits-2-worker-0"}),
         event("Started", at="12:00:30", about={"kind": "Pod", "name": "digits-worker-x"}),
         event("ElasticJobCreated", at="12:00:30", about={"uid": "uid-of-an-earlier-one"}),
