@@ -7,9 +7,11 @@ settings)`, what does not agree in a stack on it; and `make(stack, settings) -> 
 
 import importlib
 import pkgutil
+from functools import cache
 from types import ModuleType
 
 
+@cache  # every check of the settings asks, and the folder stays as it is while a program runs
 def names() -> tuple[str, ...]:
     """The clouds that there are."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))

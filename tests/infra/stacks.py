@@ -1,5 +1,7 @@
 """Stack files for tests: those of the repository, with a value changed."""
 
+import copy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,11 @@ JOB = {"apiVersion": "elastic.pytorch.org/v1alpha1", "kind": "ElasticJob", "meta
 
 def settings(stack: str = "local") -> dict[str, Any]:
     """A stack as it is in the repository."""
+    return copy.deepcopy(_written(stack))
+
+
+@cache
+def _written(stack: str) -> dict[str, Any]:
     written = yaml.safe_load((ROOT / f"Pulumi.{stack}.yaml").read_text())["config"]
     return {key.removeprefix("ebb:"): value for key, value in written.items() if key.startswith("ebb:")}
 

@@ -2,6 +2,7 @@
 
 import random
 import re
+from functools import cache
 from typing import Any
 
 import pytest
@@ -64,6 +65,11 @@ def generated(seed: int) -> dict[str, Any]:
     return values
 
 
+@cache
+def generated_stack(seed: int) -> config.Stack:
+    return config.parse(generated(seed), ROOT)
+
+
 def _line(chance: random.Random, zones: list[str], number: int) -> dict[str, Any]:
     """One line. Names differ by its number; everything else is as it comes."""
     capacity = chance.choice(CAPACITIES)
@@ -92,7 +98,7 @@ def _spelt(chance: random.Random, gpu: str) -> str:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_group_is_what_its_line_says(seed: int) -> None:
-    stack = config.parse(generated(seed), ROOT)
+    stack = generated_stack(seed)
     found = expanded(stack)
     wanted = [(line, zone) for line in stack.node_groups for zone in line.zones or stack.zones]
     assert [group.zone for group in found] == [zone for _, zone in wanted]
@@ -130,7 +136,7 @@ def _agrees(group: NodeGroup, line: config.NodeGroupSettings) -> None:
 
 def test_the_generated_settings_differ_enough() -> None:
     """Else the property above says little."""
-    found = [group for seed in SEEDS for group in expanded(config.parse(generated(seed), ROOT))]
+    found = [group for seed in SEEDS for group in expanded(generated_stack(seed))]
     assert {group.capacity_type for group in found} == set(CAPACITIES)
     assert len({group.instance.name for group in found}) > 50
     assert len(found) > 800
