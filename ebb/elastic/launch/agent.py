@@ -127,7 +127,7 @@ class Agent(LocalElasticAgent):
         self._say("meeting the other machines of the job")
         with self._notices.waiting():
             super()._rendezvous(worker_group)
-        self._say(f"{worker_group.group_world_size} machines, this one is number {worker_group.group_rank}")
+        self._say(f"machine {worker_group.group_rank} of {worker_group.group_world_size}")
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         if self._notices.seen and time.monotonic() - self._told_at > _REPEAT_SECONDS:

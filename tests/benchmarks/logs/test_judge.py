@@ -45,7 +45,7 @@ def test_a_ledger_with_a_line_twice_is_told_from_a_reader_that_prints_it_twice()
 
 def test_the_lines_of_a_ledger() -> None:
     ledger = (
-        b"2026-11-22T12:58:54.000000001Z -.-.err [launcher 12:58:54] 1 machines, this one is number 0\n"
+        b"2026-11-22T12:58:54.000000001Z -.-.err [launcher 12:58:54] machine 0 of 1\n"
         b"2026-11-22T12:58:54.000000001Z 1.1.out pod-0 1 out 4 loss 1.2\n"
         b"2026-11-22T12:58:54.000000001Z 1.1.out pod-0 1 out 5 lo"
     )
