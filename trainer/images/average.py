@@ -43,7 +43,7 @@ class WeightAverage:
             self._tensors[name].copy_(now[name])
 
     def answers(self, images: torch.Tensor) -> torch.Tensor:
-        """What the network would say with these weights. Its own stay where they are: a checkpoint may be made at any moment."""
+        """The network's answer with these weights. Its own stay where they are: a checkpoint may be made at any moment."""
         own = self._network.state_dict()
         tensors = {name: tensor.to(own[name].dtype) for name, tensor in self._tensors.items()}
         found: torch.Tensor = torch.func.functional_call(self._network, tensors, (images,))

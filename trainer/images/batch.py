@@ -40,7 +40,7 @@ def batch_sizes(*, batch_size: int, global_batch: int, largest: int, processes: 
 
 
 def processes_wanted(*, planned_workers: int, local_world_size: int, world_size: int) -> int:
-    """What the job wants, as far as this process was told: the workers that the controller plans, each with the processes of this
+    """The job's wish, as far as this process was told: the workers that the controller plans, each with the processes of this
     one; without a controller, those that met."""
     return planned_workers * local_world_size or world_size
 

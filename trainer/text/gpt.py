@@ -118,5 +118,5 @@ def losses(scores_BTV: torch.Tensor, targets_BT: torch.Tensor) -> torch.Tensor:
 
 
 def bits_per_byte(nats: float) -> float:
-    """What a loss means: 8 is knowing nothing."""
+    """Describe a loss in words: 8 is knowing nothing."""
     return nats / math.log(2)

@@ -76,7 +76,7 @@ class Disk:
 
 
 class HashingFile:
-    """What is written to it goes to the disk in pieces, and into a sha256; torch.save takes it for a file."""
+    """A file whose content goes to the disk in pieces, and into a sha256; torch.save takes it for a file."""
 
     def __init__(self, disk: Disk, descriptor: int) -> None:
         self._disk = disk

@@ -1,4 +1,4 @@
-"""What is done to an image before training on it. Images are uint8 (3, height, width); random numbers come from a generator that
+"""Random changes to an image before training. Images are uint8 (3, height, width); random numbers come from a generator that
 the caller seeds for each sample, so that the result depends on no rank, process or order.
 
 normalise() is the other half, for a whole batch on the device that computes: bytes travel to it, not floats.

@@ -84,7 +84,7 @@ class ElasticLoader:
 
     @property
     def now(self) -> MicroBatch:
-        """What the batch that was given last is: its weight in the loss, and whether the optimizer's step follows."""
+        """The facts of the batch that was given last: its weight in the loss, and whether the optimizer's step follows."""
         assert self.course.now is not None, "no batch was given yet"
         return self.course.now
 

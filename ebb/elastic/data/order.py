@@ -139,7 +139,7 @@ def by_epoch(piece: Piece, dataset_size: int) -> Iterator[tuple[int, Piece]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What one rank of one generation does: the micro-batches of each step from `first_step` to the end.
+    """The work of one rank in one generation: the micro-batches of each step from `first_step` to the end.
 
     Iterating gives the samples of one micro-batch after the other: it is the batch_sampler of the rank's DataLoader. A rank
     whose share of a step is empty (a short last step, or more ranks than samples) gives nothing for it. sampler.py is the same

@@ -51,7 +51,7 @@ class MicroBatch(NamedTuple):
 
 
 class Course:
-    """Where a run stands in the stream of all its epochs, and what comes next. `samples` counts those that were used, over all
+    """The place of a run in the stream of all its epochs, and what comes next. `samples` counts those that were used, over all
     ranks and epochs."""
 
     def __init__(

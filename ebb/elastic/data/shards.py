@@ -79,7 +79,7 @@ def _write_images(file: IO[bytes], images: Iterable[torch.Tensor]) -> tuple[int,
 
 
 def shard_facts(path: Path, layout: Layout, shard: int) -> dict[str, Any]:
-    """What a shard says of itself. Raises DataError when it is of other images, DamagedError, FileNotFoundError."""
+    """Read a shard's description of itself. Raises DataError when it is of other images, DamagedError, FileNotFoundError."""
     facts, _ = unseal(path, kind=_KIND, schema=_SCHEMA)
     if facts | _facts(layout, shard) != facts:
         raise DataError(

@@ -1,4 +1,4 @@
-"""How many loader processes a rank has: as many as were asked for, or as a short measurement says; and a word when it waits.
+"""The number of loader processes of a rank: as many as were asked for, or as a short measurement says; and a word when it waits.
 
     workers = loader_workers(config.workers, site, loading_rate(dataset, 64), kept_in=output)
     loader = Watched(batches(dataset, plan, workers=workers), say=print, advice=advice(workers, site))

@@ -113,7 +113,7 @@ def _extract(tar: tarfile.TarFile, folder: Path) -> None:
 
 
 def _inside(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """What the filter `data` lets through. Raises CodeError for anything else: `ebb` packs nothing of it."""
+    """Yield what the filter `data` lets through. Raises CodeError for anything else: `ebb` packs nothing of it."""
     for member in tar:
         name = PurePosixPath(member.name)
         if not (member.isreg() or member.isdir() or member.issym()):

@@ -85,7 +85,7 @@ class ExitPolicy:
 
 
 def exit_code(failure: Failure) -> int:
-    """That of the launcher: the program's own, or a shell's for a signal, but never one that means something else."""
+    """The launcher's exit code: the program's own, or a shell's for a signal, but never one that means something else."""
     code = 128 - failure.code if failure.code < 0 else failure.code
     return EXIT_PROGRAM_FAILED if code in (EXIT_FINISHED, *_MEMBERSHIP) else code
 

@@ -93,5 +93,5 @@ def is_ours(module: str) -> bool:
 
 
 def _is_alone(settings: argparse.Namespace) -> bool:
-    """What torchrun starts without any flag: one machine, told nothing of others."""
+    """True for what torchrun starts without any flag: one machine, told nothing of others."""
     return settings.rdzv_backend == "static" and settings.nnodes in ("1", "1:1") and not settings.rdzv_endpoint

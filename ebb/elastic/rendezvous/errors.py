@@ -1,4 +1,4 @@
-"""What can go wrong between us and etcd, and in which words a person is told: the endpoint, what was found, the fix."""
+"""Errors between us and etcd, in words for a person: the endpoint, what was found, the fix."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What etcd holds of one job, as one machine has seen it at one revision: live machines, the present generation, the end. Pure.
+"""etcd's view of one job, as one machine has seen it at one revision: live machines, the present generation, the end. Pure.
 
     view = View.of(prefix, items, revision, now=now, before=view)
 

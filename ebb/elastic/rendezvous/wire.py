@@ -1,4 +1,4 @@
-"""What is sent to etcd and what comes back: records, and their form in the JSON of etcd's v3 gateway. Pure.
+"""Requests to etcd and its answers: records, and their form in the JSON of etcd's v3 gateway. Pure.
 
 In that JSON keys and values are base64, 64-bit numbers are texts, and what is zero or empty is left out.
 """

@@ -147,7 +147,7 @@ class Run:
     def loader(
         self, dataset: Any, *, workers: int | None = None, fingerprint: str = "", seeded: bool = True, **options: Any
     ) -> Loader:
-        """How the steps read a map-style dataset: each sample once per epoch, whatever ranks come and go, with `workers` loader
+        """Set how steps read a map-style dataset: each sample once per epoch, whatever ranks come and go, with `workers` loader
         processes. `options` are those of torch's DataLoader (collate_fn, ...).
 
         Random transforms are seeded per sample; `seeded=False` is for a dataset that does so itself (it gets order.Sample). All

@@ -79,7 +79,7 @@ def _claim(config: RunConfig) -> str:
 
 
 def _agreed_fence(config: RunConfig, folder: str) -> Fence | None:
-    """That of the generation that the launchers have agreed on; None when they agree on none: then one is claimed by a file."""
+    """The generation that the launchers have agreed on; None when they agree on none: then one is claimed by a file."""
     agreed = generation.read(os.environ)
     if agreed is None:
         return None

@@ -1,4 +1,4 @@
-"""What is taken on which device, and why: choose(device, arch, options) gives a Speed whose text says both in one line.
+"""The choice of speed settings for a device: choose(device, arch, options) gives a Speed whose text says both in one line.
 
     speed: bf16, channels_last, fused optimizer, not compiled (NVIDIA H200 has tensor cores for bf16; ...)
 
@@ -33,7 +33,7 @@ _OF_ATTENTION = ("vit_", "swin_", "maxvit_", "gpt")
 
 @dataclass(frozen=True, kw_only=True)
 class SpeedOptions:
-    """What a user may set; the defaults leave the choice to Ebb. A program's RunConfig takes the flags by inheriting this too."""
+    """A user's settings; the defaults leave the choice to Ebb. A program's RunConfig takes the flags by inheriting this too."""
 
     precision: str = option("auto", "of forward and backward passes; auto: 16 bits where the GPU has units for them",
                             choices=("auto", *PRECISIONS))  # fmt: skip

@@ -97,7 +97,7 @@ def compile_in_place(model: torch.nn.Module, device: torch.device, cache: Compil
 
 
 def missing_compiler(device: torch.device, environment: Mapping[str, str]) -> str:
-    """What torch.compile would lack on this device, as a sentence with the fix; empty when nothing."""
+    """Name what torch.compile would lack on this device, as a sentence with the fix; empty when nothing."""
     variable, programs = ("CC", ("gcc", "clang")) if device.type == "cuda" else ("CXX", ("g++",))
     wanted = (environment[variable],) if environment.get(variable) else programs
     if not any(shutil.which(program) for program in wanted):

@@ -48,7 +48,7 @@ class Lines:
         return [self._batch(whole)]
 
     def bar(self) -> bytes:
-        """What is new of a line that writes over itself, for a terminal: it is to be seen long before it ends."""
+        """The new part of a line that writes over itself, for a terminal: it is to be seen long before it ends."""
         new = bytes(self._rest[self._shown :])
         if b"\r" not in new and not self._shown:
             return b""

@@ -140,7 +140,7 @@ class LauncherLog:
             self._unsynced += done
 
     def _forget(self, written: int) -> None:
-        """What is written whole; of the batch that is written in part, the lines that are."""
+        """The lines that are written whole; of the batch that is written in part, the lines that are."""
         with self._changed:
             while self._waiting and written >= len(self._waiting[0][0]):
                 lines, count = self._waiting.popleft()
