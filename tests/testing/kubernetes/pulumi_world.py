@@ -24,12 +24,11 @@ Answer = TypeVar("Answer")
 PROGRAM = """
 import json, pathlib
 import pulumi
-from pulumi_kubernetes import core
-from pulumi_kubernetes.provider import Provider as KubernetesProvider
+import pulumi_kubernetes
 
 here = pathlib.Path(__file__).parent
 settings = json.loads((here / "objects.json").read_text())
-provider = KubernetesProvider("cluster", **settings["provider"])
+provider = pulumi_kubernetes.Provider("cluster", **settings["provider"])
 made = {}
 for name, one in settings["objects"].items():
     core = "" if "/" in one["apiVersion"] else "core/"
@@ -38,7 +37,7 @@ for name, one in settings["objects"].items():
     options = pulumi.ResourceOptions(provider=provider, depends_on=needs, import_=imported)
     made[name] = pulumi.CustomResource(f"kubernetes:{core}{one['apiVersion']}:{one['kind']}", name, one, options)
 for name, where in settings.get("gets", {}).items():
-    found = core.v1.ConfigMap.get(name, where, opts=pulumi.ResourceOptions(provider=provider))
+    found = pulumi_kubernetes.core.v1.ConfigMap.get(name, where, opts=pulumi.ResourceOptions(provider=provider))
     pulumi.export(name, found.data)
 """
 

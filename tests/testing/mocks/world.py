@@ -4,19 +4,17 @@ from pathlib import Path
 
 PROGRAM = """
 import pulumi
-from pulumi_aws import autoscaling, ec2, efs, eks, iam
-from pulumi_aws.provider import Provider as AwsProvider
+import pulumi_aws as aws
 import pulumi_eks as eks
-from pulumi_kubernetes import core
-from pulumi_kubernetes.provider import Provider as KubernetesProvider
+import pulumi_kubernetes as kubernetes
 
 config = pulumi.Config("small")
-cloud = AwsProvider("aws", region="us-west-2", default_tags={"tags": {"stack": "small"}})
+cloud = aws.Provider("aws", region="us-west-2", default_tags={"tags": {"stack": "small"}})
 network = pulumi.ComponentResource("test:index:Network", "network", opts=pulumi.ResourceOptions(providers=[cloud]))
 inside = pulumi.ResourceOptions(parent=network)
-vpc = ec2.Vpc("vpc", cidr_block="10.0.0.0/16", opts=inside)
+vpc = aws.ec2.Vpc("vpc", cidr_block="10.0.0.0/16", opts=inside)
 subnets = [
-    ec2.Subnet(
+    aws.ec2.Subnet(
         f"subnet-{zone}",
         vpc_id=vpc.id,
         cidr_block=f"10.0.{number}.0/24",
@@ -26,9 +24,9 @@ subnets = [
     for number, zone in enumerate(config.get("zones") or "ab")
 ]
 on_aws = pulumi.ResourceOptions(provider=cloud)
-role = iam.Role("role", assume_role_policy="{}", opts=on_aws)
+role = aws.iam.Role("role", assume_role_policy="{}", opts=on_aws)
 if config.get("existing"):
-    ec2.Vpc.get("theirs", "vpc-1", opts=on_aws)
+    aws.ec2.Vpc.get("theirs", "vpc-1", opts=on_aws)
 cluster = eks.Cluster(
     "small",
     name="small",
@@ -45,12 +43,12 @@ cluster = eks.Cluster(
     service_role=role,
     opts=pulumi.ResourceOptions(providers=[cloud]),
 )
-template = ec2.LaunchTemplate(
+template = aws.ec2.LaunchTemplate(
     "template",
     block_device_mappings=[{"device_name": "/dev/xvda", "ebs": {"volume_size": config.get_int("disk") or 100}}],
     opts=on_aws,
 )
-group = eks.NodeGroup(
+group = aws.eks.NodeGroup(
     "group",
     cluster_name=cluster.eks_cluster.name,
     node_role_arn=role.arn,
@@ -60,18 +58,18 @@ group = eks.NodeGroup(
     launch_template={"id": template.id, "version": template.latest_version.apply(str)},
     opts=pulumi.ResourceOptions(provider=cloud, ignore_changes=["scalingConfig.desiredSize"]),
 )
-autoscaling.Tag(
+aws.autoscaling.Tag(
     "tag",
     autoscaling_group_name=group.resources[0].autoscaling_groups[0].name,
     tag={"key": "a", "value": "b", "propagate_at_launch": False},
     opts=on_aws,
 )
-files = efs.FileSystem("files", opts=pulumi.ResourceOptions(provider=cloud, retain_on_delete=True))
-api = KubernetesProvider("api", kubeconfig=cluster.kubeconfig_json, cluster_identifier="small", enable_config_map_mutable=True)
-space = core.v1.Namespace(
+files = aws.efs.FileSystem("files", opts=pulumi.ResourceOptions(provider=cloud, retain_on_delete=True))
+api = kubernetes.Provider("api", kubeconfig=cluster.kubeconfig_json, cluster_identifier="small", enable_config_map_mutable=True)
+space = kubernetes.core.v1.Namespace(
     "space", metadata={"name": "space"}, opts=pulumi.ResourceOptions(provider=api, depends_on=[group])
 )
-core.v1.ConfigMap(
+kubernetes.core.v1.ConfigMap(
     "facts",
     metadata={"name": "facts", "namespace": "space"},
     data={"max": str(config.get_int("max") or 2), "password": config.get_secret("password") or ""},
