@@ -76,9 +76,9 @@ class Interpreter:
         program = self.start(*words, env=env, stdin=given, stdout=its_out, stderr=its_err, cwd=cwd)
         for descriptor in (source, its_out, its_err):
             os.close(descriptor)
-        said = [asyncio.to_thread(_read, out), asyncio.to_thread(_read, err)]
-        _, *texts = await asyncio.gather(asyncio.to_thread(_write, sink, stdin), *said)
-        return await asyncio.to_thread(program.wait), *texts
+        said = asyncio.to_thread(_read, out), asyncio.to_thread(_read, err)
+        _, output, errors = await asyncio.gather(asyncio.to_thread(_write, sink, stdin), *said)
+        return await asyncio.to_thread(program.wait), output, errors
 
     def _connected(self) -> socket.socket:
         if self._requests is None:
