@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -108,12 +109,17 @@ def _given(value: Any, arn: str, key: str) -> bool:
 
 def test_policies_are_written_in_identity_alone() -> None:
     """Whatever a later module does: IAM resources are made in one file."""
-    calls = {
-        (path.name, node.func.attr)
-        for path in Path(infra.clouds.aws.__path__[0]).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "aws.iam"
-    }
+    calls = set()
+    for path in Path(infra.clouds.aws.__path__[0]).rglob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        imported = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module == "pulumi_aws"]
+        names = {each.asname or each.name for node in imported for each in node.names if each.name == "iam"}
+        assert not re.search(r"import pulumi_aws|from pulumi_aws\.iam", path.read_text()), path  # no other way to these names
+        calls |= {
+            (path.name, node.func.attr)
+            for node in nodes
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) in names
+        }
     assert {call for call in calls if call[1] != "ServiceLinkedRole"} == {
         ("identity.py", "RolePolicy"),
         ("identity.py", "RolePolicyAttachment"),
