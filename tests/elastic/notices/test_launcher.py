@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -21,8 +22,15 @@ def cloud() -> Iterator[AwsMetadata]:
         yield cloud
 
 
-def start(cloud: AwsMetadata, output: Path, *more: str, **environment: str) -> "subprocess.Popen[bytes]":
-    own = {"AWS_EC2_METADATA_SERVICE_ENDPOINT": cloud.address, "OMP_NUM_THREADS": "1", "TMPDIR": str(output), **environment}
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """A short path: with pytest's own, the fork server's socket would have a longer one than the system allows."""
+    with TemporaryDirectory(prefix="ebb-") as name:
+        yield Path(name)
+
+
+def start(cloud: AwsMetadata, output: Path, temporary: Path, *more: str) -> "subprocess.Popen[bytes]":
+    own = {"AWS_EC2_METADATA_SERVICE_ENDPOINT": cloud.address, "OMP_NUM_THREADS": "1", "TMPDIR": str(temporary)}
     with (output / "launcher.log").open("wb") as log:
         return subprocess.Popen(
             [sys.executable, "-m", "ebb.elastic.launch", "--notices=aws", *more],
@@ -34,14 +42,14 @@ def start(cloud: AwsMetadata, output: Path, *more: str, **environment: str) -> "
 
 
 @pytest.mark.e2e
-def test_a_machine_that_is_taken_back_leaves_with_a_checkpoint(cloud: AwsMetadata, tmp_path: Path) -> None:
+def test_a_machine_that_is_taken_back_leaves_with_a_checkpoint(cloud: AwsMetadata, tmp_path: Path, temporary: Path) -> None:
     data, output = images.make(tmp_path / "images"), tmp_path / "output"
     output.mkdir()
     training = ["-m", "trainer", "--data", str(data), "--output", str(output), "--arch", "squeezenet1_1", "--image-size", "32"]
     training += ["--global-batch", "9", "--epochs", "400", "--log-every", "1", "--workers", "0", "--min-step-seconds", "0.05"]
     training += ["--checkpoint-min-seconds", "250"]  # only the wish brings one
     cloud.rebalance = {"noticeTime": cloud.stamp(0)}
-    machine = start(cloud, output, "--standalone", *training)
+    machine = start(cloud, output, temporary, "--standalone", *training)
     try:
         until(
             "some steps", lambda: (output / "metrics.jsonl").exists() and (output / "metrics.jsonl").read_text().count("\n") > 3
@@ -55,13 +63,13 @@ def test_a_machine_that_is_taken_back_leaves_with_a_checkpoint(cloud: AwsMetadat
     assert "AWS takes this machine back (terminate at " in logs(output)
     steps = (output / "metrics.jsonl").read_text().count("\n")
     assert list((output / "checkpoints").glob(f"g*-s{steps:08}-r0.json"))
-    assert not list(output.glob("ebb-notice-*"))  # the launcher cleaned up
+    assert not list(temporary.glob("ebb-notice-*"))  # the launcher cleaned up
 
 
-def test_a_machine_that_waits_for_others_leaves_at_once(cloud: AwsMetadata, tmp_path: Path) -> None:
+def test_a_machine_that_waits_for_others_leaves_at_once(cloud: AwsMetadata, tmp_path: Path, temporary: Path) -> None:
     cloud.action = {"action": "terminate", "time": cloud.stamp(118)}
     meeting = ["--nnodes=2:2", "--rdzv_backend=c10d", "--rdzv_endpoint=localhost:0", "--rdzv_id=lonely"]
-    machine = start(cloud, tmp_path, *meeting, "-m", "no.such.module")
+    machine = start(cloud, tmp_path, temporary, *meeting, "-m", "no.such.module")
     try:
         assert machine.wait(60) == EXIT_RECLAIMED
     finally:
