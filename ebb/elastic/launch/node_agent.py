@@ -9,7 +9,9 @@ exit code 1.
 
 import atexit
 import os
+import tempfile
 from multiprocessing import forkserver, get_context
+from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,9 @@ from ebb.elastic.notices.watcher import Watcher, interrupt_main_thread
 
 if TYPE_CHECKING:  # torch takes seconds to import; a signal must be heard before
     from ebb.elastic.launch.agent import Agent
+
+# A Unix socket's path may have 107 bytes on Linux and 103 on macOS; multiprocessing adds two names, each with 8 random letters.
+_LONGEST_FOLDER = 103 - len("/pymp-12345678/listener-12345678")
 
 
 def launch(arguments: list[str], reclaim: Reclaim, tee: Tee) -> int:
@@ -40,6 +45,7 @@ def launch(arguments: list[str], reclaim: Reclaim, tee: Tee) -> int:
     ours = [f"{module}.__main__"] if is_ours(module) else []
     get_context("forkserver").set_forkserver_preload(["ebb.elastic.launch.preload", *ours])
     if module:
+        _shorten_socket_paths()
         forkserver.ensure_running()  # it imports torch while this process does
     settings = parse(arguments)
     watcher = _watch(settings.notices, relay)
@@ -57,6 +63,17 @@ def launch(arguments: list[str], reclaim: Reclaim, tee: Tee) -> int:
         say(str(error))
         return EXIT_PROGRAM_FAILED
     return run(agent, reclaim, watcher)
+
+
+def _shorten_socket_paths() -> None:
+    """Keep multiprocessing's folder in /tmp where TMPDIR is too long for a Unix socket's path; Python 3.14 does so itself."""
+    if len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_FOLDER:
+        return
+    given, tempfile.tempdir = tempfile.tempdir, "/tmp"  # noqa: S108 - a folder of its own in it, as by default
+    try:
+        get_temp_dir()  # made and remembered, and removed at exit
+    finally:
+        tempfile.tempdir = given
 
 
 def run(agent: "Agent", reclaim: Reclaim, watcher: Watcher | None = None) -> int:

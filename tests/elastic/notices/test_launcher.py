@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -22,14 +21,9 @@ def cloud() -> Iterator[AwsMetadata]:
         yield cloud
 
 
-@pytest.fixture
-def temporary() -> Iterator[Path]:
-    """A short path: with pytest's own, the fork server's socket would have a longer one than the system allows."""
-    with TemporaryDirectory(prefix="ebb-") as name:
-        yield Path(name)
-
-
-def start(cloud: AwsMetadata, output: Path, temporary: Path, *more: str) -> "subprocess.Popen[bytes]":
+def start(cloud: AwsMetadata, output: Path, *more: str) -> "subprocess.Popen[bytes]":
+    temporary = output / ("temporary" * 10)  # longer than a Unix socket's path may be
+    temporary.mkdir()
     own = {"AWS_EC2_METADATA_SERVICE_ENDPOINT": cloud.address, "OMP_NUM_THREADS": "1", "TMPDIR": str(temporary)}
     with (output / "launcher.log").open("wb") as log:
         return subprocess.Popen(
@@ -42,14 +36,14 @@ def start(cloud: AwsMetadata, output: Path, temporary: Path, *more: str) -> "sub
 
 
 @pytest.mark.e2e
-def test_a_machine_that_is_taken_back_leaves_with_a_checkpoint(cloud: AwsMetadata, tmp_path: Path, temporary: Path) -> None:
+def test_a_machine_that_is_taken_back_leaves_with_a_checkpoint(cloud: AwsMetadata, tmp_path: Path) -> None:
     data, output = images.make(tmp_path / "images"), tmp_path / "output"
     output.mkdir()
     training = ["-m", "trainer", "--data", str(data), "--output", str(output), "--arch", "squeezenet1_1", "--image-size", "32"]
     training += ["--global-batch", "9", "--epochs", "400", "--log-every", "1", "--workers", "0", "--min-step-seconds", "0.05"]
     training += ["--checkpoint-min-seconds", "250"]  # only the wish brings one
     cloud.rebalance = {"noticeTime": cloud.stamp(0)}
-    machine = start(cloud, output, temporary, "--standalone", *training)
+    machine = start(cloud, output, "--standalone", *training)
     try:
         until(
             "some steps", lambda: (output / "metrics.jsonl").exists() and (output / "metrics.jsonl").read_text().count("\n") > 3
@@ -63,13 +57,13 @@ def test_a_machine_that_is_taken_back_leaves_with_a_checkpoint(cloud: AwsMetadat
     assert "AWS takes this machine back (terminate at " in logs(output)
     steps = (output / "metrics.jsonl").read_text().count("\n")
     assert list((output / "checkpoints").glob(f"g*-s{steps:08}-r0.json"))
-    assert not list(temporary.glob("ebb-notice-*"))  # the launcher cleaned up
+    assert not list(output.glob("temporary*/ebb-notice-*"))  # the launcher cleaned up
 
 
-def test_a_machine_that_waits_for_others_leaves_at_once(cloud: AwsMetadata, tmp_path: Path, temporary: Path) -> None:
+def test_a_machine_that_waits_for_others_leaves_at_once(cloud: AwsMetadata, tmp_path: Path) -> None:
     cloud.action = {"action": "terminate", "time": cloud.stamp(118)}
     meeting = ["--nnodes=2:2", "--rdzv_backend=c10d", "--rdzv_endpoint=localhost:0", "--rdzv_id=lonely"]
-    machine = start(cloud, tmp_path, temporary, *meeting, "-m", "no.such.module")
+    machine = start(cloud, tmp_path, *meeting, "-m", "no.such.module")
     try:
         assert machine.wait(60) == EXIT_RECLAIMED
     finally:
