@@ -1,6 +1,6 @@
 """Python programs in processes of their own, forked from an interpreter that has imported what they need.
 
-    program = EBB.start("list", stdout=terminal, env={"EBB_KUBECONFIG": ...})
+    program = EBB.start(*MAIN, "list", stdout=terminal, env={"EBB_KUBECONFIG": ...})
     program.send_signal(signal.SIGINT)
     assert program.wait() == 130
 
@@ -13,7 +13,7 @@ import fcntl
 import gc
 import json
 import os
-import runpy
+import pkgutil
 import signal
 import socket
 import subprocess
@@ -26,6 +26,8 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from ebb.cli import verbs
 
 MOST_BYTES = 100_000  # of a request: words and environment
 
@@ -56,7 +58,7 @@ class Interpreter:
     def start(
         self, *words: str, env: Mapping[str, str], stdin: int = -1, stdout: int = -1, stderr: int = -1, cwd: Path | str = "."
     ) -> Program:
-        """Start it. -1: nothing to read, and nobody who reads."""
+        """Start it; `words` are those of `python -c`. -1: nothing to read, and nobody who reads."""
         news, its = os.pipe()
         nothing = os.open(os.devnull, os.O_RDWR)
         request = {"words": words, "env": dict(env), "cwd": str(Path(cwd).absolute())}
@@ -99,29 +101,10 @@ def _write(descriptor: int, data: bytes | int) -> None:
         file.write(data if isinstance(data, bytes) else b"")
 
 
-VERBS = [
-    "change",
-    "check",
-    "completion",
-    "cost",
-    "data",
-    "events",
-    "exec",
-    "gpus",
-    "local",
-    "logs",
-    "look",
-    "platform",
-    "port",
-    "report",
-    "submit",
-    "sweep",
-    "top",
-]
 EBB = Interpreter(
-    "ebb.cli.app", "typer._adapters", "pydantic.type_adapter", "rich.live", *(f"ebb.cli.verbs.{verb}" for verb in VERBS)
-)
-HYDRA = Interpreter("hydra.main", "hydra_plugins.ebb_launcher._runs")
+    "ebb.cli.app", "typer._adapters", "pydantic.type_adapter", "rich.live",
+    *(f"{verbs.__name__}.{module.name}" for module in pkgutil.iter_modules(verbs.__path__)),
+)  # fmt: skip
 MAIN = ("-c", "from ebb.cli import main; main()")
 
 
@@ -157,7 +140,7 @@ def _serve(requests: socket.socket) -> dict[str, Any]:
 
 
 def _become(words: Sequence[str], env: Mapping[str, str], cwd: str) -> None:
-    """Make of this process what `python WORDS` in that folder would be, and run it."""
+    """Make of this process what `python -c PROGRAM ...` in that folder would be, and run it."""
     os.setsid()
     if os.isatty(0):
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
@@ -169,17 +152,9 @@ def _become(words: Sequence[str], env: Mapping[str, str], cwd: str) -> None:
         file = os.fdopen(number, "w" if number else "r", 1 if number == 2 or os.isatty(number) else -1, "utf-8", closefd=False)
         setattr(sys, name, file)
         setattr(sys, f"__{name}__", file)
-    kind, *rest = words
-    if kind == "-c":
-        sys.argv, sys.path[0] = ["-c", *rest[1:]], ""
-        sys.modules["__main__"] = ModuleType("__main__")
-        exec(compile(rest[0], "<string>", "exec"), vars(sys.modules["__main__"]))
-    elif kind == "-m":
-        sys.argv, sys.path[0] = rest, cwd
-        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
-    else:
-        sys.argv, sys.path[0] = list(words), str(Path(kind).parent.absolute())
-        runpy.run_path(kind, run_name="__main__")
+    sys.argv, sys.path[0] = ["-c", *words[2:]], ""
+    sys.modules["__main__"] = ModuleType("__main__")
+    exec(compile(words[1], "<string>", "exec"), vars(sys.modules["__main__"]))
 
 
 if __name__ == "__main__":
