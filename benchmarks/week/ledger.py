@@ -1,4 +1,4 @@
-"""What was really done to each job, moment by moment: the record that the controller's own counts are held against.
+"""Record of all that was done to each job, moment by moment, to compare the controller's own counts with.
 
     ledger.doomed("spot-week-a-3", "gone"); pods.listeners.append(ledger.pod); ledger.failed(job_uid)
 

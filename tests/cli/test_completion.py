@@ -36,7 +36,7 @@ def alone(environment: dict[str, str]) -> dict[str, str]:
 
 
 async def completed(**environment: str) -> tuple[str, str]:
-    """What `ebb` writes for a shell that completes a word."""
+    """Return the answer of `ebb` to a shell that completes a word."""
     code, out, err = await EBB.run("-c", "from ebb.cli.app import app; app(prog_name='ebb')", env=alone(environment))
     assert code == 0
     return out.decode(), err.decode()

@@ -1,4 +1,4 @@
-"""What jobs, users and days cost, of jobs, records and the machine usage record; and what a job would cost."""
+"""Costs of jobs, users and days, from jobs, records and the machine usage record; and the estimate for a new job."""
 
 import asyncio
 import json

@@ -60,7 +60,7 @@ class DeleteService:
 
 @dataclass(frozen=True)
 class CreateRecord:
-    """Create the ConfigMap that says what the job was and cost after it is gone; one that exists already is as good."""
+    """Create the record of a deleted job and its cost, a ConfigMap. It is not created twice."""
 
     body: Object
 
