@@ -22,7 +22,7 @@ HELP = """\
 A real etcd, API server, scheduler and controller manager, machines that pretend to run pods (kwok), and the real controller in a
 process of its own. Jobs of 1 to 16 workers come in; each has its scenario drawn from the seed: it succeeds, its program fails, it
 is suspended, scaled, deleted, never starts, is too late or too dear. Meanwhile machines boot in seconds that stand for minutes,
-are taken back with notice, without, and silently; zones run dry; the controller is killed and started again.
+are taken back with notice, without, and silently; zones run out of machines; the controller is killed and started again.
 
 What every job must come to is predicted before, from its scenario alone. The last line is one JSON object; `violations` lists
 where the cluster was not as predicted, or was at any moment what it must never be.

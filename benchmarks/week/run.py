@@ -200,10 +200,10 @@ class Week:
         while True:
             states = Counter(model.observed(job).state for job in self._sight.jobs.objects.values())
             told = " ".join(f"{number} {state}" for state, number in sorted(states.items())) or "none"
-            over, dry = sum(play.over for play in self._plays), " ".join(sorted(self._cloud.dry))
+            over, exhausted = sum(play.over for play in self._plays), " ".join(sorted(self._cloud.exhausted))
             say(
                 f"{time.monotonic() - begun:5.0f} s  jobs: {told}; {over} of {len(self._plays)} done  "
-                f"machines: {len(self._cloud.machines)}, {len(self._cloud.silent)} silent  dry: {dry or '-'}  "
+                f"machines: {len(self._cloud.machines)}, {len(self._cloud.silent)} silent  exhausted: {exhausted or '-'}  "
                 f"reclaims: {sum(self._cloud.reclaims.values())}  controller kills: {self._controller.kills}  "
                 f"violations: {len(self._judge.violations)}"
             )
