@@ -60,13 +60,13 @@ async def play(settings: WeekSettings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, work.cancel)
     try:
-        return told(await work, settings)
+        return report(await work, settings)
     except asyncio.CancelledError:
         say("interrupted; everything is stopped")
         return INTERRUPTED
 
 
-def told(figures: Figures, settings: WeekSettings) -> int:
+def report(figures: Figures, settings: WeekSettings) -> int:
     """Print the last line; returns the exit status."""
     if figures["violations"]:
         say(f"logs are kept in {settings.folder}")

@@ -102,9 +102,9 @@ def differences(scenario: Scenario, end: End, job: Object | None, *, deleted: bo
         wrong.append(f"{scenario.name}: the object {'is gone' if deleted else 'is still there'}, predicted {_words(end)}")
     found = observed(job)
     if end.state != DELETED and (found.state, found.reason) != (end.state, end.reason or found.reason):
-        wrong.append(f"{scenario.name}: predicted {_words(end)}, found {_words(found)}: {told(job)}")
+        wrong.append(f"{scenario.name}: predicted {_words(end)}, found {_words(found)}: {describe(job)}")
     if end.state == DELETED and found.state in (SUCCEEDED, FAILED):
-        wrong.append(f"{scenario.name}: deleted while it had work to do, and found {_words(found)}: {told(job)}")
+        wrong.append(f"{scenario.name}: deleted while it had work to do, and found {_words(found)}: {describe(job)}")
     if not end.failures <= status.get("failures", 0) <= end.failures + doubtful:
         wrong.append(
             f"{scenario.name}: its program failed at {end.failures} moments, status.failures is {status.get('failures', 0)}"
@@ -131,7 +131,7 @@ def condition(job: Object, kind: str) -> Object:
     return next((one for one in found if one["type"] == kind), {})
 
 
-def told(job: Object) -> str:
+def describe(job: Object) -> str:
     """What the job says about itself, in one line."""
     status = job.get("status") or {}
     kind = status.get("state") if status.get("state") in (SUCCEEDED, FAILED, SUSPENDED) else RUNNING

@@ -78,7 +78,7 @@ class Play:
                 await self._perform(act)
                 end = model.after(self.scenario, end, act, patient=self._stage.patient)
         except Stuck as stuck:
-            self._stage.judge.violation(f"{self.scenario.name}: {stuck}; it says: {model.told(self.job)}")
+            self._stage.judge.violation(f"{self.scenario.name}: {stuck}; it says: {model.describe(self.job)}")
         finally:
             self._stage.protected.discard(self.uid)
             self.over = True

@@ -51,7 +51,7 @@ def seen(stack_name: str, stack: Stack, say: Callable[[str], None], calls: Calls
     say(f"looking for ebb-{stack_name} in {stack.settings.region} of account {caller['Account']}")
     searches = {what: partial(one, calls, stack_name) for what, one in (*SEARCHES.items(), ("the stack's tag", tagged))}
     found = search(searches, say)
-    return replace(found, things=tuple(left_elsewhere.kept(one, stack) for one in found.things))
+    return replace(found, things=tuple(left_elsewhere.mark_kept(one, stack) for one in found.things))
 
 
 def tagged(calls: Calls, stack_name: str) -> Iterator[Left]:
