@@ -1,4 +1,4 @@
-"""The stacks on the real Pulumi engine, against echoes of their clouds: what a changed setting changes, in which order all goes.
+"""The stacks on the real Pulumi engine, against mocks of their clouds: what a changed setting changes, in which order all goes.
 
 Each property has a test of its own, over all clouds. One stack of each cloud comes up for all; what a change would do is read
 from a preview of it. What one cloud alone has is in tests/infra/<cloud>/test_engine.py.
