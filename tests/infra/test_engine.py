@@ -188,7 +188,7 @@ def test_protected_data_stops_a_destroy_before_anything_is_deleted(case: Case) -
         stack.up()
         before = set(stack.resources())
         with pytest.raises(EngineError, match="protect"):
-            stack.destroy(looking_first=True)
+            stack.destroy(with_preview=True)
         assert set(stack.resources()) == before
         assert not [call for call in stack.calls() if call["method"] == "Delete"]
         stack.configure(case.values((case.data, "keep")))  # as the cloud's page in docs/ says it: released by an `up`

@@ -23,7 +23,7 @@ def seen(stack_name: str, stack: Stack, say: Callable[[str], None], arm: Arm | N
     """Everything, with progress. Raises CannotLook."""
     settings: Settings = stack.settings
     asked, name = arm or Arm(settings.subscription_id), f"ebb-{stack_name}"
-    say(f"looking for {name} in subscription {settings.subscription_id}")
+    say(f"searching for {name} in subscription {settings.subscription_id}")
     groups = [f"{name}{end}" for end in GROUPS]
     searches: dict[str, Callable[[], Iterable[Left]]] = {
         f"resource group {group}": partial(_group, asked, group, settings) for group in groups

@@ -89,7 +89,7 @@ SEARCHES = (
 def seen(stack_name: str, stack: Stack, say: Callable[[str], None], calls: Calls | None = None) -> Seen:
     """Everything, with progress. Raises CannotLook."""
     calls, settings = calls or Account(), stack.settings
-    say(f"looking for ebb-{stack_name} in project {settings.project}")
+    say(f"searching for ebb-{stack_name} in project {settings.project}")
     searches = {one.what: partial(_find, calls, one, stack_name, settings) for one in SEARCHES}
     found = search(searches, say)
     things = tuple(mark_kept(one, found.things, settings) for one in found.things)

@@ -92,7 +92,7 @@ def case(make: Callable[[], Look], level: str, text: str, fix: str = "", *, name
         case(
             lambda: look(absent=("kubectl",)),
             "warn",
-            "kubectl is not on PATH: neither `up` nor `ebb` needs it, but looking into the cluster does",
+            "kubectl is not on PATH: neither `up` nor `ebb` needs it, but you need it to inspect the cluster",
             name="no kubectl",
         ),
         case(
