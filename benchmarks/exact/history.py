@@ -42,8 +42,8 @@ class Shape:
     lr: float
 
 
-# A sample's part of the gradient depends on no other sample and on no dice, so that any split of a step into shares comes to the
-# same but for the order of sums. 13 divides neither into equal shares nor the data into whole steps.
+# A sample's part of the gradient depends on no other sample and on no random draw, so any split of a step into shares comes to
+# the same but for the order of sums. 13 divides neither into equal shares nor the data into whole steps.
 GPT = Shape(name="gpt", program=("trainer.text.train", "--size", "tiny"), data="words", global_batch=13, lr=0.001)
 # The statistics of BatchNorm are those of a share, and dropout is drawn for a share: what these learn depends on the world size,
 # unless the workers are virtual, and then it must be the same bits, buffers included.
@@ -92,35 +92,35 @@ def after(event: Event, machines: int) -> int:
 
 
 def draw(seed: int, *, agents: bool, virtual: bool) -> History:
-    dice = random.Random(f"exact {seed}")  # noqa: S311 - to be repeated
-    processes = dice.choice((1, 1, 2))
+    rng = random.Random(f"exact {seed}")  # noqa: S311 - to be repeated
+    processes = rng.choice((1, 1, 2))
     largest = LARGEST_WORLD // processes
-    started = machines = dice.randint(1, min(4, largest))
+    started = machines = rng.randint(1, min(4, largest))
     events: list[Event] = []
-    for number in range(dice.randint(SHORTEST, LONGEST)):
-        events.append(_event(dice, machines, largest, first=number == 0))
+    for number in range(rng.randint(SHORTEST, LONGEST)):
+        events.append(_event(rng, machines, largest, first=number == 0))
         machines = after(events[-1], machines)
     return History(
         seed=seed,
         agents=agents,
         virtual=virtual,
-        shape=dice.choice(VIRTUAL_SHAPES) if virtual else GPT,
+        shape=rng.choice(VIRTUAL_SHAPES) if virtual else GPT,
         processes=processes,
         machines=started,
         events=tuple(events),
     )
 
 
-def _event(dice: random.Random, machines: int, largest: int, *, first: bool) -> Event:
-    kind = dice.choices(*zip(*_choices(machines, largest), strict=True))[0]
-    hurried = not first and dice.random() < _HURRIED
+def _event(rng: random.Random, machines: int, largest: int, *, first: bool) -> Event:
+    kind = rng.choices(*zip(*_choices(machines, largest), strict=True))[0]
+    hurried = not first and rng.random() < _HURRIED
     room = largest - machines
     return Event(
         kind=kind,
-        steps=dice.randint(*_STEPS),
-        seconds=round(dice.uniform(*_HURRY_SECONDS), 2) if hurried else None,
-        target=dice.randrange(60),
-        machines=dice.randint(1, min(3, room)) if kind == "join" else dice.randint(1, min(2, largest)),
+        steps=rng.randint(*_STEPS),
+        seconds=round(rng.uniform(*_HURRY_SECONDS), 2) if hurried else None,
+        target=rng.randrange(60),
+        machines=rng.randint(1, min(3, room)) if kind == "join" else rng.randint(1, min(2, largest)),
     )
 
 

@@ -1,7 +1,7 @@
 """Reads what the launcher and its workers write, and passes it on: whole lines, to the container's stdout and to the volume.
 
     pipes = LogPipes.of(os.environ)             # from here on this process's own stdout and stderr are pipes as well
-    path = pipes.pipe("6.2.out", 1)            # a worker that opens this path and writes to it is heard
+    path = pipes.pipe("6.2.out", 1)             # a worker that opens this path and writes to it is heard
     pipes.renew()                               # the workers that have it are gone: their pipes end when nobody holds them
     pipes.close()
 
