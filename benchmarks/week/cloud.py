@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.week.groups import ALIVE, NOTICE_SECONDS, ZONES, groups, node_object
-from benchmarks.week.seen import Crowd, Pulse, Watched
+from benchmarks.week.seen import ChangeSignal, Crowd, Watched
 from devcluster.cloud import scaling
 from devcluster.cloud.cluster import ClusterWriter
 from devcluster.cloud.reclaim import WITH_NOTICE, Leave, removal
@@ -49,7 +49,7 @@ class Sight:
     nodes: Watched
     jobs: Watched
     crowd: Crowd
-    pulse: Pulse
+    changes: ChangeSignal
 
 
 class Cloud:
@@ -151,7 +151,7 @@ class Cloud:
     async def _booted(self, name: str, seconds: float) -> None:
         await asyncio.sleep(seconds)
         await self._kube.create(NODES, None, node_object(name, self._groups[self.machines[name].group]))
-        await self._sight.pulse.until(lambda: name in self._names(), 30)
+        await self._sight.changes.until(lambda: name in self._names(), 30)
         self._set(name, READY)
 
     async def _give_back(self, name: str) -> None:
@@ -236,7 +236,7 @@ class Cloud:
 
     async def _exhaust(self, zone: str, seconds: float) -> None:
         self.exhausted.add(zone)
-        await self._sight.pulse.until(lambda: self.kind, seconds)
+        await self._sight.changes.until(lambda: self.kind, seconds)
         self.exhausted.discard(zone)
 
     def _set(self, name: str, state: str) -> None:

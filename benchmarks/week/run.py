@@ -27,7 +27,7 @@ from benchmarks.week.kubelets import start_kubelets
 from benchmarks.week.ledger import Ledger, percentile
 from benchmarks.week.play import Play, Stage
 from benchmarks.week.scenarios import STALL_SECONDS
-from benchmarks.week.seen import Crowd, Pulse, Watched
+from benchmarks.week.seen import ChangeSignal, Crowd, Watched
 from benchmarks.week.workers import SimulatedWorkers
 from devcluster.commands import say
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, LEASES, NODES, PODS, SERVICES
@@ -83,10 +83,10 @@ class Week:
 
     def __init__(self, settings: WeekSettings, plane: Plane, controller: Controller) -> None:
         self._settings, self._plane, self._controller = settings, plane, controller
-        pulse, crowd = Pulse(), Crowd()
-        pods, nodes, jobs = (Watched(plane.kube, kind, changed=pulse.beat) for kind in (PODS, NODES, ELASTIC_JOBS))
-        self._sight = Sight(pods=pods, nodes=nodes, jobs=jobs, crowd=crowd, pulse=pulse)
-        self._leases = Watched(plane.kube, LEASES, SYSTEM, changed=pulse.beat)
+        changes, crowd = ChangeSignal(), Crowd()
+        pods, nodes, jobs = (Watched(plane.kube, kind, changed=changes.notify) for kind in (PODS, NODES, ELASTIC_JOBS))
+        self._sight = Sight(pods=pods, nodes=nodes, jobs=jobs, crowd=crowd, changes=changes)
+        self._leases = Watched(plane.kube, LEASES, SYSTEM, changed=changes.notify)
         self._ledger = Ledger(crowd, steady=lambda: controller.presence.steady)
         self._judge, self._event_log = Judge(self._sight, self._ledger, acts_since=lambda: controller.presence.since), EventLog()
         self._bill = Bill(controller.presence.outages)
@@ -125,7 +125,7 @@ class Week:
             await asyncio.gather(*(tasks.create_task(play.run(begun)) for play in self._plays))
             say("all is done to all jobs; waiting for what is left of them to go")
             self._cloud.kind = True
-            await sight.pulse.until(lambda: not self.wrong(), REST_SECONDS)
+            await sight.changes.until(lambda: not self.wrong(), REST_SECONDS)
             for text in self.wrong():
                 self._judge.violation(text)
             for task in lasting:

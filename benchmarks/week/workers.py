@@ -72,7 +72,7 @@ class SimulatedWorkers:
                     self._train(uid, training, now - before)
                 before = now
                 await self._open_pages()
-                self._sight.pulse.beat()
+                self._sight.changes.notify()
         finally:
             for page in self._pages.values():
                 page.close()

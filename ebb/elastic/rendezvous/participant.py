@@ -94,13 +94,13 @@ class Participant:
         self.id = ""
         self.number = 0  # the last generation that this machine was in
 
-    def open(self, store: str, *, pulse: str = "", failed: bool = False) -> None:
+    def open(self, store: str, *, liveness: str = "", failed: bool = False) -> None:
         """Leave the present generation; the next has these."""
         settings = self._settings
         self._words = MemberInfo(
             address=settings.address,
             store=store,
-            pulse=pulse,
+            pulse=liveness,
             processes=settings.processes,
             planned=settings.planned,
             failed=failed,
