@@ -1,6 +1,6 @@
 """The devclusters of this machine: makes a record with addresses that nothing else uses, and forgets it.
 
-The record proper is `<box folder>/box.json`. A copy in /run/ebb tells the other checkouts of it, and `down` finds one there
+The record proper is `<box folder>/box.json`. A copy in /run/ebb makes it known to the other checkouts, and `down` finds one there
 whose folder somebody has deleted. It knows nothing of what runs.
 """
 

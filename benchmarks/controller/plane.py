@@ -127,7 +127,7 @@ class Plane:
 
     async def mark(self) -> int:
         """A point in the history of requests, for `calls_since`."""
-        await asyncio.sleep(2 * AUDIT_WAIT_SECONDS)  # the audit log is written in batches, and no event tells when
+        await asyncio.sleep(2 * AUDIT_WAIT_SECONDS)  # the audit log is written in batches, and no event says when
         return self._audit.stat().st_size
 
     async def calls_since(self, mark: int, account: str) -> Counter[str]:

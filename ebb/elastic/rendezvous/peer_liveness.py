@@ -4,7 +4,7 @@
     liveness.attend("10.1.2.4:39911")           # keep a connection to that machine's
     if liveness.wait(0.5): ...                  # True: its connection has ended, or its port refuses
 
-Nothing is ever sent. A machine that is off, cut off or standing still does not end its connections: there only the lease tells.
+Nothing is ever sent. A machine that is off, cut off or standing still does not end its connections: only its lease shows that.
 The ports of TCPStores are not used for this: each connection to one makes torch look up names.
 """
 

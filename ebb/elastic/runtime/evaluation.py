@@ -63,7 +63,7 @@ def evaluate(
 
 
 def listener(notice: Notice, group: Group, clock: Callable[[], float] = time.monotonic) -> Callable[[], bool]:
-    """Return a function that is True once this rank, which then tells the others, or another one has heard a notice."""
+    """Return a function that is True once this rank, which then informs the others, or another one has heard a notice."""
     looked = clock()
 
     def heard_notice() -> bool:

@@ -1,7 +1,7 @@
 """The mock of pulumi-resource-azure-native: checks inputs by the installed SDK, says what replaces, makes up Azure's answers.
 
 What it knows of a type is one row of tables/azure.py, which says where that comes from and what is not proven. The one look-up
-that it answers is that of a cluster's kubeconfig for users, which AKS tells nowhere else.
+that it answers is that of a cluster's kubeconfig for users, which AKS shows nowhere else.
 """
 
 import base64

@@ -21,7 +21,7 @@ A progress bar, which writes over itself, is one line when it ends; a terminal h
 What a killed machine may lose: a write that has returned is with the kernel. On a local disk it survives the death of every
 process, but not always that of the machine. A network file system keeps it in this machine's memory until the next fdatasync,
 which comes once a second: a machine that dies takes the lines of its last second or so with it, and no more than those while the
-volume answers. Where it says at the sync that its disk was full, a line tells how many lines it may have lost.
+volume answers. Where it says at the sync that its disk was full, a line says how many lines it may have lost.
 """
 
 from ebb.elastic.launch.logs.reader import LogPipes

@@ -1,7 +1,7 @@
 """The place to which torch's agent sends the output of its workers: to our pipes, unless torchrun's own flags send it elsewhere.
 
 Without --redirects and --tee torch leaves both streams as they are inherited, and with them it writes files of its own, which the
-agent then reads again ten times a second to print them: so neither tells ranks apart and keeps lines whole at once. Both flags
+agent then reads again ten times a second to print them: so neither keeps ranks apart and lines whole at once. Both flags
 work as ever; what torch prints then reaches our file as lines of the launcher.
 """
 
