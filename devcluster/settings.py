@@ -49,7 +49,7 @@ MAX_MACHINES = 126
 
 @dataclass(frozen=True, kw_only=True)
 class Box:
-    """One cloud in a box. `slot` is what all its addresses derive from; `home` is EBB_HOME of the checkout that owns it."""
+    """One local cluster. `slot` is what all its addresses derive from; `home` is EBB_HOME of the checkout that owns it."""
 
     name: str
     slot: int
