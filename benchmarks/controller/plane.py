@@ -175,7 +175,7 @@ def _api(folder: Path, ports: dict[str, int]) -> list[str]:
 
 
 def _audit_policy() -> Object:
-    """Who asked for what, of the contenders alone."""
+    """A policy that logs the requests of the contenders alone."""
     contenders = {"level": "Metadata", "userGroups": [f"system:serviceaccounts:{HOME}"], "omitStages": ["RequestReceived"]}
     return {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [contenders, {"level": "None"}]}
 

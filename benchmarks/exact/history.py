@@ -1,4 +1,4 @@
-"""What happens in one history: machines that come, leave with notice and are killed, at which moments. Pure; all from the seed.
+"""The events of one history: machines that come, leave with notice or are killed, and when. Pure; all from the seed.
 
     history = draw(17, agents=True, virtual=False)       # the same for the same arguments, always
 
@@ -33,7 +33,7 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What is trained: a program of the trainer's with flags of its own, and which data it reads."""
+    """A training: a program of the trainer's with flags of its own, and which data it reads."""
 
     name: str
     program: tuple[str, ...]
@@ -75,7 +75,7 @@ class History:
         return LARGEST_WORLD // self.processes
 
     def sizes(self) -> list[int]:
-        """How many machines there are at the start and after each event."""
+        """Numbers of machines at the start and after each event."""
         sizes = [self.machines]
         for event in self.events:
             sizes.append(after(event, sizes[-1]))
@@ -83,7 +83,7 @@ class History:
 
 
 def after(event: Event, machines: int) -> int:
-    """How many machines there are after it. A process that is killed is started again by its machine."""
+    """The number of machines after the event. A process that is killed is started again by its machine."""
     if event.kind == "join":
         return machines + event.machines
     if event.kind == "kill-all":
@@ -125,7 +125,7 @@ def _event(rng: random.Random, machines: int, largest: int, *, first: bool) -> E
 
 
 def _choices(machines: int, largest: int) -> Sequence[tuple[Kind, int]]:
-    """What may happen, and how often. The job never loses its last machine but by kill-all, which starts others."""
+    """Events that may happen, with their weights. The job never loses its last machine but by kill-all, which starts others."""
     found: list[tuple[Kind, int]] = [("kill-process", 1), ("kill-all", 1)]
     if machines < largest:
         found.append(("join", 4))

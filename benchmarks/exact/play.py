@@ -32,7 +32,7 @@ class BrokenError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """What all histories have in common."""
+    """Settings that all histories have in common."""
 
     data: Path
     endpoint: str

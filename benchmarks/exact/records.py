@@ -1,4 +1,4 @@
-"""What is done already, so that a proof that was interrupted goes on: a line of JSON for each history, in a file of this code.
+"""Histories that are done, so that an interrupted proof can go on: a line of JSON for each history, in a file of this code.
 
     records = Records.open(EBB_HOME / "exact"); records.get("history 17 agents") -> what was kept, or None
     records.keep("history 17 agents", {...})

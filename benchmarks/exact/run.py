@@ -45,7 +45,7 @@ Figures = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the command line said. `resume`: histories that are done with this code are not played again."""
+    """Options of the command line. `resume`: histories that are done with this code are not played again."""
 
     first: int
     histories: int
@@ -135,7 +135,7 @@ class Proof:
         shutil.rmtree(folder)
 
     def reference(self, history: History, epochs: int) -> Result:
-        """What the same job comes to alone and undisturbed."""
+        """Run the same job alone and undisturbed, and return its result."""
         shape = history.shape
         with self._lock:
             lock = self._references.setdefault((shape, history.virtual, epochs), threading.Lock())
@@ -213,7 +213,7 @@ def run(settings: Settings) -> tuple[Figures, dict[int, list[str]]]:
 
 @contextlib.contextmanager
 def _counted(records: Records, settings: Settings) -> Iterator[Callable[[], float]]:
-    """How long it has taken until now, with the runs that were interrupted before it."""
+    """Count the seconds of this run and of the interrupted ones before it."""
     began, key = time.monotonic(), f"seconds of {settings.histories} histories"
     before = (records.get(key) or {}).get("seconds", 0.0) if settings.resume else 0.0
 

@@ -49,7 +49,7 @@ exit status: 0 every promise is kept, 1 one is broken, 130 interrupted
 
 @dataclass(frozen=True, kw_only=True)
 class FaultSettings:
-    """What the command line said."""
+    """Options of the command line."""
 
     only: tuple[str, ...]
     points: int
@@ -97,7 +97,7 @@ async def run(settings: FaultSettings, folder: Path) -> int:
 
 
 def _short(text: str, length: int = 2000) -> str:
-    """What was wanted stands at the beginning of a broken promise, what was there at its end."""
+    """Shorten to beginning and end: the one says what was wanted, the other what was there."""
     return text if len(text) <= 2 * length else f"{text[:length]} ... {text[-length:]}"
 
 

@@ -39,7 +39,7 @@ class Settings:
 
 @dataclass
 class Printed:
-    """What `ebb logs` would print."""
+    """The lines that `ebb logs` would print."""
 
     lines: list[Said] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

@@ -44,7 +44,7 @@ exit status: 0 every promise about ours is kept, 1 one is broken, 2 it could not
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the command line said."""
+    """Options of the command line."""
 
     systems: tuple[str, ...]
     events: tuple[str, ...]

@@ -89,7 +89,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _each(errors: BaseExceptionGroup[Exception]) -> list[str]:
-    """What was wrong, out of groups in groups."""
+    """The errors, as texts, out of groups in groups."""
     parts = [_each(one) if isinstance(one, BaseExceptionGroup) else [str(one)] for one in errors.exceptions]
     return [text for part in parts for text in part]
 

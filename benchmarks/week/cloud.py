@@ -43,7 +43,7 @@ NOTICE, GONE, SILENT, IDLE = "notice", "gone", "silent", "idle"
 
 @dataclass(frozen=True, kw_only=True)
 class Sight:
-    """What is seen of the cluster."""
+    """The cluster as it is seen."""
 
     pods: Watched
     nodes: Watched

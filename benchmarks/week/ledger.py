@@ -1,4 +1,4 @@
-"""What was really done to each job, moment by moment: the record that the controller's own counts are held against.
+"""The history of each job, moment by moment: the record that the controller's own counts are held against.
 
     ledger.doomed("spot-week-a-3", "gone"); pods.listeners.append(ledger.pod); ledger.failed(job_uid)
 

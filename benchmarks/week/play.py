@@ -32,13 +32,13 @@ TRIES = 10
 
 
 class Stuck(Exception):
-    """What an act was to bring about does not come; the text is the violation."""
+    """An act does not have the effect that it should; the text is the violation."""
 
 
 @dataclass(kw_only=True)
 class Stage:
-    """Where all plays are given. `patience_seconds`: how long a job may wait for machines, while many want them; `done` counts
-    what was done, for the summary."""
+    """Settings that all plays share. `patience_seconds`: how long a job may wait for machines, while many want them; `done`
+    counts what was done, for the summary."""
 
     kube: Kube
     sight: Sight

@@ -58,7 +58,7 @@ class WeekSettings:
 
     @property
     def patient(self) -> bool:
-        """Whether the run is long enough for containers that cannot start to be given up."""
+        """True if the run is long enough for containers that cannot start to be given up."""
         return self.seconds >= PATIENT_SECONDS
 
 
@@ -132,7 +132,7 @@ class Week:
                 task.cancel()
 
     def explain(self) -> None:
-        """What was seen of those that are not as predicted: in a run that nobody watched there is nothing else."""
+        """Print what was seen of all that is not as predicted: nobody else may have watched the run."""
         names = [text.removeprefix("machine ") for text in self._judge.violations]
         subjects = [text.split()[0].rstrip(":") for text in names]
         for subject in list(dict.fromkeys(subjects))[:EXPLAINED]:
@@ -150,7 +150,7 @@ class Week:
         self._ledger.doomed(machine, how)
 
     def wrong(self) -> list[str]:
-        """How the cluster is not what was predicted."""
+        """The differences between the cluster and the prediction."""
         return [text for play in self._plays for text in self._wrong_with(play)] + list(self._left())
 
     def _wrong_with(self, play: Play) -> Iterator[str]:
@@ -181,7 +181,7 @@ class Week:
                 yield f"machine {name} was not given back"
 
     async def count_services(self) -> None:
-        """What belongs to no job any more must be gone."""
+        """Check that the services of jobs that are gone are gone as well."""
         for service in await self._plane.kube.list(SERVICES, NAMESPACE):
             owners = {owner["uid"] for owner in service["metadata"].get("ownerReferences") or ()}
             if not owners & set(self._sight.jobs.objects):

@@ -63,7 +63,7 @@ class OwnSite:
 
 
 def workers_beside_cpu_training(cores: int) -> int:
-    """Where the loader and the network share the cores, what is best for the loader alone is not: one less, and 8 at most."""
+    """One worker less than cores, and 8 at most: here the loader shares the cores with the network."""
     return min(_MOST_BESIDE_CPU_TRAINING, cores - 1)
 
 
