@@ -136,7 +136,7 @@ prove-week: install  ## 300 jobs with reclaims, scales, suspensions and deletion
 prove-interruptions: install  ## interrupt the demo at ten points, kill -9 included, and look what is left (about 15 minutes)
 	@$(BIN)/python -m devcluster.demo.interrupted
 
-prove-money: install  ## jobs and what idled beside the box's own record of its machines: within 1 % (about 6 minutes)
+prove-money: install  ## jobs and what idled beside the devcluster's own record of its machines: within 1 % (about 6 minutes)
 	@mkdir -p build && rm -f build/money.json
 	@EBB_FIGURES=build/money.json $(BIN)/pytest -v -m e2e tests/e2e/test_money.py
 	@cat build/money.json

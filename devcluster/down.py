@@ -1,5 +1,5 @@
-"""Taking a box down: everything of it goes, also of a half-made, half-killed or half-deleted one, and then it looks whether
-that is so.
+"""Take a devcluster down: everything of it goes, also of a half-made, half-killed or half-deleted one, and then check that it
+is gone.
 
     await down("ebb")        # raises BoxError that lists what is left, when something is
 

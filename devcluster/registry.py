@@ -1,6 +1,6 @@
 """The devclusters of this machine: makes a record with addresses that nothing else uses, and forgets it.
 
-The record proper is `<box folder>/box.json`. A copy in /run/ebb tells the other checkouts of it, and `down` finds one there
+The record proper is `<box folder>/box.json`. A copy in /run/ebb makes it known to the other checkouts, and `down` finds one there
 whose folder somebody has deleted. It knows nothing of what runs.
 """
 
@@ -115,7 +115,7 @@ def free_slot(others: list[RegistryEntry], taken: list[IPv4Network]) -> int:
 
 
 def taken_networks(routes: str) -> list[IPv4Network]:
-    """Destinations in `ip -o route` output; not the default, nor one so wide (a VPN's 10.0.0.0/8) that a box may take a piece."""
+    """Destinations in `ip -o route` output; not the default, nor one so wide (a VPN's 10.0.0.0/8) that we may take a piece."""
     networks = []
     for line in routes.splitlines():
         words = [
@@ -129,7 +129,7 @@ def taken_networks(routes: str) -> list[IPv4Network]:
 
 
 def nameservers(resolver: str) -> list[IPv4Network]:
-    """Those of a resolv.conf: behind the default route no route names them, and a box on their addresses would cut them off."""
+    """Those of a resolv.conf: behind the default route no route names them, and taking their addresses would cut them off."""
     found = []
     for line in resolver.splitlines():
         with suppress(ValueError):

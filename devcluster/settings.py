@@ -49,7 +49,7 @@ MAX_MACHINES = 126
 
 @dataclass(frozen=True, kw_only=True)
 class Box:
-    """One cloud in a box. `slot` is what all its addresses derive from; `home` is EBB_HOME of the checkout that owns it."""
+    """One local cluster. `slot` is what all its addresses derive from; `home` is EBB_HOME of the checkout that owns it."""
 
     name: str
     slot: int
@@ -116,13 +116,13 @@ class Box:
         return f"ebb.{self.name}"
 
     def machine_netns(self, machine: str) -> str:
-        # A dot cannot occur in a box's or a machine's name, so boxes `a` and `a-b` never take each other's namespaces for
+        # A dot cannot occur in a devcluster's or a machine's name, so boxes `a` and `a-b` never take each other's namespaces for
         # their own.
         return f"ebb.{self.name}.{machine}"
 
     @property
     def cgroup(self) -> str:
-        """Path of the box's control group below each hierarchy's root; every process of the box is in it or below it."""
+        """Path of the control group below each hierarchy's root; every process of the devcluster is in it or below it."""
         return f"ebb/{self.name}"
 
     @property

@@ -1,9 +1,9 @@
-"""Bringing a box up: everything in order, from nothing, from half a box after a kill, or from a running one (seconds, no change).
+"""Bring a devcluster up: all in order, from nothing, from half of one after a kill, or from a running one (seconds, no change).
 
     box = await up("ebb")
 
-Machines are not booted here: the box's cloud (`python -m devcluster run`, started last) boots them for node groups and mends what
-died.
+Machines are not booted here: the devcluster's cloud (`python -m devcluster run`, started last) boots them for node groups and
+mends what died.
 """
 
 import asyncio

@@ -30,7 +30,7 @@ ROWS = (
     "who reaches the API",
     "identities",
     "what a destroy keeps",
-    "echo's source",
+    "source of the mocks",
 )
 PLACES = {"its program, infra/clouds": "infra/clouds/{}/**/*.py", "its tests, tests/infra": "tests/infra/{}/**/*.py"}
 HEAD = """\

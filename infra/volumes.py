@@ -41,7 +41,7 @@ class Csi:
     fs_type: str | None = None  # of a disk
 
     @property
-    def shown(self) -> pulumi.Output[str]:
+    def label(self) -> pulumi.Output[str]:
         return self.handle
 
     @property
@@ -63,7 +63,7 @@ class Nfs:
     mount_options: tuple[str, ...] = ()
 
     @property
-    def shown(self) -> pulumi.Output[str]:
+    def label(self) -> pulumi.Output[str]:
         return pulumi.Output.concat(self.server, ":", self.path)
 
     @property
@@ -118,7 +118,7 @@ class Volumes:
             access_mode=claim.access_mode,
             storage_class=pulumi.Output.from_input(""),
             volume_name=made.metadata.apply(lambda metadata: str(metadata.name)),
-            annotations={SHOWN: source.shown},
+            annotations={SHOWN: source.label},
         )
 
 

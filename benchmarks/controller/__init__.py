@@ -1,4 +1,4 @@
-"""How fast, and how small, is the ElasticJob controller beside Kubeflow's? `python -m benchmarks.controller`.
+"""Speed and memory of the ElasticJob controller beside Kubeflow's: `python -m benchmarks.controller`.
 
 plane.py        one real Kubernetes control plane       fleet.py       machines that only pretend, by kwok
 contenders.py   the three controllers and their jobs    pods.py        what happened to pods, and when

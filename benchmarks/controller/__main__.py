@@ -45,7 +45,7 @@ exit status: 0 every promise that was measured is kept, 1 one is broken, 2 it co
 
 @dataclass(frozen=True, kw_only=True)
 class BenchSettings:
-    """What the command line said."""
+    """Options of the command line."""
 
     scenarios: tuple[str, ...]
     contenders: tuple[Contender, ...]

@@ -36,7 +36,7 @@ STAGGER_SECONDS = 2.0  # so that machines die at different moments of the contro
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """How much of everything."""
+    """Numbers of jobs, workers and machines."""
 
     jobs: int = 20
     workers: int = 64
@@ -62,7 +62,7 @@ class Sizes:
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """What every scenario is given."""
+    """Arguments that every scenario takes."""
 
     plane: Plane
     fleet: Fleet

@@ -127,7 +127,7 @@ class Plane:
 
     async def mark(self) -> int:
         """A point in the history of requests, for `calls_since`."""
-        await asyncio.sleep(2 * AUDIT_WAIT_SECONDS)  # the audit log is written in batches, and no event tells when
+        await asyncio.sleep(2 * AUDIT_WAIT_SECONDS)  # the audit log is written in batches, and no event says when
         return self._audit.stat().st_size
 
     async def calls_since(self, mark: int, account: str) -> Counter[str]:
@@ -175,7 +175,7 @@ def _api(folder: Path, ports: dict[str, int]) -> list[str]:
 
 
 def _audit_policy() -> Object:
-    """Who asked for what, of the contenders alone."""
+    """A policy that logs the requests of the contenders alone."""
     contenders = {"level": "Metadata", "userGroups": [f"system:serviceaccounts:{HOME}"], "omitStages": ["RequestReceived"]}
     return {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [contenders, {"level": "None"}]}
 

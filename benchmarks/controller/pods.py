@@ -1,4 +1,4 @@
-"""What happened to the pods of one namespace, on this process's own monotonic clock: a creationTimestamp has whole seconds.
+"""Events of the pods of one namespace, on this process's own monotonic clock: a creationTimestamp has whole seconds.
 
     async with Pods.watched(kube, "ours-create") as pods: await pods.until(lambda: pods.num_created >= 64, 60.0)
 

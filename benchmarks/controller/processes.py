@@ -22,7 +22,7 @@ KIB = 1024
 
 
 class BenchmarkError(Exception):
-    """What keeps the benchmark from measuring; the text says what to do or where to look."""
+    """A reason why the benchmark cannot measure; the text says what to do or where to look."""
 
 
 @dataclass(frozen=True, kw_only=True)

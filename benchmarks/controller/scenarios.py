@@ -1,4 +1,4 @@
-"""What is measured: each scenario starts a controller afresh, loads it in a namespace of its own, and clears everything away.
+"""The measurements: each scenario starts a controller afresh, loads it in a namespace of its own, and clears everything away.
 
     figures = await create(bench, contender); ...      # name -> value, None where the cap came first
 

@@ -1,4 +1,4 @@
-"""What happens in one history: machines that come, leave with notice and are killed, at which moments. Pure; all from the seed.
+"""The events of one history: machines that come, leave with notice or are killed, and when. Pure; all from the seed.
 
     history = draw(17, agents=True, virtual=False)       # the same for the same arguments, always
 
@@ -33,7 +33,7 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What is trained: a program of the trainer's with flags of its own, and which data it reads."""
+    """A training: a program of the trainer's with flags of its own, and which data it reads."""
 
     name: str
     program: tuple[str, ...]
@@ -42,8 +42,8 @@ class Shape:
     lr: float
 
 
-# A sample's part of the gradient depends on no other sample and on no dice, so that any split of a step into shares comes to the
-# same but for the order of sums. 13 divides neither into equal shares nor the data into whole steps.
+# A sample's part of the gradient depends on no other sample and on no random draw, so any split of a step into shares comes to
+# the same but for the order of sums. 13 divides neither into equal shares nor the data into whole steps.
 GPT = Shape(name="gpt", program=("trainer.text.train", "--size", "tiny"), data="words", global_batch=13, lr=0.001)
 # The statistics of BatchNorm are those of a share, and dropout is drawn for a share: what these learn depends on the world size,
 # unless the workers are virtual, and then it must be the same bits, buffers included.
@@ -75,7 +75,7 @@ class History:
         return LARGEST_WORLD // self.processes
 
     def sizes(self) -> list[int]:
-        """How many machines there are at the start and after each event."""
+        """Numbers of machines at the start and after each event."""
         sizes = [self.machines]
         for event in self.events:
             sizes.append(after(event, sizes[-1]))
@@ -83,7 +83,7 @@ class History:
 
 
 def after(event: Event, machines: int) -> int:
-    """How many machines there are after it. A process that is killed is started again by its machine."""
+    """The number of machines after the event. A process that is killed is started again by its machine."""
     if event.kind == "join":
         return machines + event.machines
     if event.kind == "kill-all":
@@ -92,40 +92,40 @@ def after(event: Event, machines: int) -> int:
 
 
 def draw(seed: int, *, agents: bool, virtual: bool) -> History:
-    dice = random.Random(f"exact {seed}")  # noqa: S311 - to be repeated
-    processes = dice.choice((1, 1, 2))
+    rng = random.Random(f"exact {seed}")  # noqa: S311 - to be repeated
+    processes = rng.choice((1, 1, 2))
     largest = LARGEST_WORLD // processes
-    started = machines = dice.randint(1, min(4, largest))
+    started = machines = rng.randint(1, min(4, largest))
     events: list[Event] = []
-    for number in range(dice.randint(SHORTEST, LONGEST)):
-        events.append(_event(dice, machines, largest, first=number == 0))
+    for number in range(rng.randint(SHORTEST, LONGEST)):
+        events.append(_event(rng, machines, largest, first=number == 0))
         machines = after(events[-1], machines)
     return History(
         seed=seed,
         agents=agents,
         virtual=virtual,
-        shape=dice.choice(VIRTUAL_SHAPES) if virtual else GPT,
+        shape=rng.choice(VIRTUAL_SHAPES) if virtual else GPT,
         processes=processes,
         machines=started,
         events=tuple(events),
     )
 
 
-def _event(dice: random.Random, machines: int, largest: int, *, first: bool) -> Event:
-    kind = dice.choices(*zip(*_choices(machines, largest), strict=True))[0]
-    hurried = not first and dice.random() < _HURRIED
+def _event(rng: random.Random, machines: int, largest: int, *, first: bool) -> Event:
+    kind = rng.choices(*zip(*_choices(machines, largest), strict=True))[0]
+    hurried = not first and rng.random() < _HURRIED
     room = largest - machines
     return Event(
         kind=kind,
-        steps=dice.randint(*_STEPS),
-        seconds=round(dice.uniform(*_HURRY_SECONDS), 2) if hurried else None,
-        target=dice.randrange(60),
-        machines=dice.randint(1, min(3, room)) if kind == "join" else dice.randint(1, min(2, largest)),
+        steps=rng.randint(*_STEPS),
+        seconds=round(rng.uniform(*_HURRY_SECONDS), 2) if hurried else None,
+        target=rng.randrange(60),
+        machines=rng.randint(1, min(3, room)) if kind == "join" else rng.randint(1, min(2, largest)),
     )
 
 
 def _choices(machines: int, largest: int) -> Sequence[tuple[Kind, int]]:
-    """What may happen, and how often. The job never loses its last machine but by kill-all, which starts others."""
+    """Events that may happen, with their weights. The job never loses its last machine but by kill-all, which starts others."""
     found: list[tuple[Kind, int]] = [("kill-process", 1), ("kill-all", 1)]
     if machines < largest:
         found.append(("join", 4))

@@ -24,7 +24,7 @@ _WRITE_SECONDS = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What a job ended with."""
+    """The result of a job."""
 
     validation: float  # accuracy, or bits per byte
     losses: dict[str, float]  # by step
@@ -39,7 +39,7 @@ class Result:
 
 @dataclass(kw_only=True)
 class Findings:
-    """What one history showed; `problems` in words."""
+    """Results of one history; `problems` in words."""
 
     seed: int
     agents: bool

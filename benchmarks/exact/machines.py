@@ -42,7 +42,7 @@ class Machine(Protocol):
         """Its exit code, negative for a signal; None while it lives."""
 
     def tell(self) -> None:
-        """That it is taken back: SIGTERM."""
+        """Announce by SIGTERM that the machine is taken back."""
 
     def kill(self) -> None:
         """As when it loses its power."""

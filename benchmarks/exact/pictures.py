@@ -13,20 +13,20 @@ CLASSES, TRAIN, VALIDATION = 3, 40, 20  # per class: 120 images to train on, 60 
 
 
 def write(folder: Path) -> None:
-    dice = random.Random("pictures")  # noqa: S311 - the same each time
+    rng = random.Random("pictures")  # noqa: S311 - the same each time
     for part, count in (("train", TRAIN), ("val", VALIDATION)):
         for label in range(CLASSES):
             place = folder / part / f"class{label}"
             place.mkdir(parents=True)
             for number in range(count):
-                (place / f"{number:02}.png").write_bytes(png(_rows(dice, label)))
+                (place / f"{number:02}.png").write_bytes(png(_rows(rng, label)))
 
 
-def _rows(dice: random.Random, label: int) -> list[bytes]:
+def _rows(rng: random.Random, label: int) -> list[bytes]:
     rows = []
     for line in range(SIDE):
         light = 60 + 40 * label + (50 if line % (label + 2) == 0 else 0)
-        rows.append(bytes(min(255, light + byte // 4) for byte in dice.randbytes(3 * SIDE)))
+        rows.append(bytes(min(255, light + byte // 4) for byte in rng.randbytes(3 * SIDE)))
     return rows
 
 

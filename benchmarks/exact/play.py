@@ -32,7 +32,7 @@ class BrokenError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """What all histories have in common."""
+    """Settings that all histories have in common."""
 
     data: Path
     endpoint: str
@@ -128,8 +128,8 @@ class Play:
 
     def _note(self, text: str) -> None:
         """For whoever has to find out what went wrong."""
-        with (self.folder / "diary.txt").open("a") as diary:
-            diary.write(f"{time.strftime('%H:%M:%S')} {time.time():.2f} {text}\n")
+        with (self.folder / "events.txt").open("a") as event_log:
+            event_log.write(f"{time.strftime('%H:%M:%S')} {time.time():.2f} {text}\n")
 
     def _look_after(self) -> None:
         for machine in self.machines:

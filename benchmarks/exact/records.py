@@ -1,6 +1,6 @@
-"""What is done already, so that a proof that was interrupted goes on: a line of JSON for each history, in a file of this code.
+"""Histories that are done, so that an interrupted proof can go on: a line of JSON for each history, in a file of this code.
 
-    records = Records.open(EBB_HOME / "exact"); records.found("history 17 agents") -> what was kept, or None
+    records = Records.open(EBB_HOME / "exact"); records.get("history 17 agents") -> what was kept, or None
     records.keep("history 17 agents", {...})
 
 The file's name is a hash of the trainer and of the judge: other code begins anew.
@@ -32,7 +32,7 @@ class Records:
         folder.mkdir(parents=True, exist_ok=True)
         return cls(folder / f"{fingerprint}.jsonl")
 
-    def found(self, key: str) -> dict[str, Any] | None:
+    def get(self, key: str) -> dict[str, Any] | None:
         return self._kept.get(key)
 
     def keep(self, key: str, value: dict[str, Any]) -> None:

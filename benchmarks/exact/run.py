@@ -45,7 +45,7 @@ Figures = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the command line said. `resume`: histories that are done with this code are not played again."""
+    """Options of the command line. `resume`: histories that are done with this code are not played again."""
 
     first: int
     histories: int
@@ -107,7 +107,7 @@ class Proof:
             try:
                 for number, future in enumerate(as_completed(waiting), 1):
                     future.result()
-                    say(f"{number} of {len(missing)} done: {self._told(waiting[future])}")
+                    say(f"{number} of {len(missing)} done: {self._summarize(waiting[future])}")
             except BaseException:
                 given_up.set()
                 pool.shutdown(cancel_futures=True)
@@ -135,13 +135,13 @@ class Proof:
         shutil.rmtree(folder)
 
     def reference(self, history: History, epochs: int) -> Result:
-        """What the same job comes to alone and undisturbed."""
+        """Run the same job alone and undisturbed, and return its result."""
         shape = history.shape
         with self._lock:
             lock = self._references.setdefault((shape, history.virtual, epochs), threading.Lock())
         with lock:
             key = f"reference {shape.name} virtual={history.virtual} epochs={epochs}"
-            if kept := self._records.found(key):
+            if kept := self._records.get(key):
                 return Result(**kept)
             result = self._undisturbed(history, epochs)
             with self._lock:
@@ -174,13 +174,13 @@ class Proof:
         return planted.missed_faults(played.output, folder / "planted")
 
     def _is_done(self, history: History) -> bool:
-        kept = self._records.found(_key(history)) if self._settings.resume else None
+        kept = self._records.get(_key(history)) if self._settings.resume else None
         if kept is None:
             return False
         self.totals.findings.append(Findings(**kept))
         return True
 
-    def _told(self, history: History) -> str:
+    def _summarize(self, history: History) -> str:
         where = "agents" if history.agents else "forked"
         found = next((each for each in self.totals.findings if each.seed == history.seed), None)
         if history.seed in self.totals.broken:
@@ -213,9 +213,9 @@ def run(settings: Settings) -> tuple[Figures, dict[int, list[str]]]:
 
 @contextlib.contextmanager
 def _counted(records: Records, settings: Settings) -> Iterator[Callable[[], float]]:
-    """How long it has taken until now, with the runs that were interrupted before it."""
+    """Count the seconds of this run and of the interrupted ones before it."""
     began, key = time.monotonic(), f"seconds of {settings.histories} histories"
-    before = (records.found(key) or {}).get("seconds", 0.0) if settings.resume else 0.0
+    before = (records.get(key) or {}).get("seconds", 0.0) if settings.resume else 0.0
 
     def seconds() -> float:
         return float(before + time.monotonic() - began)

@@ -1,4 +1,4 @@
-"""How far a job is, from what its ranks write down (--ledger), and which process is which rank.
+"""A job's progress, from what its ranks write down (--ledger), and the process of each rank.
 
 sight = look(output)          # None before the first generation
 sight.generation, sight.world_size, sight.steps

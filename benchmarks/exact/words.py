@@ -13,10 +13,10 @@ _WORDS = 40
 
 
 def write(folder: Path) -> None:
-    dice = random.Random("words")  # noqa: S311 - the same each time
-    words = ["".join(dice.choices(string.ascii_lowercase, k=dice.randint(2, 7))) for _ in range(_WORDS)]
+    rng = random.Random("words")  # noqa: S311 - the same each time
+    words = ["".join(rng.choices(string.ascii_lowercase, k=rng.randint(2, 7))) for _ in range(_WORDS)]
     folder.mkdir(parents=True, exist_ok=True)
     for part, windows in (("train", TRAIN), ("val", VALIDATION)):
         size = windows * WINDOW + 1  # the last byte is only predicted
-        text = " ".join(dice.choices(words, k=size // 2))
+        text = " ".join(rng.choices(words, k=size // 2))
         (folder / f"{part}.bin").write_bytes(text.encode()[:size])

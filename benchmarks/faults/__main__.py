@@ -49,7 +49,7 @@ exit status: 0 every promise is kept, 1 one is broken, 130 interrupted
 
 @dataclass(frozen=True, kw_only=True)
 class FaultSettings:
-    """What the command line said."""
+    """Options of the command line."""
 
     only: tuple[str, ...]
     points: int
@@ -59,15 +59,15 @@ class FaultSettings:
 
 def plays(settings: FaultSettings) -> dict[str, Play]:
     """Every fault at its full size, by name."""
-    dice = random.Random(settings.seed)  # noqa: S311 - to be repeated
+    rng = random.Random(settings.seed)  # noqa: S311 - to be repeated
     hours = (2, -2, 12, -5, 0)
     return {
-        "killed": lambda on: faults.killed(on, points=settings.points, dice=dice, say=say),
+        "killed": lambda on: faults.killed(on, points=settings.points, rng=rng, say=say),
         "cut": lambda on: faults.cut_off(on, say=say),
         "frozen": lambda on: faults.frozen(on, say=say),
         "usurped": lambda on: faults.usurped(on, say=say),
         "deaf": lambda on: faults.deafened(on, times=2, say=say),
-        "refused": lambda on: faults.refused(on, rate=0.25, steps=60, dice=dice, say=say),
+        "refused": lambda on: faults.refused(on, rate=0.25, steps=60, rng=rng, say=say),
         "skewed": lambda on: faults.skewed(on, hours=hours, steps=6, say=say),
         "tokens": lambda on: faults.tokens(on, times=2, lives_seconds=65.0, say=say),
         "away": lambda on: _away(on, settings.away_seconds),
@@ -97,7 +97,7 @@ async def run(settings: FaultSettings, folder: Path) -> int:
 
 
 def _short(text: str, length: int = 2000) -> str:
-    """What was wanted stands at the beginning of a broken promise, what was there at its end."""
+    """Shorten to beginning and end: the one says what was wanted, the other what was there."""
     return text if len(text) <= 2 * length else f"{text[:length]} ... {text[-length:]}"
 
 

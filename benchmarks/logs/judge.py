@@ -22,7 +22,7 @@ class Said(NamedTuple):
     number: int
 
 
-def said(text: str) -> Said | None:
+def parse_said(text: str) -> Said | None:
     """None for what no rank has said."""
     match = _TEXT.fullmatch(text)
     return Said(match[1], int(match[2]), match[3], int(match[4])) if match else None
@@ -35,7 +35,7 @@ def acknowledged(ledger: bytes) -> list[Said]:
         match = _STORED.fullmatch(raw)
         if match is None:
             raise ValueError(f"this is no line of a log file: {raw!r}")
-        line = said(match[2])
+        line = parse_said(match[2])
         if line is not None and match[1] == str(line.rank):
             found.append(line)
     return found

@@ -13,7 +13,7 @@ import aiohttp
 
 from benchmarks.controller.processes import BenchmarkError, Process, free_port
 from benchmarks.logs.cluster import JOB, NAMESPACE, Cluster, job
-from benchmarks.logs.judge import Said, acknowledged, judge, said
+from benchmarks.logs.judge import Said, acknowledged, judge, parse_said
 from benchmarks.logs.pods import Place, Pod
 from devcluster.commands import say
 from devcluster.settings import CHECKOUT
@@ -39,7 +39,7 @@ class Settings:
 
 @dataclass
 class Printed:
-    """What `ebb logs` would print."""
+    """The lines that `ebb logs` would print."""
 
     lines: list[Said] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Printed:
 
     def line(self, _worker: int, line: Line) -> None:
         self.from_api += not line.stream
-        if (found := said(line.text)) is not None:
+        if (found := parse_said(line.text)) is not None:
             self.lines.append(found)
 
     def note(self, text: str) -> None:

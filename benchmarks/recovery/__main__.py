@@ -44,7 +44,7 @@ exit status: 0 every promise about ours is kept, 1 one is broken, 2 it could not
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the command line said."""
+    """Options of the command line."""
 
     systems: tuple[str, ...]
     events: tuple[str, ...]
@@ -143,7 +143,7 @@ def main(arguments: Sequence[str]) -> int:
         found = measure(settings)
         table = kept.figures(found)
         made = kept.promises(table)
-        for line in [*kept.table_lines(table, settings.events), *(_told(promise) for promise in made)]:
+        for line in [*kept.table_lines(table, settings.events), *(_verdict_line(promise) for promise in made)]:
             say(line)
         status = KEPT if all(promise.kept for promise in made) else BROKEN
         counts = {
@@ -163,7 +163,7 @@ def main(arguments: Sequence[str]) -> int:
     return status
 
 
-def _told(promise: kept.Promise) -> str:
+def _verdict_line(promise: kept.Promise) -> str:
     return f"{'won ' if promise.kept else 'LOST'} {promise.text}"
 
 

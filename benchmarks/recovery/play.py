@@ -62,7 +62,7 @@ class Job:
         self._started += 1
 
     def steady(self) -> bool:
-        """Whether all machines train together, and have for a while; waits for it."""
+        """Wait until all machines have trained together for a while; False if they do not."""
         return bool(until(self._is_steady, self.stage.cap_seconds))
 
     def _is_steady(self) -> bool:

@@ -1,4 +1,4 @@
-"""What the steps that were written down say of a change: how long none was done, and what was done again or left out. Pure.
+"""The cost of a change, by the steps that were written down: the time without any, and those redone or left out. Pure.
 
 change = between(lines, incarnations_before, 2)    # from the last step before it to the first one after it
 """

@@ -40,7 +40,7 @@ exit status: 0 all passed and nothing grew, 1 not so, 2 it could not be measured
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the command line said."""
+    """Options of the command line."""
 
     versions: tuple[str, ...]
     generations: int

@@ -37,7 +37,7 @@ exit status: 0 every promise is kept, 1 one is broken, 2 it could not be measure
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the command line said."""
+    """Options of the command line."""
 
     upstream: Path | None
     only: tuple[str, ...]
@@ -131,7 +131,7 @@ def _rate(contender: Contender, done: Path, work: Work) -> float:
 
 
 def _besides(contender: Contender, done: Path) -> figures.Figures:
-    """What is known of some besides the rate."""
+    """Figures that some contenders have besides the rate."""
     if contender.flags is None:
         return {}
     written = (done / "output" / "metrics.jsonl").read_text()

@@ -1,4 +1,4 @@
-"""What is measured: the original with two numbers of loader processes, ours as it comes, and ours with one choice changed.
+"""The contenders: the original with two numbers of loader processes, ours as it comes, and ours with one choice changed.
 
 Each runs one process that trains one network on the same folder, batch and number of steps, by its command line. All crop and
 normalise alike to 224 x 224 and write a line for every step. On a CPU all compute in 32 bits unless they say otherwise; how
@@ -21,7 +21,7 @@ LIMIT_SECONDS = 1800.0
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What all do."""
+    """The work that all contenders do."""
 
     upstream: Path | None
     data: Path

@@ -22,7 +22,7 @@ HELP = """\
 A real etcd, API server, scheduler and controller manager, machines that pretend to run pods (kwok), and the real controller in a
 process of its own. Jobs of 1 to 16 workers come in; each has its scenario drawn from the seed: it succeeds, its program fails, it
 is suspended, scaled, deleted, never starts, is too late or too dear. Meanwhile machines boot in seconds that stand for minutes,
-are taken back with notice, without, and silently; zones run dry; the controller is killed and started again.
+are taken back with notice, without, and silently; zones run out of machines; the controller is killed and started again.
 
 What every job must come to is predicted before, from its scenario alone. The last line is one JSON object; `violations` lists
 where the cluster was not as predicted, or was at any moment what it must never be.
@@ -60,13 +60,13 @@ async def play(settings: WeekSettings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, work.cancel)
     try:
-        return told(await work, settings)
+        return report(await work, settings)
     except asyncio.CancelledError:
         say("interrupted; everything is stopped")
         return INTERRUPTED
 
 
-def told(figures: Figures, settings: WeekSettings) -> int:
+def report(figures: Figures, settings: WeekSettings) -> int:
     """Print the last line; returns the exit status."""
     if figures["violations"]:
         say(f"logs are kept in {settings.folder}")
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _each(errors: BaseExceptionGroup[Exception]) -> list[str]:
-    """What was wrong, out of groups in groups."""
+    """The errors, as texts, out of groups in groups."""
     parts = [_each(one) if isinstance(one, BaseExceptionGroup) else [str(one)] for one in errors.exceptions]
     return [text for part in parts for text in part]
 

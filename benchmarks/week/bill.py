@@ -1,4 +1,4 @@
-"""What every job's workers really cost, by our own clock: the bill that status.cost is held against.
+"""The real cost of every job's workers, by our own clock: the bill that status.cost is held against.
 
     bill = Bill(outages=lambda: [(since, until), ...]); pods.listeners.append(bill.pod); nodes.listeners.append(bill.node)
     wrong = bill.objection(job_uid, usd=0.12)       # "" when the controller's figure is near enough
@@ -99,7 +99,7 @@ class Bill:
         return least - NEAR * least - page.spare, most + NEAR * most + page.spare
 
     def objection(self, job_uid: str, usd: float) -> str:
-        """What is wrong with a job's own figure, "" if nothing."""
+        """The objection to a job's own figure, "" if there is none."""
         least, most = self.limits(job_uid)
         if least <= usd <= most:
             return ""

@@ -3,8 +3,9 @@
     cloud = Cloud(kube, sight, rng, protected=..., doomed=...); tasks.create_task(cloud.run())
 
 Which machines to boot and which to give back is decided by the autoscaler of the local stack (devcluster.cloud.scaling), from the
-pods that the scheduler gave up on. This module makes and removes the nodes, lets zones run dry, and takes machines back: with a
-notice, without, or silently, so that nobody is told. A machine without its label has no kubelet (kwok leaves it alone).
+pods that the scheduler gave up on. This module makes and removes the nodes, lets zones run out of machines, and takes machines
+back: with a notice, without, or silently, so that nobody is told. A machine without its label has no kubelet (kwok leaves it
+alone).
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.week.groups import ALIVE, NOTICE_SECONDS, ZONES, groups, node_object
-from benchmarks.week.seen import Crowd, Pulse, Watched
+from benchmarks.week.seen import ChangeSignal, Crowd, Watched
 from devcluster.cloud import scaling
 from devcluster.cloud.cluster import ClusterWriter
 from devcluster.cloud.reclaim import WITH_NOTICE, Leave, removal
@@ -33,7 +34,7 @@ SPOT_LIFE_SECONDS = 120.0  # on average until the cloud wants a spot machine bac
 MACHINE_LIFE_SECONDS = 2000.0  # any machine may fail
 SHORTEST_NOTICE_SECONDS = 4
 BURST = 6  # machines of one group at most
-DRY_EVERY_SECONDS, DRY_SECONDS = 90.0, (15.0, 60.0)
+STOCKOUT_EVERY_SECONDS, STOCKOUT_SECONDS = 90.0, (15.0, 60.0)
 SILENT_UNTIL_SECONDS = (20.0, 70.0)  # until the cloud itself notices that a machine is dead, and removes its node
 SILENT_PART = 8  # at most one in so many machines is silent: of a third and more the controller must not believe it
 
@@ -42,13 +43,13 @@ NOTICE, GONE, SILENT, IDLE = "notice", "gone", "silent", "idle"
 
 @dataclass(frozen=True, kw_only=True)
 class Sight:
-    """What is seen of the cluster."""
+    """The cluster as it is seen."""
 
     pods: Watched
     nodes: Watched
     jobs: Watched
     crowd: Crowd
-    pulse: Pulse
+    changes: ChangeSignal
 
 
 class Cloud:
@@ -74,8 +75,8 @@ class Cloud:
         self._parsed: dict[str, tuple[str, Pod]] = {}
         self.booted = 0
         self.machines: dict[str, Machine] = {}
-        self.dry: set[str] = set()
-        self.kind = False  # no reclaims any more, and no zone is dry
+        self.exhausted: set[str] = set()
+        self.kind = False  # no reclaims any more, and every zone has machines
         self.reclaims = {NOTICE: 0, GONE: 0, SILENT: 0}
         self.silent: set[str] = set()
 
@@ -86,7 +87,7 @@ class Cloud:
                 await self._tick(tasks)
                 if not self.kind:
                     self._take_back(tasks)
-                    self._dry_up(tasks)
+                    self._exhaust_some(tasks)
                 await asyncio.sleep(TICK_SECONDS)
 
     async def _tick(self, tasks: asyncio.TaskGroup) -> None:
@@ -112,7 +113,7 @@ class Cloud:
             machines=list(self.machines.values()),
             nodes=nodes,
             pods=list(self._pods()),
-            exhausted=frozenset(self.dry),
+            exhausted=frozenset(self.exhausted),
             idle_since=self._idle_since,
             delay_seconds=IDLE_SECONDS,
             now=now,
@@ -150,7 +151,7 @@ class Cloud:
     async def _booted(self, name: str, seconds: float) -> None:
         await asyncio.sleep(seconds)
         await self._kube.create(NODES, None, node_object(name, self._groups[self.machines[name].group]))
-        await self._sight.pulse.until(lambda: name in self._names(), 30)
+        await self._sight.changes.until(lambda: name in self._names(), 30)
         self._set(name, READY)
 
     async def _give_back(self, name: str) -> None:
@@ -228,15 +229,15 @@ class Cloud:
             await self._kube.delete(NODES, None, name)
         self.machines.pop(name, None)
 
-    def _dry_up(self, tasks: asyncio.TaskGroup) -> None:
-        wet = [zone for zone in ZONES if zone not in self.dry]
-        if len(wet) > 1 and self._rng.random() < TICK_SECONDS / DRY_EVERY_SECONDS:
-            tasks.create_task(self._dry_spell(self._rng.choice(wet), self._rng.uniform(*DRY_SECONDS)))
+    def _exhaust_some(self, tasks: asyncio.TaskGroup) -> None:
+        others = [zone for zone in ZONES if zone not in self.exhausted]
+        if len(others) > 1 and self._rng.random() < TICK_SECONDS / STOCKOUT_EVERY_SECONDS:
+            tasks.create_task(self._exhaust(self._rng.choice(others), self._rng.uniform(*STOCKOUT_SECONDS)))
 
-    async def _dry_spell(self, zone: str, seconds: float) -> None:
-        self.dry.add(zone)
-        await self._sight.pulse.until(lambda: self.kind, seconds)
-        self.dry.discard(zone)
+    async def _exhaust(self, zone: str, seconds: float) -> None:
+        self.exhausted.add(zone)
+        await self._sight.changes.until(lambda: self.kind, seconds)
+        self.exhausted.discard(zone)
 
     def _set(self, name: str, state: str) -> None:
         if name in self.machines:

@@ -1,4 +1,4 @@
-"""What must hold at every moment, whatever happens: looked at with every event of the watches, and every second.
+"""Rules that must hold at every moment, whatever happens: checked with every event of the watches, and every second.
 
     judge = Judge(sight, ledger, acts_since=...); pods.listeners.append(judge.pod); jobs.listeners.append(judge.job); judge.look()
 
@@ -157,7 +157,7 @@ class Judge:
 
 
 def _resumed(job: Object) -> bool:
-    """Whether a job that is still called suspended is on its way back: its spec changed after it was held."""
+    """True if a job that is still called suspended is on its way back: its spec changed after it was held."""
     status = job.get("status") or {}
     if status.get("state") in (SUCCEEDED, FAILED):
         return False

@@ -1,4 +1,4 @@
-"""What every job must come to: plain rules over what is done to it, written down a second time and apart from the controller.
+"""The end that every job must come to: plain rules over what is done to it, written a second time, apart from the controller's.
 
     end = predict(scenario, patient=True)          # before anything runs
     wrong = differences(scenario, end, job)        # after: how the job differs from that, in sentences
@@ -25,7 +25,7 @@ LEFT = 138  # a launcher's code for "my machine goes away": no failure
 
 @dataclass(frozen=True, kw_only=True)
 class End:
-    """Where a job is when all has been done to it. `failures`: moments at which its program failed. `gone`: the object is
+    """The state of a job when all has been done to it. `failures`: moments at which its program failed. `gone`: the object is
     deleted, by somebody or because its time after the end was over."""
 
     state: str
@@ -67,7 +67,7 @@ LEADS_TO: Mapping[type[actions.Action], tuple[str, str]] = {
 
 
 def after(scenario: Scenario, end: End, act: actions.Action, *, patient: bool) -> End:
-    """Where one more act leads."""
+    """The state after one more act."""
     if end.final:
         return end
     if isinstance(act, actions.Fail):
@@ -92,8 +92,8 @@ def _failed(scenario: Scenario, end: End, code: int) -> End:
 
 
 def differences(scenario: Scenario, end: End, job: Object | None, *, deleted: bool, doubtful: int = 0) -> list[str]:
-    """How the job as last seen is not what was predicted. `deleted`: the object is gone; `doubtful`: failures of which nobody can
-    say whether the machine went first."""
+    """The differences between the job as last seen and the prediction. `deleted`: the object is gone; `doubtful`: failures of
+    which nobody can say whether the machine went first."""
     if job is None:
         return [f"{scenario.name}: predicted {end.state}, and was never seen"]
     status = job.get("status") or {}
@@ -102,9 +102,9 @@ def differences(scenario: Scenario, end: End, job: Object | None, *, deleted: bo
         wrong.append(f"{scenario.name}: the object {'is gone' if deleted else 'is still there'}, predicted {_words(end)}")
     found = observed(job)
     if end.state != DELETED and (found.state, found.reason) != (end.state, end.reason or found.reason):
-        wrong.append(f"{scenario.name}: predicted {_words(end)}, found {_words(found)}: {told(job)}")
+        wrong.append(f"{scenario.name}: predicted {_words(end)}, found {_words(found)}: {describe(job)}")
     if end.state == DELETED and found.state in (SUCCEEDED, FAILED):
-        wrong.append(f"{scenario.name}: deleted while it had work to do, and found {_words(found)}: {told(job)}")
+        wrong.append(f"{scenario.name}: deleted while it had work to do, and found {_words(found)}: {describe(job)}")
     if not end.failures <= status.get("failures", 0) <= end.failures + doubtful:
         wrong.append(
             f"{scenario.name}: its program failed at {end.failures} moments, status.failures is {status.get('failures', 0)}"
@@ -131,8 +131,8 @@ def condition(job: Object, kind: str) -> Object:
     return next((one for one in found if one["type"] == kind), {})
 
 
-def told(job: Object) -> str:
-    """What the job says about itself, in one line."""
+def describe(job: Object) -> str:
+    """One line with what the job says about itself."""
     status = job.get("status") or {}
     kind = status.get("state") if status.get("state") in (SUCCEEDED, FAILED, SUSPENDED) else RUNNING
     return f"{status.get('state')} {status.get('ready', '')} ({condition(job, str(kind)).get('message', 'no word')})"

@@ -32,13 +32,13 @@ TRIES = 10
 
 
 class Stuck(Exception):
-    """What an act was to bring about does not come; the text is the violation."""
+    """An act does not have the effect that it should; the text is the violation."""
 
 
 @dataclass(kw_only=True)
 class Stage:
-    """Where all plays are given. `patience_seconds`: how long a job may wait for machines, while many want them; `done` counts
-    what was done, for the summary."""
+    """Settings that all plays share. `patience_seconds`: how long a job may wait for machines, while many want them; `done`
+    counts what was done, for the summary."""
 
     kube: Kube
     sight: Sight
@@ -78,7 +78,7 @@ class Play:
                 await self._perform(act)
                 end = model.after(self.scenario, end, act, patient=self._stage.patient)
         except Stuck as stuck:
-            self._stage.judge.violation(f"{self.scenario.name}: {stuck}; it says: {model.told(self.job)}")
+            self._stage.judge.violation(f"{self.scenario.name}: {stuck}; it says: {model.describe(self.job)}")
         finally:
             self._stage.protected.discard(self.uid)
             self.over = True
@@ -110,7 +110,7 @@ class Play:
         return (self.job.get("status") or {}).get("placement")
 
     async def _until(self, holds: Callable[[], bool], seconds: float, otherwise: str) -> None:
-        if not await self._stage.sight.pulse.until(holds, seconds):
+        if not await self._stage.sight.changes.until(holds, seconds):
             raise Stuck(f"{otherwise} after {seconds:.0f} s")
 
     @contextmanager
@@ -164,7 +164,7 @@ class Play:
     async def _failed_once(self, act: actions.Fail) -> bool:
         """False when all that failed were taken away by somebody else in the same moment, or stopped as the job went elsewhere:
         nobody can say which came first."""
-        account, pulse, placement = self._stage.ledger.accounts[self.uid], self._stage.sight.pulse, self._placement
+        account, changes, placement = self._stage.ledger.accounts[self.uid], self._stage.sight.changes, self._placement
         with self._left_alone():
             victims = self._sound()
             self._rng.shuffle(victims)
@@ -179,10 +179,10 @@ class Play:
             def unclear() -> bool:
                 return sure <= account.lost or self._placement != placement
 
-            if not await pulse.until(lambda: counted() or unclear(), SETTLE_SECONDS):
+            if not await changes.until(lambda: counted() or unclear(), SETTLE_SECONDS):
                 raise Stuck(f"failure {account.failures} of its program was not counted")
-            await pulse.until(lambda: counted() or self._stage.ledger.steady(), SETTLE_SECONDS)  # who is away counts later
-            if await pulse.until(counted, UNDECIDED_SECONDS):
+            await changes.until(lambda: counted() or self._stage.ledger.steady(), SETTLE_SECONDS)  # who is away counts later
+            if await changes.until(counted, UNDECIDED_SECONDS):
                 self._stage.done["failures"] += 1
                 self._failed_attempt = max((one.attempt for one in victims), default=self._failed_attempt)
                 return True
@@ -279,7 +279,7 @@ class Play:
                 for one in self._workers():
                     if one.node and not one.leaving:
                         await self._stage.simulated.block(one)
-                await self._stage.sight.pulse.until(lambda: self._held, 0.5)
+                await self._stage.sight.changes.until(lambda: self._held, 0.5)
         if self._stage.patient and not self._held:
             raise Stuck("its image cannot be pulled, and it was not held")
 

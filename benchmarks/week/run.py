@@ -27,7 +27,7 @@ from benchmarks.week.kubelets import start_kubelets
 from benchmarks.week.ledger import Ledger, percentile
 from benchmarks.week.play import Play, Stage
 from benchmarks.week.scenarios import STALL_SECONDS
-from benchmarks.week.seen import Crowd, Pulse, Watched
+from benchmarks.week.seen import ChangeSignal, Crowd, Watched
 from benchmarks.week.workers import SimulatedWorkers
 from devcluster.commands import say
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, LEASES, NODES, PODS, SERVICES
@@ -58,7 +58,7 @@ class WeekSettings:
 
     @property
     def patient(self) -> bool:
-        """Whether the run is long enough for containers that cannot start to be given up."""
+        """True if the run is long enough for containers that cannot start to be given up."""
         return self.seconds >= PATIENT_SECONDS
 
 
@@ -83,10 +83,10 @@ class Week:
 
     def __init__(self, settings: WeekSettings, plane: Plane, controller: Controller) -> None:
         self._settings, self._plane, self._controller = settings, plane, controller
-        pulse, crowd = Pulse(), Crowd()
-        pods, nodes, jobs = (Watched(plane.kube, kind, changed=pulse.beat) for kind in (PODS, NODES, ELASTIC_JOBS))
-        self._sight = Sight(pods=pods, nodes=nodes, jobs=jobs, crowd=crowd, pulse=pulse)
-        self._leases = Watched(plane.kube, LEASES, SYSTEM, changed=pulse.beat)
+        changes, crowd = ChangeSignal(), Crowd()
+        pods, nodes, jobs = (Watched(plane.kube, kind, changed=changes.notify) for kind in (PODS, NODES, ELASTIC_JOBS))
+        self._sight = Sight(pods=pods, nodes=nodes, jobs=jobs, crowd=crowd, changes=changes)
+        self._leases = Watched(plane.kube, LEASES, SYSTEM, changed=changes.notify)
         self._ledger = Ledger(crowd, steady=lambda: controller.presence.steady)
         self._judge, self._event_log = Judge(self._sight, self._ledger, acts_since=lambda: controller.presence.since), EventLog()
         self._bill = Bill(controller.presence.outages)
@@ -125,14 +125,14 @@ class Week:
             await asyncio.gather(*(tasks.create_task(play.run(begun)) for play in self._plays))
             say("all is done to all jobs; waiting for what is left of them to go")
             self._cloud.kind = True
-            await sight.pulse.until(lambda: not self.wrong(), REST_SECONDS)
+            await sight.changes.until(lambda: not self.wrong(), REST_SECONDS)
             for text in self.wrong():
                 self._judge.violation(text)
             for task in lasting:
                 task.cancel()
 
     def explain(self) -> None:
-        """What was seen of those that are not as predicted: in a run that nobody watched there is nothing else."""
+        """Print what was seen of all that is not as predicted: nobody else may have watched the run."""
         names = [text.removeprefix("machine ") for text in self._judge.violations]
         subjects = [text.split()[0].rstrip(":") for text in names]
         for subject in list(dict.fromkeys(subjects))[:EXPLAINED]:
@@ -150,7 +150,7 @@ class Week:
         self._ledger.doomed(machine, how)
 
     def wrong(self) -> list[str]:
-        """How the cluster is not what was predicted."""
+        """The differences between the cluster and the prediction."""
         return [text for play in self._plays for text in self._wrong_with(play)] + list(self._left())
 
     def _wrong_with(self, play: Play) -> Iterator[str]:
@@ -181,7 +181,7 @@ class Week:
                 yield f"machine {name} was not given back"
 
     async def count_services(self) -> None:
-        """What belongs to no job any more must be gone."""
+        """Check that the services of jobs that are gone are gone as well."""
         for service in await self._plane.kube.list(SERVICES, NAMESPACE):
             owners = {owner["uid"] for owner in service["metadata"].get("ownerReferences") or ()}
             if not owners & set(self._sight.jobs.objects):
@@ -200,10 +200,10 @@ class Week:
         while True:
             states = Counter(model.observed(job).state for job in self._sight.jobs.objects.values())
             told = " ".join(f"{number} {state}" for state, number in sorted(states.items())) or "none"
-            over, dry = sum(play.over for play in self._plays), " ".join(sorted(self._cloud.dry))
+            over, exhausted = sum(play.over for play in self._plays), " ".join(sorted(self._cloud.exhausted))
             say(
                 f"{time.monotonic() - begun:5.0f} s  jobs: {told}; {over} of {len(self._plays)} done  "
-                f"machines: {len(self._cloud.machines)}, {len(self._cloud.silent)} silent  dry: {dry or '-'}  "
+                f"machines: {len(self._cloud.machines)}, {len(self._cloud.silent)} silent  exhausted: {exhausted or '-'}  "
                 f"reclaims: {sum(self._cloud.reclaims.values())}  controller kills: {self._controller.kills}  "
                 f"violations: {len(self._judge.violations)}"
             )

@@ -17,7 +17,7 @@ Object = dict[str, Any]
 
 BROKEN = "week.ebb.dev/broken"
 """Annotation of workers whose image cannot be pulled."""
-SETTLE_SECONDS = 45.0  # per job: machines boot, zones run dry, the controller is killed
+SETTLE_SECONDS = 45.0  # per job: machines boot, zones run out of machines, the controller is killed
 STALL_SECONDS = 660.0  # two times the 5 minutes after which the controller gives containers up, and the machines' boots
 STRAGGLER_SECONDS = 120.0  # what the controller leaves other workers after the first one finished
 

@@ -1,7 +1,7 @@
-"""What the API server tells, by our own list and watch: the newest of every object, and a pulse whenever something changed.
+"""The state of the API server, by our own list and watch: the newest of every object, and a signal at every change.
 
-    pods = Watched(kube, PODS, "elastic-job", changed=pulse.beat); pods.listeners.append(note); await pods.run()
-    await pulse.until(lambda: ..., seconds=30)
+    pods = Watched(kube, PODS, "elastic-job", changed=changes.notify); pods.listeners.append(note); await pods.run()
+    await changes.until(lambda: ..., seconds=30)
 
 It shares the connection's code with the controller, and nothing of how the controller watches.
 """
@@ -19,13 +19,13 @@ Listener = Callable[[Object | None, Object | None], None]
 AGAIN_SECONDS = 0.2
 
 
-class Pulse:
+class ChangeSignal:
     """Lets many wait for conditions on what is seen."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
-    def beat(self) -> None:
+    def notify(self) -> None:
         """Something changed: whoever waits looks again."""
         event, self._event = self._event, asyncio.Event()
         event.set()

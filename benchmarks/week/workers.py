@@ -1,4 +1,4 @@
-"""What runs inside the workers: their programs' ends, and the pages of metrics on which the controller reads their steps.
+"""A simulation of the workers: their programs' ends, and the pages of metrics on which the controller reads their steps.
 
     simulated = SimulatedWorkers(kube, sight, namespace); simulated.watch(job_uid, low=2); simulated.trained(job_uid)
     ended = await simulated.end(worker, 1, "Error")
@@ -72,7 +72,7 @@ class SimulatedWorkers:
                     self._train(uid, training, now - before)
                 before = now
                 await self._open_pages()
-                self._sight.pulse.beat()
+                self._sight.changes.notify()
         finally:
             for page in self._pages.values():
                 page.close()

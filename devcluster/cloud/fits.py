@@ -3,8 +3,8 @@
     misfits(pod, place)      # () if it fits, else the reasons, as in "1 Insufficient cpu" without the count
 
 Checked in the scheduler's order, stopping at the first that fails: cordons, taints, selector and node affinity, resources.
-Not checked: pod (anti-)affinity, topology spread, host ports and volumes' zones (the box's volumes are in every zone): a pod that
-only those keep away gets one machine and goes on waiting.
+Not checked: pod (anti-)affinity, topology spread, host ports and volumes' zones (volumes are in every zone here): a pod that only
+those keep away gets one machine and goes on waiting.
 Wording: kube-scheduler 1.35 (plugins tainttoleration, nodeaffinity, noderesources).
 """
 

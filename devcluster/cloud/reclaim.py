@@ -24,7 +24,7 @@ CONDITION = "ReclaimNotice"
 RECLAIM_TAINT = Taint("ebb.dev/reclaim", "notice", "NoSchedule")
 LEAVE_TAINT = Taint("ToBeDeletedByClusterAutoscaler", "", "NoSchedule")  # upstream's, for its own removals
 WITH_NOTICE, WITHOUT_NOTICE = "reclaim-notice", "reclaim"
-DRAIN_SECONDS = 60.0  # for a deleted group; EKS gives 15 minutes, nobody waits that long for a box
+DRAIN_SECONDS = 60.0  # for a deleted group; EKS gives 15 minutes, nobody waits that long for a devcluster
 SETTLE_SECONDS = 1.0  # a scheduler that has not seen the taint yet may still bind a pod; upstream waits 5 s
 RETRY_SECONDS = 1.0  # for an eviction that a PodDisruptionBudget refused
 

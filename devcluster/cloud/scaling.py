@@ -32,7 +32,7 @@ BACKING_OFF = "in backoff after failed scale-up"
 TRIGGERED, NOT_TRIGGERED = "TriggeredScaleUp", "NotTriggerScaleUp"
 
 SCALE_DOWN_DELAY_SECONDS = 20.0  # upstream 600; short enough to be watched, long enough for the next job to find a warm machine
-PROVISION_SECONDS = 120.0  # beyond boot_seconds; upstream 900. A machine of the box is ready in about 3 s, a cold disk takes 30
+PROVISION_SECONDS = 120.0  # beyond boot_seconds; upstream 900. A machine here is ready in about 3 s, a cold disk takes 30
 CONFIG_MAP = "cluster-autoscaler-status"
 NAMESPACE = "kube-system"
 LONGEST_WAKE_SECONDS = 10.0  # upstream's scan interval

@@ -3,7 +3,7 @@
     exit_code = asyncio.run(reclaim(box, node, notice_seconds=30, wait=True, say=print))
     print(exhaust(box, "local-a"))
 
-Exhausted zones are in the file `dry` of the box's folder, a JSON list; its `cloud.json` may say {"scaleDownDelaySeconds": 20}.
+Exhausted zones are listed in the devcluster's file `dry`, as JSON; its `cloud.json` may say {"scaleDownDelaySeconds": 20}.
 The daemon reads both at every tick (Knobs); a file that cannot be understood is logged once and counts as absent.
 Errors are CloudError: one sentence for the user.
 

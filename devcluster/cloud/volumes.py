@@ -1,4 +1,4 @@
-"""Shared volumes of the box: a folder for every claim of StorageClass ebb-shared, and one volume over the training environment.
+"""Shared volumes: a folder for every claim of StorageClass ebb-shared, and one volume over the training environment.
 
     plan = plan_volumes(claims, volumes, folder, environment)    # pure; API objects in, what to create, free and delete out
     await Provisioner(...).step(view.of(CLAIMS), view.of(VOLUMES), now)          # carries it out, once per tick

@@ -1,5 +1,5 @@
-"""The box's certificate authority and the certificates that it signs, by openssl. A certificate and its key are one file, so a
-kill never leaves half a pair. Made once and kept with the devcluster; nothing here runs longer than a moment.
+"""The devcluster's certificate authority and the certificates that it signs, by openssl. A certificate and its key are one file,
+so a kill never leaves half a pair. Made once and kept with the devcluster; nothing here runs longer than a moment.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""The control plane of a box: etcd, kube-apiserver, kube-controller-manager and kube-scheduler as daemons in the box's namespace.
+"""The control plane of a devcluster: etcd, kube-apiserver, kube-controller-manager and kube-scheduler, in its network namespace.
 
 `ensure(box, tools)` starts what does not run, leaves the rest alone, and returns when all are healthy. The API is at
 box.api_url, for the host, the machines and their pods alike; box.kubeconfig is the administrator's. What runs in the cluster:

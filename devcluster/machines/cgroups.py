@@ -1,6 +1,6 @@
 """Control groups of a devcluster, on cgroup v1, v2 and the hybrid of both: make, look who is in, kill at once, remove.
 
-Every process of a box is in a group below `ebb/<box>`. Membership is how a box knows its processes: unlike a pid file it
+Every process of a devcluster is in a group below `ebb/<box>`. Membership is how it knows its processes: unlike a pid file it
 cannot be missing after a kill -9, nor name a stranger that got an old pid. Limits are not set here; the kubelet does that for
 containers.
 """

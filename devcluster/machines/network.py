@@ -1,4 +1,4 @@
-"""The box's network: one namespace with a bridge that is switch and router, one veth to the host, one namespace per machine.
+"""The devcluster's network: a namespace with a bridge that is switch and router, a veth to the host, one namespace per machine.
 
     host --- <link> === uplink -- bridge (ebb.<box>: control plane, router) -- m<index> === eth0 (ebb.<box>.<machine>) -- pods
 

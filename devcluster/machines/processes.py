@@ -114,7 +114,7 @@ async def stop(box: Box, name: str, grace_seconds: float = 0.0) -> None:
         for pid in cgroups.members(group):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
-    while time.monotonic() < deadline and cgroups.members(group):  # noqa: ASYNC110 - the kernel tells no event when a group is empty
+    while time.monotonic() < deadline and cgroups.members(group):  # noqa: ASYNC110 - the kernel sends no event when a group is empty
         await asyncio.sleep(0.05)
     await cgroups.kill(group)
     await cgroups.remove(group)

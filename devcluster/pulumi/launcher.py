@@ -61,7 +61,7 @@ def main(program: str, arguments: list[str]) -> int:
         if stacks.users_own(arguments):
             environment = {**os.environ, "PULUMI_HOME": stacks.home_of(os.environ), "PATH": own_path(os.environ, engine)}
             os.execve(engine / "pulumi", ["pulumi", *arguments], environment)  # noqa: S606
-        stack = stacks.said(arguments, os.environ)
+        stack = stacks.named_stack(arguments, os.environ)
         if stack and stacks.cloud_of(stack) != stacks.LOCAL:
             environment = stacks.environment_for(os.environ, own_path(os.environ, engine), stack)
             os.execve(engine / "pulumi", ["pulumi", *arguments], environment)  # noqa: S606

@@ -31,7 +31,7 @@ class StateError(BoxError):
     """The state of a cloud stack has no place to go; the message says how to give it one."""
 
 
-def said(arguments: Sequence[str], environment: Mapping[str, str]) -> str | None:
+def named_stack(arguments: Sequence[str], environment: Mapping[str, str]) -> str | None:
     """The stack that the command names, without its organization."""
     for index, argument in enumerate(arguments):
         following = arguments[index + 1] if index + 1 < len(arguments) else ""

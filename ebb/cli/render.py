@@ -94,7 +94,7 @@ def plan(
         ("starts", start),
         ("program", shlex.join(arguments)),
     ]
-    place = dict.fromkeys((platform.stack, platform.cloud, platform.region))  # the box calls all three local
+    place = dict.fromkeys((platform.stack, platform.cloud, platform.region))  # the local cluster calls all three local
     title = Text(f"{request.name} on {' '.join(place)}", "bold")
     return Group(title, *facts(lines, width))
 

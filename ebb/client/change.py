@@ -58,7 +58,7 @@ async def resume(ebb: Ebb, name: str, *, max_usd: float | None = None, deadline:
     """
     job = await read_job(ebb.kube, ebb.namespace, name)
     _check_goes_on(view(job), "resumed")
-    _check_cure(job, max_usd, deadline)
+    _check_limits_raised(job, max_usd, deadline)
     changes: Object = {"suspend": False}
     if max_usd is not None:
         changes["budget"] = {"maxUSD": max_usd}
@@ -101,7 +101,7 @@ def _check_goes_on(job: JobView, done: str) -> None:
         raise ClientError(f"{job.name} is {job.state}: only a job that has not ended can be {done}. Submit it again.")
 
 
-def _check_cure(job: Object, max_usd: float | None, deadline: str | None) -> None:
+def _check_limits_raised(job: Object, max_usd: float | None, deadline: str | None) -> None:
     """A job whose budget is spent would be held again at once."""
     spent = view(job).usd_spent or 0.0
     if max_usd is not None and max_usd <= spent:

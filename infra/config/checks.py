@@ -145,12 +145,12 @@ def _image(where: str, group: NodeGroupSettings, stack: Stack) -> Iterator[Probl
         yield Problem(
             f"{where}.image",
             f"{gpu_type} has compute capability {gpu.capability}, and torch {trainer.torch} for CUDA {trainer.cuda} "
-            f"(image {group.image!r}) has code for {', '.join(build.architectures)} only: {_cure(gpu)}",
+            f"(image {group.image!r}) has code for {', '.join(build.architectures)} only: {_suggest_image(gpu)}",
             uses,
         )
 
 
-def _cure(gpu: catalog.Gpu) -> str:
+def _suggest_image(gpu: catalog.Gpu) -> str:
     build = next((one for one in catalog.BUILDS if one.runs_on(gpu)), None)
     if build is None:
         return "no build of torch that Ebb knows has; take another GPU"

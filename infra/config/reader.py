@@ -13,7 +13,7 @@ from infra import clouds
 from infra.config import checks
 from infra.config import jobs as job_files
 from infra.config.model import CLOUD_KEY, Stack
-from infra.config.salvage import salvage, told
+from infra.config.salvage import drop_consequences, salvage
 from infra.config.section import NAMESPACE, ROOT, ConfigError, Problem, Section, choice, report
 
 
@@ -65,7 +65,7 @@ def parse(values: Mapping[str, Any], root: Path, *, stack: str = "stack") -> Sta
         problems, wrong = [Problem("cloud", choice(cloud, clouds.names())), *problems], wrong | {"cloud"}
     problems += [*sections.problems, *unread, *job_files.problems(jobs)]
     crossed = [*checks.name(stack), *checks.problems(settings), *sections.crossed(settings)]
-    problems += told(crossed, wrong | sections.wrong)
+    problems += drop_consequences(crossed, wrong | sections.wrong)
     if problems:
         raise ConfigError(report(problems))
     return settings

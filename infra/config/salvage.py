@@ -59,7 +59,7 @@ def salvage(model: type[Model], data: Any, key: str = "") -> tuple[Model, list[P
     raise AssertionError((key, found))
 
 
-def told(problems: Iterable[Problem], wrong: set[str]) -> Iterator[Problem]:
+def drop_consequences(problems: Iterable[Problem], wrong: set[str]) -> Iterator[Problem]:
     """The problems that are no consequences of the wrong places."""
     for one in problems:
         if not any(_within(key, place) for key in (one.key, *one.uses) for place in wrong):

@@ -1,7 +1,7 @@
 """The faults that a controller must survive, each with the promises that are looked at: no double pods, no lost job, no budget
 spent.
 
-    figures = await killed(on, points=50, dice=random.Random(7))
+    figures = await killed(on, points=50, rng=random.Random(7))
 
 `on` is a stage (stage.py), the jobs are stories (stories.py). test_faults.py runs the faults small, benchmarks/faults as the real
 thing. A broken promise is an AssertionError; what is returned is for people.
@@ -30,17 +30,17 @@ def silent(_: str) -> None:
     """Nobody wants to hear of progress."""
 
 
-async def killed(on: Stage, *, points: int, dice: random.Random, jobs: int = 6, say: Say = silent) -> Figures:
+async def killed(on: Stage, *, points: int, rng: random.Random, jobs: int = 6, say: Say = silent) -> Figures:
     """kill -9 at random points of a busy run: before a write reaches the API server, or when it is done and nobody was told."""
     actor = await on.controller("first")
     hits = 0
     # One that is killed at one of its first writes again and again may not come to each job: what a job lacks waits for the end.
     patience = on.patience_seconds + points * LIFE_SECONDS
-    async with crowd(on.made, on.machines, jobs=jobs, seed=dice.randrange(10**6), patience_seconds=patience) as busy:
+    async with crowd(on.made, on.machines, jobs=jobs, seed=rng.randrange(10**6), patience_seconds=patience) as busy:
         for number in range(points):
-            writes, when = anywhere(dice)
+            writes, when = anywhere(rng)
             hits += await actor.killed_at(writes, when, seconds=30)
-            await asyncio.sleep(dice.choice([0, 0, 0.5, 2.0]))
+            await asyncio.sleep(rng.choice([0, 0, 0.5, 2.0]))
             await actor.process.start()
             say(f"kill {number + 1} of {points}: {when} write {writes}; {busy.steps} things happened to the jobs so far")
             busy.still_well()
@@ -165,11 +165,11 @@ async def restarted(on: Stage, *, times: int, say: Say = silent) -> Figures:
         return await _ended(busy, restarts=times)
 
 
-async def refused(on: Stage, *, rate: float, steps: int, dice: random.Random, say: Say = silent) -> Figures:
+async def refused(on: Stage, *, rate: float, steps: int, rng: random.Random, say: Say = silent) -> Figures:
     """409, 410, 429 and 500 in place of answers, and answers that get lost after the API server did what was asked."""
     actor = await on.controller("first", supervised=True)
     async with _busy(on) as busy:
-        refusals = Refusals(rate, (409, 410, 429, 500, LOST), dice)
+        refusals = Refusals(rate, (409, 410, 429, 500, LOST), rng)
         actor.line.refuse(refusals)
         await busy.did(steps, on.patience_seconds * 4)
         actor.line.refuse(None)

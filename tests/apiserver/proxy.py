@@ -4,7 +4,7 @@
         controller's server = line.url
         line.cut(); line.mend()                    # connections are reset, new ones too; and no longer
         line.deafen("pods")                        # watches stay open and never say anything again
-        line.refuse(Refusals(rate=0.2, statuses=(409, 429, 500), dice=Random(7)))
+        line.refuse(Refusals(rate=0.2, statuses=(409, 429, 500), rng=Random(7)))
         line.tripwire = Tripwire(writes=3, when=AFTER, act=controller.kill)
         [one for one in line.asked if one.writes]
 
@@ -62,17 +62,17 @@ class Refusals:
 
     rate: float
     statuses: tuple[int, ...]
-    dice: random.Random
+    rng: random.Random
     spare_leases: bool = True  # the lead is another test's subject
     count: int = 0
 
     def draw(self, asked: Asked) -> int:
         """0: let it through. LOST: and lose the answer."""
-        if (asked.lease and self.spare_leases) or self.dice.random() >= self.rate:
+        if (asked.lease and self.spare_leases) or self.rng.random() >= self.rate:
             return 0
         fitting = [status for status in self.statuses if _fits(status, asked)]
         self.count += bool(fitting)
-        return self.dice.choice(fitting) if fitting else 0
+        return self.rng.choice(fitting) if fitting else 0
 
 
 @dataclass

@@ -97,6 +97,6 @@ async def stage(made: Made, folder: Path, limits: Mapping[str, float] = SHORT) -
         yield one
 
 
-def anywhere(dice: random.Random) -> tuple[int, str]:
+def anywhere(rng: random.Random) -> tuple[int, str]:
     """A point of a controller's work: one of its next writes, before the API server has it or when nobody was told."""
-    return dice.randint(1, 8), dice.choice([BEFORE, AFTER])
+    return rng.randint(1, 8), rng.choice([BEFORE, AFTER])

@@ -31,9 +31,9 @@ FINAL = (names.SUCCEEDED, names.FAILED)
 class Story:
     """One job, and what its status must say."""
 
-    def __init__(self, job: Job, dice: random.Random, patience_seconds: float) -> None:
-        self.job, self.dice, self.patience_seconds = job, dice, patience_seconds
-        self.replicas = dice.randint(2, MOST)
+    def __init__(self, job: Job, rng: random.Random, patience_seconds: float) -> None:
+        self.job, self.rng, self.patience_seconds = job, rng, patience_seconds
+        self.replicas = rng.randint(2, MOST)
         self.failures = self.reclaims = self.lives = self.steps = 0
         self.final = ""
         self.doing = "not begun"
@@ -56,19 +56,19 @@ class Story:
         ]  # fmt: skip
         if self.failures < LIMIT:
             acts += [self.fail, self.fail]
-        act = self.dice.choice(acts)
+        act = self.rng.choice(acts)
         self.doing = act.__name__
         await act()
         self.steps += 1
 
     async def end(self) -> None:
         """The training finishes, or fails for good."""
-        if self.dice.random() < 0.3:
+        if self.rng.random() < 0.3:
             self.doing = "fail for good"
             while self.failures < LIMIT:
                 await self.fail()
             self.failures, self.final = self.failures + 1, names.FAILED
-            await self._programs_end([self.dice.randrange(self.replicas)], code=1)
+            await self._programs_end([self.rng.randrange(self.replicas)], code=1)
         else:
             self.doing, self.final = "finish", names.SUCCEEDED
             await self._programs_end(list(range(self.replicas)), code=0)
@@ -92,7 +92,7 @@ class Story:
         await self._as_told(f"notice for {lost}", old)
 
     async def leave(self) -> None:
-        index = self.dice.randrange(self.replicas)
+        index = self.rng.randrange(self.replicas)
         self.reclaims += 1
         old = {index: self.job.pod_uid(index)}
         await self._programs_end([index], code=names.EXIT_RECLAIMED)
@@ -113,7 +113,7 @@ class Story:
         await self._as_told("failed", old)
 
     async def scale(self) -> None:
-        self.replicas = self.dice.randint(1, MOST)
+        self.replicas = self.rng.randint(1, MOST)
         await self.job.scale(self.replicas)
         await self._as_told(f"scaled to {self.replicas}")
 
@@ -140,7 +140,7 @@ class Story:
         await _unless_replaced(pods.delete(PODS, self.job.namespace, name, uid=uid))
 
     def _some(self) -> list[int]:
-        return sorted(self.dice.sample(range(self.replicas), self.dice.randint(1, self.replicas)))
+        return sorted(self.rng.sample(range(self.replicas), self.rng.randint(1, self.replicas)))
 
     # --- What must be so ---
 

@@ -14,7 +14,7 @@ AWAY = {"ebb.controller.node_heartbeats.LEAST_SECONDS": 4.0, "ebb.controller.nod
 
 
 async def test_a_controller_that_is_killed_at_any_point_loses_nothing(on: Stage) -> None:
-    figures = await faults.killed(on, points=5, dice=random.Random(5), jobs=4)
+    figures = await faults.killed(on, points=5, rng=random.Random(5), jobs=4)
     assert figures["kills_at_writes"] >= 4
 
 
@@ -35,7 +35,7 @@ async def test_watches_that_go_silent_are_noticed(on: Stage) -> None:
 
 
 async def test_refusals_and_lost_answers_are_got_over(on: Stage) -> None:
-    figures = await faults.refused(on, rate=0.25, steps=12, dice=random.Random(5))
+    figures = await faults.refused(on, rate=0.25, steps=12, rng=random.Random(5))
     assert figures["refusals"] > 10
 
 

@@ -56,7 +56,7 @@ class Theatre:
 
     async def seen(self) -> None:
         """Whoever waits has looked at what is there now."""
-        self.scene.sight.pulse.beat()
+        self.scene.sight.changes.notify()
         for _ in range(20):
             await asyncio.sleep(0)
 

@@ -168,7 +168,7 @@ def test_one_that_gives_up_was_away_since_it_renewed_the_lease(late: Callable[[f
     assert one.outages()[-1][0] == pytest.approx(renewed, abs=1)
 
 
-def test_the_diary_tells_of_a_job_and_of_the_machines_that_it_had() -> None:
+def test_the_event_log_has_a_job_and_the_machines_that_it_had() -> None:
     event_log, first = EventLog(), make_pod(0)
     event_log.pod(None, first)
     event_log.pod(first, first)

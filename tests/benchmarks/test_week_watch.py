@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.week import judge
 from benchmarks.week.model import FAILED, RUNNING, SUCCEEDED
-from benchmarks.week.seen import Pulse, worker
+from benchmarks.week.seen import ChangeSignal, worker
 from tests.benchmarks.weeks import Scene, make_job, make_pod
 
 Object = dict[str, Any]
@@ -125,11 +125,11 @@ def test_pods_of_nobody_are_not_workers() -> None:
 
 
 async def test_a_pulse_wakes_those_whose_condition_holds() -> None:
-    pulse, seen = Pulse(), set[int]()
-    waits = asyncio.create_task(pulse.until(lambda: 1 in seen, 5))
+    changes, seen = ChangeSignal(), set[int]()
+    waits = asyncio.create_task(changes.until(lambda: 1 in seen, 5))
     await asyncio.sleep(0)
-    pulse.beat()
+    changes.notify()
     seen.add(1)
-    pulse.beat()
+    changes.notify()
     assert await waits
-    assert not await pulse.until(lambda: 2 in seen, 0.01)
+    assert not await changes.until(lambda: 2 in seen, 0.01)

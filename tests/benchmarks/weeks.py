@@ -7,7 +7,7 @@ from benchmarks.week import judge
 from benchmarks.week.cloud import Sight
 from benchmarks.week.ledger import Ledger
 from benchmarks.week.model import FAILED, RUNNING, SUCCEEDED, SUSPENDED
-from benchmarks.week.seen import Crowd, Pulse, Watched
+from benchmarks.week.seen import ChangeSignal, Crowd, Watched
 from ebb.kube import PODS
 
 Object = dict[str, Any]
@@ -48,7 +48,7 @@ class Scene:
         kube: Any = None
         watched = Watched(kube, PODS, changed=lambda: None)
         jobs = Watched(kube, PODS, changed=lambda: None)
-        self.sight = Sight(pods=watched, nodes=watched, jobs=jobs, crowd=self.crowd, pulse=Pulse())
+        self.sight = Sight(pods=watched, nodes=watched, jobs=jobs, crowd=self.crowd, changes=ChangeSignal())
         self.steady, self.acts_since = True, 0.0
         self.ledger = Ledger(self.crowd, steady=lambda: self.steady)
         self.judge = judge.Judge(self.sight, self.ledger, acts_since=lambda: self.acts_since)

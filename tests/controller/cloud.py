@@ -1,6 +1,6 @@
 """A cloud for the controller in fake time: machines boot for pods that wait, are reclaimed, idle and go, and it keeps the bill.
 
-    cloud = Cloud(world.api, dice); cloud.open()
+    cloud = Cloud(world.api, rng); cloud.open()
     await cloud.run(3600)                       # seconds of fake time
     cloud.seconds(begun, until)                 # of machines, by node group: the truth
 
@@ -51,10 +51,10 @@ class Machine:
 
 
 class Cloud:
-    """See the module's docstring. `dice`: which machine is reclaimed."""
+    """See the module's docstring. `rng`: which machine is reclaimed."""
 
-    def __init__(self, api: FakeKube, dice: random.Random) -> None:
-        self.api, self.dice = api, dice
+    def __init__(self, api: FakeKube, rng: random.Random) -> None:
+        self.api, self.rng = api, rng
         self.machines: dict[str, Machine] = {}
         self._count = 0
 
@@ -72,13 +72,13 @@ class Cloud:
         end = self.api.clock() + seconds
         while self.api.clock() < end:
             self._tick(self.api.clock())
-            await asyncio.sleep(TICK * self.dice.uniform(0.5, 1.5))
+            await asyncio.sleep(TICK * self.rng.uniform(0.5, 1.5))
 
     def reclaim(self, *, notice: bool) -> None:
         """The cloud takes one back."""
         there = [machine for machine in self._alive() if machine.ends is None]
         if there:
-            machine = self.dice.choice(there)
+            machine = self.rng.choice(there)
             if notice:
                 machine.ends = self.api.clock() + NOTICE
                 self._mark(machine, {"key": names.TAINT_RECLAIM, "effect": "NoSchedule"})
@@ -96,7 +96,7 @@ class Cloud:
     def _tick(self, now: float) -> None:
         pods = self.api.all(PODS)
         for pod in pods:
-            if "deletionTimestamp" in pod["metadata"] and self.dice.random() < 0.2:
+            if "deletionTimestamp" in pod["metadata"] and self.rng.random() < 0.2:
                 self.api.pod_ends(pod["metadata"]["name"], 138)
         for machine in self._alive():
             self._step(machine, [pod for pod in pods if pod["spec"].get("nodeName") == machine.name], now)
@@ -140,7 +140,7 @@ class Cloud:
             coming = sum(now < machine.registers + READY + 2 * TICK for machine in there)
             if wanted > coming * one["gpusPerNode"] and len(there) < one["max"]:
                 self._count += 1
-                name, at = f"m{self._count}", now + BOOT * self.dice.uniform(0.5, 1.5)
+                name, at = f"m{self._count}", now + BOOT * self.rng.uniform(0.5, 1.5)
                 self.machines[name] = Machine(name=name, group=one, registers=at, busy=at)
 
     def _node(self, machine: Machine, *, ready: bool) -> Object:

@@ -25,8 +25,8 @@ Object = dict[str, Any]
 class Life:
     """A job's life, and what must be so whatever happened: a small model beside the controller."""
 
-    def __init__(self, world: FakeCluster, dice: random.Random, budget: int) -> None:
-        self.world, self.dice, self.budget = world, dice, budget
+    def __init__(self, world: FakeCluster, rng: random.Random, budget: int) -> None:
+        self.world, self.rng, self.budget = world, rng, budget
         self.failures = 0  # moments at which programs failed
         self.finished = False
         self.nodes = 0
@@ -49,10 +49,10 @@ class Life:
 
     def leave(self) -> None:
         for name in self.pods(leaving=True):
-            self.world.api.pod_ends(name, self.dice.choice([0, 1, 138, 143]))
+            self.world.api.pod_ends(name, self.rng.choice([0, 1, 138, 143]))
 
     def reclaim(self) -> None:
-        for name in self.pods(running=True)[: self.dice.randint(1, MOST)]:
+        for name in self.pods(running=True)[: self.rng.randint(1, MOST)]:
             self.world.api.lose_node(self.world.pod(name)["spec"]["nodeName"])
 
     def notice(self) -> None:
@@ -64,22 +64,22 @@ class Life:
             self.world.api.remove(PODS, name)
 
     def fail(self) -> None:
-        victims = self.pods(running=True, leaving=False)[: self.dice.randint(1, MOST)]
+        victims = self.pods(running=True, leaving=False)[: self.rng.randint(1, MOST)]
         self.failures += bool(victims)
         for name in victims:
             self.world.api.pod_ends(name, 1)
 
     def finish(self) -> None:
         for name in self.pods(running=True, leaving=False)[:1]:
-            if self.dice.random() < 0.1:
+            if self.rng.random() < 0.1:
                 self.finished = True
                 self.world.api.pod_ends(name, 0)
 
     def scale(self) -> None:
-        self.world.edit_spec(replicas=self.dice.randint(1, MOST))
+        self.world.edit_spec(replicas=self.rng.randint(1, MOST))
 
     def suspend(self) -> None:
-        self.world.edit_spec(suspend=self.dice.random() < 0.5)
+        self.world.edit_spec(suspend=self.rng.random() < 0.5)
 
     def disturb(self) -> None:
         errors: list[KubeError] = [
@@ -87,30 +87,30 @@ class Life:
             KubeError("busy", status=429),
             Conflict("late", status=409, reason="Conflict"),
         ]
-        verb, resource = self.dice.choice(
+        verb, resource = self.rng.choice(
             [("create", PODS), ("create", SERVICES), ("delete", PODS), ("replace", ELASTIC_JOBS), ("watch", PODS), ("get", NODES)]
         )
         self.world.api.fail(
-            verb, resource, self.dice.choice(errors[: 2 if verb in ("watch", "get") else 3]), self.dice.randint(1, 3)
+            verb, resource, self.rng.choice(errors[: 2 if verb in ("watch", "get") else 3]), self.rng.randint(1, 3)
         )
 
     async def restart(self) -> None:
         await self.world.kill()
-        await asyncio.sleep(self.dice.choice([0, 1, 30]))
+        await asyncio.sleep(self.rng.choice([0, 1, 30]))
         self.world.start()
 
     async def step(self) -> None:
         often = [self.boot, self.boot, self.boot, self.leave, self.leave]
-        act = self.dice.choice([*often, self.reclaim, self.notice, self.vanish, self.fail, self.finish, self.scale, self.suspend])
+        act = self.rng.choice([*often, self.reclaim, self.notice, self.vanish, self.fail, self.finish, self.scale, self.suspend])
         act()
-        if self.dice.random() < 0.2:
+        if self.rng.random() < 0.2:
             self.disturb()
         # Kill it in the middle of its reaction: a few turns of the loop are a few calls.
-        for _ in range(self.dice.randint(0, 12)):
+        for _ in range(self.rng.randint(0, 12)):
             await asyncio.sleep(0)
-        if self.dice.random() < 0.15:
+        if self.rng.random() < 0.15:
             await self.restart()
-        await self.world.settle(self.dice.choice([0.0, 0.1, 1.0, 20.0]))
+        await self.world.settle(self.rng.choice([0.0, 0.1, 1.0, 20.0]))
         self.check()
 
     def check(self) -> None:

@@ -1,4 +1,4 @@
-"""A working fake of what the box's daemon stands on: an API server in memory and machines that are only names.
+"""A working fake of what the devcluster's daemon stands on: an API server in memory and machines that are only names.
 
     world = CloudWorld(tmp_path); world.put(group_object(...)); await world.tick()
 

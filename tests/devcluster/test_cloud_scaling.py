@@ -1,4 +1,4 @@
-"""Scaling decisions: which machines a box boots and removes, and what it tells the pods."""
+"""Scaling decisions: which machines a devcluster boots and removes, and what it says to the pods."""
 
 from collections.abc import Mapping
 from dataclasses import replace

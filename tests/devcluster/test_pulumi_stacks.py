@@ -24,7 +24,7 @@ from devcluster.pulumi.stacks import StateError
     ],
 )
 def test_the_stack_of_a_command(arguments: list[str], environment: dict[str, str], stack: str | None) -> None:
-    assert stacks.said(arguments, environment) == stack
+    assert stacks.named_stack(arguments, environment) == stack
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Addresses and paths of a box."""
+"""Addresses and paths of a devcluster."""
 
 from ipaddress import IPv4Network
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every verb of `ebb` on a box, with a researcher's rights alone: what somebody does who never heard of Kubernetes.
+"""Every verb of `ebb` on a devcluster, with a researcher's rights alone: what somebody does who never heard of Kubernetes.
 
 They share one box with the other end-to-end tests (see conftest.py) and leave it as they found it.
 """

@@ -1,4 +1,4 @@
-"""What `ebb cost` says of a box's machines, beside the box's own record of them: jobs + idle = machines, within 1 %."""
+"""What `ebb cost` says of a devcluster's machines, beside its own record of them: jobs + idle = machines, within 1 %."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The whole platform on a box: each test is something that a user does, in the order in which a day goes.
+"""The whole platform on a devcluster: each test is something that a user does, in the order in which a day goes.
 
 They share one box (see conftest.py), so each leaves the platform as it found it. The last ones destroy the stack and the box.
 """

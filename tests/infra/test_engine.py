@@ -1,4 +1,4 @@
-"""The stacks on the real Pulumi engine, against echoes of their clouds: what a changed setting changes, in which order all goes.
+"""The stacks on the real Pulumi engine, against mocks of their clouds: what a changed setting changes, in which order all goes.
 
 Each property has a test of its own, over all clouds. One stack of each cloud comes up for all; what a change would do is read
 from a preview of it. What one cloud alone has is in tests/infra/<cloud>/test_engine.py.
@@ -188,7 +188,7 @@ def test_protected_data_stops_a_destroy_before_anything_is_deleted(case: Case) -
         stack.up()
         before = set(stack.resources())
         with pytest.raises(EngineError, match="protect"):
-            stack.destroy(looking_first=True)
+            stack.destroy(with_preview=True)
         assert set(stack.resources()) == before
         assert not [call for call in stack.calls() if call["method"] == "Delete"]
         stack.configure(case.values((case.data, "keep")))  # as the cloud's page in docs/ says it: released by an `up`

@@ -75,7 +75,7 @@ def test_jobs_reach_it_by_the_name_of_the_articles(seen: Declared) -> None:
     assert alias["spec"] == {"type": "ExternalName", "externalName": "etcd.ebb-system.svc.cluster.local"}
 
 
-def test_the_cure_that_people_are_told_is_the_cron_job(seen: Declared) -> None:
+def test_the_fix_in_the_message_starts_the_cron_job(seen: Declared) -> None:
     cron = seen.one("CronJob").inputs["metadata"]
     assert f"-n {cron['namespace']} create job --from=cronjob/{cron['name']} " in FIX
 

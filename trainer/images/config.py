@@ -2,7 +2,7 @@
 
     config = parse(sys.argv[1:], os.environ)
 
-The defaults suit the small data sets of the box and of first tries; the other program's are the original example's.
+The defaults suit the small data sets of the devcluster and of first tries; the other program's are the original example's.
 """
 
 from collections.abc import Mapping

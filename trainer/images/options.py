@@ -114,12 +114,12 @@ def fixed(config: VisionConfig) -> tuple[VisionConfig, str]:
             local_world_size=config.place.local_world_size,
             world_size=config.place.world_size,
         ),
-        kept=_kept(config),
+        kept=_kept_batch(config),
     )
     return dataclasses.replace(config, global_batch=sizes.global_batch, max_micro_batch=sizes.largest), sizes.why
 
 
-def _kept(config: VisionConfig) -> int | None:
+def _kept_batch(config: VisionConfig) -> int | None:
     """Of this job; before its first checkpoint, of the job that it goes on from."""
     kept = kept_global_batch(config.output)
     return kept_global_batch(Path(config.resume_from)) if kept is None and config.resume_from else kept

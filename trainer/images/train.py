@@ -190,7 +190,7 @@ class Evaluator:
         return {"loss": losses(scores, labels).sum(), **right_answers(scores, labels)}
 
     @torch.no_grad()
-    def shown(self) -> list[Labelled]:
+    def debug_images(self) -> list[Labelled]:
         """A few images, the same ones each time, with the network's answers. On one rank."""
         numbers = spread(len(self.data.val), self.config.debug_images)
         images, labels = zip(*map(self._image, numbers), strict=True)
@@ -262,7 +262,7 @@ class TrainingLog:
     def _images(self, step: int, epoch: int, evaluator: Evaluator) -> None:
         path = self._run.output / "images" / f"epoch-{epoch:03}.png"
         try:
-            save_images(path, evaluator.shown(), classes=evaluator.data.train.classes)
+            save_images(path, evaluator.debug_images(), classes=evaluator.data.train.classes)
             if self._events is not None:
                 self._events.image(step, "validation", path.read_bytes())
         except OSError as error:

@@ -91,7 +91,7 @@ def _to_the_box(
     *,
     dry_run: bool,
 ) -> Exit:
-    """As `ebb submit --follow` with the box's kubeconfig. Raises NoPlatform, BadRequest."""
+    """As `ebb submit --follow` with the devcluster's kubeconfig. Raises NoPlatform, BadRequest."""
     if own != (None, None):
         raise BadRequest("--workers and --python are for training without --in-box: leave them out, or --in-box.")
     session = replace(session_of(ctx), kubeconfig=find_box(), context=None)

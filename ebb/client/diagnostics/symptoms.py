@@ -110,8 +110,8 @@ def etcd(endpoint: str, events: Iterable[Object], now: float) -> Finding:
     told = [event for event in events if event.get("reason") in reasons and now - _last(event) <= ALARM_SECONDS]
     newest = max(told, key=_last, default=None)
     if newest is not None and newest["reason"] == names.REASON_ETCD_ALARM:
-        what, _, fix = str(newest.get("message") or "").partition("The cure: ")
-        return problem("etcd", f"{endpoint}: {what.strip()}", f"The cure: {fix}" if fix else f"{LOOK}.")
+        what, _, fix = str(newest.get("message") or "").partition("Fix: ")
+        return problem("etcd", f"{endpoint}: {what.strip()}", f"Fix: {fix}" if fix else f"{LOOK}.")
     if not endpoint:
         return problem("etcd", "the platform names none: jobs cannot meet", f"To get one: {GROUP_FIX}.")
     return ok("etcd", f"{endpoint}, no alarm in the last hour")

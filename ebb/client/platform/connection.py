@@ -2,8 +2,8 @@
 
 The first of these that says anything: --kubeconfig, --platform, $EBB_PLATFORM, $EBB_KUBECONFIG, in a pod its service account, the
 current platform of ~/.config/ebb/platforms.yaml, $KUBECONFIG (which other tools set too: who has named platforms means those),
-the box `ebb` of this checkout if it is there, ~/.kube/config. A --context always counts. With platforms.py the only reader of the
-environment.
+the devcluster `ebb` of this checkout if it is there, ~/.kube/config. A --context always counts. With platforms.py the only
+reader of the environment.
 """
 
 import asyncio

@@ -184,8 +184,8 @@ def _check_room(request: Request, groups: tuple[NodeGroup, ...], size: int) -> N
 
 
 def _usable_gib(memory_gib: float) -> float:
-    """A machine's memory less what the cloud and the platform keep, but never less than three quarters of it (machines of the box
-    are small)."""
+    """A machine's memory less what the cloud and the platform keep, but never less than three quarters of it (machines of
+    the devcluster are small)."""
     kept, rest = _AGENTS_GIB, memory_gib
     for size, share in _MEMORY_TIERS:
         kept += min(rest, size) * share

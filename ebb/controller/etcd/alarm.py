@@ -27,10 +27,10 @@ Ask = Callable[[], Awaitable[str | None]]
 EVERY_SECONDS = 30.0
 TIMEOUT_SECONDS = 5.0
 LONGEST_BYTES = 4096
-FIX = "kubectl -n ebb-system create job --from=cronjob/etcd-maintenance etcd-cure"
+FIX = "kubectl -n ebb-system create job --from=cronjob/etcd-maintenance etcd-fix"
 STOPPED = (
     "refuses writes through its v3 API: jobs that meet there cannot start, nor take workers in or replace them, while training "
-    "that runs goes on. The cure:"
+    "that runs goes on. Fix:"
 )
 MEANINGS = {
     "NOSPACE": f"etcd is full (alarm NOSPACE) and {STOPPED} {FIX}",

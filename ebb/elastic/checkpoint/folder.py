@@ -196,7 +196,7 @@ class CheckpointFolder:
         while named and not _has_manifest(files, named) and self._wait(deadline):
             files = self._look()
         if named and not _has_manifest(files, named):
-            self._tell([f"checkpoint {named} is known as the newest, but it is not in {self.place}: looking for an older one"])
+            self._tell([f"checkpoint {named} is known as the newest, but it is not in {self.place}: trying an older one"])
         names = {name for name in map(_stem(COMMITTED), files) if name}
         if named and named + CANDIDATE in files:
             names.add(named)

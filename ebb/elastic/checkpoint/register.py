@@ -12,7 +12,7 @@ LEASE_SECONDS = 7 * 24 * 3600
 
 
 class EtcdRegister:
-    """One per process and generation. Whatever etcd refuses may be cured while the training goes on: all is Unreachable."""
+    """One per process and generation. Whatever etcd refuses may be repaired while the training goes on: all is Unreachable."""
 
     def __init__(self, etcd: Etcd) -> None:
         self._etcd = etcd

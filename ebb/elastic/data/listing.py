@@ -41,7 +41,7 @@ def load_or_scan(root: Path, output: Path, *, say: Say | None = None) -> ImageIn
     Raises DataError when there is nothing to train on, or the images are others than those that the job began with.
     """
     began_with = _read_note(_note(root, output))
-    index = _kept(root, output, began_with) if began_with else None
+    index = _load_first(root, output, began_with) if began_with else None
     if index is None:
         index = current(root, output, say=say)
     elif say:
@@ -101,7 +101,7 @@ def _places(root: Path, output: Path) -> list[Path]:
     return [root.parent / _SHARED, output]
 
 
-def _kept(root: Path, output: Path, began_with: dict[str, str]) -> ImageIndex | None:
+def _load_first(root: Path, output: Path, began_with: dict[str, str]) -> ImageIndex | None:
     """The list that the job began with."""
     for place in _places(root, output):
         index = _load(root, place / f"{root.name}-{began_with['fingerprint'][:16]}.index")

@@ -63,7 +63,7 @@ class OwnSite:
 
 
 def workers_beside_cpu_training(cores: int) -> int:
-    """Where the loader and the network share the cores, what is best for the loader alone is not: one less, and 8 at most."""
+    """One worker less than cores, and 8 at most: here the loader shares the cores with the network."""
     return min(_MOST_BESIDE_CPU_TRAINING, cores - 1)
 
 
@@ -89,7 +89,7 @@ def loader_workers(
         say(f"--workers is {asked}, but this rank has {site.cores} cores: it uses {most}")
     if asked >= 0 or most <= 1:
         return min(asked, most) if asked >= 0 else most
-    found = _kept(kept_in, site) if kept_in else None
+    found = _load_workers(kept_in, site) if kept_in else None
     if found is None:
         rates = measure(rate, most)
         found = best(rates)
@@ -196,7 +196,7 @@ def _free_shm() -> int:
     return shutil.disk_usage(_SHM).free if _SHM.is_dir() else 2**62
 
 
-def _kept(folder: Path, site: Site | OwnSite) -> int | None:
+def _load_workers(folder: Path, site: Site | OwnSite) -> int | None:
     try:
         facts = json.loads((folder / "loader.json").read_text(encoding="utf-8"))
         return int(facts["workers"]) if facts["site"] == asdict(site) else None

@@ -17,24 +17,24 @@ import atexit
 import os
 import sys
 
-from ebb.elastic.launch.logs import Tee
+from ebb.elastic.launch.logs import LogPipes
 from ebb.elastic.launch.reclaim import Interrupted, Reclaim, say
 
 
 def main(arguments: list[str]) -> int:
     """The process's edge: what comes at any moment becomes an exit code (ebb/elastic/contract.py)."""
-    tees: list[Tee] = []
-    reclaim = Reclaim(end=lambda code: _end(code, tees))
-    tee = Tee.of(os.environ)
-    tees.append(tee)
-    atexit.register(tee.close)
+    opened: list[LogPipes] = []
+    reclaim = Reclaim(end=lambda code: _end(code, opened))
+    pipes = LogPipes.of(os.environ)
+    opened.append(pipes)
+    atexit.register(pipes.close)
     try:
         reclaim.listen()
         if not arguments or arguments[0] in ("-h", "--help"):
             print(__doc__)
         from ebb.elastic.launch import node_agent  # noqa: PLC0415  # a signal is heard while it is imported
 
-        return node_agent.launch(arguments or ["--help"], reclaim, tee)
+        return node_agent.launch(arguments or ["--help"], reclaim, pipes)
     except (Interrupted, ImportError):  # numpy says ImportError when its import was interrupted and somebody tries it again
         if not reclaim.seen:
             raise
@@ -42,10 +42,10 @@ def main(arguments: list[str]) -> int:
         return reclaim.exit_code
 
 
-def _end(code: int, tees: list[Tee]) -> None:
+def _end(code: int, opened: list[LogPipes]) -> None:
     """At once, but with what was said."""
-    for tee in tees:
-        tee.close()
+    for pipes in opened:
+        pipes.close()
     os._exit(code)
 
 

@@ -28,7 +28,7 @@ from torch.distributed.launcher.api import LaunchConfig
 from ebb.elastic.contract import EXIT_RECLAIMED
 from ebb.elastic.launch import program
 from ebb.elastic.launch.exit_policy import ExitPolicy, Failure, may_be_peer_loss
-from ebb.elastic.launch.logs.reader import Tee
+from ebb.elastic.launch.logs.reader import LogPipes
 from ebb.elastic.launch.logs.specs import Piped
 from ebb.elastic.launch.settings import is_ours, launch_config
 from ebb.elastic.launch.worker import run_module
@@ -218,7 +218,7 @@ class Agent(LocalElasticAgent):
 
 
 def build(
-    settings: argparse.Namespace, handler: RendezvousHandler, notices: Notices, tee: Tee, *, say: Callable[[str], None]
+    settings: argparse.Namespace, handler: RendezvousHandler, notices: Notices, pipes: LogPipes, *, say: Callable[[str], None]
 ) -> Agent:
     """The agent for torchrun's settings: a module is forked from a process that has torch loaded, a script is started anew."""
     config, entrypoint, arguments = launch_config(settings)
@@ -246,7 +246,7 @@ def build(
         virtual_local_rank=config.virtual_local_rank,
     )
     knows_codes = forked and is_ours(settings.training_script)
-    logs_specs = Piped(config.logs_specs or DefaultLogsSpecs(), tee, forked=forked)
+    logs_specs = Piped(config.logs_specs or DefaultLogsSpecs(), pipes, forked=forked)
     return Agent(spec, config, notices, logs_specs=logs_specs, knows_codes=knows_codes, say=say)
 
 

@@ -5,7 +5,7 @@
     policy.apply(failures, peer_lost=True)             # returns: meet the others again; or raises ProgramFailedError
 
 A program of ours says it by its exit code (ebb/elastic/contract.py). Any other program fails with 1 both when it is wrong and
-when a peer of its collective is gone; its exception tells them apart, and where there is none, or it speaks of a connection, the
+when a peer of its collective is gone; its exception shows which, and where there is none, or it speaks of a connection, the
 membership does.
 """
 
@@ -36,7 +36,7 @@ class ProgramFailedError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """The end of a worker. `code` is negative for a signal; `sentence` is its exception as far as torch's error file tells."""
+    """The end of a worker. `code` is negative for a signal; `sentence` is its exception as far as torch's error file has it."""
 
     code: int
     sentence: str = ""
@@ -52,7 +52,7 @@ class Failure:
 
 
 def may_be_peer_loss(failures: Sequence[Failure], *, knows_codes: bool) -> bool:
-    """True if these may be the work of a peer that is gone. With `knows_codes` the program tells that by its exit code."""
+    """True if these may be the work of a peer that is gone. With `knows_codes` the program says so by its exit code."""
     if knows_codes or _killed(failures) or any(failure.is_program for failure in failures):
         return False
     return not all(failure.is_membership for failure in failures)

@@ -1,6 +1,6 @@
 """One machine's part in a job, from the settings to the exit code.
 
-    code = launch(sys.argv[1:], reclaim, tee)
+    code = launch(sys.argv[1:], reclaim, pipes)
 
 In this order: code that came with the job is unpacked, the workers' fork server starts, torch is imported, the cloud's notices
 are listened for, the machines meet, and the agent runs the workers to the end. Errors that a user can mend become a sentence and
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ebb.elastic.contract import ENV_OUTPUT_DIR, EXIT_FINISHED, EXIT_PROGRAM_FAILED
 from ebb.elastic.launch.code import CodeError, bring
-from ebb.elastic.launch.logs import Tee
+from ebb.elastic.launch.logs import LogPipes
 from ebb.elastic.launch.reclaim import Reclaim, say
 from ebb.elastic.launch.settings import is_ours, launch_config, module_of, parse, prepare
 from ebb.elastic.notices.choice import choose
@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # torch takes seconds to import; a signal must be heard befor
 _LONGEST_FOLDER = 103 - len("/pymp-12345678/listener-12345678")
 
 
-def launch(arguments: list[str], reclaim: Reclaim, tee: Tee) -> int:
+def launch(arguments: list[str], reclaim: Reclaim, pipes: LogPipes) -> int:
     """Run the workers to the end; returns the exit code. Raises Interrupted where a signal finds nothing to save."""
     prepare(os.environ)
     try:
@@ -58,7 +58,7 @@ def launch(arguments: list[str], reclaim: Reclaim, tee: Tee) -> int:
 
     try:
         handler = open_handler(launch_config(settings)[0], say=say)
-        agent = build(settings, handler, reclaim, tee, say=say)
+        agent = build(settings, handler, reclaim, pipes, say=say)
     except (ValueError, ModuleNotFoundError, RendezvousConnectionError) as error:
         say(str(error))
         return EXIT_PROGRAM_FAILED

@@ -58,7 +58,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         action=env,
         default="auto",
         metavar="|".join(CHOICES),
-        help="whose metadata service tells that this machine is taken back; auto: by the machine's firmware. Never in Kubernetes",
+        help="whose metadata service says that this machine is taken back; auto: by the machine's firmware. Never in Kubernetes",
     )
     settings: argparse.Namespace = parser.parse_args(arguments)
     if settings.notices not in CHOICES:

@@ -1,4 +1,4 @@
-"""Notices: a machine hears that it will be taken back, and tells its workers in time.
+"""Notices: a machine hears that it will be taken back, and warns its workers in time.
 
     notice.py        in every worker: SIGTERM becomes a flag that is read at step boundaries
     watcher.py       in the launcher, outside Kubernetes: one thread asks the cloud's metadata service

@@ -17,7 +17,7 @@ from ebb.elastic.notices.gcp import Gcp
 CHOICES = ("auto", "none", "aws", "gcp", "azure")
 SOURCES: Mapping[str, Callable[[Mapping[str, str]], Source]] = {"aws": Aws, "gcp": Gcp, "azure": Azure}
 
-# The asset tag that tells Azure from any other Hyper-V; cloud-init tells them apart by it too.
+# The asset tag by which Azure differs from any other Hyper-V; cloud-init goes by it too.
 _AZURE_TAG = "7783-7084-3265-9085-8269-3286-77"
 _KUBERNETES = "KUBERNETES_SERVICE_HOST"  # set in every pod
 

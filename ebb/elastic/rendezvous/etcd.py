@@ -138,7 +138,7 @@ class Etcd:
             self._call("/v3/lease/revoke", {"ID": str(lease)})
 
     def watch(self, prefix: str, from_revision: int, stop: threading.Event) -> Iterator[_Events]:
-        """What happens to these keys, from that revision on, until `stop` is set (close() makes it look at once).
+        """Changes of these keys, from that revision on, until `stop` is set (close() makes it look at once).
 
         Ends otherwise only by raising: Compacted (the history from there on is no more, or etcd lost its data: list again),
         Unreachable, Refused.

@@ -96,7 +96,7 @@ class Etcd3Handler(RendezvousHandler):
         """
         if self._process != os.getpid():
             self._process = os.getpid()
-            atexit.register(self._leave_at_exit, self._process)  # torchrun tells us nothing when it was told to end
+            atexit.register(self._leave_at_exit, self._process)  # torchrun does not notify us when it has to end
         try:
             with _termination_is_heard():
                 return self._meet()
@@ -114,7 +114,7 @@ class Etcd3Handler(RendezvousHandler):
 
     @property
     def detection_seconds(self) -> float:
-        """So long after its end, at most, num_nodes_waiting() tells that a machine is gone."""
+        """So long after its end, at most, num_nodes_waiting() shows that a machine is gone."""
         return self._member.detection_seconds
 
     def leave(self) -> None:

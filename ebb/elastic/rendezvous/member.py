@@ -39,7 +39,7 @@ class Member:
         self._changed = threading.Event()
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._pulse: PeerLiveness | None = None
+        self._liveness: PeerLiveness | None = None
         self._refusal: Refused | None = None
         self._complained_at = float("-inf")
 
@@ -56,8 +56,8 @@ class Member:
 
         Raises JobClosed; TimeoutError after `until` (time.monotonic); Refused when etcd has never said anything else.
         """
-        pulse = self._start()
-        self._participant.open(store, pulse=pulse.address, failed=failed)
+        liveness = self._start()
+        self._participant.open(store, liveness=liveness.address, failed=failed)
         while until is None or time.monotonic() < until:
             self._changed.clear()
             outcome = self._step()
@@ -89,14 +89,14 @@ class Member:
         self.leave()
         self._stop.set()
         self._etcd.close()
-        if self._pulse:
-            self._pulse.wake()
+        if self._liveness:
+            self._liveness.wake()
         for thread in self._threads:
             thread.join(timeout=1.0)  # one that waits for an etcd that is away ends by itself
         self._threads.clear()
-        if self._pulse:
-            self._pulse.close()
-            self._pulse = None
+        if self._liveness:
+            self._liveness.close()
+            self._liveness = None
 
     def _step(self) -> Record | float:
         view = self._view
@@ -116,22 +116,22 @@ class Member:
             self._say(f"waiting for etcd: {error}")
 
     def _start(self) -> PeerLiveness:
-        if self._pulse:
-            return self._pulse
+        if self._liveness:
+            return self._liveness
         self._stop.clear()
-        self._pulse = PeerLiveness(self._settings.address)
-        for run, arguments in ((self._keep_leases, ()), (self._watch, ()), (self._attend, (self._pulse,))):
+        self._liveness = PeerLiveness(self._settings.address)
+        for run, arguments in ((self._keep_leases, ()), (self._watch, ()), (self._attend, (self._liveness,))):
             thread = threading.Thread(target=run, args=arguments, name=f"rendezvous{run.__name__}", daemon=True)
             thread.start()
             self._threads.append(thread)
-        return self._pulse
+        return self._liveness
 
-    def _attend(self, pulse: PeerLiveness) -> None:
+    def _attend(self, liveness: PeerLiveness) -> None:
         while not self._stop.is_set():
             view = self._view
             peer = self._participant.next_peer(view) if view else None
-            pulse.attend(peer.words.pulse if peer else "")
-            if pulse.wait(RETRY_SECONDS) and view and peer:
+            liveness.attend(peer.words.pulse if peer else "")
+            if liveness.wait(RETRY_SECONDS) and view and peer:
                 with contextlib.suppress(EtcdError):
                     self._participant.remove_dead(view, peer)
                 self._stop.wait(RETRY_SECONDS)  # for the watch to bring it; or etcd is away

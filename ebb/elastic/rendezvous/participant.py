@@ -94,13 +94,13 @@ class Participant:
         self.id = ""
         self.number = 0  # the last generation that this machine was in
 
-    def open(self, store: str, *, pulse: str = "", failed: bool = False) -> None:
+    def open(self, store: str, *, liveness: str = "", failed: bool = False) -> None:
         """Leave the present generation; the next has these."""
         settings = self._settings
         self._words = MemberInfo(
             address=settings.address,
             store=store,
-            pulse=pulse,
+            pulse=liveness,
             processes=settings.processes,
             planned=settings.planned,
             failed=failed,
@@ -194,7 +194,7 @@ class Participant:
     def _remove_dead(self, view: View, holdouts: tuple[Entry, ...]) -> bool:
         """Nobody needs to wait for the lease of a machine whose process is gone: its port refuses. True when there were such.
 
-        A machine that is off, cut off or standing still does not refuse: there only the lease tells. A newcomer may also be
+        A machine that is off, cut off or standing still does not refuse: only its lease shows that. A newcomer may also be
         behind a wall that refuses in place of a machine that lives, so it asks the lease too; and one member that is there is
         enough for it, which finds out about the others by itself.
         """

@@ -1,10 +1,10 @@
 """Noticing a dead process at once, without waiting for its lease: when it ends, its system closes its connections.
 
-    pulse = PeerLiveness("10.1.2.3")                # pulse.address goes into this machine's key
-    pulse.attend("10.1.2.4:39911")           # keep a connection to that machine's
-    if pulse.wait(0.5): ...                  # True: its connection has ended, or its port refuses
+    liveness = PeerLiveness("10.1.2.3")         # liveness.address goes into this machine's key
+    liveness.attend("10.1.2.4:39911")           # keep a connection to that machine's
+    if liveness.wait(0.5): ...                  # True: its connection has ended, or its port refuses
 
-Nothing is ever sent. A machine that is off, cut off or standing still does not end its connections: there only the lease tells.
+Nothing is ever sent. A machine that is off, cut off or standing still does not end its connections: only its lease shows that.
 The ports of TCPStores are not used for this: each connection to one makes torch look up names.
 """
 

@@ -17,8 +17,8 @@ from ebb.elastic.rendezvous.wire import Item
 
 @dataclass(frozen=True, kw_only=True)
 class MemberInfo:
-    """What a machine says of itself in its key. `store` is host:port of the TCPStore that is used if it becomes rank 0, `pulse`
-    that of the port that its process holds (peer_liveness.py)."""
+    """The words of a machine about itself, in its key. `store` is host:port of the TCPStore that is used if it becomes rank 0,
+    `pulse` that of the port that its process holds (peer_liveness.py)."""
 
     address: str
     store: str

@@ -1,6 +1,6 @@
 """The TCPStore of a generation: a new one each time, on the machine that is rank 0, used by agents and workers alike.
 
-Every machine opens a server before it says that it is ready, so that one transaction in etcd tells all where to go. Nothing is
+Every machine opens a server before it says that it is ready, so that one transaction in etcd shows all where to go. Nothing is
 ever read from an older store.
 """
 
@@ -35,7 +35,7 @@ def address_of(store: TCPStore) -> str:
 
 
 def assemble(record: Record, rank: int, server: TCPStore, generation: Generation, broken: Callable[[], bool]) -> TCPStore:
-    """The store of this generation, once all its machines are connected and it tells the workers which one they are in.
+    """The store of this generation, once all its machines are connected and the workers can read in it which one they are in.
 
     `broken` is asked again and again: whether somebody is lost already. Raises AssemblyFailed.
     """

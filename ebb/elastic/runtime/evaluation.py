@@ -63,10 +63,10 @@ def evaluate(
 
 
 def listener(notice: Notice, group: Group, clock: Callable[[], float] = time.monotonic) -> Callable[[], bool]:
-    """Return a function that is True once this rank, which then tells the others, or another one has heard a notice."""
+    """Return a function that is True once this rank, which then informs the others, or another one has heard a notice."""
     looked = clock()
 
-    def told() -> bool:
+    def heard_notice() -> bool:
         nonlocal looked
         if notice.seen:
             group.tell_leaving()
@@ -76,7 +76,7 @@ def listener(notice: Notice, group: Group, clock: Callable[[], float] = time.mon
         looked = clock()
         return group.told_to_leave()
 
-    return told
+    return heard_notice
 
 
 def _means(sums: Sums, samples: int, stopped: bool, group: Group) -> dict[str, float]:

@@ -102,7 +102,7 @@ def _find(config: RunConfig, start: Start, fence: Fence, identity: dict[str, Any
             )
         words = f"resumed after step {found.manifest.step} of generation {found.manifest.generation}"
         return Origin(step=found.manifest.step, generation=found.manifest.generation, words=words, content=found.content)
-    path = _told(config)
+    path = _find_origin(config)
     if path is None:
         return Origin()
     if path.is_dir():
@@ -125,7 +125,7 @@ def _from_folder(path: Path, identity: dict[str, Any]) -> Origin:
     return Origin(step=found.manifest.step, words=words, content=found.content)
 
 
-def _told(config: RunConfig) -> Path | None:
+def _find_origin(config: RunConfig) -> Path | None:
     """--resume-from; or a --checkpoint-file that is there and nobody's: the original example goes on from it too."""
     if config.resume_from:
         if not Path(config.resume_from).exists():

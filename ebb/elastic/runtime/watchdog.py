@@ -1,5 +1,5 @@
-"""How long a step may take before the ranks count as stuck. torch fixes the limit of a collective when the group is made, for all
-of them: so that is the long one, of a generation's first step, and this thread keeps the short one of steady steps.
+"""A limit on the time of a step, after which the ranks count as stuck. torch fixes the limit of a collective when the group is
+made, for all of them: so that is the long one, of a generation's first step, and this thread keeps the short one of steady steps.
 
     watchdog = Watchdog(first_seconds=1800, steady_seconds=240, act=give_up)
     watchdog.start(); watchdog.beat()             # after each step

@@ -16,5 +16,5 @@ DIFFERENCES = {
     "who reaches the API": "public ranges, or the VPC alone",
     "identities": "one IAM role that they take; group ebb:researchers",
     "what a destroy keeps": "EFS",
-    "echo's source": "botocore's models and ForceNew of terraform-provider-aws",
+    "source of the mocks": "botocore's models and ForceNew of terraform-provider-aws",
 }

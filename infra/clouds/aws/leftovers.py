@@ -48,10 +48,10 @@ def seen(stack_name: str, stack: Stack, say: Callable[[str], None], calls: Calls
     """Everything, with progress. Raises CannotLook."""
     calls = calls or Account(stack.settings.region)
     caller = calls("sts", "get_caller_identity")
-    say(f"looking for ebb-{stack_name} in {stack.settings.region} of account {caller['Account']}")
+    say(f"searching for ebb-{stack_name} in {stack.settings.region} of account {caller['Account']}")
     searches = {what: partial(one, calls, stack_name) for what, one in (*SEARCHES.items(), ("the stack's tag", tagged))}
     found = search(searches, say)
-    return replace(found, things=tuple(left_elsewhere.kept(one, stack) for one in found.things))
+    return replace(found, things=tuple(left_elsewhere.mark_kept(one, stack) for one in found.things))
 
 
 def tagged(calls: Calls, stack_name: str) -> Iterator[Left]:

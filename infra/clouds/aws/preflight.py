@@ -86,7 +86,7 @@ def tools(look: Look) -> Iterator[Finding]:
     docker = {"docker": "images.build: docker builds here; `codebuild` needs no Docker"}
     yield from programs(look, {**TOOLS, **(docker if look.settings.images.build == "docker" else {})})
     if not look.which("kubectl"):
-        yield warn("kubectl is not on PATH: neither `up` nor `ebb` needs it, but looking into the cluster does")
+        yield warn("kubectl is not on PATH: neither `up` nor `ebb` needs it, but you need it to inspect the cluster")
 
 
 def spot_role(look: Look) -> Iterator[Finding]:

@@ -57,7 +57,7 @@ class Request:
         return f"/resourceGroups/{self.group}/providers/Microsoft.ContainerRegistry/registries/{self.registry}"
 
     @property
-    def shown(self) -> str:
+    def title(self) -> str:
         return f"image {self.repository}:{self.tag}"
 
 
@@ -77,10 +77,10 @@ def build(world: World, request: Request, say: Callable[[str], None]) -> dict[st
     """The image's digest and compressed size. Raises BuildError, Refused."""
     found = world.stored(request)
     if found is not None:
-        say(f"{request.shown} is in the registry already")
+        say(f"{request.title} is in the registry already")
         return found
     number = _started(world, request)
-    say(f"{request.shown}: started run {number}")
+    say(f"{request.title}: started run {number}")
     try:
         _await(world, number, request, say)
     except KeyboardInterrupt:
@@ -90,7 +90,7 @@ def build(world: World, request: Request, say: Callable[[str], None]) -> dict[st
     found = world.stored(request)
     if found is None:
         raise BuildError(f"run {number} succeeded, but {request.repository} has no tag {request.tag}: was it deleted just now?")
-    say(f"{request.shown}: {found['compressed_mb']} MB compressed, {found['digest']}")
+    say(f"{request.title}: {found['compressed_mb']} MB compressed, {found['digest']}")
     return found
 
 
@@ -125,12 +125,12 @@ def _await(world: World, number: str, request: Request, say: Callable[[str], Non
         if status == "Succeeded":
             return
         if status not in RUNNING:
-            lines = [f"{request.shown}: run {number} ended: {status.lower()}", *_log(world, number, request, TAIL_LINES)]
+            lines = [f"{request.title}: run {number} ended: {status.lower()}", *_log(world, number, request, TAIL_LINES)]
             raise BuildError("\n  | ".join(lines))
         if world.now() - said >= SAY_SECONDS:
             said = world.now()
             last = "".join(_log(world, number, request, 1))
-            say(f"{request.shown}: {status.lower()}, {said - began:.0f} s  {last}"[:WIDTH].rstrip())
+            say(f"{request.title}: {status.lower()}, {said - began:.0f} s  {last}"[:WIDTH].rstrip())
         world.sleep(POLL_SECONDS)
 
 

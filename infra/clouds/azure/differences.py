@@ -18,5 +18,5 @@ DIFFERENCES = {
     "who reaches the API": "authorized ranges, or the network alone",
     "identities": "Entra groups, by object id; tokens by kubelogin",
     "what a destroy keeps": "the share, in a resource group of its own",
-    "echo's source": "the SDK's classes and enumerations, forceNewMap of pulumi-azure-native, specifications of the API",
+    "source of the mocks": "the SDK's classes and enumerations, forceNewMap of pulumi-azure-native, specifications of the API",
 }

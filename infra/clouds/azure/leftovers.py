@@ -10,7 +10,7 @@ from typing import Any
 
 from infra.account.leftovers import Left, Seen, search
 from infra.clouds.azure import names
-from infra.clouds.azure.look import GROUPS_VERSION, RESOURCES_VERSION, found
+from infra.clouds.azure.look import GROUPS_VERSION, RESOURCES_VERSION, find
 from infra.clouds.azure.rest import Arm
 from infra.clouds.azure.settings import Settings
 from infra.config import Stack
@@ -23,7 +23,7 @@ def seen(stack_name: str, stack: Stack, say: Callable[[str], None], arm: Arm | N
     """Everything, with progress. Raises CannotLook."""
     settings: Settings = stack.settings
     asked, name = arm or Arm(settings.subscription_id), f"ebb-{stack_name}"
-    say(f"looking for {name} in subscription {settings.subscription_id}")
+    say(f"searching for {name} in subscription {settings.subscription_id}")
     groups = [f"{name}{end}" for end in GROUPS]
     searches: dict[str, Callable[[], Iterable[Left]]] = {
         f"resource group {group}": partial(_group, asked, group, settings) for group in groups
@@ -34,7 +34,7 @@ def seen(stack_name: str, stack: Stack, say: Callable[[str], None], arm: Arm | N
 
 def _group(arm: Arm, name: str, settings: Settings) -> Iterator[Left]:
     """A group that is still there, with what is in it."""
-    if found(arm, f"/resourceGroups/{name}", GROUPS_VERSION) is None:
+    if find(arm, f"/resourceGroups/{name}", GROUPS_VERSION) is None:
         return
     inside = arm.all(f"/resourceGroups/{name}/resources", RESOURCES_VERSION)
     keeps = settings.storage.data == "keep" and name.endswith("-data")

@@ -22,7 +22,7 @@ class Look(preflight.Look):
         return (tags or {}).get(names.STACK) == self.stack_name
 
 
-def found(arm: Arm, path: str, version: str) -> dict[str, Any] | None:
+def find(arm: Arm, path: str, version: str) -> dict[str, Any] | None:
     """The resource there, or None. Raises Refused."""
     try:
         return arm.get(path, version)

@@ -10,7 +10,7 @@ from infra.account import preflight
 from infra.account.costs import groups_of
 from infra.account.preflight import Check, Finding, check, fail, ok, programs, warn
 from infra.clouds.azure import names, offers
-from infra.clouds.azure.look import GROUPS_VERSION, Look, found
+from infra.clouds.azure.look import GROUPS_VERSION, Look, find
 from infra.clouds.azure.rest import Arm
 from infra.config import Stack
 
@@ -56,7 +56,7 @@ def listed(look: Look) -> list[Check]:
 
 def identity(look: Look) -> Iterator[Finding]:
     """Not guarded: without a login nothing else can be asked."""
-    one = found(look.arm, look.arm.root, "2022-12-01")
+    one = find(look.arm, look.arm.root, "2022-12-01")
     number = look.settings.subscription_id
     if one is None:
         yield fail(f"subscription {number} is not one that this login sees", "az account list --all; change azure.subscriptionId")
@@ -90,7 +90,7 @@ def taken(look: Look) -> Iterator[Finding]:
 
 def _groups(look: Look) -> Iterator[Finding]:
     for name in (look.name, f"{look.name}-nodes", f"{look.name}-data"):
-        one = found(look.arm, f"/resourceGroups/{name}", GROUPS_VERSION)
+        one = find(look.arm, f"/resourceGroups/{name}", GROUPS_VERSION)
         if one is None:
             continue
         if name.endswith("-data") and look.settings.storage.files.share_id is None and not _is_up(look):
@@ -103,7 +103,7 @@ def _groups(look: Look) -> Iterator[Finding]:
 
 
 def _is_up(look: Look) -> bool:
-    group = found(look.arm, f"/resourceGroups/{look.name}", GROUPS_VERSION)
+    group = find(look.arm, f"/resourceGroups/{look.name}", GROUPS_VERSION)
     return group is not None and look.is_ours(group.get("tags"))
 
 
@@ -126,7 +126,7 @@ def network(look: Look) -> Iterator[Finding]:
     if given.subnet_id is None:
         yield ok("an own network")
         return
-    subnet = found(look.arm, given.subnet_id, "2024-05-01")
+    subnet = find(look.arm, given.subnet_id, "2024-05-01")
     if subnet is None:
         yield fail(f"there is no subnet {given.subnet_id}", "change azure.network.subnetId")
         return

@@ -20,5 +20,5 @@ DIFFERENCES = {
     "who reaches the API": "authorized ranges, or the network alone",
     "identities": "Google groups and users, bound by name; IAM role clusterViewer",
     "what a destroy keeps": "Filestore and its network",
-    "echo's source": "ForceNew of terraform-provider-google",
+    "source of the mocks": "ForceNew of terraform-provider-google",
 }

@@ -89,14 +89,14 @@ SEARCHES = (
 def seen(stack_name: str, stack: Stack, say: Callable[[str], None], calls: Calls | None = None) -> Seen:
     """Everything, with progress. Raises CannotLook."""
     calls, settings = calls or Account(), stack.settings
-    say(f"looking for ebb-{stack_name} in project {settings.project}")
-    searches = {one.what: partial(_found, calls, one, stack_name, settings) for one in SEARCHES}
+    say(f"searching for ebb-{stack_name} in project {settings.project}")
+    searches = {one.what: partial(_find, calls, one, stack_name, settings) for one in SEARCHES}
     found = search(searches, say)
-    things = tuple(kept(one, found.things, settings) for one in found.things)
+    things = tuple(mark_kept(one, found.things, settings) for one in found.things)
     return replace(found, things=things)
 
 
-def _found(calls: Calls, wanted: Search, stack_name: str, settings: Settings) -> Iterator[Left]:
+def _find(calls: Calls, wanted: Search, stack_name: str, settings: Settings) -> Iterator[Left]:
     where = {"project": settings.project, "region": settings.region}
     try:
         answer = calls.all(wanted.address.format(**where), wanted.key)
@@ -132,7 +132,7 @@ def _place(one: Mapping[str, Any], region: str) -> str:
     return parts[parts.index("locations") + 1] if "locations" in parts else region
 
 
-def kept(one: Left, things: Sequence[Left], settings: Settings) -> Left:
+def mark_kept(one: Left, things: Sequence[Left], settings: Settings) -> Left:
     """Mark what destroy leaves on purpose: the data, the network that it is on, and the snapshots of a week."""
     keeps = settings.storage.data != "delete" and settings.storage.filestore.address is None
     reasons = {

@@ -48,7 +48,7 @@ class Look(preflight.Look):
     def compute(self, place: str) -> dict[str, Any]:
         return self.calls.get(f"{COMPUTE}/projects/{self.settings.project}/{place}")
 
-    def found(self, address: str) -> dict[str, Any] | None:
+    def find(self, address: str) -> dict[str, Any] | None:
         """None where there is no such thing."""
         try:
             return self.calls.get(address)
@@ -88,7 +88,7 @@ def listed(look: Look) -> list[Check]:
 
 def project(look: Look) -> Iterator[Finding]:
     wanted = look.settings.project
-    found = look.found(f"{PROJECTS}/projects/{wanted}")
+    found = look.find(f"{PROJECTS}/projects/{wanted}")
     if found is None or found.get("state") != "ACTIVE":
         yield fail(
             f"project {wanted} is not there, or not active", "gcp.project takes the id, as `gcloud projects list` prints it"
@@ -124,13 +124,13 @@ def offers(look: Look) -> Iterator[Finding]:
     for group in look.groups:
         machine = pools.instance(group)
         address = f"{COMPUTE}/projects/{look.settings.project}/zones/{group.zone}"
-        found = look.found(f"{address}/machineTypes/{machine.machine_type}")
+        found = look.find(f"{address}/machineTypes/{machine.machine_type}")
         if found is None:
             bad.append(fail(f"{group.name}: {group.zone} has no {machine.machine_type}", "take another zone, or another type"))
         elif int(found["guestCpus"]) != machine.cpu:
             text = f"{machine.machine_type} has {found['guestCpus']} vCPU, the catalog says {machine.cpu}"
             bad.append(warn(text, "correct infra/clouds/gcp/catalog.py"))
-        if machine.gpus and look.found(f"{address}/acceleratorTypes/{machine.accelerator}") is None:
+        if machine.gpus and look.find(f"{address}/acceleratorTypes/{machine.accelerator}") is None:
             text = f"{group.name}: {group.zone} has no {machine.accelerator}"
             bad.append(fail(text, f"gcloud compute accelerator-types list --filter name={machine.accelerator}"))
     yield from bad or [ok(f"{len(look.groups)} node groups: their zones have the machines and GPUs")]
@@ -138,7 +138,7 @@ def offers(look: Look) -> Iterator[Finding]:
 
 def _zones(look: Look) -> Iterator[Finding]:
     for zone in look.stack.zones:
-        found = look.found(f"{COMPUTE}/projects/{look.settings.project}/zones/{zone}")
+        found = look.find(f"{COMPUTE}/projects/{look.settings.project}/zones/{zone}")
         if found is None or found.get("status") != "UP":
             yield fail(f"zone {zone} is not there, or not up", "change ebb:zones")
 
@@ -205,7 +205,7 @@ def names(look: Look) -> Iterator[Finding]:
     }
     clashes = []
     for what, (address, labels) in fixed.items():
-        found = look.found(address)
+        found = look.find(address)
         if found is not None and (found.get(labels) or {}).get(LABEL) != look.stack_name:
             text = f"there is a {what} {look.name} that this stack has not made"
             clashes.append(fail(text, "choose another name: pulumi stack init NAME"))
@@ -218,7 +218,7 @@ def network(look: Look) -> Iterator[Finding]:
     if given.name is None:
         yield ok("an own network is made")
         return
-    found = look.found(f"{COMPUTE}/projects/{look.settings.project}/regions/{look.settings.region}/subnetworks/{given.subnet}")
+    found = look.find(f"{COMPUTE}/projects/{look.settings.project}/regions/{look.settings.region}/subnetworks/{given.subnet}")
     if found is None or not str(found["network"]).endswith(f"/{given.name}"):
         yield fail(f"network {given.name} has no subnet {given.subnet} in {look.settings.region}", "correct gcp.network")
         return

@@ -97,7 +97,7 @@ def checked(kind: Kind, inputs: Object, old: Object, *, urn_name: str, seed: byt
     """Inputs with everything filled in that the object's identity needs: apiVersion, kind, name, namespace.
 
     An object whose program gives no name is called by its resource's name and a suffix, and keeps that name as long as it lives;
-    the annotation AUTONAMED tells such a name from one that was given. `namespace` None: the kind has none (or nobody knows).
+    the annotation AUTONAMED marks such a name, not one that was given. `namespace` None: the kind has none (or nobody knows).
     """
     result = {"apiVersion": kind.api_version, "kind": kind.name} | {k: v for k, v in inputs.items() if k != "status"}
     if inputs.get("metadata") == UNKNOWN:

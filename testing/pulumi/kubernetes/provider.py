@@ -43,7 +43,7 @@ from testing.pulumi.kubernetes.objects import (
 
 WAIT_SECONDS = 600.0  # as the official plugin: what is not ready by then needs a person
 DELETE_UNREACHABLE = "PULUMI_K8S_DELETE_UNREACHABLE"
-OFFLINE = "Is it running (for the cloud in a box: python -m devcluster status), and does the kubeconfig name it?"
+OFFLINE = "Is it running (for the local cluster: python -m devcluster status), and does the kubeconfig name it?"
 
 
 class Unready(Exception):

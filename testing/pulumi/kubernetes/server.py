@@ -170,7 +170,7 @@ def main(arguments: list[str], version: str) -> int:
     """Run as the plugin. Without the opt-in of the launcher it refuses: nobody shall take it for the official one."""
     if os.environ.get(OPT_IN) != "1":
         print(
-            "error: this is the stand-in for the Kubernetes plugin that comes with Ebb's cloud in a box, not the official one. "
+            "error: this is the stand-in for the Kubernetes plugin that comes with Ebb's local cluster, not the official one. "
             "Run Pulumi through its launcher (source ./env), or install the official plugin: pulumi plugin install resource "
             f"kubernetes. ({OPT_IN}=1 is how the launcher asks for the stand-in.)",
             file=sys.stderr,

@@ -1,7 +1,7 @@
 """The mock of pulumi-resource-azure-native: checks inputs by the installed SDK, says what replaces, makes up Azure's answers.
 
 What it knows of a type is one row of tables/azure.py, which says where that comes from and what is not proven. The one look-up
-that it answers is that of a cluster's kubeconfig for users, which AKS tells nowhere else.
+that it answers is that of a cluster's kubeconfig for users, which AKS shows nowhere else.
 """
 
 import base64
@@ -34,20 +34,20 @@ class Azure(Tabled):
 
     def create(self, asked: Asked, inputs: Object, *, preview: bool) -> tuple[str, Object]:
         made, outputs = super().create(asked, inputs, preview=preview)
-        return made, _told(outputs)
+        return made, _with_identity_map(outputs)
 
     def update(self, asked: Asked, outputs: Object, old: Object, new: Object, *, preview: bool) -> Object:
         """Made-up values stay, also where an input of that name could have given it: a cluster's identityProfile. A preview
         knows inputs alone, and STABLE (provider.go, Update)."""
         made_up = {name: outputs[name] for name in self._own[asked.token].outputs if name in outputs}
-        found = _told({**made_up, **super().update(asked, outputs, old, new, preview=preview)})
+        found = _with_identity_map({**made_up, **super().update(asked, outputs, old, new, preview=preview)})
         return {name: value if name in {*new, *STABLE} else UNKNOWN for name, value in found.items()} if preview else found
 
     def own_facts(self) -> dict[str, str]:
         return {"subscription": str(self.settings.get("subscriptionId"))}
 
 
-def _told(outputs: Object) -> Object:
+def _with_identity_map(outputs: Object) -> Object:
     """Identities go in as a list of ids, and come back as a map from them."""
     identity = outputs.get("identity")
     if not isinstance(identity, dict) or not isinstance(identity.get("userAssignedIdentities"), list):

@@ -101,9 +101,9 @@ class Stack:
     def refresh(self, *, watch: Watch | None = None) -> Run:
         return self._run("refresh", "--yes", "--skip-preview", watch=watch)
 
-    def destroy(self, *, looking_first: bool = False, watch: Watch | None = None) -> Run:
-        """`looking_first`: with the preview that a person gets before it; what that refuses is not begun."""
-        return self._run("destroy", "--yes", *([] if looking_first else ["--skip-preview"]), watch=watch)
+    def destroy(self, *, with_preview: bool = False, watch: Watch | None = None) -> Run:
+        """`with_preview`: after the preview that a person gets; what the preview refuses is not begun."""
+        return self._run("destroy", "--yes", *([] if with_preview else ["--skip-preview"]), watch=watch)
 
     def export(self) -> dict[str, Any]:
         """The deployment, as `pulumi stack export` prints it."""

@@ -1,7 +1,8 @@
 """The picture of a stack: one HTML file without anything from elsewhere. A row per part, a column per step of the making.
 
-Resources of one type in one cell are one box with their number: that keeps hundreds legible. A click on a box lists them; a click
-on one shows its record, and marks what it needs (blue) and what needs it (orange). The search field dims what does not match.
+Resources of one type in one cell are one rectangle with their number: that keeps hundreds legible. A click on a rectangle lists
+them; a click on one shows its record, and marks what it needs (blue) and what needs it (orange). The search field dims what does
+not match.
 """
 
 import html as escapes

@@ -84,9 +84,9 @@ class Row:
 
     def replaced_by(self, path: str, value: Any = None) -> bool:
         """The longest path that is said decides. A block that comes or goes takes along what is inside it."""
-        return any(self._said(one) for one in (path, *_inside(path, value)))
+        return any(self._is_replaced(one) for one in (path, *_inside(path, value)))
 
-    def _said(self, path: str) -> bool:
+    def _is_replaced(self, path: str) -> bool:
         said = [(len(one), True) for one in self.replaces if within(path, one)]
         said += [(len(one), False) for one in self.updated if within(path, one)]
         return bool(said) and max(said)[1]

@@ -11,12 +11,12 @@ from benchmarks.exact.records import Records, fingerprint
 def test_what_is_kept_is_found_again_and_a_torn_last_line_is_none(tmp_path: Path) -> None:
     Records.open(tmp_path, "code").keep("history 1", {"seed": 1})
     again = Records.open(tmp_path, "code")
-    assert again.found("history 1") == {"seed": 1}
-    assert again.found("history 2") is None
+    assert again.get("history 1") == {"seed": 1}
+    assert again.get("history 2") is None
     with again.path.open("a") as file:
         file.write('{"key": "history 2", "va')
-    assert Records.open(tmp_path, "code").found("history 2") is None
-    assert Records.open(tmp_path, "other").found("history 1") is None
+    assert Records.open(tmp_path, "code").get("history 2") is None
+    assert Records.open(tmp_path, "other").get("history 1") is None
 
 
 def test_other_code_has_another_fingerprint(tmp_path: Path) -> None:

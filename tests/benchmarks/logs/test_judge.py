@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from benchmarks.logs.judge import Said, acknowledged, judge, said
+from benchmarks.logs.judge import Said, acknowledged, judge, parse_said
 
 LINES = [Said("pod-0", 1, "err" if number % 10 == 0 else "out", number) for number in range(30)]
 OTHERS = [Said("pod-2", 1, line.stream, line.number) for line in LINES]
@@ -55,4 +55,4 @@ def test_the_lines_of_a_ledger() -> None:
 
 
 def test_what_no_rank_has_said() -> None:
-    assert said("[launcher 12:58:54] meeting the other machines of the job") is None
+    assert parse_said("[launcher 12:58:54] meeting the other machines of the job") is None

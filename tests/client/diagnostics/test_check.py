@@ -203,7 +203,7 @@ def waiting(reason: str, message: str) -> Object:
 
 
 FULL = "1 max node group size reached"
-ALARM = event("EtcdAlarm", "etcd is full (alarm NOSPACE) and refuses writes. The cure: kubectl -n x", ago=120)
+ALARM = event("EtcdAlarm", "etcd is full (alarm NOSPACE) and refuses writes. Fix: kubectl -n x", ago=120)
 OBJECTS: dict[str, tuple[tuple[Object, ...], str, str, str]] = {
     "no controller": ((without_status(90),), "controller", "problem", "no controller takes on digits, submitted 90 s ago"),
     "a job of this moment": ((without_status(5),), "controller", "ok", "leads"),

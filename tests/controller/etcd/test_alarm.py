@@ -70,7 +70,7 @@ def test_an_etcd_that_is_well_is_a_figure_and_no_event() -> None:
     run(story())
 
 
-def test_a_full_etcd_is_told_once_to_every_job_that_runs_and_so_is_its_cure() -> None:
+def test_a_full_etcd_is_told_once_to_every_job_that_runs_and_so_is_its_fix() -> None:
     async def story() -> None:
         etcd = Etcd(FULL)
         async with watched(etcd) as world:
@@ -91,7 +91,7 @@ def test_a_full_etcd_is_told_once_to_every_job_that_runs_and_so_is_its_cure() ->
     run(story())
 
 
-def test_a_job_that_is_submitted_under_the_alarm_is_told_too_and_one_that_ends_is_not_told_of_the_cure() -> None:
+def test_a_job_that_is_submitted_under_the_alarm_is_told_too_and_one_that_ends_is_not_told_of_the_end() -> None:
     async def story() -> None:
         etcd = Etcd(FULL)
         async with watched(etcd) as world:

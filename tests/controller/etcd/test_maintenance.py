@@ -55,7 +55,7 @@ def test_a_full_database_is_compacted_defragmented_and_then_the_alarm_taken_back
     assert [step for step in etcd.asked if step != "status"] == ["GET", "compaction", "defragment", "DEACTIVATE"]
 
 
-def test_the_cure_goes_on_where_etcd_has_compacted_already() -> None:
+def test_maintenance_goes_on_where_etcd_has_compacted_already() -> None:
     etcd = Etcd(512, 9, alarm=True, compacted=True)
     assert "taken back: 512.0 MiB became 9.0 MiB" in maintain(etcd, QUOTA)
 

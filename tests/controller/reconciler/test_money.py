@@ -94,9 +94,9 @@ def test_sums_grow_by_the_rates_and_never_shrink(found: Cost, expected: tuple[fl
 
 
 def test_many_small_sums_are_one_large_one() -> None:
-    dice, now, summed = random.Random(1), NOW, cost()
+    rng, now, summed = random.Random(1), NOW, cost()
     for _ in range(2000):
-        now += dice.random() * 3
+        now += rng.random() * 3
         summed = sums(summed, now)
     assert summed.usd_spent == pytest.approx(sums(cost(), now).usd_spent, abs=1e-5)
     assert summed.machine_seconds == pytest.approx(2 * (now - NOW), abs=0.5)

@@ -58,16 +58,16 @@ def test_a_job_whose_group_is_gone_from_the_stack_takes_nothing() -> None:
 @pytest.mark.parametrize("seed", range(100))
 def test_in_one_zone_a_job_starts_when_those_there_and_those_before_it_leave_it_room(seed: int) -> None:
     """Against a sum: who fits nowhere keeps all that is left, so nobody behind starts."""
-    dice = random.Random(seed)
-    most = dice.randint(1, 12)
+    rng = random.Random(seed)
+    most = rng.randint(1, 12)
     others = [
         claim(
-            f"job-{number}", dice.choice(["", "local-a"]), least=dice.randint(1, most),
-            created=NOW - 60 + dice.choice([-1, 1]), priority=dice.choice([0, 0, 1, -1]),
+            f"job-{number}", rng.choice(["", "local-a"]), least=rng.randint(1, most),
+            created=NOW - 60 + rng.choice([-1, 1]), priority=rng.choice([0, 0, 1, -1]),
         )
-        for number in range(dice.randint(0, 6))
+        for number in range(rng.randint(0, 6))
     ]  # fmt: skip
-    me = claim_of(Job.of(sized(1, low=dice.randint(1, most), replicas=most, high=most)), {}, NOW)
+    me = claim_of(Job.of(sized(1, low=rng.randint(1, most), replicas=most, high=most)), {}, NOW)
     before = [one for one in others if one.zone or (-one.priority, one.created) < (0, NOW - 60)]
     starts = sum(one.least for one in before) + me.least <= most
     job = sized(1, low=me.least, replicas=most, high=most)

@@ -100,18 +100,18 @@ def test_it_writes_that_down_stops_its_workers_and_waits_until_the_other_has_its
 
 def town_of(seed: int) -> Town:
     """One to three zones with 2 to 5 machines, whose groups claim to have up to 4 more; 2 to 4 jobs that each fit somewhere."""
-    dice = random.Random(seed)
-    limits = {zone: dice.randint(2, 5) for zone in "abc"[: dice.randint(1, 3)]}
-    groups = [make_group(f"t4-{z}", zone=z, max=most + dice.randint(0, 4), provision_seconds=60) for z, most in limits.items()]
-    town = Town(make_platform(*groups), limits=limits, dice=dice)
-    for number in range(dice.randint(2, 4)):
-        low = dice.randint(1, max(limits.values()))
-        replicas = dice.randint(low, low + 2)
-        job = gpu_job(f"job-{number}", uid=f"uid-{number}", low=low, replicas=replicas, high=replicas + dice.randint(0, 2))
-        job["spec"] |= {"priorityClassName": "urgent"} if dice.random() < 0.3 else {}
-        job["spec"] |= {"scaling": "automatic"} if dice.random() < 0.3 else {}
-        town.submit(job, work=dice.choice([100, 300, 900]))
-        for _ in range(dice.randint(0, 5)):
+    rng = random.Random(seed)
+    limits = {zone: rng.randint(2, 5) for zone in "abc"[: rng.randint(1, 3)]}
+    groups = [make_group(f"t4-{z}", zone=z, max=most + rng.randint(0, 4), provision_seconds=60) for z, most in limits.items()]
+    town = Town(make_platform(*groups), limits=limits, rng=rng)
+    for number in range(rng.randint(2, 4)):
+        low = rng.randint(1, max(limits.values()))
+        replicas = rng.randint(low, low + 2)
+        job = gpu_job(f"job-{number}", uid=f"uid-{number}", low=low, replicas=replicas, high=replicas + rng.randint(0, 2))
+        job["spec"] |= {"priorityClassName": "urgent"} if rng.random() < 0.3 else {}
+        job["spec"] |= {"scaling": "automatic"} if rng.random() < 0.3 else {}
+        town.submit(job, work=rng.choice([100, 300, 900]))
+        for _ in range(rng.randint(0, 5)):
             town.tick()
     return town
 
@@ -126,7 +126,7 @@ def test_a_town(seed: int) -> None:
 def test_two_jobs_that_hold_half_each_both_come_to_their_end() -> None:
     for seed in range(5):
         town = Town(
-            make_platform(make_group("t4-a", zone="a", max=6, provision_seconds=60)), limits={"a": 3}, dice=random.Random(seed)
+            make_platform(make_group("t4-a", zone="a", max=6, provision_seconds=60)), limits={"a": 3}, rng=random.Random(seed)
         )
         for name in ("one", "two"):
             town.submit(gpu_job(name, uid=f"uid-{name}", low=3, replicas=3), work=300)
@@ -136,7 +136,7 @@ def test_two_jobs_that_hold_half_each_both_come_to_their_end() -> None:
 
 
 def test_jobs_of_one_size_finish_in_the_order_in_which_they_came() -> None:
-    town = Town(make_platform(make_group("t4-a", zone="a", max=3)), limits={"a": 3}, dice=random.Random(1))
+    town = Town(make_platform(make_group("t4-a", zone="a", max=3)), limits={"a": 3}, rng=random.Random(1))
     for number in range(6):
         town.submit(gpu_job(f"job-{number}", uid=f"uid-{number}", low=2, replicas=2), work=200)
         town.tick()
@@ -145,7 +145,7 @@ def test_jobs_of_one_size_finish_in_the_order_in_which_they_came() -> None:
 
 
 def test_a_job_of_higher_priority_goes_first() -> None:
-    town = Town(make_platform(make_group("t4-a", zone="a", max=2)), limits={"a": 2}, dice=random.Random(1))
+    town = Town(make_platform(make_group("t4-a", zone="a", max=2)), limits={"a": 2}, rng=random.Random(1))
     for name, spec in (("runs", {}), ("waits", {}), ("urgent", {"priorityClassName": "urgent"})):
         town.submit(gpu_job(name, uid=f"uid-{name}", low=2, replicas=2, **spec), work=200)
         town.tick()
@@ -154,7 +154,7 @@ def test_a_job_of_higher_priority_goes_first() -> None:
 
 
 def test_a_large_job_is_not_kept_out_by_small_ones_that_keep_coming() -> None:
-    town = Town(make_platform(make_group("t4-a", zone="a", max=4)), limits={"a": 4}, dice=random.Random(1))
+    town = Town(make_platform(make_group("t4-a", zone="a", max=4)), limits={"a": 4}, rng=random.Random(1))
     for number in range(3):
         town.submit(gpu_job(f"first-{number}", uid=f"first-{number}", low=1, replicas=1), work=150 * (number + 1))
         town.tick()
@@ -170,12 +170,12 @@ def test_a_large_job_is_not_kept_out_by_small_ones_that_keep_coming() -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_a_town_with_weather(seed: int) -> None:
     """Zones run dry and lose all their machines, again and again; what must hold after every look is in Town.check."""
-    town, dice = town_of(seed), random.Random(f"weather-{seed}")
+    town, rng = town_of(seed), random.Random(f"weather-{seed}")
     for _ in range(12):
-        town.dry ^= {dice.choice(sorted(town.limits))}
-        if dice.random() < 0.5:
-            town.reclaim(dice.choice(sorted(town.limits)))
-        town.run(dice.choice([50, 200, 600]))
+        town.dry ^= {rng.choice(sorted(town.limits))}
+        if rng.random() < 0.5:
+            town.reclaim(rng.choice(sorted(town.limits)))
+        town.run(rng.choice([50, 200, 600]))
     town.dry.clear()
     town.run(4 * 3600)
     assert not town.jobs, f"{sorted(town.jobs)} never had their machines"
@@ -183,7 +183,7 @@ def test_a_town_with_weather(seed: int) -> None:
 
 def test_a_job_leaves_a_zone_that_runs_dry_under_it() -> None:
     groups = [make_group(f"t4-{zone}", zone=zone, max=3, provision_seconds=60) for zone in "ab"]
-    town = Town(make_platform(*groups), limits={"a": 3, "b": 3}, dice=random.Random(1))
+    town = Town(make_platform(*groups), limits={"a": 3, "b": 3}, rng=random.Random(1))
     town.submit(gpu_job("one", low=2, replicas=3), work=600)
     town.run(200)
     town.dry.add("a")

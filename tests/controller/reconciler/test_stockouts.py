@@ -32,7 +32,7 @@ JOB = placed_job(low=2)
 SLOW = make_platform(make_group("spot-t4-local-a"))  # 300 s and a minute
 QUICK = make_platform(*(make_group(f"spot-t4-local-{zone}", zone=f"local-{zone}", provision_seconds=10) for zone in "ab"))
 QUOTA = "MaxSpotInstanceCountExceeded: Max spot instance count exceeded"
-GONE = "zone local-a is out of capacity: `python -m devcluster wet local-a` brings it back"
+GONE = "zone local-a is out of capacity: `python -m devcluster restore local-a` brings it back"
 
 
 def view(*pods: Object, job: Object = JOB, platform: Platform | None = SLOW, now: float = NOW, **observed: Any) -> JobView:

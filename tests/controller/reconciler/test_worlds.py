@@ -43,25 +43,25 @@ STACK = make_platform(
 WORDS = ("pod didn't trigger scale-up: 1 in backoff after failed scale-up", "max node group size reached", "something else")
 
 
-def any_job(dice: random.Random) -> Object:
-    low = dice.randint(1, 3)
-    replicas = dice.randint(low, 4)
-    capacity = dice.choice(["spot", "on-demand", "spot-then-on-demand", None])
-    placement: Object = {"zone": dice.choice(["single", "any", "local-a"]), **({"capacity": capacity} if capacity else {})}
+def any_job(rng: random.Random) -> Object:
+    low = rng.randint(1, 3)
+    replicas = rng.randint(low, 4)
+    capacity = rng.choice(["spot", "on-demand", "spot-then-on-demand", None])
+    placement: Object = {"zone": rng.choice(["single", "any", "local-a"]), **({"capacity": capacity} if capacity else {})}
     if capacity == "spot-then-on-demand":
-        placement["fallbackAfterSeconds"] = dice.choice([0, 60, 600])
+        placement["fallbackAfterSeconds"] = rng.choice([0, 60, 600])
     maybe: Object = {
         "scaling": "automatic",
         "successPolicy": "AllWorkers",
-        "budget": {"maxUSD": dice.choice([0.01, 1, 100])},
-        "progress": {"stallTimeoutSeconds": dice.choice([60, 600])},
+        "budget": {"maxUSD": rng.choice([0.01, 1, 100])},
+        "progress": {"stallTimeoutSeconds": rng.choice([60, 600])},
         "group": {"name": "g", "maxParallel": 1},
-        "activeDeadlineSeconds": dice.choice([100, 5000]),
-        "ttlSecondsAfterFinished": dice.choice([0, 100]),
+        "activeDeadlineSeconds": rng.choice([100, 5000]),
+        "ttlSecondsAfterFinished": rng.choice([0, 100]),
     }
-    spec = {key: value for key, value in maybe.items() if dice.random() < 0.25}
-    policy, clean = dice.choice([None, "ExitCode", "Never", "Always"]), dice.choice(["All", "Running", "None"])
-    bounds: Object = {"low": low, "replicas": replicas, "high": dice.randint(replicas, 5)}
+    spec = {key: value for key, value in maybe.items() if rng.random() < 0.25}
+    policy, clean = rng.choice([None, "ExitCode", "Never", "Always"]), rng.choice(["All", "Running", "None"])
+    bounds: Object = {"low": low, "replicas": replicas, "high": rng.randint(replicas, 5)}
     return make_job(container=GPU, policy=policy, cleanPodPolicy=clean, placement=placement, **bounds, **spec)
 
 
@@ -69,10 +69,10 @@ class World:
     """`ahead`: how far the controller's clock is before those of the API server and the machines."""
 
     def __init__(self, seed: int, ahead: float) -> None:
-        self.dice, self.ahead, self.now = random.Random(seed), ahead, NOW
-        self.job = any_job(self.dice)
-        self.platform = STACK if self.dice.random() < 0.8 else None
-        self.priorities = {"": 1000, "ebb-elastic": 100} if self.dice.random() < 0.7 else {}
+        self.rng, self.ahead, self.now = random.Random(seed), ahead, NOW
+        self.job = any_job(self.rng)
+        self.platform = STACK if self.rng.random() < 0.8 else None
+        self.priorities = {"": 1000, "ebb-elastic": 100} if self.rng.random() < 0.7 else {}
         self.pods: dict[str, Object] = {}
         self.nodes: dict[str, Object] = {}
         self.gone: set[str] = set()
@@ -94,7 +94,7 @@ class World:
 
     def boot(self) -> None:
         for pod in self.alive("Pending"):
-            if "nodeName" not in pod["spec"] and self.dice.random() < 0.7:
+            if "nodeName" not in pod["spec"] and self.rng.random() < 0.7:
                 self.count += 1
                 node = f"n{self.count}"
                 zone = (pod["spec"].get("nodeSelector") or {}).get(names.LABEL_ZONE, "local-a")
@@ -106,14 +106,14 @@ class World:
 
     def start(self) -> None:
         for pod in self.alive("Pending"):
-            if "nodeName" in pod["spec"] and self.dice.random() < 0.8:
-                broken = self.dice.random() < 0.3
+            if "nodeName" in pod["spec"] and self.rng.random() < 0.8:
+                broken = self.rng.random() < 0.3
                 state = {"waiting": {"reason": "ErrImagePull"}} if broken else {"running": {}}
                 self.to(pod, "Pending" if broken else "Running", state)
 
     def end(self) -> None:
-        code = self.dice.choice([0, 1, 1, 137, 138])
-        victims = self.alive("Running")[: self.dice.randint(1, 3)]
+        code = self.rng.choice([0, 1, 1, 137, 138])
+        victims = self.alive("Running")[: self.rng.randint(1, 3)]
         self.failures += bool(victims) and code in (1, 137)
         self.zeros |= bool(victims) and code == 0
         for pod in victims:
@@ -129,7 +129,7 @@ class World:
         }  # fmt: skip
 
     def reclaim(self) -> None:
-        for node in [*self.nodes][: self.dice.randint(1, 2)]:
+        for node in [*self.nodes][: self.rng.randint(1, 2)]:
             self.lose(node)
             del self.nodes[node]
             self.gone.add(node)
@@ -152,18 +152,18 @@ class World:
 
     def edit(self) -> None:
         spec, worker = self.job["spec"], self.job["spec"]["replicaSpecs"]["Worker"]
-        replicas = self.dice.randint(spec["minReplicas"], spec["maxReplicas"])
-        changed = {"suspend": self.dice.random() < 0.3, "replicaSpecs": {"Worker": {**worker, "replicas": replicas}}}
+        replicas = self.rng.randint(spec["minReplicas"], spec["maxReplicas"])
+        changed = {"suspend": self.rng.random() < 0.3, "replicaSpecs": {"Worker": {**worker, "replicas": replicas}}}
         metadata = {**self.job["metadata"], "generation": self.job["metadata"]["generation"] + 1}
         self.job = {**self.job, "metadata": metadata, "spec": {**spec, **changed}}
 
     def dry(self) -> None:
         said = {
-            pod["metadata"]["uid"]: Word(triggered=self.dice.random() < 0.4, message=self.dice.choice(WORDS), at=self.now)
+            pod["metadata"]["uid"]: Word(triggered=self.rng.random() < 0.4, message=self.rng.choice(WORDS), at=self.now)
             for pod in self.alive("Pending")
         }
         states = {
-            group.name: GroupState(backing_off=True, message="quota") for group in STACK.node_groups if self.dice.random() < 0.5
+            group.name: GroupState(backing_off=True, message="quota") for group in STACK.node_groups if self.rng.random() < 0.5
         }
         self.supply = Supply(words=said, groups=states)
 
@@ -172,18 +172,18 @@ class World:
             *(
                 claim(
                     f"other-{number}",
-                    self.dice.choice(["", "local-a", "local-b"]),
-                    least=self.dice.randint(1, 4),
-                    placed=self.dice.randint(0, 2),
-                    hungry_since=self.dice.choice([None, self.now - 1000]),
-                    created=self.dice.choice([0.0, NOW * 2]),
+                    self.rng.choice(["", "local-a", "local-b"]),
+                    least=self.rng.randint(1, 4),
+                    placed=self.rng.randint(0, 2),
+                    hungry_since=self.rng.choice([None, self.now - 1000]),
+                    created=self.rng.choice([0.0, NOW * 2]),
                 )
-                for number in range(self.dice.randint(0, 4))
+                for number in range(self.rng.randint(0, 4))
             )
         )
 
     def train(self) -> None:
-        step = self.progress.step + self.dice.randint(0, 3)
+        step = self.progress.step + self.rng.randint(0, 3)
         self.progress = Progress(step=step, generation=self.count // 3, checkpoint_step=step // 2 * 2, at=stamp(self.now))
 
     # --- What the controller does ---
@@ -206,7 +206,7 @@ class World:
         elif isinstance(action, DeletePod):
             pod = self.pods[action.name]
             assert pod["metadata"]["uid"] == action.uid
-            if action.grace_seconds == 0 or "nodeName" not in pod["spec"] or self.dice.random() < 0.5:  # it may be quick
+            if action.grace_seconds == 0 or "nodeName" not in pod["spec"] or self.rng.random() < 0.5:  # it may be quick
                 del self.pods[action.name]
             elif "deletionTimestamp" not in pod["metadata"]:
                 until = {"deletionTimestamp": stamp(self.now - self.ahead + 30), "deletionGracePeriodSeconds": 30}
@@ -223,8 +223,8 @@ class World:
             decided = self.decide(self.now)
             written = encode(decided.status)
             rested = not decided.actions and written == self.job.get("status")
-            killed = number < 4 and self.dice.random() < 0.4
-            unwritten = self._some(decided.at_once) if killed and self.dice.random() < 0.5 else None
+            killed = number < 4 and self.rng.random() < 0.4
+            unwritten = self._some(decided.at_once) if killed and self.rng.random() < 0.5 else None
             for action in decided.at_once if unwritten is None else unwritten:
                 self.act(action)
             if unwritten is None:
@@ -239,7 +239,7 @@ class World:
 
     def _some(self, actions: Sequence[Action]) -> list[Action]:
         """What was done of it in parallel before the controller was killed."""
-        return self.dice.sample(actions, self.dice.randint(0, len(actions)))
+        return self.rng.sample(actions, self.rng.randint(0, len(actions)))
 
     def check(self, decided: Plan, old: Status) -> None:
         status, most = decided.status, self.job["spec"]["maxReplicas"]
@@ -270,8 +270,8 @@ def test_a_world(seed: int) -> None:
     world = World(seed, ahead=(0.0, 7200.0, -7200.0)[seed % 3])
     once = [world.reclaim, world.notice, world.vanish, world.edit, world.dry, world.others]
     for _ in range(TURNS):
-        world.now += world.dice.choice([0.3, 1, 5, 30, 130, 400, 2000])
-        world.dice.choice([world.boot, world.start, *once, world.end, world.boot, world.start, world.leave, world.train])()
+        world.now += world.rng.choice([0.3, 1, 5, 30, 130, 400, 2000])
+        world.rng.choice([world.boot, world.start, *once, world.end, world.boot, world.start, world.leave, world.train])()
         decided = world.settle()
         if world.deleted:
             return

@@ -47,11 +47,11 @@ def writes(job: Object, times: list[float], steps: list[int], *, platform: Any =
 
 @pytest.mark.parametrize("seed", range(6))
 def test_progress_and_money_cost_at_most_one_write_in_30_seconds(seed: int) -> None:
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     times, steps = [NOW], [0]
     for _ in range(150):
-        times.append(times[-1] + dice.random() * dice.choice([1, 3, 20]))
-        steps.append(steps[-1] + dice.choice([0, 1, 1, 7]))
+        times.append(times[-1] + rng.random() * rng.choice([1, 3, 20]))
+        steps.append(steps[-1] + rng.choice([0, 1, 1, 7]))
     written = writes(JOB, times, steps)
     gaps = [later - earlier for earlier, later in pairwise(written)]
     assert len(written) > 5

@@ -1,6 +1,6 @@
 """A small town for the planner: jobs, a scheduler without a sense for gangs, an autoscaler, and a cloud with few machines.
 
-    town = Town(platform, limits={"a": 3}, dice=random.Random(1))
+    town = Town(platform, limits={"a": 3}, rng=random.Random(1))
     town.submit(make_job("one", ...), work=300)
     town.run(3600)                          # seconds; every look of every job is checked
     town.finished                           # names of the jobs that had their work done
@@ -31,8 +31,8 @@ PRIORITIES = {"": 1000, "ebb-job": 1000, "ebb-elastic": 100, "urgent": 5000}
 class Town:
     """See the module's docstring. `dry`: zones that give no more machines now."""
 
-    def __init__(self, platform: Platform | None, *, limits: Mapping[str, int], dice: random.Random) -> None:
-        self.platform, self.limits, self.dice = platform, dict(limits), dice
+    def __init__(self, platform: Platform | None, *, limits: Mapping[str, int], rng: random.Random) -> None:
+        self.platform, self.limits, self.rng = platform, dict(limits), rng
         self.now = NOW
         self.jobs: dict[str, Object] = {}
         self.pods: dict[str, dict[str, Object]] = {}  # job -> name -> pod
@@ -66,7 +66,7 @@ class Town:
         self._clean()
         self._schedule()
         self._scale()
-        for name in self.dice.sample(sorted(self.jobs), len(self.jobs)):
+        for name in self.rng.sample(sorted(self.jobs), len(self.jobs)):
             self._look(name)
         self._train()
 
@@ -117,7 +117,7 @@ class Town:
 
     def _schedule(self) -> None:
         pending = [pod for pod in self._all_pods() if not pod["spec"].get("nodeName") and not _leaves(pod)]
-        self.dice.shuffle(pending)
+        self.rng.shuffle(pending)
         pending.sort(key=lambda pod: -PRIORITIES[pod["spec"].get("priorityClassName", "")])
         for pod in pending:
             place = next((name for name in self._free() if self._admits(pod, self.machines[name][0])), None)

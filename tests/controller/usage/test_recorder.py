@@ -39,17 +39,17 @@ def costs(world: FakeCluster, usage: MachineUsage) -> CostReport:
 class History:
     """Some hours of a platform."""
 
-    def __init__(self, world: FakeCluster, dice: random.Random) -> None:
-        self.world, self.dice = world, dice
-        self.cloud = Cloud(world.api, dice)
+    def __init__(self, world: FakeCluster, rng: random.Random) -> None:
+        self.world, self.rng = world, rng
+        self.cloud = Cloud(world.api, rng)
         self.cloud.open()
         self.submitted = 0
 
     def submit(self) -> None:
         self.submitted += 1
-        size = self.dice.randint(1, 4)
+        size = self.rng.randint(1, 4)
         uid = f"{self.submitted:08x}-1111-4222-8333-444455556666"
-        zone = self.dice.choice(["local-a", "local-b", "single"])
+        zone = self.rng.choice(["local-a", "local-b", "single"])
         job = make_job(
             f"job-{self.submitted}", replicas=size, high=4, uid=uid, container=GPU, placement={"gpuType": "T4", "zone": zone}
         )
@@ -59,10 +59,10 @@ class History:
         return [name for name in self.world.api.names(ELASTIC_JOBS) if self.world.state(name) not in ("Succeeded", "Failed")]
 
     def delete(self) -> None:
-        self.world.api.remove(ELASTIC_JOBS, self.dice.choice(self.jobs()))
+        self.world.api.remove(ELASTIC_JOBS, self.rng.choice(self.jobs()))
 
     def finish(self) -> None:
-        name = self.dice.choice(self.jobs())
+        name = self.rng.choice(self.jobs())
         for pod in [pod for pod in self.world.pods() if pod.startswith(f"{name}-worker-")]:
             if self.world.pod(pod)["status"]["phase"] == "Running":
                 self.world.api.pod_ends(pod, 0)
@@ -70,30 +70,30 @@ class History:
     def scale(self) -> None:
         def edit(job: Object) -> None:
             job["metadata"]["generation"] += 1
-            job["spec"]["replicaSpecs"]["Worker"]["replicas"] = self.dice.randint(1, 4)
+            job["spec"]["replicaSpecs"]["Worker"]["replicas"] = self.rng.randint(1, 4)
 
-        self.world.api.change(ELASTIC_JOBS, self.dice.choice(self.jobs()), edit)
+        self.world.api.change(ELASTIC_JOBS, self.rng.choice(self.jobs()), edit)
 
     async def restart(self) -> None:
         await self.world.kill()
-        gap = self.dice.choice([0.0, 2.0, 15.0, 60.0])
+        gap = self.rng.choice([0.0, 2.0, 15.0, 60.0])
         await self.cloud.run(gap)
         self.world.start()
 
     def disturb(self) -> None:
-        error = self.dice.choice([Unreachable("cut"), Conflict("late", status=409, reason="Conflict")])
-        self.world.api.fail(self.dice.choice(["replace", "get"]), CONFIG_MAPS, error)
+        error = self.rng.choice([Unreachable("cut"), Conflict("late", status=409, reason="Conflict")])
+        self.world.api.fail(self.rng.choice(["replace", "get"]), CONFIG_MAPS, error)
 
     async def step(self) -> None:
-        await self.cloud.run(self.dice.choice([20.0, 120.0, 400.0]))
+        await self.cloud.run(self.rng.choice([20.0, 120.0, 400.0]))
         if len(self.jobs()) < 2:
             self.submit()
-        does = self.dice.choice([self.delete, self.finish, self.scale, self.disturb, self.submit, None, None, None])
+        does = self.rng.choice([self.delete, self.finish, self.scale, self.disturb, self.submit, None, None, None])
         if does is not None:
             does()
-        if self.dice.random() < 0.4:
-            self.cloud.reclaim(notice=self.dice.random() < 0.5)
-        if self.dice.random() < 0.1:
+        if self.rng.random() < 0.4:
+            self.cloud.reclaim(notice=self.rng.random() < 0.5)
+        if self.rng.random() < 0.1:
             await self.restart()
 
 

@@ -12,15 +12,15 @@ from ebb.elastic.data.order import Piece, Plan, Sample, Stream, by_epoch, in_ord
 
 @pytest.mark.parametrize("seed", range(60))
 def test_every_sample_once_per_epoch_over_random_generations(seed: int) -> None:
-    dice = random.Random(seed)
-    stream = Stream(dataset_size=dice.randint(1, 50), epochs=dice.randint(1, 4), global_batch=dice.randint(1, 40), seed=seed)
+    rng = random.Random(seed)
+    stream = Stream(dataset_size=rng.randint(1, 50), epochs=rng.randint(1, 4), global_batch=rng.randint(1, 40), seed=seed)
     used: Counter[tuple[int, int]] = Counter()
     step = 0
     while step < stream.total_steps:
-        world_size = dice.randint(1, 7)
-        stop = min(stream.total_steps, step + dice.randint(1, 6))
+        world_size = rng.randint(1, 7)
+        stop = min(stream.total_steps, step + rng.randint(1, 6))
         for rank in range(world_size):
-            plan = Plan(stream=stream, first_step=step, rank=rank, world_size=world_size, max_micro_batch=dice.randint(1, 20))
+            plan = Plan(stream=stream, first_step=step, rank=rank, world_size=world_size, max_micro_batch=rng.randint(1, 20))
             batches = iter(plan)
             for number in range(step, stop):
                 for _ in plan.micro_batches(number):

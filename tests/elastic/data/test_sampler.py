@@ -48,14 +48,14 @@ def run_generation(state: dict[str, int] | None, world_size: int, max_micro_batc
 @pytest.mark.parametrize("seed", range(100))
 def test_every_sample_once_per_epoch_over_random_histories(seed: int) -> None:
     """Generations end after some steps; some are killed: what they did after the last saved state is done again."""
-    dice = random.Random(seed)
-    shape = {"dataset_size": dice.randint(1, 60), "global_batch": dice.randint(1, 40), "epochs": dice.randint(1, 4), "seed": seed}
+    rng = random.Random(seed)
+    shape = {"dataset_size": rng.randint(1, 60), "global_batch": rng.randint(1, 40), "epochs": rng.randint(1, 4), "seed": seed}
     total = shape["dataset_size"] * shape["epochs"]
     used: Used = Counter()
     state = None
     while state is None or state["samples"] < total:
-        found, after = run_generation(state, dice.randint(1, 8), dice.randint(0, 9), dice.randint(1, 5), shape)
-        if dice.random() < 0.7:
+        found, after = run_generation(state, rng.randint(1, 8), rng.randint(0, 9), rng.randint(1, 5), shape)
+        if rng.random() < 0.7:
             used, state = used + found, after
     assert used == Counter((epoch, number) for epoch in range(shape["epochs"]) for number in range(shape["dataset_size"]))
 

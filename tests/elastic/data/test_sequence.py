@@ -35,14 +35,14 @@ def sequence(files: Files, **more: Any) -> ShardSequence:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_every_sample_once_per_epoch_over_random_histories(seed: int) -> None:
-    dice = random.Random(seed)
-    files = Files([dice.randint(0, 9) for _ in range(dice.randint(1, 12))] + [1])
-    shape = {"global_batch": dice.randint(1, 20), "epochs": dice.randint(1, 3), "seed": seed, "lanes": dice.randint(0, 5)}
+    rng = random.Random(seed)
+    files = Files([rng.randint(0, 9) for _ in range(rng.randint(1, 12))] + [1])
+    shape = {"global_batch": rng.randint(1, 20), "epochs": rng.randint(1, 3), "seed": seed, "lanes": rng.randint(0, 5)}
     used: Counter[tuple[int, int]] = Counter()
     state: dict[str, int] | None = None
     total = sum(count for _, count in files.shards) * shape["epochs"]
     while state is None or state["samples"] < total:
-        world_size, steps, largest = dice.randint(1, 5), dice.randint(1, 4), dice.randint(0, 4)
+        world_size, steps, largest = rng.randint(1, 5), rng.randint(1, 4), rng.randint(0, 4)
         states = []
         found: Counter[tuple[int, int]] = Counter()
         for rank in range(world_size):
@@ -60,7 +60,7 @@ def test_every_sample_once_per_epoch_over_random_histories(seed: int) -> None:
                         break
             states.append(dataset.state_dict())
         assert all(other == states[0] for other in states)
-        if dice.random() < 0.7:  # else killed: nothing of it was saved
+        if rng.random() < 0.7:  # else killed: nothing of it was saved
             used, state = used + found, states[0]
     assert used == Counter({(int(str(path)), place): shape["epochs"] for path, count in files.shards for place in range(count)})
 

@@ -107,7 +107,7 @@ def test_a_service_that_refuses_fresh_tokens_is_an_error_and_no_loop(cloud: AwsM
 
 
 @pytest.mark.parametrize("status", [503, 429, 500])
-def test_throttled_is_an_error_and_cured_by_itself(cloud: AwsMetadata, status: int) -> None:
+def test_throttled_is_an_error_that_passes(cloud: AwsMetadata, status: int) -> None:
     source = aws(cloud)
     source.look()
     cloud.next_replies = [Reply(status)]

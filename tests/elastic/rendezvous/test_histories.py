@@ -42,7 +42,7 @@ class Machine:
 
     def open(self) -> None:
         self.stores += 1
-        self.life.open(f"{self.name}:{self.stores}", pulse=self.name)
+        self.life.open(f"{self.name}:{self.stores}", liveness=self.name)
 
     def tick(self) -> None:
         now = self.world.now
@@ -101,9 +101,9 @@ class World:
         self.chaos = True
         self.losses = 0
 
-    def refuses(self, pulse: str) -> bool:
+    def refuses(self, address: str) -> bool:
         """The port of a process that is gone; now and then nothing is heard of it."""
-        machine = next(machine for machine in self.machines if machine.name == pulse)
+        machine = next(machine for machine in self.machines if machine.name == address)
         return (machine.dead or machine.left) and self.random.random() < 0.7
 
     def check(self, put: Put, items: Items) -> None:

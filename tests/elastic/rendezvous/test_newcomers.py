@@ -29,9 +29,9 @@ class World:
         self.step("n")
 
     def life(self, name: str) -> Participant:
-        def refuses(pulse: str) -> bool:
-            self.asked.append(pulse)
-            return pulse in self.refusing
+        def refuses(address: str) -> bool:
+            self.asked.append(address)
+            return address in self.refusing
 
         settings = RendezvousSettings(
             run_id="job",
@@ -42,7 +42,7 @@ class World:
             output=self.folder,
         )
         life = Participant(self.book, settings, say=lambda text: None, refuses=refuses)
-        life.open(f"{name}:1", pulse=name)
+        life.open(f"{name}:1", liveness=name)
         return life
 
     def step(self, name: str) -> Record | float:

@@ -13,63 +13,63 @@ from tests.elastic.machines import free_port, until
 OTHER = """
 import time
 from ebb.elastic.rendezvous.peer_liveness import PeerLiveness
-pulse = PeerLiveness("127.0.0.1")
-print(pulse.address, flush=True)
+liveness = PeerLiveness("127.0.0.1")
+print(liveness.address, flush=True)
 while True:
-    pulse.wait(1)
+    liveness.wait(1)
 """
 
 
 @pytest.fixture
-def pulse() -> Iterator[PeerLiveness]:
-    pulse = PeerLiveness("127.0.0.1")
-    yield pulse
-    pulse.close()
+def liveness() -> Iterator[PeerLiveness]:
+    liveness = PeerLiveness("127.0.0.1")
+    yield liveness
+    liveness.close()
 
 
-def test_a_killed_process_is_found_at_once(pulse: PeerLiveness) -> None:
+def test_a_killed_process_is_found_at_once(liveness: PeerLiveness) -> None:
     other = subprocess.Popen([sys.executable, "-c", OTHER], stdout=subprocess.PIPE, text=True)
     assert other.stdout is not None
     with other.stdout as lines:
         address = lines.readline().strip()
-    pulse.attend(address)
-    assert not pulse.wait(0.2)
+    liveness.attend(address)
+    assert not liveness.wait(0.2)
     other.kill()
     before = time.monotonic()
-    until("found", lambda: pulse.wait(0.5), 5)  # a port that is just being closed may not refuse yet
+    until("found", lambda: liveness.wait(0.5), 5)  # a port that is just being closed may not refuse yet
     assert time.monotonic() - before < 1
     other.wait()
     assert refuses(address)
-    assert pulse.wait(5), "still so, without a connection"
+    assert liveness.wait(5), "still so, without a connection"
 
 
-def test_a_connection_that_ends_while_the_process_lives_is_no_end(pulse: PeerLiveness) -> None:
+def test_a_connection_that_ends_while_the_process_lives_is_no_end(liveness: PeerLiveness) -> None:
     other = PeerLiveness("127.0.0.1")
-    pulse.attend(other.address)
-    assert not pulse.wait(0)
+    liveness.attend(other.address)
+    assert not liveness.wait(0)
     assert not other.wait(0)  # it accepts
     for key in list(other._selector.get_map().values()):
         if key.fileobj is not other._listener:
             other._drop(key.fileobj)  # type: ignore[arg-type]
-    assert not pulse.wait(1)
-    assert not pulse.wait(0.1)
+    assert not liveness.wait(1)
+    assert not liveness.wait(0.1)
     other.close()
-    assert until("the end", lambda: pulse.wait(0.1), 5)
+    assert until("the end", lambda: liveness.wait(0.1), 5)
 
 
-def test_attending_to_nobody_or_to_another(pulse: PeerLiveness) -> None:
+def test_attending_to_nobody_or_to_another(liveness: PeerLiveness) -> None:
     other = PeerLiveness("127.0.0.1")
-    pulse.attend(other.address)
-    assert not pulse.wait(0)
-    pulse.attend("")
+    liveness.attend(other.address)
+    assert not liveness.wait(0)
+    liveness.attend("")
     other.close()
-    assert not pulse.wait(0.1)
-    pulse.attend(f"127.0.0.1:{free_port()}")
-    assert pulse.wait(0.1)
+    assert not liveness.wait(0.1)
+    liveness.attend(f"127.0.0.1:{free_port()}")
+    assert liveness.wait(0.1)
 
 
 @pytest.mark.parametrize("address", ["", "nonsense", "127.0.0.1:none", "no-such-host.invalid:1"])
-def test_what_cannot_be_told_is_no_end(pulse: PeerLiveness, address: str) -> None:
+def test_what_cannot_be_told_is_no_end(liveness: PeerLiveness, address: str) -> None:
     assert not refuses(address)
-    pulse.attend(address)
-    assert not pulse.wait(0.01)
+    liveness.attend(address)
+    assert not liveness.wait(0.01)

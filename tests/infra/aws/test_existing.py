@@ -94,7 +94,7 @@ def test_a_network_that_does_not_fit_is_told(seen: Look, level: str, text: str) 
     assert (level, text) in texts(existing.network(seen))
 
 
-def test_the_cure_of_a_switched_off_attribute_is_a_command() -> None:
+def test_the_fix_of_a_switched_off_attribute_is_a_command() -> None:
     off = {"EnableDnsSupport": {"Value": False}, "EnableDnsHostnames": {"Value": True}}
     found = list(existing.network(network({("ec2", "describe_vpc_attribute"): off})))
     assert found[0].fix == "aws ec2 modify-vpc-attribute --vpc-id vpc-0123456789abcdef0 --enable-dns-support"

@@ -322,4 +322,4 @@ def test_kinds_are_read_from_arns(arn: str, kind: str) -> None:
 
 def test_reasons_to_keep_are_of_the_stack_s_settings() -> None:
     left = Left(kind="EFS file system", name="fs-1")
-    assert left_elsewhere.kept(left, stacks.stack()).kept.startswith("aws.storage.data is `keep`")
+    assert left_elsewhere.mark_kept(left, stacks.stack()).kept.startswith("aws.storage.data is `keep`")

@@ -92,7 +92,7 @@ def case(make: Callable[[], Look], level: str, text: str, fix: str = "", *, name
         case(
             lambda: look(absent=("kubectl",)),
             "warn",
-            "kubectl is not on PATH: neither `up` nor `ebb` needs it, but looking into the cluster does",
+            "kubectl is not on PATH: neither `up` nor `ebb` needs it, but you need it to inspect the cluster",
             name="no kubectl",
         ),
         case(
@@ -247,7 +247,7 @@ def case(make: Callable[[], Look], level: str, text: str, fix: str = "", *, name
         ),
     ],
 )
-def test_one_thing_wrong_is_told_with_its_cure(make: Callable[[], Look], level: str, text: str, fix: str) -> None:
+def test_one_thing_wrong_is_told_with_its_fix(make: Callable[[], Look], level: str, text: str, fix: str) -> None:
     assert Finding(level=level, text=text, fix=fix) in not_ok(make())  # type: ignore[arg-type]
 
 

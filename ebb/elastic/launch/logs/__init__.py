@@ -1,8 +1,8 @@
 """Every line of the launcher and its workers goes to the container's stdout, as ever, and into a file on the output volume.
 
-    tee = Tee.of(os.environ)                  # pipes and threads; one that does nothing where no file is wanted
-    specs = Piped(torchs_own_specs, tee)      # each worker's stdout and stderr become pipes of ours
-    tee.close()                               # what was written so far arrives, and then the process may end
+    pipes = LogPipes.of(os.environ)             # pipes and threads; one that does nothing where no file is wanted
+    specs = Piped(torchs_own_specs, pipes)      # each worker's stdout and stderr become pipes of ours
+    pipes.close()                               # what was written so far arrives, and then the process may end
 
 $EBB_OUTPUT_DIR/logs/worker-<index>/<start>.<pod uid>.<part>.log, a new file for each start of a launcher, made by it alone and
 written by nobody else; each line is
@@ -21,9 +21,9 @@ A progress bar, which writes over itself, is one line when it ends; a terminal h
 What a killed machine may lose: a write that has returned is with the kernel. On a local disk it survives the death of every
 process, but not always that of the machine. A network file system keeps it in this machine's memory until the next fdatasync,
 which comes once a second: a machine that dies takes the lines of its last second or so with it, and no more than those while the
-volume answers. Where it says at the sync that its disk was full, a line tells how many lines it may have lost.
+volume answers. Where it says at the sync that its disk was full, a line says how many lines it may have lost.
 """
 
-from ebb.elastic.launch.logs.reader import Tee
+from ebb.elastic.launch.logs.reader import LogPipes
 
-__all__ = ["Tee"]
+__all__ = ["LogPipes"]

@@ -1,9 +1,9 @@
 """Reads what the launcher and its workers write, and passes it on: whole lines, to the container's stdout and to the volume.
 
-    tee = Tee.of(os.environ)             # from here on this process's own stdout and stderr are pipes as well
-    path = tee.pipe("6.2.out", 1)        # a worker that opens this path and writes to it is heard
-    tee.renew()                          # the workers that have it are gone: their pipes end when nobody holds them
-    tee.close()
+    pipes = LogPipes.of(os.environ)             # from here on this process's own stdout and stderr are pipes as well
+    path = pipes.pipe("6.2.out", 1)             # a worker that opens this path and writes to it is heard
+    pipes.renew()                               # the workers that have it are gone: their pipes end when nobody holds them
+    pipes.close()
 
 One thread reads all pipes. It waits for the container's stdout, as the workers themselves would have, and for nothing else.
 """
@@ -38,7 +38,7 @@ class Sink(Protocol):
     def close(self) -> int: ...
 
 
-class Tee:
+class LogPipes:
     """One for the life of a launcher. Without a sink it is only a word: no pipe, no thread, and workers inherit our streams."""
 
     def __init__(self, open_sink: Callable[[Callable[[str], None]], Sink] | None) -> None:

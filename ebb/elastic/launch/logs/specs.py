@@ -1,14 +1,14 @@
 """The place to which torch's agent sends the output of its workers: to our pipes, unless torchrun's own flags send it elsewhere.
 
 Without --redirects and --tee torch leaves both streams as they are inherited, and with them it writes files of its own, which the
-agent then reads again ten times a second to print them: so neither tells ranks apart and keeps lines whole at once. Both flags
+agent then reads again ten times a second to print them: so neither keeps ranks apart and lines whole at once. Both flags
 work as ever; what torch prints then reaches our file as lines of the launcher.
 """
 
 from torch.distributed.elastic.multiprocessing.api import LogsDest, LogsSpecs
 
 from ebb.elastic.launch.logs.rank import VARIABLES
-from ebb.elastic.launch.logs.reader import Tee
+from ebb.elastic.launch.logs.reader import LogPipes
 
 _NAMES = {1: "out", 2: "err"}
 
@@ -16,8 +16,8 @@ _NAMES = {1: "out", 2: "err"}
 class Piped(LogsSpecs):
     """torch's own, and pipes where those leave a stream alone. `forked`: the workers open them themselves (rank.py)."""
 
-    def __init__(self, inner: LogsSpecs, tee: Tee, *, forked: bool) -> None:
-        self._inner, self._pipes, self._forked = inner, tee, forked
+    def __init__(self, inner: LogsSpecs, pipes: LogPipes, *, forked: bool) -> None:
+        self._inner, self._pipes, self._forked = inner, pipes, forked
 
     @property
     def root_log_dir(self) -> str:

@@ -21,7 +21,7 @@ from ebb.elastic.launch.logs.lines import Batch, marked, stamp
 
 WAITING_BYTES = 16 * 2**20  # at 4,000 lines of 100 bytes a second: 40 s of a volume that does not answer
 PART_BYTES = 64 * 2**20
-PARTS = 32  # the first, which tells how it began, and the newest
+PARTS = 32  # the first, which shows how it began, and the newest
 SYNC_SECONDS = 1.0
 RETRY_SECONDS = 5.0
 CLOSE_SECONDS = 5.0  # of the 30 that a notice gives

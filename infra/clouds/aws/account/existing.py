@@ -18,7 +18,7 @@ def network(look: Look) -> Iterator[Finding]:
     if named.vpc_id is None:
         yield from _overlaps(look)
         return
-    found = _found(look, "ec2", "describe_vpcs", VpcIds=[named.vpc_id])
+    found = _find(look, "ec2", "describe_vpcs", VpcIds=[named.vpc_id])
     if found is None:
         yield fail(f"there is no VPC {named.vpc_id} in {look.settings.region}", "change network.vpcId")
         return
@@ -32,7 +32,7 @@ def network(look: Look) -> Iterator[Finding]:
 
 
 def _subnet(look: Look, key: str, zone: str, subnet: str) -> Finding:
-    found = _found(look, "ec2", "describe_subnets", SubnetIds=[subnet])
+    found = _find(look, "ec2", "describe_subnets", SubnetIds=[subnet])
     if found is None:
         return fail(f"{key}: there is no subnet {subnet} in {look.settings.region}")
     one = found["Subnets"][0]
@@ -66,7 +66,7 @@ def file_systems(look: Look) -> Iterator[Finding]:
 
 
 def _efs(look: Look, number: str) -> Iterator[Finding]:
-    found = _found(look, "efs", "describe_file_systems", FileSystemId=number)
+    found = _find(look, "efs", "describe_file_systems", FileSystemId=number)
     if found is None:
         yield fail(f"there is no EFS file system {number} in {look.settings.region}", "change storage.efs.fileSystemId")
         return
@@ -89,7 +89,7 @@ def _may_be(look: Look, named: str | None, vpc: str) -> bool:
     """True if a VPC is the stack's: the one that is named, or the one that it has made."""
     if named is not None:
         return vpc == named
-    found = _found(look, "ec2", "describe_vpcs", VpcIds=[vpc])
+    found = _find(look, "ec2", "describe_vpcs", VpcIds=[vpc])
     return found is not None and any(look.is_ours(one.get("Tags")) for one in found["Vpcs"])
 
 
@@ -138,7 +138,7 @@ def _disks_key(look: Look) -> Finding:
 
 
 def _key(look: Look, arn: str) -> Finding:
-    found = _found(look, "kms", "describe_key", KeyId=arn)
+    found = _find(look, "kms", "describe_key", KeyId=arn)
     if found is None:
         return fail(f"there is no KMS key {arn}", "change cluster.encryptionKeyArn")
     state = found["KeyMetadata"]["KeyState"]
@@ -146,7 +146,7 @@ def _key(look: Look, arn: str) -> Finding:
 
 
 def _reservation(look: Look, group: str, zone: str, number: str) -> Finding:
-    found = _found(look, "ec2", "describe_capacity_reservations", CapacityReservationIds=[number])
+    found = _find(look, "ec2", "describe_capacity_reservations", CapacityReservationIds=[number])
     if found is None:
         return fail(f"{group}: there is no capacity reservation {number}", "change aws.capacityReservationId")
     one = found["CapacityReservations"][0]
@@ -158,7 +158,7 @@ def _reservation(look: Look, group: str, zone: str, number: str) -> Finding:
     return ok(said) if one["State"] in ("active", "scheduled") else fail(said)
 
 
-def _found(look: Look, service: str, operation: str, /, **arguments: Any) -> dict[str, Any] | None:
+def _find(look: Look, service: str, operation: str, /, **arguments: Any) -> dict[str, Any] | None:
     """The answer, or None when AWS says that there is no such thing."""
     try:
         return look.calls(service, operation, **arguments)

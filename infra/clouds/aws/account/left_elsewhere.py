@@ -163,7 +163,7 @@ def roles(calls: Calls, stack: str) -> Iterator[Left]:
             yield Left(kind="role", name=name, note="" if owner else "by its name; it has no tag", remove=remove)
 
 
-def kept(one: Left, stack: Stack) -> Left:
+def mark_kept(one: Left, stack: Stack) -> Left:
     """With the reason why destroy leaves it, if it does so on purpose."""
     if one.kind == "EFS file system" and stack.settings.storage.data == "keep":
         reason = "aws.storage.data is `keep`; name it in aws.storage.efs.fileSystemId and the next `up` takes it again"

@@ -144,7 +144,7 @@ def fast_pulls(group: NodeGroup, settings: Settings) -> bool:
 
 
 def user_data(group: NodeGroup, settings: Settings) -> str | None:
-    """What nodeadm, the AMI's boot program, shall do differently; it merges this with the part that EKS adds. Base64 of MIME."""
+    """Settings for nodeadm, the AMI's boot program, which merges them with the part that EKS adds. Base64 of MIME."""
     spec: dict[str, object] = {}
     if disk(group, settings).local_gib:
         spec["instance"] = {"localStorage": {"strategy": "RAID0"}}

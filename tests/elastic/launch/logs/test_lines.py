@@ -31,9 +31,9 @@ def test_lines_are_whole(pieces: list[bytes], text: bytes) -> None:
 
 
 def test_breaks_at_every_place_change_nothing() -> None:
-    dice, text = random.Random(1), b"".join(b"line %d\n" % number for number in range(200))
+    rng, text = random.Random(1), b"".join(b"line %d\n" % number for number in range(200))
     for _ in range(200):
-        cuts = sorted(dice.sample(range(len(text)), 9))
+        cuts = sorted(rng.sample(range(len(text)), 9))
         pieces = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
         assert b"".join(batch.text for batch in fed(*pieces)) == text
 

@@ -13,8 +13,9 @@ STAMPED = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z) (\S+) (.*)")
 
 
 def program(text: str) -> str:
-    """A process that has a tee, without torch."""
-    return f"import os, sys, threading\nfrom ebb.elastic.launch.logs import Tee\ntee = Tee.of(os.environ)\n{text}\ntee.close()\n"
+    """A process that has its pipes, without torch."""
+    head = "import os, sys, threading\nfrom ebb.elastic.launch.logs import LogPipes\npipes = LogPipes.of(os.environ)\n"
+    return f"{head}{text}\npipes.close()\n"
 
 
 def environment_of(folder: Path, **environment: str) -> dict[str, str]:
@@ -49,7 +50,7 @@ def test_what_the_launcher_says_is_in_both_places(tmp_path: Path) -> None:
 
 FOUR_RANKS = """
 def write(rank):
-    with open(tee.pipe(f"{rank}.{rank}.out", 1), "wb", buffering=0) as file:
+    with open(pipes.pipe(f"{rank}.{rank}.out", 1), "wb", buffering=0) as file:
         for number in range(5000):
             file.write(b"rank %d " % rank)
             file.write(b"line %d\\n" % number)
@@ -71,9 +72,9 @@ def test_no_line_of_four_ranks_is_split_lost_or_out_of_order(tmp_path: Path) -> 
 
 def test_half_a_line_of_a_worker_that_is_gone_is_not_glued_to_the_next(tmp_path: Path) -> None:
     text = """
-with open(tee.pipe("0.0.out", 1), "wb") as file: file.write(b"half")
-tee.renew()
-with open(tee.pipe("0.0.out", 1), "wb") as file: file.write(b"next\\n")
+with open(pipes.pipe("0.0.out", 1), "wb") as file: file.write(b"half")
+pipes.renew()
+with open(pipes.pipe("0.0.out", 1), "wb") as file: file.write(b"next\\n")
 """
     run(tmp_path, text)
     assert stored(tmp_path) == [("0.0.out", "half"), ("0.0.out", "next")]
@@ -102,7 +103,7 @@ def test_a_volume_that_cannot_be_written_is_said_once_and_ends_nothing(tmp_path:
 
 
 def test_a_stdout_that_nobody_reads_any_more_does_not_stop_the_file(tmp_path: Path) -> None:
-    run(tmp_path, "reader, writer = os.pipe()\nos.close(reader)\nos.dup2(writer, tee._console[1])\nprint('a')")
+    run(tmp_path, "reader, writer = os.pipe()\nos.close(reader)\nos.dup2(writer, pipes._console[1])\nprint('a')")
     assert stored(tmp_path) == [("-.-.out", "a")]
 
 
@@ -139,7 +140,7 @@ def test_a_terminal_has_a_progress_bar_while_it_moves(tmp_path: Path) -> None:
 def test_where_lines_are_kept_a_bar_is_one_line(tmp_path: Path) -> None:
     """Of two ranks, none is torn by the other's."""
     text = """
-bars = [open(tee.pipe(f"{rank}.{rank}.out", 1), "wb", buffering=0) for rank in range(2)]
+bars = [open(pipes.pipe(f"{rank}.{rank}.out", 1), "wb", buffering=0) for rank in range(2)]
 for number in range(50):
     for rank, bar in enumerate(bars): bar.write(b"\\r%d:%d" % (rank, number))
 for bar in bars: bar.write(b"\\n")
