@@ -129,7 +129,8 @@ class Machines:
 
     def __init__(self, endpoint: str, folder: Path, environment: Mapping[str, str] | None = None, **settings: Any) -> None:
         self.endpoint, self.folder, self.settings = endpoint, folder, settings
-        self.environment = dict(environment or {})
+        # torch looks up each peer's name; a resolver that does not answer would cost five seconds a generation
+        self.environment = {"RES_OPTIONS": "attempts:0", **(environment or {})}
         self._all: dict[str, Machine] = {}
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([__name__])
