@@ -4,7 +4,8 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling, Scheduling, WorkStealingScheduling
 
-PROCESSES = ("apiserver", "benchmarks", "cli", "client", "controller", "elastic", "kube", "trainer")
+# `testing` has engines too: they are here so that the streams take about as long as each other.
+PROCESSES = ("apiserver", "benchmarks", "cli", "client", "controller", "elastic", "hydra_plugins", "kube", "testing", "trainer")
 
 
 class Streams(LoadScopeScheduling):

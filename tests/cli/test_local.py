@@ -80,6 +80,7 @@ def steps(folder: Path) -> list[int]:
     return [json.loads(line)["step"] for line in path.read_text().splitlines()] if path.exists() else []
 
 
+@pytest.mark.e2e
 def test_a_training_ends_whatever_the_users_modules_are_called(here: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", EBB, "local", "--name", "line", "--env", "STEP=0", "-o", "json", "--", "python", "train.py"],

@@ -88,6 +88,7 @@ async def test_a_multirun_becomes_jobs_of_one_group_and_is_waited_for(folder: Pa
         assert "0 runs are submitted, 2 were there" in said
 
 
+@pytest.mark.e2e
 async def test_a_worker_starts_the_program_as_hydra_does(folder: Path, tmp_path: Path) -> None:
     """With the words of a job, and with its output folder, where Hydra keeps what the run was."""
     kube = World(platform_map())
@@ -102,6 +103,7 @@ async def test_a_worker_starts_the_program_as_hydra_does(folder: Path, tmp_path:
     assert (tmp_path / "job" / "hydra" / ".hydra" / "overrides.yaml").read_text() == "- lr=0.1\n- ~wd=null\n"
 
 
+@pytest.mark.e2e
 async def test_a_run_that_fails_fails_the_multirun_with_its_reason(folder: Path, tmp_path: Path) -> None:
     async with serving(World(platform_map()), tmp_path) as kubeconfig:
         code, said = await train(folder, kubeconfig, "lr=0.1,9")
@@ -110,6 +112,7 @@ async def test_a_run_that_fails_fails_the_multirun_with_its_reason(folder: Path,
     assert re.search(r"train-\w{8}-\w{8} is failed: it diverged\. Look: ebb logs train-", said), said
 
 
+@pytest.mark.e2e
 async def test_hydra_does_not_wait_for_ebb_where_it_is_not_launched_by_it(folder: Path) -> None:
     """Hydra imports every plugin at each start of each program."""
     (folder / "train.py").write_text(
@@ -123,6 +126,7 @@ async def test_hydra_does_not_wait_for_ebb_where_it_is_not_launched_by_it(folder
     assert "workloads" not in loaded
 
 
+@pytest.mark.e2e
 async def test_a_module_and_another_configuration_are_passed_on(folder: Path, tmp_path: Path) -> None:
     (folder / "conf" / "other.yaml").write_text("lr: 0.7\n")
     kube = World(platform_map())
@@ -132,6 +136,7 @@ async def test_a_module_and_another_configuration_are_passed_on(folder: Path, tm
     assert arguments(jobs(kube)[0])[:4] == ["-m", "train", "--config-name", "other"]
 
 
+@pytest.mark.e2e
 async def test_equal_points_are_one_job_and_another_multirun_has_its_own(folder: Path, tmp_path: Path) -> None:
     """Some sweepers ask for a point twice; a folder of the multirun may be a fixed one."""
     kube = World(platform_map())
@@ -143,6 +148,7 @@ async def test_equal_points_are_one_job_and_another_multirun_has_its_own(folder:
     assert len(jobs(kube)) == 4
 
 
+@pytest.mark.e2e
 async def test_a_script_is_named_from_the_folder_that_travels(folder: Path, tmp_path: Path) -> None:
     kube = World(platform_map())
     async with serving(kube, tmp_path) as kubeconfig:
@@ -152,6 +158,7 @@ async def test_a_script_is_named_from_the_folder_that_travels(folder: Path, tmp_
     assert arguments(jobs(kube)[0])[0] == "train.py"
 
 
+@pytest.mark.e2e
 async def test_what_cannot_be_submitted_is_a_sentence(folder: Path, tmp_path: Path) -> None:
     kube = World(platform_map())
     async with serving(kube, tmp_path) as kubeconfig:

@@ -120,6 +120,7 @@ def test_a_folder_called_trainer_is_told(tmp_path: Path, monkeypatch: pytest.Mon
     assert "your trainer has the name of Ebb's own package" in told[-1]
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("how", ["script", "module"])
 def test_a_job_runs_its_code_with_its_packages(how: str, tmp_path: Path) -> None:
     """The whole launcher: the archive becomes the working directory, and what its requirements.txt names can be imported."""
@@ -146,6 +147,7 @@ def test_a_job_runs_its_code_with_its_packages(how: str, tmp_path: Path) -> None
     assert not list((tmp_path / "tmp").glob("code-*")), "the folder goes with the launcher"
 
 
+@pytest.mark.e2e
 def test_a_notice_while_packages_are_installed_ends_all_of_it(tmp_path: Path) -> None:
     """uv waits for an index that never answers: the launcher leaves as on any notice, and nobody waits for it afterwards."""
     archive, packages, log = tmp_path / "code.tar.gz", tmp_path / "packages", tmp_path / "log"
@@ -171,6 +173,7 @@ def test_a_notice_while_packages_are_installed_ends_all_of_it(tmp_path: Path) ->
     assert not list((tmp_path / "tmp").glob("code-*"))
 
 
+@pytest.mark.e2e
 def test_code_that_cannot_be_used_is_a_failed_program(tmp_path: Path) -> None:
     archive = tmp_path / "code.tar.gz"
     pack(archive, {"train.py": "1"})

@@ -10,6 +10,8 @@ import pytest
 
 from tests.elastic.machines import until
 
+pytestmark = pytest.mark.e2e
+
 
 def launch(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(

@@ -10,6 +10,8 @@ import pytest
 
 from ebb.elastic.launch import program
 
+pytestmark = pytest.mark.e2e
+
 SCRIPT = """
 import helper, json, multiprocessing, os, pickle, sys
 class Kept: pass

@@ -60,6 +60,7 @@ def test_a_machine_that_is_taken_back_leaves_with_a_checkpoint(cloud: AwsMetadat
     assert not list(output.glob("temporary*/ebb-notice-*"))  # the launcher cleaned up
 
 
+@pytest.mark.e2e
 def test_a_machine_that_waits_for_others_leaves_at_once(cloud: AwsMetadata, tmp_path: Path) -> None:
     cloud.action = {"action": "terminate", "time": cloud.stamp(118)}
     meeting = ["--nnodes=2:2", "--rdzv_backend=c10d", "--rdzv_endpoint=localhost:0", "--rdzv_id=lonely"]

@@ -86,6 +86,7 @@ end_process(int(sys.argv[1]))
 """
 
 
+@pytest.mark.e2e
 def test_a_process_ends_whatever_waits_in_it() -> None:
     done = subprocess.run([sys.executable, "-c", ENDS, "3"], capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout) == (3, "the last word\n"), done.stderr

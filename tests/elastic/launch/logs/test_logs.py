@@ -159,6 +159,7 @@ os.system(f"echo rank {rank} child")
 """
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("module", [False, True], ids=["script", "module"])
 def test_the_ranks_of_a_real_launcher_are_told_apart(module: bool, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(SCRIPT)
