@@ -85,6 +85,13 @@ class Platform:
         return answer
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run what ends the shared platform after all others, in any order that they come in: `destroy`, then `down`."""
+    places = {item: mark.args[0] for item in items if (mark := item.get_closest_marker("ends_platform"))}
+    items.sort(key=lambda item: places.get(item, 0))
+
+
 @pytest.fixture(scope="session")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     if os.geteuid() != 0:

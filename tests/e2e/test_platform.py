@@ -168,6 +168,7 @@ def checkpointed_step(folder: Path) -> int:
     return max((int(json.loads(path.read_text())["step"]) for path in (folder / "checkpoints").glob("*.json")), default=0)
 
 
+@pytest.mark.ends_platform(1)
 def test_destroy_ends_a_running_and_a_pending_job_with_their_checkpoints(platform: Platform) -> None:
     slow = [*TRAINER, "--epochs", "50", "--log-every", "1", "--min-step-seconds", "0.2", "--checkpoint-seconds", "3600",
             "--checkpoint-min-seconds", "3600"]  # fmt: skip
@@ -196,6 +197,7 @@ def test_destroy_ends_a_running_and_a_pending_job_with_their_checkpoints(platfor
     assert exported["deployment"].get("resources") in (None, [])
 
 
+@pytest.mark.ends_platform(2)
 def test_down_leaves_nothing(platform: Platform) -> None:
     link, cgroup = Box.load(BOX).link, Box.load(BOX).cgroup
     platform.box("down")
