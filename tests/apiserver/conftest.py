@@ -43,12 +43,17 @@ _numbers = itertools.count(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All of them in the session's loop, and none without being asked for."""
+    """All of them in the session's loop, and none without being asked for.
+
+    One after the other, in any order: while another folder's test runs, the loop stands still and the proxy with it, and a
+    controller that cannot reach its API server for ten seconds gives up its lease and ends.
+    """
     here = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(here):
             item.add_marker(pytest.mark.e2e)
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+    items.sort(key=lambda item: item.path.is_relative_to(here))
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -42,7 +42,7 @@ class Process:
 
     async def start(self, *, leads: bool = True) -> None:
         """Start it, and wait until it leads (or at least answers)."""
-        assert self._running is None, f"{self.name} runs already"
+        assert not self.alive, f"{self.name} runs already"
         self.port = free_port()
         command = [
             "--kubeconfig",
