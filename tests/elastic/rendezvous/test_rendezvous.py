@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ebb.elastic.rendezvous.wire import Item
 from tests.elastic.machines import until
 from tests.elastic.rendezvous.machine import Machines, handler
 from tests.elastic.rendezvous.proxy import Proxy
@@ -231,8 +232,12 @@ def test_nothing_stays_but_for_a_week(machines: Machines, etcd: Server) -> None:
     machines.together("a")
     machines["a"].leave()
     client = etcd.client()
-    left = [item for item in client.list("/ebb/")[0] if "nothing_stays" in item.key]
+
+    def keys() -> list[Item]:
+        return [item for item in client.list("/ebb/")[0] if "nothing_stays" in item.key]  # other tests share this etcd
+
+    left = keys()
     assert [item.key.rpartition("/")[2] for item in left if "/left/" not in item.key] == ["generation"]
-    until("a leaver's word is gone", lambda: not [item for item in client.list("/ebb/")[0] if "/left/" in item.key], 20)
+    until("a leaver's word is gone", lambda: not [item for item in keys() if "/left/" in item.key], 20)
     left = [item for item in left if item.lease and item.key.endswith("generation")]
     assert 6 * 24 * 3600 < client.keep_alive(left[0].lease) <= 7 * 24 * 3600
