@@ -60,22 +60,31 @@ def job(mine: Platform, name: str) -> Object:
     return found
 
 
-@pytest.fixture(scope="module")
-def hello(mine: Platform) -> Iterator[str]:
-    """A job whose code is a folder of this machine, and which waits for a file."""
-    folder = mine.folder / "code"
+@contextlib.contextmanager
+def waiting(mine: Platform, name: str) -> Iterator[str]:
+    """A job whose code is a folder of this machine, and which waits for a file; deleted afterwards."""
+    folder = mine.folder / f"code-{name}"
     folder.mkdir()
     (folder / "hello.py").write_text(PROGRAM)
-    for name in COLLIDING:
-        (folder / f"{name}.py").write_text(f"NAME = 'my {name}'\n")
+    for module in COLLIDING:
+        (folder / f"{module}.py").write_text(f"NAME = 'my {module}'\n")
     (folder / ".gitignore").write_text("big\n")
     (folder / "big").write_bytes(b"0" * 2**20)
-    said = mine.ebb("submit", "--name", "hello", "--gpus", "1", "--max", "2", "--gpu", "T4", "--code", str(folder),
+    said = mine.ebb("submit", "--name", name, "--gpus", "1", "--max", "2", "--gpu", "T4", "--code", str(folder),
                     "--env", "LR=0.1", "--max-cost", "5", "--", "hello.py", "--lr", "0.1")  # fmt: skip
-    assert "hello is submitted" in said
-    mine.until("it says hello", lambda: "hello from" in mine.ebb("logs", "hello") if job(mine, "hello")["workers"] else "")
-    yield "hello"
-    mine.ebb("delete", "hello")
+    try:
+        assert f"{name} is submitted" in said
+        mine.until("it says hello", lambda: "hello from" in mine.ebb("logs", name) if job(mine, name)["workers"] else "")
+        yield name
+    finally:
+        mine.ebb("delete", name)
+
+
+@pytest.fixture(scope="module")
+def hello(mine: Platform) -> Iterator[str]:
+    """One for all who only look at it."""
+    with waiting(mine, "hello") as name:
+        yield name
 
 
 def test_a_healthy_platform_passes_its_check(mine: Platform) -> None:
@@ -147,16 +156,17 @@ def test_a_port_of_a_worker(mine: Platform, hello: str) -> None:
         assert opened.wait(20) == 130
 
 
-def test_scale_stop_resume_and_wait(mine: Platform, hello: str) -> None:
-    mine.ebb("scale", hello, "2")
-    mine.until("two workers", lambda: job(mine, hello)["workers"] == 2)
-    mine.ebb("scale", hello, "1")
-    mine.ebb("stop", hello)
-    assert job(mine, hello)["state"] == "stopped"
-    mine.ebb("resume", hello)
-    mine.until("it runs again", lambda: job(mine, hello)["state"] == "running")
-    mine.ebb("exec", hello, "--", "sh", "-c", "touch $EBB_OUTPUT_DIR/end")
-    assert "finished" in mine.ebb("wait", hello, "-o", "json", "--timeout", "3m")
+def test_scale_stop_resume_and_wait(mine: Platform) -> None:
+    with waiting(mine, "moved") as name:
+        mine.ebb("scale", name, "2")
+        mine.until("two workers", lambda: job(mine, name)["workers"] == 2)
+        mine.ebb("scale", name, "1")
+        mine.ebb("stop", name)
+        assert job(mine, name)["state"] == "stopped"
+        mine.ebb("resume", name)
+        mine.until("it runs again", lambda: job(mine, name)["state"] == "running")
+        mine.ebb("exec", name, "--", "sh", "-c", "touch $EBB_OUTPUT_DIR/end")
+        assert "finished" in mine.ebb("wait", name, "-o", "json", "--timeout", "3m")
 
 
 def runs(mine: Platform) -> list[Object]:

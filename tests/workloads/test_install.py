@@ -106,13 +106,11 @@ def job(*, host_network: bool = False, template: Object | None = None, **spec: A
 # --- Installing -----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_second_apply_changes_nothing(cluster: Cluster) -> None:
+def test_a_second_apply_changes_nothing_on_either_side(cluster: Cluster) -> None:
     before = cluster.objects()
     assert len(cluster.kubectl("apply", "-k", str(FOLDER))) == len(before) > 20, "and says nothing else"
     assert cluster.objects() == before
 
-
-def test_server_side_apply_takes_over_and_changes_nothing_either(cluster: Cluster) -> None:
     first = cluster.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(FOLDER))
     before = cluster.objects()
     assert cluster.kubectl("apply", "--server-side", "-k", str(FOLDER)) == first
@@ -288,7 +286,7 @@ def test_a_job_from_before_the_policy_can_be_suspended_scaled_and_deleted(cluste
     while cluster.api.create(old).status != 201:
         assert time.monotonic() < deadline
         time.sleep(0.1)
-    cluster.kubectl("apply", "--server-side", "-k", str(FOLDER))
+    cluster.kubectl("apply", "-k", str(FOLDER))
     enforced(cluster.api)
     path = cluster.api.path(old)
     for subresource, change in (("", {"spec": {"suspend": True}}), ("/scale", {"spec": {"replicas": 1}})):
