@@ -42,20 +42,16 @@ async def without_policy(place: Place) -> AsyncIterator[None]:
     for binding in bindings:
         await gone(kube.delete(BINDINGS, None, binding["metadata"]["name"]))
 
-    async def lets_in() -> None:
-        if await place.refusal(pod={"hostPID": True}):
-            raise KubeError("not yet")
+    async def all_are(refused: bool) -> None:
+        for changes, _ in REFUSED.values():
+            if ("is refused" in await place.refusal(**changes)) is not refused:  # and not for its name, which is in use
+                raise KubeError("not yet")
 
-    await found(lets_in)
+    await found(lambda: all_are(refused=False))
     yield
     for binding in bindings:
         await kube.create(BINDINGS, None, {**binding, "metadata": {"name": binding["metadata"]["name"]}})
-
-    async def keeps_out() -> None:
-        if not await place.refusal(pod={"hostPID": True}):
-            raise KubeError("not yet")
-
-    await found(keeps_out)
+    await found(lambda: all_are(refused=True))
 
 
 @pytest.mark.parametrize(("changes", "field"), REFUSED.values(), ids=REFUSED)
