@@ -4,7 +4,7 @@
 
 Which machines to boot and which to give back is decided by the autoscaler of the local stack (devcluster.cloud.scaling), from the
 pods that the scheduler gave up on. This module makes and removes the nodes, lets zones run out of machines, and takes machines
-back: with a notice, without, or silently, so that nobody is told. A machine without its label has no kubelet (kwok leaves it
+back: with a notice, without, or silently, with no event at all. A machine without its label has no kubelet (kwok leaves it
 alone).
 """
 

@@ -1,4 +1,4 @@
-"""What `ebb cost` says of a devcluster's machines, beside its own record of them: jobs + idle = machines, within 1 %."""
+"""Comparison of `ebb cost` with a devcluster's own record of its machines: jobs + idle = machines, within 1 %."""
 
 import json
 import os
