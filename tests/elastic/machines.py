@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 LIMIT_SECONDS = 120.0
+# All is on loopback. torch looks up each peer of a store, and a resolver that does not answer costs five seconds a generation.
+NO_DNS = {"RES_OPTIONS": "attempts:0"}
 
 
 def free_port() -> int:
@@ -77,10 +79,10 @@ class Job:
                 stderr=log,
                 env={
                     **os.environ,
+                    **NO_DNS,
                     "EBB_OUTPUT_DIR": str(self.output),
                     "EBB_PLANNED_WORKERS": str(planned),
                     "OMP_NUM_THREADS": "1",
-                    "RES_OPTIONS": "attempts:0",  # no DNS: all is on loopback, and torch looks up each peer of a store
                 },
                 start_new_session=True,
             )

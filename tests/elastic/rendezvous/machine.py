@@ -24,7 +24,7 @@ from torch.distributed.elastic.rendezvous import RendezvousClosedError, Rendezvo
 
 from ebb.elastic.rendezvous import generation
 from ebb.elastic.rendezvous.handler import Etcd3Handler, create_handler
-from tests.elastic.machines import until
+from tests.elastic.machines import NO_DNS, until
 
 QUICK = {"last_call_timeout": 1, "join_batch_seconds": 0.3}
 
@@ -129,8 +129,7 @@ class Machines:
 
     def __init__(self, endpoint: str, folder: Path, environment: Mapping[str, str] | None = None, **settings: Any) -> None:
         self.endpoint, self.folder, self.settings = endpoint, folder, settings
-        # torch looks up each peer's name; a resolver that does not answer would cost five seconds a generation
-        self.environment = {"RES_OPTIONS": "attempts:0", **(environment or {})}
+        self.environment = {**NO_DNS, **(environment or {})}
         self._all: dict[str, Machine] = {}
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([__name__])
