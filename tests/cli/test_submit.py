@@ -88,7 +88,7 @@ def test_share_is_the_smallest_of_all_groups_that_may_carry_the_worker() -> None
     fit = find_fit(request(gpus=4, min_gpus=1), platform(FOUR))
     assert [group.name for group in fit.groups] == ["spot-t4-local-a", "spot-t4-local-b", "spot-t4-local-c", "t4x4"]
     assert fit.cpu_millis == 3600
-    assert fit.memory_mib == int((16 - 1 - 0.8 - 0.8 - 0.5) * 1024)
+    assert fit.memory_mib == 16 * 1024 * 3 // 4
     assert fit.shm_mib == fit.memory_mib // 4
 
 
@@ -115,10 +115,10 @@ def test_a_gpu_that_needs_another_torch_gets_its_image(
     assert body["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["image"] == image
 
 
-def test_large_machines_keep_most_of_their_memory() -> None:
-    fit = find_fit(request(gpu="A100", gpus=8), platform(EIGHT))
+def test_what_a_machine_offers_is_the_stacks_to_say() -> None:
+    fit = find_fit(request(gpu="A100", gpus=8), platform({**EIGHT, "allocatableMemoryGiB": 1095.25}))
     assert fit.cpu_millis == 86400
-    assert 0.96 < fit.memory_mib / 1024 / 1152 < 0.98
+    assert fit.memory_mib == int(1094.75 * 1024)
 
 
 PRICES = {
