@@ -181,7 +181,7 @@ def test_plan_is_shown_before_the_job_is_sent() -> None:
     assert result.exit_code == 0, result.stderr
     assert result.stdout == (
         "digits on local\n"
-        "  workers   2, from 1 to 4; each 1 T4, 3.6 CPUs, 12.9 GiB of memory\n"
+        "  workers   2, from 1 to 4; each 1 T4, 3.6 CPUs, 12.0 GiB of memory\n"
         "  machines  g4dn.xlarge (spot) in one of local-a, local-b, local-c\n"
         "  now       needs 2 machines that are booted in about 5 min\n"
         "  price     $0.32 per hour on spot (assumed; $1.05 on-demand); up to $0.63 with\n"
