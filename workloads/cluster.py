@@ -53,6 +53,13 @@ class InstanceType:
     spot_taints: tuple[tuple[str, str], ...] = ()
     spot_labels: tuple[tuple[str, str], ...] = ()
 
+    def allocatable_mib(self, _settings: Any) -> int:
+        """MiB that one machine offers to all pods, daemons among them; 0 where nobody knows what it keeps for itself.
+
+        `_settings`: the cloud's own section of its node group.
+        """
+        return 0
+
     @property
     def shape(self) -> dict[str, object]:
         """Facts that must be equal in a node group: the autoscaler judges a group that has no machine yet by its first type."""
@@ -98,6 +105,8 @@ class NodeGroup:
     def facts(self) -> dict[str, Any]:
         """Its entry in `ebb-platform` (ebb/api/platform.py reads it)."""
         oldest = {"maxAgeSeconds": self.max_age_seconds} if self.max_age_seconds else {}
+        allocatable_mib = min(one.allocatable_mib(self.settings) for one in (self.instance, *self.others))
+        allocatable = {"allocatableMemoryGiB": allocatable_mib / 1024} if allocatable_mib else {}
         return {
             "name": self.name,
             "zone": self.zone,
@@ -106,6 +115,7 @@ class NodeGroup:
             "gpusPerNode": self.instance.gpus,
             "cpu": self.instance.cpu,
             "memoryGiB": self.instance.memory_gib,
+            **allocatable,
             "capacityType": self.capacity_type,
             "min": self.min,
             "max": self.max,

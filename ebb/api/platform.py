@@ -70,6 +70,7 @@ class NodeGroup:
     provision_seconds: int = PROVISION_SECONDS  # from being asked for until pods run on it; later than that it does not come
     max_age_seconds: int = 0  # the cloud takes older machines away; 0: it does not look at their age
     trainer_image: str = ""  # where jobs on it need another one than the platform's: its GPU is too old for that one's torch
+    allocatable_memory_gib: float = 0.0  # what a machine offers to all pods; 0: the stack does not know
 
     @property
     def spot_usd_per_hour(self) -> float:
@@ -261,6 +262,7 @@ def _node_group(item: _FactsReader) -> NodeGroup:
         provision_seconds=item.count("provisionSeconds", PROVISION_SECONDS),
         max_age_seconds=item.count("maxAgeSeconds", 0),
         trainer_image=item.text("trainerImage", ""),
+        allocatable_memory_gib=item.number("allocatableMemoryGiB", 0.0),
     )
 
 

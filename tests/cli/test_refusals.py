@@ -75,7 +75,7 @@ REFUSALS = {
     "shm is not memory": (["--shm", "lots"], "shm 'lots' is not an amount of memory: use for example 512Mi or 1Gi."),
     "shm above memory": (
         ["--shm", "64Gi"],
-        "shm '64Gi' does not fit: /dev/shm is part of the worker's memory of 13209Mi. Use 1Mi to 13209Mi.",
+        "shm '64Gi' does not fit: /dev/shm is part of the worker's memory of 12288Mi. Use 1Mi to 12288Mi.",
     ),
     "data elsewhere": (
         ["--data", "/home/me/data"],

@@ -20,9 +20,8 @@ from ebb.client.submission.request import Request, check, check_worker_name
 CPU_RESERVE = 0.1
 """The share of a machine's CPUs that jobs leave alone: of 4 cores GKE and EKS keep 0.08, pods on every machine need the rest."""
 
-_MEMORY_TIERS = ((4, 0.25), (4, 0.20), (8, 0.10), (112, 0.06), (math.inf, 0.02))
-"""(GiB, share kept): what GKE keeps for itself, the most of all clouds: https://cloud.google.com/kubernetes-engine/docs/concepts/plan-node-sizes"""
-_AGENTS_GIB = 0.5  # what the platform's own pods on each machine ask for, and the 100 MiB at which the kubelet begins to evict
+_AGENTS_GIB = 0.5  # what the platform's own pods on each machine ask for
+_UNKNOWN_SHARE = 3 / 4  # of a machine's memory, where the stack does not know what it keeps: the devcluster's are small
 
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|k|M|G|T|)")
 _FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
@@ -71,7 +70,7 @@ def find_fit(request: Request, platform: Platform) -> Fit:
     _check_room(request, groups, size)
     max_workers = (request.max_gpus or request.gpus) // size
     check_worker_name(request.name, max_workers)
-    memory_mib = min(int(size / group.gpus_per_node * _usable_gib(group.memory_gib) * 1024) for group in groups)
+    memory_mib = min(int(size / group.gpus_per_node * _usable_gib(group) * 1024) for group in groups)
     return Fit(
         groups=groups,
         gpu_type=groups[0].gpu_type,
@@ -183,14 +182,10 @@ def _check_room(request: Request, groups: tuple[NodeGroup, ...], size: int) -> N
         )
 
 
-def _usable_gib(memory_gib: float) -> float:
-    """A machine's memory less what the cloud and the platform keep, but never less than three quarters of it (machines of
-    the devcluster are small)."""
-    kept, rest = _AGENTS_GIB, memory_gib
-    for size, share in _MEMORY_TIERS:
-        kept += min(rest, size) * share
-        rest -= min(rest, size)
-    return memory_gib - min(kept, memory_gib / 4)
+def _usable_gib(group: NodeGroup) -> float:
+    """A machine's memory that workers may ask for, all together."""
+    known = group.allocatable_memory_gib
+    return known - _AGENTS_GIB if known else group.memory_gib * _UNKNOWN_SHARE
 
 
 def _shm_mib(shm: str | None, memory_mib: int) -> int:

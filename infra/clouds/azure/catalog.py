@@ -9,6 +9,7 @@ machines; MI300X, which is not NVIDIA's; NC*_A10_v4, which few regions have.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from workloads.cluster import InstanceType
 
@@ -18,6 +19,11 @@ SPOT_MARK = ("kubernetes.azure.com/scalesetpriority", "spot")
 # An assumption for estimates: Azure says up to 0.9 (https://azure.microsoft.com/pricing/spot-advisor/), and it moves by the day.
 SPOT_DISCOUNT = 0.6
 DRIVER_CUDA, DRIVER_GRID = 580, 570
+# The kernel sees 96 % of a machine's memory or more (Standard_F2s_v2 with 4 GiB: 4,025,836 KiB, https://github.com/Azure/AKS/
+# issues/3525). AKS keeps 20 MiB for each pod that may be there and 50 MiB, at most a quarter, and evicts at 100 MiB
+# (https://learn.microsoft.com/azure/aks/node-resource-reservations, as of 2026-08).
+_SEEN_SHARE, _POD_MIB, _KUBELET_MIB, _EVICTION_MIB = 0.96, 20, 50, 100
+MAX_PODS = 30  # on a machine for jobs: a worker takes all GPUs of its machine
 _RETIRED = "Azure has retired it on 2025-09-30: take T4, the next cheapest, or A100-80GB, the next faster"
 _FRACTION = "it has {share} of a GPU, and jobs count in whole ones: take Standard_NV36ads_A10_v5, the smallest with one"
 
@@ -30,6 +36,11 @@ class AzureInstance(InstanceType):
     driver: int = 0
     spot_taints: tuple[tuple[str, str], ...] = (SPOT_MARK,)
     spot_labels: tuple[tuple[str, str], ...] = (SPOT_MARK,)
+
+    def allocatable_mib(self, _settings: Any) -> int:
+        """What is left of the memory by the kernel and AKS."""
+        nominal = self.memory_gib * 1024
+        return int(nominal * _SEEN_SHARE - min(_POD_MIB * MAX_PODS + _KUBELET_MIB, nominal / 4)) - _EVICTION_MIB
 
 
 def _gpu(

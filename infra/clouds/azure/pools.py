@@ -22,6 +22,7 @@ from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
 from infra.clouds.azure import names
 from infra.clouds.azure.base import Base, only_new
+from infra.clouds.azure.catalog import MAX_PODS
 from infra.clouds.azure.cluster import ControlPlane
 from infra.clouds.azure.machine import own, pool, system_disk
 from infra.clouds.azure.network import Network
@@ -32,7 +33,6 @@ from workloads.cluster import ON_DEMAND, SPOT, NodeGroup
 PRIORITIES = {SPOT: 50, ON_DEMAND: 10}
 EXPANDER = "cluster-autoscaler-priority-expander"  # the name, the namespace and the key are built into the autoscaler
 MAX_PRICE = -1.0  # up to the on-demand price: Azure then reclaims for want of machines, never for the price
-PODS = 30  # AKS sets memory aside for each: see cluster.py. A worker takes all GPUs of its machine
 # What AKS changes of no pool, of that which settings say: its disk (https://learn.microsoft.com/azure/aks/concepts-storage), its
 # proximity (https://learn.microsoft.com/azure/aks/reduce-latency-ppg) and its subnet (so says a client of others,
 # https://github.com/ansible-collections/azure/pull/294).
@@ -70,7 +70,7 @@ def declare(base: Base, part: Part, group: NodeGroup, control: ControlPlane, net
         os_disk_type=kind,
         os_disk_size_gb=disk,
         kubelet_disk_type="OS",
-        max_pods=PODS,
+        max_pods=MAX_PODS,
         gpu_profile={"driver": "Install"} if group.instance.gpus else None,
         # AKS allows no such settings for spot pools. Elsewhere the old machine ends first: GPUs for a further one are rare.
         upgrade_settings=None if spot else {"max_surge": "0", "max_unavailable": "1"},

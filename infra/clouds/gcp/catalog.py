@@ -10,7 +10,9 @@ a3-highgpu has too), a4 (no price in that list), A4X (Arm; the trainer's image i
 GPU.
 """
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 from workloads.cluster import InstanceType
 
@@ -39,12 +41,27 @@ CPU_SPOT = {"e2": 0.40, "n2": 0.53, "n2d": 0.71, "n4": 0.51}
 COMPACT = frozenset({"A100", "A100-80GB", "L4", "H100"})
 
 
+# The kernel sees 98 % of a machine's memory; GKE keeps a share by tiers, (GiB, share), and evicts at 100 MiB. Tiers:
+# https://cloud.google.com/kubernetes-engine/docs/concepts/plan-node-sizes. Seen: n2-highmem-4, -16 and -64 with 28,404,
+# 119,346 and 498,636 MiB (https://github.com/2i2c-org/infrastructure/issues/2121): 37, 540 and 2,342 MiB more than this says.
+_SEEN_SHARE, _EVICTION_MIB = 0.98, 100
+_KEPT = ((4, 0.25), (4, 0.20), (8, 0.10), (112, 0.06), (math.inf, 0.02))
+
+
 @dataclass(frozen=True, kw_only=True)
 class GcpInstance(InstanceType):
     """One machine. `machine_type`: Google's name, to which GPUs may be attached. `local_ssds`: of 375 GiB, that it comes with."""
 
     machine_type: str
     local_ssds: int = 0
+
+    def allocatable_mib(self, _settings: Any) -> int:
+        """What is left of the memory by the kernel and GKE."""
+        kept, rest = 0.0, float(self.memory_gib)
+        for size, share in _KEPT:
+            kept += min(rest, size) * share
+            rest -= min(rest, size)
+        return int((self.memory_gib * _SEEN_SHARE - kept) * 1024) - _EVICTION_MIB
 
     @property
     def family(self) -> str:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import yaml
 
-from infra.clouds.aws.catalog import AwsInstance
+from infra.clouds.aws.catalog import HUGE_PAGES_MIB, AwsInstance
 from infra.clouds.aws.settings import GroupSettings, Settings
 from infra.config.checks import MANAGER
 from workloads.cluster import NodeGroup
@@ -58,9 +58,6 @@ _ACCELERATORS = {
     "L40S": "nvidia-l40s",
 }
 _EFFECTS = {"NoSchedule": "NO_SCHEDULE", "NoExecute": "NO_EXECUTE", "PreferNoSchedule": "PREFER_NO_SCHEDULE"}
-# Machines with the EFA driver set aside 5128 pages of 2 MiB (https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html, read
-# 2026-11-21), which libfabric takes its buffers from.
-HUGE_PAGES = "10256Mi"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,7 +207,7 @@ def resources(group: NodeGroup, settings: Settings) -> dict[str, str]:
     if group.instance.gpus:
         found["nvidia.com/gpu"] = str(group.instance.gpus)
     if efa_interfaces(group):
-        found |= {"vpc.amazonaws.com/efa": str(efa_interfaces(group)), "hugepages-2Mi": HUGE_PAGES}
+        found |= {"vpc.amazonaws.com/efa": str(efa_interfaces(group)), "hugepages-2Mi": f"{HUGE_PAGES_MIB}Mi"}
     return found
 
 
