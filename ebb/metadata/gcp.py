@@ -14,8 +14,8 @@ Source: Compute Engine documentation, "Query metadata server for maintenance eve
 from collections.abc import Mapping
 from urllib.parse import quote
 
-from ebb.elastic.notices.announcement import Announcement
-from ebb.elastic.notices.metadata import Answer, Garbled, Metadata
+from ebb.metadata.announcement import Announcement
+from ebb.metadata.service import Answer, Garbled, Metadata
 
 ADDRESS = "169.254.169.254"
 _PREEMPTED = "/computeMetadata/v1/instance/preempted"

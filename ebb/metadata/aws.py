@@ -11,8 +11,8 @@ Source: EC2 user guide, "Spot Instance interruption notices" (poll every 5 secon
 
 from collections.abc import Mapping
 
-from ebb.elastic.notices.announcement import Announcement
-from ebb.elastic.notices.metadata import Answer, Garbled, Metadata, MetadataError, Unanswered
+from ebb.metadata.announcement import Announcement
+from ebb.metadata.service import Answer, Garbled, Metadata, MetadataError, Unanswered
 
 ADDRESS = "http://169.254.169.254"
 _TOKEN = "/latest/api/token"  # noqa: S105

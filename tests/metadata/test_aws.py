@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from ebb.elastic.notices.aws import Aws
-from ebb.elastic.notices.metadata import Garbled, MetadataError, MetadataRefused, Unanswered
-from tests.elastic.notices.clouds import AwsMetadata, Reply, serve
+from ebb.metadata.aws import Aws
+from ebb.metadata.service import Garbled, MetadataError, MetadataRefused, Unanswered
+from tests.metadata.clouds import AwsMetadata, Reply, serve
 
 ACTION = "GET /latest/meta-data/spot/instance-action"
 REBALANCE = "GET /latest/meta-data/events/recommendations/rebalance"
