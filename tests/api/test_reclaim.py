@@ -54,6 +54,11 @@ def test_taints_come_and_go_beside_others() -> None:
     assert [reclaim.is_tainted(one) for one in (node(), node(OTHER), node(OTHER, TAINT))] == [False, False, True]
 
 
+def test_the_autoscaler_leaves_the_taint_out_of_its_templates() -> None:
+    """StatusTaintPrefix in pkg/utils/taints/taints.go of cluster-autoscaler: known to those that clouds run, too."""
+    assert TAINT["key"].startswith("status-taint.cluster-autoscaler.kubernetes.io/")
+
+
 def test_what_a_node_says_already() -> None:
     ready = {"type": "Ready", "status": "True"}
     for bare in (node(), node(conditions=[ready]), {"metadata": {}, "spec": {}}):
