@@ -15,6 +15,7 @@ class Announcement:
     text: str  # a sentence's beginning: who does what
     reclaim: bool  # the machine goes; False: it is only at risk, a checkpoint is wise and nobody leaves
     seconds_left: float | None = None  # until it goes; None: not said, it may be any moment
+    promised: bool = False  # `seconds_left` is what the cloud's documents promise; the announcement itself names no time
 
     @property
     def imminent(self) -> bool:

@@ -57,9 +57,8 @@ class Gcp:
         self._etag = answer.headers.get("etag", etag)
         if value == "FALSE":
             return None
-        return Announcement(
-            key="preempted", text="Google Cloud takes this machine back", reclaim=True, seconds_left=_RECLAIM_SECONDS
-        )
+        text = "Google Cloud takes this machine back"
+        return Announcement(key="preempted", text=text, reclaim=True, seconds_left=_RECLAIM_SECONDS, promised=True)
 
     def _maintenance(self) -> Announcement | None:
         value = self._get(_MAINTENANCE, self._timeout_seconds).text().upper()

@@ -61,7 +61,8 @@ def test_the_autoscaler_leaves_the_taint_out_of_its_templates() -> None:
 
 def test_what_a_node_says_already() -> None:
     ready = {"type": "Ready", "status": "True"}
-    for bare in (node(), node(conditions=[ready]), {"metadata": {}, "spec": {}}):
+    without_status: dict[str, Any] = {"metadata": {}, "spec": {}}
+    for bare in (node(), node(conditions=[ready]), without_status):
         assert reclaim.is_marked(bare, NOTHING)
         assert not reclaim.is_marked(bare, NOTICE)
     assert reclaim.is_marked(conditioned(NOTICE), NOTICE)
