@@ -33,7 +33,7 @@ def declare(stack: Stack, cloud: Cloud) -> None:
     limits = namespaces.limits(cluster, spaces)
     priorities = namespaces.priorities(cluster)
     base = [*spaces.values(), machines[manager.name], *add_ons, *limits, *priorities.values()]
-    helping = helpers.helpers(cluster, cloud.helpers(cluster, workers), manager, base)
+    helping = helpers.helpers(cluster, cloud.helpers(cluster, workers), images.controller, manager, base)
     store = etcd.etcd(cluster, volumes, images.etcd, manager, base)
     legacy = etcd.legacy_etcd(cluster, volumes, images, manager, [*base, *store])
     claims = storage.claims(cluster, volumes, spaces, [*limits, *store, *legacy])

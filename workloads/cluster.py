@@ -229,3 +229,5 @@ class Helpers:
 
     autoscaler: Autoscaler | None = None
     device_plugins: tuple[DevicePlugin, ...] = ()
+    # An agent on each spot machine asks the cloud whether it takes the machine back. False where something else marks Nodes.
+    notices: bool = True

@@ -1,4 +1,5 @@
-"""Programs that a cloud needs in the cluster: cluster-autoscaler and device plugins, for clouds that do not bring them.
+"""Programs that a cloud needs in the cluster: cluster-autoscaler and device plugins, for clouds that do not bring them, and the
+agents of spot machines, which no cloud brings.
 
 Cluster-autoscaler makes nodes for pods that wait, and removes nodes that idle. What it may do in the cloud, and which groups it
 knows, is in the record's arguments; its rights in Kubernetes are here. The cloud ties its own identity to ServiceAccount
@@ -10,6 +11,9 @@ change Nodes (it taints one before it removes it) and evict pods, and creates or
 Device plugins are DaemonSets that report devices to the kubelets of some nodes, so that pods can ask for them. They run in
 kube-system: they need a folder of the node, which Pod Security forbids in our own namespaces. They tolerate every taint, for a
 node without its plugin has no GPUs to give; they need no token for the API server.
+
+The agents hear that the cloud takes a machine back, and mark its Node. They and their rights are in
+workloads/manifests/notices.yaml.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,22 +26,28 @@ from pulumi_kubernetes.apps.v1 import DaemonSet, Deployment
 from pulumi_kubernetes.core.v1 import ContainerArgsDict, PodSpecArgsDict, ProbeArgsDict, SecurityContextArgsDict
 from pulumi_kubernetes.rbac.v1 import PolicyRuleArgsDict
 
+from workloads import manifest
 from workloads.cluster import NAME_LABEL, SYSTEM, Autoscaler, Cluster, DevicePlugin, Helpers, NodeGroup, Resources
+from workloads.platform import IMAGE
 from workloads.pods import container_security, pod
 
 AUTOSCALER = "cluster-autoscaler"
 PRIORITIES = "cluster-autoscaler-priority-expander"  # the name and the key are built into it
 STATUS = "cluster-autoscaler-status"
 PORT = 8085
+RIGHTS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding")
 _LOOK: Sequence[str] = ("get", "list", "watch")
 PLUGIN_NAMESPACE = "kube-system"
 SOCKETS = "/var/lib/kubelet/device-plugins"  # where the kubelet listens, and looks for the plugins' own sockets
 
 
-def helpers(cluster: Cluster, record: Helpers, manager: NodeGroup, needs: Sequence[pulumi.Resource]) -> Resources:
-    """`needs`: the namespaces, the manager group, the priorities. Jobs depend on all of it."""
+def helpers(
+    cluster: Cluster, record: Helpers, image: pulumi.Input[str], manager: NodeGroup, needs: Sequence[pulumi.Resource]
+) -> Resources:
+    """`image`: the controller's. `needs`: the namespaces, the manager group, the priorities. Jobs depend on all of it."""
     scaling = autoscaler(cluster, record.autoscaler, manager, needs) if record.autoscaler else []
-    return [*scaling, *(device_plugin(cluster, plugin, needs) for plugin in record.device_plugins)]
+    plugins = [device_plugin(cluster, plugin, needs) for plugin in record.device_plugins]
+    return [*scaling, *plugins, *(notices(cluster, image, needs) if record.notices else [])]
 
 
 # ----------------------------------------------------------------------------------------------------------- autoscaler
@@ -167,6 +177,19 @@ def _own_rules() -> list[PolicyRuleArgsDict]:
         {"api_groups": [""], "resources": ["configmaps"], "verbs": ["create", "list", "watch"]},
         {"api_groups": [""], "resources": ["configmaps"], "resource_names": [STATUS], "verbs": ["get", "update", "delete"]},
     ]
+
+
+# -------------------------------------------------------------------------------------------------------------- notices
+
+
+def notices(cluster: Cluster, image: pulumi.Input[str], needs: Sequence[pulumi.Resource]) -> Resources:
+    """The agents. What keeps an agent to its own Node is there before it has any right."""
+    documents = manifest.read("notices.yaml")
+    made: Resources = []
+    for kinds in (("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"), RIGHTS, ("DaemonSet",)):
+        chosen = [document for document in documents if document["kind"] in kinds]
+        made += manifest.declare(chosen, cluster.options(depends_on=[*needs, *made]), images={IMAGE: image})
+    return made
 
 
 # ------------------------------------------------------------------------------------------------------- device plugins

@@ -13,7 +13,7 @@ import pulumi
 import yaml
 from pulumi_kubernetes.admissionregistration.v1 import ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding
 from pulumi_kubernetes.apiextensions.v1 import CustomResourceDefinition
-from pulumi_kubernetes.apps.v1 import Deployment, StatefulSet
+from pulumi_kubernetes.apps.v1 import DaemonSet, Deployment, StatefulSet
 from pulumi_kubernetes.batch.v1 import CronJob
 from pulumi_kubernetes.core.v1 import ConfigMap, Namespace, Service, ServiceAccount
 from pulumi_kubernetes.policy.v1 import PodDisruptionBudget
@@ -32,6 +32,7 @@ _KINDS: Mapping[str, tuple[Callable[..., pulumi.Resource], Mapping[str, str]]] =
     "ConfigMap": (ConfigMap, {"data": "data"}),
     "CronJob": (CronJob, {"spec": "spec"}),
     "CustomResourceDefinition": (CustomResourceDefinition, {"spec": "spec"}),
+    "DaemonSet": (DaemonSet, {"spec": "spec"}),
     "Deployment": (Deployment, {"spec": "spec"}),
     "Namespace": (Namespace, {}),
     "PodDisruptionBudget": (PodDisruptionBudget, {"spec": "spec"}),

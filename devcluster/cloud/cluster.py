@@ -20,6 +20,7 @@ from devcluster.cloud.reclaim import Leave
 from devcluster.cloud.records import GPU, Object, Pod
 from devcluster.cloud.scaling import CONFIG_MAP, NAMESPACE
 from devcluster.settings import BoxError
+from ebb.api import clock
 from ebb.kube import (
     CLAIMS,
     CONFIG_MAPS,
@@ -52,7 +53,7 @@ class ClusterWriter:
     async def tell(self, about: Object, reason: str, message: str, now: float, *, kind: str = "Normal") -> None:
         """Record an event about an object, as cluster-autoscaler would."""
         meta = about["metadata"]
-        namespace, stamp = meta.get("namespace") or "default", reclaim.rfc3339(now)
+        namespace, time = meta.get("namespace") or "default", clock.stamp(now)
         reference = {"apiVersion": about["apiVersion"], "kind": about["kind"]}
         reference |= {key: meta[key] for key in ("namespace", "name", "uid", "resourceVersion") if meta.get(key)}
         event = {
@@ -65,8 +66,8 @@ class ClusterWriter:
             "type": kind,
             "source": {"component": AUTOSCALER},
             "reportingComponent": AUTOSCALER,
-            "firstTimestamp": stamp,
-            "lastTimestamp": stamp,
+            "firstTimestamp": time,
+            "lastTimestamp": time,
             "count": 1,
         }
         await self._kube.create(EVENTS, namespace, event)
@@ -121,7 +122,7 @@ class ClusterWriter:
 
     async def write_status_text(self, text: str, now: float) -> None:
         """ConfigMap kube-system/cluster-autoscaler-status."""
-        annotations = {"cluster-autoscaler.kubernetes.io/last-updated": reclaim.rfc3339(now)}
+        annotations = {"cluster-autoscaler.kubernetes.io/last-updated": clock.stamp(now)}
         meta = {"name": CONFIG_MAP, "namespace": NAMESPACE, "annotations": annotations}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"status": text}}
         await self._kube.apply(CONFIG_MAPS, NAMESPACE, body, manager=MANAGER)

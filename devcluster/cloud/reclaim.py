@@ -12,16 +12,15 @@ Pure: the daemon carries the plans out.
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from devcluster.cloud.records import SPOT, Node, NodeGroupObject, Pod, Taint
 from devcluster.cloud.scaling import GROUP_DELETED, IDLE
+from ebb.api import reclaim
 
 WISH_ANNOTATION = "box.ebb.dev/reclaim"  # {"noticeSeconds": N}; 0: none. Written by the verb
 LEAVE_ANNOTATION = "box.ebb.dev/leaving"  # {"why": ..., "deadline": unix time}. Written by the daemon
-CONDITION = "ReclaimNotice"
-RECLAIM_TAINT = Taint("ebb.dev/reclaim", "notice", "NoSchedule")
+RECLAIM_TAINT = Taint(**reclaim.TAINT)
 LEAVE_TAINT = Taint("ToBeDeletedByClusterAutoscaler", "", "NoSchedule")  # upstream's, for its own removals
 WITH_NOTICE, WITHOUT_NOTICE = "reclaim-notice", "reclaim"
 DRAIN_SECONDS = 60.0  # for a deleted group; EKS gives 15 minutes, nobody waits that long for a devcluster
@@ -140,31 +139,11 @@ def unmarks(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _patch(node: Mapping[str, Any], annotations: Mapping[str, str | None], taints: list[dict[str, str]]) -> dict[str, Any]:
-    kept = [one for one in node["spec"].get("taints") or [] if one["key"] not in (RECLAIM_TAINT.key, LEAVE_TAINT.key)]
-    # With the version, so that a taint that somebody adds at the same moment is not lost: lists are replaced as a whole.
-    version = node["metadata"]["resourceVersion"]
-    return {"metadata": {"annotations": annotations, "resourceVersion": version}, "spec": {"taints": [*kept, *taints]}}
+    patch = reclaim.patch_taints(node, add=taints, remove=(RECLAIM_TAINT.key, LEAVE_TAINT.key))
+    return {**patch, "metadata": {**patch["metadata"], "annotations": annotations}}
 
 
 def condition(leave: Leave, now: float) -> Mapping[str, Any]:
     """The status patch (strategic merge) by which workloads can read the deadline."""
-    until = rfc3339(leave.deadline)
-    return {
-        "status": {
-            "conditions": [
-                {
-                    "type": CONDITION,
-                    "status": "True",
-                    "reason": "SpotReclaim",
-                    "message": f"The cloud takes this machine away at {until}.",
-                    "lastHeartbeatTime": rfc3339(now),
-                    "lastTransitionTime": rfc3339(now),
-                }
-            ]
-        }
-    }
-
-
-def rfc3339(time: float) -> str:
-    """Unix seconds as Kubernetes writes times."""
-    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    mark = reclaim.notice("SpotReclaim", "the devcluster's spot market takes it back", leave.deadline)
+    return reclaim.patch_condition(mark, now)

@@ -83,7 +83,10 @@ LABEL_NODE_GROUP: Final = "ebb.dev/node-group"
 MANAGER_GROUP: Final = "manager"  # the node group of the platform itself: no job runs there
 LABEL_CAPACITY: Final = "ebb.dev/capacity-type"
 LABEL_GPU_TYPE: Final = "ebb.dev/gpu-type"
-TAINT_RECLAIM: Final = "ebb.dev/reclaim"  # on a machine that the cloud is about to take back
+# On a machine that the cloud is about to take back. Cluster-autoscaler makes its idea of a group's next machine from one that is
+# there, taints included, and keeps it for ten years: a group whose last machine is taken back would never grow again. It leaves
+# out taints with this prefix (pkg/utils/taints in its source), also where the cloud runs it and nobody can give it flags.
+TAINT_RECLAIM: Final = "status-taint.cluster-autoscaler.kubernetes.io/ebb-reclaim"
 TAINTS_RECLAIM: Final = frozenset(  # the same, by our own and by the clouds' handlers
     {
         TAINT_RECLAIM,

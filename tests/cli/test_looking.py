@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from ebb.api.clock import stamp
+from ebb.api.contract import TAINT_RECLAIM
 from ebb.api.platform import parse
 from ebb.cli.app import app
 from ebb.cli.pages import check_page, job_page, top_page
@@ -227,7 +228,7 @@ def test_top_in_80_columns() -> None:
         replicaStatuses={"Worker": {"active": 2}}, placement={"zone": "local-a"},
         cost={"usdSpent": 1, "usdOnDemand": 2, "usdPerHour": 0.32},
     )  # fmt: skip
-    machines = [machine_view(node(name, taints=taints)) for name, taints in (("m0", ()), ("m1", ("ebb.dev/reclaim",)))]
+    machines = [machine_view(node(name, taints=taints)) for name, taints in (("m0", ()), ("m1", (TAINT_RECLAIM,)))]
     found = top(
         [busy, elastic_job("next", state="Waiting")], [seat(0, "m0", job="a-very-long-name-that-somebody-chose")], machines
     )

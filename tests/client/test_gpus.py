@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ebb.api.clock import stamp
-from ebb.api.contract import LABEL_NODE_GROUP
+from ebb.api.contract import LABEL_NODE_GROUP, TAINT_RECLAIM
 from ebb.api.platform import parse
 from ebb.client.gpus import GpuGroup, GpuReport, gpus
 from ebb.client.platform.connection import Ebb
@@ -59,7 +59,7 @@ def of(report: GpuReport, group: str) -> GpuGroup:
 def test_free_is_what_takes_workers_less_what_they_hold() -> None:
     report = look(
         node("a", "t4x4", 4), node("b", "t4x4", 4), node("c", "spot-t4-local-a", ready="False"),
-        node("d", "spot-t4-local-c", taint="ebb.dev/reclaim"),
+        node("d", "spot-t4-local-c", taint=TAINT_RECLAIM),
         pod(0, "a"), pod(1, "a"), pod(2, "b", phase="Succeeded"),
     )  # fmt: skip
     four = of(report, "t4x4")

@@ -1,6 +1,7 @@
 """The controller as a whole, told as stories: a job, a cluster that does something to it, what comes out."""
 
 from ebb.api.clock import stamp
+from ebb.api.contract import TAINT_RECLAIM
 from ebb.kube import ELASTIC_JOBS, NODES, PODS, SERVICES
 from tests.builders import make_job, make_node
 from tests.fake_time import run
@@ -55,7 +56,7 @@ def test_a_notice_stops_the_worker_with_the_time_that_is_left_and_replaces_it() 
         async with started() as world:
             await world.start_all(make_job())
             message = f"The cloud takes this machine away at {stamp(world.api.clock() + 20)}."
-            world.api.put(NODES, make_node("n1", notice=message, taint="ebb.dev/reclaim"))
+            world.api.put(NODES, make_node("n1", notice=message, taint=TAINT_RECLAIM))
             await world.settle()
             leaving = world.pod("digits-worker-1")["metadata"]
             assert 18 <= leaving["deletionGracePeriodSeconds"] <= 20

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from ebb.api.clock import stamp
+from ebb.api.contract import TAINT_RECLAIM
 from ebb.api.spec import Job
 from ebb.controller.reconciler.worker_state import Worker
 from ebb.controller.trimming import trim_event, trim_job, trim_lease, trim_node, trim_pod, trim_service
@@ -73,7 +74,7 @@ def test_a_job_loses_only_what_is_in_it_twice() -> None:
 
 
 def test_a_heartbeat_of_a_machine_leaves_nothing_new() -> None:
-    node = make_node(notice="soon", taint="ebb.dev/reclaim")
+    node = make_node(notice="soon", taint=TAINT_RECLAIM)
     node["metadata"]["labels"] = {"topology.kubernetes.io/zone": "local-a"}
     kept = [trim_node(heartbeat(node, at)) for at in (NOW, NOW + 10)]
     for one in kept:
@@ -81,7 +82,7 @@ def test_a_heartbeat_of_a_machine_leaves_nothing_new() -> None:
     assert kept[0] == kept[1]
     assert kept[0]["metadata"]["labels"] == {"topology.kubernetes.io/zone": "local-a"}
     assert [item["type"] for item in kept[0]["status"]["conditions"]] == ["Ready", "ReclaimNotice"]
-    assert kept[0]["spec"]["taints"] == [{"key": "ebb.dev/reclaim", "effect": "NoSchedule"}]
+    assert kept[0]["spec"]["taints"] == [{"key": TAINT_RECLAIM, "effect": "NoSchedule"}]
 
 
 def test_a_machine_without_conditions_has_none() -> None:

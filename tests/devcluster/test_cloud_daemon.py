@@ -8,8 +8,10 @@ import pytest
 
 from devcluster.cloud.daemon import EXIT_REFUSED, run
 from devcluster.cloud.fleet import TRUE_BOOT_SECONDS, Leaving
-from devcluster.cloud.reclaim import WISH_ANNOTATION, rfc3339
+from devcluster.cloud.reclaim import WISH_ANNOTATION
 from devcluster.settings import Box
+from ebb.api.clock import stamp
+from ebb.api.contract import TAINT_RECLAIM
 from ebb.controller.reconciler.worker_state import leave_at
 from ebb.kube import CLAIMS, CONFIG_MAPS, NODE_GROUPS, NODES, PODS, VOLUMES
 from tests.builders import make_group, make_platform
@@ -124,7 +126,7 @@ async def test_a_reclaim_with_notice(world: CloudWorld) -> None:
     wish(world, name, 20)
     await world.tick()
     node = world.node(name)
-    assert node["spec"]["taints"] == [{"key": "ebb.dev/reclaim", "value": "notice", "effect": "NoSchedule"}]
+    assert node["spec"]["taints"] == [{"key": TAINT_RECLAIM, "value": "notice", "effect": "NoSchedule"}]
     assert [one["type"] for one in node["status"]["conditions"]][-1] == "ReclaimNotice"
     assert world.api.evicted == [("w0", 20)]
     await world.tick(5)
@@ -164,7 +166,7 @@ async def test_a_reclaim_without_notice(world: CloudWorld) -> None:
 async def test_a_machine_that_is_as_old_as_its_group_allows_is_reclaimed_with_notice(world: CloudWorld) -> None:
     world.api.put(NODE_GROUPS, group_object(maxAgeSeconds=100))
     name = await with_machine(world)
-    world.node(name)["metadata"]["creationTimestamp"] = rfc3339(world.now)
+    world.node(name)["metadata"]["creationTimestamp"] = stamp(world.now)
     assert await world.tick(80) <= 20
     assert world.api.evicted == []
     await world.tick(20)
@@ -178,7 +180,7 @@ async def test_a_worker_that_the_controller_moves_by_plan_is_off_an_old_machine_
     world = CloudWorld(tmp_path)
     world.api.put(NODE_GROUPS, group_object(maxAgeSeconds=1000))
     name = await with_machine(world)
-    world.node(name)["metadata"]["creationTimestamp"] = rfc3339(world.now)
+    world.node(name)["metadata"]["creationTimestamp"] = stamp(world.now)
     born, platform = world.now, make_platform(make_group("t4-a", max_age_seconds=1000))
     leaves = leave_at(world.node(name), platform, index=0, workers=1)
     assert leaves is not None

@@ -26,6 +26,7 @@ from devcluster.cloud.reclaim import (
 )
 from devcluster.cloud.records import ON_DEMAND, SPOT, Node, NodeGroupObject, Pod
 from devcluster.cloud.scaling import GROUP_DELETED, IDLE
+from ebb.api.contract import TAINT_RECLAIM
 
 NOW = 1000.0
 SPOT_GROUP = NodeGroupObject(name="t4-a", zone="local-a", capacity_type=SPOT)
@@ -137,7 +138,7 @@ def api_node(*taints: dict[str, str]) -> dict[str, Any]:
 
 
 OTHER = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
-MARK = {"key": "ebb.dev/reclaim", "value": "notice", "effect": "NoSchedule"}
+MARK = {"key": TAINT_RECLAIM, "value": "notice", "effect": "NoSchedule"}
 
 
 @pytest.mark.parametrize("before", [api_node(OTHER), api_node(OTHER, MARK)], ids=["first", "again"])

@@ -23,6 +23,7 @@ from devcluster.cloud.scaling import (
     World,
     decide,
 )
+from ebb.api.contract import TAINT_RECLAIM
 
 NOW = 1000.0
 GPU_TAINT = Taint("nvidia.com/gpu", "present", "NoSchedule")
@@ -206,7 +207,7 @@ def test_what_finished_on_a_machine_takes_no_room() -> None:
 
 UNUSABLE = {
     "cordoned": {"cordoned": True},
-    "reclaimed": {"taints": (GPU_TAINT, SPOT_TAINT, Taint("ebb.dev/reclaim", "notice", "NoSchedule"))},
+    "reclaimed": {"taints": (GPU_TAINT, SPOT_TAINT, Taint(TAINT_RECLAIM, "notice", "NoSchedule"))},
     "not ready": {"ready": False},
 }
 

@@ -2,7 +2,7 @@
 
 Two rules. What all clouds of infra share does not write a cloud's name at all. The other packages may (labels and taints have
 them), but not as a value that something is compared with, looked up by or chosen from. Beside infra/clouds there are two places
-that are about clouds by their purpose: ebb/elastic/notices, which asks the machine whose it is and has one file for each, and
+that are about clouds by their purpose: ebb/metadata, which asks the machine whose it is and has one file for each, and
 testing/pulumi/mocks, which plays the clouds' providers. That no code imports a cloud's module is a contract in pyproject.toml.
 """
 
@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 NAMES = frozenset({"aws", "amazon", "eks", "gcp", "gke", "google", "azure", "aks"})
-ABOUT_CLOUDS = ("infra/clouds", "ebb/elastic/notices", "testing/pulumi/mocks")
+ABOUT_CLOUDS = ("infra/clouds", "ebb/metadata", "testing/pulumi/mocks")
 
 
 def files(*packages: str) -> list[str]:

@@ -11,6 +11,7 @@ from ebb.gateway.__main__ import read_settings
 from tests.infra.declared import Declared, Registered
 from tests.pod_security import violations
 from tests.workloads.world import Elsewhere, Object, objects, pod_template, stack
+from workloads.cluster import Helpers
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,9 @@ def before(world: Declared, one: Registered) -> set[str]:
 
 
 PLUGINS = {"gpus", "fast-network"}
-ROOTS = {*PLUGINS, "prepare-storage"}  # sockets of the kubelet; the root of a new file system
+AGENT = "ebb-notices"
+# Sockets of the kubelet; the root of a new file system; the network of the machine.
+UNRESTRICTED = {*PLUGINS, "prepare-storage", AGENT}
 
 
 def test_all_pods_but_these_pass_pod_security_restricted(world: Declared) -> None:
@@ -42,8 +45,10 @@ def test_all_pods_but_these_pass_pod_security_restricted(world: Declared) -> Non
         *("ebb-controller", "ebb-gateway", "etcd", "etcd-legacy", "etcd-maintenance", "cluster-autoscaler"),
         *("prepare-digits", "prepare-storage", "dataset-tiny-imagenet-200", "dataset-birds"),
         *PLUGINS,
+        AGENT,
     }
-    assert {name for name, pod in found.items() if violations(pod)} == ROOTS
+    assert {name for name, pod in found.items() if violations(pod)} == UNRESTRICTED
+    assert violations(found[AGENT]) == ["pod.hostNetwork"]
 
 
 IN_THE_JOBS_NAMESPACE = {"dataset-birds", "ebb-gateway"}
@@ -62,7 +67,40 @@ def test_pods_of_the_platform_are_on_the_manager_machine(world: Declared, name: 
 
 def test_only_who_speaks_to_the_api_server_has_a_token(world: Declared) -> None:
     with_token = {name for name, pod in pods(world).items() if pod.get("automountServiceAccountToken") is not False}
-    assert with_token == {"ebb-controller", "cluster-autoscaler"}
+    assert with_token == {"ebb-controller", "cluster-autoscaler", AGENT}
+
+
+# --- The agents of spot machines ------------------------------------------------------------------------------------------------
+
+
+def test_an_agent_runs_on_every_spot_machine_and_on_no_other(world: Declared) -> None:
+    made = world.one("DaemonSet", f"daemon-set-{AGENT}").inputs
+    pod = pods(world)[AGENT]
+    assert made["metadata"]["namespace"] == "kube-system"
+    (term,) = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term == {"matchExpressions": [{"key": "ebb.dev/capacity-type", "operator": "In", "values": ["spot"]}]}
+    assert pod["tolerations"] == [{"operator": "Exists"}]
+    (container,) = pod["containers"]
+    assert (container["image"], container["command"]) == (
+        "example.org/controller@sha256:3",
+        ["tini", "--", "python3", "-m", "ebb.notices"],
+    )
+
+
+def test_it_is_the_only_pod_in_the_network_of_its_machine_beside_privileged_plugins(world: Declared) -> None:
+    assert {name for name, pod in pods(world).items() if pod.get("hostNetwork")} == {AGENT, "fast-network"}
+
+
+def test_its_policy_is_there_before_its_rights_and_these_before_it(world: Declared) -> None:
+    policy = {f"validating-admission-policy-{AGENT}", f"validating-admission-policy-binding-{AGENT}"}
+    assert before(world, world.one("ClusterRoleBinding", f"cluster-role-binding-{AGENT}")) >= policy
+    rights = {f"service-account-{AGENT}", f"cluster-role-{AGENT}", f"cluster-role-binding-{AGENT}"}
+    assert before(world, world.one("DaemonSet", f"daemon-set-{AGENT}")) >= policy | rights
+
+
+def test_a_cloud_that_marks_nodes_itself_has_no_agents(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Elsewhere, "helpers", lambda *_: Helpers(notices=False))
+    assert not [item for item in objects(stack()) if item["metadata"]["name"] == AGENT]
 
 
 # --- Autoscaler -----------------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Callable, MutableMapping
 from typing import TYPE_CHECKING
 
-from ebb.elastic.notices.choice import CHOICES
+from ebb.metadata.firmware import CHOICES
 
 if TYPE_CHECKING:
     from torch.distributed.launcher.api import LaunchConfig

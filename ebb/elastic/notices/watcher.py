@@ -15,14 +15,10 @@ import threading
 import time
 from collections.abc import Callable
 
-from ebb.elastic.notices.announcement import Announcement, Source
-from ebb.elastic.notices.metadata import MetadataError, MetadataRefused
 from ebb.elastic.notices.relay import Relay
-
-# How long before a reclaim to leave: what AWS gives, and all that a checkpoint and a goodbye need.
-AHEAD_SECONDS = 120.0
-_SAID_AGAIN = 3  # consecutive failures before a line says so: one is nothing
-_DEAF_SECONDS = 60.0  # between looks at a service that has never answered
+from ebb.metadata.announcement import AHEAD_SECONDS, Announcement, Source
+from ebb.metadata.polling import Poller
+from ebb.metadata.service import MetadataError
 
 
 def interrupt_main_thread() -> None:
@@ -47,9 +43,8 @@ class Watcher:
         self._interrupt = interrupt
         self._say = say
         self._clock = clock
+        self._poller = Poller(source, self._tell, clock)
         self._over = threading.Event()
-        self._failures = 0
-        self._answered = False
         self._known: set[str] = set()  # announcements that were acted upon
 
     def start(self) -> None:
@@ -72,18 +67,10 @@ class Watcher:
 
     def look(self) -> float:
         """Look once and act; returns the seconds until the next look."""
-        started = self._clock()
-        try:
-            announcement = self._source.look()
-        except MetadataError as error:
-            return self._failed(error)
-        self._answered = True
-        if self._failures >= _SAID_AGAIN:
-            self._tell(f"{self._source.name} answers again")
-        self._failures = 0
-        if announcement is not None:
-            self._act(announcement)
-        return max(0.0, self._source.poll_seconds - (self._clock() - started))
+        look = self._poller.look()
+        if look.announcement is not None:
+            self._act(look.announcement)
+        return look.pause_seconds
 
     def _run(self) -> None:
         pause = 0.0
@@ -95,7 +82,7 @@ class Watcher:
                 pause = self._source.retry_seconds
 
     def _act(self, said: Announcement) -> None:
-        if said.reclaim and (said.seconds_left is None or said.seconds_left <= AHEAD_SECONDS):
+        if said.imminent:
             if said.seconds_left is not None:
                 with contextlib.suppress(OSError):  # no room for a small file: the workers leave without knowing the hurry
                     self._relay.tell_deadline(self._clock() + max(0.0, said.seconds_left))
@@ -107,18 +94,6 @@ class Watcher:
             self._relay.wish_for_checkpoint()
             later = f"; they leave {AHEAD_SECONDS:.0f} s before" if said.reclaim else " and stay"
             self._tell(f"{said.text}: the workers make a checkpoint soon{later}")
-
-    def _failed(self, error: MetadataError) -> float:
-        """Nothing was learnt. The pause doubles, or is what the service asks for, up to the source's limit."""
-        self._failures += 1
-        if self._failures == _SAID_AGAIN:
-            self._tell(f"cannot hear notices of {self._source.name}: {error}; the training goes on, and so does asking")
-        if not self._answered and self._failures > 4 * _SAID_AGAIN:
-            return _DEAF_SECONDS
-        pause = self._source.poll_seconds * 2.0 ** min(self._failures - 1, 6)
-        if isinstance(error, MetadataRefused) and error.retry_seconds is not None:
-            pause = max(pause, error.retry_seconds)
-        return min(pause, self._source.retry_seconds)
 
     def _tell(self, text: str) -> None:
         with contextlib.suppress(OSError):  # a log that is gone must not cost the notice

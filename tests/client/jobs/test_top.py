@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ebb.api.contract import TAINT_RECLAIM
 from ebb.client.jobs.nodes import MachineView, machine_view
 from ebb.client.jobs.top import Top, top
 from tests.cli.world import elastic_job, worker_pod
@@ -39,7 +40,7 @@ def looked(*jobs: Object, pods: tuple[Object, ...] = (), nodes: tuple[Object, ..
 
 
 def test_a_machine_as_its_node_tells() -> None:
-    assert machine_view(node("m0", taints=("ebb.dev/reclaim",))) == MachineView(
+    assert machine_view(node("m0", taints=(TAINT_RECLAIM,))) == MachineView(
         name="m0", instance_type="g4dn.xlarge", zone="zone-a", capacity="spot", group="spot-t4-a", gpu_type="T4", gpus=1,
         ready=True, leaving=True, since=f"{DAY}00:00Z",
     )  # fmt: skip

@@ -6,11 +6,12 @@ Stories over time are in test_controller.py; here is what a single look decides.
 import pytest
 
 from ebb.api.clock import stamp
+from ebb.api.contract import TAINT_RECLAIM
 from ebb.controller.reconciler.types import CreatePod, CreateService, DeleteService, Plan
 from tests.builders import NOW, make_group, make_job, make_node, make_platform, make_pod, make_service
 from tests.looks import JOB, again, done, ended, look, running
 
-NOTICE = make_node("n1", notice=f"away at {stamp(NOW + 12)}.", taint="ebb.dev/reclaim")
+NOTICE = make_node("n1", notice=f"away at {stamp(NOW + 12)}.", taint=TAINT_RECLAIM)
 FINISHED = {"conditions": [{"type": "Succeeded", "status": "True"}], "completionTime": stamp(NOW - 10)}
 FAILED = {"conditions": [{"type": "Failed", "status": "True"}], "completionTime": stamp(NOW - 10)}
 ATTEMPT_1 = {"failures": 1, "restarts": 1, "lastFailureTime": stamp(NOW - 2)}

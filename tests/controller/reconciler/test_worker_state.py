@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from ebb.api.clock import stamp, unix
+from ebb.api.contract import TAINT_RECLAIM
 from ebb.api.spec import Job
 from ebb.controller.reconciler.types import JobView, Observed
 from ebb.controller.reconciler.worker_state import Outcome, Worker, judge
@@ -60,7 +61,7 @@ CASES: dict[str, tuple[dict[str, Any], Any, Outcome, str]] = {
     "node-silent": ({}, make_node(ready="Unknown"), Outcome.RECLAIMED, "NodeSilent"),
     "node-not-ready-for-long": ({}, make_node(ready="False", since=NOW - 6), Outcome.RECLAIMED, "NodeNotReady"),
     "node-not-ready-for-a-moment": ({}, make_node(ready="False", since=NOW - 4), Outcome.LIVES, ""),
-    "notice-by-taint": ({}, make_node(taint="ebb.dev/reclaim"), Outcome.RECLAIMED, "ReclaimNotice"),
+    "notice-by-taint": ({}, make_node(taint=TAINT_RECLAIM), Outcome.RECLAIMED, "ReclaimNotice"),
     "notice-by-condition": ({}, make_node(notice=DEADLINE), Outcome.RECLAIMED, "ReclaimNotice"),
     "notice-before-exit-code": (
         {"phase": "Failed", "exit_code": 1},

@@ -12,7 +12,7 @@ from ebb.elastic.contract import EXIT_RECLAIMED
 from ebb.elastic.launch.settings import parse
 from tests.elastic import images
 from tests.elastic.machines import kill_with_children, until
-from tests.elastic.notices.clouds import AwsMetadata, serve
+from tests.metadata.clouds import AwsMetadata, serve
 
 
 @pytest.fixture

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from ebb.elastic.notices.announcement import Announcement
-from ebb.elastic.notices.aws import Aws
-from ebb.elastic.notices.azure import Azure
-from ebb.elastic.notices.metadata import MetadataError, MetadataRefused
 from ebb.elastic.notices.relay import Relay
 from ebb.elastic.notices.watcher import Watcher, interrupt_main_thread
+from ebb.metadata.announcement import Announcement
+from ebb.metadata.aws import Aws
+from ebb.metadata.azure import Azure
+from ebb.metadata.service import MetadataError, MetadataRefused
 from tests.elastic.machines import until
-from tests.elastic.notices.clouds import AwsMetadata, AzureMetadata, Fake, Reply, serve
+from tests.metadata.clouds import AwsMetadata, AzureMetadata, Fake, Reply, serve
 
 NOW = 5000.0
 Said = Announcement | None | Exception
@@ -129,7 +129,7 @@ def test_errors_are_said_once_and_their_end_too(folder: Path) -> None:
     pauses = [launcher.watcher.look() for _ in range(8)]
     assert pauses == [5, 5, 10, 15, 15, 15, 15, 5]
     assert launcher.lines == [
-        "cannot hear notices of Cloud: it is away; the training goes on, and so does asking",
+        "cannot hear notices of Cloud: it is away; asking goes on",
         "Cloud answers again",
     ]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ebb.elastic.notices.azure import Azure
-from ebb.elastic.notices.metadata import Garbled, MetadataRefused, Unanswered
-from tests.elastic.notices.clouds import AzureMetadata, Reply, serve
+from ebb.metadata.azure import Azure
+from ebb.metadata.service import Garbled, MetadataRefused, Unanswered
+from tests.metadata.clouds import AzureMetadata, Reply, serve
 
 
 @pytest.fixture

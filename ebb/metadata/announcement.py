@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+# How long before a reclaim to leave: what AWS gives, and all that a checkpoint and a goodbye need.
+AHEAD_SECONDS = 120.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Announcement:
@@ -12,6 +15,12 @@ class Announcement:
     text: str  # a sentence's beginning: who does what
     reclaim: bool  # the machine goes; False: it is only at risk, a checkpoint is wise and nobody leaves
     seconds_left: float | None = None  # until it goes; None: not said, it may be any moment
+    promised: bool = False  # `seconds_left` is what the cloud's documents promise; the announcement itself names no time
+
+    @property
+    def imminent(self) -> bool:
+        """True if it is time to leave. A reclaim that lies minutes or days ahead is a risk until then."""
+        return self.reclaim and (self.seconds_left is None or self.seconds_left <= AHEAD_SECONDS)
 
 
 class Source(Protocol):

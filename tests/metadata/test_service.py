@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ebb.elastic.notices.metadata import Garbled, Metadata, Unanswered, parse_time
-from tests.elastic.notices.clouds import AwsMetadata, Fake, Reply, serve
+from ebb.metadata.service import Garbled, Metadata, Unanswered, parse_time
+from tests.metadata.clouds import AwsMetadata, Fake, Reply, serve
 
 
 @pytest.fixture

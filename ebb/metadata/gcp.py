@@ -14,8 +14,8 @@ Source: Compute Engine documentation, "Query metadata server for maintenance eve
 from collections.abc import Mapping
 from urllib.parse import quote
 
-from ebb.elastic.notices.announcement import Announcement
-from ebb.elastic.notices.metadata import Answer, Garbled, Metadata
+from ebb.metadata.announcement import Announcement
+from ebb.metadata.service import Answer, Garbled, Metadata
 
 ADDRESS = "169.254.169.254"
 _PREEMPTED = "/computeMetadata/v1/instance/preempted"
@@ -57,9 +57,8 @@ class Gcp:
         self._etag = answer.headers.get("etag", etag)
         if value == "FALSE":
             return None
-        return Announcement(
-            key="preempted", text="Google Cloud takes this machine back", reclaim=True, seconds_left=_RECLAIM_SECONDS
-        )
+        text = "Google Cloud takes this machine back"
+        return Announcement(key="preempted", text=text, reclaim=True, seconds_left=_RECLAIM_SECONDS, promised=True)
 
     def _maintenance(self) -> Announcement | None:
         value = self._get(_MAINTENANCE, self._timeout_seconds).text().upper()

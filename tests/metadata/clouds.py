@@ -47,10 +47,17 @@ class AwsMetadata(Fake):
     def __init__(self) -> None:
         super().__init__()
         self.action: Any = None  # an object, or bytes sent as they are; None: 404
+        self.scheduled: Any = []
         self.rebalance: Any = None
         self.hop_limit_too_small = False  # the answer to the PUT is dropped on the way
         self.tokens: list[str] = []
         self.valid = ""
+
+    def event(self, code: str, seconds: float, **more: str) -> dict[str, str]:
+        """A scheduled event, so many seconds from the service's now; its times are written in another way than an action's."""
+        when = time.strftime("%d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + self.clock_ahead_seconds + seconds))
+        base = {"NotBefore": when, "Code": code, "Description": f"scheduled {code}", "EventId": f"instance-event-{code}"}
+        return {**base, "NotAfter": when, "State": "active", **more}
 
     def expire_token(self) -> None:
         self.valid = ""
@@ -68,6 +75,7 @@ class AwsMetadata(Fake):
             return Reply(401, b"<?xml version='1.0'?><html>Unauthorized</html>")
         items = {
             "/latest/meta-data/spot/instance-action": self.action,
+            "/latest/meta-data/events/maintenance/scheduled": self.scheduled,
             "/latest/meta-data/events/recommendations/rebalance": self.rebalance,
         }
         return Reply(404) if items.get(path) is None else Reply(200, as_bytes(items[path]))

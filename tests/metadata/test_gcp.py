@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from ebb.elastic.notices.gcp import Gcp
-from ebb.elastic.notices.metadata import Garbled, MetadataRefused, Unanswered
-from tests.elastic.notices.clouds import GcpMetadata, Reply, serve
+from ebb.metadata.gcp import Gcp
+from ebb.metadata.service import Garbled, MetadataRefused, Unanswered
+from tests.metadata.clouds import GcpMetadata, Reply, serve
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ebb.elastic.notices.announcement import Announcement
-from ebb.elastic.notices.metadata import Answer, Garbled, Metadata, MetadataError
+from ebb.metadata.announcement import Announcement
+from ebb.metadata.service import Answer, Garbled, Metadata, MetadataError
 
 ADDRESS = "http://169.254.169.254"
 _EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"

@@ -4,11 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from ebb.elastic.notices.aws import Aws
-from ebb.elastic.notices.metadata import Garbled, MetadataError, MetadataRefused, Unanswered
-from tests.elastic.notices.clouds import AwsMetadata, Reply, serve
+from ebb.api.clock import find
+from ebb.metadata.aws import Aws
+from ebb.metadata.service import Garbled, MetadataError, MetadataRefused, Unanswered
+from tests.metadata.clouds import AwsMetadata, Reply, serve
 
 ACTION = "GET /latest/meta-data/spot/instance-action"
+SCHEDULED = "GET /latest/meta-data/events/maintenance/scheduled"
 REBALANCE = "GET /latest/meta-data/events/recommendations/rebalance"
 TOKEN = "PUT /latest/api/token"
 
@@ -26,7 +28,7 @@ def aws(cloud: AwsMetadata) -> Aws:
 def test_nothing_planned_is_404_and_one_token_serves_many_looks(cloud: AwsMetadata) -> None:
     source = aws(cloud)
     assert [source.look() for _ in range(3)] == [None] * 3
-    assert cloud.asked == [TOKEN, *[ACTION, REBALANCE] * 3]
+    assert cloud.asked == [TOKEN, *[ACTION, SCHEDULED, REBALANCE] * 3]
 
 
 @pytest.mark.parametrize("action", ["terminate", "stop"])
@@ -54,7 +56,50 @@ def test_hibernation_begins_at_once(cloud: AwsMetadata) -> None:
     cloud.action = {"action": "hibernate", "time": cloud.stamp(100)}
     said = aws(cloud).look()
     assert said is not None
-    assert (said.reclaim, said.seconds_left) == (True, None)
+    assert (said.reclaim, said.seconds_left, find(said.text)) == (True, None, None)
+
+
+@pytest.mark.parametrize("code", ["system-reboot", "instance-retirement", "instance-stop", "system-maintenance"])
+def test_a_scheduled_event_is_a_reclaim_at_its_time(cloud: AwsMetadata, code: str) -> None:
+    cloud.scheduled = [cloud.event("instance-reboot", 90000), cloud.event(code, 86400)]
+    said = aws(cloud).look()
+    assert said is not None
+    assert (said.reclaim, said.imminent, said.key) == (True, False, f"instance-event-{code}")
+    assert said.seconds_left == pytest.approx(86400, abs=3)
+    cloud.scheduled = [cloud.event(code, 60)]
+    said = aws(cloud).look()
+    assert said is not None
+    assert said.imminent
+
+
+def test_a_risk_comes_before_an_event_that_is_far_and_after_one_that_is_near(cloud: AwsMetadata) -> None:
+    cloud.rebalance = {"noticeTime": cloud.stamp(-5)}
+    found = []
+    for seconds in (86400, 60):
+        cloud.scheduled = [cloud.event("system-reboot", seconds)]
+        said = aws(cloud).look()
+        assert said is not None
+        found.append(said.reclaim)
+    assert found == [False, True]
+
+
+@pytest.mark.parametrize("over", [{"State": "completed"}, {"State": "canceled"}])
+def test_an_event_that_is_over_stays_in_the_list_and_counts_no_more(cloud: AwsMetadata, over: dict[str, str]) -> None:
+    cloud.scheduled = [cloud.event("system-reboot", 60, **over)]
+    assert aws(cloud).look() is None
+
+
+def test_a_service_without_the_list_of_events_has_none(cloud: AwsMetadata) -> None:
+    cloud.scheduled = None
+    assert aws(cloud).look() is None
+
+
+def test_events_in_garbage_cost_the_look_and_no_reclaim(cloud: AwsMetadata) -> None:
+    cloud.scheduled = b'{"no": "list"}'
+    with pytest.raises(Garbled, match="without a list of events"):
+        aws(cloud).look()
+    cloud.action = {"action": "terminate", "time": cloud.stamp(60)}
+    assert aws(cloud).look() is not None
 
 
 def test_a_rebalance_recommendation_is_a_risk_only(cloud: AwsMetadata) -> None:
@@ -94,7 +139,7 @@ def test_an_expired_token_is_renewed_within_the_look(cloud: AwsMetadata) -> None
     cloud.expire_token()
     cloud.action = {"action": "terminate", "time": cloud.stamp(60)}
     assert source.look() is not None
-    assert cloud.asked[3:] == [ACTION, TOKEN, ACTION]
+    assert cloud.asked[4:] == [ACTION, TOKEN, ACTION]
 
 
 def test_a_service_that_refuses_fresh_tokens_is_an_error_and_no_loop(cloud: AwsMetadata) -> None:
