@@ -20,7 +20,7 @@ from infra import commands
 from infra.commands import CannotLook
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-UNAUTHENTICATED, DENIED, ABSENT, CLASH = 401, 403, 404, 409
+INVALID, UNAUTHENTICATED, DENIED, ABSENT, CLASH = 400, 401, 403, 404, 409
 TIMEOUT_SECONDS, TRIES = 30.0, 3
 NO_CREDENTIALS = (
     "there are no credentials of Google Cloud in this shell: log in (gcloud auth application-default login), and repeat; "
