@@ -91,8 +91,17 @@ def instance(group: NodeGroup) -> GcpInstance:
 def disk(group: NodeGroup, settings: Settings) -> tuple[int, str]:
     """GiB and kind of the system disk."""
     size = settings.nodes.manager_disk_gib if group.name == MANAGER else settings.nodes.disk_gib
-    only = instance(group).machine_type.startswith(HYPERDISK_ONLY)
-    return own_settings(group).disk_gib or size, "hyperdisk-balanced" if only else settings.nodes.disk_type
+    return own_settings(group).disk_gib or size, disk_type(instance(group), settings.nodes.disk_type)
+
+
+def disk_type(machine: GcpInstance, wanted: str) -> str:
+    """The kind of disk that a machine can attach."""
+    return "hyperdisk-balanced" if machine.machine_type.startswith(HYPERDISK_ONLY) else wanted
+
+
+def etcd_disk_type(manager: NodeGroup) -> str:
+    """The kind of etcd's disk."""
+    return disk_type(instance(manager), "pd-balanced")
 
 
 def driver(group: NodeGroup) -> str:
