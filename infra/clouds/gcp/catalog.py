@@ -39,6 +39,11 @@ CPU_SPOT = {"e2": 0.40, "n2": 0.53, "n2d": 0.71, "n4": 0.51}
 COMPACT = frozenset({"A100", "A100-80GB", "L4", "H100"})
 
 
+# "You must either use Spot VMs or a feature that uses the Dynamic Workload Scheduler":
+# https://docs.cloud.google.com/compute/docs/accelerator-optimized-machines#a3-high-vms, a stored copy, read 2026-11-23.
+NOT_ON_DEMAND = frozenset({"a3-highgpu-1g", "a3-highgpu-2g", "a3-highgpu-4g"})
+
+
 @dataclass(frozen=True, kw_only=True)
 class GcpInstance(InstanceType):
     """One machine. `machine_type`: Google's name, to which GPUs may be attached. `local_ssds`: of 375 GiB, that it comes with."""

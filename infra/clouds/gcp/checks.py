@@ -5,11 +5,11 @@ from collections import Counter
 from collections.abc import Iterator
 from ipaddress import IPv4Network
 
-from infra.clouds.gcp.catalog import GcpInstance
+from infra.clouds.gcp.catalog import NOT_ON_DEMAND, GcpInstance
 from infra.clouds.gcp.settings import GroupSettings, Settings
 from infra.config import NodeGroupSettings, Problem, Stack, checks, choice
 from infra.config.cidrs import is_private, malformed, network_of, not_public
-from workloads.cluster import FLEX_START, SPOT
+from workloads.cluster import FLEX_START, ON_DEMAND, SPOT
 
 OURS = ("ebb-stack", "ebb-project")
 POOL_NAME = 32  # GKE allows 40 (https://docs.cloud.google.com/kubernetes-engine/docs/how-to/node-pools), Pulumi adds 8
@@ -142,6 +142,9 @@ def _group(where: str, line: NodeGroupSettings, stack: Stack) -> Iterator[Proble
         if own.compact_placement and isinstance(machine, GcpInstance) and not machine.compact:
             text = f"{machine.name} cannot be placed close to others: take A100, L4 or H100, or remove it"
             yield Problem(f"{where}.gcp.compactPlacement", text, (f"{where}.gpu", f"{where}.instanceTypes"))
+        if line.capacity == ON_DEMAND and machine.name in NOT_ON_DEMAND:
+            text = f"{machine.name} is not sold on-demand: set capacity spot or flex-start, or instanceTypes: [a3-highgpu-8g]"
+            yield Problem(f"{where}.capacity", text, (f"{where}.gpu", f"{where}.instanceTypes"))
 
 
 def _age(where: str, line: NodeGroupSettings, own: GroupSettings) -> Iterator[Problem]:
