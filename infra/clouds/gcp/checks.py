@@ -192,6 +192,9 @@ def _storage(stack: Stack, settings: Settings) -> Iterator[Problem]:
     elif named := sorted(file.model_fields_set & {"tier", "size_gib", "zone"}):
         text = f"address is of an instance that exists: remove {', '.join(named)}, which are for a new one"
         yield Problem(f"{key}.address", text)
+    if file.address is not None and settings.network.name is None:
+        text = "missing: storage.filestore.address is of an instance on a network of its own, which no new network reaches"
+        yield Problem("gcp.network.name", f"{text}; `gcloud filestore instances describe` names it", (f"{key}.address",))
     if file.zone is not None and file.zone not in stack.zones:
         yield Problem(f"{key}.zone", choice(file.zone, stack.zones), ("zones",))
     for cidr in dict.fromkeys(storage.clients):

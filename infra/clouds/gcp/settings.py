@@ -110,7 +110,8 @@ class Filestore(Section):
     size_gib: int = Field(default=1024, ge=1024, description="Its size, paid whether used or not; it may grow later.")
     zone: str | None = Field(default=None, description="Its zone, one of ebb:zones. Default: the manager's.")
     address: Address | None = Field(
-        default=None, description="An existing instance, e.g. one that an earlier destroy has kept: its address, with `share`."
+        default=None,
+        description="An existing instance, e.g. one that an earlier destroy has kept: its address, with share and network.name.",
     )
     share: Share = Field(default="ebb", description="The name of its file share.")
 
