@@ -167,10 +167,10 @@ def _age(where: str, line: NodeGroupSettings, own: GroupSettings) -> Iterator[Pr
 
 def _grace(stack: Stack, settings: Settings) -> Iterator[Problem]:
     asked, version = settings.nodes.shutdown_grace_seconds, version_of(settings.cluster.min_version)
-    if asked > 30 and version < LONG_GRACE and any(line.capacity == SPOT for line in stack.node_groups):
+    if asked > 30 and version < LONG_GRACE[:2] and any(line.capacity == SPOT for line in stack.node_groups):
         yield Problem(
             "gcp.nodes.shutdownGraceSeconds",
-            f"found {asked}; with minVersion {settings.cluster.min_version!r} allowed is 30: longer ones need 1.35.0-gke.1171000",
+            f"found {asked}; with minVersion {settings.cluster.min_version!r} allowed is 30: a longer one needs 1.35",
             ("gcp.cluster.minVersion", "nodeGroups"),
         )
 

@@ -32,6 +32,7 @@ class ControlPlane:
     """Facts of the cluster for machines, storage and workloads. `name` is known once the cluster is there."""
 
     name: pulumi.Output[str]
+    version: pulumi.Output[str]  # such as 1.35.0-gke.1171000
     account: pulumi.Output[str]  # the machines' service account, by its address
     ready: Sequence[pulumi.Resource]
     kubernetes: KubernetesProvider
@@ -59,8 +60,8 @@ def declare(part: Part, name: str, settings: Settings, network: Network) -> Cont
     )
     subjects = tuple((KINDS[one.partition(":")[0]], one.partition(":")[2]) for one in settings.cluster.researchers)
     return ControlPlane(
-        name=made.name, account=account.email, ready=[network.part, made, *rights], kubernetes=provider, kubeconfig=told,
-        researchers=subjects,
+        name=made.name, version=made.master_version, account=account.email, ready=[network.part, made, *rights],
+        kubernetes=provider, kubeconfig=told, researchers=subjects,
     )  # fmt: skip
 
 

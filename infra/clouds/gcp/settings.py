@@ -18,7 +18,10 @@ Person = Annotated[
     Form(r"(user|group|serviceAccount):[^\s@:]+@[^\s@:]+\.[a-z]+", "an identity such as group:research@example.org or user:..."),
 ]
 Group = Annotated[str, Form(r"gke-security-groups@[^\s@:]+\.[a-z]+", "the group gke-security-groups@<your domain>")]
-Version = Annotated[str, Form(r"1\.\d+(\.\d+-gke\.\d+)?", "a version such as 1.35 or 1.35.0-gke.1171000, in quotes")]
+Version = Annotated[
+    str, Form(r"1\.\d+", "a minor version such as 1.35, in quotes: of it GKE takes the newest patch, and it drops older patches")
+]
+Moment = Annotated[str, Form(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "a moment such as 2026-12-20T00:00:00Z, in quotes")]
 Hour = Annotated[str, Form(r"([01]\d|2[0-3]):00", "a full hour such as 03:00, in quotes")]
 LabelKey = Annotated[str, Form(r"[a-z][a-z0-9_-]{0,62}", "63 of a-z, 0-9, _ and -, first a letter")]
 LabelValue = Annotated[str, Form(r"[a-z0-9_-]{0,63}", "63 of a-z, 0-9, _ and -")]
@@ -54,8 +57,9 @@ class Cluster(Section):
         default="REGULAR", description="How soon Google upgrades control plane and machines."
     )
     min_version: Version = Field(
-        default="1.35.0-gke.1171000",
-        description="The control plane is at least this. From the default on, spot machines can leave pods 105 s instead of 15.",
+        default="1.35",
+        description="The control plane's first version, the newest patch of it; a higher one upgrades. Spot machines can leave "
+        "pods 105 s instead of 15 from 1.35.0-gke.1171000 on.",
     )
     maintenance_start: Hour = Field(
         default="03:00", description="Upgrades begin within four hours from this hour on, UTC; they end machines, one by one."
@@ -96,8 +100,12 @@ class Nodes(Section):
     )
     manager_disk_gib: int = Field(default=50, ge=20, le=65536, description="System disk of the manager machine.")
     repair: bool = Field(default=True, description="Let GKE replace machines that are not healthy.")
-    shutdown_grace_seconds: Literal[30, 60, 90, 120] = Field(
-        default=120, description="What a spot machine's kubelet makes of a reclaim; 15 of it are for the system's own pods."
+    # GKE's API allows 0, 30 and 120, and these for spot machines alone: NodeKubeletConfig.shutdownGracePeriodSeconds of
+    # https://docs.cloud.google.com/kubernetes-engine/docs/reference/rest/v1/NodeKubeletConfig (a stored copy, read 2026-11-23).
+    shutdown_grace_seconds: Literal[30, 120] = Field(
+        default=120,
+        description="What a spot machine's kubelet makes of a reclaim; 15 of it are for the system's own pods. Preemptible ones "
+        "have 30 in any case.",
     )
 
 
@@ -174,10 +182,17 @@ class GroupSettings(Section):
         default=False, description="Machines close to each other: faster between them, and scarcer. With A100, L4 and H100 alone."
     )
     preemptible: bool = Field(
-        default=False, description="With capacity spot: the older kind, which Google ends after 24 hours; needs maxAgeHours."
+        default=False,
+        description="With capacity spot: the older kind, ended after 24 hours (needs maxAgeHours), with 15 s of notice for pods.",
     )
     disk_gib: int | None = Field(default=None, ge=50, le=65536, description="Another system disk than gcp.nodes.diskGiB.")
     driver: Literal["default", "latest", "disabled"] | None = Field(
         default=None,
         description="NVIDIA's driver that GKE installs. Default: latest, but default for V100 and P100, which newer ones lack.",
     )
+
+    @property
+    def notice_seconds(self) -> int | None:
+        """The notice that pods get where it is not the stack's. Google ends a preemptible machine after 30 s whatever the kubelet
+        says (.../how-to/preemptible-vms, a stored copy, read 2026-11-23), and the last 15 are the system's."""
+        return 15 if self.preemptible else None
