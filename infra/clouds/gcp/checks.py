@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from ipaddress import IPv4Network
 
 from infra.clouds.gcp.catalog import NOT_ON_DEMAND, GcpInstance
@@ -16,6 +17,7 @@ POOL_NAME = 32  # GKE allows 40 (https://docs.cloud.google.com/kubernetes-engine
 # Stored copies of pages under https://docs.cloud.google.com, all read 2026-11-22.
 OLDEST_FLEX, OLDEST_PREEMPTIBLE = 7 * 24, 24  # hours; kubernetes-engine/docs/concepts/dws and .../how-to/preemptible-vms
 LONG_GRACE = (1, 35, 0, 1171000)  # the first version that can: kubernetes-engine/docs/concepts/spot-vms
+LONGEST_WITHOUT_UPGRADES = 30  # days, of scope all: .../concepts/maintenance-windows-and-exclusions
 RANGES = 100  # authorized networks where machines are private: an older copy of kubernetes-engine/docs/how-to/authorized-networks
 # Least GiB and step of a Filestore tier: filestore/docs/service-tiers.
 TIERS = {"BASIC_HDD": (1024, 1), "BASIC_SSD": (2560, 1), "ZONAL": (1024, 256), "REGIONAL": (1024, 256)}
@@ -38,6 +40,7 @@ def problems(stack: Stack, settings: Settings) -> Iterator[Problem]:
             yield Problem(f"gcp.labels.{key}", "Ebb sets this label itself: remove it")
     yield from _existing(settings) if settings.network.name else _own(stack, settings)
     yield from _endpoint(settings)
+    yield from _exclusions(settings)
     yield from _people(settings)
     for index, line in enumerate(stack.node_groups):
         yield from _group(f"nodeGroups[{index}]", line, stack)
@@ -111,6 +114,18 @@ def _endpoint(settings: Settings) -> Iterator[Problem]:
     for cidr in dict.fromkeys(cluster.authorized_cidrs):
         if text := not_public(cidr) if public else malformed(cidr):
             yield Problem(key, text, ("gcp.cluster.endpoint",))
+
+
+def _exclusions(settings: Settings) -> Iterator[Problem]:
+    for index, one in enumerate(settings.cluster.maintenance_exclusions):
+        where = f"gcp.cluster.maintenanceExclusions[{index}].end"
+        start, end = (None if text is None else datetime.fromisoformat(text) for text in (one.start, one.end))
+        assert start is not None, one
+        if end is not None and end <= start:
+            yield Problem(where, f"found {one.end!r}, which is not after its start {one.start!r}")
+        elif one.scope == "all" and (end is None or end - start > timedelta(days=LONGEST_WITHOUT_UPGRADES)):
+            text = f"found {one.end!r}; allowed with scope all are {LONGEST_WITHOUT_UPGRADES} days from its start"
+            yield Problem(where, f"{text}: set an earlier end, or scope: nodes")
 
 
 def _people(settings: Settings) -> Iterator[Problem]:

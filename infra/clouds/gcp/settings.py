@@ -50,6 +50,19 @@ class Network(Section):
     services_range: Resource | None = Field(default=None, description="Existing network: the same for services.")
 
 
+class Exclusion(Section):
+    """A time in which GKE leaves the cluster as it is."""
+
+    name: Resource = Field(description="What it is called.", examples=["paper"])
+    start: Moment = Field(description="When it begins, UTC.", examples=["2026-12-20T00:00:00Z"])
+    end: Moment | None = Field(default=None, description="When it ends. Default: when the minor version's support does.")
+    scope: Literal["nodes", "minor", "all"] = Field(
+        default="nodes",
+        description="nodes: no upgrades of machines, and none to another minor version; minor: none of the latter; all: none at "
+        "all, for 30 days at most.",
+    )
+
+
 class Cluster(Section):
     """The control plane, who may reach it, and who may do what."""
 
@@ -63,6 +76,9 @@ class Cluster(Section):
     )
     maintenance_start: Hour = Field(
         default="03:00", description="Upgrades begin within four hours from this hour on, UTC; they end machines, one by one."
+    )
+    maintenance_exclusions: tuple[Exclusion, ...] = Field(
+        default=(), strict=False, description="Times without upgrades: those that end machines come between jobs then."
     )
     endpoint: Literal["public", "private"] = Field(
         default="public", description="public: from authorizedCidrs and from the network; private: from the network alone."

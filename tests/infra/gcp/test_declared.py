@@ -101,6 +101,27 @@ def test_a_long_stack_has_accounts_with_names_that_google_takes() -> None:
     assert long[0] != long[1]
 
 
+def test_idle_machines_go_soon_and_upgrades_wait_where_the_stack_says_so() -> None:
+    usual_cluster = usual().one("Cluster").inputs
+    assert usual_cluster["clusterAutoscaling"] == {"enabled": False, "autoscalingProfile": "OPTIMIZE_UTILIZATION"}
+    assert "maintenanceExclusions" not in usual_cluster["maintenancePolicy"]
+    start, end = "2026-12-20T00:00:00Z", "2027-01-04T00:00:00Z"
+    exclusions = [{"name": "paper", "start": start}, {"name": "holidays", "start": start, "end": end, "scope": "all"}]
+    made = world({"gcp.cluster.maintenanceExclusions": exclusions}).one("Cluster").inputs["maintenancePolicy"]
+    assert made["maintenanceExclusions"] == [
+        {
+            "exclusionName": "paper",
+            "startTime": start,
+            "exclusionOptions": {"scope": "NO_MINOR_OR_NODE_UPGRADES", "endTimeBehavior": "UNTIL_END_OF_SUPPORT"},
+        },
+        {"exclusionName": "holidays", "startTime": start, "endTime": end, "exclusionOptions": {"scope": "NO_UPGRADES"}},
+    ]
+
+
+def test_the_stack_asks_for_a_minor_version_of_which_patches_come_and_go() -> None:
+    assert usual().one("Cluster").inputs["minMasterVersion"] == "1.35"
+
+
 # ---------------------------------------------------------------------------------------------------------------- images
 
 
