@@ -175,6 +175,19 @@ def test_what_goes_before_what(later: tuple[str, str], earlier: tuple[str, str])
     assert made.one(*earlier).key in made.before(made.one(*later))
 
 
+def test_services_are_enabled_before_anything_uses_them_and_stay_so() -> None:
+    services = usual().all("Service")
+    services = [one for one in services if one.type.startswith("gcp:")]
+    assert {"compute.googleapis.com", "container.googleapis.com", "file.googleapis.com"} <= {
+        one.inputs["service"] for one in services
+    }
+    assert {one.inputs["disableOnDestroy"] for one in services} == {False}
+    enabled = {one.key for one in services}
+    for kind, name in (("Network", "ebb-gcp"), ("Account", "machines"), ("gcp:filestore/instance:Instance", "ebb-gcp"),
+                       ("gcp:artifactregistry/repository:Repository", "ebb-gcp")):  # fmt: skip
+        assert enabled <= usual().before(usual().one(kind, name)), kind
+
+
 def test_a_further_zone_changes_nothing_that_is_there() -> None:
     more = world({"zones": [*stacks.stack().zones, "us-central1-f"]})
     before, after = (

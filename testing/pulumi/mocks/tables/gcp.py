@@ -100,6 +100,7 @@ ROWS: tuple[Row, ...] = (
         outputs={"email": "{accountId}@{project}.iam.gserviceaccount.com", "uniqueId": "{short}",
                  "member": "serviceAccount:{accountId}@{project}.iam.gserviceaccount.com"},
     ),
+    Row("gcp:projects/service:Service", autoname="", id="{project}/{service}", replaces=("project", "service")),
     Row("gcp:projects/iAMMember:IAMMember", autoname="", id="{project}/{role}/{member}", replaces=_IAM),
     Row("gcp:storage/bucketIAMMember:BucketIAMMember", autoname="", id="b/{bucket}/{role}/{member}",
         replaces=("bucket", *_IAM[1:])),
