@@ -43,8 +43,14 @@ def _expanded(line: config.NodeGroupSettings, stack: Stack, cloud: Notice) -> It
             capacity_type=line.capacity,
             min=line.min,
             max=line.max,
-            notice_seconds=cloud.notice_seconds if line.capacity == SPOT else 0,
+            notice_seconds=_notice_seconds(line, cloud),
             max_age_seconds=int(3600 * line.max_age_hours) if line.max_age_hours else 0,
             image=line.image,
             settings=line.settings,
         )
+
+
+def _notice_seconds(line: config.NodeGroupSettings, cloud: Notice) -> int:
+    """The cloud's, but where the line's own section says less."""
+    own: int | None = getattr(line.settings, "notice_seconds", None)
+    return 0 if line.capacity != SPOT else cloud.notice_seconds if own is None else own

@@ -170,7 +170,7 @@ class Local:
         return Storage(jobs=tuple(volumes), root=_root(data + output, made), etcd=etcd)
 
     def helpers(self, cluster: Cluster, groups: Sequence[NodeGroup]) -> Helpers:
-        return Helpers()  # the devcluster's daemon scales, and its kubelets advertise GPUs
+        return Helpers(notices=False)  # the devcluster's daemon scales and gives notice; its kubelets advertise GPUs
 
     def outputs(self, cluster: Cluster) -> Mapping[str, pulumi.Input[Any]]:
         return {"kubeconfig": str(_kubeconfig(self._settings.kubeconfig))}

@@ -39,3 +39,11 @@ def test_only_an_image_that_holds_torch_holds_a_compiler() -> None:
     assert compiler.startswith('if [ "$ENVIRONMENT" = image ]; then')
     assert "Python.h" in compiler
     assert layers.index(compiler) < next(number for number, layer in enumerate(layers) if "pip install" in layer)
+
+
+def test_the_image_finds_the_driver_where_gke_mounts_it() -> None:
+    """GKE's device plugin mounts it at /usr/local/nvidia and sets no variable; the other clouds put it on the loader's path."""
+    said = [line for line in (TRAINER / "Dockerfile").read_text().splitlines() if line.startswith("ENV ")]
+    variables = dict(one.split("=", 1) for line in said for one in line.removeprefix("ENV ").split())
+    assert "/usr/local/nvidia/lib64" in variables.get("LD_LIBRARY_PATH", "").split(":")
+    assert variables["PATH"].split(":")[0] == "/usr/local/nvidia/bin"

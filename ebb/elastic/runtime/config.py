@@ -56,7 +56,9 @@ class RunConfig:
     workers: int = option(-1, "loader processes of a rank, never more than its cores; -1: measured on a GPU, else cores - 1",
                           low=-1, short="-j")  # fmt: skip
     threads: int = option(0, "threads of a rank's tensor operations; 0: the cores of the pod shared by its ranks", low=0)
-    device: str = option("auto", "where to compute; auto: the GPU if there is one", choices=("auto", "cpu", "cuda"))
+    device: str = option(
+        "auto", "where to compute; auto: the GPU if one was given, else the CPU", choices=("auto", "cpu", "cuda")
+    )
     log_every: int = option(10, "steps between two lines of progress and metrics", low=1)
     checkpoint_seconds: float = option(300.0, "longest time between checkpoints", low=0.1)
     # 2 s: on the demo's ResNet-18 (90 MB) more often would not shorten a recovery, since survivors save what they hold

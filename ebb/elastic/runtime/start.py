@@ -7,6 +7,7 @@ found = find(config, start, fence, identity, group)    # the newest checkpoint t
 import json
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -173,12 +174,32 @@ def open_saver(
 
 
 def choose_device(config: RunConfig) -> torch.device:
-    """The one of this process from now on."""
-    if config.device == "cpu" or (config.device == "auto" and not torch.cuda.is_available()):
-        keep_freed_memory(os.environ)
-        return torch.device("cpu")
-    if not torch.cuda.is_available():
+    """The one of this process from now on. Raises ConfigError where a GPU was asked for or given, and torch sees none."""
+    if config.device != "cpu" and torch.cuda.is_available():
+        device = torch.device("cuda", config.place.local_rank)
+        torch.cuda.set_device(device)
+        return device
+    if config.device == "cuda":
         raise ConfigError("--device is 'cuda', but torch sees no GPU here; use --device cpu, or run where there is one")
-    device = torch.device("cuda", config.place.local_rank)
-    torch.cuda.set_device(device)
-    return device
+    if config.device == "auto" and (given := given_gpu(os.environ)):
+        built = f"is built for CUDA {torch.version.cuda}" if torch.version.cuda else "is built without CUDA"
+        raise ConfigError(
+            f"--device is 'auto', and there is a GPU here ({given}), but torch {torch.__version__}, which {built}, sees none: "
+            f"it is paid for, so nothing is trained on the CPU. Is NVIDIA's driver where LD_LIBRARY_PATH "
+            f"({os.environ.get('LD_LIBRARY_PATH', '')!r}) says, and new enough? --device cpu trains without it"
+        )
+    keep_freed_memory(os.environ)
+    return torch.device("cpu")
+
+
+def given_gpu(environment: Mapping[str, str], devices: Path = Path("/dev")) -> str:
+    """The sign that this process was given a GPU, "" if there is none: a device file, or a device plugin's variable.
+
+    An empty CUDA_VISIBLE_DEVICES hides GPUs on purpose. `all` and the like in NVIDIA_VISIBLE_DEVICES are an image's defaults and
+    no plugin's. The local cluster's GPUs leave neither sign: they are numbers alone, and their jobs train on the CPU.
+    """
+    if environment.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1"):
+        return ""
+    found = sorted(str(one) for one in devices.glob("nvidia[0-9]*"))
+    named = environment.get("NVIDIA_VISIBLE_DEVICES", "")
+    return found[0] if found else f"NVIDIA_VISIBLE_DEVICES={named}" if named not in ("", "all", "none", "void") else ""

@@ -18,11 +18,13 @@ from dataclasses import dataclass
 import pulumi
 import yaml
 from pulumi_azure_native.containerservice import (
+    LocalDNSMode,
     ManagedCluster,
     ResourceIdentityType,
     list_managed_cluster_user_credentials_output,
 )
 from pulumi_azure_native.containerservice._inputs import (
+    LocalDNSProfileArgsDict,
     ManagedClusterAgentPoolProfileArgsDict,
     ManagedClusterAPIServerAccessProfileArgsDict,
     ManagedClusterPropertiesAutoScalerProfileArgsDict,
@@ -45,6 +47,9 @@ SERVER_ID = "6dae42f8-4368-4678-94ff-3960e28e3630"
 # AKS sets memory aside for as many pods as there may be, 20 MB each, by default 5 GB
 # (https://learn.microsoft.com/azure/aks/node-resource-reservations, as of 2026-08).
 MANAGER_PODS = 60
+# A proxy at a link-local address on each machine, which jobs may not reach. AKS turns it on by itself from Kubernetes 1.37 on,
+# wherever a pool does not say (https://learn.microsoft.com/azure/aks/localdns-custom, read 2026-11-23).
+NO_LOCAL_DNS: LocalDNSProfileArgsDict = {"mode": LocalDNSMode.DISABLED}
 _TIMEOUTS = pulumi.CustomTimeouts(create="45m", update="2h", delete="1h")
 
 
@@ -75,8 +80,11 @@ def declare(base: Base, network: Network, manager: NodeGroup) -> ControlPlane:
         tags=base.tags,
         opts=part.child(),
     )
-    # It gives machines their addresses, in a subnet that is not its own.
-    rights = [base.allow(part, "network", "Network Contributor", identity.principal_id, network.machines)]
+    # It gives machines their addresses, in a subnet that is not its own. A role counts only after a while, and AKS refuses the
+    # cluster until then (https://github.com/hashicorp/terraform-provider-azurerm/issues/24064). So of an own network the scope is
+    # the group: the role is given first, and becomes known while address, gateway and subnets are made.
+    scope = network.machines if base.settings.network.subnet_id else base.group.id
+    rights = [base.allow(part, "network", "Network Contributor", identity.principal_id, scope)]
     made = _cluster(base, part, network, manager, identity, rights)
     users = [
         base.allow(part, f"user-{group[:8]}", "Azure Kubernetes Service Cluster User Role", group, made.id, group=True)
@@ -184,6 +192,7 @@ def _system_pool(base: Base, network: Network, manager: NodeGroup) -> ManagedClu
         "os_disk_type": "Managed",
         "os_disk_size_gb": base.settings.nodes.manager_disk_gib,
         "max_pods": MANAGER_PODS,
+        "local_dns_profile": NO_LOCAL_DNS,
         "node_labels": manager.labels,
         "tags": base.tags,
     }

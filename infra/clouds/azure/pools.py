@@ -23,7 +23,7 @@ from pulumi_kubernetes.provider import Provider as KubernetesProvider
 from infra.clouds.azure import names
 from infra.clouds.azure.base import Base, only_new
 from infra.clouds.azure.catalog import MAX_PODS
-from infra.clouds.azure.cluster import ControlPlane
+from infra.clouds.azure.cluster import NO_LOCAL_DNS, ControlPlane
 from infra.clouds.azure.machine import own, pool, system_disk
 from infra.clouds.azure.network import Network
 from infra.part import Part
@@ -71,6 +71,7 @@ def declare(base: Base, part: Part, group: NodeGroup, control: ControlPlane, net
         os_disk_size_gb=disk,
         kubelet_disk_type="OS",
         max_pods=MAX_PODS,
+        local_dns_profile=NO_LOCAL_DNS,
         gpu_profile={"driver": "Install"} if group.instance.gpus else None,
         # AKS allows no such settings for spot pools. Elsewhere the old machine ends first: GPUs for a further one are rare.
         upgrade_settings=None if spot else {"max_surge": "0", "max_unavailable": "1"},

@@ -100,12 +100,12 @@ def _share(base: Base, part: Part, network: Network) -> Share:
     else:
         owner, made = _made(base, part)
         account, account_name, name = owner.id, owner.name, made.name
-    endpoint, resolved = _address(base, part, network, account)
+    address, ready = _address(base, part, network, account)
     return Share(
         account=account_name,
         name=name,
-        address=endpoint.custom_dns_configs.apply(lambda found: str(((found or [])[0].ip_addresses or [""])[0])),
-        ready=[*([made] if made else []), endpoint, *resolved],
+        address=address,
+        ready=[*([made] if made else []), *ready],
     )
 
 
@@ -153,8 +153,8 @@ def _made(base: Base, part: Part) -> tuple[StorageAccount, FileShare]:
 
 def _address(
     base: Base, part: Part, network: Network, account: pulumi.Input[str]
-) -> tuple[PrivateEndpoint, list[pulumi.Resource]]:
-    """A private address for an account, and the name that resolves to it inside the network."""
+) -> tuple[pulumi.Output[str], list[pulumi.Resource]]:
+    """A private address for an account ("" while Azure does not say it), and what a mount by the account's name needs."""
     name, group = f"{base.name}-files", base.group.name
     zone = PrivateZone(
         name,
@@ -193,7 +193,14 @@ def _address(
         private_dns_zone_configs=[{"name": "files", "private_dns_zone_id": zone.id}],
         opts=part.child(),
     )
-    return endpoint, [link, entry]
+    # Not the endpoint's customDnsConfigs: Azure empties them once a zone group is attached, so a refresh finds none
+    # (https://registry.terraform.io/providers/hashicorp/azurerm/latest/docs/resources/private_endpoint, custom_dns_configs).
+    address = entry.private_dns_zone_configs.apply(
+        lambda configs: next(
+            (str(ip) for one in configs or [] for record in one.record_sets or [] for ip in record.ip_addresses or []), ""
+        )
+    )
+    return address, [link, endpoint, entry]
 
 
 def _folder(share: Share, folder: str = "") -> Csi:
@@ -269,4 +276,7 @@ def _commands(share: Share) -> dict[str, Command]:
         "mountOutput": mount("/mnt/output", "/output"),
         "mountAll": mount(ROOT_PATH),
     }
-    return found | ({"mountHosts": pulumi.Output.concat(share.address, " ", server)} if share.address is not None else {})
+    unknown = "# Azure had not given the share its address yet: pulumi refresh"
+    return found | {
+        "mountHosts": pulumi.Output.all(share.address, server).apply(lambda both: " ".join(both) if both[0] else unknown)
+    }

@@ -5,7 +5,8 @@
         --cache default.cache --dockerfile trainer/Dockerfile --argument BASE=...
 
 Progress goes to stderr; stdout is one JSON object, {"digest": "sha256:..."}. Doing it twice is harmless: a tag that the registry
-has is not built again, and a build of the tag under way is joined. Ctrl-C and SIGTERM cancel a build that this run has started;
+has is not built again, and a build of the tag under way is joined. The builder's rights, made seconds before, count only after a
+while: what is refused for want of them is tried again for SETTLE_SECONDS. Ctrl-C and SIGTERM cancel a build of this run's own;
 after a kill the build goes on, and the next run joins it. Exit codes: 0, 1 failed, 130 interrupted.
 """
 
@@ -19,10 +20,16 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NoReturn
 
-from infra.clouds.gcp.calls import ABSENT, Account, Calls, Refused
+from infra.clouds.gcp.calls import ABSENT, DENIED, INVALID, Account, Calls, Refused
 
 EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
 POLL_SECONDS, SAY_SECONDS, BUILD_SECONDS = 5.0, 15.0, 3600
+# "Typically 2 minutes, potentially 7 minutes or longer": https://docs.cloud.google.com/iam/docs/access-change-propagation, as
+# remembered; https://github.com/GoogleCloudPlatform/cluster-toolkit/pull/6237 waits 30 s for such a builder, and no longer.
+SETTLE_SECONDS, RETRY_SECONDS = 420.0, 20.0
+# Of FailureInfo.FailureType (https://docs.cloud.google.com/build/docs/api/reference/rest/v1/projects.builds): what a builder
+# without its rights fails at.
+OF_RIGHTS = ("FETCH_SOURCE_FAILED", "LOGGING_FAILURE", "PUSH_NOT_AUTHORIZED")
 BUILDS, REGISTRY = "https://cloudbuild.googleapis.com/v1", "https://artifactregistry.googleapis.com/v1"
 DOCKER = "gcr.io/cloud-builders/docker"
 MACHINE = "E2_HIGHCPU_8"  # 8 vCPU; torch's image is 8 GB while it is built, so the disk is larger than the usual 100 GB
@@ -37,7 +44,11 @@ docker build --file "$DOCKERFILE" --cache-from "$URL:$CACHE" --build-arg BUILDKI
 
 
 class BuildError(Exception):
-    """The image was not built; the text says where its log is."""
+    """The image was not built; the text says where its log is. `kind`: Google's word for the failure."""
+
+    def __init__(self, words: str, kind: str = "") -> None:
+        super().__init__(words)
+        self.kind = kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,21 +90,43 @@ def build(calls: Calls, request: Request, say: Callable[[str], None], clock: Clo
     if found is not None:
         say(f"{name} is in the registry already")
         return found
-    running = _running(calls, request)
-    number = running or _start(calls, request)
-    say(f"{name}: {'joining' if running else 'started'} build {number}")
-    try:
-        _await(calls, number, request, lambda words: say(f"{name}: {words}"), clock)
-    except KeyboardInterrupt:
-        if not running:
-            calls.post(f"{request.builds}/{number}:cancel", {})
-            say(f"interrupted: build {number} is cancelled")
-        raise
+    began, running = clock.now(), _running(calls, request)
+    while True:
+        try:
+            number = _build_once(calls, request, running, lambda words: say(f"{name}: {words}"), clock)
+            break
+        except (BuildError, Refused) as error:
+            if not _is_of_rights(error, request) or clock.now() - began >= SETTLE_SECONDS:
+                raise
+            say(f"{name}: the builder's rights do not count yet, trying again in {RETRY_SECONDS:.0f} s ({error})")
+            clock.sleep(RETRY_SECONDS)
+            running = None
     found = _image(calls, request)
     if found is None:
         raise BuildError(f"build {number} succeeded, but {request.url} has no tag {request.tag}: was it deleted just now?")
     say(f"{name}: {found['digest']}")
     return found
+
+
+def _build_once(calls: Calls, request: Request, running: str | None, say: Callable[[str], None], clock: Clock) -> str:
+    """The number of a build that has succeeded: that under way, or a new one."""
+    number = running or _start(calls, request)
+    say(f"{'joining' if running else 'started'} build {number}")
+    try:
+        _await(calls, number, request, say, clock)
+    except KeyboardInterrupt:
+        if not running:
+            calls.post(f"{request.builds}/{number}:cancel", {})
+            say(f"interrupted: build {number} is cancelled")
+        raise
+    return number
+
+
+def _is_of_rights(error: BuildError | Refused, request: Request) -> bool:
+    """True if it may be that the builder, or its rights, are too new. What the caller may not do says nothing of the builder."""
+    if isinstance(error, BuildError):
+        return error.kind in OF_RIGHTS
+    return error.code in (INVALID, DENIED, ABSENT) and request.account in str(error)
 
 
 def _image(calls: Calls, request: Request) -> dict[str, Any] | None:
@@ -146,10 +179,10 @@ def _await(calls: Calls, number: str, request: Request, say: Callable[[str], Non
         if status == DONE:
             return
         if status not in RUNNING:
-            why = found.get("statusDetail") or (found.get("failureInfo") or {}).get("detail") or "no reason is given"
-            raise BuildError(
-                f"build {number} of {request.url}:{request.tag}: {status.lower()}: {why}\nits log: {found.get('logUrl')}"
-            )
+            failure = found.get("failureInfo") or {}
+            why = found.get("statusDetail") or failure.get("detail") or "no reason is given"
+            text = f"build {number} of {request.url}:{request.tag}: {status.lower()}: {why}\nits log: {found.get('logUrl')}"
+            raise BuildError(text, str(failure.get("type", "")))
         if clock.now() - said >= SAY_SECONDS:
             said = clock.now()
             say(f"{status.lower()}, {said - began:.0f} s")

@@ -6,8 +6,8 @@
 
 The credentials are those of gcloud's application default login. Nothing here makes anything by itself.
 
-    Refused        a request did not succeed; `code` is the HTTP status, the text one plain sentence. A service that the project
-                   has not enabled has nothing: its refusals are ABSENT
+    Refused        a request did not succeed; `code` is the HTTP status, the text one plain sentence
+    ├─ Disabled    the project has not enabled the service; it has nothing there, so the code is ABSENT
     └─ NoAccess    no request can: there are no credentials, they have expired, or Google is not reachable
 """
 
@@ -20,7 +20,7 @@ from infra import commands
 from infra.commands import CannotLook
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-UNAUTHENTICATED, DENIED, ABSENT, CLASH = 401, 403, 404, 409
+INVALID, UNAUTHENTICATED, DENIED, ABSENT, CLASH = 400, 401, 403, 404, 409
 TIMEOUT_SECONDS, TRIES = 30.0, 3
 NO_CREDENTIALS = (
     "there are no credentials of Google Cloud in this shell: log in (gcloud auth application-default login), and repeat; "
@@ -38,6 +38,13 @@ class Refused(commands.RequestRefused):
     @property
     def denied(self) -> bool:
         return self.code == DENIED
+
+
+class Disabled(Refused):
+    """The service is not enabled in the project."""
+
+    def __init__(self, service: str) -> None:
+        super().__init__(ABSENT, f"{service} is not enabled in the project")
 
 
 class NoAccess(Refused, CannotLook):
@@ -112,7 +119,7 @@ def answered(status: int, data: bytes, address: str) -> dict[str, Any]:
     words = f"{address.partition('?')[0]}: {status}: {said or 'no reason is given'}"
     if status == UNAUTHENTICATED:
         raise NoAccess(status, f"Google Cloud does not accept the credentials of this shell: log in again and repeat ({words})")
-    raise Refused(ABSENT if _is_disabled(found) else status, words)
+    raise Disabled(address.split("/")[2]) if _is_disabled(found) else Refused(status, words)
 
 
 def _is_disabled(answer: Any) -> bool:

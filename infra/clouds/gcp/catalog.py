@@ -41,6 +41,9 @@ CPU_SPOT = {"e2": 0.40, "n2": 0.53, "n2d": 0.71, "n4": 0.51}
 COMPACT = frozenset({"A100", "A100-80GB", "L4", "H100"})
 
 
+# "You must either use Spot VMs or a feature that uses the Dynamic Workload Scheduler":
+# https://docs.cloud.google.com/compute/docs/accelerator-optimized-machines#a3-high-vms, a stored copy, read 2026-11-23.
+NOT_ON_DEMAND = frozenset({"a3-highgpu-1g", "a3-highgpu-2g", "a3-highgpu-4g"})
 # The kernel sees 98 % of a machine's memory; GKE keeps a share by tiers, (GiB, share), and evicts at 100 MiB. Tiers:
 # https://cloud.google.com/kubernetes-engine/docs/concepts/plan-node-sizes. Seen: n2-highmem-4, -16 and -64 with 28,404,
 # 119,346 and 498,636 MiB (https://github.com/2i2c-org/infrastructure/issues/2121): 37, 540 and 2,342 MiB more than this says.

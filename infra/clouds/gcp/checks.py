@@ -3,19 +3,21 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from ipaddress import IPv4Network
 
-from infra.clouds.gcp.catalog import GcpInstance
+from infra.clouds.gcp.catalog import NOT_ON_DEMAND, GcpInstance
 from infra.clouds.gcp.settings import GroupSettings, Settings
 from infra.config import NodeGroupSettings, Problem, Stack, checks, choice
 from infra.config.cidrs import is_private, malformed, network_of, not_public
-from workloads.cluster import FLEX_START, SPOT
+from workloads.cluster import FLEX_START, ON_DEMAND, SPOT
 
 OURS = ("ebb-stack", "ebb-project")
 POOL_NAME = 32  # GKE allows 40 (https://docs.cloud.google.com/kubernetes-engine/docs/how-to/node-pools), Pulumi adds 8
 # Stored copies of pages under https://docs.cloud.google.com, all read 2026-11-22.
 OLDEST_FLEX, OLDEST_PREEMPTIBLE = 7 * 24, 24  # hours; kubernetes-engine/docs/concepts/dws and .../how-to/preemptible-vms
 LONG_GRACE = (1, 35, 0, 1171000)  # the first version that can: kubernetes-engine/docs/concepts/spot-vms
+LONGEST_WITHOUT_UPGRADES = 30  # days, of scope all: .../concepts/maintenance-windows-and-exclusions
 RANGES = 100  # authorized networks where machines are private: an older copy of kubernetes-engine/docs/how-to/authorized-networks
 # Least GiB and step of a Filestore tier: filestore/docs/service-tiers.
 TIERS = {"BASIC_HDD": (1024, 1), "BASIC_SSD": (2560, 1), "ZONAL": (1024, 256), "REGIONAL": (1024, 256)}
@@ -38,6 +40,7 @@ def problems(stack: Stack, settings: Settings) -> Iterator[Problem]:
             yield Problem(f"gcp.labels.{key}", "Ebb sets this label itself: remove it")
     yield from _existing(settings) if settings.network.name else _own(stack, settings)
     yield from _endpoint(settings)
+    yield from _exclusions(settings)
     yield from _people(settings)
     for index, line in enumerate(stack.node_groups):
         yield from _group(f"nodeGroups[{index}]", line, stack)
@@ -113,6 +116,18 @@ def _endpoint(settings: Settings) -> Iterator[Problem]:
             yield Problem(key, text, ("gcp.cluster.endpoint",))
 
 
+def _exclusions(settings: Settings) -> Iterator[Problem]:
+    for index, one in enumerate(settings.cluster.maintenance_exclusions):
+        where = f"gcp.cluster.maintenanceExclusions[{index}].end"
+        start, end = (None if text is None else datetime.fromisoformat(text) for text in (one.start, one.end))
+        assert start is not None, one
+        if end is not None and end <= start:
+            yield Problem(where, f"found {one.end!r}, which is not after its start {one.start!r}")
+        elif one.scope == "all" and (end is None or end - start > timedelta(days=LONGEST_WITHOUT_UPGRADES)):
+            text = f"found {one.end!r}; allowed with scope all are {LONGEST_WITHOUT_UPGRADES} days from its start"
+            yield Problem(where, f"{text}: set an earlier end, or scope: nodes")
+
+
 def _people(settings: Settings) -> Iterator[Problem]:
     cluster = settings.cluster
     for key, people in {"administrators": cluster.administrators, "researchers": cluster.researchers}.items():
@@ -142,6 +157,9 @@ def _group(where: str, line: NodeGroupSettings, stack: Stack) -> Iterator[Proble
         if own.compact_placement and isinstance(machine, GcpInstance) and not machine.compact:
             text = f"{machine.name} cannot be placed close to others: take A100, L4 or H100, or remove it"
             yield Problem(f"{where}.gcp.compactPlacement", text, (f"{where}.gpu", f"{where}.instanceTypes"))
+        if line.capacity == ON_DEMAND and machine.name in NOT_ON_DEMAND:
+            text = f"{machine.name} is not sold on-demand: set capacity spot or flex-start, or instanceTypes: [a3-highgpu-8g]"
+            yield Problem(f"{where}.capacity", text, (f"{where}.gpu", f"{where}.instanceTypes"))
 
 
 def _age(where: str, line: NodeGroupSettings, own: GroupSettings) -> Iterator[Problem]:
@@ -164,10 +182,10 @@ def _age(where: str, line: NodeGroupSettings, own: GroupSettings) -> Iterator[Pr
 
 def _grace(stack: Stack, settings: Settings) -> Iterator[Problem]:
     asked, version = settings.nodes.shutdown_grace_seconds, version_of(settings.cluster.min_version)
-    if asked > 30 and version < LONG_GRACE and any(line.capacity == SPOT for line in stack.node_groups):
+    if asked > 30 and version < LONG_GRACE[:2] and any(line.capacity == SPOT for line in stack.node_groups):
         yield Problem(
             "gcp.nodes.shutdownGraceSeconds",
-            f"found {asked}; with minVersion {settings.cluster.min_version!r} allowed is 30: longer ones need 1.35.0-gke.1171000",
+            f"found {asked}; with minVersion {settings.cluster.min_version!r} allowed is 30: a longer one needs 1.35",
             ("gcp.cluster.minVersion", "nodeGroups"),
         )
 
@@ -189,6 +207,9 @@ def _storage(stack: Stack, settings: Settings) -> Iterator[Problem]:
     elif named := sorted(file.model_fields_set & {"tier", "size_gib", "zone"}):
         text = f"address is of an instance that exists: remove {', '.join(named)}, which are for a new one"
         yield Problem(f"{key}.address", text)
+    if file.address is not None and settings.network.name is None:
+        text = "missing: storage.filestore.address is of an instance on a network of its own, which no new network reaches"
+        yield Problem("gcp.network.name", f"{text}; `gcloud filestore instances describe` names it", (f"{key}.address",))
     if file.zone is not None and file.zone not in stack.zones:
         yield Problem(f"{key}.zone", choice(file.zone, stack.zones), ("zones",))
     for cidr in dict.fromkeys(storage.clients):

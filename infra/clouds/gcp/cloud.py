@@ -7,7 +7,7 @@ from typing import Any
 import pulumi
 from pulumi_gcp.provider import Provider as GcpProvider
 
-from infra.clouds.gcp import cluster, images, network, pools, storage
+from infra.clouds.gcp import apis, cluster, images, network, pools, storage
 from infra.clouds.gcp.settings import Settings
 from infra.config import Stack
 from infra.part import Part
@@ -39,6 +39,12 @@ class Gcp:
     def _provider(self) -> GcpProvider:
         settings = self._settings
         return GcpProvider("gcp", project=settings.project, region=settings.region, default_labels=self._labels)
+
+    @cached_property
+    def _apis(self) -> Part:
+        made = Part("gcp", "apis", providers=[self._provider])
+        apis.declare(made, self._settings)
+        return made
 
     @cached_property
     def _network(self) -> network.Network:
@@ -99,4 +105,4 @@ class Gcp:
         return {name: value for name, value in self._outputs.items() if value is not None}
 
     def _part(self, name: str) -> Part:
-        return Part("gcp", name, providers=[self._provider])
+        return Part("gcp", name, providers=[self._provider], depends_on=[self._apis])

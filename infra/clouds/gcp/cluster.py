@@ -12,10 +12,14 @@ from dataclasses import dataclass
 
 import pulumi
 from pulumi_gcp import container, projects, serviceaccount
+from pulumi_gcp.container._inputs import (
+    ClusterMaintenancePolicyMaintenanceExclusionArgsDict,
+    ClusterMaintenancePolicyMaintenanceExclusionExclusionOptionsArgsDict,
+)
 from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
 from infra.clouds.gcp.network import Network
-from infra.clouds.gcp.settings import Cluster, Settings
+from infra.clouds.gcp.settings import Cluster, Exclusion, Settings
 from infra.part import Part
 
 # The least that GKE asks for machines' accounts
@@ -23,6 +27,7 @@ from infra.part import Part
 NODE_ROLE = "roles/container.defaultNodeServiceAccount"
 ADMINISTRATOR, RESEARCHER = "roles/container.admin", "roles/container.clusterViewer"
 ACCOUNT_ID = 30
+SCOPES = {"nodes": "NO_MINOR_OR_NODE_UPGRADES", "minor": "NO_MINOR_UPGRADES", "all": "NO_UPGRADES"}
 KINDS = {"group": "Group", "user": "User", "serviceAccount": "User"}  # an identity in IAM's words -> in Kubernetes'
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"  # rights are the account's roles; scopes are older, and limit no further
 
@@ -32,6 +37,7 @@ class ControlPlane:
     """Facts of the cluster for machines, storage and workloads. `name` is known once the cluster is there."""
 
     name: pulumi.Output[str]
+    version: pulumi.Output[str]  # such as 1.35.0-gke.1171000
     account: pulumi.Output[str]  # the machines' service account, by its address
     ready: Sequence[pulumi.Resource]
     kubernetes: KubernetesProvider
@@ -59,8 +65,8 @@ def declare(part: Part, name: str, settings: Settings, network: Network) -> Cont
     )
     subjects = tuple((KINDS[one.partition(":")[0]], one.partition(":")[2]) for one in settings.cluster.researchers)
     return ControlPlane(
-        name=made.name, account=account.email, ready=[network.part, made, *rights], kubernetes=provider, kubeconfig=told,
-        researchers=subjects,
+        name=made.name, version=made.master_version, account=account.email, ready=[network.part, made, *rights],
+        kubernetes=provider, kubeconfig=told, researchers=subjects,
     )  # fmt: skip
 
 
@@ -92,7 +98,13 @@ def _cluster(  # noqa: PLR0917 - one of each thing that exists before the cluste
         control_plane_endpoints_config={"dns_endpoint_config": {"allow_external_traffic": False}},
         release_channel={"channel": wanted.channel},
         min_master_version=wanted.min_version,
-        maintenance_policy={"daily_maintenance_window": {"start_time": wanted.maintenance_start}},
+        maintenance_policy={
+            "daily_maintenance_window": {"start_time": wanted.maintenance_start},
+            "maintenance_exclusions": [_exclusion(one) for one in wanted.maintenance_exclusions] or None,
+        },
+        # Idle machines go sooner: GPUs are paid by the second (.../concepts/cluster-autoscaler#autoscaling_profiles). Not enabled
+        # are machines beside those of the node groups.
+        cluster_autoscaling={"enabled": False, "autoscaling_profile": "OPTIMIZE_UTILIZATION"},
         workload_identity_config={"workload_pool": f"{settings.project}.svc.id.goog"},
         authenticator_groups_config={"security_group": wanted.security_group} if wanted.security_group else None,
         addons_config={
@@ -105,6 +117,18 @@ def _cluster(  # noqa: PLR0917 - one of each thing that exists before the cluste
         # GKE upgrades by its channel, and says nothing of the first pool, which is gone.
         opts=part.child(depends_on=[network.part, *needs], ignore_changes=["nodeConfig", "initialNodeCount"]),
     )
+
+
+def _exclusion(wanted: Exclusion) -> ClusterMaintenancePolicyMaintenanceExclusionArgsDict:
+    options: ClusterMaintenancePolicyMaintenanceExclusionExclusionOptionsArgsDict = {"scope": SCOPES[wanted.scope]}
+    if wanted.end is None:
+        options["end_time_behavior"] = "UNTIL_END_OF_SUPPORT"
+    made: ClusterMaintenancePolicyMaintenanceExclusionArgsDict = {
+        "exclusion_name": wanted.name,
+        "start_time": wanted.start,
+        "exclusion_options": options,
+    }
+    return made if wanted.end is None else {**made, "end_time": wanted.end}
 
 
 def _member(part: Part, logical: str, project: str, role: str, member: pulumi.Input[str]) -> pulumi.Resource:

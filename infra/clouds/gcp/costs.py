@@ -55,8 +55,9 @@ def _network(settings: Settings, groups: Sequence[NodeGroup]) -> Iterator[Line]:
 
 def _disks(settings: Settings, groups: Sequence[NodeGroup]) -> Iterator[Line]:
     manager, *jobs = groups
-    etcd = settings.storage.etcd_gib * DISK_GIB_MONTH["pd-balanced"] / HOURS_PER_MONTH
-    yield _always("disks: manager and etcd", disk_usd_per_hour(manager, settings) + etcd, settings.nodes.disk_type)
+    etcd = settings.storage.etcd_gib * DISK_GIB_MONTH[pools.etcd_disk_type(manager)] / HOURS_PER_MONTH
+    _, kind = pools.disk(manager, settings)
+    yield _always("disks: manager and etcd", disk_usd_per_hour(manager, settings) + etcd, kind)
     if jobs:
         each = [(group, disk_usd_per_hour(group, settings)) for group in jobs]
         idle, full = sum(group.min * usd for group, usd in each), sum(group.max * usd for group, usd in each)

@@ -11,7 +11,7 @@ DIFFERENCES = {
     "autoscaler": "GKE's own cluster-autoscaler",
     "GPU driver": "installed by GKE, with its device plugin",
     "spot": "spot, or preemptible, for 24 hours; location policy ANY",
-    "notice": f"{_GRACE - 15} s for pods of {_GRACE} (15 of 30 before 1.35.0-gke.1171000)",
+    "notice": f"{_GRACE - 15} s for pods of {_GRACE} (15 of 30 before 1.35.0-gke.1171000, and for preemptible)",
     "maximum machine age": f"flex-start {OLDEST_FLEX} h, preemptible {OLDEST_PREEMPTIBLE} h",
     "data and output": f"Filestore {_FILE.tier}, {_FILE.size_gib} GiB, NFS without a driver",
     "fast file system": "Managed Lustre",

@@ -21,6 +21,7 @@ from pulumi_gcp.container._inputs import (
 
 from infra import catalog
 from infra.clouds.gcp.catalog import GcpInstance
+from infra.clouds.gcp.checks import LONG_GRACE, version_of
 from infra.clouds.gcp.cluster import SCOPE, ControlPlane
 from infra.clouds.gcp.settings import GroupSettings, Settings
 from infra.config.checks import MANAGER
@@ -54,7 +55,9 @@ def declare(
     own, manager = own_settings(group), group.name == MANAGER
     return container.NodePool(
         group.name,
-        cluster=control.name,
+        cluster=pulumi.Output.all(control.name, control.version).apply(lambda both: able(group.name, *both))
+        if is_held_up(group, settings)
+        else control.name,
         location=settings.region,
         node_locations=[group.zone],
         node_count=1 if manager else None,
@@ -76,6 +79,22 @@ def declare(
     )
 
 
+def able(group: str, cluster: str, version: str) -> str:
+    """The cluster's name, if machines of `group` can hold up their shutdown in it. Raises pulumi.RunError."""
+    if version_of(version) < LONG_GRACE:
+        raise pulumi.RunError(
+            f"node group {group}: GKE has made control plane {cluster} with {version}, where pods get 15 s of notice: set "
+            "gcp.nodes.shutdownGraceSeconds: 30, or gcp.cluster.channel: RAPID, or wait until the channel has 1.35.0-gke.1171000"
+        )
+    return cluster
+
+
+def is_held_up(group: NodeGroup, settings: Settings) -> bool:
+    """True if the kubelet lengthens the notice of a reclaim."""
+    long = settings.nodes.shutdown_grace_seconds > 2 * CRITICAL_SECONDS
+    return long and group.capacity_type == SPOT and not own_settings(group).preemptible
+
+
 def own_settings(group: NodeGroup) -> GroupSettings:
     """Section `gcp` of the group, or its defaults."""
     settings = group.settings if group.settings is not None else GroupSettings()
@@ -91,8 +110,17 @@ def instance(group: NodeGroup) -> GcpInstance:
 def disk(group: NodeGroup, settings: Settings) -> tuple[int, str]:
     """GiB and kind of the system disk."""
     size = settings.nodes.manager_disk_gib if group.name == MANAGER else settings.nodes.disk_gib
-    only = instance(group).machine_type.startswith(HYPERDISK_ONLY)
-    return own_settings(group).disk_gib or size, "hyperdisk-balanced" if only else settings.nodes.disk_type
+    return own_settings(group).disk_gib or size, disk_type(instance(group), settings.nodes.disk_type)
+
+
+def disk_type(machine: GcpInstance, wanted: str) -> str:
+    """The kind of disk that a machine can attach."""
+    return "hyperdisk-balanced" if machine.machine_type.startswith(HYPERDISK_ONLY) else wanted
+
+
+def etcd_disk_type(manager: NodeGroup) -> str:
+    """The kind of etcd's disk."""
+    return disk_type(instance(manager), "pd-balanced")
 
 
 def driver(group: NodeGroup) -> str:
@@ -137,11 +165,11 @@ def _machine(
         config["ephemeral_storage_local_ssd_config"] = {"local_ssd_count": machine.local_ssds}
     if spot:
         config["preemptible" if own.preemptible else "spot"] = True
-        if settings.nodes.shutdown_grace_seconds > 2 * CRITICAL_SECONDS:
-            config["kubelet_config"] = {
-                "shutdown_grace_period_seconds": settings.nodes.shutdown_grace_seconds,
-                "shutdown_grace_period_critical_pods_seconds": CRITICAL_SECONDS,
-            }
+    if is_held_up(group, settings):
+        config["kubelet_config"] = {
+            "shutdown_grace_period_seconds": settings.nodes.shutdown_grace_seconds,
+            "shutdown_grace_period_critical_pods_seconds": CRITICAL_SECONDS,
+        }
     if group.capacity_type == FLEX_START:
         config["flex_start"] = True
         config["max_run_duration"] = f"{group.max_age_seconds}s"

@@ -5,7 +5,7 @@ Everything is read only, by plain requests to Google's services (calls.py).
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,14 +14,17 @@ from infra.account import preflight
 from infra.account.costs import groups_of
 from infra.account.preflight import Check, Finding, check, fail, ok, programs, warn
 from infra.clouds.gcp import pools
-from infra.clouds.gcp.calls import ABSENT, Account, Calls, Refused
-from infra.clouds.gcp.checks import version_of
+from infra.clouds.gcp.apis import FIRST, needed
+from infra.clouds.gcp.calls import ABSENT, Account, Calls, Disabled, Refused
+from infra.clouds.gcp.checks import LARGE, LONG_GRACE, version_of
 from infra.config import Stack
-from workloads.cluster import FLEX_START, SPOT
+from infra.config.checks import MANAGER
+from workloads.cluster import FLEX_START, SPOT, NodeGroup
 
 WHAT_IS_MY_ADDRESS = "https://checkip.amazonaws.com"
 LABEL = "ebb-stack"
 COMPUTE, CONTAINER = "https://compute.googleapis.com/compute/v1", "https://container.googleapis.com/v1"
+QUOTAS = "https://cloudquotas.googleapis.com/v1"
 PROJECTS, SERVICES = "https://cloudresourcemanager.googleapis.com/v3", "https://serviceusage.googleapis.com/v1"
 REGISTRY = "https://artifactregistry.googleapis.com/v1"
 TOOLS = {
@@ -29,13 +32,25 @@ TOOLS = {
     "gcloud": "it signs in",
     "gke-gcloud-auth-plugin": "kubeconfigs get tokens by it: gcloud components install gke-gcloud-auth-plugin",
 }
-APIS = ("compute", "container", "iam", "cloudresourcemanager", "file")
 # Metrics of a region's quotas in Compute Engine's API, which counts GPUs by type. Those of newer GPUs, H100 among them, are not
 # in its answer but in Cloud Quotas (seen so in github.com/dstackai/dstack, pull request 3100): then this check says so.
 GPU_QUOTA = {
     "T4": "NVIDIA_T4_GPUS", "P100": "NVIDIA_P100_GPUS", "V100": "NVIDIA_V100_GPUS", "L4": "NVIDIA_L4_GPUS",
     "A100": "NVIDIA_A100_GPUS", "A100-80GB": "NVIDIA_A100_80GB_GPUS", "H100": "NVIDIA_H100_GPUS", "H200": "NVIDIA_H200_GPUS",
 }  # fmt: skip
+# Families of machines whose vCPUs Compute Engine's API counts; of the others (G2, G4, A3, N4) only Cloud Quotas does
+# (https://docs.cloud.google.com/compute/resource-usage#cpu_quota, as remembered).
+CPU_QUOTA = {"e2": "CPUS", "n1": "CPUS", "n2": "N2_CPUS", "n2d": "N2D_CPUS", "a2": "A2_CPUS"}
+SPOT_CPUS = "PREEMPTIBLE_CPUS"  # 0 until asked for, and spot machines count as others then
+DISK_QUOTA = {"pd-balanced": "SSD_TOTAL_GB", "pd-ssd": "SSD_TOTAL_GB", "hyperdisk-balanced": "HDB_TOTAL_GB"}
+# In Cloud Quotas, by tools/cloud-build/find_available_zone.sh of https://github.com/GoogleCloudPlatform/cluster-toolkit (read
+# 2026-11-23). That ZONAL counts as the older tiers of its two ranges did is how others reckon.
+FILESTORE_QUOTA = {
+    "BASIC_HDD": "StandardStorageGbPerRegion", "BASIC_SSD": "PremiumStorageGbPerRegion",
+    "ZONAL": "EnterpriseStorageGibPerRegion", "REGIONAL": "EnterpriseStorageGibPerRegion",
+}  # fmt: skip
+UNLIMITED = 2**63 - 1  # Cloud Quotas says -1
+LARGE_ZONAL_QUOTA = "HighScaleSSDStorageGibPerRegion"
 QUOTAS_PAGE = "https://console.cloud.google.com/iam-admin/quotas?project={}"
 
 
@@ -52,6 +67,8 @@ class Look(preflight.Look):
         """None where there is no such thing."""
         try:
             return self.calls.get(address)
+        except Disabled:
+            raise
         except Refused as error:
             if error.code == ABSENT:
                 return None
@@ -78,12 +95,21 @@ def listed(look: Look) -> list[Check]:
         "APIs": apis,
         "zones and machines": offers,
         "quotas": quotas,
+        "Filestore's quota": filestore_quota,
         "Kubernetes": kubernetes,
         "names": names,
         "network": network,
         "the way to the cluster": reach,
     }
-    return [check(what, function, look) for what, function in functions.items()]
+    return [check(what, partial(_of_enabled, function), look) for what, function in functions.items()]
+
+
+def _of_enabled(function: Callable[[Look], Iterable[Finding]], look: Look) -> Iterator[Finding]:
+    """Nothing, where a service is not enabled: the check of the APIs says that once."""
+    try:
+        yield from function(look)
+    except Disabled:
+        return
 
 
 def project(look: Look) -> Iterator[Finding]:
@@ -102,18 +128,18 @@ def tools(look: Look) -> Iterator[Finding]:
 
 
 def apis(look: Look) -> Iterator[Finding]:
-    settings = look.settings
-    wanted = [*APIS, *(["lustre", "servicenetworking"] if settings.storage.lustre else [])]
-    wanted += ["artifactregistry", "containerfilesystem"] if settings.images.build != "none" else []
-    wanted += ["cloudbuild", "storage"] if settings.images.build == "cloudbuild" else []
-    listed_ones = look.calls.all(
-        f"{SERVICES}/projects/{settings.project}/services", "services", filter="state:ENABLED", pageSize="200"
-    )
-    enabled = {str(one["config"]["name"]).partition(".")[0] for one in listed_ones}
-    missing = [f"{one}.googleapis.com" for one in wanted if one not in enabled]
-    if missing:
-        fix = f"gcloud services enable {' '.join(missing)} --project {settings.project}"
-        yield fail(f"not enabled: {', '.join(missing)}", fix)
+    settings, place = look.settings, f"{SERVICES}/projects/{look.settings.project}/services"
+    try:
+        listed_ones = look.calls.all(place, "services", filter="state:ENABLED", pageSize="200")
+    except Disabled:
+        listed_ones = []  # the list itself is a service's
+    wanted, enabled = needed(settings), {str(one["config"]["name"]) for one in listed_ones}
+    missing = [one for one in wanted if one not in enabled]
+    fix = f"gcloud services enable {' '.join(missing)} --project {settings.project}"
+    if any(one.partition(".")[0] in FIRST for one in missing):
+        yield fail(f"not enabled: {', '.join(missing)}; `up` enables the others by means of {' and '.join(FIRST)}", fix)
+    elif missing:
+        yield warn(f"not enabled: {', '.join(missing)}; `up` enables them, but what they know was not looked at here", fix)
     else:
         yield ok(f"all {len(wanted)} that the stack needs are enabled")
 
@@ -143,42 +169,79 @@ def _zones(look: Look) -> Iterator[Finding]:
             yield fail(f"zone {zone} is not there, or not up", "change ebb:zones")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Need:
+    """The stack's part of a quota: `least` with one machine for jobs beside the manager, `most` at full scale."""
+
+    metric: str
+    least: int
+    most: int
+
+
 def quotas(look: Look) -> Iterator[Finding]:
-    """GPUs at full scale. A new project has 0 of most, and of all GPUs together."""
-    region = {one["metric"]: one for one in look.compute(f"regions/{look.settings.region}").get("quotas", [])}
-    everywhere = {one["metric"]: one for one in look.calls.get(f"{COMPUTE}/projects/{look.settings.project}").get("quotas", [])}
-    wanted: dict[str, int] = defaultdict(int)
-    smallest: dict[str, int] = {}
+    """GPUs, vCPUs and disks. A new project has 0 of most GPUs, and little of the rest."""
+    found = [look.compute(f"regions/{look.settings.region}"), look.calls.get(f"{COMPUTE}/projects/{look.settings.project}")]
+    limits = {one["metric"]: int(one["limit"]) for answer in found for one in answer.get("quotas", [])}
+    for need in needs(look, limits):
+        yield _quota(look, limits.get(need.metric), need)
+
+
+def needs(look: Look, limits: Mapping[str, int]) -> Iterator[Need]:
+    """Everything that Compute Engine counts, by metric. `limits`: those of the project, by metric."""
+    uses: dict[str, list[tuple[int, NodeGroup]]] = defaultdict(list)
     for group in look.groups:
-        if group.instance.gpus:
+        spot, gpus = group.capacity_type in (SPOT, FLEX_START), group.instance.gpus
+        if gpus:
             known = GPU_QUOTA.get(group.instance.gpu_type, f"GPUs of type {group.instance.gpu_type}")
-            metric = f"{'PREEMPTIBLE_' if group.capacity_type in (SPOT, FLEX_START) else ''}{known}"
-            wanted[metric] += group.max * group.instance.gpus
-            smallest[metric] = min(smallest.get(metric, group.instance.gpus), group.instance.gpus)
-    for metric, count in wanted.items():
-        yield _quota(look, region.get(metric), metric, count, smallest[metric])
-    if wanted:
-        yield _quota(look, everywhere.get("GPUS_ALL_REGIONS"), "GPUS_ALL_REGIONS", sum(wanted.values()), min(smallest.values()))
+            uses[f"{'PREEMPTIBLE_' if spot else ''}{known}"].append((gpus, group))
+            uses["GPUS_ALL_REGIONS"].append((gpus, group))
+        if family := CPU_QUOTA.get(pools.instance(group).family):
+            uses[SPOT_CPUS if spot and limits.get(SPOT_CPUS) else family].append((group.instance.cpu, group))
+        uses["CPUS_ALL_REGIONS"].append((group.instance.cpu, group))
+        gib, kind = pools.disk(group, look.settings)
+        uses[DISK_QUOTA[kind]].append((gib, group))
+        if group.name == MANAGER:
+            uses[DISK_QUOTA[pools.etcd_disk_type(group)]].append((look.settings.storage.etcd_gib, group))
+    for metric, all_of_it in uses.items():
+        always = sum(amount for amount, group in all_of_it if group.name == MANAGER)
+        jobs = [(amount, group.max) for amount, group in all_of_it if group.name != MANAGER]
+        least = always + min((amount for amount, _ in jobs), default=0)
+        yield Need(metric=metric, least=least, most=always + sum(amount * count for amount, count in jobs))
 
 
-def _quota(look: Look, found: dict[str, Any] | None, metric: str, count: int, least: int) -> Finding:
+def filestore_quota(look: Look) -> Iterator[Finding]:
+    """GiB of the tier in the region, which Cloud Quotas alone knows."""
+    wanted, settings = look.settings.storage.filestore, look.settings
+    if wanted.address is not None:
+        yield ok("an existing instance is mounted")
+        return
+    large = wanted.tier == "ZONAL" and wanted.size_gib >= LARGE
+    metric = LARGE_ZONAL_QUOTA if large else FILESTORE_QUOTA[wanted.tier]
+    place = f"{QUOTAS}/projects/{settings.project}/locations/global/services/file.googleapis.com/quotaInfos"
+    infos = [info for one in look.calls.all(place, "quotaInfos") if one["quotaId"] == metric for info in one["dimensionsInfos"]]
+    own = [one for one in infos if one.get("dimensions", {}).get("region") == settings.region]
+    usual = [one for one in infos if settings.region in one.get("applicableLocations", [])]
+    limits = [int(one["details"]["value"]) for one in own or usual]
+    limit = None if not limits else UNLIMITED if limits[0] < 0 else limits[0]
+    yield _quota(look, limit, Need(metric=metric, least=wanted.size_gib, most=wanted.size_gib))
+
+
+def _quota(look: Look, limit: int | None, need: Need) -> Finding:
     page = QUOTAS_PAGE.format(look.settings.project)
-    if found is None:
+    if limit is None:
         return warn(
-            f"{metric}: not among Compute Engine's quotas of {look.settings.region}; the stack has up to {count}", f"see {page}"
+            f"{need.metric}: not among the quotas of {look.settings.region}; the stack has up to {need.most}", f"see {page}"
         )
-    limit = int(found["limit"])
-    if limit < least:
-        return fail(f"{metric}: {limit}, the smallest machine has {least}", f"ask for {count}: {page}")
-    if limit < count:
-        return warn(
-            f"{metric}: {limit}, the node groups have up to {count}: jobs would wait for machines", f"ask for {count}: {page}"
-        )
-    return ok(f"{metric}: {limit}, up to {count} used")
+    if limit < need.least:
+        return fail(f"{need.metric}: {limit}, the stack needs at least {need.least}", f"ask for {need.most}: {page}")
+    if limit < need.most:
+        text = f"{need.metric}: {limit}, the node groups have up to {need.most}: jobs would wait for machines"
+        return warn(text, f"ask for {need.most}: {page}")
+    return ok(f"{need.metric}: {limit}, up to {need.most} used")
 
 
 def kubernetes(look: Look) -> Iterator[Finding]:
-    """The channel has the version, or a newer one."""
+    """The channel has the minor version, and its newest patch is new enough for the grace of spot machines."""
     cluster, place = look.settings.cluster, f"projects/{look.settings.project}/locations/{look.settings.region}"
     answer = look.calls.get(f"{CONTAINER}/{place}/serverConfig")
     versions = [
@@ -187,13 +250,19 @@ def kubernetes(look: Look) -> Iterator[Finding]:
         if one["channel"] == cluster.channel
         for version in one["validVersions"]
     ]
-    fitting = [one for one in versions if version_of(one) >= version_of(cluster.min_version)]
-    if fitting:
-        yield ok(f"channel {cluster.channel} has {min(fitting, key=version_of)} and newer ones")
+    newest = max(
+        (one for one in versions if version_of(one)[:2] == version_of(cluster.min_version)), key=version_of, default=None
+    )
+    held_up = any(pools.is_held_up(group, look.settings) for group in look.groups)
+    if newest is None:
+        has = ", ".join(sorted({".".join(one.split(".")[:2]) for one in versions}, key=version_of)) or "none"
+        text = f"channel {cluster.channel} has no {cluster.min_version} here; it has {has}"
+        yield fail(text, "set gcp.cluster.minVersion to one of these, or take another channel")
+    elif held_up and version_of(newest) < LONG_GRACE:
+        text = f"channel {cluster.channel} has {newest}, and nodes.shutdownGraceSeconds: 120 needs 1.35.0-gke.1171000"
+        yield fail(text, "take channel RAPID, or set gcp.nodes.shutdownGraceSeconds: 30")
     else:
-        newest = max(versions, key=version_of, default="none")
-        text = f"channel {cluster.channel} has nothing from {cluster.min_version} on (newest: {newest})"
-        yield fail(text, "take channel RAPID, or a lower minVersion with nodes.shutdownGraceSeconds: 30")
+        yield ok(f"channel {cluster.channel} has {newest}")
 
 
 def names(look: Look) -> Iterator[Finding]:

@@ -18,7 +18,10 @@ Person = Annotated[
     Form(r"(user|group|serviceAccount):[^\s@:]+@[^\s@:]+\.[a-z]+", "an identity such as group:research@example.org or user:..."),
 ]
 Group = Annotated[str, Form(r"gke-security-groups@[^\s@:]+\.[a-z]+", "the group gke-security-groups@<your domain>")]
-Version = Annotated[str, Form(r"1\.\d+(\.\d+-gke\.\d+)?", "a version such as 1.35 or 1.35.0-gke.1171000, in quotes")]
+Version = Annotated[
+    str, Form(r"1\.\d+", "a minor version such as 1.35, in quotes: of it GKE takes the newest patch, and it drops older patches")
+]
+Moment = Annotated[str, Form(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "a moment such as 2026-12-20T00:00:00Z, in quotes")]
 Hour = Annotated[str, Form(r"([01]\d|2[0-3]):00", "a full hour such as 03:00, in quotes")]
 LabelKey = Annotated[str, Form(r"[a-z][a-z0-9_-]{0,62}", "63 of a-z, 0-9, _ and -, first a letter")]
 LabelValue = Annotated[str, Form(r"[a-z0-9_-]{0,63}", "63 of a-z, 0-9, _ and -")]
@@ -47,6 +50,19 @@ class Network(Section):
     services_range: Resource | None = Field(default=None, description="Existing network: the same for services.")
 
 
+class Exclusion(Section):
+    """A time in which GKE leaves the cluster as it is."""
+
+    name: Resource = Field(description="What it is called.", examples=["paper"])
+    start: Moment = Field(description="When it begins, UTC.", examples=["2026-12-20T00:00:00Z"])
+    end: Moment | None = Field(default=None, description="When it ends. Default: when the minor version's support does.")
+    scope: Literal["nodes", "minor", "all"] = Field(
+        default="nodes",
+        description="nodes: no upgrades of machines, and none to another minor version; minor: none of the latter; all: none at "
+        "all, for 30 days at most.",
+    )
+
+
 class Cluster(Section):
     """The control plane, who may reach it, and who may do what."""
 
@@ -54,11 +70,15 @@ class Cluster(Section):
         default="REGULAR", description="How soon Google upgrades control plane and machines."
     )
     min_version: Version = Field(
-        default="1.35.0-gke.1171000",
-        description="The control plane is at least this. From the default on, spot machines can leave pods 105 s instead of 15.",
+        default="1.35",
+        description="The control plane's first version, the newest patch of it; a higher one upgrades. Spot machines can leave "
+        "pods 105 s instead of 15 from 1.35.0-gke.1171000 on.",
     )
     maintenance_start: Hour = Field(
         default="03:00", description="Upgrades begin within four hours from this hour on, UTC; they end machines, one by one."
+    )
+    maintenance_exclusions: tuple[Exclusion, ...] = Field(
+        default=(), strict=False, description="Times without upgrades: those that end machines come between jobs then."
     )
     endpoint: Literal["public", "private"] = Field(
         default="public", description="public: from authorizedCidrs and from the network; private: from the network alone."
@@ -96,8 +116,12 @@ class Nodes(Section):
     )
     manager_disk_gib: int = Field(default=50, ge=20, le=65536, description="System disk of the manager machine.")
     repair: bool = Field(default=True, description="Let GKE replace machines that are not healthy.")
-    shutdown_grace_seconds: Literal[30, 60, 90, 120] = Field(
-        default=120, description="What a spot machine's kubelet makes of a reclaim; 15 of it are for the system's own pods."
+    # GKE's API allows 0, 30 and 120, and these for spot machines alone: NodeKubeletConfig.shutdownGracePeriodSeconds of
+    # https://docs.cloud.google.com/kubernetes-engine/docs/reference/rest/v1/NodeKubeletConfig (a stored copy, read 2026-11-23).
+    shutdown_grace_seconds: Literal[30, 120] = Field(
+        default=120,
+        description="What a spot machine's kubelet makes of a reclaim; 15 of it are for the system's own pods. Preemptible ones "
+        "have 30 in any case.",
     )
 
 
@@ -110,7 +134,8 @@ class Filestore(Section):
     size_gib: int = Field(default=1024, ge=1024, description="Its size, paid whether used or not; it may grow later.")
     zone: str | None = Field(default=None, description="Its zone, one of ebb:zones. Default: the manager's.")
     address: Address | None = Field(
-        default=None, description="An existing instance, e.g. one that an earlier destroy has kept: its address, with `share`."
+        default=None,
+        description="An existing instance, e.g. one that an earlier destroy has kept: its address, with share and network.name.",
     )
     share: Share = Field(default="ebb", description="The name of its file share.")
 
@@ -173,10 +198,17 @@ class GroupSettings(Section):
         default=False, description="Machines close to each other: faster between them, and scarcer. With A100, L4 and H100 alone."
     )
     preemptible: bool = Field(
-        default=False, description="With capacity spot: the older kind, which Google ends after 24 hours; needs maxAgeHours."
+        default=False,
+        description="With capacity spot: the older kind, ended after 24 hours (needs maxAgeHours), with 15 s of notice for pods.",
     )
     disk_gib: int | None = Field(default=None, ge=50, le=65536, description="Another system disk than gcp.nodes.diskGiB.")
     driver: Literal["default", "latest", "disabled"] | None = Field(
         default=None,
         description="NVIDIA's driver that GKE installs. Default: latest, but default for V100 and P100, which newer ones lack.",
     )
+
+    @property
+    def notice_seconds(self) -> int | None:
+        """The notice that pods get where it is not the stack's. Google ends a preemptible machine after 30 s whatever the kubelet
+        says (.../how-to/preemptible-vms, a stored copy, read 2026-11-23), and the last 15 are the system's."""
+        return 15 if self.preemptible else None

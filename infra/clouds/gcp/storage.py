@@ -15,9 +15,11 @@ from pulumi_gcp import compute, filestore, servicenetworking
 from pulumi_gcp import lustre as gcp_lustre
 from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
+from infra.clouds.gcp import pools
 from infra.clouds.gcp.network import Network
 from infra.clouds.gcp.settings import Lustre, Settings
 from infra.config import Stack
+from infra.groups import manager_group
 from infra.part import Part
 from infra.volumes import Csi, Nfs, Source, Volumes
 from workloads import cluster as records
@@ -73,7 +75,7 @@ def declare(
             zone=own.zone,
         )
         jobs.append(fast)
-    disk, zone = _etcd_disk(part, name, stack.manager.zone, settings), stack.manager.zone
+    disk, zone = _etcd_disk(part, name, stack, settings), stack.manager.zone
     handle = pulumi.Output.concat(f"projects/{settings.project}/zones/{zone}/disks/", disk.name)
     etcd = Csi(driver=DISK_DRIVER, handle=handle, fs_type="ext4")
     return Storage(
@@ -162,14 +164,15 @@ def _lustre_source(instance: gcp_lustre.Instance, settings: Settings) -> Csi:
     )
 
 
-def _etcd_disk(part: Part, name: str, zone: str, settings: Settings) -> compute.Disk:
-    """The disk of etcd, and a snapshot of it every night. Snapshots stay when the stack goes, for a week:
-    infra.account.leftovers finds
-    them."""
+def _etcd_disk(part: Part, name: str, stack: Stack, settings: Settings) -> compute.Disk:
+    """The disk of etcd, of a kind that the manager machine can attach, and a snapshot of it every night. Snapshots stay when the
+    stack goes, for a week: infra.account.leftovers finds them."""
+    manager = manager_group(stack)
+    zone = manager.zone
     disk = compute.Disk(
         f"{name}-etcd",
         zone=zone,
-        type="pd-balanced",
+        type=pools.etcd_disk_type(manager),
         size=settings.storage.etcd_gib,
         labels={"ebb-volume": "etcd"},
         opts=part.child(),

@@ -33,7 +33,13 @@ ANSWERS: Mapping[str, Answer] = {
     "azure-native:managedidentity:UserAssignedIdentity": lambda name, inputs: {"principalId": IDENTITY, "clientId": "client"},
     "azure-native:network:PrivateEndpoint": lambda name, inputs: {
         "name": inputs["privateEndpointName"],
-        "customDnsConfigs": [{"fqdn": "x", "ipAddresses": ["10.80.255.228"]}],
+        "customDnsConfigs": [],  # as soon as a zone group is attached: see testing/pulumi/mocks/tables/azure.py
+    },
+    "azure-native:network:PrivateDnsZoneGroup": lambda name, inputs: {
+        "privateDnsZoneConfigs": [
+            {**one, "recordSets": [{"recordType": "A", "ipAddresses": ["10.80.255.228"], "provisioningState": "Succeeded"}]}
+            for one in inputs["privateDnsZoneConfigs"]
+        ],
     },
     "azure-native:containerservice:ManagedCluster": lambda name, inputs: {
         "name": inputs["resourceName"],

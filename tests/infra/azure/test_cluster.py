@@ -66,6 +66,7 @@ def test_the_system_pool_is_the_manager_machine() -> None:
     assert (pool["vmSize"], pool["availabilityZones"]) == ("Standard_D4s_v5", ["1"])
     assert pool["nodeLabels"] == {"ebb.dev/node-group": "manager", "ebb.dev/capacity-type": "on-demand"}
     assert "scaleSetPriority" not in pool
+    assert pool["localDNSProfile"] == {"mode": "Disabled"}
     # AKS tells of all pools there; a refresh would take them for changes of this one.
     assert found.one("ManagedCluster").ignore_changes == ("agentPoolProfiles",)
 
@@ -75,7 +76,7 @@ def test_the_control_plane_may_do_two_things_and_machines_one() -> None:
     given = {one.name: one.inputs for one in world().all("RoleAssignment")}
     roles = {name: (one["principalId"], one["roleDefinitionId"].rpartition("/")[2], one["scope"]) for name, one in given.items()}
     assert roles == {
-        "ebb-dev-network": (IDENTITY, "4d97b98b-1d4f-4787-a291-c67834d212e7", "Subnet-ebb-dev-machines"),
+        "ebb-dev-network": (IDENTITY, "4d97b98b-1d4f-4787-a291-c67834d212e7", "ResourceGroup-ebb-dev"),
         "ebb-dev-etcd-disk": (IDENTITY, "9980e02c-c2be-4d73-94e8-173b1dc7cf3c", "Disk-ebb-dev-etcd"),
         "ebb-dev-pull": ("id-kubelet", "7f951dda-4ed3-4680-a7ca-43fe172d538d", "Registry-ebb-dev-images"),
         "ebb-dev-user-11111111": (
@@ -91,6 +92,13 @@ def test_the_control_plane_may_do_two_things_and_machines_one() -> None:
 def test_the_control_planes_right_to_the_network_is_there_before_it_and_outlives_it() -> None:
     found = world()
     assert found.one("RoleAssignment", "ebb-dev-network").key in found.before(found.one("ManagedCluster"))
+
+
+def test_the_control_planes_right_waits_for_no_part_of_the_network() -> None:
+    """It counts only after a while, and AKS refuses the cluster until then: so the network is made meanwhile."""
+    found = world()
+    before = found.before(found.one("RoleAssignment", "ebb-dev-network"))
+    assert not [key for key in before if key.startswith("azure-native:network:")]
 
 
 def test_the_researchers_group_is_bound_in_kubernetes() -> None:

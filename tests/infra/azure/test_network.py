@@ -49,6 +49,7 @@ def test_existing_subnets_are_used_and_nothing_is_made() -> None:
     assert cluster["networkProfile"]["outboundType"] == "userDefinedRouting"
     assert cluster["agentPoolProfiles"][0]["vnetSubnetID"] == stacks.EXISTING["subnetId"]
     assert inputs(found, "PrivateEndpoint")["subnet"] == {"id": stacks.EXISTING["endpointSubnetId"]}
+    assert found.one("RoleAssignment", "ebb-dev-network").inputs["scope"] == stacks.EXISTING["subnetId"], "and no more than that"
     link = inputs(found, "VirtualNetworkLink")
     assert link["virtualNetwork"] == {"id": stacks.EXISTING["subnetId"].rpartition("/subnets/")[0]}
 

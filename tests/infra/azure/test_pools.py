@@ -37,6 +37,7 @@ def test_a_spot_pool() -> None:
     assert made["vmSize"] == "Standard_NC4as_T4_v3"
     assert made["gpuProfile"] == {"driver": "Install"}
     assert "upgradeSettings" not in made, "AKS refuses them for spot pools"
+    assert made["localDNSProfile"] == {"mode": "Disabled"}, "it answers at a link-local address, which jobs may not reach"
     assert world().one("AgentPool", "spot-t4-westus2-1").ignore_changes == ("count",), "the autoscaler owns it"
 
 

@@ -11,6 +11,7 @@ CLUSTER, POOL, FILESTORE = "gcp:container/cluster:Cluster", "gcp:container/nodeP
 ANSWERS: Mapping[str, Answer] = {
     "gcp:container/cluster:Cluster": lambda name, inputs: {
         "endpoint": "192.0.2.10",
+        "masterVersion": f"{inputs['minMasterVersion']}.9-gke.1000000",  # of an alias such as 1.35 the newest patch
         "masterAuth": {"clusterCaCertificate": "Q0E="},
     },
     "gcp:filestore/instance:Instance": lambda name, inputs: {

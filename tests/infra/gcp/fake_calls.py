@@ -1,13 +1,14 @@
 """Google Cloud without Google: answers from a table, by the end of the address.
 
 calls = FakeCalls({"projects/p": {"state": "ACTIVE"}})     # or an exception; an address that nobody has named is not there (404)
+calls = FakeCalls({"p/services": {"services": [...]}})       # with the enabled services: the others refuse, as Google's do
 calls.seen                                                   # [("GET", address), ...]
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from infra.clouds.gcp.calls import ABSENT, Refused
+from infra.clouds.gcp.calls import ABSENT, Disabled, Refused
 
 Answer = dict[str, Any] | Exception
 
@@ -33,6 +34,11 @@ class FakeCalls:
 
     def _answer(self, method: str, address: str) -> dict[str, Any]:
         self.seen.append((method, address))
+        service = address.split("/")[2]
+        listed = next((self.answers[key] for key in self.answers if key.endswith("/services")), None)
+        enabled = [one["config"]["name"] for one in listed["services"]] if isinstance(listed, dict) else [service]
+        if service.endswith("googleapis.com") and service not in enabled:
+            raise Disabled(service)
         found = next((self.answers[end] for end in sorted(self.answers, key=len, reverse=True) if address.endswith(end)), None)
         if isinstance(found, list):  # one after the other, the last again and again
             found = found.pop(0) if len(found) > 1 else found[0]

@@ -66,6 +66,47 @@ def test_a_failed_build_says_why_and_where_its_log_is() -> None:
         built({TAG: ABSENT, "locations/r/builds": [{"builds": []}, STARTED], "builds/7": failed})
 
 
+NOT_YET = Refused(403, f"caller may not act as service account projects/p/serviceAccounts/{REQUEST.account}")
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param([NOT_YET], id="an account that nobody may act as yet"),
+        pytest.param([Refused(404, f"service account {REQUEST.account} does not exist")], id="an account that is not known yet"),
+    ],
+)
+def test_a_builder_that_is_too_new_is_tried_again(first: list[Any]) -> None:
+    answers = {TAG: [ABSENT, THERE], "locations/r/builds": [{"builds": []}, *first, STARTED], "builds/7": {"status": "SUCCESS"}}
+    found, said, calls = built(answers)
+    assert found == {"digest": DIGEST}
+    assert said[0].startswith("image trainer:default.1: the builder's rights do not count yet, trying again in 20 s (")
+    assert len(calls.sent) == 2
+
+
+def test_a_build_that_could_not_read_its_sources_yet_is_tried_again() -> None:
+    failed = {"status": "FAILURE", "failureInfo": {"type": "FETCH_SOURCE_FAILED", "detail": "storage.objects.get denied"}}
+    again = {"metadata": {"build": {"id": "8"}}}
+    answers = {TAG: [ABSENT, THERE], "locations/r/builds": [{"builds": []}, STARTED, again], "builds/7": failed,
+               "builds/8": {"status": "SUCCESS"}}  # fmt: skip
+    assert built(answers)[0] == {"digest": DIGEST}
+
+
+@pytest.mark.parametrize(
+    ("refused", "tries"),
+    [
+        pytest.param(NOT_YET, 5, id="rights that never come"),
+        pytest.param(Refused(403, "the caller does not have permission"), 1, id="a caller without rights"),
+    ],
+)
+def test_it_is_not_tried_for_ever(refused: Refused, tries: int) -> None:
+    passed = iter(range(0, 10_000, 100))
+    calls = FakeCalls({TAG: ABSENT, "locations/r/builds": [{"builds": []}, refused]})
+    with pytest.raises(Refused):
+        build.build(calls, REQUEST, lambda words: None, Clock(now=lambda: float(next(passed)), sleep=lambda seconds: None))
+    assert len(calls.sent) == tries
+
+
 def test_an_interruption_cancels_what_this_run_has_started() -> None:
     class Interrupted(FakeCalls):
         def get(self, address: str, **query: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from google.auth import credentials
 from google.auth.transport import urllib3 as transport
 
 from infra.clouds.gcp import calls
-from infra.clouds.gcp.calls import ABSENT, DENIED, Account, NoAccess, Refused
+from infra.clouds.gcp.calls import ABSENT, DENIED, Account, Disabled, NoAccess, Refused
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -99,6 +99,12 @@ def test_a_service_that_is_not_enabled_has_nothing(account: Account, server: str
     with pytest.raises(Refused) as caught:
         account.get(f"{server}/{path}")
     assert caught.value.code == code
+
+
+def test_a_service_that_is_not_enabled_is_named() -> None:
+    answer = json.dumps({"error": {"message": "no", "details": [{"reason": "SERVICE_DISABLED"}]}}).encode()
+    with pytest.raises(Disabled, match=r"file\.googleapis\.com is not enabled in the project"):
+        calls.answered(403, answer, "https://file.googleapis.com/v1/x")
 
 
 def test_without_a_network_it_is_said(account: Account) -> None:

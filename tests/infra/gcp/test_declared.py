@@ -101,6 +101,27 @@ def test_a_long_stack_has_accounts_with_names_that_google_takes() -> None:
     assert long[0] != long[1]
 
 
+def test_idle_machines_go_soon_and_upgrades_wait_where_the_stack_says_so() -> None:
+    usual_cluster = usual().one("Cluster").inputs
+    assert usual_cluster["clusterAutoscaling"] == {"enabled": False, "autoscalingProfile": "OPTIMIZE_UTILIZATION"}
+    assert "maintenanceExclusions" not in usual_cluster["maintenancePolicy"]
+    start, end = "2026-12-20T00:00:00Z", "2027-01-04T00:00:00Z"
+    exclusions = [{"name": "paper", "start": start}, {"name": "holidays", "start": start, "end": end, "scope": "all"}]
+    made = world({"gcp.cluster.maintenanceExclusions": exclusions}).one("Cluster").inputs["maintenancePolicy"]
+    assert made["maintenanceExclusions"] == [
+        {
+            "exclusionName": "paper",
+            "startTime": start,
+            "exclusionOptions": {"scope": "NO_MINOR_OR_NODE_UPGRADES", "endTimeBehavior": "UNTIL_END_OF_SUPPORT"},
+        },
+        {"exclusionName": "holidays", "startTime": start, "endTime": end, "exclusionOptions": {"scope": "NO_UPGRADES"}},
+    ]
+
+
+def test_the_stack_asks_for_a_minor_version_of_which_patches_come_and_go() -> None:
+    assert usual().one("Cluster").inputs["minMasterVersion"] == "1.35"
+
+
 # ---------------------------------------------------------------------------------------------------------------- images
 
 
@@ -152,6 +173,19 @@ def test_everything_has_the_stacks_provider_and_labels() -> None:
 def test_what_goes_before_what(later: tuple[str, str], earlier: tuple[str, str]) -> None:
     made = usual()
     assert made.one(*earlier).key in made.before(made.one(*later))
+
+
+def test_services_are_enabled_before_anything_uses_them_and_stay_so() -> None:
+    services = usual().all("Service")
+    services = [one for one in services if one.type.startswith("gcp:")]
+    assert {"compute.googleapis.com", "container.googleapis.com", "file.googleapis.com"} <= {
+        one.inputs["service"] for one in services
+    }
+    assert {one.inputs["disableOnDestroy"] for one in services} == {False}
+    enabled = {one.key for one in services}
+    for kind, name in (("Network", "ebb-gcp"), ("Account", "machines"), ("gcp:filestore/instance:Instance", "ebb-gcp"),
+                       ("gcp:artifactregistry/repository:Repository", "ebb-gcp")):  # fmt: skip
+        assert enabled <= usual().before(usual().one(kind, name)), kind
 
 
 def test_a_further_zone_changes_nothing_that_is_there() -> None:

@@ -3,8 +3,10 @@
 import json
 from typing import Any
 
+import pulumi
 import pytest
 
+from infra.clouds.gcp import pools
 from tests.infra.declared import Declared
 from tests.infra.gcp.stacks import facts, usual, world
 
@@ -88,6 +90,20 @@ def test_jobs_wait_for_flex_start_machines_an_hour_longer() -> None:
     waits = {one["capacityType"]: one["provisionSeconds"] for one in told}
     assert waits["flex-start"] - waits["spot"] == 3600
     assert waits["spot"] == waits["on-demand"]
+
+
+def test_preemptible_machines_have_no_longer_notice_than_google_gives() -> None:
+    """30 s, 15 of which are the system's: GKE takes no other grace for them, and ends them then."""
+    line = {"gpu": "T4", "maxAgeHours": 23.5, "max": 2, "zones": ["us-central1-a"], "gcp": {"preemptible": True}}
+    assert facts({"nodeGroups": [line]})[SPOT]["noticeSeconds"] == 15
+    assert "kubeletConfig" not in pool(world({"nodeGroups": [line]}), SPOT)["nodeConfig"]
+
+
+def test_a_control_plane_that_is_too_old_for_the_notice_is_refused_with_what_to_do() -> None:
+    assert pools.able(SPOT, "ebb-gcp", "1.35.0-gke.1171000") == "ebb-gcp"
+    with pytest.raises(pulumi.RunError, match=r"1\.35\.0-gke\.1000000.*15 s of notice: set gcp\.nodes\.shutdownGraceSeconds: 30"):
+        pools.able(SPOT, "ebb-gcp", "1.35.0-gke.1000000")
+    assert pool(usual(), SPOT)["cluster"] == pool(usual(), ON_DEMAND)["cluster"] == "ebb-gcp"
 
 
 def test_preemptible_machines_are_left_before_a_day() -> None:

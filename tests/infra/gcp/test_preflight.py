@@ -16,10 +16,33 @@ from tests.infra.gcp import stacks
 from tests.infra.gcp.fake_calls import FakeCalls
 
 ENABLED = (
-    *("compute", "container", "iam", "cloudresourcemanager", "file", "artifactregistry", "containerfilesystem"),
-    *("cloudbuild", "storage"),
+    *("serviceusage", "cloudresourcemanager", "compute", "container", "iam", "file", "cloudquotas"),
+    *("artifactregistry", "containerfilesystem", "cloudbuild", "storage"),
 )
 HERE = "198.51.100.7"
+
+
+def quota(**limits: int) -> list[dict[str, Any]]:
+    """As Compute Engine lists them: limits are numbers with a fraction."""
+    return [{"metric": metric, "limit": float(limit), "usage": 0.0} for metric, limit in limits.items()]
+
+
+def filestore(gib: int) -> dict[str, Any]:
+    """As Cloud Quotas has it: the region's own limit beside the usual one."""
+    usual = {"details": {"value": "1024"}, "applicableLocations": ["europe-west1", "us-central1"]}
+    own = {"dimensions": {"region": "us-central1"}, "details": {"value": str(gib)}, "applicableLocations": ["us-central1"]}
+    return {"quotaId": "EnterpriseStorageGibPerRegion", "dimensionsInfos": [usual, own]}
+
+
+def region(**limits: int) -> dict[str, Any]:
+    """The region's quotas, with some of them changed."""
+    kept = [one for one in answers()["regions/us-central1"]["quotas"] if one["metric"] not in limits]
+    return {"regions/us-central1": {"quotas": [*kept, *quota(**limits)]}}
+
+
+def everywhere(**limits: int) -> dict[str, Any]:
+    kept = [one for one in answers()["compute/v1/projects/my-project-123"]["quotas"] if one["metric"] not in limits]
+    return {"compute/v1/projects/my-project-123": {"quotas": [*kept, *quota(**limits)]}}
 
 
 def answers(changes: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -28,10 +51,13 @@ def answers(changes: dict[str, Any] | None = None) -> dict[str, Any]:
         "v3/projects/my-project-123": {"state": "ACTIVE", "displayName": "Mine"},
         "my-project-123/services": {"services": [{"config": {"name": f"{one}.googleapis.com"}} for one in ENABLED]},
         "regions/us-central1": {
-            "quotas": [{"metric": "PREEMPTIBLE_NVIDIA_T4_GPUS", "limit": 24}, {"metric": "NVIDIA_T4_GPUS", "limit": 2}]
+            "quotas": quota(
+                PREEMPTIBLE_NVIDIA_T4_GPUS=24, NVIDIA_T4_GPUS=2, CPUS=108, PREEMPTIBLE_CPUS=0, SSD_TOTAL_GB=5260, HDB_TOTAL_GB=0
+            )
         },
-        "compute/v1/projects/my-project-123": {"quotas": [{"metric": "GPUS_ALL_REGIONS", "limit": 32}]},
-        "serverConfig": {"channels": [{"channel": "REGULAR", "validVersions": ["1.34.1-gke.1", "1.35.2-gke.1"]}]},
+        "compute/v1/projects/my-project-123": {"quotas": quota(GPUS_ALL_REGIONS=32, CPUS_ALL_REGIONS=108)},
+        "file.googleapis.com/quotaInfos": {"quotaInfos": [filestore(1024)]},
+        "serverConfig": {"channels": [{"channel": "REGULAR", "validVersions": ["1.34.1-gke.1", "1.35.2-gke.1", "1.36.0-gke.9"]}]},
     }
     for zone in ("us-central1-a", "us-central1-b", "us-central1-c"):
         found[f"zones/{zone}"] = {"status": "UP"}
@@ -64,7 +90,6 @@ def test_a_project_that_has_everything() -> None:
     ("changes", "level", "said"),
     [
         pytest.param({"v3/projects/my-project-123": None}, FAIL, "project my-project-123 is not there", id="no project"),
-        pytest.param({"my-project-123/services": {"services": []}}, FAIL, "not enabled: compute.googleapis.com", id="APIs"),
         pytest.param({"zones/us-central1-b": {"status": "DOWN"}}, FAIL, "zone us-central1-b is not there, or not up", id="zone"),
         pytest.param(
             {"us-central1-c/machineTypes/n1-standard-4": None}, FAIL,
@@ -79,17 +104,36 @@ def test_a_project_that_has_everything() -> None:
             "e2-standard-4 has 3 vCPU, the catalog says 4", id="the catalog is wrong",
         ),
         pytest.param(
-            {"compute/v1/projects/my-project-123": {"quotas": [{"metric": "GPUS_ALL_REGIONS", "limit": 0}]}}, FAIL,
-            "GPUS_ALL_REGIONS: 0, the smallest machine has 1", id="a new project has no GPUs",
+            everywhere(GPUS_ALL_REGIONS=0), FAIL,
+            "GPUS_ALL_REGIONS: 0, the stack needs at least 1", id="a new project has no GPUs",
         ),
         pytest.param(
-            {"regions/us-central1": {"quotas": [{"metric": "PREEMPTIBLE_NVIDIA_T4_GPUS", "limit": 8},
-                                                {"metric": "NVIDIA_T4_GPUS", "limit": 2}]}}, WARN,
+            region(PREEMPTIBLE_NVIDIA_T4_GPUS=8), WARN,
             "PREEMPTIBLE_NVIDIA_T4_GPUS: 8, the node groups have up to 24", id="less than at full scale",
         ),
+        pytest.param(region(SSD_TOTAL_GB=250), FAIL, "SSD_TOTAL_GB: 250, the stack needs at least 260", id="disks, a trial"),
+        pytest.param(region(SSD_TOTAL_GB=500), WARN, "SSD_TOTAL_GB: 500, the node groups have up to 5260", id="disks"),
+        pytest.param(region(CPUS=4), FAIL, "CPUS: 4, the stack needs at least 8", id="vCPUs"),
         pytest.param(
-            {"serverConfig": {"channels": [{"channel": "REGULAR", "validVersions": ["1.34.1-gke.1"]}]}}, FAIL,
-            "channel REGULAR has nothing from 1.35.0-gke.1171000 on (newest: 1.34.1-gke.1)", id="version",
+            region(PREEMPTIBLE_CPUS=50), WARN, "PREEMPTIBLE_CPUS: 50, the node groups have up to 96", id="vCPUs of spot machines"
+        ),
+        pytest.param(everywhere(CPUS_ALL_REGIONS=12), WARN, "CPUS_ALL_REGIONS: 12, the node groups have up to 108", id="all"),
+        pytest.param(
+            {"file.googleapis.com/quotaInfos": {"quotaInfos": [filestore(0)]}}, FAIL,
+            "EnterpriseStorageGibPerRegion: 0, the stack needs at least 1024", id="Filestore",
+        ),
+        pytest.param(
+            {"file.googleapis.com/quotaInfos": {"quotaInfos": []}}, WARN,
+            "EnterpriseStorageGibPerRegion: not among the quotas of us-central1", id="a quota that has another name by now",
+        ),
+        pytest.param(
+            {"serverConfig": {"channels": [{"channel": "REGULAR", "validVersions": ["1.34.1-gke.1", "1.36.0-gke.1"]}]}}, FAIL,
+            "channel REGULAR has no 1.35 here; it has 1.34, 1.36", id="the channel has dropped the version",
+        ),
+        pytest.param(
+            {"serverConfig": {"channels": [{"channel": "REGULAR", "validVersions": ["1.35.0-gke.1000000"]}]}}, FAIL,
+            "channel REGULAR has 1.35.0-gke.1000000, and nodes.shutdownGraceSeconds: 120 needs 1.35.0-gke.1171000",
+            id="too old a patch",
         ),
         pytest.param(
             {"clusters/ebb-gcp": {"resourceLabels": {}}}, FAIL,
@@ -101,6 +145,26 @@ def test_a_project_that_has_everything() -> None:
 def test_what_stands_in_the_way_is_said(changes: dict[str, Any], level: str, said: str) -> None:
     found = bad(look(changes))
     assert [(one, text.startswith(said)) for one, text in found] == [(level, True)], found
+
+
+def test_a_new_project_hears_of_its_apis_once() -> None:
+    """Not of zones that are not there, of names that are free, of ten things that were not checked."""
+    there = [{"config": {"name": f"{one}.googleapis.com"}} for one in ("serviceusage", "cloudresourcemanager", "storage")]
+    [(level, text)] = bad(look({"my-project-123/services": {"services": there}}))
+    assert level == WARN, "`up` enables them"
+    assert text.startswith("not enabled: compute.googleapis.com, container.googleapis.com, iam.googleapis.com")
+
+
+@pytest.mark.parametrize("name", ["serviceusage", "cloudresourcemanager"])
+def test_up_cannot_enable_what_enables(name: str) -> None:
+    rest = [{"config": {"name": f"{one}.googleapis.com"}} for one in ENABLED if one != name]
+    [(level, text)] = bad(look({"my-project-123/services": {"services": rest}}))
+    assert (level, text.startswith(f"not enabled: {name}.googleapis.com")) == (FAIL, True)
+
+
+def test_an_older_patch_will_do_where_no_spot_machine_holds_up_its_shutdown() -> None:
+    old = {"serverConfig": {"channels": [{"channel": "REGULAR", "validVersions": ["1.35.0-gke.1000000"]}]}}
+    assert bad(look(old, {"gcp.nodes": {"shutdownGraceSeconds": 30}})) == []
 
 
 def test_the_stacks_own_cluster_is_no_clash() -> None:
@@ -147,7 +211,7 @@ def test_the_whole_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     monkeypatch.setattr(neutral, "public_address", lambda url: "203.0.113.1")
     assert neutral.main(["-s", "gcp"]) == commands.EXIT_BAD
     said = capsys.readouterr().out.splitlines()
-    assert said[0] == "[1/9] project"
+    assert said[0] == "[1/10] project"
     assert json.loads(said[-1])["failed"] == [
         "this machine (203.0.113.1) is not in gcp.cluster.authorizedCidrs (198.51.100.0/24)"
     ]

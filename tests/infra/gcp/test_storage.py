@@ -63,6 +63,13 @@ def test_etcd_has_a_disk_in_the_managers_zone_with_snapshots() -> None:
     assert usual().one("DiskResourcePolicyAttachment").inputs["disk"] == "ebb-gcp-etcd"
 
 
+def test_a_manager_that_takes_only_hyperdisk_gets_such_disks() -> None:
+    made = world({"manager.instanceType": "n4-standard-4"})
+    assert made.one("NodePool", "manager").inputs["nodeConfig"]["diskType"] == "hyperdisk-balanced"
+    assert made.one("Disk").inputs["type"] == "hyperdisk-balanced"
+    assert usual().one("Disk").inputs["type"] == "pd-balanced"
+
+
 def test_lustre_is_a_third_volume_in_its_zone() -> None:
     made = world({"gcp.storage.lustre": {"zone": "us-central1-b"}})
     csi = volumes(made)["volume-lustre"]["csi"]

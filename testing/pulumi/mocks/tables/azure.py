@@ -175,12 +175,29 @@ ROWS: tuple[AzureRow, ...] = (
         NETWORK + "/privateEndpoints/{privateEndpointName}",
         "privateEndpointName",
         fixed=("subnet",),
-        outputs={"customDnsConfigs": [{"fqdn": "{short}.file.core.windows.net", "ipAddresses": ["10.80.255.228"]}]},
+        # Empty as soon as a zone group is attached, which the stack's own is: only the answer to the creation has some
+        # (custom_dns_configs in the documentation of terraform-provider-azurerm's azurerm_private_endpoint).
+        outputs={"customDnsConfigs": []},
     ),
     _row(
         "network:PrivateDnsZoneGroup",
         NETWORK + "/privateEndpoints/{privateEndpointName}/privateDnsZoneGroups/{privateDnsZoneGroupName}",
         "privateDnsZoneGroupName",
+        # examples/PrivateEndpointDnsZoneGroupCreate.json of Microsoft.Network 2024-05-01, in the specification above.
+        outputs={
+            "privateDnsZoneConfigs": [
+                {
+                    "recordSets": [
+                        {
+                            "recordType": "A",
+                            "recordSetName": "{short}",
+                            "ipAddresses": ["10.80.255.228"],
+                            "provisioningState": "Succeeded",
+                        }
+                    ]
+                }
+            ]
+        },
     ),
     _row("privatedns:PrivateZone", NETWORK + "/privateDnsZones/{privateZoneName}", "privateZoneName", fixed=("location",)),
     _row(

@@ -100,6 +100,7 @@ ROWS: tuple[Row, ...] = (
         outputs={"email": "{accountId}@{project}.iam.gserviceaccount.com", "uniqueId": "{short}",
                  "member": "serviceAccount:{accountId}@{project}.iam.gserviceaccount.com"},
     ),
+    Row("gcp:projects/service:Service", autoname="", id="{project}/{service}", replaces=("project", "service")),
     Row("gcp:projects/iAMMember:IAMMember", autoname="", id="{project}/{role}/{member}", replaces=_IAM),
     Row("gcp:storage/bucketIAMMember:BucketIAMMember", autoname="", id="b/{bucket}/{role}/{member}",
         replaces=("bucket", *_IAM[1:])),
@@ -130,7 +131,8 @@ ROWS: tuple[Row, ...] = (
         },
         outputs={
             "endpoint": "192.0.2.10", "masterAuth": {"clusterCaCertificate": "ZWNobyBjZXJ0aWZpY2F0ZQ=="},
-            "masterVersion": "1.35.0-gke.1171000", "selfLink": "https://container.googleapis.com/v1/projects/{project}/{name}",
+            # Of an alias such as 1.35 the newest patch (Cluster.initialClusterVersion of GKE's API).
+            "masterVersion": "{minMasterVersion}.9-gke.1000000", "selfLink": "https://container.googleapis.com/v1/projects/{project}/{name}",
         },
     ),
     Row(
