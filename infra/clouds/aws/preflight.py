@@ -90,23 +90,25 @@ def tools(look: Look) -> Iterator[Finding]:
 
 
 def spot_role(look: Look) -> Iterator[Finding]:
-    """One in an account: EC2 makes no spot machine without it, and a second one cannot be made."""
+    """EC2 makes no spot machine without it. Auto Scaling creates it with the account's first one: its own service-linked role
+    may (AutoScalingServiceRolePolicy, statement EC2SpotManagement; read 2026-11-23)."""
     if not any(group.capacity_type == SPOT for group in look.groups):
         yield ok("no group asks for spot machines")
-        return
-    make = look.settings.spot_service_role
-    try:
-        role = look.calls("iam", "get_role", RoleName=SPOT_ROLE)["Role"]
-    except Refused as error:
-        if not absent(error):
-            raise
-        fix = "set aws.spotServiceRole: true, or: aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
-        yield ok(f"{SPOT_ROLE} is not there; `up` makes it") if make else fail(f"{SPOT_ROLE} is not there: no spot machines", fix)
-        return
-    if make and not look.is_ours(role.get("Tags")):
-        yield fail(f"{SPOT_ROLE} is there: `up` cannot make it again", "set aws.spotServiceRole: false")
-    else:
+    elif _has_role(look, SPOT_ROLE):
         yield ok(f"{SPOT_ROLE} is there")
+    else:
+        said = f"{SPOT_ROLE} is not there: Auto Scaling creates it with the first spot machine, if it may"
+        yield warn(said, "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com")
+
+
+def _has_role(look: Look, name: str) -> bool:
+    try:
+        look.calls("iam", "get_role", RoleName=name)
+    except Refused as error:
+        if absent(error):
+            return False
+        raise
+    return True
 
 
 def names(look: Look) -> Iterator[Finding]:

@@ -185,10 +185,6 @@ class Settings(Section):
     storage: Storage = Field(description="File systems.")
     images: Images = Field(default=Images(), description="How the images come to be.")
     autoscaler: Autoscaler = Field(default=Autoscaler(), description="What makes and removes machines.")
-    spot_service_role: bool = Field(
-        default=False,
-        description="Create the service-linked role of spot.amazonaws.com: an account needs one, and may have only one.",
-    )
     drill: Drill | None = Field(default=None, description="An experiment that takes spot machines away.")
 
 

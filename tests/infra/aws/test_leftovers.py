@@ -263,14 +263,6 @@ def test_backups_of_etcd_are_kept_on_purpose() -> None:
     assert one.usd_per_month == pytest.approx(0.5)
 
 
-def test_the_account_s_spot_role_is_kept_if_this_stack_made_it() -> None:
-    name = "AWSServiceRoleForEC2Spot"
-    listed: Answers = {("iam", "list_roles"): {"Roles": [role(name)]}}
-    (one,) = things(listed)
-    assert one.kept
-    assert things({**listed, ("iam", "list_role_tags"): {"Tags": []}}) == ()
-
-
 def test_what_may_not_be_looked_at_is_told_and_hides_nothing() -> None:
     found = seen(
         {
