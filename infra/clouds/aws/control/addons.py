@@ -77,8 +77,9 @@ THEN = (
             },
         },
     ),
-    # No schema of it is published. By default its node pods tolerate every taint, and its controller none of ours
-    # (charts/aws-fsx-csi-driver/values.yaml, https://github.com/kubernetes-sigs/aws-fsx-csi-driver v1.9.0).
+    # No schema of it is published. By default its node pods tolerate every taint and ask for 10m of CPU, and its controller
+    # tolerates none of ours. The probe is EFS's former one, every 2 s, and stands in the chart's template: no value changes it
+    # (charts/aws-fsx-csi-driver, values.yaml and templates/node-daemonset.yaml, kubernetes-sigs/aws-fsx-csi-driver v1.9.0).
     AddOn(name=FSX),
     # Nor of this one. It tolerates no taint: it is on the manager machine, or on an on-demand one without GPUs.
     AddOn(name="metrics-server"),
