@@ -57,7 +57,8 @@ class Aws:
     @cached_property
     def _machines(self) -> tuple[Part, iam.Role]:
         part = self._part("machines")
-        return part, identity.role(part, self._name, "machine")
+        options = ["aws.nodes.ssm"] if self._settings.nodes.ssm else []
+        return part, identity.role(part, self._name, "machine", options=options)
 
     def cluster(self) -> Cluster:
         control, region = self._control, self._settings.region

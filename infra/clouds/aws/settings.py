@@ -94,6 +94,10 @@ class Nodes(Section):
     )
     manager_disk_gib: int = Field(default=50, ge=20, le=16384, description="System disk of the manager machine.")
     repair: bool = Field(default=True, description="Let EKS replace machines with a failed GPU, disk or kubelet.")
+    ssm: bool = Field(
+        default=False,
+        description="Let administrators open a shell on machines by AWS Systems Manager: no port, no key, each session logged.",
+    )
 
 
 class Efs(Section):
