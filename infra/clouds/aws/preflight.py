@@ -42,6 +42,7 @@ def listed(look: Look) -> list[Check]:
         check("programs on this machine", tools, look),
         check("quotas of machines (vCPUs)", quotas.machines, look),
         check("quotas of the network", quotas.network, look),
+        check("quota of image builds", quotas.builds, look),
         check("machines in their zones", offers.offerings, look),
         check("the catalog's facts", offers.facts, look),
         check("Kubernetes", offers.kubernetes, look),
