@@ -50,6 +50,7 @@ def listed(look: Look) -> list[Check]:
         check("AMI releases", offers.releases, look),
         check("spot's service-linked role", spot_role, look),
         check("names", names, look),
+        check("node groups", existing.node_groups, look),
         check("administrators", administrators, look),
         check("network", existing.network, look),
         check("file systems", existing.file_systems, look),

@@ -86,6 +86,7 @@ def healthy() -> Answers:
         },
         ("eks", "describe_addon_versions"): versions,
         ("eks", "describe_cluster"): Refused("ResourceNotFoundException", "no cluster"),
+        ("eks", "list_nodegroups"): {"nodegroups": []},
         ("ssm", "get_parameters_by_path"): released,
         ("iam", "get_role"): {"Role": _role()},
         ("logs", "describe_log_groups"): {"logGroups": []},
