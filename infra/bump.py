@@ -51,6 +51,7 @@ class Pin:
 
 PINS = (
     Pattern(files="pyproject.toml", text=r'"(?P<name>[A-Za-z0-9_.-]+)==(?P<version>[^"]+)"', index=PYPI),
+    Pattern(files="trainer/requirements.txt", text=r"^(?P<name>[A-Za-z0-9_.-]+)==(?P<version>\S+)", index=PYPI),
     Pattern(files="Makefile", text=r"^UV_VERSION := (?P<version>\S+)", index=PYPI, name="uv"),
     Pattern(
         files="infra/clouds/*/**/*.py",

@@ -122,7 +122,7 @@ def network(look: Look) -> Iterator[Finding]:
 
 
 def builds(look: Look) -> Iterator[Finding]:
-    """How many images CodeBuild builds at once. By its name: each machine type has a quota of its own."""
+    """The number of images that CodeBuild builds at once. By its name: each machine type has a quota of its own."""
     if look.settings.images.build != "codebuild":
         yield ok("images are not built by CodeBuild")
         return
