@@ -44,6 +44,7 @@ class Registered:
     retain_on_delete: bool = False
     delete_before_replace: bool = False
     ignore_changes: tuple[str, ...] = ()
+    create_timeout: str = ""  # as written, "30m"; empty means the provider's own
 
     @property
     def key(self) -> str:
@@ -217,6 +218,7 @@ def _registered(request: Any) -> Registered:
         retain_on_delete=request.retainOnDelete,
         delete_before_replace=request.deleteBeforeReplace,
         ignore_changes=tuple(request.ignoreChanges),
+        create_timeout=request.customTimeouts.create,
     )
 
 

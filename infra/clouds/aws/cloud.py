@@ -30,6 +30,7 @@ class Aws:
         self._stack, self._settings = stack, settings
         self._name = f"ebb-{pulumi.get_stack()}"
         self._outputs: dict[str, pulumi.Input[Any] | None] = {}
+        self._first_group: pulumi.Resource | None = None
 
     @property
     def notice_seconds(self) -> int:
@@ -56,7 +57,8 @@ class Aws:
     @cached_property
     def _machines(self) -> tuple[Part, iam.Role]:
         part = self._part("machines")
-        return part, identity.role(part, self._name, "machine")
+        options = ["aws.nodes.ssm"] if self._settings.nodes.ssm else []
+        return part, identity.role(part, self._name, "machine", options=options)
 
     def cluster(self) -> Cluster:
         control, region = self._control, self._settings.region
@@ -74,8 +76,13 @@ class Aws:
         return Cluster(name=self._stack.cloud, region=region, provider=control.kubernetes, provision_seconds=provision_seconds)
 
     def node_group(self, cluster: Cluster, group: NodeGroup) -> pulumi.Resource:
+        """The first one, the manager, is there before the others and goes after them: it makes EKS create the service-linked role
+        of node groups where the account has none, and groups that ask at the same time may be refused."""
         part, role = self._machines
-        return nodes.declare(part, self._name, group, self._control, self._network, self._settings, role)
+        first = [] if self._first_group is None else [self._first_group]
+        made = nodes.declare(part, self._name, group, self._control, self._network, self._settings, role, after=first)
+        self._first_group = self._first_group or made
+        return made
 
     def add_ons(self, cluster: Cluster, manager: pulumi.Resource) -> Sequence[pulumi.Resource]:
         part = self._part("add-ons")

@@ -1,6 +1,6 @@
 """docs/aws.md with the table of rights that infra/clouds/aws/iam/rights.py gives (`make manifests`)."""
 
-from infra.clouds.aws.iam.rights import ROLES, Conditions, Role
+from infra.clouds.aws.iam.rights import ROLES, Conditions, Managed, Role
 from infra.config import ROOT
 
 PATH = ROOT / "docs" / "aws.md"
@@ -11,12 +11,16 @@ def table() -> str:
     """All rights as Markdown, one row for each statement and managed policy."""
     lines = ["| role | taken by | may | on | if | why |", "|---|---|---|---|---|---|"]
     for key, role in ROLES.items():
-        lines += [_row(key, role, f"managed policy `{policy.name}`", "", "", policy.reason) for policy in role.managed]
+        lines += [_row(key, role, f"managed policy `{policy.name}`", "", _when(policy), policy.reason) for policy in role.managed]
         for one in role.statements:
             actions = ", ".join(f"`{action}`" for action in one.actions)
             resources = ", ".join(f"`{resource}`" for resource in one.resources)
             lines.append(_row(key, role, actions, resources, _words(one.conditions), f"{one.reason} {one.everything}".strip()))
     return "\n".join(lines) + "\n"
+
+
+def _when(policy: Managed) -> str:
+    return f"`{policy.only_with}: true`" if policy.only_with else ""
 
 
 def _row(key: str, role: Role, *cells: str) -> str:

@@ -42,6 +42,7 @@ def listed(look: Look) -> list[Check]:
         check("programs on this machine", tools, look),
         check("quotas of machines (vCPUs)", quotas.machines, look),
         check("quotas of the network", quotas.network, look),
+        check("quota of image builds", quotas.builds, look),
         check("machines in their zones", offers.offerings, look),
         check("the catalog's facts", offers.facts, look),
         check("Kubernetes", offers.kubernetes, look),
@@ -49,6 +50,7 @@ def listed(look: Look) -> list[Check]:
         check("AMI releases", offers.releases, look),
         check("spot's service-linked role", spot_role, look),
         check("names", names, look),
+        check("node groups", existing.node_groups, look),
         check("administrators", administrators, look),
         check("network", existing.network, look),
         check("file systems", existing.file_systems, look),
@@ -90,23 +92,25 @@ def tools(look: Look) -> Iterator[Finding]:
 
 
 def spot_role(look: Look) -> Iterator[Finding]:
-    """One in an account: EC2 makes no spot machine without it, and a second one cannot be made."""
+    """EC2 makes no spot machine without it. Auto Scaling creates it with the account's first one: its own service-linked role
+    may (AutoScalingServiceRolePolicy, statement EC2SpotManagement; read 2026-11-23)."""
     if not any(group.capacity_type == SPOT for group in look.groups):
         yield ok("no group asks for spot machines")
-        return
-    make = look.settings.spot_service_role
-    try:
-        role = look.calls("iam", "get_role", RoleName=SPOT_ROLE)["Role"]
-    except Refused as error:
-        if not absent(error):
-            raise
-        fix = "set aws.spotServiceRole: true, or: aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
-        yield ok(f"{SPOT_ROLE} is not there; `up` makes it") if make else fail(f"{SPOT_ROLE} is not there: no spot machines", fix)
-        return
-    if make and not look.is_ours(role.get("Tags")):
-        yield fail(f"{SPOT_ROLE} is there: `up` cannot make it again", "set aws.spotServiceRole: false")
-    else:
+    elif _has_role(look, SPOT_ROLE):
         yield ok(f"{SPOT_ROLE} is there")
+    else:
+        said = f"{SPOT_ROLE} is not there: Auto Scaling creates it with the first spot machine, if it may"
+        yield warn(said, "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com")
+
+
+def _has_role(look: Look, name: str) -> bool:
+    try:
+        look.calls("iam", "get_role", RoleName=name)
+    except Refused as error:
+        if absent(error):
+            return False
+        raise
+    return True
 
 
 def names(look: Look) -> Iterator[Finding]:

@@ -94,6 +94,10 @@ class Nodes(Section):
     )
     manager_disk_gib: int = Field(default=50, ge=20, le=16384, description="System disk of the manager machine.")
     repair: bool = Field(default=True, description="Let EKS replace machines with a failed GPU, disk or kubelet.")
+    ssm: bool = Field(
+        default=False,
+        description="Let administrators open a shell on machines by AWS Systems Manager: no port, no key, each session logged.",
+    )
 
 
 class Efs(Section):
@@ -185,10 +189,6 @@ class Settings(Section):
     storage: Storage = Field(description="File systems.")
     images: Images = Field(default=Images(), description="How the images come to be.")
     autoscaler: Autoscaler = Field(default=Autoscaler(), description="What makes and removes machines.")
-    spot_service_role: bool = Field(
-        default=False,
-        description="Create the service-linked role of spot.amazonaws.com: an account needs one, and may have only one.",
-    )
     drill: Drill | None = Field(default=None, description="An experiment that takes spot machines away.")
 
 

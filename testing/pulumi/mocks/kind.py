@@ -29,7 +29,8 @@ class AwsType:
     `outputs`: templates of what AWS would make up; {name} is an input, {id}, {hash}, {region}, {account} are the mock's.
     `counters`: integers that begin at 1 and grow with every update but those of `quiet` properties. `sometimes`: from old and new
     inputs, properties that replace this once. `sets`: lists without an order. `allowed`: values, as texts, where the
-    provider is stricter than the API. `autoname`: the property that gets a name when it has none.
+    provider is stricter than the API. `exactly_one`: of these properties of a block, one and only one. `autoname`: the property
+    that gets a name when it has none.
     """
 
     token: str
@@ -49,6 +50,7 @@ class AwsType:
     quiet: tuple[str, ...] = ()
     sets: tuple[str, ...] = ()
     allowed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    exactly_one: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sometimes: Callable[[Mapping[str, Any], Mapping[str, Any]], tuple[str, ...]] | None = None
 
     @property

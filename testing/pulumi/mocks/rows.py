@@ -39,6 +39,8 @@ class Reviewed(Protocol):
     @property
     def allowed(self) -> Mapping[str, tuple[str, ...]]: ...
     @property
+    def exactly_one(self) -> Mapping[str, tuple[str, ...]]: ...
+    @property
     def sometimes(self) -> Condition | None: ...
     @property
     def properties(self) -> Mapping[str, Property]: ...
@@ -56,8 +58,9 @@ class Row:
 
     `outputs`: templates of what the cloud would make up; {name} is an input, {id}, {hash}, {region}, {account} are the mock's.
     `counters`: integers that begin at 1 and grow with every update but those of `quiet` properties. `sometimes`: from old and new
-    inputs, properties that replace this once. `sets`: lists without an order. `allowed`: values, as texts. `autoname`: the
-    property that gets a name when it has none. `delete_first`: never two at once.
+    inputs, properties that replace this once. `sets`: lists without an order. `allowed`: values, as texts. `exactly_one`: of
+    these properties of a block, one and only one. `autoname`: the property that gets a name when it has none. `delete_first`:
+    never two at once.
     """
 
     token: str
@@ -73,6 +76,7 @@ class Row:
     counters: tuple[str, ...] = ()
     quiet: tuple[str, ...] = ()
     allowed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    exactly_one: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sometimes: Condition | None = None
 
     @cached_property

@@ -7,10 +7,10 @@ passes, and `up` checks it again. What it knows of a type is one row (rows.py). 
 reviewed and added, not guessed. What a provider does by itself beyond that (tags, labels) is in a class of its own, derived
 from this one.
 
-Not proven by it: rules between properties; what the provider checks or fills in by itself beyond `allowed`, the lengths of
-made-up names among it; that a property which the cloud fills in by itself stays as it is when a program gives it up or names
-the value that it has anyway (here both are changes, and may replace); order in lists that the cloud treats as sets, where the
-row does not say so; functions other than those of `answers`.
+Not proven by it: rules between properties but those of `exactly_one`; what the provider checks or fills in by itself beyond
+`allowed`, the lengths of made-up names among it; that a property which the cloud fills in by itself stays as it is when a program
+gives it up or names the value that it has anyway (here both are changes, and may replace); order in lists that the cloud treats
+as sets, where the row does not say so; functions other than those of `answers`.
 """
 
 import difflib
@@ -298,6 +298,9 @@ def _wrong_fields(place: PropertyPath, value: Mapping[str, Any], known: Mapping[
             yield from _wrong(below, value[key], prop, place.kind.shape_of(below.path))
         elif prop.required:
             yield Failure(where + key, "is missing")
+    one_of = place.kind.exactly_one.get(place.path, ())
+    if one_of and sum(key in value for key in one_of) != 1:
+        yield Failure(place.shown, f"needs exactly one of {', '.join(one_of)}")
 
 
 def _wrong(place: PropertyPath, value: Any, prop: Property, shape: Shape | None) -> Iterator[Failure]:

@@ -20,6 +20,13 @@ def quota(value: float) -> Answer:
     return lambda asked: {"Quota": {"QuotaName": asked["QuotaCode"], "QuotaCode": asked["QuotaCode"], "Value": value}}
 
 
+def builds(value: float) -> Answer:
+    """The quotas of CodeBuild, of which one counts."""
+    named = {"Build projects": 5000, "Concurrently running builds for Linux/Medium environment": value}
+    return {"Quotas": [{"QuotaName": name, "QuotaCode": f"L-{number}", "Value": one}
+                       for number, (name, one) in enumerate(named.items())]}  # fmt: skip
+
+
 def described(name: str, **changes: Any) -> dict[str, Any]:
     gpus = {"GpuInfo": {"Gpus": [{"Name": "T4", "Count": 1}]}} if name.startswith("g4dn") else {}
     cpu, memory = {"g4dn.xlarge": (4, 16), "m7i.large": (2, 8)}[name]
@@ -55,6 +62,7 @@ def healthy() -> Answers:
             ]
         },
         ("service-quotas", "get_service_quota"): quota(200),
+        ("service-quotas", "list_service_quotas"): builds(20),
         ("ec2", "describe_instances"): {"Reservations": []},
         ("ec2", "get_ebs_default_kms_key_id"): {"KmsKeyId": "alias/aws/ebs"},
         ("ec2", "describe_vpcs"): {"Vpcs": []},
@@ -78,6 +86,7 @@ def healthy() -> Answers:
         },
         ("eks", "describe_addon_versions"): versions,
         ("eks", "describe_cluster"): Refused("ResourceNotFoundException", "no cluster"),
+        ("eks", "list_nodegroups"): {"nodegroups": []},
         ("ssm", "get_parameters_by_path"): released,
         ("iam", "get_role"): {"Role": _role()},
         ("logs", "describe_log_groups"): {"logGroups": []},

@@ -10,6 +10,7 @@ from infra.clouds.aws.checks import needed_add_ons
 from infra.clouds.aws.control import addons
 from infra.clouds.aws.forms import AddOn
 from infra.clouds.aws.settings import Efs, Fsx, Settings, Storage
+from tests.infra.aws import groups
 from tests.infra.aws.control import stack, usual
 from tests.infra.declared import ACCOUNT
 
@@ -54,7 +55,6 @@ def test_all_are_taken_over_and_taken_away() -> None:
 @pytest.mark.parametrize(
     ("name", "placed"),
     [
-        ("coredns", {"nodeSelector": MANAGER}),
         ("aws-ebs-csi-driver", {"controller": {"nodeSelector": MANAGER}, "node": {"nodeSelector": MANAGER}}),
         ("aws-efs-csi-driver", {"controller": {"nodeSelector": MANAGER}}),
     ],
@@ -62,6 +62,31 @@ def test_all_are_taken_over_and_taken_away() -> None:
 def test_controllers_are_on_the_manager_machine(name: str, placed: dict[str, Any]) -> None:
     found = values(name)
     assert {key: found[key] for key in placed} == placed
+
+
+def test_dns_outlives_the_manager_machine() -> None:
+    """Its pods go apart where there are other machines, bear the taints of those for jobs, and leave a dead one in seconds."""
+    found = values("coredns")
+    assert "nodeSelector" not in found
+    group = groups.group()
+    assert {taint["key"] for taint in group.taints} == {"nvidia.com/gpu", "ebb.dev/capacity-type"}
+    for taint in group.taints:
+        assert any(_bears(one, taint) for one in found["tolerations"]), taint
+    # Not every taint: a pod that bears `unschedulable` comes back to the machine that it is drained from.
+    for key in ("node.kubernetes.io/unschedulable", "ebb.dev/reclaim"):
+        assert not any(_bears(one, {"key": key, "effect": "NoSchedule"}) for one in found["tolerations"])
+    gone = {one["key"]: one.get("tolerationSeconds") for one in found["tolerations"] if one.get("effect") == "NoExecute"}
+    assert gone == {"node.kubernetes.io/not-ready": 10, "node.kubernetes.io/unreachable": 10}
+    # A wish and no demand: with the manager alone, a pod that waits would make the autoscaler start a machine with GPUs.
+    assert set(found["affinity"]["podAntiAffinity"]) == {"preferredDuringSchedulingIgnoredDuringExecution"}
+    (apart,) = found["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    (near,) = found["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert apart["weight"] > near["weight"]
+
+
+def _bears(toleration: dict[str, Any], taint: dict[str, str]) -> bool:
+    effect = toleration.get("effect") in (None, taint["effect"])
+    return effect and toleration.get("operator") == "Exists" and toleration.get("key") in (None, taint["key"])
 
 
 def test_network_policies_are_on() -> None:

@@ -24,8 +24,18 @@ LOGS = {"groupName": "/aws/codebuild/ebb-dev-images", "streamName": "one", "deep
 class World:
     """CodeBuild and ECR: a build takes `seconds`, then the image is there."""
 
-    def __init__(self, *, seconds: float = 40.0, ends: str = "SUCCEEDED", stored: bool = False, running: str = "") -> None:
-        self.time, self.ends_at, self.ends, self.stored = 0.0, seconds, ends, stored
+    def __init__(
+        self,
+        *,
+        seconds: float = 40.0,
+        ends: str = "SUCCEEDED",
+        stored: bool = False,
+        running: str = "",
+        full: float = 0,
+        most: int = 1,
+    ) -> None:
+        self.time, self.ends_at, self.ends, self.stored = 0.0, full + seconds, ends, stored
+        self.full_until, self.most = full, most
         self.others = [
             _build("p:other", "IN_PROGRESS", "default.zzz"),
             *([_build("p:old", "IN_PROGRESS", running)] if running else []),
@@ -36,12 +46,19 @@ class World:
             ("ecr", "describe_images"): lambda _: STORED if self.stored else ABSENT,
             ("codebuild", "list_builds_for_project"): lambda _: {"ids": [one["id"] for one in self.others]},
             ("codebuild", "batch_get_builds"): self._builds,
-            ("codebuild", "start_build"): {"build": {"id": "p:new"}},
+            ("codebuild", "start_build"): self._start,
             ("codebuild", "stop_build"): {"build": {"id": "p:new"}},
             ("logs", "get_log_events"): lambda asked: {
                 "events": [{"message": f"\x1b[1m#{number} line\x1b[0m\n"} for number in range(99)] + [{"message": "\n"}]
             },
         })  # fmt: skip
+
+    def _start(self, asked: dict[str, Any]) -> Any:
+        """Refused while builds of others take all that the account may have."""
+        if self.time < self.full_until:
+            said = f"codebuild start_build: {codebuild.FULL}: Cannot have more than {self.most} builds in queue for the account"
+            return Refused(codebuild.FULL, said)
+        return {"build": {"id": "p:new"}}
 
     def _builds(self, asked: dict[str, Any]) -> dict[str, Any]:
         if asked["ids"] == [one["id"] for one in self.others]:
@@ -104,6 +121,35 @@ def test_a_build_that_is_under_way_is_joined() -> None:
     world.build()
     assert not world.calls.asked("codebuild", "start_build")
     assert world.said[0] == "image ebb-dev/trainer:default.abc: joining build p:old"
+
+
+def test_a_build_waits_while_the_account_may_have_no_more() -> None:
+    """New accounts may run one build at a time, and a stack has three images."""
+    world = World(full=1300)
+    assert world.build()["digest"] == DIGEST
+    assert world.said[0] == (
+        "image ebb-dev/trainer:default.abc: waiting: the account may have 1 at a time, and others run; a larger quota lets "
+        "them run at once (Service Quotas, CodeBuild, Concurrently running builds for Linux/Medium environment)"
+    )
+    assert world.said[1] == "image ebb-dev/trainer:default.abc: waiting for other builds, 600 s"
+    assert "image ebb-dev/trainer:default.abc: started build p:new" in world.said
+
+
+def test_an_account_that_may_have_no_build_is_told_the_ways_out() -> None:
+    with pytest.raises(BuildError) as caught:
+        World(full=float("inf"), most=0).build()
+    assert str(caught.value) == (
+        "image ebb-dev/trainer:default.abc: this account may run no build in CodeBuild (quota Concurrently running builds for "
+        "Linux/Medium environment is 0, as in some new accounts): raise it in Service Quotas or ask AWS Support, or build here: "
+        "aws.images.build: docker"
+    )
+
+
+def test_a_build_that_never_gets_its_turn_fails() -> None:
+    world = World(full=float("inf"))
+    with pytest.raises(BuildError, match="no turn within 4 hours"):
+        world.build()
+    assert world.time == pytest.approx(codebuild.TURN_SECONDS, abs=60)
 
 
 @pytest.mark.parametrize("status", ["FAILED", "FAULT", "TIMED_OUT", "STOPPED"])

@@ -19,6 +19,10 @@ def destroyed() -> Destroyed:
     return Destroyed(CASE)
 
 
+def test_machines_for_jobs_go_before_the_manager(destroyed: Destroyed) -> None:
+    assert destroyed.before(destroyed.of(NODE_GROUP, without=("::manager",)), destroyed.of(NODE_GROUP, only=("::manager",)))
+
+
 def test_machines_lose_their_network_plugin_last(destroyed: Destroyed) -> None:
     assert destroyed.before(destroyed.of(NODE_GROUP), destroyed.of(ADD_ON, only=FIRST_ADD_ONS))
 

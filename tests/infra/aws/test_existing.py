@@ -220,3 +220,33 @@ def test_releases_are_looked_for_in_the_folder_of_their_kind() -> None:
         "/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/x86_64/standard",
         "/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/x86_64/nvidia",
     }
+
+
+def _groups(status: str, *codes: str) -> Answers:
+    issues = [{"code": code, "message": "no capacity", "resourceIds": ["asg"]} for code in codes]
+    return {
+        ("eks", "describe_cluster"): {"cluster": {"name": "ebb-dev", "tags": {"ebb.dev/stack": "dev"}}},
+        ("eks", "list_nodegroups"): {"nodegroups": ["spot-t4-us-west-2a-0123456"]},
+        ("eks", "describe_nodegroup"): lambda asked: {
+            "nodegroup": {"nodegroupName": asked["nodegroupName"], "status": status, "health": {"issues": issues}}
+        },
+    }
+
+
+def test_a_degraded_node_group_is_told_before_an_update_of_it_fails() -> None:
+    (one,) = existing.node_groups(look(_groups("DEGRADED", "AsgInstanceLaunchFailures")))
+    assert (one.level, one.text) == (
+        "warn",
+        "node group spot-t4-us-west-2a-0123456 is DEGRADED (AsgInstanceLaunchFailures): machines come and go, but an `up` "
+        "that changes it fails",
+    )
+    assert "give the line a `name`" in one.fix
+
+
+@pytest.mark.parametrize(("changes", "text"), [
+    ({}, "there are no node groups yet"),
+    (_groups("ACTIVE"), "1 node groups, none is degraded"),
+])  # fmt: skip
+def test_node_groups_that_can_be_updated_are_all_right(changes: Answers, text: str) -> None:
+    (one,) = existing.node_groups(look(changes))
+    assert (one.level, one.text) == ("ok", text)

@@ -14,6 +14,8 @@ from infra import images as shared
 from infra.clouds.aws.builds import images
 from infra.config import ROOT
 from infra.part import Part
+from testing.pulumi.mocks.tabled import wrong_inputs
+from testing.pulumi.mocks.tables.aws import TYPES
 from tests.infra import declared as seam
 from tests.infra.aws.case import CASE, DIGEST
 from tests.infra.declared import ACCOUNT, Declared, declared
@@ -155,6 +157,11 @@ def test_the_bucket_of_sources_is_private_encrypted_and_goes_with_the_stack(monk
     assert made.one("BucketServerSideEncryptionConfiguration").inputs["rules"][0]["applyServerSideEncryptionByDefault"] == {
         "sseAlgorithm": "AES256"
     }
+
+
+def test_the_buckets_lifecycle_rule_says_which_objects_it_is_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = world(stack("codebuild"), monkeypatch).one("BucketLifecycleConfiguration").inputs
+    assert not list(wrong_inputs(TYPES["aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration"], inputs))
 
 
 def test_with_docker_nothing_of_codebuild_is_made(monkeypatch: pytest.MonkeyPatch) -> None:

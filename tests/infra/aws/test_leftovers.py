@@ -263,12 +263,32 @@ def test_backups_of_etcd_are_kept_on_purpose() -> None:
     assert one.usd_per_month == pytest.approx(0.5)
 
 
-def test_the_account_s_spot_role_is_kept_if_this_stack_made_it() -> None:
-    name = "AWSServiceRoleForEC2Spot"
-    listed: Answers = {("iam", "list_roles"): {"Roles": [role(name)]}}
-    (one,) = things(listed)
-    assert one.kept
-    assert things({**listed, ("iam", "list_role_tags"): {"Tags": []}}) == ()
+def test_what_others_have_put_into_the_stacks_vpc_is_found() -> None:
+    """GuardDuty's endpoint and security group have no tag of the stack, and the VPC cannot go while they are in it."""
+    endpoint = {
+        "VpcEndpointId": "vpce-1", "ServiceName": "com.amazonaws.us-west-2.guardduty-data", "State": "available",
+        "SubnetIds": ["subnet-1", "subnet-2"], "Tags": [{"Key": "GuardDutyManaged", "Value": "true"}],
+    }  # fmt: skip
+    groups = [
+        {"GroupId": "sg-1", "GroupName": "GuardDutyManagedSecurityGroup-vpc-1", "Tags": endpoint["Tags"]},
+        {"GroupId": "sg-2", "GroupName": "default"},
+    ]
+
+    def inside(found: list[dict[str, Any]], key: str) -> Answer:
+        wanted = [{"Name": "vpc-id", "Values": ["vpc-1"]}]
+        return lambda asked: {key: found if asked["Filters"] == wanted else []}
+
+    found = things({
+        ("ec2", "describe_vpcs"): {"Vpcs": [{"VpcId": "vpc-1", "State": "available"}]},
+        ("ec2", "describe_vpc_endpoints"): inside([endpoint], "VpcEndpoints"),
+        ("ec2", "describe_security_groups"): inside(groups, "SecurityGroups"),
+    })  # fmt: skip
+    assert [(one.kind, one.name, one.note) for one in found] == [
+        ("VPC endpoints", "vpce-1", "com.amazonaws.us-west-2.guardduty-data, available"),
+        ("security groups", "sg-1", "GuardDutyManagedSecurityGroup-vpc-1"),
+        ("VPCs", "vpc-1", "available"),
+    ]
+    assert found[0].usd_per_month == pytest.approx(2 * 0.01 * 730)
 
 
 def test_what_may_not_be_looked_at_is_told_and_hides_nothing() -> None:

@@ -97,17 +97,10 @@ def case(make: Callable[[], Look], level: str, text: str, fix: str = "", *, name
         ),
         case(
             lambda: look({("iam", "get_role"): Refused("NoSuchEntity", "none")}),
-            "fail",
-            "AWSServiceRoleForEC2Spot is not there: no spot machines",
-            "set aws.spotServiceRole: true, or: aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
+            "warn",
+            "AWSServiceRoleForEC2Spot is not there: Auto Scaling creates it with the first spot machine, if it may",
+            "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
             name="no spot role",
-        ),
-        case(
-            lambda: look(spotServiceRole=True),
-            "fail",
-            "AWSServiceRoleForEC2Spot is there: `up` cannot make it again",
-            "set aws.spotServiceRole: false",
-            name="spot role of others",
         ),
         case(
             lambda: look(

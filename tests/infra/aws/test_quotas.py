@@ -8,7 +8,7 @@ from infra.account.costs import groups_of
 from infra.clouds.aws.account import quotas
 from infra.clouds.aws.account.calls import Refused
 from tests.infra.aws import stacks
-from tests.infra.aws.accounts import STACK_TAGS, Answers, look, quota
+from tests.infra.aws.accounts import STACK_TAGS, Answers, builds, look, quota
 
 
 @pytest.mark.parametrize(
@@ -105,6 +105,23 @@ def test_addresses_and_vpcs_that_do_not_suffice_are_told() -> None:
         ("fail", "4 of 5 used, the stack needs 2 more"),
         ("ok", "5, and 1 is needed"),
     ]
+
+
+RAISE_BUILDS = "aws service-quotas request-service-quota-increase --region us-west-2 --service-code codebuild --quota-code L-1"
+
+
+@pytest.mark.parametrize(
+    ("value", "level", "words", "fix"),
+    [
+        (0, "fail", "0: no image can be built", f"{RAISE_BUILDS} --desired-value 2; or build here: aws.images.build: docker"),
+        (1, "ok", "1, the stack has 2 images: they are built in turns", ""),
+        (5, "ok", "5, the stack has 2 images", ""),
+    ],
+)
+def test_the_quota_of_builds_is_judged_by_the_stacks_images(value: int, level: str, words: str, fix: str) -> None:
+    (one,) = quotas.builds(look({("service-quotas", "list_service_quotas"): builds(value)}))
+    assert (one.level, one.fix) == (level, fix)
+    assert one.text == f"Concurrently running builds for Linux/Medium environment (L-1): {words}"
 
 
 def test_a_stack_that_is_up_needs_no_more_of_the_network() -> None:

@@ -25,6 +25,7 @@ WITHOUT_RESOURCES = {
 # (https://docs.aws.amazon.com/aws-managed-policy/latest/reference/about-managed-policy-reference.html, read 2026-11-21).
 WITHOUT_WILDCARDS = {
     "AmazonEKSClusterPolicy", "AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly", "AmazonEKS_CNI_Policy",
+    "AmazonSSMManagedInstanceCore",
 }  # fmt: skip
 
 

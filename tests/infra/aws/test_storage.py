@@ -144,6 +144,13 @@ def test_fsx_is_in_one_zone_and_linked_to_its_bucket() -> None:
     }
 
 
+@pytest.mark.parametrize(("size", "hours"), [(1200, 3), (2400, 6), (4800, 12), (24000, 24)])
+def test_the_import_of_a_full_bucket_has_time(size: int, hours: int) -> None:
+    """The provider gives up after 10 minutes. Four million objects took an hour."""
+    wanted = {**FSX, "fsx": {**FSX["fsx"], "sizeGiB": size}}
+    assert declare(**wanted).one("DataRepositoryAssociation").create_timeout == f"{hours}h"
+
+
 def test_a_scratch_file_system_names_no_throughput_and_without_a_bucket_there_is_no_link() -> None:
     seen = declare(**BUCKETLESS)
     assert "perUnitStorageThroughput" not in seen.one("LustreFileSystem").inputs

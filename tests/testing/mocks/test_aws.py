@@ -130,6 +130,13 @@ def failures(token: str, inputs: dict[str, Any]) -> list[Failure]:
             id="stricter than the API",
         ),
         pytest.param(
+            "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
+            {"bucket": "b", "rules": [{"id": "one", "status": "Enabled"}]},
+            "rules[0]",
+            "needs exactly one of filter, prefix",
+            id="one of two",
+        ),
+        pytest.param(
             "aws:fsx/lustreFileSystem:LustreFileSystem",
             {"subnetIds": "subnet-1", "deploymentType": "PERSISTENT_3"},
             "deploymentType",

@@ -107,6 +107,26 @@ def _bucket(look: Look, name: str) -> Finding:
     return ok(f"S3 bucket {name!r} is in {region}")
 
 
+def node_groups(look: Look) -> Iterator[Finding]:
+    """The stack's node groups that EKS refuses to update. One becomes degraded when a machine could not be launched, for want of
+    spot capacity too, and stays so until one is (https://github.com/aws/containers-roadmap/issues/2326, read 2026-11-23)."""
+    if _find(look, "eks", "describe_cluster", name=look.name) is None:
+        yield ok("there are no node groups yet")
+        return
+    names = look.calls.all("eks", "list_nodegroups", "nodegroups", clusterName=look.name)
+    groups = [look.calls("eks", "describe_nodegroup", clusterName=look.name, nodegroupName=name)["nodegroup"] for name in names]
+    degraded = [one for one in groups if one["status"] == "DEGRADED"]
+    for one in degraded:
+        why = ", ".join(sorted({issue["code"] for issue in one.get("health", {}).get("issues", [])})) or "no reason given"
+        yield warn(
+            f"node group {one['nodegroupName']} is DEGRADED ({why}): machines come and go, but an `up` that changes it fails",
+            "leave its line, releases, disks and tags as they are until a machine of it starts; or give the line a `name`: "
+            "`up` then makes new groups in place of these",
+        )
+    if not degraded:
+        yield ok(f"{len(groups)} node groups, none is degraded")
+
+
 def others(look: Look) -> Iterator[Finding]:
     """The key of disks and that of the secrets, reservations of machines, the alarm that stops the drill."""
     yield _disks_key(look)

@@ -13,7 +13,6 @@ from infra.config import Stack
 
 LOG_GIB_MONTH = 0.03  # kept: https://aws.amazon.com/cloudwatch/pricing/, as of 2026-11
 BALANCER_HOUR = 0.0225  # https://aws.amazon.com/elasticloadbalancing/pricing/, as of 2026-11
-SPOT_ROLE = "AWSServiceRoleForEC2Spot"
 
 
 def clusters(calls: Calls, stack: str) -> Iterator[Left]:
@@ -155,10 +154,10 @@ def roles(calls: Calls, stack: str) -> Iterator[Left]:
     pattern = re.compile(rf"ebb-{re.escape(stack)}(-.*)?")
     for one in calls.all("iam", "list_roles", "Roles"):
         name = one["RoleName"]
-        if not pattern.fullmatch(name) and name != SPOT_ROLE:
+        if not pattern.fullmatch(name):
             continue
         owner = tag(calls.all("iam", "list_role_tags", "Tags", RoleName=name), STACK_TAG)
-        if owner == stack or (owner is None and name != SPOT_ROLE):
+        if owner in (stack, None):
             remove = f"aws iam delete-role --role-name {name}  # its policies first"
             yield Left(kind="role", name=name, note="" if owner else "by its name; it has no tag", remove=remove)
 
@@ -168,7 +167,4 @@ def mark_kept(one: Left, stack: Stack) -> Left:
     if one.kind == "EFS file system" and stack.settings.storage.data == "keep":
         reason = "aws.storage.data is `keep`; name it in aws.storage.efs.fileSystemId and the next `up` takes it again"
         return replace(one, kept=reason)
-    if one.name == SPOT_ROLE:
-        used = "other stacks and people of the account may use spot machines"
-        return replace(one, kept=used, remove="aws iam delete-service-linked-role --role-name " + SPOT_ROLE)
     return one

@@ -24,7 +24,11 @@ OF_THE_CONTROL_PLANE = {"Name": "description", "Values": ["Amazon EKS {name}"]}
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """One kind. `arn`: its word in ARNs; `number`: the key of its id, which `remove` takes; `dead`: states of what is gone."""
+    """One kind. `arn`: its word in ARNs; `number`: the key of its id, which `remove` takes; `dead`: states of what is gone.
+
+    `any_in_vpc`: one in the stack's own VPC is found without a tag, too, as the VPC cannot go before it. GuardDuty's runtime
+    monitoring puts an endpoint and a security group there (https://github.com/hashicorp/terraform-provider-aws/issues/46747).
+    """
 
     what: str
     arn: str
@@ -39,6 +43,7 @@ class Kind:
     dead: tuple[str, ...] = ()
     usd_per_month: Callable[[Thing], float | None] = lambda one: 0.0
     kept: str = ""
+    any_in_vpc: bool = False
 
 
 def _hourly(usd: float) -> Callable[[Thing], float | None]:
@@ -110,6 +115,7 @@ NETWORK: tuple[Kind, ...] = (
         dead=("deleted", "deleting", "Deleted", "Deleting"),
         usd_per_month=lambda one: len(one.get("SubnetIds", [])) * costs.ENDPOINT_HOUR * HOURS_PER_MONTH,
         remove="aws ec2 delete-vpc-endpoints --vpc-endpoint-ids {id}",
+        any_in_vpc=True,
     ),
     Kind(
         what="NAT gateways",
@@ -149,6 +155,7 @@ NETWORK: tuple[Kind, ...] = (
         number="GroupId",
         filters=(OURS, OF_EKS, OF_KUBERNETES),
         remove="aws ec2 delete-security-group --group-id {id}",
+        any_in_vpc=True,
     ),
     Kind(
         what="VPCs",
@@ -164,13 +171,19 @@ NETWORK: tuple[Kind, ...] = (
 def search(kind: Kind, calls: Calls, stack_name: str) -> Iterator[Left]:
     """Those that are alive and match any of the filters, each once."""
     found: dict[str, Thing] = {}
-    for one in kind.filters:
-        for thing in _ask(kind, calls, _filled(one, stack_name)):
-            found.setdefault(str(thing[kind.number]), thing)
+    wanted = [_filled(one, stack_name) for one in kind.filters]
+    if kind.any_in_vpc:
+        vpcs = calls.all("ec2", "describe_vpcs", "Vpcs", Filters=[_filled(OURS, stack_name)])
+        wanted += [{"Name": "vpc-id", "Values": [one["VpcId"] for one in vpcs]}] if vpcs else []
+    for one in wanted:
+        for thing in _ask(kind, calls, one):
+            if thing.get("GroupName") != "default":  # the VPC's own security group goes with it
+                found.setdefault(str(thing[kind.number]), thing)
     for number, thing in found.items():
         state = kind.state(thing)
         if state not in kind.dead:
-            said = ", ".join(word for word in (tag(thing.get("Tags", thing.get("TagSet")), "Name"), state) if word)
+            name = tag(thing.get("Tags", thing.get("TagSet")), "Name") or thing.get("ServiceName") or thing.get("GroupName")
+            said = ", ".join(word for word in (name, state) if word and word != number)
             yield Left(
                 kind=kind.what,
                 name=number,

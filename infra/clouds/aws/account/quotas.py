@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from infra.account.preflight import Finding, fail, ok, warn
 from infra.clouds.aws.account.calls import Refused
 from infra.clouds.aws.account.look import Look, tag
-from workloads.cluster import CAPACITY_BLOCK, SPOT, NodeGroup
+from infra.clouds.aws.builds import codebuild
+from workloads.cluster import CAPACITY_BLOCK, DEFAULT_IMAGE, SPOT, NodeGroup
 
 # Family -> (code of the spot quota, code of the on-demand quota). P6 has no spot quota that AWS documents.
 STANDARD = ("L-34B43A08", "L-1216C47A")
@@ -118,6 +119,28 @@ def network(look: Look) -> Iterator[Finding]:
         yield ok(said) if used + more <= value else fail(said, raising(look, service, number, used + more))
     name, value = _quota(look, *NATS)
     yield ok(f"{name}: {value:.0f}, and 1 is needed") if value >= 1 else fail(f"{name}: 0", raising(look, *NATS, 1))
+
+
+def builds(look: Look) -> Iterator[Finding]:
+    """The number of images that CodeBuild builds at once. By its name: each machine type has a quota of its own."""
+    if look.settings.images.build != "codebuild":
+        yield ok("images are not built by CodeBuild")
+        return
+    found = look.calls.all("service-quotas", "list_service_quotas", "Quotas", ServiceCode="codebuild")
+    quota = next((one for one in found if one["QuotaName"] == codebuild.QUOTA), None)
+    if quota is None:
+        yield warn(f"no quota of CodeBuild is called {codebuild.QUOTA!r}", "look in the Service Quotas console")
+        return
+    value, number = int(quota["Value"]), quota["QuotaCode"]
+    said = f"{codebuild.QUOTA} ({number}): {value}"
+    wanted = len({"controller", DEFAULT_IMAGE, *look.stack.trainers})
+    if value < 1:
+        fix = raising(look, "codebuild", number, wanted)
+        yield fail(f"{said}: no image can be built", f"{fix}; or build here: aws.images.build: docker")
+    elif value < wanted:
+        yield ok(f"{said}, the stack has {wanted} images: they are built in turns")
+    else:
+        yield ok(f"{said}, the stack has {wanted} images")
 
 
 def _quota(look: Look, service: str, number: str) -> tuple[str, float]:

@@ -24,6 +24,11 @@ from infra.clouds.aws.account.calls import Account, Calls, Refused
 
 EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
 POLL_SECONDS, SAY_SECONDS = 5.0, 15.0
+# New accounts may have one build at a time, or none, whatever the quota's default says
+# (https://github.com/awslabs/landing-zone-accelerator-on-aws/issues/249, control_tower_account_factory#179). A build ends within
+# an hour (images.BUILD_MINUTES), and a stack seldom has more than three images.
+FULL, QUOTA = "AccountLimitExceededException", "Concurrently running builds for Linux/Medium environment"
+TURN_SECONDS, TURN_POLL_SECONDS, SAY_WAITING_SECONDS = 4 * 3600, 20.0, 600.0
 TAIL_LINES = 40
 WIDTH = 120
 MB = 1_000_000
@@ -80,7 +85,7 @@ def build(calls: Calls, request: Request, say: Callable[[str], None], clock: Clo
         say(f"image {request.repository}:{request.tag} is in the registry already")
         return found
     running = _running(calls, request)
-    number = running or _start(calls, request)
+    number = running or _start_in_turn(calls, request, say, clock)
     say(f"image {request.repository}:{request.tag}: {'joining' if running else 'started'} build {number}")
     try:
         _await(calls, number, request, say, clock)
@@ -116,6 +121,36 @@ def _running(calls: Calls, request: Request) -> str | None:
         if one["buildStatus"] == "IN_PROGRESS" and variables.get("TAG") == request.tag:
             return str(one["id"])
     return None
+
+
+def _start_in_turn(calls: Calls, request: Request, say: Callable[[str], None], clock: Clock) -> str:
+    """Start the build once the account may have another. Raises BuildError if it may have none, or has too many for hours."""
+    image, began, said = f"image {request.repository}:{request.tag}", clock.now(), 0.0
+    while True:
+        try:
+            return _start(calls, request)
+        except Refused as error:
+            if error.code != FULL:
+                raise
+            most = re.search(r"more than (\d+) builds", str(error))
+        waited = clock.now() - began
+        if most and most[1] == "0":
+            raise BuildError(
+                f"{image}: this account may run no build in CodeBuild (quota {QUOTA} is 0, as in some new accounts): raise it in "
+                "Service Quotas or ask AWS Support, or build here: aws.images.build: docker"
+            )
+        if waited >= TURN_SECONDS:
+            raise BuildError(
+                f"{image}: no turn within {TURN_SECONDS // 3600} hours: other builds take all that the account may have"
+            )
+        if not waited:
+            may = f"may have {most[1]} at a time" if most else "may have no more"
+            wider = f"a larger quota lets them run at once (Service Quotas, CodeBuild, {QUOTA})"
+            say(f"{image}: waiting: the account {may}, and others run; {wider}")
+        elif waited - said >= SAY_WAITING_SECONDS:
+            said = waited
+            say(f"{image}: waiting for other builds, {waited:.0f} s")
+        clock.sleep(TURN_POLL_SECONDS)
 
 
 def _start(calls: Calls, request: Request) -> str:

@@ -182,7 +182,14 @@ def _bucket(part: Part, name: str) -> Bucket:
     BucketLifecycleConfiguration(
         "image-sources",
         bucket=bucket.bucket,
-        rules=[{"id": "broken-uploads", "status": "Enabled", "abort_incomplete_multipart_upload": {"days_after_initiation": 1}}],
+        rules=[
+            {
+                "id": "broken-uploads",
+                "status": "Enabled",
+                "filter": {"prefix": ""},  # of every object
+                "abort_incomplete_multipart_upload": {"days_after_initiation": 1},
+            }
+        ],
         opts=part.child(),
     )
     return bucket

@@ -3,9 +3,9 @@
     first = addons.before_machines(part, "ebb-dev", cluster, settings)             # machines become ready with these
     then = addons.after_manager(part, "ebb-dev", cluster, settings, manager)       # these need a machine to become ready
 
-Controllers are on the manager machine, as other machines come and go. What runs on every machine tolerates every taint: the CSI
-drivers, or no job could mount its data, and the monitoring agent with its DCGM server, or EKS would take GPUs that nobody looks
-at for broken ones, and replace their machines.
+Controllers are on the manager machine, as other machines come and go; CoreDNS may be on these, too. What runs on every machine
+tolerates every taint: the CSI drivers, or no job could mount its data, and the monitoring agent with its DCGM server, or EKS
+would take GPUs that nobody looks at for broken ones, and replace their machines.
 
 EKS checks the values against the schema of the version (`aws eks describe-addon-configuration`), and refuses the add-on for one
 unknown key. So only keys are used that a published schema shows, and defaults that are right already are not repeated.
@@ -23,7 +23,7 @@ from infra.clouds.aws.iam import identity
 from infra.clouds.aws.settings import Settings
 from infra.config.checks import MANAGER
 from infra.part import Part
-from workloads.cluster import LABEL_NODE_GROUP
+from workloads.cluster import LABEL_CAPACITY, LABEL_NODE_GROUP, TAINT_GPU
 
 ON_MANAGER = {LABEL_NODE_GROUP: MANAGER}
 EVERYWHERE = [{"operator": "Exists"}]
@@ -40,6 +40,44 @@ class AddOn:
     account: str = ""
 
 
+# Two pods, as by default, that go apart where there is a second machine: jobs ask for names while the manager's is replaced. The
+# schema has both; a list stands in place of the add-on's own, and objects are merged with its own
+# (https://github.com/aws/containers-roadmap/issues/2167 and 295, read 2026-11-23).
+_DNS: Mapping[str, Any] = {
+    "affinity": {
+        "podAntiAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "weight": 100,
+                    "podAffinityTerm": {
+                        "labelSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+                        "topologyKey": "kubernetes.io/hostname",
+                    },
+                }
+            ]
+        },
+        "nodeAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "weight": 50,
+                    "preference": {
+                        "matchExpressions": [{"key": LABEL_NODE_GROUP, "operator": "In", "values": [MANAGER]}],
+                    },
+                }
+            ]
+        },
+    },
+    "tolerations": [
+        {"key": "CriticalAddonsOnly", "operator": "Exists"},
+        *({"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in (TAINT_GPU, LABEL_CAPACITY)),
+        # By default a pod stays bound to a machine that has died for five minutes.
+        *(
+            {"key": f"node.kubernetes.io/{state}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 10}
+            for state in ("not-ready", "unreachable")
+        ),
+    ],
+}
+
 # The network plugin takes its rights from the agent, so the agent is first. Both are in the host's network, and so reach the
 # machine's metadata, which pods do not. All three tolerate every taint by themselves.
 FIRST = (
@@ -48,8 +86,7 @@ FIRST = (
     AddOn(name="kube-proxy"),
 )
 THEN = (
-    # The schema has nodeSelector from v1.8.7 on (https://github.com/aws-ia/terraform-aws-eks-blueprints-addons/issues/157).
-    AddOn(name="coredns", values={"nodeSelector": ON_MANAGER}),
+    AddOn(name="coredns", values=_DNS),
     # Etcd's is the only EBS volume, so the driver is on the manager machine alone, and jobs' machines have one pod less to start
     # (charts/aws-ebs-csi-driver/values.schema.json, https://github.com/kubernetes-sigs/aws-ebs-csi-driver at 2026-08-19).
     AddOn(
@@ -77,8 +114,9 @@ THEN = (
             },
         },
     ),
-    # No schema of it is published. By default its node pods tolerate every taint, and its controller none of ours
-    # (charts/aws-fsx-csi-driver/values.yaml, https://github.com/kubernetes-sigs/aws-fsx-csi-driver v1.9.0).
+    # No schema of it is published. By default its node pods tolerate every taint and ask for 10m of CPU, and its controller
+    # tolerates none of ours. The probe is EFS's former one, every 2 s, and stands in the chart's template: no value changes it
+    # (charts/aws-fsx-csi-driver, values.yaml and templates/node-daemonset.yaml, kubernetes-sigs/aws-fsx-csi-driver v1.9.0).
     AddOn(name=FSX),
     # Nor of this one. It tolerates no taint: it is on the manager machine, or on an on-demand one without GPUs.
     AddOn(name="metrics-server"),

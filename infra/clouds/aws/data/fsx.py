@@ -23,6 +23,10 @@ from infra.part import Part
 LUSTRE = ((988, 988), (1018, 1023))
 CHANGES = ["NEW", "CHANGED", "DELETED"]
 PROTECT, PERSISTENT = "protect", "PERSISTENT_2"
+# The association is there once the names of all objects are imported; the provider gives up after 10 minutes. Four million
+# objects took more than an hour (https://github.com/aws/aws-parallelcluster/issues/4211), and 1200 GiB hold some eleven million
+# of ImageNet's size. It is a limit, not a delay; a stack that waits for a day has another problem.
+IMPORT_HOURS_PER_1200_GIB, MOST_IMPORT_HOURS = 3, 24
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +46,7 @@ def declare(
     assert settings.fsx is not None
     firewall, rules = _firewall(part, name, network, machines, allowed)
     found = _file_system(part, name, settings, network, firewall=firewall, rules=rules)
-    linked = [_association(part, name, found, settings.fsx.bucket)] if settings.fsx.bucket else []
+    linked = [_association(part, name, found, settings.fsx.bucket, settings.fsx.size_gib)] if settings.fsx.bucket else []
     return FileSystem(id=found.id, dns_name=found.dns_name, mount_name=found.mount_name, ready=[found, *rules, *linked])
 
 
@@ -113,8 +117,11 @@ def _file_system(
     )
 
 
-def _association(part: Part, name: str, file_system: fsx.LustreFileSystem, bucket: str) -> fsx.DataRepositoryAssociation:
+def _association(
+    part: Part, name: str, file_system: fsx.LustreFileSystem, bucket: str, size_gib: int
+) -> fsx.DataRepositoryAssociation:
     """The bucket is the root of the file system: data/ and output/ are in both."""
+    hours = min(IMPORT_HOURS_PER_1200_GIB * size_gib // 1200, MOST_IMPORT_HOURS)
     return fsx.DataRepositoryAssociation(
         f"{name}-fsx",
         file_system_id=file_system.id,
@@ -124,5 +131,5 @@ def _association(part: Part, name: str, file_system: fsx.LustreFileSystem, bucke
         delete_data_in_filesystem=False,
         s3={"auto_import_policy": {"events": CHANGES}, "auto_export_policy": {"events": CHANGES}},
         tags={"Name": name},
-        opts=part.child(),
+        opts=part.child(custom_timeouts=pulumi.CustomTimeouts(create=f"{hours}h", update="30m", delete="30m")),
     )

@@ -8,7 +8,7 @@ network interfaces behind when it is deleted.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from string import Formatter
 from typing import Any
 
@@ -36,8 +36,11 @@ class Role(iam.Role):
         return pulumi.Output.all(super().arn, *[policy.urn for policy in self.policies]).apply(lambda got: str(got[0]))
 
 
-def role(part: Part, name: str, key: str, **given: pulumi.Input[str] | Sequence[pulumi.Input[str]]) -> Role:
-    """A role of the table, with its policies. `given`: the words in braces that the table asks for beside name and stack."""
+def role(
+    part: Part, name: str, key: str, *, options: Collection[str] = (), **given: pulumi.Input[str] | Sequence[pulumi.Input[str]]
+) -> Role:
+    """A role of the table, with its policies. `options`: the settings that are on, of those that policies want; `given`: the
+    words in braces that the table asks for beside name and stack."""
     spec = ROLES[key]
     words = {"name": name, "stack": name.removeprefix("ebb-"), **given}
     assert _asked(spec) <= set(words), f"role {key!r} wants {sorted(_asked(spec) - set(words))}: give them as keyword arguments"
@@ -54,6 +57,7 @@ def role(part: Part, name: str, key: str, **given: pulumi.Input[str] | Sequence[
             f"{name}-{key}-{policy.name}", role=made.name, policy_arn=f"arn:aws:iam::aws:policy/{policy.name}", opts=opts
         )
         for policy in spec.managed
+        if not policy.only_with or policy.only_with in options
     ]
     if spec.statements:
         own = _text(lambda filled: [statement(one, filled) for one in spec.statements], words)

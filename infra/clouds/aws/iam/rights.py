@@ -33,10 +33,12 @@ class Statement:
 
 @dataclass(frozen=True, kw_only=True)
 class Managed:
-    """A policy that AWS writes, and may widen. `reason` says why a list of our own would not do."""
+    """A policy that AWS writes, and may widen. `reason` says why a list of our own would not do; `only_with`: the setting without
+    which nobody gets it."""
 
     name: str
     reason: str
+    only_with: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +99,13 @@ ROLES: Mapping[str, Role] = {
             Managed(
                 name="AmazonEC2ContainerRegistryPullOnly",
                 reason="Pull images, from the stack's repositories and from those of the EKS add-ons, whose account differs by "
-                "region. It cannot push, list or delete. There is no shell by SSM: its policy is left out.",
+                "region. It cannot push, list or delete.",
+            ),
+            Managed(
+                name="AmazonSSMManagedInstanceCore",
+                reason="What the agent in the AMI asks of Systems Manager to offer a shell. It also reads every parameter of the "
+                "account's Parameter Store, so it is left out unless asked for.",
+                only_with="aws.nodes.ssm",
             ),
         ),
     ),

@@ -37,9 +37,17 @@ _TIMEOUTS = pulumi.CustomTimeouts(create="30m", update="3h", delete="1h")
 
 
 def declare(  # noqa: PLR0917 - one of each thing that exists before machines
-    part: Part, name: str, group: NodeGroup, control: ControlPlane, network: Network, settings: Settings, role: iam.Role
+    part: Part,
+    name: str,
+    group: NodeGroup,
+    control: ControlPlane,
+    network: Network,
+    settings: Settings,
+    role: iam.Role,
+    *,
+    after: Sequence[pulumi.Resource] = (),
 ) -> pulumi.Resource:
-    """A node group that exists once machines can join the cluster; deleting it drains and ends them."""
+    """A node group that exists once machines can join the cluster, and after `after`; deleting it drains and ends them."""
     template = _launch_template(part, name.removeprefix("ebb-"), group, control, settings)
     block = group.capacity_type == CAPACITY_BLOCK
     found = machine.template(group, settings)
@@ -61,7 +69,7 @@ def declare(  # noqa: PLR0917 - one of each thing that exists before machines
         taints=[{"key": taint["key"], "value": taint["value"], "effect": taint["effect"]} for taint in machine.taints(group)],
         tags=found,
         opts=part.child(
-            depends_on=[network.part, *control.ready],
+            depends_on=[network.part, *control.ready, *after],
             custom_timeouts=_TIMEOUTS,
             ignore_changes=[] if group.name == MANAGER else ["scalingConfig.desiredSize"],
         ),

@@ -551,6 +551,8 @@ OBJECTS_ROWS = (
         "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration", create="s3/PutBucketLifecycleConfiguration",
         updates=("PutBucketLifecycleConfiguration",), delete="DeleteBucketLifecycle", id="{bucket}",
         members={"rules": "LifecycleConfiguration.Rules", "timeouts": None},
+        # tf, resourceBucketLifecycleConfiguration: a warning that says it will become an error (tf issue #41710).
+        exactly_one={"rules": ("filter", "prefix")},
     ),
     AwsType(
         "aws:s3/bucketVersioning:BucketVersioning", create="s3/PutBucketVersioning", updates=("PutBucketVersioning",),
