@@ -29,7 +29,7 @@ SECONDS = 10
 @dataclass(frozen=True, kw_only=True)
 class Pattern:
     """Pins of one form. `text` has the group `version`, and the group `name` or else `name` here. `index`: who knows of newer
-    ones; `source`: the repository on GitHub, `versions` the form of its tags."""
+    ones; `source`: the repository on GitHub, if the text has no group for it; `versions`: the form of its tags."""
 
     files: str
     text: str
@@ -46,6 +46,7 @@ class Pin:
     name: str
     version: str
     file: str
+    source: str
     pattern: Pattern
 
 
@@ -77,9 +78,8 @@ PINS = (
     ),
     Pattern(
         files="Pulumi.*.yaml",
-        text=r"(?P<name>AL2023_\w+): [\d.]+-(?P<version>\d{8})",
+        text=r"(?P<name>\w+): [\d.]+-(?P<version>\d{8}) +# https://github\.com/(?P<source>[\w.-]+/[\w.-]+)",
         index=GITHUB,
-        source="awslabs/amazon-eks-ami",
         versions=r"v(\d{8})",
     ),
     Pattern(files="Pulumi.*.yaml", text=r"^        (?P<name>[a-z0-9-]+): (?P<version>v[\d.]+-eksbuild\.\d+)", index=ACCOUNT),
@@ -91,8 +91,8 @@ def pins(root: Path) -> Iterator[Pin]:
     for pattern in PINS:
         for path in sorted(root.glob(pattern.files)):
             for match in re.finditer(pattern.text, path.read_text(), re.MULTILINE):
-                name = match.groupdict().get("name") or pattern.name
-                yield Pin(name=name, version=match["version"], file=str(path.relative_to(root)), pattern=pattern)
+                found = {"name": pattern.name, "source": pattern.source, **match.groupdict()}
+                yield Pin(**found, file=str(path.relative_to(root)), pattern=pattern)
 
 
 def newest(pin: Pin, fetch: Fetch) -> str:
@@ -101,7 +101,7 @@ def newest(pin: Pin, fetch: Fetch) -> str:
         index = os.environ.get("PIP_INDEX_URL", "https://pypi.org/simple").rstrip("/")
         found = fetch(f"{index}/{re.sub('[-_.]+', '-', pin.name).lower()}/")["versions"]
     else:
-        answer = fetch(f"https://api.github.com/repos/{pin.pattern.source}/releases?per_page=100")
+        answer = fetch(f"https://api.github.com/repos/{pin.source}/releases?per_page=100")
         found = [one["tag_name"] for one in answer if not one["prerelease"]]
     matches = [match[1] for one in found if (match := re.fullmatch(pin.pattern.versions, one))]
     return max(matches, key=_numbers, default="")
@@ -115,7 +115,7 @@ def rows(root: Path, fetch: Fetch) -> Iterator[list[str]]:
     """A row for each pin: name, version, newest, file. An index that does not answer costs its own pins alone."""
     known: dict[tuple[str, str], str] = {}
     for pin in pins(root):
-        key = (pin.pattern.source, pin.name)
+        key = (pin.source, pin.name)
         if pin.pattern.index == ACCOUNT:
             known[key] = "? make preflight"
         elif key not in known:

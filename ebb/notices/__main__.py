@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ebb.metadata.firmware import CHOICES, make_source
 from ebb.notices.agent import Agent, Marker
-from ebb.notices.node import SERVICE_ACCOUNT, Node, NodeError
+from ebb.notices.node import SERVICE_ACCOUNT, NodeError, OwnNode
 
 
 def say(text: str) -> None:
@@ -33,7 +33,7 @@ def main() -> int:
         print("NODE_NAME is not set: give the container the field spec.nodeName in it", file=sys.stderr)
         return 2
     try:
-        node = Node.in_cluster(name, os.environ, asked.account)
+        node = OwnNode.in_cluster(name, os.environ, asked.account)
     except NodeError as error:
         print(error, file=sys.stderr)
         return 2

@@ -1,6 +1,6 @@
 """The Node of this machine on the API server: read it, and write the marks that differ.
 
-    node = Node.in_cluster("ip-10-0-1-7.internal", os.environ)
+    node = OwnNode.in_cluster("ip-10-0-1-7.internal", os.environ)
     node.write(mark)            # again and again, if need be; raises NodeError
 
 A request may change two things of one Node and nothing else: RBAC cannot say so, workloads/manifests/notices.yaml can.
@@ -27,7 +27,7 @@ class NodeError(Exception):
     """The API server did not answer, or refused; the message says what and why."""
 
 
-class Node:
+class OwnNode:
     """One Node. A connection per request: they are rare, and one that died silently must cost no time."""
 
     def __init__(self, name: str, host: str, port: int, account: Path, clock: Callable[[], float] = time.time) -> None:

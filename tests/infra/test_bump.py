@@ -15,7 +15,8 @@ FILES = {
     "workloads/manifests/kustomization.yaml": "    newName: registry.k8s.io/etcd\n    newTag: 3.6.5-0\n",
     "Pulumi.dev.yaml": (
         "    cluster:\n      addOns:\n        coredns: v1.13.2-eksbuild.11\n"
-        "    nodes:\n      releases:\n        AL2023_x86_64_NVIDIA: 1.35.6-20260714\n"
+        "    nodes:\n      releases:\n"
+        "        AL2023_x86_64_NVIDIA: 1.35.6-20260714  # https://github.com/awslabs/amazon-eks-ami, driver 580\n"
         "    autoscaler:\n      # the minor is the cluster's\n      version: v1.35.0\n"
     ),
 }

@@ -28,7 +28,7 @@ from ebb.metadata.aws import Aws
 from ebb.metadata.azure import Azure
 from ebb.metadata.gcp import Gcp
 from ebb.notices.agent import Agent, Marker
-from ebb.notices.node import Node, NodeError
+from ebb.notices.node import NodeError, OwnNode
 from infra.config import ROOT
 from tests.elastic.machines import until
 from tests.metadata.clouds import AwsMetadata, AzureMetadata, GcpMetadata, serve
@@ -161,7 +161,7 @@ def on_azure() -> Iterator[Story]:
 def test_a_notice_and_its_withdrawal(
     cluster: Cluster, tmp_path: Path, on: Callable[[], contextlib.AbstractContextManager[Story]]
 ) -> None:
-    node = Node("n1", cluster.host, cluster.port, cluster.account(tmp_path, "n1"))
+    node = OwnNode("n1", cluster.host, cluster.port, cluster.account(tmp_path, "n1"))
     lines: list[str] = []
     marker = Marker(node.write, lines.append)
     marker.start()
@@ -205,7 +205,7 @@ def own_taints(node: Object) -> list[Object]:
 
 
 def test_an_api_server_that_is_away_gets_the_notice_when_it_is_back(cluster: Cluster, tmp_path: Path) -> None:
-    node = Node("n1", cluster.host, cluster.port, cluster.account(tmp_path, "n1"))
+    node = OwnNode("n1", cluster.host, cluster.port, cluster.account(tmp_path, "n1"))
     lines: list[str] = []
     marker = Marker(node.write, lines.append)
     marker.start()
@@ -292,6 +292,6 @@ def test_others_are_not_held_to_it(cluster: Cluster) -> None:
 
 
 def test_the_error_says_who_refused(cluster: Cluster, tmp_path: Path) -> None:
-    wrong = Node("n2", cluster.host, cluster.port, cluster.account(tmp_path, "n1"))
+    wrong = OwnNode("n2", cluster.host, cluster.port, cluster.account(tmp_path, "n1"))
     with pytest.raises(NodeError, match=r"answered 403: .*ebb-notices on n1 may not change node n2: each agent marks its own"):
         wrong.write(reclaim.notice("Reclaim", "x", None))

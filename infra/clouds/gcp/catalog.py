@@ -59,7 +59,7 @@ class GcpInstance(InstanceType):
     local_ssds: int = 0
 
     def allocatable_mib(self, _settings: Any) -> int:
-        """What is left of the memory by the kernel and GKE."""
+        """The memory for pods: less what is kept by the kernel and GKE."""
         kept, rest = 0.0, float(self.memory_gib)
         for size, share in _KEPT:
             kept += min(rest, size) * share

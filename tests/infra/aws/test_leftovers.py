@@ -265,11 +265,11 @@ def test_backups_of_etcd_are_kept_on_purpose() -> None:
 
 def test_what_others_have_put_into_the_stacks_vpc_is_found() -> None:
     """GuardDuty's endpoint and security group have no tag of the stack, and the VPC cannot go while they are in it."""
-    endpoint = {
+    endpoint: dict[str, Any] = {
         "VpcEndpointId": "vpce-1", "ServiceName": "com.amazonaws.us-west-2.guardduty-data", "State": "available",
         "SubnetIds": ["subnet-1", "subnet-2"], "Tags": [{"Key": "GuardDutyManaged", "Value": "true"}],
     }  # fmt: skip
-    groups = [
+    groups: list[dict[str, Any]] = [
         {"GroupId": "sg-1", "GroupName": "GuardDutyManagedSecurityGroup-vpc-1", "Tags": endpoint["Tags"]},
         {"GroupId": "sg-2", "GroupName": "default"},
     ]
