@@ -119,11 +119,10 @@ def _endpoint(settings: Settings) -> Iterator[Problem]:
 def _exclusions(settings: Settings) -> Iterator[Problem]:
     for index, one in enumerate(settings.cluster.maintenance_exclusions):
         where = f"gcp.cluster.maintenanceExclusions[{index}].end"
-        start, end = (None if text is None else datetime.fromisoformat(text) for text in (one.start, one.end))
-        assert start is not None, one
-        if end is not None and end <= start:
+        start, end = datetime.fromisoformat(one.start), one.end and datetime.fromisoformat(one.end)
+        if end and end <= start:
             yield Problem(where, f"found {one.end!r}, which is not after its start {one.start!r}")
-        elif one.scope == "all" and (end is None or end - start > timedelta(days=LONGEST_WITHOUT_UPGRADES)):
+        elif one.scope == "all" and (not end or end - start > timedelta(days=LONGEST_WITHOUT_UPGRADES)):
             text = f"found {one.end!r}; allowed with scope all are {LONGEST_WITHOUT_UPGRADES} days from its start"
             yield Problem(where, f"{text}: set an earlier end, or scope: nodes")
 

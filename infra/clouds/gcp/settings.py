@@ -3,11 +3,24 @@
 What one key may be is here; what must agree with other keys is in checks.py.
 """
 
+from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from infra.config import Form, Section
+
+MOMENT = "a moment such as 2026-12-20T00:00:00Z, in quotes"
+
+
+def _exists(moment: str) -> str:
+    """The same text. Raises ValueError for a moment that no calendar has."""
+    try:
+        datetime.fromisoformat(moment)
+    except ValueError:
+        raise ValueError(f"found {moment!r}, which no calendar has; allowed is {MOMENT}") from None
+    return moment
+
 
 Region = Annotated[str, Form(r"[a-z]+-[a-z]+\d+", "a region such as us-central1")]
 ProjectId = Annotated[str, Form(r"[a-z][a-z0-9-]{4,28}[a-z0-9]", "a project's id such as my-project-123, not its name or number")]
@@ -21,7 +34,7 @@ Group = Annotated[str, Form(r"gke-security-groups@[^\s@:]+\.[a-z]+", "the group 
 Version = Annotated[
     str, Form(r"1\.\d+", "a minor version such as 1.35, in quotes: of it GKE takes the newest patch, and it drops older patches")
 ]
-Moment = Annotated[str, Form(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "a moment such as 2026-12-20T00:00:00Z, in quotes")]
+Moment = Annotated[str, Form(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", MOMENT), AfterValidator(_exists)]
 Hour = Annotated[str, Form(r"([01]\d|2[0-3]):00", "a full hour such as 03:00, in quotes")]
 LabelKey = Annotated[str, Form(r"[a-z][a-z0-9_-]{0,62}", "63 of a-z, 0-9, _ and -, first a letter")]
 LabelValue = Annotated[str, Form(r"[a-z0-9_-]{0,63}", "63 of a-z, 0-9, _ and -")]
