@@ -1,4 +1,6 @@
-"""The sharing of two cores: pure tests as they come; the slow ones in two streams, each in its order."""
+"""The sharing of two cores (pure tests as they come, slow ones in two streams, in order), and tests without a network."""
+
+import socket
 
 import pytest
 from xdist.remote import Producer
@@ -20,3 +22,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
     """For `-n 2`: the slow tests are those that are asked for by `-m e2e...`."""
     slow = config.option.markexpr.startswith("e2e")
     return Streams(config, log) if slow else WorkStealingScheduling(config, log)
+
+
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail a test that looks up or connects to an address."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("no address may be asked")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)

@@ -1,11 +1,12 @@
 """Which cloud a machine belongs to, by its firmware's own words; never by asking an address."""
 
-import socket
 from pathlib import Path
 
 import pytest
 
 from ebb.metadata.firmware import detect
+
+pytestmark = pytest.mark.usefixtures("no_network")
 
 AZURE_TAG = "7783-7084-3265-9085-8269-3286-77"
 MACHINES = [
@@ -29,15 +30,6 @@ def firmware(folder: Path, facts: dict[str, str]) -> Path:
     for name, value in facts.items():
         (folder / name).write_text(value + "\n")
     return folder
-
-
-@pytest.fixture(autouse=True)
-def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise AssertionError("a choice must ask no address")
-
-    monkeypatch.setattr(socket.socket, "connect", refuse)
-    monkeypatch.setattr(socket, "getaddrinfo", refuse)
 
 
 @pytest.mark.parametrize(("facts", "expected"), MACHINES)

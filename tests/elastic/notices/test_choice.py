@@ -11,6 +11,8 @@ from ebb.metadata.firmware import CHOICES
 from ebb.metadata.gcp import Gcp
 from tests.metadata.test_firmware import firmware
 
+pytestmark = pytest.mark.usefixtures("no_network")
+
 
 @pytest.mark.parametrize(("choice", "kind"), [("aws", Aws), ("gcp", Gcp), ("azure", Azure)])
 def test_what_the_user_chose_needs_no_firmware(tmp_path: Path, choice: str, kind: type) -> None:
