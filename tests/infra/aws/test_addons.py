@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
+from ebb.api.contract import TAINT_RECLAIM
 from infra.clouds.aws.checks import needed_add_ons
 from infra.clouds.aws.control import addons
 from infra.clouds.aws.forms import AddOn
@@ -73,7 +74,7 @@ def test_dns_outlives_the_manager_machine() -> None:
     for taint in group.taints:
         assert any(_bears(one, taint) for one in found["tolerations"]), taint
     # Not every taint: a pod that bears `unschedulable` comes back to the machine that it is drained from.
-    for key in ("node.kubernetes.io/unschedulable", "ebb.dev/reclaim"):
+    for key in ("node.kubernetes.io/unschedulable", TAINT_RECLAIM):
         assert not any(_bears(one, {"key": key, "effect": "NoSchedule"}) for one in found["tolerations"])
     gone = {one["key"]: one.get("tolerationSeconds") for one in found["tolerations"] if one.get("effect") == "NoExecute"}
     assert gone == {"node.kubernetes.io/not-ready": 10, "node.kubernetes.io/unreachable": 10}
