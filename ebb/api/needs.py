@@ -86,7 +86,7 @@ def workers_per_machine(needed: Needs, group: NodeGroup) -> int:
     limits = [
         (needed.gpus, group.gpus_per_node),
         (needed.cpu, group.cpu),
-        (needed.memory_bytes, (group.allocatable_memory_gib or group.memory_gib) * 2**30),
+        (needed.memory_bytes, group.pod_memory_gib * 2**30),
     ]
     counts = [has // asks for asks, has in limits if asks]
     return int(min(MOST_PODS, *counts)) if counts else 1

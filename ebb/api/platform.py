@@ -73,6 +73,11 @@ class NodeGroup:
     allocatable_memory_gib: float = 0.0  # what a machine offers to all pods; 0: the stack does not know
 
     @property
+    def pod_memory_gib(self) -> float:
+        """The memory of a machine for all its pods; all of it where the stack does not know what the machine keeps."""
+        return self.allocatable_memory_gib or self.memory_gib
+
+    @property
     def spot_usd_per_hour(self) -> float:
         """The assumed spot price of a machine."""
         return self.on_demand_usd_per_hour * (1 - self.spot_discount)

@@ -221,5 +221,5 @@ def _selector(job: Job, placed: Placed) -> dict[str, str]:
 def _share_bytes(job: Job, groups: Sequence[NodeGroup]) -> float:
     """The memory of its machine that one worker may use, on the smallest of these machines; 0 if it fits on none."""
     needed = needs(job.worker.template)
-    fits = [((group.allocatable_memory_gib or group.memory_gib) * 2**30, workers_per_machine(needed, group)) for group in groups]
+    fits = [(group.pod_memory_gib * 2**30, workers_per_machine(needed, group)) for group in groups]
     return min((memory / count for memory, count in fits if count), default=0.0)
