@@ -1,4 +1,4 @@
-"""Lists every pinned version beside the newest that its publisher knows: `make bump`. It changes nothing.
+"""The pinned versions beside the newest that their publishers know: `make bump`. It changes nothing.
 
     python -m infra.bump
 

@@ -1,4 +1,4 @@
-"""What an agent writes on its Node for what a cloud announces, and for servers that misbehave. The clock is fake."""
+"""The marks that an agent writes for a cloud's announcements, and for servers that misbehave. The clock is fake."""
 
 import threading
 import time

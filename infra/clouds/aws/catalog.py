@@ -43,7 +43,7 @@ class AwsInstance(InstanceType):
     previous_generation: bool = False
 
     def allocatable_mib(self, settings: Any) -> int:
-        """The memory for pods: less what is kept by the kernel, the kubelet, and the huge pages of EFA."""
+        """A machine's memory less what the kernel, the kubelet and the huge pages of EFA keep."""
         nominal = self.memory_gib * 1024
         kernel = _KERNEL_SHARE * min(nominal, _LARGE_MIB) + _KERNEL_SHARE_OF_REST * max(nominal - _LARGE_MIB, 0)
         kubelet = 255 + 11 * self.max_pods + _EVICTION_MIB

@@ -76,8 +76,8 @@ class Aws:
         return Cluster(name=self._stack.cloud, region=region, provider=control.kubernetes, provision_seconds=provision_seconds)
 
     def node_group(self, cluster: Cluster, group: NodeGroup) -> pulumi.Resource:
-        """The first one, the manager, is there before the others and goes after them: it makes EKS create the service-linked role
-        of node groups where the account has none, and groups that ask at the same time may be refused."""
+        """The group that is declared first, the manager's, is made before the others and removed after them: with it EKS creates
+        the service-linked role of node groups where the account has none, and groups made at the same time may be refused."""
         part, role = self._machines
         first = [] if self._first_group is None else [self._first_group]
         made = nodes.declare(part, self._name, group, self._control, self._network, self._settings, role, after=first)

@@ -38,7 +38,7 @@ class AzureInstance(InstanceType):
     spot_labels: tuple[tuple[str, str], ...] = (SPOT_MARK,)
 
     def allocatable_mib(self, _settings: Any) -> int:
-        """The memory for pods: less what is kept by the kernel and AKS."""
+        """A machine's memory less what the kernel and AKS keep."""
         nominal = self.memory_gib * 1024
         return int(nominal * _SEEN_SHARE - min(_POD_MIB * MAX_PODS + _KUBELET_MIB, nominal / 4)) - _EVICTION_MIB
 

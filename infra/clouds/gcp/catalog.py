@@ -39,8 +39,6 @@ CPU_SPOT = {"e2": 0.40, "n2": 0.53, "n2d": 0.71, "n4": 0.51}
 # GPUs that compact placement is for: kubernetes-engine/docs/how-to/compact-placement, a stored copy, read 2026-11-22. That list
 # is Autopilot's; the one of node pools was not seen.
 COMPACT = frozenset({"A100", "A100-80GB", "L4", "H100"})
-
-
 # "You must either use Spot VMs or a feature that uses the Dynamic Workload Scheduler":
 # https://docs.cloud.google.com/compute/docs/accelerator-optimized-machines#a3-high-vms, a stored copy, read 2026-11-23.
 NOT_ON_DEMAND = frozenset({"a3-highgpu-1g", "a3-highgpu-2g", "a3-highgpu-4g"})
@@ -59,7 +57,7 @@ class GcpInstance(InstanceType):
     local_ssds: int = 0
 
     def allocatable_mib(self, _settings: Any) -> int:
-        """The memory for pods: less what is kept by the kernel and GKE."""
+        """A machine's memory less what the kernel and GKE keep."""
         kept, rest = 0.0, float(self.memory_gib)
         for size, share in _KEPT:
             kept += min(rest, size) * share
