@@ -234,7 +234,7 @@ def test_a_killed_update_leaves_no_process_and_the_next_one_finishes(plane: Cont
     while left := [line for line in _processes() if address in line]:
         assert time.monotonic() < deadline, left
         time.sleep(0.2)
-    engine.declare({"data": config_map("killed", a="1"), "web": deployment("killed", replicas=0)})
+    engine.declare({"data": config_map("killed", a="1"), "web": deployment("killed", replicas=0, seconds=60)})
     said = engine.up()
     assert "removed the lock of a Pulumi that was killed" in said
     assert engine.preview() == {}
