@@ -1,14 +1,15 @@
-"""`python -m testing.pulumi.mocks preview|graph --stack NAME`: what `pulumi up` would do, without an account.
+"""`python -m testing.pulumi.mocks preview|graph|rehearse --stack NAME`: what `pulumi up` would do, without an account.
 
 Errors that a user can cause are one message on stderr and exit code 1; wrong arguments are 2; Ctrl-C is 130.
 """
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from devcluster.settings import CHECKOUT, BoxError
-from testing.pulumi.mocks import graph, preview
+from testing.pulumi.mocks import graph, preview, rehearse
 from testing.pulumi.mocks.engine import EngineError
 
 EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
@@ -27,11 +28,18 @@ Writes build/graph-NAME.json, one record per resource (type, name, inputs, paren
 retainOnDelete, ignoreChanges), sorted, the same for the same settings; and build/graph-NAME.html, the same as a picture:
 a row per part of the stack, a column per step of its making, details at a click. Any browser opens it, without a network."""
 
+REHEARSE = """\
+Runs the rehearsal of infra.rehearse with mocks in place of the cloud: up, a second up, refresh, destroy, leftovers. The steps
+that need machines (the job on a GPU, the reclaim) are skipped, and the last line, one JSON object, says so."""
+
+LEFTOVERS = """\
+Prints what the mocks of a stack that is open were asked to make and not to delete. The rehearsal asks it."""
+
 
 def main() -> int:
     arguments = parser().parse_args()
     try:
-        arguments.verb(arguments.stack, stack_file(arguments.stack))
+        code: int | None = arguments.verb(arguments)
     except EngineError as error:
         print(f"\n{error}", file=sys.stderr)
         return EXIT_FAILED
@@ -41,17 +49,29 @@ def main() -> int:
     except KeyboardInterrupt:
         print("interrupted; nothing was made, and nothing is left", file=sys.stderr)
         return EXIT_INTERRUPTED
-    return EXIT_DONE
+    return code or EXIT_DONE
 
 
 def parser() -> argparse.ArgumentParser:
     layout = argparse.RawDescriptionHelpFormatter
     top = argparse.ArgumentParser(prog="python -m testing.pulumi.mocks", description=ABOUT, formatter_class=layout)
     verbs = top.add_subparsers(required=True, metavar="VERB")
-    for name, what, function in (("preview", PREVIEW, preview.show), ("graph", GRAPH, graph.write)):
+    verbs_of_stacks: tuple[tuple[str, str, Callable[[argparse.Namespace], int | None]], ...] = (
+        ("preview", PREVIEW, lambda given: preview.show(given.stack, stack_file(given.stack))),
+        ("graph", GRAPH, lambda given: graph.write(given.stack, stack_file(given.stack))),
+        ("rehearse", REHEARSE, lambda given: rehearse.rehearse(given.stack, stack_file(given.stack), given.budget)),
+        ("leftovers", LEFTOVERS, lambda given: rehearse.leftovers(given.stack, given.folder)),
+    )
+    for name, what, function in verbs_of_stacks:
         verb = verbs.add_parser(name, help=what.partition(".")[0], description=f"{what}\n\n{ABOUT}", formatter_class=layout)
         verb.add_argument("--stack", "-s", required=True, metavar="NAME", help="the stack: its settings are Pulumi.NAME.yaml")
         verb.set_defaults(verb=function)
+        if name == "rehearse":
+            verb.add_argument(
+                "--budget", metavar="USD", help="as that of infra.rehearse, by the same prices; the mocks cost nothing"
+            )
+        if name == "leftovers":
+            verb.add_argument("--folder", required=True, type=Path, metavar="DIR", help="the stack's folder in build/mocks")
     return top
 
 
