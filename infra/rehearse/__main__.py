@@ -24,7 +24,7 @@ from infra import commands, config
 from infra.account import costs
 from infra.config import ROOT, ConfigError, Stack
 from infra.rehearse.budget import Budget
-from infra.rehearse.rehearsal import Plan, Rehearsal
+from infra.rehearse.rehearsal import Rehearsal, RehearsalPlan
 from infra.rehearse.shell import Shell
 from workloads.cluster import SPOT, NodeGroup
 
@@ -71,7 +71,7 @@ def _rehearse(name: str, usd: float, mock: Sequence[str] | None) -> int:
             if checked.code != 0:
                 commands.conclude({"stack": name, "mock": False, "created": 0, "broken": ["preflight: nothing was made"]})
                 return checked.code
-        plan = Plan(
+        plan = RehearsalPlan(
             stack=name,
             settings=chosen.file,
             group=chosen.group,
@@ -102,7 +102,7 @@ def _rehearse(name: str, usd: float, mock: Sequence[str] | None) -> int:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What is rehearsed: a stack's file with small changes, the node group of the job, the cloud's half for reclaims."""
+    """A stack's file as it is rehearsed, with the node group of the job and the cloud's half for reclaims."""
 
     stack: Stack
     file: Path

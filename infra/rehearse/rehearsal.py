@@ -51,7 +51,7 @@ class Over(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class RehearsalPlan:
     """`settings`: the stack's file as it is rehearsed. `group`: where the job runs; None: the stack has no GPU machines.
     `reclaim`: from the provider id of a Node to what was started. `skipped`: step -> the reason why it is not done.
     `leftovers`: a command whose last line is that of infra/account/leftovers.py."""
@@ -68,7 +68,7 @@ class Plan:
 
 @dataclass
 class Result:
-    """What a rehearsal has found; None: it did not get there."""
+    """Findings of a rehearsal; None: it did not get there."""
 
     created: int | None = None
     second_up_changes: int | None = None
@@ -85,7 +85,7 @@ class Result:
 class Rehearsal:
     """One rehearsal of one stack, which is empty before. Blocking."""
 
-    def __init__(self, plan: Plan, shell: Shell, budget: Budget) -> None:
+    def __init__(self, plan: RehearsalPlan, shell: Shell, budget: Budget) -> None:
         self._plan, self._shell, self._budget = plan, shell, budget
         self._kubeconfig = plan.settings.parent / "kubeconfig"
         self._now = budget.now

@@ -14,7 +14,7 @@ from infra import commands, config
 from infra.config import ROOT, ConfigError
 from infra.rehearse import __main__ as command
 from infra.rehearse.budget import MINUTES, Budget
-from infra.rehearse.rehearsal import Plan, Rehearsal, Result
+from infra.rehearse.rehearsal import Rehearsal, RehearsalPlan, Result
 from infra.rehearse.shell import Ran, Shell, TooLong
 from tests.infra.cases import CASES, Case
 from workloads.cluster import SPOT, InstanceType, NodeGroup
@@ -86,7 +86,7 @@ class Fake(Shell):
 @pytest.fixture
 def rehearse(tmp_path: Path) -> Callable[..., Result]:
     def run(shell: Fake, *, usd: float = 5.0, skipped: Mapping[str, str] | None = None, **more: Any) -> Result:
-        plan = Plan(
+        plan = RehearsalPlan(
             stack="dev", settings=tmp_path / "Pulumi.dev.yaml", group=GROUP, skipped=skipped or {}, leftovers=["leftovers"],
             sleep=lambda seconds: setattr(shell, "time", shell.time + seconds),
             **{"reclaim": lambda node: f"experiment on {node}", "provider_id": lambda kubeconfig, node: f"id of {node}", **more},

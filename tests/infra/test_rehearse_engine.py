@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from devcluster.settings import CHECKOUT
-from testing.pulumi.mocks.rehearse import parted
+from testing.pulumi.mocks.__main__ import parted
 from tests.infra.cases import CASES, Case
 
 URN = "urn:pulumi:dev::ebb::aws:ec2/vpc:Vpc::"
