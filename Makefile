@@ -1,7 +1,7 @@
 # Everything that one does with Ebb on this machine. `make` alone prints this list.
 # Each target does its own set-up, may be run again at any time, and may be interrupted at any time.
 .DEFAULT_GOAL := help
-.PHONY: help install demo walk up down preview graph preflight costs leftovers bump test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week prove-exact prove-rendezvous prove-checkpoints prove-interruptions prove-money prove-logs bench-recovery bench-trainer clean
+.PHONY: help install demo walk up down preview graph preflight costs leftovers rehearse bump test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week prove-exact prove-rendezvous prove-checkpoints prove-interruptions prove-money prove-logs bench-recovery bench-trainer clean
 export PYTHONDONTWRITEBYTECODE = 1
 # One for all checkouts: most of what mypy reads is the SDKs. It compares contents, so another checkout's entries do no harm.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ebb/mypy
@@ -69,6 +69,9 @@ bump: install  ## every pinned version beside the newest that its publisher know
 
 leftovers: install  ## after `pulumi destroy`: what is still in the account
 	@$(BIN)/python -m infra.account.leftovers --stack $(STACK)
+
+rehearse: install  ## COSTS MONEY: STACK up, up again, a GPU job, a reclaim, destroy, leftovers, for at most BUDGET=5 USD; MOCK=1 needs no account
+	@. ./env && $(BIN)/python -m $(if $(MOCK),testing.pulumi.mocks rehearse,infra.rehearse) --stack $(STACK) $(if $(BUDGET),--budget $(BUDGET))
 
 test: install  ## the pure tests, then one pass over the platform on a cluster of its own
 	@$(BIN)/python -m devcluster environment

@@ -36,7 +36,8 @@ def read(stack: str, root: Path = ROOT) -> Stack:
     values = document.get("config") if isinstance(document, dict) else None
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: there is no section `config`")
-    return parse(dict(_own(values)), root, stack=stack)
+    # `pulumi stack init` and `pulumi config set` write every plain value of the file again, as a text: digits: "true".
+    return parse({key: _structured(value) if isinstance(value, str) else value for key, value in _own(values)}, root, stack=stack)
 
 
 def _own(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -121,6 +121,14 @@ class Stack:
         record = self.folder / "calls.jsonl"
         return [json.loads(line) for line in record.read_text().splitlines()] if record.exists() else []
 
+    def run(self, command: Sequence[str]) -> int:
+        """Run a program that runs `pulumi` by itself, in the project, with the mocks. Returns its exit code. Ctrl-C is the
+        program's to answer: it is waited for."""
+        with subprocess.Popen(command, cwd=self.folder / "project", env=self._environment) as process:
+            while True:
+                with contextlib.suppress(KeyboardInterrupt):
+                    return process.wait()
+
     @property
     def _file(self) -> Path:
         return self.folder / "project" / f"Pulumi.{self.name}.yaml"

@@ -106,6 +106,8 @@ class Servicer(ProviderServicer):
         self._record("Create", request.urn, inputs, preview=request.preview)
         with _refusing(context) as refusal:
             resource_id, outputs = self._package.create(_asked(request.urn), inputs, preview=request.preview)
+            if not request.preview:
+                self._record("Created", request.urn, {"id": resource_id})
             return proto.CreateResponse(id="" if request.preview else resource_id, properties=struct(outputs))
         return await refusal.sent()
 
