@@ -17,6 +17,7 @@ from ebb.elastic.checkpoint.optimizers import load_state
 from ebb.elastic.checkpoint.saver import Saver
 from ebb.elastic.checkpoint.seeds import load_optimizer
 from ebb.elastic.checkpoint.state import PREFIX, Reached, collect, load, restore_random, weights
+from ebb.elastic.checkpoint.values import encode
 from ebb.elastic.data import DataError
 from ebb.elastic.data.order import Stream, mix
 from ebb.elastic.runtime.config import RunConfig
@@ -47,6 +48,7 @@ class TrainingState:
                     f"run.register_state({name}=...) is a {type(each).__name__}, which has no state_dict and load_state_dict: "
                     "give it both, or leave it out"
                 )
+            encode(each.state_dict(), f"run.register_state({name}=...)")  # refused now, not at the first checkpoint
         self.network = unwrap(model)
         self.optimizer = optimizer
         self._others = dict(others)
@@ -75,7 +77,7 @@ class TrainingState:
         }
 
     def state(self, reached: Reached, *, seed: int, virtual: VirtualGradients | None, parts: dict[str, Any]) -> dict[str, Any]:
-        """References to the live tensors; the saver copies."""
+        """References to the live tensors; the saver copies. Raises TypeError for a value that no checkpoint can hold."""
         state = collect(arch=self.arch, network=self.network, optimizer=self.optimizer, reached=reached, seed=seed, parts=parts)
         if self._evaluated is not None:  # where any program looks for weights are those that were judged
             state["trained"] = state["state_dict"]
@@ -83,7 +85,8 @@ class TrainingState:
         state["kept"] = {name: each.state_dict() for name, each in self._others.items()}
         if virtual is not None:
             state["virtual_buffers"] = virtual.buffers[1:]  # the first worker's are the model's own
-        return state
+        encoded: dict[str, Any] = encode(state)
+        return encoded
 
     def load(self, saved: dict[str, Any], *, settings_stay: bool) -> None:
         """Put the state in place. `settings_stay`: the optimizer's learning rate and the like stay those of this program.
@@ -190,7 +193,7 @@ class Checkpointing:
     ) -> dict[str, Any]:
         """References to what a checkpoint keeps."""
         samples = min(step * stream.global_batch, stream.total_samples)
-        reached = Reached(step=step, samples=samples, epoch=samples // stream.dataset_size, best_accuracy=self.best)
+        reached = Reached(step=step, samples=samples, epoch=samples // stream.dataset_size, best_accuracy=float(self.best))
         parts = {
             "sampler": {"seed": stream.seed, "samples": samples, **facts},
             "account": account.saved(),

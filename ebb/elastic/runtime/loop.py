@@ -182,7 +182,7 @@ class Loop:
 
     def judged(self, score: float, metrics: dict[str, float]) -> None:
         """The present weights were. Those of the step under way are kept at its end."""
-        self.score = score, metrics
+        self.score = float(score), {name: float(value) for name, value in metrics.items()}  # of numpy and torch too
         if self.ended:
             self.save_now()
         elif self._open is not None and not self._open[0].begun:

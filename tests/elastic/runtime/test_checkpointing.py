@@ -1,11 +1,17 @@
 """What a checkpoint holds goes on in a program that computes otherwise: with another memory layout, with a fused optimizer."""
 
 import copy
+import io
+from collections import deque
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from ebb.elastic.checkpoint.state import Reached
+from ebb.elastic.checkpoint.state import Reached, dump, load
 from ebb.elastic.runtime.checkpointing import TrainingState
 from ebb.elastic.speed import Speed
 
@@ -42,3 +48,43 @@ def test_another_layout_changes_no_weight(before: Speed, after: Speed, settings_
     for wanted, found in zip(calm.network.parameters(), resumed.network.parameters(), strict=True):
         assert torch.allclose(found, wanted, atol=1e-5)
     assert bool(resumed.optimizer.param_groups[0]["fused"]) is after.fused
+
+
+class Remembers:
+    """An object with a state of any kind."""
+
+    def __init__(self, **state: Any) -> None:
+        self.state = state
+
+    def state_dict(self) -> dict[str, Any]:
+        return dict(self.state)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.state = state
+
+
+def with_others(**others: Any) -> TrainingState:
+    network = torch.nn.Linear(2, 2)
+    return TrainingState(model=network, optimizer=torch.optim.SGD(network.parameters(), np.float64(0.1)), others=others)
+
+
+def resume(saved: TrainingState, into: TrainingState) -> None:
+    """Through a file, as torch reads it anywhere."""
+    file = io.BytesIO()
+    dump(saved.state(Reached(step=1, samples=4, epoch=0), seed=0, virtual=None, parts={}))(file)  # type: ignore[arg-type]
+    into.load(load(file.getvalue()), settings_stay=False)
+
+
+def test_state_of_any_common_kind_is_loaded_again() -> None:
+    """It was saved and committed before, and refused by every start after that."""
+    state = {"best": np.float64(0.5), "last": deque([1, 2], maxlen=2), "path": Path("/x"), "spent": timedelta(hours=1)}
+    resumed = Remembers()
+    resume(with_others(mine=Remembers(**state)), with_others(mine=resumed))
+    assert resumed.state == state
+
+
+def test_state_that_could_not_be_loaded_is_refused_at_once() -> None:
+    with pytest.raises(
+        TypeError, match=r"run.register_state\(mine=...\)\['model'\] is a Remembers, which a checkpoint cannot hold"
+    ):
+        with_others(mine=Remembers(model=Remembers()))
