@@ -6,6 +6,7 @@ checkpointing.first_step(facts, stream);  checkpointing.state(step, stream, acco
 """
 
 import hashlib
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -76,6 +77,11 @@ class TrainingState:
             "optimizer": type(self.optimizer).__name__,
         }
 
+    @property
+    def names(self) -> list[str]:
+        """Of the other objects."""
+        return sorted(self._others)
+
     def state(self, reached: Reached, *, seed: int, virtual: VirtualGradients | None, parts: dict[str, Any]) -> dict[str, Any]:
         """References to the live tensors; the saver copies. Raises TypeError for a value that no checkpoint can hold."""
         state = collect(arch=self.arch, network=self.network, optimizer=self.optimizer, reached=reached, seed=seed, parts=parts)
@@ -91,8 +97,9 @@ class TrainingState:
     def load(self, saved: dict[str, Any], *, settings_stay: bool) -> None:
         """Put the state in place. `settings_stay`: the optimizer's learning rate and the like stay those of this program.
 
-        Raises ForeignCheckpointError when it does not fit.
+        Raises ForeignCheckpointError when it does not fit; where names differ, before anything is changed.
         """
+        self._compare_names(saved)
         try:
             self.network.load_state_dict(weights({"state_dict": saved.get("trained", saved["state_dict"])}))
             if settings_stay:
@@ -100,14 +107,22 @@ class TrainingState:
             else:
                 load_state(self.optimizer, saved["optimizer"])
             for name, state in saved.get("kept", {}).items():
-                if name in self._others:
-                    self._others[name].load_state_dict(state)
+                self._others[name].load_state_dict(state)
         except (RuntimeError, ValueError, KeyError, TypeError) as error:
             reason = " ".join(str(error).split())[:300]
             raise ForeignCheckpointError(
                 f"the checkpoint does not fit what run.register_state() was given: {reason}. Give this job its own "
                 "--output folder, or start it with the program of that run"
             ) from error
+
+    def _compare_names(self, saved: dict[str, Any]) -> None:
+        found = sorted(saved.get("kept", self._others))  # the original example's file has none
+        if found != self.names:
+            given, held = ", ".join(self.names) or "nothing", ", ".join(found) or "nothing"
+            raise ForeignCheckpointError(
+                f"run.register_state() was given {given} besides model and optimizer, and the checkpoint holds {held}: a state "
+                "would be lost, or start anew. Register the same names, or give this job its own --output folder"
+            )
 
 
 def unwrap(model: torch.nn.Module) -> torch.nn.Module:
@@ -155,6 +170,8 @@ class Checkpointing:
         saved = load(origin.content) if origin.content else {}
         if saved:
             kept.load(saved, settings_stay=not origin.own)
+            if "kept" not in saved and kept.names and group.rank == 0:  # the original example's file
+                print(f"the checkpoint has no state of {', '.join(kept.names)}: they start anew", file=sys.stderr, flush=True)
         if "random" in saved:  # the original example's file has none
             restore_random(saved["random"], rank=group.rank, seed=mix(config.seed, origin.step))
         virtual = None

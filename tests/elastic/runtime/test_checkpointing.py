@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from ebb.elastic.checkpoint import ForeignCheckpointError
 from ebb.elastic.checkpoint.state import Reached, dump, load
 from ebb.elastic.runtime.checkpointing import TrainingState
 from ebb.elastic.speed import Speed
@@ -88,3 +89,19 @@ def test_state_that_could_not_be_loaded_is_refused_at_once() -> None:
         TypeError, match=r"run.register_state\(mine=...\)\['model'\] is a Remembers, which a checkpoint cannot hold"
     ):
         with_others(mine=Remembers(model=Remembers()))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        (("ema",), (), "was given nothing besides model and optimizer, and the checkpoint holds ema"),
+        ((), ("ema",), "was given ema besides model and optimizer, and the checkpoint holds nothing"),
+        (("ema",), ("average",), "was given average .* holds ema: a state would be lost, or start anew. Register the same names"),
+    ],
+)
+def test_other_names_are_refused_before_anything_is_loaded(before: tuple[str], after: tuple[str], words: str) -> None:
+    resumed = with_others(**{name: Remembers() for name in after})
+    weights = resumed.network.weight.detach().clone()
+    with pytest.raises(ForeignCheckpointError, match=words):
+        resume(with_others(**{name: Remembers(x=1) for name in before}), resumed)
+    assert torch.equal(resumed.network.weight, weights)
