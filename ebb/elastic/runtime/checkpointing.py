@@ -8,7 +8,7 @@ checkpointing.first_step(facts, stream);  checkpointing.state(step, stream, acco
 import hashlib
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import torch
@@ -137,6 +137,7 @@ def unwrap(model: torch.nn.Module) -> torch.nn.Module:
 
 
 Facts = dict[str, Any]  # of a dataset: dataset_size, fingerprint
+_REMEMBERED = ("sampler", "account", "owes_evaluation")  # parts of a checkpoint that are needed after it is loaded
 
 
 @dataclass(kw_only=True)
@@ -147,7 +148,7 @@ class Checkpointing:
     kept: TrainingState
     identity: dict[str, Any]
     origin: Origin
-    saved: dict[str, Any]  # the checkpoint that was loaded, or nothing
+    saved: dict[str, Any]  # the small parts of the checkpoint that was loaded, or nothing
     saver: Saver
     virtual: VirtualGradients | None
     best: float = 0.0
@@ -182,8 +183,8 @@ class Checkpointing:
             config=config,
             kept=kept,
             identity=identity,
-            origin=origin,
-            saved=saved,
+            origin=replace(origin, content=b""),  # as large as the state: it must not stay in memory
+            saved={name: saved[name] for name in _REMEMBERED if name in saved},
             saver=open_saver(config, start, fence, identity, kept.optimizer),
             virtual=virtual,
             best=float(saved.get("best_acc1", 0.0)),

@@ -2,6 +2,7 @@
 
 import copy
 import io
+import pickle
 from collections import deque
 from datetime import timedelta
 from pathlib import Path
@@ -11,9 +12,14 @@ import numpy as np
 import pytest
 import torch
 
+from ebb import elastic
 from ebb.elastic.checkpoint import ForeignCheckpointError
 from ebb.elastic.checkpoint.state import Reached, dump, load
-from ebb.elastic.runtime.checkpointing import TrainingState
+from ebb.elastic.data.order import Stream
+from ebb.elastic.notices.notice import Notice
+from ebb.elastic.runtime.checkpointing import Checkpointing, TrainingState
+from ebb.elastic.runtime.config import resolve
+from ebb.elastic.runtime.report import TimeAccount
 from ebb.elastic.speed import Speed
 
 CPU = torch.device("cpu")
@@ -105,3 +111,24 @@ def test_other_names_are_refused_before_anything_is_loaded(before: tuple[str], a
     with pytest.raises(ForeignCheckpointError, match=words):
         resume(with_others(**{name: Remembers(x=1) for name in before}), resumed)
     assert torch.equal(resumed.network.weight, weights)
+
+
+def opened(output: Path) -> tuple[elastic.Run, Checkpointing]:
+    run = elastic.start(resolve({}, output=output, global_batch=4, epochs=1, workers=0), notice=Notice())
+    model = run.distribute(torch.nn.Linear(400, 400))
+    run.register_state(model=model, optimizer=torch.optim.SGD(model.parameters(), 0.1, momentum=0.9))
+    assert run._checkpointing is not None
+    return run, run._checkpointing
+
+
+def test_a_checkpoint_that_is_loaded_leaves_memory(tmp_path: Path) -> None:
+    """Its bytes and tensors were held for the life of each process: twice the state."""
+    run, first = opened(tmp_path)
+    stream = Stream(dataset_size=8, epochs=1, global_batch=4, seed=0)
+    account = TimeAccount(useful_seconds=7.0)
+    with run:
+        first.saver.save_now(1, lambda: first.state(1, stream, {"dataset_size": 8}, account))
+    _, resumed = opened(tmp_path)
+    assert (resumed.origin.step, resumed.saved["account"]["useful_seconds"]) == (1, 7.0)
+    assert resumed.first_step({"dataset_size": 8}, stream) == 1
+    assert len(pickle.dumps([resumed.origin, resumed.saved])) < 2000
