@@ -282,9 +282,9 @@ class Loop:
         """A checkpoint of the present step is on the disk when any rank returns."""
         score, self.score = self.score, None
         facts: dict[str, Any] = {} if score is None else {"score": score[0], "metrics": score[1]}
-        if self.group.rank == 0:
-            self.saver.save_now(self.step, self.state, **facts)
-        with self.watchdog.unhurried():
+        with self.watchdog.unhurried(), self.notice.saving():
+            if self.group.rank == 0:
+                self.saver.save_now(self.step, self.state, **facts)
             self.group.barrier()  # nobody goes before
 
     def leave(self) -> None:
