@@ -253,7 +253,7 @@ class Loop:
 
     def _report(self, pending: Pending, agreed: Agreed) -> None:
         self.checkpoint_step = agreed.checkpoint_step
-        self.report.step(pending.seconds)
+        self.report.step(pending.number, pending.seconds)
         if not pending.logged:
             return
         loss, *sums = agreed.sums
