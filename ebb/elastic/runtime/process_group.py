@@ -7,9 +7,9 @@ A world of one has no process group at all. Tensors on the CPU go through gloo, 
 the limit of a single collective, which torch fixes here: that of the first step of a generation. watchdog.py has the shorter one.
 
 A machine that loses its power closes no socket: its peers would wait for the collective's timeout. So the kernel is told to
-probe every connection between ranks and to fail it after PEER_SECONDS without an answer. A peer that is merely slow, or
-stopped, still answers (its kernel does), so this does not split a job under load. A rank that fails or is killed closes its
-sockets and is noticed at once.
+probe every connection between ranks, and no other of this process, and to fail it after PEER_SECONDS without an answer. A peer
+that is merely slow, or stopped, still answers (its kernel does), so this does not split a job under load. A rank that fails or is
+killed closes its sockets and is noticed at once.
 """
 
 import contextlib
@@ -79,6 +79,7 @@ class Group:
     world_size: int
     device: torch.device
     _store: Store | None = field(default=None, repr=False)
+    _sockets: frozenset[str] = field(default=frozenset(), repr=False)  # the group's own, as the kernel names them
 
     @classmethod
     def join(cls, place: Place, device: torch.device, *, longest_seconds: float) -> "Group":
@@ -86,6 +87,7 @@ class Group:
         if place.world_size == 1:
             return cls(0, 1, device)
         limit = datetime.timedelta(seconds=MEETING_SECONDS)
+        others = _sockets()  # a tracker's, a data set's: gloo and the store do not hand out theirs, so theirs are the new ones
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         with noticing_loss():
             store, rank, world_size = next(rendezvous("env://", place.rank, place.world_size, timeout=limit))
@@ -100,7 +102,8 @@ class Group:
         for each in (store, dist.group.WORLD):
             _keep_for_ever(each)
         group.barrier()
-        for connection, _ in _connections():
+        group._sockets = _sockets() - others
+        for connection, _ in _connections(group._sockets):
             with connection:
                 _probe(connection)
         return group
@@ -184,7 +187,7 @@ class Group:
 
     def abandon(self) -> None:
         """Cut the connections to the other ranks, so that those who wait for this one notice too. The store stays."""
-        for connection, port in _connections():
+        for connection, port in _connections(self._sockets):
             with connection, contextlib.suppress(OSError):
                 if str(port) != os.environ.get("MASTER_PORT"):
                     connection.shutdown(socket.SHUT_RDWR)
@@ -233,13 +236,22 @@ def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0][:200]
 
 
-def _connections() -> list[tuple[socket.socket, int]]:
-    """Duplicates of the TCP connections of this process, each with the other end's port: gloo and the store do not hand out
-    theirs. The port is asked once: a peer that ends at any moment takes the answer with it."""
+def _sockets() -> frozenset[str]:
+    """All of this process, by names that are not used again as descriptors are: socket:[INODE]."""
+    found = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            found.add(entry.readlink().as_posix())
+    return frozenset(name for name in found if name.startswith("socket:"))
+
+
+def _connections(sockets: frozenset[str]) -> list[tuple[socket.socket, int]]:
+    """Duplicates of those that are TCP connections, each with the other end's port. The port is asked once: a peer that ends at
+    any moment takes the answer with it."""
     found = []
     for entry in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
-            if entry.readlink().as_posix().startswith("socket:"):
+            if entry.readlink().as_posix() in sockets:
                 connection = socket.socket(fileno=os.dup(int(entry.name)))
                 port = _peer_port(connection)
                 if port is None:
