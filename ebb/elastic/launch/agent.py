@@ -32,6 +32,7 @@ from ebb.elastic.launch.logs.reader import LogPipes
 from ebb.elastic.launch.logs.specs import Piped
 from ebb.elastic.launch.settings import is_ours, launch_config
 from ebb.elastic.launch.worker import run_module
+from ebb.elastic.notices.relay import Relay
 from ebb.elastic.rendezvous import handler as etcd3
 
 
@@ -74,6 +75,8 @@ _WITHOUT_LIMIT = 10**9  # restarts as torch counts them; we count failures ourse
 # Two times the trainer's own --leave-seconds: its default lets a worker end by itself first.
 _GRACE_SECONDS = 40
 _LOST_GRACE_SECONDS = 5  # for workers whose peer is gone: time to save what they hold, if they have noticed it themselves
+# For those that do save: a large state takes longer. Below Rules.straggler_seconds, after which the others go on without them.
+_SAVING_SECONDS = 100
 _FINISH_SECONDS = 300.0  # between the ends of two machines' workers, as torch has it
 _REPEAT_SECONDS = 1.0
 _LOOK_SECONDS = 0.1
@@ -122,6 +125,7 @@ class Agent(LocalElasticAgent):
         self._handler = spec.rdzv_handler
         self._exit_policy = ExitPolicy(max_restarts=config.max_restarts, say=say)
         self._told_at = 0.0
+        self._relay = Relay.find(os.environ)
 
     def _rendezvous(self, worker_group: WorkerGroup) -> None:
         self._say("meeting the other machines of the job")
@@ -185,6 +189,9 @@ class Agent(LocalElasticAgent):
 
     def _stop_workers(self, worker_group: WorkerGroup) -> None:
         lost = isinstance(self._handler, Membership) and self._handler.lost
+        if lost and self._relay is not None:
+            processes = [int(worker.id) for worker in worker_group.workers]
+            wait_for_saves(self._relay, processes, stop=lambda: self._notices.hurried)
         self._shutdown(timeout=_LOST_GRACE_SECONDS if lost else self._shutdown_timeout)
 
     def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
@@ -215,6 +222,15 @@ class Agent(LocalElasticAgent):
         for worker in worker_group.workers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(worker.id), signal.SIGTERM)
+
+
+def wait_for_saves(
+    relay: Relay, processes: list[int], *, stop: Callable[[], bool], limit_seconds: float = _SAVING_SECONDS
+) -> None:
+    """Return when none of the workers saves what its lost peers have left it with, or it takes too long."""
+    deadline = time.monotonic() + limit_seconds
+    while any(map(relay.is_saving, processes)) and time.monotonic() < deadline and not stop():
+        time.sleep(_LOOK_SECONDS)
 
 
 def build(

@@ -192,21 +192,6 @@ class Group:
                 if str(port) != os.environ.get("MASTER_PORT"):
                     connection.shutdown(socket.SHUT_RDWR)
 
-    def announce_saved(self, saved: bool) -> None:
-        """Rank 0, after a loss: what the survivors hold is on the disk, or it had nothing whole."""
-        if self._store is not None:
-            with contextlib.suppress(RuntimeError):
-                self._store.set(_SAVED, "1" if saved else "0")
-
-    def saved_by_rank_zero(self) -> bool:
-        """After a loss: wait for `announce_saved`; False when rank 0 is gone itself, or needs long."""
-        assert self._store is not None
-        try:
-            self._store.wait([_SAVED], datetime.timedelta(seconds=SAVED_SECONDS))
-            return bool(self._store.get(_SAVED) == b"1")
-        except RuntimeError:
-            return False
-
 
 @contextlib.contextmanager
 def noticing_loss() -> Iterator[None]:
