@@ -80,7 +80,7 @@ _SAVING_SECONDS = 100
 _FINISH_SECONDS = 300.0  # between the ends of two machines' workers, as torch has it
 _REPEAT_SECONDS = 1.0
 _LOOK_SECONDS = 0.1
-_SENTENCE_LENGTH = 300
+_FRAMES = "\nException raised from "
 
 
 class WorkersLeft(Exception):  # not an error
@@ -267,8 +267,8 @@ def build(
 
 
 def _failure(found: ProcessFailure) -> Failure:
-    """With the first line of what torch's error file says, if there is one."""
+    """With what torch's error file says, if there is one; C++ frames left out."""
     if "message" not in found.error_file_data or found.error_file == "<N/A>":
         return Failure(code=found.exitcode)
     message = found.message["message"] if isinstance(found.message, dict) else found.message
-    return Failure(code=found.exitcode, sentence=str(message).strip().partition("\n")[0][:_SENTENCE_LENGTH])
+    return Failure(code=found.exitcode, sentence=str(message).strip().partition(_FRAMES)[0])

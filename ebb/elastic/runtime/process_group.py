@@ -17,7 +17,6 @@ import ctypes
 import datetime
 import json
 import os
-import re
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -29,18 +28,14 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
+from ebb.elastic.faults import Kind, kind_of
 from ebb.elastic.runtime.config import Place
 
 # Retransmissions and probes go unanswered for this long before a peer counts as gone. 4 s: well above the pauses of a busy
 # network, a fraction of a recovery.
 PEER_SECONDS = 4
 MEETING_SECONDS = 60  # the launchers have met already; only the start of the other processes is waited for
-# For rank 0's word that it has saved. Its machine may live on without its process: then no word comes, and the others save, too.
-SAVED_SECONDS = 5
-_LOST = re.compile(r"gloo|NCCL|connection (closed|reset|refused)|broken pipe|socket", re.IGNORECASE)
-# Outside of our own collectives (DistributedDataParallel has some in its forward pass) it must say whose connection it was
-_LOST_ANYWHERE = re.compile(r"\bgloo\b|NCCL|connection (closed|reset) by peer", re.IGNORECASE)
-_SAVED, _LEAVING = "saved", "leaving"
+_LEAVING = "leaving"
 
 
 class PeerLostError(Exception):
@@ -199,16 +194,16 @@ def noticing_loss() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # torch's DistError is one
-        if not is_loss(error, _LOST):
+        if not is_loss(error):
             raise
         raise PeerLostError(_first_line(error)) from error
 
 
-def is_loss(error: BaseException | None, pattern: re.Pattern[str] = _LOST_ANYWHERE) -> bool:
+def is_loss(error: BaseException | None) -> bool:
     """True if an error, wherever in a program it was raised, says that a collective is broken."""
-    if isinstance(error, PeerLostError | dist.DistError):
+    if isinstance(error, PeerLostError | dist.DistNetworkError | dist.DistStoreError):
         return True
-    return isinstance(error, RuntimeError) and bool(pattern.search(str(error)))
+    return isinstance(error, RuntimeError) and kind_of(str(error)) is Kind.PEER
 
 
 def _keep_for_ever(each: object) -> None:
