@@ -41,7 +41,9 @@ class Membership(Protocol):
     """The additions of our rendezvous to torch's (ebb/elastic/rendezvous/handler.py)."""
 
     lost: bool
+    cause: bool
     failed: bool
+    by_itself: bool
 
     @property
     def detection_seconds(self) -> float: ...
@@ -167,23 +169,26 @@ class Agent(LocalElasticAgent):
         codes = {failure.code for failure in failures}
         if isinstance(self._handler, Membership):
             self._handler.failed = not codes <= {EXIT_RECLAIMED}
+            self._handler.by_itself = any(failure.is_own for failure in failures)
         if self._notices.seen:
             raise WorkersLeft(codes)
         asked = (worker_group.group_world_size or 1) > 1 and may_be_peer_loss(failures, knows_codes=self._knows_codes)
-        self._exit_policy.apply(failures, peer_lost=asked and self._peer_is_gone(codes))
+        self._exit_policy.apply(failures, peer_lost=asked and self._peer_is_gone(failures))
 
-    def _peer_is_gone(self, codes: set[int]) -> bool:
-        """True if the membership changes within the time in which the loss of a machine shows."""
+    def _peer_is_gone(self, failures: list[Failure]) -> bool:
+        """True if the membership changes within the time in which the loss of a machine shows. An abort may itself be what the
+        others have lost: it is explained by one that is gone, or has failed by itself."""
         if not isinstance(self._handler, Membership):
             return False
+        aborted = any(failure.is_abort for failure in failures)
         deadline = time.monotonic() + self._handler.detection_seconds
         while time.monotonic() < deadline:
-            if self._handler.num_nodes_waiting() > 0:
+            if self._handler.num_nodes_waiting() > 0 and (self._handler.cause or not aborted):
                 return True
             if self._handler.is_closed():
                 raise RendezvousClosedError
             if self._notices.seen:
-                raise WorkersLeft(codes)
+                raise WorkersLeft({failure.code for failure in failures})
             time.sleep(_LOOK_SECONDS)
         return False
 

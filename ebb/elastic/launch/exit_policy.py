@@ -66,7 +66,11 @@ class Failure:
 
 def may_be_peer_loss(failures: Sequence[Failure], *, knows_codes: bool) -> bool:
     """True if these may be the work of a peer that is gone. With `knows_codes` the program says so by its exit code."""
-    if knows_codes or _killed(failures) or any(failure.is_program for failure in failures):
+    if any(failure.is_own for failure in failures):
+        return False
+    if any(failure.is_abort for failure in failures):
+        return True
+    if knows_codes or _killed(failures):
         return False
     return not all(failure.is_membership for failure in failures)
 
