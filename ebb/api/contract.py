@@ -38,6 +38,7 @@ ENV_JOB_UID: Final = "EBB_JOB_UID"
 ENV_NAMESPACE: Final = "EBB_NAMESPACE"
 ENV_WORKER_INDEX: Final = "EBB_WORKER_INDEX"
 ENV_POD_UID: Final = "EBB_POD_UID"  # which of the pods that had that index: it is in the names of their logs on the volume
+ENV_CPU_REQUEST: Final = "EBB_CPU_REQUEST"  # of the container, in thousandths of a core, by the downward API; 0: none
 ENV_OUTPUT_DIR: Final = "EBB_OUTPUT_DIR"  # this job's own folder on the shared output volume
 ENV_METRICS_PORT: Final = "EBB_METRICS_PORT"
 ENV_PLANNED_WORKERS: Final = "EBB_PLANNED_WORKERS"  # how many workers were planned when this one was made; the newest's counts

@@ -3,27 +3,25 @@
     cores_of_this_rank(os.environ, local_world_size=2)
 
 The number of CPUs of the machine is the wrong answer in a container: two ranks with as many threads as the machine has cores
-take more than twice as long per step as with their own. So: the affinity mask, the CPU limit, and in a pod the CPU request
-(its share of the machine), whichever is smallest. It reads cgroup files, nothing else.
+take more than twice as long per step as with their own. So: the affinity mask, the CPU limit, and the pod's CPU request (its
+share of the machine), whichever is smallest. The request comes from the controller, through Kubernetes' downward API: in cgroup
+v2 there is only a weight, and newer versions of runc make it from a request by another formula than older ones.
 """
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
-_IN_A_POD = "KUBERNETES_SERVICE_HOST"
+from ebb.elastic.contract import ENV_CPU_REQUEST
+
 _CGROUP = Path("/sys/fs/cgroup")
 
 
 def cores_of_this_rank(environment: Mapping[str, str], local_world_size: int, cgroup: Path = _CGROUP) -> int:
     """At least 1."""
     cores = float(len(os.sched_getaffinity(0)))
-    limit = _limit(cgroup)
-    if limit:
-        cores = min(cores, limit)
-    request = _request(cgroup)
-    if request and _IN_A_POD in environment:
-        cores = min(cores, request)
+    for bound in (_limit(cgroup), _request(environment)):
+        cores = min(cores, bound) if bound else cores
     return max(1, int(cores / local_world_size + 0.5))
 
 
@@ -37,15 +35,10 @@ def _limit(cgroup: Path) -> float | None:
     return int(parts[0]) / int(parts[1])
 
 
-def _request(cgroup: Path) -> float | None:
-    """The CPU request in cores. v2 keeps a weight that the runtime made from v1's shares by a line; this inverts it."""
-    shares = _read(cgroup / "cpu/cpu.shares")
-    weight = _read(cgroup / "cpu.weight")
-    if shares:
-        return int(shares) / 1024
-    if weight:  # weight = 1 + (shares - 2) * 9999 / 262142 (KEP-2254)
-        return (2 + (int(weight) - 1) * 262142 / 9999) / 1024
-    return None
+def _request(environment: Mapping[str, str]) -> float | None:
+    """The CPU request in cores."""
+    thousandths = environment.get(ENV_CPU_REQUEST, "")
+    return int(thousandths) / 1000 if thousandths.isdecimal() else None
 
 
 def _read(path: Path) -> str:

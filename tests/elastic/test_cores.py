@@ -1,4 +1,4 @@
-"""How many cores a rank may use, from cgroup files of both versions."""
+"""How many cores a rank may use: from cgroup files of both versions, and the request that the controller passes on."""
 
 import os
 from pathlib import Path
@@ -8,6 +8,10 @@ import pytest
 from ebb.elastic.cores import cores_of_this_rank
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+
+
+def requesting(thousandths: str) -> dict[str, str]:
+    return {**POD, "EBB_CPU_REQUEST": thousandths}
 
 
 @pytest.mark.parametrize(
@@ -20,9 +24,13 @@ POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
         pytest.param({"cpu.max": "max 100000"}, {}, 1, 16, id="v2-no-limit"),
         pytest.param({"cpu/cpu.cfs_quota_us": "50000", "cpu/cpu.cfs_period_us": "100000"}, {}, 1, 1, id="v1-half-a-core"),
         pytest.param({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, {}, 1, 16, id="v1-no-limit"),
-        pytest.param({"cpu/cpu.shares": "1024"}, {}, 1, 16, id="v1-shares-outside-a-pod-mean-nothing"),
-        pytest.param({"cpu/cpu.shares": "3584"}, POD, 1, 4, id="v1-request-of-3.5"),
-        pytest.param({"cpu.max": "max 100000", "cpu.weight": "79"}, POD, 1, 2, id="v2-request-of-2"),
+        pytest.param({}, requesting("3500"), 1, 4, id="request-of-3.5"),
+        pytest.param({"cpu.weight": "79"}, requesting("2000"), 1, 2, id="request-of-2"),
+        # runc 1.3.2 and later: a request of 1 CPU has the weight 100, which read as 2.54 cores before (runc issue 4896)
+        pytest.param({"cpu.max": "max 100000", "cpu.weight": "100"}, requesting("1000"), 1, 1, id="request-of-1-under-new-runc"),
+        pytest.param({"cpu.max": "300000 100000"}, requesting("8000"), 1, 3, id="a-limit-below-the-request"),
+        pytest.param({}, requesting("0"), 2, 8, id="no-request"),
+        pytest.param({"cpu.weight": "79"}, POD, 1, 16, id="a-pod-of-another-controller"),
     ],
 )
 def test_cores(

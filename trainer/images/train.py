@@ -50,7 +50,7 @@ def learn(config: VisionConfig, run: elastic.Run) -> None:
     )
     scaler = speed.scaler()
     average = WeightAverage(network, decay=config.ema, every=config.ema_every) if config.ema else None
-    others: dict[str, Any] = {"scaler": scaler} if scaler.is_enabled() else {}
+    others: dict[str, Any] = {"scaler": scaler}  # on any machine: the job may move to one that needs it
     if average:
         others |= {"average": average, "evaluated": average.weights}
     run.register_state(model=model, optimizer=optimizer, identity=identity(config, data), **others)

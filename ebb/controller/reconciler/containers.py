@@ -168,6 +168,9 @@ def inject(container: Object, job: Job, *, index: int, attempt: int, met: Rendez
     ours: list[Object] = [{"name": name, "value": value} for name, value in values.items()]
     for name, path in ((names.ENV_LOCAL_ADDR, "status.podIP"), (names.ENV_POD_UID, "metadata.uid")):
         ours.append({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})
+    # A program that reads it off its cgroup must know which formula the container runtime has (runc has changed it).
+    request = {"resource": "requests.cpu", "divisor": "1m"}
+    ours.append({"name": names.ENV_CPU_REQUEST, "valueFrom": {"resourceFieldRef": request}})
     container["env"] = [variable for variable in ours if variable["name"] not in written] + env
 
 

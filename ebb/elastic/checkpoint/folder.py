@@ -31,7 +31,7 @@ from ebb.elastic.checkpoint.errors import (
     Stale,
 )
 from ebb.elastic.checkpoint.fence import Fence
-from ebb.elastic.checkpoint.files import Disk, HashingFile, NewFile, look, write_whole
+from ebb.elastic.checkpoint.files import TEMPORARY, Disk, HashingFile, NewFile, look, write_whole
 from ebb.elastic.checkpoint.manifest import Manifest, Order, order_of
 
 DATA, COMMITTED, CANDIDATE = ".pt", ".json", ".candidate"
@@ -141,6 +141,17 @@ class CheckpointFolder:
         except OSError as error:
             raise NotWritten(f"checkpoint {manifest.name} was written, but not renamed: {error.strerror or error}") from error
         retention.prune(self.disk, self.place, keep=self._keep, newest=manifest, useless=self._useless)
+
+    def claim_saving(self, generation: int, step: int) -> bool:
+        """True for the first that asks, of several that hold the same state and cannot ask each other: it saves it for all."""
+        name = f"{TEMPORARY}saving-g{generation:05}-s{step:08}-r0"
+        try:
+            self.disk.close(self.disk.create(self.place / name))
+        except FileExistsError:
+            return False
+        except OSError:
+            return True  # write() says what is wrong with the disk
+        return True
 
     def judge(self, manifest: Manifest, metrics: dict[str, float], score: float) -> Manifest:
         """Add a validation's result to a checkpoint that is committed already. Raises NotWritten; it stays as it was then."""

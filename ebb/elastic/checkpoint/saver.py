@@ -124,6 +124,10 @@ class Saver:
         self.stalls.append(0.0)
         self._count(self._clock() - start)
 
+    def claim(self, step: int) -> bool:
+        """After a loss: True for the first of all survivors that asks for this step."""
+        return self._folder.claim_saving(self._fence.generation, step)
+
     def finish(self) -> None:
         """Wait for the thread; if it waits for the fence, once more and no longer."""
         self._hurry.set()

@@ -20,6 +20,7 @@ import torch
 from ebb.elastic.checkpoint.errors import RefusedError
 from ebb.elastic.checkpoint.files import HashingFile
 from ebb.elastic.checkpoint.folder import Dump
+from ebb.elastic.checkpoint.values import decode
 
 PREFIX = "module."
 
@@ -73,7 +74,8 @@ def load(content: bytes, where: str = "the checkpoint") -> dict[str, Any]:
         raise RefusedError(f"{where} cannot be read as tensors and plain values: {reason}") from error
     if not isinstance(state, dict):
         raise RefusedError(f"{where} holds a {type(state).__name__}; a dict with state_dict is needed")
-    return state
+    decoded: dict[str, Any] = decode(state)
+    return decoded
 
 
 def weights(state: dict[str, Any]) -> dict[str, torch.Tensor]:

@@ -32,6 +32,7 @@ from ebb.elastic.launch.logs.reader import LogPipes
 from ebb.elastic.launch.logs.specs import Piped
 from ebb.elastic.launch.settings import is_ours, launch_config
 from ebb.elastic.launch.worker import run_module
+from ebb.elastic.notices.relay import Relay
 from ebb.elastic.rendezvous import handler as etcd3
 
 
@@ -40,7 +41,9 @@ class Membership(Protocol):
     """The additions of our rendezvous to torch's (ebb/elastic/rendezvous/handler.py)."""
 
     lost: bool
+    cause: bool
     failed: bool
+    by_itself: bool
 
     @property
     def detection_seconds(self) -> float: ...
@@ -74,10 +77,12 @@ _WITHOUT_LIMIT = 10**9  # restarts as torch counts them; we count failures ourse
 # Two times the trainer's own --leave-seconds: its default lets a worker end by itself first.
 _GRACE_SECONDS = 40
 _LOST_GRACE_SECONDS = 5  # for workers whose peer is gone: time to save what they hold, if they have noticed it themselves
+# For those that do save: a large state takes longer. Below Rules.straggler_seconds, after which the others go on without them.
+_SAVING_SECONDS = 100
 _FINISH_SECONDS = 300.0  # between the ends of two machines' workers, as torch has it
 _REPEAT_SECONDS = 1.0
 _LOOK_SECONDS = 0.1
-_SENTENCE_LENGTH = 300
+_FRAMES = "\nException raised from "
 
 
 class WorkersLeft(Exception):  # not an error
@@ -122,6 +127,7 @@ class Agent(LocalElasticAgent):
         self._handler = spec.rdzv_handler
         self._exit_policy = ExitPolicy(max_restarts=config.max_restarts, say=say)
         self._told_at = 0.0
+        self._relay = Relay.find(os.environ)
 
     def _rendezvous(self, worker_group: WorkerGroup) -> None:
         self._say("meeting the other machines of the job")
@@ -163,28 +169,34 @@ class Agent(LocalElasticAgent):
         codes = {failure.code for failure in failures}
         if isinstance(self._handler, Membership):
             self._handler.failed = not codes <= {EXIT_RECLAIMED}
+            self._handler.by_itself = any(failure.is_own for failure in failures)
         if self._notices.seen:
             raise WorkersLeft(codes)
         asked = (worker_group.group_world_size or 1) > 1 and may_be_peer_loss(failures, knows_codes=self._knows_codes)
-        self._exit_policy.apply(failures, peer_lost=asked and self._peer_is_gone(codes))
+        self._exit_policy.apply(failures, peer_lost=asked and self._peer_is_gone(failures))
 
-    def _peer_is_gone(self, codes: set[int]) -> bool:
-        """True if the membership changes within the time in which the loss of a machine shows."""
+    def _peer_is_gone(self, failures: list[Failure]) -> bool:
+        """True if the membership changes within the time in which the loss of a machine shows. An abort may itself be what the
+        others have lost: it is explained by one that is gone, or has failed by itself."""
         if not isinstance(self._handler, Membership):
             return False
+        aborted = any(failure.is_abort for failure in failures)
         deadline = time.monotonic() + self._handler.detection_seconds
         while time.monotonic() < deadline:
-            if self._handler.num_nodes_waiting() > 0:
+            if self._handler.num_nodes_waiting() > 0 and (self._handler.cause or not aborted):
                 return True
             if self._handler.is_closed():
                 raise RendezvousClosedError
             if self._notices.seen:
-                raise WorkersLeft(codes)
+                raise WorkersLeft({failure.code for failure in failures})
             time.sleep(_LOOK_SECONDS)
         return False
 
     def _stop_workers(self, worker_group: WorkerGroup) -> None:
         lost = isinstance(self._handler, Membership) and self._handler.lost
+        if lost and self._relay is not None:
+            processes = [int(worker.id) for worker in worker_group.workers]
+            wait_for_saves(self._relay, processes, stop=lambda: self._notices.hurried)
         self._shutdown(timeout=_LOST_GRACE_SECONDS if lost else self._shutdown_timeout)
 
     def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
@@ -215,6 +227,15 @@ class Agent(LocalElasticAgent):
         for worker in worker_group.workers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(worker.id), signal.SIGTERM)
+
+
+def wait_for_saves(
+    relay: Relay, processes: list[int], *, stop: Callable[[], bool], limit_seconds: float = _SAVING_SECONDS
+) -> None:
+    """Return when none of the workers saves what its lost peers have left it with, or it takes too long."""
+    deadline = time.monotonic() + limit_seconds
+    while any(map(relay.is_saving, processes)) and time.monotonic() < deadline and not stop():
+        time.sleep(_LOOK_SECONDS)
 
 
 def build(
@@ -251,8 +272,8 @@ def build(
 
 
 def _failure(found: ProcessFailure) -> Failure:
-    """With the first line of what torch's error file says, if there is one."""
+    """With what torch's error file says, if there is one; C++ frames left out."""
     if "message" not in found.error_file_data or found.error_file == "<N/A>":
         return Failure(code=found.exitcode)
     message = found.message["message"] if isinstance(found.message, dict) else found.message
-    return Failure(code=found.exitcode, sentence=str(message).strip().partition("\n")[0][:_SENTENCE_LENGTH])
+    return Failure(code=found.exitcode, sentence=str(message).strip().partition(_FRAMES)[0])

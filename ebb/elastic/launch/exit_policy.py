@@ -15,15 +15,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ebb.elastic.contract import EXIT_FINISHED, EXIT_PEER_LOST, EXIT_PROGRAM_FAILED, EXIT_RECLAIMED
+from ebb.elastic.faults import Kind, known_kind
 
 KILLED_LIMIT = 3  # workers that a signal killed (out of memory, a crash in C): chance, or a bug
 
 _MEMBERSHIP = {EXIT_RECLAIMED, EXIT_PEER_LOST}
-# What gloo, NCCL and torch's store say when the other end is gone. Also said for other reasons: then nobody is found to be lost.
-_OF_A_PEER = re.compile(
-    r"gloo|nccl|Dist(Network|Backend|Store)?Error|connection (closed|reset|refused|aborted)|broken pipe|socket|timed? ?out",
-    re.IGNORECASE,
-)
+# What is also said when the other end is gone, and for other reasons: then nobody is found to be lost.
+_MAY_BE_A_PEER = re.compile(r"DistError|connection (closed|reset|refused|aborted)|broken pipe|timed? ?out", re.IGNORECASE)
+_LONGEST_SENTENCE = 300
 
 
 class ProgramFailedError(Exception):
@@ -36,7 +35,8 @@ class ProgramFailedError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """The end of a worker. `code` is negative for a signal; `sentence` is its exception as far as torch's error file has it."""
+    """The end of a worker. `code` is negative for a signal; `sentence` is its exception as far as torch's error file has it, with
+    all its lines: NCCL's first one does not say what happened."""
 
     code: int
     sentence: str = ""
@@ -48,12 +48,29 @@ class Failure:
     @property
     def is_program(self) -> bool:
         """It says by itself that the program is wrong."""
-        return self.code > 0 and bool(self.sentence) and not _OF_A_PEER.search(self.sentence)
+        if self.code <= 0 or not self.sentence:
+            return False
+        kind = known_kind(self.sentence)
+        return kind is not Kind.PEER and (kind is not None or not _MAY_BE_A_PEER.search(self.sentence))
+
+    @property
+    def is_abort(self) -> bool:
+        """NCCL's watchdog ends survivors of a loss so, and asks no program; libraries in C do it too."""
+        return self.code == -signal.SIGABRT
+
+    @property
+    def is_own(self) -> bool:
+        """It did not come of another rank's end: killed, or wrong by its own word."""
+        return self.is_program or (self.code < 0 and not self.is_abort and self.code != -signal.SIGTERM)
 
 
 def may_be_peer_loss(failures: Sequence[Failure], *, knows_codes: bool) -> bool:
     """True if these may be the work of a peer that is gone. With `knows_codes` the program says so by its exit code."""
-    if knows_codes or _killed(failures) or any(failure.is_program for failure in failures):
+    if any(failure.is_own for failure in failures):
+        return False
+    if any(failure.is_abort for failure in failures):
+        return True
+    if knows_codes or _killed(failures):
         return False
     return not all(failure.is_membership for failure in failures)
 
@@ -98,7 +115,8 @@ def _killed(failures: Sequence[Failure]) -> list[Failure]:
 
 def _words(failure: Failure) -> str:
     if failure.sentence:
-        return f"a worker failed with exit code {failure.code}: {failure.sentence}"
+        sentence = failure.sentence.partition("\n")[0][:_LONGEST_SENTENCE]
+        return f"a worker failed with exit code {failure.code}: {sentence}"
     if failure.code < 0:
         return f"a worker was killed by signal {-failure.code}"
     return f"a worker failed with exit code {failure.code}; its last lines say why"

@@ -4,6 +4,7 @@
     ... notice.seen             # read between steps; runtime/loop.py makes all ranks agree on it
     ... notice.take_wish()      # read between steps too: true once when a checkpoint soon would be wise
     notice.leave_within(20, 75) # optional: end the process if no step boundary comes (a peer vanished in a collective)
+    with notice.saving(): ...   # the boundary has come: the save may take until the machine goes
 
 A Python signal handler cannot run while the main thread is inside a collective, so the signal is taken from a wake-up
 descriptor by a side thread. The notice only sets a flag: it never waits for a collective and never writes a checkpoint.
@@ -11,12 +12,13 @@ Inside Kubernetes SIGTERM with its grace is all there is. Outside, the launcher'
 announcement, and leaves the time at which the machine goes in a file (relay.py), which is read here.
 """
 
+import contextlib
 import os
 import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ebb.elastic.notices.relay import Relay
 
@@ -34,6 +36,8 @@ class Notice:
         self._relay = relay
         self._watchers: list[Callable[[], None]] = []
         self._wishes_taken = 0
+        self._idle = threading.Event()  # no save is going on
+        self._idle.set()
         self.leave_by: float | None = None  # on time.monotonic(); None: nobody said when the machine goes
 
     @property
@@ -61,6 +65,16 @@ class Notice:
         taken, self._wishes_taken = self._wishes_taken, wishes
         return wishes > taken
 
+    @contextlib.contextmanager
+    def saving(self) -> Iterator[None]:
+        """In here the limit of leave_within ends nothing: a large state takes longer to save than a step boundary to come. What
+        ends it is the machine's own end, where that is known; in Kubernetes the kubelet comes when the grace is over."""
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._idle.set()
+
     def leave_within(self, seconds: float, exit_code: int) -> None:
         """From a notice on, the process ends with `exit_code` after `seconds` if it has not left by itself; sooner when the
         machine goes sooner.
@@ -75,13 +89,20 @@ class Notice:
             if ends_at and ends_at[-1] <= now + left:
                 return
             ends_at.append(now + left)
-            timer = threading.Timer(left, os._exit, [exit_code])
+            timer = threading.Timer(left, self._end, [exit_code])
             timer.daemon = True
             timer.start()
 
         self._watchers.append(arm)
         if self.seen:
             arm()
+
+    def _end(self, exit_code: int) -> None:
+        if not self._idle.is_set():
+            left = None if self.leave_by is None else max(0.0, self.leave_by - _MARGIN_SECONDS - time.monotonic())
+            if self._idle.wait(left):
+                time.sleep(_LEAST_SECONDS)  # it is saved: the process ends by itself, unless it hangs
+        os._exit(exit_code)
 
 
 def seconds_to_leave(longest: float, leave_by: float | None, now: float) -> float:

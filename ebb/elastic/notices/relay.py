@@ -1,14 +1,15 @@
-"""From the launcher to its workers, on one machine: until when to have left, and that a checkpoint soon would be wise.
+"""Between the launcher and its workers, on one machine: until when to have left, that a checkpoint soon would be wise, who saves.
 
     relay = Relay.create(os.environ)             # the launcher, before it starts anything
     relay.tell_deadline(time.monotonic() + 115); relay.wish_for_checkpoint()
     relay = Relay.find(os.environ)               # a worker; None without such a launcher
-    relay.deadline(); relay.wishes()
+    relay.deadline(); relay.wishes(); relay.begin_saving(os.getpid())
 
 A signal cannot carry a time, and a second signal would kill a program that does not know it; so two small files say it. A
 worker that never looks misses nothing but the hurry. Times are of CLOCK_MONOTONIC, which the processes of a machine share.
 """
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -64,3 +65,18 @@ class Relay:
             return os.stat(self._wishes).st_size  # noqa: PTH116  # a third of the time of Path.stat
         except OSError:
             return 0
+
+    def begin_saving(self, process: int) -> None:
+        """A worker whose peers are gone saves what it holds, and ends after that."""
+        with contextlib.suppress(OSError):  # then it has the short grace
+            (self._folder / f"saving-{process}").touch()
+
+    def is_saving(self, process: int) -> bool:
+        """True from begin_saving until the process has ended."""
+        if not (self._folder / f"saving-{process}").exists():
+            return False
+        try:
+            state = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[0]
+        except (OSError, IndexError):
+            return False
+        return state not in "ZX"

@@ -64,7 +64,8 @@ _SETTINGS = {
 
 class Etcd3Handler(RendezvousHandler):
     """One machine's. `lost` says whether the last num_nodes_waiting() found a machine that will come to no step boundary; set
-    `failed` before a new meeting when this machine's workers did not end by agreement, so that the others need not wait either.
+    `failed` before a new meeting when this machine's workers did not end by agreement, so that the others need not wait either,
+    and `by_itself` when no other machine's loss was why. `cause` says the same of the others.
     """
 
     def __init__(self, member: Member, *, run_id: str, address: str, etcd: EtcdAddress, prefix: str, join_timeout: float) -> None:
@@ -74,8 +75,8 @@ class Etcd3Handler(RendezvousHandler):
         self._server: TCPStore | None = None
         self._process = 0
         self._trains = False
-        self.lost = False
-        self.failed = False
+        self.lost = self.cause = False
+        self.failed = self.by_itself = False
 
     def get_backend(self) -> str:
         return BACKEND
@@ -125,7 +126,7 @@ class Etcd3Handler(RendezvousHandler):
     def num_nodes_waiting(self) -> int:
         """Positive when this generation should end: newcomers that fit, a machine that is gone, one that meets again."""
         verdict = self._member.verdict()
-        self.lost = verdict.lost
+        self.lost, self.cause = verdict.lost, verdict.cause
         return verdict.waiting
 
     def is_closed(self) -> bool:
@@ -167,8 +168,8 @@ class Etcd3Handler(RendezvousHandler):
         while True:
             self._trains = False
             server = serve(self._address)
-            record = self._member.meet(address_of(server), failed=self.failed, until=until)
-            self.lost = self.failed = False
+            record = self._member.meet(address_of(server), failed=self.failed, by_itself=self.by_itself, until=until)
+            self.lost = self.cause = self.failed = self.by_itself = False
             self._server = server
             with contextlib.suppress(AssemblyFailed):
                 found = self._info(record, server)

@@ -127,10 +127,12 @@ def readiness(view: View, me: str, words: MemberInfo, lease: int) -> Transaction
 
 @dataclass(frozen=True)
 class Verdict:
-    """`waiting` above 0: this generation should end. `lost`: a peer, or this machine itself, will come to no step boundary."""
+    """`waiting` above 0: this generation should end. `lost`: a peer, or this machine itself, will come to no step boundary.
+    `cause`: and not because this machine's own workers ended first."""
 
     waiting: int = 0
     lost: bool = False
+    cause: bool = False
 
 
 def assess(view: View, me: str, number: int, now: float, rules: Rules) -> Verdict:
@@ -139,11 +141,12 @@ def assess(view: View, me: str, number: int, now: float, rules: Rules) -> Verdic
     if view.closed is not None:
         return Verdict()  # the others have finished; so will this one, or its workers fail
     if record is None or record.number != number or me not in record.ids or me not in view.by_id:
-        return Verdict(1, lost=True)
+        return Verdict(1, lost=True, cause=True)
     if view.is_broken:
         gone = any(member not in view.by_id and member not in view.left for member in record.ids)
-        failed = any(entry.words.failed for entry in view.ready if view.includes(entry.id))
-        return Verdict(max(1, len(view.newcomers)), lost=gone or failed)
+        others = [entry.words for entry in view.ready if view.includes(entry.id)]
+        lost, cause = any(words.failed for words in others), any(words.by_itself for words in others)
+        return Verdict(max(1, len(view.newcomers)), lost=gone or lost, cause=gone or cause)
     fitting = view.newcomers[: rules.max_size - len(record.ids)]
     complete = len(record.ids) + len(fitting) >= planned_size(view, rules)
     if fitting and (complete or now - min(entry.since for entry in fitting) >= rules.join_batch_seconds):

@@ -94,7 +94,7 @@ class Participant:
         self.id = ""
         self.number = 0  # the last generation that this machine was in
 
-    def open(self, store: str, *, liveness: str = "", failed: bool = False) -> None:
+    def open(self, store: str, *, liveness: str = "", failed: bool = False, by_itself: bool = False) -> None:
         """Leave the present generation; the next has these."""
         settings = self._settings
         self._words = MemberInfo(
@@ -104,6 +104,7 @@ class Participant:
             processes=settings.processes,
             planned=settings.planned,
             failed=failed,
+            by_itself=by_itself,
         )
 
     def step(self, view: View, now: float) -> Record | float:
@@ -125,7 +126,7 @@ class Participant:
     def verdict(self, view: View, now: float) -> Verdict:
         """The state of this machine's generation, as far as is known."""
         if self._gone:
-            return Verdict(1, lost=True)
+            return Verdict(1, lost=True, cause=True)
         return assess(view, self.id, self.number, now, self._settings.rules) if self.number else Verdict()
 
     def next_peer(self, view: View) -> Entry | None:

@@ -28,6 +28,7 @@ class MemberInfo:
     floor: int = 0  # no generation of this job that it knows of, by itself or by the files, has a higher number
     after: int = 0
     failed: bool = False  # its workers did not end by agreement: nobody needs to wait for the others' to do so
+    by_itself: bool = False  # and not because of another machine's: what others' workers are aborted for
 
     def json(self) -> bytes:
         return json.dumps(asdict(self)).encode()

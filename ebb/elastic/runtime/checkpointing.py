@@ -6,8 +6,9 @@ checkpointing.first_step(facts, stream);  checkpointing.state(step, stream, acco
 """
 
 import hashlib
+import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import torch
@@ -17,6 +18,7 @@ from ebb.elastic.checkpoint.optimizers import load_state
 from ebb.elastic.checkpoint.saver import Saver
 from ebb.elastic.checkpoint.seeds import load_optimizer
 from ebb.elastic.checkpoint.state import PREFIX, Reached, collect, load, restore_random, weights
+from ebb.elastic.checkpoint.values import encode
 from ebb.elastic.data import DataError
 from ebb.elastic.data.order import Stream, mix
 from ebb.elastic.runtime.config import RunConfig
@@ -47,6 +49,7 @@ class TrainingState:
                     f"run.register_state({name}=...) is a {type(each).__name__}, which has no state_dict and load_state_dict: "
                     "give it both, or leave it out"
                 )
+            encode(each.state_dict(), f"run.register_state({name}=...)")  # refused now, not at the first checkpoint
         self.network = unwrap(model)
         self.optimizer = optimizer
         self._others = dict(others)
@@ -74,8 +77,13 @@ class TrainingState:
             "optimizer": type(self.optimizer).__name__,
         }
 
+    @property
+    def names(self) -> list[str]:
+        """Of the other objects."""
+        return sorted(self._others)
+
     def state(self, reached: Reached, *, seed: int, virtual: VirtualGradients | None, parts: dict[str, Any]) -> dict[str, Any]:
-        """References to the live tensors; the saver copies."""
+        """References to the live tensors; the saver copies. Raises TypeError for a value that no checkpoint can hold."""
         state = collect(arch=self.arch, network=self.network, optimizer=self.optimizer, reached=reached, seed=seed, parts=parts)
         if self._evaluated is not None:  # where any program looks for weights are those that were judged
             state["trained"] = state["state_dict"]
@@ -83,13 +91,15 @@ class TrainingState:
         state["kept"] = {name: each.state_dict() for name, each in self._others.items()}
         if virtual is not None:
             state["virtual_buffers"] = virtual.buffers[1:]  # the first worker's are the model's own
-        return state
+        encoded: dict[str, Any] = encode(state)
+        return encoded
 
     def load(self, saved: dict[str, Any], *, settings_stay: bool) -> None:
         """Put the state in place. `settings_stay`: the optimizer's learning rate and the like stay those of this program.
 
-        Raises ForeignCheckpointError when it does not fit.
+        Raises ForeignCheckpointError when it does not fit; where names differ, before anything is changed.
         """
+        self._compare_names(saved)
         try:
             self.network.load_state_dict(weights({"state_dict": saved.get("trained", saved["state_dict"])}))
             if settings_stay:
@@ -97,14 +107,22 @@ class TrainingState:
             else:
                 load_state(self.optimizer, saved["optimizer"])
             for name, state in saved.get("kept", {}).items():
-                if name in self._others:
-                    self._others[name].load_state_dict(state)
+                self._others[name].load_state_dict(state)
         except (RuntimeError, ValueError, KeyError, TypeError) as error:
             reason = " ".join(str(error).split())[:300]
             raise ForeignCheckpointError(
                 f"the checkpoint does not fit what run.register_state() was given: {reason}. Give this job its own "
                 "--output folder, or start it with the program of that run"
             ) from error
+
+    def _compare_names(self, saved: dict[str, Any]) -> None:
+        found = sorted(saved.get("kept", self._others))  # the original example's file has none
+        if found != self.names:
+            given, held = ", ".join(self.names) or "nothing", ", ".join(found) or "nothing"
+            raise ForeignCheckpointError(
+                f"run.register_state() was given {given} besides model and optimizer, and the checkpoint holds {held}: a state "
+                "would be lost, or start anew. Register the same names, or give this job its own --output folder"
+            )
 
 
 def unwrap(model: torch.nn.Module) -> torch.nn.Module:
@@ -119,6 +137,7 @@ def unwrap(model: torch.nn.Module) -> torch.nn.Module:
 
 
 Facts = dict[str, Any]  # of a dataset: dataset_size, fingerprint
+_REMEMBERED = ("sampler", "account", "owes_evaluation")  # parts of a checkpoint that are needed after it is loaded
 
 
 @dataclass(kw_only=True)
@@ -129,7 +148,7 @@ class Checkpointing:
     kept: TrainingState
     identity: dict[str, Any]
     origin: Origin
-    saved: dict[str, Any]  # the checkpoint that was loaded, or nothing
+    saved: dict[str, Any]  # the small parts of the checkpoint that was loaded, or nothing
     saver: Saver
     virtual: VirtualGradients | None
     best: float = 0.0
@@ -152,6 +171,8 @@ class Checkpointing:
         saved = load(origin.content) if origin.content else {}
         if saved:
             kept.load(saved, settings_stay=not origin.own)
+            if "kept" not in saved and kept.names and group.rank == 0:  # the original example's file
+                print(f"the checkpoint has no state of {', '.join(kept.names)}: they start anew", file=sys.stderr, flush=True)
         if "random" in saved:  # the original example's file has none
             restore_random(saved["random"], rank=group.rank, seed=mix(config.seed, origin.step))
         virtual = None
@@ -162,8 +183,8 @@ class Checkpointing:
             config=config,
             kept=kept,
             identity=identity,
-            origin=origin,
-            saved=saved,
+            origin=replace(origin, content=b""),  # as large as the state: it must not stay in memory
+            saved={name: saved[name] for name in _REMEMBERED if name in saved},
             saver=open_saver(config, start, fence, identity, kept.optimizer),
             virtual=virtual,
             best=float(saved.get("best_acc1", 0.0)),
@@ -190,7 +211,7 @@ class Checkpointing:
     ) -> dict[str, Any]:
         """References to what a checkpoint keeps."""
         samples = min(step * stream.global_batch, stream.total_samples)
-        reached = Reached(step=step, samples=samples, epoch=samples // stream.dataset_size, best_accuracy=self.best)
+        reached = Reached(step=step, samples=samples, epoch=samples // stream.dataset_size, best_accuracy=float(self.best))
         parts = {
             "sampler": {"seed": stream.seed, "samples": samples, **facts},
             "account": account.saved(),

@@ -182,7 +182,7 @@ class Loop:
 
     def judged(self, score: float, metrics: dict[str, float]) -> None:
         """The present weights were. Those of the step under way are kept at its end."""
-        self.score = score, metrics
+        self.score = float(score), {name: float(value) for name, value in metrics.items()}  # of numpy and torch too
         if self.ended:
             self.save_now()
         elif self._open is not None and not self._open[0].begun:
@@ -253,7 +253,7 @@ class Loop:
 
     def _report(self, pending: Pending, agreed: Agreed) -> None:
         self.checkpoint_step = agreed.checkpoint_step
-        self.report.step(pending.seconds)
+        self.report.step(pending.number, pending.seconds)
         if not pending.logged:
             return
         loss, *sums = agreed.sums
@@ -282,9 +282,9 @@ class Loop:
         """A checkpoint of the present step is on the disk when any rank returns."""
         score, self.score = self.score, None
         facts: dict[str, Any] = {} if score is None else {"score": score[0], "metrics": score[1]}
-        if self.group.rank == 0:
-            self.saver.save_now(self.step, self.state, **facts)
-        with self.watchdog.unhurried():
+        with self.watchdog.unhurried(), self.notice.saving():
+            if self.group.rank == 0:
+                self.saver.save_now(self.step, self.state, **facts)
             self.group.barrier()  # nobody goes before
 
     def leave(self) -> None:

@@ -7,9 +7,11 @@
 never touches a tensor. A port that is taken costs the metrics, not the training.
 """
 
+import contextlib
 import dataclasses
 import http.server
 import json
+import os
 import sys
 import threading
 from dataclasses import dataclass
@@ -135,6 +137,31 @@ class MetricLines:
 
     def close(self) -> None:
         self._file.close()
+
+
+class LastStep:
+    """The last step that the job has done, in a file that rank 0 writes after each: metrics.jsonl has one in log_every.
+
+    It is for the count of steps that are done again. `step` is -1 where no generation before this one has left any.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.step, self.steps_redone = -1, 0
+        self._path = path
+        self._descriptor = -1
+        with contextlib.suppress(OSError, ValueError):  # none yet, or cut off: then the metrics alone count
+            self.step, self.steps_redone = map(int, path.read_text(encoding="ascii").split())
+
+    def write(self, step: int, steps_redone: int) -> None:
+        """In place, one write of the same length: some microseconds, and a killed process loses none."""
+        with contextlib.suppress(OSError):  # it costs the count, not the training
+            if self._descriptor < 0:
+                self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            os.pwrite(self._descriptor, f"{step:015d} {steps_redone:015d}\n".encode(), 0)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
 
 
 def torn(path: Path) -> bool:

@@ -9,6 +9,7 @@ import threading
 from typing import Never
 
 from ebb.elastic.contract import EXIT_PEER_LOST
+from ebb.elastic.notices.relay import Relay
 from ebb.elastic.runtime.loop import Loop
 from ebb.elastic.runtime.process_group import Group
 
@@ -32,7 +33,8 @@ def meet_again(error: BaseException, group: Group | None = None, loop: Loop | No
 
 def save_after_loss(group: Group, loop: Loop) -> None:
     """Keep the steps that are done. On a GPU the last ones may be the result of a broken collective. In the middle of a step's
-    update, or of what the program does after it (but for an evaluation), the state is that of no step."""
+    update, or of what the program does after it (but for an evaluation), the state is that of no step. The first survivor with a
+    whole state saves it, whatever its rank: nobody waits for one that may be gone."""
     loop.saver.finish()
     if group.device.type != "cpu":
         return
@@ -40,12 +42,11 @@ def save_after_loss(group: Group, loop: Loop) -> None:
     loop.come_to_boundary()
     if loop.at_boundary:
         loop.gradients.undo()
-    if group.rank == 0:
-        if loop.whole:
+    if loop.whole and loop.saver.claim(loop.step):
+        if relay := Relay.find(os.environ):
+            relay.begin_saving(os.getpid())
+        with loop.notice.saving():
             loop.saver.save_now(loop.step, loop.state)
-        group.announce_saved(loop.whole)
-    elif loop.whole and not group.saved_by_rank_zero() and group.rank <= 2:
-        loop.saver.save_now(loop.step, loop.state)
 
 
 def give_up(sentence: str, group: Group, noticed: threading.Event) -> None:

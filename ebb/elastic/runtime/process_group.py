@@ -7,9 +7,9 @@ A world of one has no process group at all. Tensors on the CPU go through gloo, 
 the limit of a single collective, which torch fixes here: that of the first step of a generation. watchdog.py has the shorter one.
 
 A machine that loses its power closes no socket: its peers would wait for the collective's timeout. So the kernel is told to
-probe every connection between ranks and to fail it after PEER_SECONDS without an answer. A peer that is merely slow, or
-stopped, still answers (its kernel does), so this does not split a job under load. A rank that fails or is killed closes its
-sockets and is noticed at once.
+probe every connection between ranks, and no other of this process, and to fail it after PEER_SECONDS without an answer. A peer
+that is merely slow, or stopped, still answers (its kernel does), so this does not split a job under load. A rank that fails or is
+killed closes its sockets and is noticed at once.
 """
 
 import contextlib
@@ -17,7 +17,6 @@ import ctypes
 import datetime
 import json
 import os
-import re
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -29,18 +28,14 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
+from ebb.elastic.faults import Kind, kind_of
 from ebb.elastic.runtime.config import Place
 
 # Retransmissions and probes go unanswered for this long before a peer counts as gone. 4 s: well above the pauses of a busy
 # network, a fraction of a recovery.
 PEER_SECONDS = 4
 MEETING_SECONDS = 60  # the launchers have met already; only the start of the other processes is waited for
-# For rank 0's word that it has saved. Its machine may live on without its process: then no word comes, and the others save, too.
-SAVED_SECONDS = 5
-_LOST = re.compile(r"gloo|NCCL|connection (closed|reset|refused)|broken pipe|socket", re.IGNORECASE)
-# Outside of our own collectives (DistributedDataParallel has some in its forward pass) it must say whose connection it was
-_LOST_ANYWHERE = re.compile(r"\bgloo\b|NCCL|connection (closed|reset) by peer", re.IGNORECASE)
-_SAVED, _LEAVING = "saved", "leaving"
+_LEAVING = "leaving"
 
 
 class PeerLostError(Exception):
@@ -79,6 +74,7 @@ class Group:
     world_size: int
     device: torch.device
     _store: Store | None = field(default=None, repr=False)
+    _sockets: frozenset[str] = field(default=frozenset(), repr=False)  # the group's own, as the kernel names them
 
     @classmethod
     def join(cls, place: Place, device: torch.device, *, longest_seconds: float) -> "Group":
@@ -86,6 +82,7 @@ class Group:
         if place.world_size == 1:
             return cls(0, 1, device)
         limit = datetime.timedelta(seconds=MEETING_SECONDS)
+        others = _sockets()  # a tracker's, a data set's: gloo and the store do not hand out theirs, so theirs are the new ones
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         with noticing_loss():
             store, rank, world_size = next(rendezvous("env://", place.rank, place.world_size, timeout=limit))
@@ -100,7 +97,8 @@ class Group:
         for each in (store, dist.group.WORLD):
             _keep_for_ever(each)
         group.barrier()
-        for connection, _ in _connections():
+        group._sockets = _sockets() - others
+        for connection, _ in _connections(group._sockets):
             with connection:
                 _probe(connection)
         return group
@@ -184,25 +182,10 @@ class Group:
 
     def abandon(self) -> None:
         """Cut the connections to the other ranks, so that those who wait for this one notice too. The store stays."""
-        for connection, port in _connections():
+        for connection, port in _connections(self._sockets):
             with connection, contextlib.suppress(OSError):
                 if str(port) != os.environ.get("MASTER_PORT"):
                     connection.shutdown(socket.SHUT_RDWR)
-
-    def announce_saved(self, saved: bool) -> None:
-        """Rank 0, after a loss: what the survivors hold is on the disk, or it had nothing whole."""
-        if self._store is not None:
-            with contextlib.suppress(RuntimeError):
-                self._store.set(_SAVED, "1" if saved else "0")
-
-    def saved_by_rank_zero(self) -> bool:
-        """After a loss: wait for `announce_saved`; False when rank 0 is gone itself, or needs long."""
-        assert self._store is not None
-        try:
-            self._store.wait([_SAVED], datetime.timedelta(seconds=SAVED_SECONDS))
-            return bool(self._store.get(_SAVED) == b"1")
-        except RuntimeError:
-            return False
 
 
 @contextlib.contextmanager
@@ -211,16 +194,16 @@ def noticing_loss() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # torch's DistError is one
-        if not is_loss(error, _LOST):
+        if not is_loss(error):
             raise
         raise PeerLostError(_first_line(error)) from error
 
 
-def is_loss(error: BaseException | None, pattern: re.Pattern[str] = _LOST_ANYWHERE) -> bool:
+def is_loss(error: BaseException | None) -> bool:
     """True if an error, wherever in a program it was raised, says that a collective is broken."""
-    if isinstance(error, PeerLostError | dist.DistError):
+    if isinstance(error, PeerLostError | dist.DistNetworkError | dist.DistStoreError):
         return True
-    return isinstance(error, RuntimeError) and bool(pattern.search(str(error)))
+    return isinstance(error, RuntimeError) and kind_of(str(error)) is Kind.PEER
 
 
 def _keep_for_ever(each: object) -> None:
@@ -233,13 +216,22 @@ def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0][:200]
 
 
-def _connections() -> list[tuple[socket.socket, int]]:
-    """Duplicates of the TCP connections of this process, each with the other end's port: gloo and the store do not hand out
-    theirs. The port is asked once: a peer that ends at any moment takes the answer with it."""
+def _sockets() -> frozenset[str]:
+    """All of this process, by names that are not used again as descriptors are: socket:[INODE]."""
+    found = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            found.add(entry.readlink().as_posix())
+    return frozenset(name for name in found if name.startswith("socket:"))
+
+
+def _connections(sockets: frozenset[str]) -> list[tuple[socket.socket, int]]:
+    """Duplicates of those that are TCP connections, each with the other end's port. The port is asked once: a peer that ends at
+    any moment takes the answer with it."""
     found = []
     for entry in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
-            if entry.readlink().as_posix().startswith("socket:"):
+            if entry.readlink().as_posix() in sockets:
                 connection = socket.socket(fileno=os.dup(int(entry.name)))
                 port = _peer_port(connection)
                 if port is None:

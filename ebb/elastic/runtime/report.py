@@ -1,7 +1,7 @@
 """Everything a run reports: lines of text, metrics.jsonl, Prometheus, result.json, its ledger of samples and account of time.
 
     report = Report.open(config, group, generation=7, resumed_step=120, stream=stream, saved=saved["account"])
-    report.begin(); report.step(seconds); report.line(step=130, loss=0.7, ...)
+    report.begin(); report.step(121, seconds); report.line(step=130, loss=0.7, ...)
 
 TimeAccount says where the time of a job went, over all its generations. DataWaits: a step is as slow as the slowest rank, which
 knows which knob to turn; the ranks add up vectors in which each has places of its own, so that every rank knows all of them.
@@ -42,8 +42,24 @@ class TimeAccount:
     _last_time: float | None = None
 
     @classmethod
-    def resume(cls, saved: dict[str, Any] | None, *, resumed_step: int, last: Progress | None) -> "TimeAccount":
-        """`saved` is what the checkpoint holds, `last` the last line of metrics of any generation (steps after it are unseen)."""
+    def resume(
+        cls,
+        saved: dict[str, Any] | None,
+        *,
+        resumed_step: int,
+        last: Progress | None,
+        last_step: metrics.LastStep | None = None,
+    ) -> "TimeAccount":
+        """`saved` is what the checkpoint holds, `last` the last line of metrics of any generation; `last_step` knows the steps
+        after it."""
+        account = cls._of_line(saved, resumed_step, last)
+        if last_step is not None:  # whichever has seen more: a machine that loses its power takes what was not on the disk yet
+            seen = last_step.steps_redone + max(0, last_step.step - resumed_step)
+            account.steps_redone = max(account.steps_redone, seen)
+        return account
+
+    @classmethod
+    def _of_line(cls, saved: dict[str, Any] | None, resumed_step: int, last: Progress | None) -> "TimeAccount":
         useful = float(saved["useful_seconds"]) if saved else 0.0
         if last is None:
             return cls(**saved) if saved else cls()
@@ -79,6 +95,8 @@ class Report:
     stream: Stream
     account: TimeAccount
     lines: metrics.MetricLines
+    last_step: metrics.LastStep
+    resumed_step: int
     board: metrics.Board = field(default_factory=metrics.Board)
     listeners: list[Callable[[Progress], None]] = field(default_factory=list)
     slowest: int = 0  # the rank that has waited most for data of late, as all ranks know it
@@ -96,12 +114,15 @@ class Report:
         listeners: list[Callable[[Progress], None]],
     ) -> Self:
         lines = metrics.MetricLines(config.output / "metrics.jsonl")
+        last_step = metrics.LastStep(config.output / "last-step")
         report = cls(
             group=group,
             generation=generation,
             stream=stream,
-            account=TimeAccount.resume(saved, resumed_step=resumed_step, last=lines.last),
+            account=TimeAccount.resume(saved, resumed_step=resumed_step, last=lines.last, last_step=last_step),
             lines=lines,
+            last_step=last_step,
+            resumed_step=resumed_step,
             listeners=listeners,
         )
         if config.metrics_port and config.place.local_rank == 0:
@@ -111,9 +132,16 @@ class Report:
     def begin(self) -> None:
         """The first step of this generation starts."""
         self.account.begin(time.time())
+        self._note(self.resumed_step)
 
-    def step(self, seconds: float) -> None:
+    def step(self, number: int, seconds: float) -> None:
+        """`number` steps are done."""
         self.account.useful_seconds += seconds
+        self._note(number)
+
+    def _note(self, step: int) -> None:
+        if self.group.rank == 0:
+            self.last_step.write(step, self.account.steps_redone)
 
     def line(
         self,
@@ -168,6 +196,7 @@ class Report:
 
     def close(self) -> None:
         self.lines.close()
+        self.last_step.close()
 
 
 def sentence(progress: Progress) -> str:

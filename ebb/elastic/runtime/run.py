@@ -114,7 +114,7 @@ class Run:
         if speed is None:
             return DistributedDataParallel(model, init_sync=False, forward_sync_buffers=False, **options)
         largest_share = -(-self.config.global_batch // self.world_size)
-        return speed.wrap(model, self.world_size, accumulates=largest_share > self.config.max_micro_batch)
+        return speed.wrap(model, self.world_size, accumulates=largest_share > self.config.max_micro_batch, **options)
 
     def register_state(
         self,

@@ -85,10 +85,13 @@ class Speed:
             compilation.compile_in_place(model, device, cache)
         return model
 
-    def wrap(self, model: torch.nn.Module, world_size: int, *, accumulates: bool, share_buffers: bool = False) -> torch.nn.Module:
+    def wrap(
+        self, model: torch.nn.Module, world_size: int, *, accumulates: bool, share_buffers: bool = False, **options: Any
+    ) -> torch.nn.Module:
         """DistributedDataParallel for a prepared model whose weights are the same on all ranks; alone, the model itself.
 
         `accumulates`: a step may have several micro-batches in this generation. `share_buffers`: rank 0's before each pass.
+        `options` are DistributedDataParallel's, and win over what is chosen here.
 
         - A static graph lets torch learn once what takes part in a backward pass. Where micro-batches accumulate, torch 2.13
           fails with no_sync() on the first one, or quietly shares no gradients from the second step on
@@ -98,14 +101,14 @@ class Speed:
         """
         if world_size == 1:
             return model
-        shared = DistributedDataParallel(
-            model,
-            init_sync=False,
-            bucket_cap_mb=self.bucket_mb,
-            gradient_as_bucket_view=True,  # a copy less, and their memory once instead of twice
-            static_graph=self.static_graph and not accumulates,
-            forward_sync_buffers=share_buffers,
-        )
+        chosen = {
+            "init_sync": False,
+            "bucket_cap_mb": self.bucket_mb,
+            "gradient_as_bucket_view": True,  # a copy less, and their memory once instead of twice
+            "static_graph": self.static_graph and not accumulates,
+            "forward_sync_buffers": share_buffers,
+        }
+        shared = DistributedDataParallel(model, **{**chosen, **options})
         if self.compression == "bf16":
             shared.register_comm_hook(None, bf16_compress_hook)
         return shared

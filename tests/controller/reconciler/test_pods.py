@@ -125,6 +125,10 @@ def test_the_whole_pod() -> None:
                         {"name": "OMP_NUM_THREADS", "value": "3"},
                         {"name": "PET_LOCAL_ADDR", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
                         {"name": "EBB_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
+                        {
+                            "name": "EBB_CPU_REQUEST",
+                            "valueFrom": {"resourceFieldRef": {"resource": "requests.cpu", "divisor": "1m"}},
+                        },
                     ],
                     "resources": {"requests": {"cpu": "3600m"}, "limits": {"nvidia.com/gpu": 1, "memory": "12Gi"}},
                     "terminationMessagePolicy": "FallbackToLogsOnError",

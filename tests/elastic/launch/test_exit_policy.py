@@ -1,10 +1,17 @@
 """What the ends of workers mean, and what the launcher ends with."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from ebb.elastic.launch.agent import Agent
 from ebb.elastic.launch.exit_policy import ExitPolicy, Failure, ProgramFailedError, exit_code, may_be_peer_loss
 
 PEER = "RuntimeError: [enforce fail at pair.cc:553] Connection closed by peer [10.1.2.3]:4242"
+DUPLICATE = (
+    "NCCL error in: ..., invalid usage, NCCL version 2.20.5\nLast error:\nDuplicate GPU detected : rank 1 and rank 0 both on"
+)
 WRONG = "ValueError: the shapes (3, 4) and (5,) do not fit"
 
 
@@ -48,6 +55,11 @@ def test_judgement(max_restarts: int, exits: list[list[Failure]], ends_at: int |
         pytest.param(failures(1), True, False, id="ours-would-have-said-75"),
         pytest.param(failures(75), False, False, id="a-peer-is-gone"),
         pytest.param(failures(-9, 1), False, False, id="the-one-beside-it-was-killed"),
+        pytest.param(failures(-6), True, True, id="aborted-as-nccl-does"),
+        pytest.param(failures(-6, 75, -15), True, True, id="aborted-beside-others"),
+        pytest.param(failures((1, WRONG), -6), False, False, id="aborted-beside-a-mistake"),
+        pytest.param(failures(-6, -11), True, False, id="aborted-beside-a-crash"),
+        pytest.param(failures((1, DUPLICATE)), False, False, id="an-nccl-error-that-comes-again"),
     ],
 )
 def test_when_the_others_are_asked(found: list[Failure], knows_codes: bool, expected: bool) -> None:
@@ -60,6 +72,59 @@ def test_a_lost_peer_explains_a_failure_without_limit_but_not_a_mistake() -> Non
         policy.apply(failures((1, PEER)), peer_lost=True)
     with pytest.raises(ProgramFailedError, match=r"exit code 1: ValueError: the shapes .* do not fit: the job ends"):
         policy.apply(failures((1, WRONG)), peer_lost=True)
+
+
+class Peers:
+    """A membership in which a peer is gone, or one has failed because of this machine's worker."""
+
+    detection_seconds = 0.3
+    lost = cause = failed = by_itself = False
+
+    def __init__(self, *, explains: bool) -> None:
+        self.explains = explains
+
+    def num_nodes_waiting(self) -> int:
+        self.lost, self.cause = True, self.explains
+        return 1
+
+    def is_closed(self) -> bool:
+        return False
+
+    def leave(self) -> None: ...
+
+
+def an_agent(peers: Peers) -> tuple[Agent, Any]:
+    agent = Agent.__new__(Agent)  # torch's own part starts processes
+    agent._handler = peers  # type: ignore[assignment]
+    agent._notices = SimpleNamespace(seen=False, hurried=False)  # type: ignore[assignment]
+    agent._knows_codes = True
+    agent._exit_policy = ExitPolicy(max_restarts=0, say=lambda _: None)
+    return agent, SimpleNamespace(group_world_size=2)
+
+
+def test_ten_aborts_beside_lost_peers_spend_nothing() -> None:
+    """NCCL's watchdog aborts the survivors of every loss; the fourth ended the job before."""
+    peers = Peers(explains=True)
+    agent, group = an_agent(peers)
+    for _ in range(10):
+        agent._handle_failures(failures(-6), group)
+    assert (peers.failed, peers.by_itself) == (True, False)
+
+
+def test_an_abort_that_the_others_have_lost_spends_the_budget() -> None:
+    """They meet again because of it: that does not explain it, or a crash in C would be started again for ever."""
+    agent, group = an_agent(Peers(explains=False))
+    for _ in range(3):
+        agent._handle_failures(failures(-6), group)
+    with pytest.raises(ProgramFailedError, match="killed by signal 6"):
+        agent._handle_failures(failures(-6), group)
+
+
+def test_a_crash_is_said_to_be_this_machines_own() -> None:
+    peers = Peers(explains=True)
+    agent, group = an_agent(peers)
+    agent._handle_failures(failures(-9, 75), group)
+    assert (peers.failed, peers.by_itself) == (True, True)
 
 
 @pytest.mark.parametrize(("code", "expected"), [(3, 3), (1, 1), (255, 255), (-9, 137), (-6, 134), (-10, 1), (75, 1), (138, 1)])

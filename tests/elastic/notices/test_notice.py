@@ -62,6 +62,35 @@ def test_a_notice_that_came_before_counts_too() -> None:
     assert run(program).returncode == 75
 
 
+SAVING = """
+import os, sys, time
+from ebb.elastic.notices import notice as notices
+notices._LEAST_SECONDS = {least}
+notice = notices.install()
+notice.leave_within(0.1, 75)
+notice.give({leave_by})
+with notice.saving():
+    time.sleep(1)
+    print("saved", flush=True)
+{after}
+os._exit(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("leave_by", "after", "expected"),
+    [
+        pytest.param("None", "", (3, "saved\n"), id="nobody-said-when-the-machine-goes"),
+        pytest.param("time.monotonic() + 120", "", (3, "saved\n"), id="a-machine-that-has-120-s"),
+        pytest.param("time.monotonic() + 2.2", "time.sleep(9)", (75, ""), id="a-machine-that-goes-during-the-save"),
+        pytest.param("None", "time.sleep(9)", (75, "saved\n"), id="what-hangs-after-the-save-is-ended"),
+    ],
+)
+def test_a_save_is_not_ended_by_the_wait_for_a_step_boundary(leave_by: str, after: str, expected: tuple[int, str]) -> None:
+    done = run(SAVING.format(leave_by=leave_by, after=after, least=0.05 if after else 5.0))
+    assert (done.returncode, done.stdout) == expected
+
+
 def test_a_loader_process_ends_by_sigterm() -> None:
     assert run(CHILD).stdout == f"{-signal.SIGTERM} False\n"
 

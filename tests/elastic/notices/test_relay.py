@@ -1,11 +1,14 @@
 """What the launcher leaves for its workers, and what a worker makes of it."""
 
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from ebb.elastic.launch.agent import wait_for_saves
 from ebb.elastic.notices.notice import Notice, seconds_to_leave
 from ebb.elastic.notices.relay import FOLDER_VARIABLE, Relay
 
@@ -89,3 +92,20 @@ def test_a_process_that_cannot_leave_is_ended_by_the_deadline(deadlines: str, co
         f"n.leave_within(600, 75); {deadlines}; time.sleep(2); raise SystemExit(3)"
     )
     assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == code
+
+
+def test_a_worker_saves_until_it_has_ended(tmp_path: Path) -> None:
+    """The launcher gives it time after a loss; it need not be told when that is over."""
+    relay = Relay(tmp_path)
+    with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as worker:
+        assert not relay.is_saving(worker.pid)
+        relay.begin_saving(worker.pid)
+        assert relay.is_saving(worker.pid)
+        started = time.monotonic()
+        wait_for_saves(relay, [os.getpid(), worker.pid], stop=lambda: False, limit_seconds=0.3)
+        assert time.monotonic() - started >= 0.3
+        wait_for_saves(relay, [worker.pid], stop=lambda: True)
+        worker.kill()
+        os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)  # ended, and nobody has asked for its code yet
+        assert not relay.is_saving(worker.pid)
+        wait_for_saves(relay, [worker.pid], stop=lambda: False)

@@ -116,6 +116,7 @@ def test_a_member_says_that_it_is_ready_only_for_what_follows_its_own_generation
     assert b'"after": 7' in said.operations[0].value  # type: ignore[union-attr]
 
 
+GONE = Verdict(1, lost=True, cause=True)
 FULL = [entry("a", 1), entry("b", 2), entry("c", 3), entry("d", 4)]
 
 
@@ -127,15 +128,19 @@ FULL = [entry("a", 1), entry("b", 2), entry("c", 3), entry("d", 4)]
         pytest.param([generation(7, "ab"), *FULL[:3]], 100, Verdict(), id="one-of-them-is-waited-for"),
         pytest.param([generation(7, "ab"), *FULL[:3]], 102, Verdict(1), id="for-two-seconds"),
         pytest.param([generation(7, "abcd"), *FULL, entry("e", 5)], 999, Verdict(), id="who-does-not-fit-disturbs-nobody"),
-        pytest.param([generation(7, "ab"), entry("a", 1)], 100, Verdict(1, lost=True), id="a-member-is-gone"),
-        pytest.param([generation(7, "ab"), entry("b", 2)], 100, Verdict(1, lost=True), id="this-one-was-taken-for-dead"),
+        pytest.param([generation(7, "ab"), entry("a", 1)], 100, GONE, id="a-member-is-gone"),
+        pytest.param([generation(7, "ab"), entry("b", 2)], 100, GONE, id="this-one-was-taken-for-dead"),
         pytest.param([generation(7, "ab"), entry("a", 1), Item(key=f"{PREFIX}left/b")], 100, Verdict(1), id="a-member-has-left"),
-        pytest.param([generation(8, "b"), entry("a", 1), entry("b", 2)], 100, Verdict(1, lost=True), id="left-behind"),
-        pytest.param([], 100, Verdict(1, lost=True), id="etcd-has-lost-its-data"),
+        pytest.param([generation(8, "b"), entry("a", 1), entry("b", 2)], 100, GONE, id="left-behind"),
+        pytest.param([], 100, GONE, id="etcd-has-lost-its-data"),
         pytest.param([generation(7, "ab"), entry("a", 1), entry("b", 60, after=7)], 100, Verdict(1), id="one-meets-again"),
         pytest.param(
             [generation(7, "ab"), entry("a", 1), entry("b", 60, after=7, failed=True)], 100, Verdict(1, lost=True),
             id="one-whose-workers-failed",
+        ),
+        pytest.param(
+            [generation(7, "ab"), entry("a", 1), entry("b", 60, after=7, failed=True, by_itself=True)], 100,
+            GONE, id="one-whose-workers-failed-by-themselves",
         ),
         pytest.param(
             [generation(7, "ab"), Item(key=f"{PREFIX}closed", value=b"done", mod_revision=2)], 100, Verdict(), id="job-is-over"

@@ -1,12 +1,25 @@
 """What a checkpoint holds goes on in a program that computes otherwise: with another memory layout, with a fused optimizer."""
 
 import copy
+import io
+import pickle
+from collections import deque
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from ebb.elastic.checkpoint.state import Reached
-from ebb.elastic.runtime.checkpointing import TrainingState
+from ebb import elastic
+from ebb.elastic.checkpoint import ForeignCheckpointError
+from ebb.elastic.checkpoint.state import Reached, dump, load
+from ebb.elastic.data.order import Stream
+from ebb.elastic.notices.notice import Notice
+from ebb.elastic.runtime.checkpointing import Checkpointing, TrainingState
+from ebb.elastic.runtime.config import resolve
+from ebb.elastic.runtime.report import TimeAccount
 from ebb.elastic.speed import Speed
 
 CPU = torch.device("cpu")
@@ -42,3 +55,80 @@ def test_another_layout_changes_no_weight(before: Speed, after: Speed, settings_
     for wanted, found in zip(calm.network.parameters(), resumed.network.parameters(), strict=True):
         assert torch.allclose(found, wanted, atol=1e-5)
     assert bool(resumed.optimizer.param_groups[0]["fused"]) is after.fused
+
+
+class Remembers:
+    """An object with a state of any kind."""
+
+    def __init__(self, **state: Any) -> None:
+        self.state = state
+
+    def state_dict(self) -> dict[str, Any]:
+        return dict(self.state)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.state = state
+
+
+def with_others(**others: Any) -> TrainingState:
+    network = torch.nn.Linear(2, 2)
+    return TrainingState(model=network, optimizer=torch.optim.SGD(network.parameters(), np.float64(0.1)), others=others)
+
+
+def resume(saved: TrainingState, into: TrainingState) -> None:
+    """Through a file, as torch reads it anywhere."""
+    file = io.BytesIO()
+    dump(saved.state(Reached(step=1, samples=4, epoch=0), seed=0, virtual=None, parts={}))(file)  # type: ignore[arg-type]
+    into.load(load(file.getvalue()), settings_stay=False)
+
+
+def test_state_of_any_common_kind_is_loaded_again() -> None:
+    """It was saved and committed before, and refused by every start after that."""
+    state = {"best": np.float64(0.5), "last": deque([1, 2], maxlen=2), "path": Path("/x"), "spent": timedelta(hours=1)}
+    resumed = Remembers()
+    resume(with_others(mine=Remembers(**state)), with_others(mine=resumed))
+    assert resumed.state == state
+
+
+def test_state_that_could_not_be_loaded_is_refused_at_once() -> None:
+    with pytest.raises(
+        TypeError, match=r"run.register_state\(mine=...\)\['model'\] is a Remembers, which a checkpoint cannot hold"
+    ):
+        with_others(mine=Remembers(model=Remembers()))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        (("ema",), (), "was given nothing besides model and optimizer, and the checkpoint holds ema"),
+        ((), ("ema",), "was given ema besides model and optimizer, and the checkpoint holds nothing"),
+        (("ema",), ("average",), "was given average .* holds ema: a state would be lost, or start anew. Register the same names"),
+    ],
+)
+def test_other_names_are_refused_before_anything_is_loaded(before: tuple[str], after: tuple[str], words: str) -> None:
+    resumed = with_others(**{name: Remembers() for name in after})
+    weights = resumed.network.weight.detach().clone()
+    with pytest.raises(ForeignCheckpointError, match=words):
+        resume(with_others(**{name: Remembers(x=1) for name in before}), resumed)
+    assert torch.equal(resumed.network.weight, weights)
+
+
+def opened(output: Path) -> tuple[elastic.Run, Checkpointing]:
+    run = elastic.start(resolve({}, output=output, global_batch=4, epochs=1, workers=0), notice=Notice())
+    model = run.distribute(torch.nn.Linear(400, 400))
+    run.register_state(model=model, optimizer=torch.optim.SGD(model.parameters(), 0.1, momentum=0.9))
+    assert run._checkpointing is not None
+    return run, run._checkpointing
+
+
+def test_a_checkpoint_that_is_loaded_leaves_memory(tmp_path: Path) -> None:
+    """Its bytes and tensors were held for the life of each process: twice the state."""
+    run, first = opened(tmp_path)
+    stream = Stream(dataset_size=8, epochs=1, global_batch=4, seed=0)
+    account = TimeAccount(useful_seconds=7.0)
+    with run:
+        first.saver.save_now(1, lambda: first.state(1, stream, {"dataset_size": 8}, account))
+    _, resumed = opened(tmp_path)
+    assert (resumed.origin.step, resumed.saved["account"]["useful_seconds"]) == (1, 7.0)
+    assert resumed.first_step({"dataset_size": 8}, stream) == 1
+    assert len(pickle.dumps([resumed.origin, resumed.saved])) < 2000

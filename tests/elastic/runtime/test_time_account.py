@@ -1,11 +1,15 @@
 """Where the time of a job went, over its generations."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ebb.elastic.runtime.metrics import Progress
+from ebb.elastic.runtime.metrics import LastStep, Progress
 from ebb.elastic.runtime.report import TimeAccount
+from tests.elastic.runtime.programs import Program, train
+from tests.elastic.runtime.ranks import Ended, together
 
 
 def progress(**changes: Any) -> Progress:
@@ -46,6 +50,38 @@ def test_a_new_generation_starts_with(
     account = TimeAccount.resume(saved, resumed_step=resumed_step, last=last)
     account.begin(1007.0)  # 7 s after the last line
     assert (account.useful_seconds, account.lost_seconds, account.steps_redone, account.checkpoint_seconds) == expected
+
+
+def test_steps_after_the_last_line_count_as_done_again(tmp_path: Path) -> None:
+    """A line every ten steps; killed after 17 with a checkpoint of 5, then again after 8 without any line."""
+    line = progress(step=10, steps_redone=0)
+    first = LastStep(tmp_path / "last-step")
+    for step in range(18):
+        first.write(step, 0)
+    account = TimeAccount.resume(SAVED, resumed_step=5, last=line, last_step=LastStep(tmp_path / "last-step"))
+    assert account.steps_redone == 12
+    second = LastStep(tmp_path / "last-step")
+    for step in range(5, 9):
+        second.write(step, account.steps_redone)
+    again = TimeAccount.resume(SAVED, resumed_step=5, last=line, last_step=LastStep(tmp_path / "last-step"))
+    assert again.steps_redone == 15
+
+
+@pytest.mark.parametrize("text", [None, "", "000000000", "x y"])
+def test_without_the_last_step_the_lines_count(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "last-step").write_text(text)
+    found = LastStep(tmp_path / "last-step")
+    assert TimeAccount.resume(SAVED, resumed_step=40, last=progress(), last_step=found).steps_redone == 11
+
+
+def test_a_job_killed_between_two_lines(tmp_path: Path) -> None:
+    """The whole of it: a line every ten steps, killed in step 8, and no checkpoint."""
+    settings = {"log_every": 10, "checkpoint_min_seconds": 600.0, "checkpoint_seconds": 600.0}
+    assert together(train, 1, Program(output=tmp_path, vanish_at=8, settings=settings)) == [Ended(9)]
+    train(Program(output=tmp_path, settings=settings))
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert lines[-1]["steps_redone"] == 8
 
 
 def test_a_checkpoint_keeps_what_a_resume_takes() -> None:

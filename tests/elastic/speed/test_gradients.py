@@ -1,13 +1,17 @@
 """Shared gradients on two real processes over gloo: the sum that one would have, whatever is tuned."""
 
 import os
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 import torch.distributed as dist
 
-from ebb.elastic.speed import Speed
+from ebb import elastic
+from ebb.elastic.notices.notice import Notice
+from ebb.elastic.runtime.config import resolve
+from ebb.elastic.speed import Speed, settings
 from tests.elastic.runtime.ranks import together
 
 STEPS = 4
@@ -107,3 +111,20 @@ def test_torch_cannot_accumulate_on_a_static_graph() -> None:
 def test_alone_there_is_nothing_to_wrap() -> None:
     model = torch.nn.Linear(2, 2)
     assert Speed().wrap(model, 1, accumulates=True) is model
+
+
+def test_options_of_the_program_reach_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They win over what the settings of speed would choose."""
+    given: dict[str, object] = {}
+    monkeypatch.setattr(settings, "DistributedDataParallel", lambda _model, **options: given.update(options))
+    Speed().wrap(torch.nn.Linear(2, 2), 2, accumulates=False, find_unused_parameters=True, bucket_cap_mb=1.0)
+    assert (given["find_unused_parameters"], given["bucket_cap_mb"], given["gradient_as_bucket_view"]) == (True, 1.0, True)
+
+
+def test_run_distribute_passes_its_options_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, object] = {}
+    monkeypatch.setattr(settings, "DistributedDataParallel", lambda model, **options: given.update(options) or model)
+    run = elastic.start(resolve({}, output=tmp_path), notice=Notice())
+    run.world_size = 2
+    run.distribute(torch.nn.Linear(2, 2), speed=Speed(), find_unused_parameters=True)
+    assert given["find_unused_parameters"] is True
