@@ -38,6 +38,19 @@ Resources = list[pulumi.Resource]
 
 
 @dataclass(frozen=True, kw_only=True)
+class Network:
+    """A network between machines that is faster than TCP over the usual one, and what workers need to use it."""
+
+    name: str  # for people
+    resources: Mapping[str, str]  # of Kubernetes, that a worker with the whole machine asks for
+    environment: Mapping[str, str]
+
+    def facts(self) -> dict[str, Any]:
+        """Its entry in `ebb-platform`."""
+        return {"name": self.name, "resources": dict(self.resources), "environment": dict(self.environment)}
+
+
+@dataclass(frozen=True, kw_only=True)
 class InstanceType:
     """One machine. `spot_discount` is a fraction of the on-demand price: 0.6 means that spot costs 40 % of it."""
 
@@ -59,6 +72,10 @@ class InstanceType:
         `_settings`: the cloud's own section of its node group.
         """
         return 0
+
+    def network(self, _settings: Any) -> Network | None:
+        """The fast network that machines with these settings have; None: TCP. `_settings`: as above."""
+        return None
 
     @property
     def shape(self) -> dict[str, object]:
@@ -107,6 +124,7 @@ class NodeGroup:
         oldest = {"maxAgeSeconds": self.max_age_seconds} if self.max_age_seconds else {}
         allocatable_mib = min(one.allocatable_mib(self.settings) for one in (self.instance, *self.others))
         allocatable = {"allocatableMemoryGiB": allocatable_mib / 1024} if allocatable_mib else {}
+        network = self.instance.network(self.settings)  # of one shape, its other types have the same
         return {
             "name": self.name,
             "zone": self.zone,
@@ -125,6 +143,7 @@ class NodeGroup:
             "spotDiscount": self.instance.spot_discount,
             "noticeSeconds": self.notice_seconds,
             **oldest,
+            **({"network": network.facts()} if network else {}),
         }
 
 

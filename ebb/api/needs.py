@@ -8,11 +8,12 @@ Taints do not matter here: the stack's machines are for jobs, so workers are giv
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ebb.api import contract as names
-from ebb.api.platform import NodeGroup
+from ebb.api.platform import Network, NodeGroup
 from ebb.api.quantities import counted
 from ebb.api.spec import Job
 from ebb.api.template import worker_container
@@ -90,6 +91,17 @@ def workers_per_machine(needed: Needs, group: NodeGroup) -> int:
     ]
     counts = [has // asks for asks, has in limits if asks]
     return int(min(MOST_PODS, *counts)) if counts else 1
+
+
+def shared_network(gpus_per_worker: int, groups: Sequence[NodeGroup]) -> Network | None:
+    """The fast network that workers on any machines of these groups would share; None: they use TCP.
+
+    One worker has all interfaces of its machine, so it must have all its GPUs. NCCL needs the same network in all workers, and
+    none of these networks goes from zone to zone.
+    """
+    first = groups[0].network if groups else None
+    alike = all(group.network == first and group.gpus_per_node == gpus_per_worker for group in groups)
+    return first if alike and len({group.zone for group in groups}) == 1 else None
 
 
 def _admits(needed: Needs, group: NodeGroup) -> bool:

@@ -49,6 +49,15 @@ class Volume:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Network:
+    """A network between machines that is faster than TCP over the usual one, and what workers need to use it."""
+
+    name: str  # for people: EFA
+    resources: Mapping[str, str]  # of Kubernetes, that a worker with the whole machine asks for: the interfaces, huge pages
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
 class NodeGroup:
     """One kind of machine in one zone, between `min` and `max` of them. Prices are USD for a whole machine."""
 
@@ -71,6 +80,7 @@ class NodeGroup:
     max_age_seconds: int = 0  # the cloud takes older machines away; 0: it does not look at their age
     trainer_image: str = ""  # where jobs on it need another one than the platform's: its GPU is too old for that one's torch
     allocatable_memory_gib: float = 0.0  # what a machine offers to all pods; 0: the stack does not know
+    network: Network | None = None  # None: TCP
 
     @property
     def pod_memory_gib(self) -> float:
@@ -206,6 +216,12 @@ class _FactsReader:
             raise _wrong(path, "true or false", value)
         return value
 
+    def part(self, key: str) -> "_FactsReader | None":
+        if self._value.get(key) is None:
+            return None
+        path, value = self._get(key, None)
+        return _FactsReader(value, path)
+
     def texts(self, key: str) -> dict[str, str]:
         path, value = self._get(key, {})
         reader = _FactsReader(value, path)
@@ -268,7 +284,14 @@ def _node_group(item: _FactsReader) -> NodeGroup:
         max_age_seconds=item.count("maxAgeSeconds", 0),
         trainer_image=item.text("trainerImage", ""),
         allocatable_memory_gib=item.number("allocatableMemoryGiB", 0.0),
+        network=_network(item.part("network")),
     )
+
+
+def _network(item: _FactsReader | None) -> Network | None:
+    if item is None:
+        return None
+    return Network(name=item.text("name"), resources=item.texts("resources"), environment=item.texts("environment"))
 
 
 def _taint(item: _FactsReader) -> Taint:

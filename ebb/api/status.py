@@ -56,6 +56,7 @@ class Placed:
     )
     capacity_type: str = described("spot or on-demand; both, when both fit.", TEXT, default="")
     gpu_type: str = described("The GPU of the chosen machines; empty for none.", TEXT, default="")
+    network: str = described("The fast network between the workers, such as EFA; empty: TCP.", TEXT, default="")
     since: str | None = described("When this was chosen.", TIME, default=None)
     fallbacks: int = described("How often the job fell back to on-demand machines so far.", count(), default=0)
 

@@ -107,6 +107,7 @@ def _facts(job: JobView, reclaims: Sequence[Reclaim]) -> list[tuple[str, str]]:
     return [
         ("workers", size + gpus),
         ("where", f"{job.capacity}, {zone}" if job.capacity else zone),
+        ("network", job.network),
         ("last seen" if job.state in OVER else "progress", _progress(job)),
         ("speed" if job.state == RUNNING_STATE else "last speed", _speed(job)),
         ("left", f"about {duration(job.eta_seconds)}" if job.eta_seconds is not None else ""),

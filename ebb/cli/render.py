@@ -87,6 +87,7 @@ def plan(
     lines = [
         ("workers", f"{fit.workers}{sizes}; each {fit.gpus_per_worker} {fit.gpu_type}, {share}"),
         ("machines", f"{', '.join(fit.instance_types)} ({fit.capacity}) in {zones}"),
+        ("network", fit.network),
         ("now", now),
         ("price", price_text(fit)),
         ("at most", most),

@@ -1,12 +1,13 @@
 """ConfigMap ebb-platform: what is read, and what every damage says."""
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from ebb.api.platform import NodeGroup, Platform, PlatformError, Taint, Volume, parse
+from ebb.api.platform import Network, NodeGroup, Platform, PlatformError, Taint, Volume, parse
 from tests.cli.world import TAINTS, node_group, platform_json, platform_map
 
 
@@ -39,6 +40,25 @@ def test_a_volume_may_be_in_one_zone_and_a_machine_may_take_its_time() -> None:
 def test_a_group_may_name_a_trainer_image_of_its_own() -> None:
     groups = platform(node_group("old", "local-a", trainerImage="ebb/trainer:cuda12")).node_groups
     assert {group.name: group.trainer_image for group in groups if group.trainer_image} == {"old": "ebb/trainer:cuda12"}
+
+
+def test_a_group_may_have_a_fast_network() -> None:
+    said = {"name": "EFA", "resources": {"vpc.amazonaws.com/efa": "4"}, "environment": {"FI_PROVIDER": "efa"}}
+    found = {group.name: group.network for group in platform(node_group("large", "local-a", network=said)).node_groups}
+    assert {name: network for name, network in found.items() if network} == {"large": Network(**said)}
+
+
+@pytest.mark.parametrize(
+    ("said", "complaint"),
+    [
+        ("EFA", "nodeGroups[4].network must be an object, found 'EFA'"),
+        ({"resources": {}, "environment": {}}, "nodeGroups[4].network.name is missing"),
+        ({"name": "EFA", "resources": {"a": 4}}, "nodeGroups[4].network.resources.a must be text, found 4"),
+    ],
+)
+def test_a_network_that_cannot_be_understood_is_named(said: object, complaint: str) -> None:
+    with pytest.raises(PlatformError, match=re.escape(complaint)):
+        platform(node_group("large", "local-a", network=said))
 
 
 def test_an_older_etcd_is_there_if_the_stack_says_so() -> None:

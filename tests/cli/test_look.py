@@ -149,6 +149,13 @@ def test_status_page() -> None:
     )
 
 
+def test_status_names_the_fast_network() -> None:
+    place = {"zone": "us-west-2b", "capacityType": "on-demand", "gpuType": "A100"}
+    page = drawn(job_page(view(elastic_job(placement={**place, "network": "EFA"})), [], NOW, 80))
+    assert "  where     on-demand, in us-west-2b\n  network   EFA\n" in page
+    assert "network" not in drawn(job_page(view(elastic_job(placement=place)), [], NOW, 80))
+
+
 def test_a_machine_that_was_left_by_plan_is_no_loss() -> None:
     entry = {"at": "2026-11-21T12:01:07Z", "what": "left", "worker": 1, "node": "m1", "cause": "MachineAge"}
     page = drawn(job_page(view(elastic_job(history=[entry])), [], NOW, 80))

@@ -13,11 +13,26 @@ from ebb.client.submission.fit import Fit, find_fit, memory_bytes, price
 from ebb.client.submission.jobfile import generated_name, request_of
 from ebb.client.submission.manifest import manifest
 from ebb.client.submission.request import Request, launcher_arguments
+from ebb.controller.reconciler.types import CreatePod
 from tests.cli.world import NS, TAINTS, FakeKube, elastic_job, node_group, platform_map, session
+from tests.looks import look
 from tests.pod_security import violations
 
 GOLDEN = Path(__file__).with_name("golden") / "submit.yaml"
-EIGHT = node_group("a100", "local-a", gpuType="A100", gpusPerNode=8, cpu=96, memoryGiB=1152, pricePerHourOnDemand=32.77, max=2)
+EIGHT = node_group(
+    "a100", "local-a", gpuType="A100", gpusPerNode=8, cpu=96, memoryGiB=1152, pricePerHourOnDemand=32.77, max=2,
+    labels={"ebb.dev/gpu-type": "A100"},
+)  # fmt: skip
+EFA = {
+    "name": "EFA",
+    "resources": {"vpc.amazonaws.com/efa": "4", "hugepages-2Mi": "5120Mi"},
+    "environment": {"FI_PROVIDER": "efa"},
+}
+FAST, FAST_ON_DEMAND, SLOW = (
+    {**EIGHT, "name": "fast", "network": EFA},
+    {**EIGHT, "name": "fast-on-demand", "capacityType": "on-demand", "taints": TAINTS[:1], "network": EFA},
+    {**EIGHT, "name": "slow"},
+)
 FOUR = node_group("t4x4", "local-b", gpusPerNode=4, cpu=48, memoryGiB=192, pricePerHourOnDemand=3.912, noticeSeconds=30)
 
 
@@ -171,6 +186,43 @@ def test_names_are_made_from_the_program(arguments: tuple[str, ...], name: str) 
 @pytest.mark.parametrize(("text", "count"), [("512Mi", 2**29), ("1.5Gi", 3 * 2**29), ("2G", 2 * 10**9), ("100", 100)])
 def test_memory_amounts(text: str, count: int) -> None:
     assert memory_bytes(text) == count
+
+
+NETWORKS: dict[str, tuple[tuple[dict[str, Any], ...], dict[str, Any], str]] = {
+    "whole machines": ((FAST,), {"gpus": 16}, "EFA"),
+    "spot, then on-demand": ((FAST, FAST_ON_DEMAND), {"gpus": 16, "capacity": "spot-then-on-demand"}, "EFA"),
+    "the other zone, too": ((FAST, {**FAST, "name": "b", "zone": "local-b"}), {"gpus": 16}, "EFA"),
+    "part of a machine": ((FAST,), {"gpus": 4}, ""),
+    "not all machines": ((FAST, SLOW), {"gpus": 16}, ""),
+    "machines without": ((EIGHT,), {"gpus": 16}, ""),
+}
+
+
+@pytest.mark.parametrize(("groups", "wanted", "network"), NETWORKS.values(), ids=NETWORKS)
+def test_what_is_submitted_gets_the_fast_network_that_was_said(
+    groups: tuple[dict[str, Any], ...], wanted: dict[str, Any], network: str
+) -> None:
+    """The pods that the controller makes of what `ebb submit` sends; sweeps and Hydra send the same."""
+    found = platform(*groups)
+    fit = find_fit(request(gpu="A100", **wanted), found)
+    body = manifest(request(gpu="A100", **wanted), fit, found, NS)
+    body["metadata"] |= {"uid": "0123456789", "generation": 1, "creationTimestamp": "2026-11-21T12:00:00Z"}
+    pods = [action.body for action in look(body, platform=found).actions if isinstance(action, CreatePod)]
+    containers = [pod["spec"]["containers"][0] for pod in pods]
+    assert containers
+    for one in containers:
+        assert (one["resources"]["limits"].items() >= EFA["resources"].items()) == bool(network)
+    assert fit.network == network
+
+
+def test_a_fast_network_that_only_some_zones_have_is_not_promised() -> None:
+    assert find_fit(request(gpu="A100", gpus=16), platform(FAST, {**SLOW, "zone": "local-b"})).network == ""
+
+
+def test_plan_names_the_fast_network() -> None:
+    kube = FakeKube(platform_map(FAST))
+    result = invoke("submit", "--name", "j", "--gpu", "A100", "--gpus", "16", "--yes", "--", "python", "a.py", kube=kube)
+    assert "  machines  g4dn.xlarge (spot) in local-a\n  network   EFA\n" in result.stdout, result.stderr
 
 
 def test_plan_is_shown_before_the_job_is_sent() -> None:

@@ -35,6 +35,15 @@ def test_list_status_and_gpus_on_a_cluster() -> None:
     )
 
 
+def test_gpus_says_which_machines_have_a_fast_network() -> None:
+    network = {"name": "EFA", "resources": {"vpc.amazonaws.com/efa": "4"}, "environment": {"FI_PROVIDER": "efa"}}
+    fast = [node_group(f"fast-{zone}", zone, gpuType="A100", gpusPerNode=8, network=network) for zone in ("local-a", "local-b")]
+    kube = FakeKube(platform_map(*fast))
+    assert invoke("gpus", kube=kube).stdout.endswith("EFA connects workers that take whole machines with A100.\n")
+    found = json.loads(invoke("gpus", "-o", "json", kube=kube).stdout)["groups"]
+    assert [one["network"] for one in found] == [network, network, None, None, None]
+
+
 def test_an_empty_list_says_how_to_begin() -> None:
     result = invoke("list", kube=FakeKube(platform_map()))
     assert (result.exit_code, result.stdout) == (0, "")
@@ -69,7 +78,7 @@ def test_json_of_a_status_is_pinned() -> None:
                     "cause": "exit code 1",
                 },
             ],
-            "steps_per_second": None, "eta_seconds": None, "goodput": None, "seconds_lost": 0.0, "usd_saved": None,
+            "steps_per_second": None, "eta_seconds": None, "goodput": None, "seconds_lost": 0.0, "usd_saved": None, "network": "",
         },
         "workers": [
             {

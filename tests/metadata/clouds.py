@@ -7,6 +7,7 @@ with serve(AwsMetadata()) as cloud:
 import contextlib
 import email.utils
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -30,8 +31,17 @@ class Fake:
         self.address = ""
         self.asked: list[str] = []  # "METHOD path"
         self.next_replies: list[Reply] = []
+        self.hangs = False  # every connection from now on stays open without a word
         self.clock_ahead_seconds = 0.0  # of this machine's clock
         self.over = threading.Event()
+
+    def of(self, _client: str) -> "Fake":
+        """The service as the machine with that address sees it."""
+        return self
+
+    def end(self) -> None:
+        """Nobody waits for an answer any more."""
+        self.over.set()
 
     def reply(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Reply:
         raise NotImplementedError
@@ -97,6 +107,10 @@ class GcpMetadata(Fake):
             vars(self).update(values)
             self._changed.notify_all()
 
+    def end(self) -> None:
+        super().end()
+        self.change()
+
     def reply(self, _method: str, path: str, headers: Mapping[str, str], _body: bytes) -> Reply:
         if headers.get("Metadata-Flavor") != "Google":
             return Reply(403)
@@ -153,11 +167,29 @@ def as_bytes(content: Any) -> bytes:
     return content if isinstance(content, bytes) else json.dumps(content).encode()
 
 
+class Region(Fake):
+    """The metadata services of many machines, by their addresses: each is told of its own fate alone."""
+
+    def __init__(self, kind: type[Fake]) -> None:
+        super().__init__()
+        self._kind = kind
+        self._machines: dict[str, Fake] = {}
+        self._lock = threading.Lock()
+
+    def of(self, client: str) -> Fake:
+        with self._lock:
+            return self._machines.setdefault(client, self._kind())
+
+    def end(self) -> None:
+        super().end()
+        for machine in self._machines.values():
+            machine.end()
+
+
 SomeFake = TypeVar("SomeFake", bound=Fake)
 
 
-@contextlib.contextmanager
-def serve(cloud: SomeFake) -> Iterator[SomeFake]:
+def _handler(cloud: Fake) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -165,16 +197,17 @@ def serve(cloud: SomeFake) -> Iterator[SomeFake]:
             return email.utils.formatdate(time.time() + cloud.clock_ahead_seconds, usegmt=True)
 
         def _answer(self) -> None:
-            cloud.asked.append(f"{self.command} {self.path}")
+            asked = cloud.of(self.client_address[0])
+            asked.asked.append(f"{self.command} {self.path}")
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            given = cloud.next_replies.pop(0) if cloud.next_replies else None
-            reply = given or cloud.reply(self.command, self.path, dict(self.headers.items()), body)
+            given = Fake.HANG if asked.hangs else asked.next_replies.pop(0) if asked.next_replies else None
+            reply = given or asked.reply(self.command, self.path, dict(self.headers.items()), body)
             with contextlib.suppress(ConnectionError):
                 self._send(reply)
 
         def _send(self, reply: Reply) -> None:
             if reply is Fake.HANG:
-                cloud.over.wait(60)
+                cloud.of(self.client_address[0]).over.wait(60)
                 self.close_connection = True
                 return
             if reply is Fake.DRIP:
@@ -192,16 +225,24 @@ def serve(cloud: SomeFake) -> Iterator[SomeFake]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    return Handler
+
+
+@contextlib.contextmanager
+def serve(cloud: SomeFake, listener: socket.socket | None = None) -> Iterator[SomeFake]:
+    """`listener`: where to answer; without one, on a port of loopback."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _handler(cloud), bind_and_activate=listener is None) as server:
         server.daemon_threads = True
+        if listener:
+            server.socket.close()
+            server.socket, server.server_address = listener, listener.getsockname()
+            server.server_name, server.server_port = listener.getsockname()
         cloud.address = f"http://127.0.0.1:{server.server_port}"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:
             yield cloud
         finally:
-            cloud.over.set()
-            if isinstance(cloud, GcpMetadata):
-                cloud.change()
+            cloud.end()
             server.shutdown()
             thread.join()

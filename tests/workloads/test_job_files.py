@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from ebb.api.clock import stamp
-from ebb.api.platform import NodeGroup, Platform, Taint, Volume
+from ebb.api.platform import Network, NodeGroup, Platform, Taint, Volume
 from ebb.api.spec import Job, parse_spec
 from ebb.api.status import Placed
 from ebb.controller.reconciler.candidates import pod_placement
@@ -33,9 +33,10 @@ T4 = make_group(
     "spot-t4-us-west-2a", zone="us-west-2a", instance_type="g4dn.xlarge", cpu=4, memory_gib=16, taints=SPOT,
     on_demand_usd_per_hour=0.526,
 )  # fmt: skip
+EFA = Network(name="EFA", resources={"vpc.amazonaws.com/efa": "4", "hugepages-2Mi": "5120Mi"}, environment={"FI_PROVIDER": "efa"})
 P4D = make_group(
     "on-demand-p4d-us-west-2b", zone="us-west-2b", instance_type="p4d.24xlarge", gpu_type="A100", gpus_per_node=8, cpu=96,
-    memory_gib=1152, capacity_type="on-demand", max=3, taints=SPOT[:1], on_demand_usd_per_hour=21.958,
+    memory_gib=1152, capacity_type="on-demand", max=3, taints=SPOT[:1], on_demand_usd_per_hour=21.958, network=EFA,
 )  # fmt: skip
 P3 = make_group(
     "spot-p3-us-west-2b", zone="us-west-2b", instance_type="p3.8xlarge", gpu_type="V100", gpus_per_node=4, cpu=32,
@@ -136,7 +137,7 @@ def test_a_job_that_says_nothing_of_memory_gets_a_quarter_of_the_machines_as_sha
 
 def test_the_efa_job_asks_for_the_interfaces_and_their_buffers() -> None:
     found = container(pod_of(read(ROOT / "workloads" / "jobs" / "imagenet-efa.yaml"), AWS))
-    assert found["resources"]["limits"].items() >= {"vpc.amazonaws.com/efa": 4, "hugepages-2Mi": "5120Mi"}.items()
+    assert found["resources"]["limits"].items() >= EFA.resources.items()
     assert "--workers=4" in found["args"]
     assert "--arch=efficientnet_b7" in found["args"]
     assert {item["name"]: item.get("value") for item in found["env"]}["FI_PROVIDER"] == "efa"

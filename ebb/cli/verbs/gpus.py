@@ -62,6 +62,9 @@ def _lines(report: GpuReport, now: datetime) -> list[str]:
     if report.groups:
         boot = max(one.boot_seconds for one in report.groups)
         lines.append(f"FREE can start at once; up to MAX machines boot when a job needs them, within {span(boot)} each.")
+    fast = [one.group for one in report.groups if one.group.network]
+    for network, gpu_type in dict.fromkeys((group.network.name, group.gpu_type) for group in fast if group.network):
+        lines.append(f"{network} connects workers that take whole machines with {gpu_type}.")
     for zone in report.reclaims:
         where = zone.zone or "zones that are not known any more"
         lines.append(f"Reclaims in the last day: {zone.count} in {where}, the last {age(zone.last, now)} ago.")

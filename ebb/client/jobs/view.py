@@ -110,6 +110,7 @@ class JobView:
     goodput: float | None = None  # share of the paid machine time that trained: goodput.py
     seconds_lost: float = 0.0  # after the first start, with fewer than min_workers
     usd_saved: float | None = None  # against on-demand machines, until now
+    network: str = ""  # the fast one between its workers, such as EFA; "": TCP
 
 
 def view(job: Object, now: float | None = None) -> JobView:
@@ -157,6 +158,7 @@ def view(job: Object, now: float | None = None) -> JobView:
         goodput=goodput(status, now),
         seconds_lost=float(status.get("secondsLost") or 0),
         usd_saved=None if spent is None or on_demand is None else on_demand - spent,
+        network=chosen.get("network") or "",
     )
 
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ebb.api.needs import shared_network
 from ebb.api.parts import SPOT_THEN_ON_DEMAND
 from ebb.api.platform import CAPACITY_BLOCK, FLEX_START, ON_DEMAND, SPOT, NodeGroup, Platform
 from ebb.client.errors import BadRequest
@@ -41,6 +42,7 @@ class Fit:
     cpu_millis: int
     memory_mib: int
     shm_mib: int
+    network: str = ""  # the fast one between its workers, in whichever zone they are; "": TCP
 
     @property
     def zones(self) -> tuple[str, ...]:
@@ -66,6 +68,7 @@ def find_fit(request: Request, platform: Platform) -> Fit:
     groups = _groups(request, platform)
     size = _gpus_per_worker(request, groups)
     groups = tuple(group for group in groups if group.gpus_per_node >= size)
+    network = _network(groups, size)  # the controller does not look at images
     groups = groups if request.image else _of_one_image(groups)
     _check_room(request, groups, size)
     max_workers = (request.max_gpus or request.gpus) // size
@@ -82,6 +85,7 @@ def find_fit(request: Request, platform: Platform) -> Fit:
         cpu_millis=min(int(size / group.gpus_per_node * group.cpu * (1 - CPU_RESERVE) * 1000) for group in groups),
         memory_mib=memory_mib,
         shm_mib=_shm_mib(request.shm, memory_mib),
+        network=network,
     )
 
 
@@ -180,6 +184,12 @@ def _check_room(request: Request, groups: tuple[NodeGroup, ...], size: int) -> N
             f"gpus {request.gpus} is more than one zone can hold, and a job stays in one zone: {groups[0].gpu_type} as "
             f"{groups[0].capacity_type}, at most: {held}. Use --gpus {most} or fewer, or raise the node group's max in the stack."
         )
+
+
+def _network(groups: tuple[NodeGroup, ...], size: int) -> str:
+    kinds = dict.fromkeys((group.zone, group.capacity_type) for group in groups)
+    found = [shared_network(size, [one for one in groups if (one.zone, one.capacity_type) == kind]) for kind in kinds]
+    return found[0].name if found[0] and all(one == found[0] for one in found) else ""
 
 
 def _usable_gib(group: NodeGroup) -> float:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ebb.api import contract as names
-from ebb.api.needs import Wish, needs, workers_per_machine
+from ebb.api.needs import Wish, needs, shared_network, workers_per_machine
 from ebb.api.parts import ANY, ON_DEMAND, SINGLE, SPOT, SPOT_THEN_ON_DEMAND
 from ebb.api.platform import PROVISION_SECONDS, NodeGroup, Platform, Volume
 from ebb.api.spec import Job
@@ -38,6 +38,7 @@ class Candidate:
     gpu_type: str
     capacity_type: str
     fits: tuple[tuple[NodeGroup, int], ...] = ()
+    network: str = ""  # that all its machines share; "": TCP
 
     @property
     def room(self) -> int:
@@ -71,7 +72,14 @@ class Candidate:
 
     def placed(self, since: str | None = None, fallbacks: int = 0) -> Placed:
         """As status.placement says it."""
-        return Placed(zone=self.zone, capacity_type=self.capacity_type, gpu_type=self.gpu_type, since=since, fallbacks=fallbacks)
+        return Placed(
+            zone=self.zone,
+            capacity_type=self.capacity_type,
+            gpu_type=self.gpu_type,
+            network=self.network,
+            since=since,
+            fallbacks=fallbacks,
+        )
 
 
 def sites(wish: Wish, platform: Platform, capacity: str | None) -> list[Candidate]:
@@ -84,7 +92,7 @@ def sites(wish: Wish, platform: Platform, capacity: str | None) -> list[Candidat
         right_gpu = wish.gpu_type is None or wish.gpu_type.lower() == group.gpu_type.lower()
         if fits and group.max and right_zone and right_gpu and capacity in (None, group.capacity_type):
             usable.setdefault((ANY if wish.zone == ANY else group.zone, group.gpu_type), []).append((group, fits))
-    return [_candidate(zone, gpu_type, fits) for (zone, gpu_type), fits in usable.items()]
+    return [_candidate(zone, gpu_type, fits, wish.needs.gpus) for (zone, gpu_type), fits in usable.items()]
 
 
 def candidate_of(wish: Wish, placed: Placed, platform: Platform | None) -> Candidate:
@@ -96,7 +104,13 @@ def candidate_of(wish: Wish, placed: Placed, platform: Platform | None) -> Candi
         if placed.zone in (ANY, group.zone) and placed.gpu_type == group.gpu_type
     ]
     fits = sorted((item for item in groups if item[1] and (not bought or item[0].capacity_type in bought)), key=_price)
-    return Candidate(zone=placed.zone, gpu_type=placed.gpu_type, capacity_type=placed.capacity_type, fits=tuple(fits))
+    return Candidate(
+        zone=placed.zone,
+        gpu_type=placed.gpu_type,
+        capacity_type=placed.capacity_type,
+        fits=tuple(fits),
+        network=placed.network,
+    )
 
 
 def ways(wish: Wish) -> tuple[str | None, ...]:
@@ -140,6 +154,8 @@ def pod_placement(job: Job, placed: Placed, platform: Platform | None) -> PodPla
         volumes=volumes,
         memory_bytes=_share_bytes(job, carrying),
         grace_seconds=leave_seconds(min(notices, default=0)),
+        # As it was chosen: workers that came before the stack had it would not find those that came after.
+        network=next((one.network for one in carrying if one.network and one.network.name == placed.network), None),
         open_to_all=not placed.gpu_type,
         met=met,
     )
@@ -197,9 +213,17 @@ def complaint(wish: Wish, platform: Platform, found: Sequence[Candidate]) -> str
     )
 
 
-def _candidate(zone: str, gpu_type: str, fits: list[tuple[NodeGroup, int]]) -> Candidate:
+def _candidate(zone: str, gpu_type: str, fits: list[tuple[NodeGroup, int]], gpus: int) -> Candidate:
+    """`gpus`: of one worker."""
     capacities = sorted({group.capacity_type for group, _ in fits}, reverse=True)
-    return Candidate(zone=zone, gpu_type=gpu_type, capacity_type=", ".join(capacities), fits=tuple(sorted(fits, key=_price)))
+    network = shared_network(gpus, [group for group, _ in fits])
+    return Candidate(
+        zone=zone,
+        gpu_type=gpu_type,
+        capacity_type=", ".join(capacities),
+        fits=tuple(sorted(fits, key=_price)),
+        network=network.name if network else "",
+    )
 
 
 def _price(item: tuple[NodeGroup, int]) -> tuple[float, str]:

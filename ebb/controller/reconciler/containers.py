@@ -3,10 +3,11 @@
     container = worker_container(spec["containers"])
     met = rendezvous(job, container, platform)          # Rendezvous(backend="etcd3", endpoint="etcd-service:2379")
     mount(spec, container, volumes=seat.volumes, share_bytes=seat.memory_bytes)
+    connect(container, seat.network)
     inject(container, job, index=2, attempt=0, met=met, planned=4)
 
-`mount` and `inject` change what they are given. Other containers are left alone, and what the author set stays. What a ConfigMap
-or Secret sets as a whole (envFrom) is not seen here, so a variable of ours wins over one that comes from there.
+`mount`, `connect` and `inject` change what they are given. Other containers are left alone, and what the author set stays. What a
+ConfigMap or Secret sets as a whole (envFrom) is not seen here, so a variable of ours wins over one that comes from there.
 
 For the rendezvous, what the author told the launcher counts first, then spec.rdzvBackend, then what is usual on the stack. An
 etcd of the author's own is used as it is written. On a cluster that no stack of ours describes, nothing is known of any etcd.
@@ -18,7 +19,7 @@ from itertools import zip_longest
 from typing import Any
 
 from ebb.api import contract as names
-from ebb.api.platform import Platform, Volume
+from ebb.api.platform import Network, Platform, Volume
 from ebb.api.quantities import quantity
 from ebb.api.spec import Job
 
@@ -147,6 +148,18 @@ def mount(spec: Object, container: Object, *, volumes: Sequence[Volume], share_b
     if sources:
         spec["volumes"] = [*(spec.get("volumes") or []), *sources]
         container["volumeMounts"] = mounts
+
+
+def connect(container: Object, network: Network) -> None:
+    """Give the container the interfaces of its machine's fast network, and tell NCCL's plugin to use them."""
+    resources = container.get("resources") or {}
+    # Kubernetes takes limits of devices and huge pages for requests too.
+    limits = {**network.resources, **(resources.get("requests") or {}), **(resources.get("limits") or {})}
+    asked = {name: amount for name, amount in limits.items() if name in network.resources}
+    container["resources"] = {**resources, "limits": {**(resources.get("limits") or {}), **asked}}
+    written = variables(container)
+    ours = [{"name": name, "value": value} for name, value in network.environment.items() if name not in written]
+    container["env"] = [*ours, *(container.get("env") or [])]
 
 
 def inject(container: Object, job: Job, *, index: int, attempt: int, met: Rendezvous, planned: int) -> None:

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ebb.api import contract as names
-from ebb.api.platform import Taint, Volume
+from ebb.api.platform import Network, Taint, Volume
 from ebb.api.spec import Job
 from ebb.api.template import worker_container
-from ebb.controller.reconciler.containers import Rendezvous, inject, mount, rendezvous
+from ebb.controller.reconciler.containers import Rendezvous, connect, inject, mount, rendezvous
 from ebb.controller.reconciler.types import CreateService, DeleteService, JobView, PlanBuilder
 
 Object = dict[str, Any]
@@ -49,6 +49,7 @@ class PodPlacement:
     shunned: tuple[str, ...] = ()  # machines that are given up, though Kubernetes would still use them
     open_to_all: bool = False  # nothing above keeps a worker off the platform's own machine
     met: Rendezvous | None = None  # where the workers meet; None: as on a cluster that no stack of ours describes
+    network: Network | None = None  # None: TCP
     planned: int = 0  # workers that a first start should wait for; 0: not known, and the rendezvous waits for as many as may be
 
 
@@ -119,6 +120,8 @@ def worker_pod(job: Job, *, index: int, attempt: int, pod_placement: PodPlacemen
     _harden(spec)
     container = worker_container(spec["containers"])
     mount(spec, container, volumes=pod_placement.volumes, share_bytes=pod_placement.memory_bytes)
+    if pod_placement.network:
+        connect(container, pod_placement.network)
     met = pod_placement.met or rendezvous(job, container, None)
     inject(container, job, index=index, attempt=attempt, met=met, planned=pod_placement.planned or job.max_replicas)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

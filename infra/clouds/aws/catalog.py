@@ -10,7 +10,7 @@ is built for x86.
 from dataclasses import dataclass
 from typing import Any
 
-from workloads.cluster import InstanceType
+from workloads.cluster import InstanceType, Network
 
 AMI_CPU, AMI_GPU = "AL2023_x86_64_STANDARD", "AL2023_x86_64_NVIDIA"
 # An assumption for estimates: AWS says up to 0.9 (https://aws.amazon.com/ec2/spot/, read 2026-11-21), and it moves by the hour.
@@ -18,6 +18,17 @@ SPOT_DISCOUNT = 0.6
 # Machines with the EFA driver set aside 5128 pages of 2 MiB (https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html, read
 # 2026-11-21), which libfabric takes its buffers from.
 HUGE_PAGES_MIB = 10256
+# What a worker asks for of them, as that page's sample does: one that has none and maps any is killed by SIGBUS.
+WORKER_HUGE_PAGES_MIB = 5120
+EFA_ENVIRONMENT = {
+    "FI_PROVIDER": "efa",
+    # Loader processes are forked, and the kernel then copies huge pages that are in use for the device until none is left:
+    # os.fork() fails with "Cannot allocate memory". AWS's advice for PyTorch's loaders, at a small cost
+    # (https://github.com/aws/aws-ofi-nccl/pull/292). FI_EFA_FORK_SAFE is set by the plugin itself, says that page.
+    "FI_EFA_USE_HUGE_PAGE": "0",
+    # Not here: FI_EFA_USE_DEVICE_RDMA. Unset, libfabric uses what the machine has; 1 ends the program on those without RDMA, as
+    # G4dn and G5 (https://github.com/ofiwg/libfabric, man/fi_efa.7.md, read 2026-11-23).
+}
 # The hypervisor and the kernel keep a share that is smaller on large machines. Seen: 5.5 % of 64 GiB (g6.4xlarge: 58,981 MiB
 # allocatable, https://github.com/pytorch/ci-infra/pull/1082), 2.6 % of 1,152 GiB (p4d: 1,139.7 GiB in its e820 map, of which
 # page structures take 1/64).
@@ -48,6 +59,13 @@ class AwsInstance(InstanceType):
         kernel = _KERNEL_SHARE * min(nominal, _LARGE_MIB) + _KERNEL_SHARE_OF_REST * max(nominal - _LARGE_MIB, 0)
         kubelet = 255 + 11 * self.max_pods + _EVICTION_MIB
         return int(nominal - kernel - kubelet - (HUGE_PAGES_MIB if settings is not None and settings.efa and self.efa else 0))
+
+    def network(self, settings: Any) -> Network | None:
+        """EFA, where the group's settings ask for it."""
+        if settings is None or not settings.efa or not self.efa:
+            return None
+        asked = {"vpc.amazonaws.com/efa": str(self.efa), "hugepages-2Mi": f"{WORKER_HUGE_PAGES_MIB}Mi"}
+        return Network(name="EFA", resources=asked, environment=EFA_ENVIRONMENT)
 
     @property
     def shape(self) -> dict[str, object]:

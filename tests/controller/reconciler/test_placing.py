@@ -38,7 +38,7 @@ LONGEST_B = (dry("local-a", at=NOW - 9), dry("local-b", at=NOW - 99), dry("local
 def test_what_is_chosen_is_written_with_the_time_and_told() -> None:
     decided = look(gpu_job(), platform=ZONES)
     assert encode(decided.status.placement) == {
-        "zone": "local-a", "capacityType": "spot", "gpuType": "T4", "since": stamp(NOW), "fallbacks": 0,
+        "zone": "local-a", "capacityType": "spot", "gpuType": "T4", "network": "", "since": stamp(NOW), "fallbacks": 0,
     }  # fmt: skip
     assert [event.message for event in decided.events if event.reason == "Placed"] == ["Workers go to zone local-a (spot T4)."]
     assert [(item.what, item.cause) for item in decided.status.history] == [("placed", "local-a")]

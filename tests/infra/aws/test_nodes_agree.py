@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from ebb.api import platform as facts
+from ebb.api.needs import Wish
 from ebb.api.spec import Job
-from ebb.api.status import Placed
-from ebb.controller.reconciler.candidates import pod_placement
+from ebb.controller.reconciler.candidates import pod_placement, sites
 from ebb.controller.reconciler.pods import worker_pod
 from infra.clouds.aws.machines import machine
 from tests.infra.aws import api, scheduling
@@ -161,6 +161,21 @@ def test_a_jobs_pod_fits_the_group_that_it_is_sent_to() -> None:
         assert scheduling.misfits(_worker(one), _imagined(one, told(one))) == [], one.name
 
 
+def test_a_worker_with_a_whole_machine_gets_its_efa_interfaces_and_pages_for_their_buffers() -> None:
+    """Of as many as the machine has; the pages, of the 10256 MiB that its driver sets aside."""
+    for one in GROUPS:
+        container = _worker(one)["spec"]["containers"][0]
+        limits = container["resources"].get("limits", {})
+        asked = {name: limits.get(name) for name in ("vpc.amazonaws.com/efa", "hugepages-2Mi")}
+        count = sum("efa" in each.kind for each in machine.interfaces(one))
+        assert asked == {
+            "vpc.amazonaws.com/efa": str(count) if count else None, "hugepages-2Mi": "5120Mi" if count else None
+        }, one.name  # fmt: skip
+        env = {item["name"]: item.get("value") for item in container["env"]}
+        assert env.get("FI_PROVIDER") == ("efa" if count else None), one.name
+        assert "FI_EFA_USE_DEVICE_RDMA" not in env, "it ends programs on machines whose EFA has no RDMA"
+
+
 def test_a_pod_does_not_fit_a_group_that_it_is_not_for() -> None:
     """Or the test above would prove nothing."""
     spot = next(one for one in GROUPS if one.instance.gpus and one.capacity_type == SPOT)
@@ -176,12 +191,8 @@ def test_a_pod_does_not_fit_a_group_that_it_is_not_for() -> None:
 
 
 def _worker(one: NodeGroup) -> Object:
-    """A worker that fills half a machine and takes all its devices, as the controller makes it of what `ebb-platform` says."""
-    efa = machine.efa_interfaces(one)
-    limits = {
-        **({"nvidia.com/gpu": one.instance.gpus} if one.instance.gpus else {}),
-        **({"vpc.amazonaws.com/efa": efa, "hugepages-2Mi": "5120Mi"} if efa else {}),
-    }
+    """A worker that fills half a machine and takes all its GPUs, as the controller makes it of what `ebb-platform` says."""
+    limits = {"nvidia.com/gpu": one.instance.gpus} if one.instance.gpus else {}
     requests = {"cpu": str(one.instance.cpu / 2), "memory": f"{one.instance.memory_gib // 2}Gi", "ephemeral-storage": "30Gi"}
     container = {"name": "elasticjob-worker", "image": "trainer", "resources": {"limits": limits, "requests": requests}}
     spec = {
@@ -190,8 +201,8 @@ def _worker(one: NodeGroup) -> Object:
         "replicaSpecs": {"Worker": {"replicas": 1, "template": {"spec": {"containers": [container]}}}},
     }
     job = Job.of({"metadata": {"name": "job", "namespace": "elastic-job", "uid": "0123456789"}, "spec": spec})
-    placed = Placed(zone=one.zone, capacity_type=one.capacity_type, gpu_type=one.instance.gpu_type)
-    return worker_pod(job, index=0, attempt=0, pod_placement=pod_placement(job, placed, _platform(one)))
+    (site,) = sites(Wish.of(job), _platform(one), None)
+    return worker_pod(job, index=0, attempt=0, pod_placement=pod_placement(job, site.placed(), _platform(one)))
 
 
 def _platform(one: NodeGroup) -> facts.Platform:
