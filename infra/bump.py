@@ -70,6 +70,13 @@ PINS = (
         versions=r"cluster-autoscaler-(\d+(?:\.\d+)+)",
     ),
     Pattern(
+        files="infra/clouds/aws/settings.py",
+        text=r'KARPENTER = "v[\d.]+", "(?P<version>[\d.]+)"',
+        index=GITHUB,
+        name="karpenter",
+        source="aws/karpenter-provider-aws",
+    ),
+    Pattern(
         files="workloads/manifests/**/kustomization.yaml",
         text=r"newName: registry\.k8s\.io/etcd\n(?:.*#.*\n)*\s*newTag: (?P<version>[\d.]+)",
         index=GITHUB,

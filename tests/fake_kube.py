@@ -264,6 +264,8 @@ def _matches(value: Object, namespace: str | None, labels: str | None, fields: s
 
 
 def _field(value: Object, path: str, wanted: str) -> bool:
+    if path == "source":  # of an event: its component, or else its reporting controller (pkg/registry/core/event/strategy.go)
+        return bool(((value.get("source") or {}).get("component") or value.get("reportingController")) == wanted)
     found: Any = value
     for key in path.split("."):
         found = (found or {}).get(key)

@@ -1,6 +1,6 @@
 """Events and reports of cluster-autoscaler, read into the planner's words: about pods and about node groups. Pure.
 
-    words = Words(); uid = words.hear(event)              # event: NotTriggerScaleUp or TriggeredScaleUp about a pod
+    words = Words(); uid = words.hear(event)              # event: NotTriggerScaleUp, TriggeredScaleUp or Karpenter's about a pod
     states = by_group(read_report(config_map["data"]["status"]), {"spot-t4-local-a"})
 
 The report is that of cluster-autoscaler 1.30 and later (clusterstate/api/types.go), and of the devcluster. It calls groups by
@@ -19,6 +19,7 @@ from ebb.controller.reconciler.capacity import GroupState, Word
 Object = Mapping[str, Any]
 
 REFUSED, TRIGGERED = "NotTriggerScaleUp", "TriggeredScaleUp"
+NOMINATED = "Nominated"  # Karpenter's word for the latter; of the former it says FailedScheduling, as the scheduler does
 REPORT = "cluster-autoscaler-status"  # the ConfigMap's name is built into the autoscaler
 NAMESPACES = ("kube-system", "ebb-system")  # of clouds that bring an autoscaler, and of those that do not
 BACKOFF = "Backoff"
@@ -57,10 +58,15 @@ class Words:
 
 
 def _word(event: Object) -> Word:
+    triggered = event.get("reason") in (TRIGGERED, NOMINATED)
+    return Word(triggered=triggered, message=event.get("message") or "", at=happened_at(event))
+
+
+def happened_at(event: Object) -> float:
+    """The time at which it happened last, as unix seconds; 0: it does not say."""
     series = event.get("series") or {}
     times = (event.get("lastTimestamp"), series.get("lastObservedTime"), event.get("eventTime"), event.get("firstTimestamp"))
-    at = max((unix(time) or 0.0 for time in times if time), default=0.0)
-    return Word(triggered=event.get("reason") == TRIGGERED, message=event.get("message") or "", at=at)
+    return max((unix(time) or 0.0 for time in times if time), default=0.0)
 
 
 def read_report(text: str) -> dict[str, GroupState]:

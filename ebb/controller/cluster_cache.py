@@ -17,15 +17,16 @@ from ebb.api.platform import NAME, NAMESPACE, Platform, PlatformError, parse
 from ebb.api.spec import Job
 from ebb.api.status import Progress, Status
 from ebb.controller import trimming
-from ebb.controller.autoscaler_status import NAMESPACES, REFUSED, REPORT, TRIGGERED, Words, by_group, read_report
+from ebb.controller.autoscaler_status import NAMESPACES, NOMINATED, REFUSED, REPORT, TRIGGERED, Words, by_group, read_report
 from ebb.controller.claims import Claims, Effect
+from ebb.controller.karpenter import SOURCE, UNSCHEDULABLE, Karpenter
 from ebb.controller.machines import Machines, Reader
 from ebb.controller.reconciler.capacity import GroupState, Supply
 from ebb.controller.reconciler.pods import owner_of, worker_name
 from ebb.controller.reconciler.types import Observed
 from ebb.controller.reconciler.worker_state import aged
 from ebb.controller.workqueue import WorkQueue
-from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS, PODS, PRIORITY_CLASSES, SERVICES, Resource
+from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS, NODE_CLAIMS, PODS, PRIORITY_CLASSES, SERVICES, Resource
 from ebb.kube.reflector import Habits, Key, Reflector, key_of
 
 Object = dict[str, Any]
@@ -46,6 +47,8 @@ class ClusterCache:
         self._api, self._queue, self._changed, self._clock = api, queue, queue.add, clock
         self._children, self._words = Children(), Words()
         self._reports: dict[str, dict[str, GroupState]] = {}  # namespace -> the autoscaler's report there
+        self._karpenter = Karpenter(clock)
+        self._looks_again: asyncio.TimerHandle | None = None  # at the groups, when a stockout is old enough
         self._groups: dict[str, GroupState] = {}
         self._priorities: dict[str, int] = {}
         self._platform: Platform | None = None
@@ -165,6 +168,9 @@ class ClusterCache:
         for namespace in NAMESPACES:
             fields, habits = f"metadata.name={REPORT}", Habits(optional=True)
             yield Reflector(api, CONFIG_MAPS, namespace, fields=fields, on_change=self._report_changed, habits=habits)
+        habits = Habits(trim=trimming.trim_event, optional=True, forgetful=True)
+        yield Reflector(api, EVENTS, fields=f"source={SOURCE}", on_change=self._karpenter_said, habits=habits)
+        yield Reflector(api, NODE_CLAIMS, on_change=self._node_claim_changed, habits=Habits(optional=True))
 
     def _reflect_priorities(self, api: Reader) -> Reflector:
         def changed(old: Object | None, new: Object | None) -> None:
@@ -214,6 +220,18 @@ class ClusterCache:
         self._reports[value["metadata"]["namespace"]] = report
         self._match_groups()
 
+    def _karpenter_said(self, _: Object | None, event: Object | None) -> None:
+        if event is None:
+            return
+        if event.get("reason") in (NOMINATED, UNSCHEDULABLE):
+            self._event_seen(None, event)
+        self._karpenter.hear(event)
+        self._match_groups()
+
+    def _node_claim_changed(self, old: Object | None, new: Object | None) -> None:
+        self._karpenter.claim(old, new)
+        self._match_groups()
+
     def _platform_changed(self, old: Object | None, new: Object | None) -> None:
         self._platform, self._platform_problem = None, ""
         if new is not None:
@@ -230,6 +248,11 @@ class ClusterCache:
     def _match_groups(self) -> None:
         known = [group.name for group in self._platform.node_groups] if self._platform else []
         groups = {name: state for report in self._reports.values() for name, state in by_group(report, known).items()}
+        groups |= {name: state for name, state in self._karpenter.states().items() if name in known}
+        if self._looks_again is not None:
+            self._looks_again.cancel()
+        if (at := self._karpenter.changes_at) is not None:
+            self._looks_again = asyncio.get_running_loop().call_later(at - self._clock(), self._match_groups)
         if groups != self._groups:
             self._groups = groups
             self._wake(Effect.FREED)

@@ -8,7 +8,7 @@ from ebb.api.clock import stamp
 from ebb.api.spec import Job
 from ebb.controller.reconciler.capacity import GroupState
 from ebb.controller.reconciler.types import Observed
-from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS, LEASES, PODS, PRIORITY_CLASSES, Denied, NotFound
+from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS, LEASES, NODE_CLAIMS, PODS, PRIORITY_CLASSES, Denied, NotFound
 from tests.builders import make_group, make_job, make_platform
 from tests.fake_time import run
 from tests.world import FakeCluster, started
@@ -112,6 +112,77 @@ def test_the_autoscalers_report_is_about_our_groups(namespace: str) -> None:
             world.api.remove(CONFIG_MAPS, "cluster-autoscaler-status", namespace)
             await world.settle()
             assert (await seen(world)).supply.groups == {}
+
+    run(story())
+
+
+def karpenter_says(world: FakeCluster, reason: str, message: str, about: Object, number: int = 0) -> None:
+    metadata = {"name": f"{about['name']}.{number}", "namespace": "default", "uid": f"karpenter-{number}"}
+    said = {"reason": reason, "message": message, "lastTimestamp": stamp(world.api.clock()), "source": {"component": "karpenter"}}
+    world.api.put(EVENTS, {"metadata": metadata, "involvedObject": about, **said})
+
+
+def launched(world: FakeCluster, pool: str) -> None:
+    """A machine of the pool."""
+    condition = {"type": "Launched", "status": "True", "lastTransitionTime": stamp(world.api.clock())}
+    metadata = {"name": f"{pool}-abcde", "uid": f"{pool}-abcde", "labels": {"karpenter.sh/nodepool": pool}}
+    world.api.put(NODE_CLAIMS, {"metadata": metadata, "status": {"conditions": [condition]}})
+
+
+CLAIM = {"kind": "NodeClaim", "name": "spot-t4-local-a-x7k2p", "uid": "x7k2p"}
+DRY = GroupState(backing_off=True, message="InsufficientInstanceCapacity: no T4 left")
+
+
+def test_a_stockout_of_karpenter_is_the_groups_until_it_tries_again_and_jobs_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story() -> None:
+        async with started() as world:
+            world.api.put(ELASTIC_JOBS, make_job(replicas=1))
+            await world.settle()
+            stack(world)
+            looked = looks(world, monkeypatch)
+            karpenter_says(world, "InsufficientCapacityError", f"NodeClaim {CLAIM['name']} event: {DRY.message}", CLAIM)
+            await world.settle(10)
+            assert (await seen(world)).supply.groups == {"spot-t4-local-a": DRY}
+            assert "digits" in looked
+            looked.clear()
+            await world.settle(180)
+            assert (await seen(world)).supply.groups == {}
+            assert "digits" in looked
+
+    run(story())
+
+
+def test_a_machine_that_karpenter_launches_ends_the_stockout() -> None:
+    async def story() -> None:
+        async with started() as world:
+            stack(world)
+            karpenter_says(world, "InsufficientCapacityError", f"NodeClaim {CLAIM['name']} event: {DRY.message}", CLAIM)
+            world.api.put(ELASTIC_JOBS, make_job(replicas=1))
+            await world.settle(5)
+            assert (await seen(world)).supply.groups == {"spot-t4-local-a": DRY}
+            launched(world, "spot-t4-local-a")
+            await world.settle()
+            assert (await seen(world)).supply.groups == {}
+
+    run(story())
+
+
+def test_karpenters_word_about_a_pod_is_the_autoscalers_and_the_schedulers_is_not() -> None:
+    async def story() -> None:
+        async with started() as world:
+            world.api.put(ELASTIC_JOBS, make_job(replicas=1))
+            await world.settle()
+            uid = world.pod("digits-worker-0")["metadata"]["uid"]
+            pod = {"kind": "Pod", "name": "digits-worker-0", "namespace": "elastic-job", "uid": uid}
+            say(world, "digits-worker-0", "FailedScheduling", "0/3 nodes are available", number=1)
+            karpenter_says(world, "Evicted", "Evicted pod: Underutilized", pod, number=2)
+            await world.settle()
+            assert (await seen(world)).supply.words == {}
+            karpenter_says(world, "Nominated", "Pod should schedule on: nodeclaim/spot-t4-local-a-x7k2p", pod, number=3)
+            await world.settle()
+            assert (await seen(world)).supply.words[uid].triggered
 
     run(story())
 

@@ -260,6 +260,9 @@ ANSWERS: Mapping[str, Answer] = {
         "dnsName": f"fs-{name}.fsx.{REGION}.amazonaws.com",
         "mountName": "abcdefgh",
     },
+    "aws:sqs/queue:Queue": lambda name, inputs: {
+        "url": f"https://sqs.{REGION}.amazonaws.com/{ACCOUNT}/{inputs.get('name', name)}"
+    },
     "aws:ecr/repository:Repository": lambda name, inputs: {
         "repositoryUrl": f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/{inputs.get('name', name)}",
         "registryId": ACCOUNT,

@@ -150,6 +150,7 @@ CONTROLLER_MAY: Requests = {
     "write an event": ("POST", f"{CORE}/any/events"),
     "list priority classes": ("GET", "/apis/scheduling.k8s.io/v1/priorityclasses"),
     "watch priority classes": ("GET", "/apis/scheduling.k8s.io/v1/priorityclasses?watch=true&timeoutSeconds=1"),
+    "list machines that Karpenter asks for": ("GET", "/apis/karpenter.sh/v1/nodeclaims"),
     "write a record": ("POST", f"{CORE}/any/configmaps"),
     "watch the platform's facts": (
         "GET",

@@ -172,7 +172,7 @@ def test_the_controllers_rights_are_these() -> None:
         *(("events", verb) for verb in ("list", "watch", "create")),
         *(("leases", verb) for verb in ("create", "get", "update", "list", "watch")),
         *(("configmaps", verb) for verb in ("create", "get", "list", "watch", "update")),
-        *(("priorityclasses", verb) for verb in ("list", "watch")),
+        *((kind, verb) for kind in ("nodeclaims", "priorityclasses") for verb in ("list", "watch")),
     }
     assert not any("*" in rule["verbs"] + rule["resources"] + rule["apiGroups"] for rule in rules)
 

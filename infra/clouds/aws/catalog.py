@@ -32,7 +32,7 @@ EFA_ENVIRONMENT = {
 # The hypervisor and the kernel keep a share that is smaller on large machines. Seen: 5.5 % of 64 GiB (g6.4xlarge: 58,981 MiB
 # allocatable, https://github.com/pytorch/ci-infra/pull/1082), 2.6 % of 1,152 GiB (p4d: 1,139.7 GiB in its e820 map, of which
 # page structures take 1/64).
-_KERNEL_SHARE, _KERNEL_SHARE_OF_REST, _LARGE_MIB = 0.06, 0.03, 128 * 1024
+_KERNEL_SHARE, KERNEL_SHARE_OF_REST, _LARGE_MIB = 0.06, 0.03, 128 * 1024
 # The kubelet keeps 255 MiB and 11 MiB for each pod that may be there, and begins to evict at 100 MiB (nodeadm/internal/kubelet/
 # config.go of https://github.com/awslabs/amazon-eks-ami at 81fec2e8; pods: its instance-info.jsonl, ENIs x (addresses - 1) + 2).
 _EVICTION_MIB = 100
@@ -56,7 +56,7 @@ class AwsInstance(InstanceType):
     def allocatable_mib(self, settings: Any) -> int:
         """A machine's memory less what the kernel, the kubelet and the huge pages of EFA keep."""
         nominal = self.memory_gib * 1024
-        kernel = _KERNEL_SHARE * min(nominal, _LARGE_MIB) + _KERNEL_SHARE_OF_REST * max(nominal - _LARGE_MIB, 0)
+        kernel = _KERNEL_SHARE * min(nominal, _LARGE_MIB) + KERNEL_SHARE_OF_REST * max(nominal - _LARGE_MIB, 0)
         kubelet = 255 + 11 * self.max_pods + _EVICTION_MIB
         return int(nominal - kernel - kubelet - (HUGE_PAGES_MIB if settings is not None and settings.efa and self.efa else 0))
 

@@ -31,6 +31,7 @@ ADD_ONS = (
 )
 EFS_ADD_ON, FSX_ADD_ON = "aws-efs-csi-driver", "aws-fsx-csi-driver"
 VERSION = "aws.cluster.kubernetesVersion"
+KARPENTER_MINOR = 14  # as machines/karpenter.py was made for; before 1.11 an EC2NodeClass lacks what EFA needs
 RANGES = 40  # EKS's quota "Public endpoint access CIDR ranges per cluster" (EKS user guide, service quotas, read 2026-11-21)
 # Major version of NVIDIA's driver in AL2023_x86_64_NVIDIA, from the release with that date on, for each minor of Kubernetes
 # (https://github.com/awslabs/amazon-eks-ami, CHANGELOG.md of 2026-07-14). From v20260917 on there are two, and each machine
@@ -186,18 +187,33 @@ def _cluster(stack: Stack, settings: Settings) -> Iterator[Problem]:
     yield from _endpoint(settings)
     yield from _people(settings)
     yield from _add_ons(settings)
-    minor, key = settings.cluster.kubernetes_version, settings.cluster.encryption_key_arn
+    key = settings.cluster.encryption_key_arn
     if key and key.split(":")[3] != settings.region:
         text = f"found a key of {key.split(':')[3]}; the cluster is in {settings.region}: name a key of that region"
         yield Problem("aws.cluster.encryptionKeyArn", text, ("aws.region",))
-    version = settings.autoscaler.version
-    if not version.startswith(f"v{minor}."):
-        yield Problem(
-            "aws.autoscaler.version",
-            f"found {version!r}; allowed is v{minor}.x, as the cluster is {minor} and the autoscaler is "
-            "made for one minor version: change one of the two",
-            (VERSION,),
-        )
+    yield from _autoscaler(stack, settings)
+
+
+def _autoscaler(stack: Stack, settings: Settings) -> Iterator[Problem]:
+    version, key, kind = settings.autoscaler.release, "aws.autoscaler.version", "aws.autoscaler.kind"
+    if settings.autoscaler.kind == "cluster-autoscaler":
+        minor = settings.cluster.kubernetes_version
+        if not version.startswith(f"v{minor}."):
+            yield Problem(
+                key,
+                f"found {version!r}; allowed is v{minor}.x, as the cluster is {minor} and the autoscaler is "
+                "made for one minor version: change one of the two",
+                (VERSION, kind),
+            )
+        return
+    major, _, rest = version.partition(".")
+    if major != "1" or int(rest.partition(".")[0]) < KARPENTER_MINOR:
+        text = f"found {version!r}; allowed are 1.{KARPENTER_MINOR}.0 and later ones of karpenter 1: change it, or {kind}"
+        yield Problem(key, text, (kind,))
+    for index, line in enumerate(stack.node_groups):
+        if line.min:
+            text = f"found {line.min}; karpenter keeps no machine that no pod needs: set min: 0, or change {kind}"
+            yield Problem(f"nodeGroups[{index}].min", text, (kind,))
 
 
 def _endpoint(settings: Settings) -> Iterator[Problem]:

@@ -5,7 +5,6 @@ from functools import cached_property
 from typing import Any
 
 import pulumi
-from pulumi_aws import iam
 from pulumi_aws.provider import Provider as AwsProvider
 
 from infra.clouds.aws import network
@@ -14,6 +13,7 @@ from infra.clouds.aws.control import addons, cluster
 from infra.clouds.aws.data import storage
 from infra.clouds.aws.iam import identity
 from infra.clouds.aws.machines import drill, in_cluster, machine, nodes
+from infra.clouds.aws.machines.karpenter import Karpenter
 from infra.clouds.aws.settings import Settings
 from infra.config import Stack
 from infra.part import Part
@@ -55,10 +55,16 @@ class Aws:
         return cluster.declare(self._name, self._settings, self._network, self._provider)
 
     @cached_property
-    def _machines(self) -> tuple[Part, iam.Role]:
+    def _machines(self) -> tuple[Part, identity.Role]:
         part = self._part("machines")
         options = ["aws.nodes.ssm"] if self._settings.nodes.ssm else []
         return part, identity.role(part, self._name, "machine", options=options)
+
+    @cached_property
+    def _karpenter(self) -> Karpenter:
+        assert self._first_group is not None, "it runs on the manager machine"
+        part, role = self._machines
+        return Karpenter(part, self._name, self._stack, self._control, self._network, role, self._first_group)
 
     def cluster(self) -> Cluster:
         control, region = self._control, self._settings.region
@@ -78,6 +84,8 @@ class Aws:
     def node_group(self, cluster: Cluster, group: NodeGroup) -> pulumi.Resource:
         """The group that is declared first, the manager's, is made before the others and removed after them: with it EKS creates
         the service-linked role of node groups where the account has none, and groups made at the same time may be refused."""
+        if self._first_group is not None and self._settings.autoscaler.kind == "karpenter":
+            return self._karpenter.node_pool(group)
         part, role = self._machines
         first = [] if self._first_group is None else [self._first_group]
         made = nodes.declare(part, self._name, group, self._control, self._network, self._settings, role, after=first)

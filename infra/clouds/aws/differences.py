@@ -3,8 +3,8 @@
 DIFFERENCES = {
     "cluster": "EKS, add-ons with pinned versions",
     "network": "a public and a private subnet per zone, NAT gateway, S3 endpoint",
-    "node group": "launch template and managed node group in one zone",
-    "autoscaler": "cluster-autoscaler, run by Ebb",
+    "node group": "launch template and managed node group in one zone, or a NodePool",
+    "autoscaler": "cluster-autoscaler or Karpenter, run by Ebb",
     "GPU driver": "in the AMI; device plugin run by Ebb",
     "spot": "Spot node group, rebalanced by EKS",
     "notice": "120 s",

@@ -46,7 +46,7 @@ ServiceName = Annotated[
     str, Form(r"[a-z0-9]+([.-][a-z0-9]+)*", "the end of a service's name, such as ecr.api, ecr.dkr, sts, ec2")
 ]
 AddOnVersion = Annotated[str, Form(r"v\d+\.\d+\.\d+-eksbuild\.\d+", "a version such as v1.2.3-eksbuild.4")]
-AutoscalerVersion = Annotated[str, Form(r"v\d+\.\d+\.\d+", "a version such as v1.35.0")]
+AutoscalerVersion = Annotated[str, Form(r"v?\d+\.\d+\.\d+", "a version such as v1.35.0, of karpenter such as 1.14.1")]
 Release = Annotated[
     str, Form(r"\d+\.\d+\.\d+-\d{8}", "a release such as 1.35.6-20260714 (https://github.com/awslabs/amazon-eks-ami/releases)")
 ]

@@ -29,7 +29,11 @@ def _row(key: str, role: Role, *cells: str) -> str:
 
 
 def _words(conditions: Conditions) -> str:
-    return ", ".join(f"`{key}` is `{value}`" for tests in conditions.values() for key, value in tests.items())
+    return ", ".join(f"`{key}` is {_values(value)}" for tests in conditions.values() for key, value in tests.items())
+
+
+def _values(value: str | tuple[str, ...]) -> str:
+    return f"`{value}`" if isinstance(value, str) else " or ".join(f"`{one}`" for one in value)
 
 
 def text(page: str = "") -> str:

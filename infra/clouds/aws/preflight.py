@@ -18,6 +18,7 @@ from workloads.cluster import SPOT
 
 WHAT_IS_MY_ADDRESS = "https://checkip.amazonaws.com"
 SPOT_ROLE = "AWSServiceRoleForEC2Spot"
+MAKE_SPOT_ROLE = "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
 # Program -> what needs it.
 TOOLS = {"pulumi": "it runs the stack", "aws": "pulumi_eks and kubeconfigs get tokens of the cluster by `aws eks get-token`"}
 
@@ -93,14 +94,16 @@ def tools(look: Look) -> Iterator[Finding]:
 
 def spot_role(look: Look) -> Iterator[Finding]:
     """EC2 makes no spot machine without it. Auto Scaling creates it with the account's first one: its own service-linked role
-    may (AutoScalingServiceRolePolicy, statement EC2SpotManagement; read 2026-11-23)."""
+    may (AutoScalingServiceRolePolicy, statement EC2SpotManagement; read 2026-11-23). Karpenter's may not
+    (https://karpenter.sh/docs/troubleshooting/#missing-service-linked-role)."""
     if not any(group.capacity_type == SPOT for group in look.groups):
         yield ok("no group asks for spot machines")
     elif _has_role(look, SPOT_ROLE):
         yield ok(f"{SPOT_ROLE} is there")
+    elif look.settings.autoscaler.kind == "karpenter":
+        yield fail(f"{SPOT_ROLE} is not there, and Karpenter may not create it", MAKE_SPOT_ROLE)
     else:
-        said = f"{SPOT_ROLE} is not there: Auto Scaling creates it with the first spot machine, if it may"
-        yield warn(said, "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com")
+        yield warn(f"{SPOT_ROLE} is not there: Auto Scaling creates it with the first spot machine, if it may", MAKE_SPOT_ROLE)
 
 
 def _has_role(look: Look, name: str) -> bool:

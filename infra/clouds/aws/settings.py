@@ -10,6 +10,9 @@ from pydantic import AfterValidator, Field
 from infra.clouds.aws import forms
 from infra.config import Section
 
+# What Ebb was made with, where a stack names no version. Karpenter's is the one that its chart was read in.
+CLUSTER_AUTOSCALER, KARPENTER = "v1.35.0", "1.14.1"
+
 
 def _supported(version: str) -> str:
     if version not in forms.KUBERNETES:
@@ -158,15 +161,28 @@ class Images(Section):
 
 
 class Autoscaler(Section):
-    """Cluster-autoscaler."""
+    """The program that makes and removes the machines for jobs."""
 
-    version: forms.AutoscalerVersion = Field(default="v1.35.0", description="Its version; the minor is the cluster's.")
+    kind: Literal["cluster-autoscaler", "karpenter"] = Field(
+        default="cluster-autoscaler",
+        description="cluster-autoscaler resizes managed node groups of EKS; karpenter starts EC2 machines itself.",
+    )
+    version: forms.AutoscalerVersion | None = Field(
+        default=None,
+        description=f"Default: {CLUSTER_AUTOSCALER} of cluster-autoscaler, the minor as the cluster's; {KARPENTER} of karpenter.",
+    )
     scale_down_minutes: int = Field(default=10, ge=1, description="How long a machine may be idle.")
     provision_minutes: int = Field(
         default=7,
         ge=2,
-        description="A machine that is not there by then counts as failed, and another group that fits the pod is tried.",
+        description="A machine that is not there by then counts as failed: cluster-autoscaler tries another group that fits the "
+        "pod, and jobs go to another zone.",
     )
+
+    @property
+    def release(self) -> str:
+        """The version, or the one that Ebb was made with."""
+        return self.version or (KARPENTER if self.kind == "karpenter" else CLUSTER_AUTOSCALER)
 
 
 class Drill(Section):

@@ -100,8 +100,13 @@ def _role(**more: Any) -> dict[str, Any]:
     return {"Path": "/", "RoleName": "AWSServiceRoleForEC2Spot", "RoleId": "R" * 16, "Arn": "a" * 20, "CreateDate": made, **more}
 
 
-def look(changes: Answers | None = None, address: str = "198.51.100.7", absent: tuple[str, ...] = (), **aws: Any) -> Look:
-    stack = stacks.stack(**{"accountId": ACCOUNT, **aws})
+def look(
+    changes: Answers | None = None, address: str = "198.51.100.7", absent: tuple[str, ...] = (), least: int = 1, **aws: Any
+) -> Look:
+    """`least`: machines that the on-demand group keeps."""
+    own = stacks.small(**{"accountId": ACCOUNT, **aws})
+    own["nodeGroups"][1]["min"] = least
+    stack = stacks.stack(own)
     return Look(
         stack_name="dev",
         stack=stack,

@@ -18,7 +18,7 @@ from infra.clouds.aws.control import addons, cluster
 from infra.clouds.aws.data import storage, volumes
 from infra.clouds.aws.iam import identity
 from infra.clouds.aws.iam.rights import ROLES
-from infra.clouds.aws.machines import drill, in_cluster, machine, nodes
+from infra.clouds.aws.machines import drill, in_cluster, karpenter, machine, nodes
 from infra.clouds.aws.settings import Drill, GroupSettings
 from infra.config.checks import MANAGER
 from infra.part import Part
@@ -59,6 +59,7 @@ def whole() -> Declared:
         images.declare(part, "ebb-dev", found, settings, identity.role(part, "ebb-dev", "codebuild"))
         in_cluster.helpers(part, "ebb-dev", control, settings, [group])
         drill.declare(part, "ebb-dev", settings)
+        karpenter.Karpenter(part, "ebb-dev", found, control, made, role, manager)
 
     answer = {"stdout": '{"digest": "sha256:0", "compressed_mb": 1.0}'}
     return declared(declare, answers={"command:local:Command": lambda name, inputs: answer})
@@ -71,6 +72,7 @@ def test_every_role_is_made_and_no_other() -> None:
 def test_nothing_of_iam_but_roles_and_their_policies_is_made() -> None:
     kinds = {one.type for one in whole().resources if one.type.startswith("aws:iam/")}
     assert kinds == {
+        "aws:iam/instanceProfile:InstanceProfile",
         "aws:iam/role:Role", "aws:iam/rolePolicy:RolePolicy", "aws:iam/rolePolicyAttachment:RolePolicyAttachment",
     }  # fmt: skip
     for role in whole().all("aws:iam/role:Role"):
@@ -121,6 +123,7 @@ def test_policies_are_written_in_identity_alone() -> None:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) in names
         }
     assert calls == {
+        ("identity.py", "InstanceProfile"),
         ("identity.py", "RolePolicy"),
         ("identity.py", "RolePolicyAttachment"),
     }
@@ -233,6 +236,21 @@ def test_a_build_reaches_what_images_makes() -> None:
     repositories = {one.inputs["name"] for one in found.all("aws:ecr/repository:Repository")}
     assert repositories == {"ebb-dev/controller", "ebb-dev/trainer"}
     assert push["Resource"] == ["arn:aws:ecr:*:*:repository/ebb-dev/*"]
+
+
+def test_karpenter_hears_from_its_queue_and_gives_machines_no_role_but_theirs() -> None:
+    by_action = {one["Action"][0]: one for one in policy("karpenter")}
+    queue = whole().one("aws:sqs/queue:Queue").inputs["name"]
+    assert by_action["sqs:DeleteMessage"]["Resource"] == [f"arn:aws:sqs:*:*:{queue}"]
+    assert by_action["iam:PassRole"]["Resource"] == ["arn:aws:iam::*:role/ebb-dev-machine-*"]
+    assert by_action["iam:PassRole"]["Condition"] == {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
+
+
+def test_karpenter_ends_and_tags_machines_of_the_cluster_alone() -> None:
+    for one in policy("karpenter"):
+        if one["Action"][0] in ("ec2:TerminateInstances", "ec2:CreateTags", "ec2:CreateLaunchTemplate"):
+            tests = one["Condition"]["StringEquals"]
+            assert "owned" in {tests.get(f"aws:{of}Tag/kubernetes.io/cluster/ebb-dev") for of in ("Resource", "Request")}
 
 
 def test_a_word_that_is_not_given_is_an_error() -> None:

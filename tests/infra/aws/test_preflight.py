@@ -103,6 +103,13 @@ def case(make: Callable[[], Look], level: str, text: str, fix: str = "", *, name
             name="no spot role",
         ),
         case(
+            lambda: look({("iam", "get_role"): Refused("NoSuchEntity", "none")}, autoscaler={"kind": "karpenter"}, least=0),
+            "fail",
+            "AWSServiceRoleForEC2Spot is not there, and Karpenter may not create it",
+            "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
+            name="no spot role for Karpenter",
+        ),
+        case(
             lambda: look(
                 {("eks", "describe_cluster"): {"cluster": {"name": "ebb-dev", "tags": {}}}}, cluster=cluster(administrators=[])
             ),

@@ -66,10 +66,16 @@ def role(
     return made
 
 
+def instance_profile(part: Part, name: str, key: str, made: Role) -> iam.InstanceProfile:
+    """The form in which EC2 gives a role to a machine; EKS makes that of managed node groups itself."""
+    return iam.InstanceProfile(f"{name}-{key}", role=made.name, opts=part.child(depends_on=made.policies))
+
+
 def _asked(spec: rights.Role) -> set[str]:
     """The words in braces."""
     conditions = (spec.conditions, *(one.conditions for one in spec.statements))
-    texts = [text for found in conditions for pairs in found.values() for pair in pairs.items() for text in pair]
+    pairs = [pair for found in conditions for test in found.values() for pair in test.items()]
+    texts = [text for key, value in pairs for text in (key, *([value] if isinstance(value, str) else value))]
     texts += [spec.principals, *(resource for one in spec.statements for resource in one.resources)]
     return {word for text in texts for _, word, _, _ in Formatter().parse(text) if word}
 
@@ -97,7 +103,9 @@ def _if(conditions: Conditions, words: Given) -> dict[str, Any]:
     return {"Condition": filled} if filled else {}
 
 
-def _fill(text: str, words: Given) -> Any:
+def _fill(text: str | tuple[str, ...], words: Given) -> Any:
     """The words in braces; one that stands alone may be a list."""
+    if not isinstance(text, str):
+        return [_fill(one, words) for one in text]
     alone = words.get(text.strip("{}")) if text.startswith("{") else None
     return list(alone) if isinstance(alone, list | tuple) else text.format(**words)

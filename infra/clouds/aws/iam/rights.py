@@ -17,7 +17,7 @@ EVERYTHING = "*"
 # As documented in the service authorization reference: the action knows no resources, so a policy cannot name any.
 _NO_RESOURCES = "The API knows no narrower resource."
 
-Conditions = Mapping[str, Mapping[str, str]]
+Conditions = Mapping[str, Mapping[str, str | tuple[str, ...]]]  # several values: one of them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +74,19 @@ def _of_pods(
         statements=statements,
     )
 
+
+_KARPENTERS: Conditions = {
+    "StringEquals": {"aws:ResourceTag/kubernetes.io/cluster/{name}": "owned"},
+    "StringLike": {"aws:ResourceTag/karpenter.sh/nodepool": "*"},
+}
+_KARPENTERS_NEW: Conditions = {
+    "StringEquals": {"aws:RequestTag/kubernetes.io/cluster/{name}": "owned", "aws:RequestTag/eks:eks-cluster-name": "{name}"},
+    "StringLike": {"aws:RequestTag/karpenter.sh/nodepool": "*"},
+}
+_MADE_BY_KARPENTER = tuple(
+    f"arn:aws:ec2:*:*:{kind}/*"
+    for kind in ("fleet", "instance", "volume", "network-interface", "launch-template", "spot-instances-request")
+)
 
 ROLES: Mapping[str, Role] = {
     "cluster": Role(
@@ -181,6 +194,113 @@ ROLES: Mapping[str, Role] = {
                 ),
                 resources=(EVERYTHING,),
                 reason="Find the groups by tag, see why a request for spot machines failed, and know what a machine would have.",
+                everything=_NO_RESOURCES,
+            ),
+        ),
+    ),
+    # The policy that Karpenter documents (cloudformation.yaml of "Getting Started with Karpenter",
+    # https://github.com/aws/karpenter-provider-aws at v1.14.1), without the making of instance profiles: the stack has one.
+    "karpenter": _of_pods(
+        "Karpenter (aws.autoscaler.kind: karpenter)",
+        "kube-system",
+        "karpenter",
+        statements=(
+            Statement(
+                actions=("ec2:RunInstances", "ec2:CreateFleet"),
+                resources=(
+                    "arn:aws:ec2:*:*:security-group/*",
+                    "arn:aws:ec2:*:*:subnet/*",
+                    "arn:aws:ec2:*:*:placement-group/*",
+                    "arn:aws:ec2:*:*:capacity-reservation/*",
+                    "arn:aws:ec2:*::image/*",
+                    "arn:aws:ec2:*::snapshot/*",
+                ),
+                reason="What a machine is made of. This alone starts none: a start needs the next two as well, which are the "
+                "cluster's.",
+            ),
+            Statement(
+                actions=("ec2:RunInstances", "ec2:CreateFleet"),
+                resources=("arn:aws:ec2:*:*:launch-template/*",),
+                conditions=_KARPENTERS,
+                reason="By launch templates of its own.",
+            ),
+            Statement(
+                actions=("ec2:RunInstances", "ec2:CreateFleet", "ec2:CreateLaunchTemplate"),
+                resources=_MADE_BY_KARPENTER,
+                conditions=_KARPENTERS_NEW,
+                reason="Start machines, which carry the cluster's name from the first moment on.",
+            ),
+            Statement(
+                actions=("ec2:CreateTags",),
+                resources=_MADE_BY_KARPENTER,
+                conditions={
+                    "StringEquals": {
+                        **_KARPENTERS_NEW["StringEquals"],
+                        "ec2:CreateAction": ("RunInstances", "CreateFleet", "CreateLaunchTemplate"),
+                    },
+                    "StringLike": _KARPENTERS_NEW["StringLike"],
+                },
+                reason="In that very call.",
+            ),
+            Statement(
+                actions=("ec2:CreateTags",),
+                resources=("arn:aws:ec2:*:*:instance/*",),
+                conditions={
+                    **_KARPENTERS,
+                    "StringEqualsIfExists": {"aws:RequestTag/eks:eks-cluster-name": "{name}"},
+                    "ForAllValues:StringEquals": {"aws:TagKeys": ("eks:eks-cluster-name", "karpenter.sh/nodeclaim", "Name")},
+                },
+                reason="Name a machine after its Node, once there is one.",
+            ),
+            Statement(
+                actions=("ec2:TerminateInstances", "ec2:DeleteLaunchTemplate"),
+                resources=("arn:aws:ec2:*:*:instance/*", "arn:aws:ec2:*:*:launch-template/*"),
+                conditions=_KARPENTERS,
+                reason="End its own machines, and no others.",
+            ),
+            Statement(
+                actions=("iam:PassRole",),
+                resources=("arn:aws:iam::*:role/{name}-machine-*",),
+                conditions={"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}},
+                reason="Give machines the role that the machines of managed node groups have.",
+            ),
+            Statement(
+                actions=("sqs:DeleteMessage", "sqs:GetQueueUrl", "sqs:ReceiveMessage"),
+                resources=("arn:aws:sqs:*:*:{name}-karpenter",),
+                reason="Hear that EC2 takes machines back.",
+            ),
+            Statement(
+                actions=("eks:DescribeCluster",),
+                resources=("arn:aws:eks:*:*:cluster/{name}",),
+                reason="The cluster's address, which machines are told.",
+            ),
+            Statement(
+                actions=("ssm:GetParameter",),
+                resources=("arn:aws:ssm:*::parameter/aws/service/*",),
+                reason="The AMI of a pinned release.",
+            ),
+            Statement(
+                actions=(
+                    "ec2:DescribeCapacityReservations",
+                    "ec2:DescribeImages",
+                    "ec2:DescribeInstances",
+                    "ec2:DescribeInstanceStatus",
+                    "ec2:DescribeInstanceTypeOfferings",
+                    "ec2:DescribeInstanceTypes",
+                    "ec2:DescribeLaunchTemplates",
+                    "ec2:DescribePlacementGroups",
+                    "ec2:DescribeSecurityGroups",
+                    "ec2:DescribeSpotPriceHistory",
+                    "ec2:DescribeSubnets",
+                ),
+                resources=(EVERYTHING,),
+                reason="What there is, what it costs, and what runs.",
+                everything=_NO_RESOURCES,
+            ),
+            Statement(
+                actions=("iam:ListInstanceProfiles", "pricing:GetProducts"),
+                resources=(EVERYTHING,),
+                reason="Look for instance profiles of its own, which it never has here, and for list prices.",
                 everything=_NO_RESOURCES,
             ),
         ),

@@ -50,9 +50,9 @@ SECOND_TRY_MINUTES, LAST_TRY_MINUTES, FORGET_MINUTES = 2, 10, 30
 
 def helpers(part: Part, name: str, control: ControlPlane, settings: Settings, groups: Sequence[NodeGroup]) -> Helpers:
     """`groups`: those for jobs."""
-    return Helpers(
-        autoscaler=_autoscaler(part, name, control, settings, groups), device_plugins=tuple(_plugins(settings, groups))
-    )
+    own = settings.autoscaler.kind == "cluster-autoscaler"  # Karpenter is there before its machines are: karpenter.py
+    scaler = _autoscaler(part, name, control, settings, groups) if own else None
+    return Helpers(autoscaler=scaler, device_plugins=tuple(_plugins(settings, groups)))
 
 
 def _autoscaler(part: Part, name: str, control: ControlPlane, settings: Settings, groups: Sequence[NodeGroup]) -> Autoscaler:
@@ -68,7 +68,7 @@ def _autoscaler(part: Part, name: str, control: ControlPlane, settings: Settings
     )
     region = settings.region
     return Autoscaler(
-        image=f"{AUTOSCALER_IMAGE}:{settings.autoscaler.version}",
+        image=f"{AUTOSCALER_IMAGE}:{settings.autoscaler.release}",
         arguments=arguments(name, settings),
         environment={"AWS_REGION": link.association_id.apply(lambda _: region)},
         priorities=priorities(groups),
@@ -102,12 +102,12 @@ def arguments(name: str, settings: Settings) -> list[str]:
         "--skip-nodes-with-system-pods=false",
         "--skip-nodes-with-local-storage=false",
         "--emit-per-nodegroup-metrics=true",
-        *(["--aws-use-static-instance-list=true"] if _cut_off(settings) else []),
+        *(["--aws-use-static-instance-list=true"] if cut_off(settings) else []),
         "--v=2",
     ]
 
 
-def _cut_off(settings: Settings) -> bool:
+def cut_off(settings: Settings) -> bool:
     """True if EC2's API is out of reach, so that the list of instance types must be the one built into the autoscaler. An own
     VPC has NAT; an existing one without public subnets may have no way out but its endpoints."""
     return settings.network.vpc_id is not None and not settings.network.public_subnets

@@ -141,7 +141,13 @@ def fast_pulls(group: NodeGroup, settings: Settings) -> bool:
 
 
 def user_data(group: NodeGroup, settings: Settings) -> str | None:
-    """Settings for nodeadm, the AMI's boot program, which merges them with the part that EKS adds. Base64 of MIME."""
+    """Base64 of `boot_settings`, as a launch template has it."""
+    found = boot_settings(group, settings)
+    return None if found is None else base64.b64encode(found.encode()).decode()
+
+
+def boot_settings(group: NodeGroup, settings: Settings) -> str | None:
+    """Settings for nodeadm, the AMI's boot program, which merges them with the part that EKS, or Karpenter, adds. MIME."""
     spec: dict[str, object] = {}
     if disk(group, settings).local_gib:
         spec["instance"] = {"localStorage": {"strategy": "RAID0"}}
@@ -153,7 +159,7 @@ def user_data(group: NodeGroup, settings: Settings) -> str | None:
     if not spec:
         return None
     config = yaml.safe_dump({"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": spec}, sort_keys=False)
-    return base64.b64encode(_mime(config).encode()).decode()
+    return _mime(config)
 
 
 def _mime(config: str) -> str:
