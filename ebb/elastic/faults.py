@@ -1,6 +1,6 @@
 """Faults by kind, from what an exception or the kernel's log says. Pure, and without torch.
 
-    kind_of("NCCL error in: ..., remote process exited or there was a network error, ...")     # Kind.PEER
+    fault_of("NCCL error in: ..., remote process exited or there was a network error, ...")     # Fault.PEER
 
 Several kinds share words, so the order counts: an NCCL error whose last words are that a GPU ran out of memory is one of memory,
 and one that says that the library was used wrongly will be said again after every restart. A text that merely has the word
@@ -11,7 +11,7 @@ import enum
 import re
 
 
-class Kind(enum.Enum):
+class Fault(enum.Enum):
     """PEER: another rank, or the network to it. HARDWARE: this machine's GPU. MEMORY: the GPU's is too small for the step.
     PROGRAM: everything else; it would fail again."""
 
@@ -26,28 +26,31 @@ class Kind(enum.Enum):
 _XIDS_OF_PROGRAMS = {13, 31, 43, 45, 68, 109}
 _XID = re.compile(r"\bXid \([^)]*\): (\d+)")
 _TEXTS = [
-    (Kind.PROGRAM, r"ncclInvalid(Usage|Argument)|invalid (usage|argument)\b.*NCCL version|Duplicate GPU detected"),
-    (Kind.PROGRAM, r"shared memory segment|No space left on device"),  # NCCL's system error where /dev/shm is too small
-    (Kind.MEMORY, r"out of memory|OUT_OF_MEMORY|STATUS_ALLOC_FAILED|DefaultCPUAllocator: can't allocate memory"),
+    (Fault.PROGRAM, r"ncclInvalid(Usage|Argument)|invalid (usage|argument)\b.*NCCL version|Duplicate GPU detected"),
+    (Fault.PROGRAM, r"shared memory segment|No space left on device"),  # NCCL's system error where /dev/shm is too small
+    (Fault.MEMORY, r"out of memory|OUT_OF_MEMORY|STATUS_ALLOC_FAILED|DefaultCPUAllocator: can't allocate memory"),
     (
-        Kind.HARDWARE,
+        Fault.HARDWARE,
         r"uncorrectable .*error|ECC error|unspecified launch failure|fallen off the bus|GPU is lost|hardware (stack )?error"
         r"|Unable to determine the device handle for GPU",
     ),
-    (Kind.PEER, r"nccl(Remote|System|Internal)Error|remote process exited|(unhandled system|internal) error\b.*NCCL version"),
-    (Kind.PEER, r"NCCL communicator (was aborted|encountered error)|Watchdog caught collective operation timeout"),
-    (Kind.PEER, r"\bgloo\b|\b(pair|buffer)\.cc:\d+\]|connection (closed|reset) by peer|broken pipe|\bDist(Network|Store)Error\b"),
-    (Kind.PEER, r"timed out waiting \d+ms for (send|recv)"),
+    (Fault.PEER, r"nccl(Remote|System|Internal)Error|remote process exited|(unhandled system|internal) error\b.*NCCL version"),
+    (Fault.PEER, r"NCCL communicator (was aborted|encountered error)|Watchdog caught collective operation timeout"),
+    (
+        Fault.PEER,
+        r"\bgloo\b|\b(pair|buffer)\.cc:\d+\]|connection (closed|reset) by peer|broken pipe|\bDist(Network|Store)Error\b",
+    ),
+    (Fault.PEER, r"timed out waiting \d+ms for (send|recv)"),
 ]
 _KINDS = [(kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _TEXTS]
 
 
-def kind_of(text: str) -> Kind:
-    return known_kind(text) or Kind.PROGRAM
+def fault_of(text: str) -> Fault:
+    return known_fault(text) or Fault.PROGRAM
 
 
-def known_kind(text: str) -> Kind | None:
+def known_fault(text: str) -> Fault | None:
     """None for a text that says none of these: the program's, unless more is known of it."""
     if found := _XID.search(text):
-        return Kind.PROGRAM if int(found[1]) in _XIDS_OF_PROGRAMS else Kind.HARDWARE
+        return Fault.PROGRAM if int(found[1]) in _XIDS_OF_PROGRAMS else Fault.HARDWARE
     return next((kind for kind, pattern in _KINDS if pattern.search(text)), None)

@@ -43,7 +43,7 @@ def test_a_group_may_name_a_trainer_image_of_its_own() -> None:
 
 
 def test_a_group_may_have_a_fast_network() -> None:
-    said = {"name": "EFA", "resources": {"vpc.amazonaws.com/efa": "4"}, "environment": {"FI_PROVIDER": "efa"}}
+    said: dict[str, Any] = {"name": "EFA", "resources": {"vpc.amazonaws.com/efa": "4"}, "environment": {"FI_PROVIDER": "efa"}}
     found = {group.name: group.network for group in platform(node_group("large", "local-a", network=said)).node_groups}
     assert {name: network for name, network in found.items() if network} == {"large": Network(**said)}
 

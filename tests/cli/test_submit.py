@@ -23,7 +23,7 @@ EIGHT = node_group(
     "a100", "local-a", gpuType="A100", gpusPerNode=8, cpu=96, memoryGiB=1152, pricePerHourOnDemand=32.77, max=2,
     labels={"ebb.dev/gpu-type": "A100"},
 )  # fmt: skip
-EFA = {
+EFA: dict[str, Any] = {
     "name": "EFA",
     "resources": {"vpc.amazonaws.com/efa": "4", "hugepages-2Mi": "5120Mi"},
     "environment": {"FI_PROVIDER": "efa"},

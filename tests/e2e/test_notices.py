@@ -146,7 +146,7 @@ def workers(platform: Platform) -> Iterator[None]:
     template = {"spec": {"securityContext": {"runAsUser": NOBODY, "runAsNonRoot": True}, "containers": [container]}}
     spec: Object = {"rdzvEndpoint": "etcd-service:2379", "minReplicas": 1, "maxReplicas": 2}
     spec |= {"placement": {"gpuType": "T4"}, "replicaSpecs": {"Worker": {"replicas": 2, "template": template}}}
-    body = {"apiVersion": "elastic.pytorch.org/v1alpha1", "kind": "ElasticJob"}
+    body: Object = {"apiVersion": "elastic.pytorch.org/v1alpha1", "kind": "ElasticJob"}
     body |= {"metadata": {"name": NAME, "namespace": NAMESPACE}, "spec": spec}
     path = platform.folder / "noticed.yaml"
     path.write_text(yaml.safe_dump(body))
@@ -205,7 +205,7 @@ def sigterm_after(platform: Platform, victim: Victim, story: Story) -> float:
     """Announce the reclaim of its machine; returns the seconds until the worker has SIGTERM."""
     began = time.time()
     story.announce(victim.cloud)
-    told_at = platform.until(f"SIGTERM in the worker on {victim.node}", lambda: victim.told_at)
+    told_at: float = platform.until(f"SIGTERM in the worker on {victim.node}", lambda: victim.told_at)
     return round(told_at - began, 2)
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch.distributed as dist
 
-from ebb.elastic.faults import Kind, kind_of
+from ebb.elastic.faults import Fault, fault_of
 from ebb.elastic.launch.exit_policy import Failure
 from ebb.elastic.runtime.process_group import PeerLostError, is_loss, noticing_loss
 
@@ -85,26 +85,26 @@ PROGRAM = [
     "NVRM: Xid (PCI:0000:cb:00): 109, pid=1797828, name=pt_main_thread, Ch 00000008, errorString CTX SWITCH TIMEOUT",
     "NVRM: Xid (PCI:0000:01:00): 31, Ch 00000003, engmask 00000101, intr 10000000",
 ]
-TABLE = [(kind, text) for kind, texts in zip(Kind, (PEER, HARDWARE, MEMORY, PROGRAM), strict=True) for text in texts]
+TABLE = [(kind, text) for kind, texts in zip(Fault, (PEER, HARDWARE, MEMORY, PROGRAM), strict=True) for text in texts]
 
 
 @pytest.mark.parametrize(("kind", "text"), TABLE)
-def test_the_kind_of_a_text(kind: Kind, text: str) -> None:
-    assert kind_of(text) is kind
+def test_the_kind_of_a_text(kind: Fault, text: str) -> None:
+    assert fault_of(text) is kind
 
 
 @pytest.mark.parametrize(("kind", "text"), TABLE)
-def test_only_the_loss_of_a_peer_is_met_again(kind: Kind, text: str) -> None:
+def test_only_the_loss_of_a_peer_is_met_again(kind: Fault, text: str) -> None:
     """In a step or a collective of ours, and anywhere in a program: anything else would loop with exit code 75."""
     error = (dist.DistBackendError if text.startswith("NCCL error") else RuntimeError)(text)
-    assert is_loss(error) is (kind is Kind.PEER)
-    with pytest.raises(PeerLostError if kind is Kind.PEER else type(error)), noticing_loss():
+    assert is_loss(error) is (kind is Fault.PEER)
+    with pytest.raises(PeerLostError if kind is Fault.PEER else type(error)), noticing_loss():
         raise error
 
 
 @pytest.mark.parametrize(("kind", "text"), TABLE)
-def test_only_the_loss_of_a_peer_is_asked_for_by_the_launcher(kind: Kind, text: str) -> None:
-    assert Failure(code=1, sentence=text).is_program is (kind is not Kind.PEER)
+def test_only_the_loss_of_a_peer_is_asked_for_by_the_launcher(kind: Fault, text: str) -> None:
+    assert Failure(code=1, sentence=text).is_program is (kind is not Fault.PEER)
 
 
 def test_errors_of_torchs_network_and_store_are_always_a_peers() -> None:

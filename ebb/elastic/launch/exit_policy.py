@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ebb.elastic.contract import EXIT_FINISHED, EXIT_PEER_LOST, EXIT_PROGRAM_FAILED, EXIT_RECLAIMED
-from ebb.elastic.faults import Kind, known_kind
+from ebb.elastic.faults import Fault, known_fault
 
 KILLED_LIMIT = 3  # workers that a signal killed (out of memory, a crash in C): chance, or a bug
 
@@ -50,8 +50,8 @@ class Failure:
         """It says by itself that the program is wrong."""
         if self.code <= 0 or not self.sentence:
             return False
-        kind = known_kind(self.sentence)
-        return kind is not Kind.PEER and (kind is not None or not _MAY_BE_A_PEER.search(self.sentence))
+        kind = known_fault(self.sentence)
+        return kind is not Fault.PEER and (kind is not None or not _MAY_BE_A_PEER.search(self.sentence))
 
     @property
     def is_abort(self) -> bool:

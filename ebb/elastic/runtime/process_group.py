@@ -28,7 +28,7 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-from ebb.elastic.faults import Kind, kind_of
+from ebb.elastic.faults import Fault, fault_of
 from ebb.elastic.runtime.config import Place
 
 # Retransmissions and probes go unanswered for this long before a peer counts as gone. 4 s: well above the pauses of a busy
@@ -203,7 +203,7 @@ def is_loss(error: BaseException | None) -> bool:
     """True if an error, wherever in a program it was raised, says that a collective is broken."""
     if isinstance(error, PeerLostError | dist.DistNetworkError | dist.DistStoreError):
         return True
-    return isinstance(error, RuntimeError) and kind_of(str(error)) is Kind.PEER
+    return isinstance(error, RuntimeError) and fault_of(str(error)) is Fault.PEER
 
 
 def _keep_for_ever(each: object) -> None:

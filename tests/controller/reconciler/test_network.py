@@ -89,7 +89,7 @@ def test_machines_that_the_job_does_not_use_do_not_matter() -> None:
 
 
 def test_what_the_author_wrote_stays() -> None:
-    written = {"limits": {"vpc.amazonaws.com/efa": 1}, "env": [{"name": "FI_PROVIDER", "value": "tcp"}]}
+    written: Object = {"limits": {"vpc.amazonaws.com/efa": 1}, "env": [{"name": "FI_PROVIDER", "value": "tcp"}]}
     found = container(make_job(**whole(**written)), make_platform(large()))
     assert found["resources"]["limits"] == {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 1, "hugepages-2Mi": "5120Mi"}
     assert variables(found)["FI_PROVIDER"] == "tcp"

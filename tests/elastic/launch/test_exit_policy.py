@@ -96,7 +96,7 @@ class Peers:
 def an_agent(peers: Peers) -> tuple[Agent, Any]:
     agent = Agent.__new__(Agent)  # torch's own part starts processes
     agent._handler = peers  # type: ignore[assignment]
-    agent._notices = SimpleNamespace(seen=False, hurried=False)  # type: ignore[assignment]
+    agent._notices = SimpleNamespace(seen=False, hurried=False)
     agent._knows_codes = True
     agent._exit_policy = ExitPolicy(max_restarts=0, say=lambda _: None)
     return agent, SimpleNamespace(group_world_size=2)
