@@ -70,11 +70,9 @@ PINS = (
         versions=r"cluster-autoscaler-(\d+(?:\.\d+)+)",
     ),
     Pattern(
-        files="infra/clouds/aws/settings.py",
-        text=r'KARPENTER = "v[\d.]+", "(?P<version>[\d.]+)"',
+        files="infra/clouds/*/**/*.py",
+        text=r'^(?P<name>[A-Z_]+) = "(?P<version>v?[\d.]+)" +# https://github\.com/(?P<source>[\w.-]+/[\w.-]+)',
         index=GITHUB,
-        name="karpenter",
-        source="aws/karpenter-provider-aws",
     ),
     Pattern(
         files="workloads/manifests/**/kustomization.yaml",

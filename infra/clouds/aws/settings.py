@@ -11,7 +11,8 @@ from infra.clouds.aws import forms
 from infra.config import Section
 
 # What Ebb was made with, where a stack names no version. Karpenter's is the one that its chart was read in.
-CLUSTER_AUTOSCALER, KARPENTER = "v1.35.0", "1.14.1"
+CLUSTER_AUTOSCALER = "v1.35.0"
+KARPENTER = "1.14.1"  # https://github.com/aws/karpenter-provider-aws
 
 
 def _supported(version: str) -> str:
