@@ -147,7 +147,7 @@ prove-money: install  ## jobs and what idled beside the devcluster's own record 
 	@EBB_FIGURES=build/money.json $(BIN)/pytest -v -m e2e tests/e2e/test_money.py
 	@cat build/money.json
 
-prove-notice: install  ## seconds from a cloud's notice to SIGTERM in the worker, on a devcluster, in three clouds' formats (about 8 minutes)
+prove-notice: install  ## seconds from a cloud's notice to SIGTERM in the worker, on a devcluster, in three clouds' formats (about 6 minutes)
 	@mkdir -p build && rm -f build/notice.json
 	@EBB_FIGURES=build/notice.json $(BIN)/pytest -v -m e2e tests/e2e/test_notices.py
 	@cat build/notice.json

@@ -33,6 +33,7 @@ ADDRESS, AGENT, NAME = "169.254.169.254", "ebb-notices", "noticed"
 CLONE_NEWNET = 0x40000000  # <linux/sched.h>
 NOBODY = 1000  # the images' user, and the owner of the shared volumes
 HANG_SECONDS = 20.0
+FIGURES = os.environ.get("EBB_FIGURES")  # where `make prove-notice` wants them
 # A worker that does nothing but write down when SIGTERM comes: nothing between the kubelet and the clock.
 WORKER = f"""
 import os, pathlib, signal, sys, time
@@ -87,6 +88,7 @@ STORIES = {
         silence_seconds=10 + 5 + 5,
     ),
 }
+CLOUDS = tuple(STORIES) if FIGURES else ("aws",)  # 80 s each; tests/notices has the formats of all three
 seconds: dict[str, dict[str, float]] = {}
 
 
@@ -209,7 +211,7 @@ def sigterm_after(platform: Platform, victim: Victim, story: Story) -> float:
     return round(told_at - began, 2)
 
 
-@pytest.mark.parametrize("cloud", STORIES)
+@pytest.mark.parametrize("cloud", CLOUDS)
 def test_a_notice_reaches_the_worker(platform: Platform, cloud: str) -> None:
     """Announced; withdrawn; after a silence in which nothing was known."""
     story, box = STORIES[cloud], Box.load(BOX)
@@ -241,8 +243,8 @@ def test_a_notice_reaches_the_worker(platform: Platform, cloud: str) -> None:
         "notice_after_silence_to_sigterm": after_silence,
     }
     print(cloud, seconds[cloud])
-    if path := os.environ.get("EBB_FIGURES"):
-        Path(path).write_text(json.dumps({"seconds": seconds}) + "\n")
+    if FIGURES:
+        Path(FIGURES).write_text(json.dumps({"seconds": seconds}) + "\n")
     assert notice <= story.notice_seconds
     assert withdrawn <= story.notice_seconds
     assert after_silence <= story.silence_seconds
