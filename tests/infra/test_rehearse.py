@@ -241,7 +241,7 @@ def test_what_an_interrupted_update_left_open_is_cleared_before_the_destroy(rehe
     pending = iter([True, False, False])
 
     def export() -> Ran:
-        open_ones = [{}] if next(pending) else []
+        open_ones: list[dict[str, str]] = [{}] if next(pending) else []
         return Ran(0, json.dumps({"deployment": {"resources": [{}] * shell.resources, "pending_operations": open_ones}}))
 
     shell.answers["stack_export"] = export

@@ -124,7 +124,9 @@ def test_the_manager_is_one_plain_machine_that_nothing_scales() -> None:
 
 def test_the_manager_carries_the_tags_that_the_rights_of_the_ebs_driver_name() -> None:
     (wanted,) = (one.conditions for one in ROLES["ebs-csi"].statements if one.resources == ("arn:aws:ec2:*:*:instance/*",))
-    asked = {key.removeprefix("aws:ResourceTag/"): value.format(stack="dev") for key, value in wanted["StringEquals"].items()}
+    asked = {
+        key.removeprefix("aws:ResourceTag/"): str(value).format(stack="dev") for key, value in wanted["StringEquals"].items()
+    }
     assert asked.items() <= machine.machine_tags("dev", manager(), settings()).items()
 
 
