@@ -1,7 +1,7 @@
 """The committed files that are made from the code: `python -m manifests` writes them, with --check it only compares.
 
 `make manifests` and `make check` call it. Each file's text is a pure function in the module that knows what to say; those of a
-cloud are in infra/clouds/<cloud>/page.py, if it has any. requirements.txt and its like are uv's: the Makefile exports them.
+cloud are its `pages` (infra/cloud.py). requirements.txt and its like are uv's: the Makefile exports them.
 """
 
 import sys
@@ -12,7 +12,7 @@ from pathlib import Path
 from ebb.api import crd, job_page
 from ebb.cli import schemas
 from ebb.client.submission import jobschema
-from infra import clouds, commands, page
+from infra import clouds, page
 from infra.config import schema
 
 
@@ -20,8 +20,9 @@ def generated() -> dict[Path, Callable[[], str]]:
     """Each file with the function that gives its text."""
     files: dict[Path, Callable[[], str]] = {made.PATH: made.text for made in (crd, job_page, jobschema, schema, page)}
     files |= {schemas.FOLDER / f"{name}.json": partial(schemas.text, name) for name in schemas.DOCUMENTS}
-    pages = [half for name in clouds.names() if (half := commands.half(name, "page")) is not None]
-    return files | {half.PATH: half.text for half in pages}
+    for name in clouds.names():
+        files |= clouds.named(name).pages()
+    return files
 
 
 def outdated(files: Mapping[Path, Callable[[], str]], folder: Path = schemas.FOLDER) -> dict[Path, str | None]:

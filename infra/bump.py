@@ -2,8 +2,8 @@
 
     python -m infra.bump
 
-The one command that asks package indexes. Pins are found in the files themselves, by the patterns of PINS, so none is written
-down twice. What only a cloud's account knows (EKS add-ons, releases of a region) `make preflight` compares.
+The one command that asks package indexes. Pins are found in the files themselves, by the patterns of PINS and of the clouds
+(Cloud.PINS), so none is written down twice. What only a cloud's account knows `make preflight` compares.
 """
 
 import json
@@ -17,26 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra import commands
+from infra import clouds, commands
+from infra.account.records import ACCOUNT, GITHUB, PYPI, Pattern
 from infra.config import ROOT
 
 Fetch = Callable[[str], Any]  # an address -> its JSON; raises OSError
-PYPI, GITHUB, ACCOUNT = "pypi", "github", "account"
 SIMPLE = "application/vnd.pypi.simple.v1+json"  # with the list of versions: https://peps.python.org/pep-0700/
 SECONDS = 10
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pattern:
-    """Pins of one form. `text` has the group `version`, and the group `name` or else `name` here. `index`: who knows of newer
-    ones; `source`: the repository on GitHub, if the text has no group for it; `versions`: the form of its tags."""
-
-    files: str
-    text: str
-    index: str
-    name: str = ""
-    source: str = ""
-    versions: str = r"v?(\d+(?:\.\d+)+)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,38 +49,25 @@ PINS = (
         source="NVIDIA/k8s-device-plugin",
     ),
     Pattern(
-        files="Pulumi.*.yaml",
-        text=r"^    autoscaler:\n(?:      .*\n)*?      version: (?P<version>v[\d.]+)",
-        index=GITHUB,
-        name="cluster-autoscaler",
-        source="kubernetes/autoscaler",
-        versions=r"cluster-autoscaler-(\d+(?:\.\d+)+)",
-    ),
-    Pattern(
-        files="infra/clouds/*/**/*.py",
-        text=r'^(?P<name>[A-Z_]+) = "(?P<version>v?[\d.]+)" +# https://github\.com/(?P<source>[\w.-]+/[\w.-]+)',
-        index=GITHUB,
-    ),
-    Pattern(
         files="workloads/manifests/**/kustomization.yaml",
         text=r"newName: registry\.k8s\.io/etcd\n(?:.*#.*\n)*\s*newTag: (?P<version>[\d.]+)",
         index=GITHUB,
         name="etcd",
         source="etcd-io/etcd",
     ),
-    Pattern(
-        files="Pulumi.*.yaml",
-        text=r"(?P<name>\w+): [\d.]+-(?P<version>\d{8}) +# https://github\.com/(?P<source>[\w.-]+/[\w.-]+)",
-        index=GITHUB,
-        versions=r"v(\d{8})",
-    ),
-    Pattern(files="Pulumi.*.yaml", text=r"^        (?P<name>[a-z0-9-]+): (?P<version>v[\d.]+-eksbuild\.\d+)", index=ACCOUNT),
 )
 
 
+def patterns() -> Iterator[Pattern]:
+    """Those of all, then those of each cloud."""
+    yield from PINS
+    for name in clouds.names():
+        yield from clouds.named(name).PINS
+
+
 def pins(root: Path) -> Iterator[Pin]:
-    """Every pin below a checkout's root, in the order of PINS."""
-    for pattern in PINS:
+    """Every pin below a checkout's root, in the order of patterns()."""
+    for pattern in patterns():
         for path in sorted(root.glob(pattern.files)):
             for match in re.finditer(pattern.text, path.read_text(), re.MULTILINE):
                 found = {"name": pattern.name, "source": pattern.source, **match.groupdict()}

@@ -8,8 +8,9 @@ Instance types live with their cloud (infra/clouds/<cloud>, TYPES); GPUs and bui
 Prices are assumptions for estimates, in USD per hour; the bill is the cloud's.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from infra import clouds
 from workloads.cluster import InstanceType
@@ -83,8 +84,7 @@ def types(cloud: str | None, *, refused: bool = False) -> tuple[InstanceType, ..
     """A cloud's instance types; with refused=True also those of which no node group may be."""
     if cloud not in clouds.names():
         return ()
-    known: tuple[InstanceType, ...] = clouds.module(str(cloud)).TYPES
-    return tuple(one for one in known if refused or not one.refused)
+    return tuple(one for one in clouds.named(str(cloud)).TYPES if refused or not one.refused)
 
 
 def names(cloud: str | None, *, gpus: bool = True) -> tuple[str, ...]:
@@ -106,6 +106,25 @@ def by_gpu(cloud: str | None, gpu_type: str) -> InstanceType | None:
     """The smallest machine with that GPU, spelt in any case: one that may be used, fewest GPUs, the lowest price."""
     fitting = [one for one in types(cloud, refused=True) if one.gpu_type.lower() == gpu_type.lower()]
     return min(fitting, key=lambda one: (bool(one.refused), one.gpus, one.usd_per_hour), default=None)
+
+
+class MachineChoice(Protocol):
+    """The part of a line of the settings that chooses machines."""
+
+    @property
+    def instance_types(self) -> Sequence[str]: ...
+
+    @property
+    def gpu(self) -> str | None: ...
+
+
+def machines(cloud: str | None, line: MachineChoice) -> tuple[InstanceType, ...]:
+    """The instance types of a line of the settings, those that the cloud has."""
+    if line.instance_types:
+        found = [by_name(cloud, name) for name in line.instance_types]
+    else:
+        found = [by_gpu(cloud, line.gpu)] if line.gpu else []
+    return tuple(one for one in found if one)
 
 
 def nearest_gpu(cloud: str | None, gpu_type: str) -> str | None:

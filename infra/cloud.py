@@ -1,15 +1,25 @@
-"""The interface of a cloud to the rest of the program; the records that pass through it are in workloads/cluster.py."""
+"""The interface of a cloud to the rest of the program; the records that pass through it are in workloads/cluster.py.
 
-from collections.abc import Mapping, Sequence
+    Cloud             its settings, machine types and checks, what its account has and costs; imports no SDK until it is asked
+    Infrastructure    the resources of one stack on it, which Cloud.make declares
+
+docs/new-cloud.md says how to add one.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import pulumi
 
-from workloads.cluster import Cluster, Helpers, Images, NodeGroup, Storage
+from infra.account.records import Check, Pattern, Seen, Sheet
+from infra.config.model import Stack
+from infra.config.section import Problem, Section
+from workloads.cluster import Cluster, Helpers, Images, InstanceType, NodeGroup, Storage
 
 
-class Cloud(Protocol):
-    """One cloud. Each method declares resources and returns at once; none speaks to a cloud by itself."""
+class Infrastructure(Protocol):
+    """One stack on a cloud. Each method declares resources and returns at once; none speaks to a cloud by itself."""
 
     @property
     def notice_seconds(self) -> int:
@@ -35,3 +45,51 @@ class Cloud(Protocol):
 
     def outputs(self, cluster: Cluster) -> Mapping[str, pulumi.Input[Any]]:
         """Outputs for people, after `up`: how to connect, to mount, where to look."""
+
+
+class Reclaims(Protocol):
+    """Reclaims on request, for rehearsals: a machine is taken back as the cloud does by itself. A module is one."""
+
+    def needed(self, group: str) -> Mapping[str, Any]:
+        """Settings of the cloud's section without which no machine of that node group can be reclaimed."""
+
+    def reclaim(self, stack_name: str, stack: Stack, provider_id: str) -> str:
+        """Start it, and say what was started. `provider_id`: the Node's. Raises infra.commands.RequestRefused."""
+
+
+class Cloud(Protocol):
+    """One cloud. Its module, infra/clouds/<cloud>, has an instance as `CLOUD`; what a cloud does not have, it leaves out."""
+
+    TYPES: Sequence[InstanceType]  # its machine types, those too of which no node group may be
+    CAPACITIES: Sequence[str]  # how machines can be bought (workloads.cluster: SPOT...)
+    Settings: type[Section]  # the section of the stack's file that is called like the cloud
+    GroupSettings: type[Section] = Section  # the same of a node group
+    DIFFERENCES: Mapping[str, str] = {}  # its column of docs/clouds.md: infra.page.ROWS -> a few words
+    PINS: Sequence[Pattern] = ()  # its pinned versions, for `make bump`
+
+    def problems(self, stack: Stack) -> Iterable[Problem]:
+        """Settings that do not agree on this cloud."""
+        return ()
+
+    def make(self, stack: Stack) -> Infrastructure:
+        """The stack on this cloud."""
+
+    def preflight(self, stack_name: str, stack: Stack) -> Sequence[Check]:
+        """The checks of the account, those first without which the others cannot be made. None: there is no account."""
+        return ()
+
+    def leftovers(self, stack_name: str, stack: Stack, say: Callable[[str], None]) -> Seen | None:
+        """Leftovers of a destroy in the account; None if there is no account. Raises CannotLook."""
+        return None
+
+    def costs(self, stack: Stack, groups: Sequence[NodeGroup]) -> Sheet | None:
+        """Costs beside the machines; None where nothing has a price. `groups`: that of the manager, then those for jobs."""
+        return None
+
+    def reclaims(self) -> Reclaims | None:
+        """Reclaims on request; None where the cloud has none."""
+        return None
+
+    def pages(self) -> Mapping[Path, Callable[[], str]]:
+        """Files of docs/ that are made from its code, with their texts."""
+        return {}

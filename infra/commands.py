@@ -1,25 +1,22 @@
 """The frame of the commands beside `pulumi`: python -m infra.account.preflight, .leftovers and .costs.
 
     given = parser("infra.account.costs", "What the stack costs.", "...").parse_args(arguments)
-    run(lambda: show(given.stack))                       # show: stack = config.read(name); half(stack.cloud, "costs")
+    run(lambda: show(given.stack))
 
-Each command has a neutral half in infra/ and one in infra/clouds/<cloud>/, of the same name; a cloud without it needs none. The
-last line of output is one JSON object, for programs. None of them changes anything.
+Each command is in infra/account, and asks the cloud for its own part (infra.cloud.Cloud); a cloud without an account has none.
+The last line of output is one JSON object, for programs. None of them changes anything.
 
     CannotLook     nothing can be found out: no credentials, no network; the text is one plain sentence
     Refused        one request to the account did not succeed; each cloud has its own, with the cloud's code
 """
 
 import argparse
-import importlib
-import importlib.util
 import json
 import sys
 from collections.abc import Callable, Sequence
-from types import ModuleType
 from typing import Any
 
-from infra.config import ConfigError
+from infra.config.section import ConfigError
 
 EXIT_GOOD, EXIT_BAD, EXIT_USAGE, EXIT_BLIND, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 EXIT_CODES = "exit codes: 0 {good}, 1 {bad}, 2 wrong arguments or settings, 3 nothing could be looked at (credentials, network)"
@@ -32,19 +29,12 @@ class CannotLook(Exception):
 class RequestRefused(Exception):
     """One request did not succeed."""
 
+    known = False  # True where a check of preflight reports the reason, once for all requests
+
     @property
     def denied(self) -> bool:
         """True if the caller lacks the right to ask, which says nothing about what was asked for."""
         return False
-
-
-def half(cloud: str, name: str) -> ModuleType | None:
-    """The cloud's half of a command, if it has one."""
-    package = f"infra.clouds.{cloud}"
-    if getattr(importlib.import_module(package), "__path__", None) is None:
-        return None  # a cloud of one file
-    found = importlib.util.find_spec(f"{package}.{name}")
-    return importlib.import_module(f"{package}.{name}") if found else None
 
 
 def parser(module: str, what: str, more: str) -> argparse.ArgumentParser:

@@ -32,7 +32,7 @@ def job_groups(stack: Stack, cloud: Notice) -> list[NodeGroup]:
 
 
 def _expanded(line: config.NodeGroupSettings, stack: Stack, cloud: Notice) -> Iterator[NodeGroup]:
-    machines = line.machines(stack.cloud)
+    machines = catalog.machines(stack.cloud, line)
     assert machines, line  # config has checked it
     for zone, name in line.names(stack.zones).items():
         yield NodeGroup(

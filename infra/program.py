@@ -8,7 +8,7 @@ volumes and file systems; machines; the cluster; the network.
 import pulumi
 
 from infra import clouds, config, groups
-from infra.cloud import Cloud
+from infra.cloud import Infrastructure
 from infra.config import Stack
 from workloads import etcd, helpers, namespaces, platform, storage
 from workloads.cluster import ETCD_ENDPOINT, JOBS
@@ -17,11 +17,10 @@ from workloads.cluster import ETCD_ENDPOINT, JOBS
 def run() -> None:
     """Declare everything. Raises config.ConfigError before the first resource if the settings are wrong."""
     stack = config.load()
-    cloud: Cloud = clouds.module(stack.cloud).make(stack, stack.settings)
-    declare(stack, cloud)
+    declare(stack, clouds.named(stack.cloud).make(stack))
 
 
-def declare(stack: Stack, cloud: Cloud) -> None:
+def declare(stack: Stack, cloud: Infrastructure) -> None:
     """The stack on a cloud."""
     manager, workers = groups.manager_group(stack), groups.job_groups(stack, cloud)
     cluster = cloud.cluster()

@@ -3,61 +3,24 @@
     python -m infra.account.costs -s dev
     sheet(config.read("dev")).usd_per_hour_idle
 
-Machines are priced by the catalog; the rest is the cloud's (infra/clouds/<cloud>/costs.py). An estimate: the bill is the cloud's.
+Machines are priced by the catalog; the rest is the cloud's (Cloud.costs). An estimate: the bill is the cloud's.
 """
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from infra import commands, config
+from infra import clouds, commands, config
+from infra.account.records import HOURS_PER_MONTH, Line, Sheet
 from infra.config import Stack
 from infra.groups import job_groups, manager_group
 from workloads.cluster import NodeGroup
 
-HOURS_PER_MONTH = 730  # as AWS's own estimates reckon
 HELP = """\
 idle is what the stack costs while no job runs, full with every node group at its max. Both per hour, and per month of 730 hours.
 What is paid by use (reading data, traffic) is listed below the table with its unit,
 then advice where something else is cheaper.
 """
-
-
-@dataclass(frozen=True, kw_only=True)
-class Line:
-    """One thing that is paid by time, in USD per hour."""
-
-    what: str
-    idle: float
-    full: float
-    note: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Use:
-    """One thing that is paid by use."""
-
-    what: str
-    usd: float
-    unit: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sheet:
-    """All of it. `basis`: whose prices, of when, and what was assumed."""
-
-    lines: tuple[Line, ...] = ()
-    uses: tuple[Use, ...] = ()
-    advice: tuple[str, ...] = ()
-    basis: tuple[str, ...] = ()
-
-    @property
-    def usd_per_hour_idle(self) -> float:
-        return sum(line.idle for line in self.lines)
-
-    @property
-    def usd_per_hour_full(self) -> float:
-        return sum(line.full for line in self.lines)
 
 
 class _NoNotice:
@@ -73,12 +36,9 @@ def groups_of(stack: Stack) -> list[NodeGroup]:
 
 def sheet(stack: Stack) -> Sheet | None:
     """None when the stack's cloud costs nothing."""
-    module = commands.half(stack.cloud, "costs")
-    if module is None:
-        return None
     groups = groups_of(stack)
-    own: Sheet = module.sheet(stack, groups)
-    return replace(own, lines=(*map(machines, groups), *own.lines))
+    own = clouds.named(stack.cloud).costs(stack, groups)
+    return own and replace(own, lines=(*map(machines, groups), *own.lines))
 
 
 def machines(group: NodeGroup) -> Line:

@@ -2,40 +2,20 @@
 
     python -m infra.account.leftovers -s dev
 
-What is looked for is the cloud's (infra/clouds/<cloud>/leftovers.py). Each thing comes with the command that removes it, in an
+What is looked for is the cloud's (Cloud.leftovers). Each thing comes with the command that removes it, in an
 order in which the commands work. What destroy keeps on purpose (data) is listed apart and does not count.
 """
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
-from infra import commands, config
+from infra import clouds, commands, config
+from infra.account.records import Left, Seen
 
 HELP = """\
 Run it after `pulumi destroy`; while the stack is up it lists the stack. It looks by tag and by name pattern, so it finds also
 what no state knows: network interfaces, volumes, log groups that the cloud or Kubernetes made. The commands are for you to run.
 """
-
-
-@dataclass(frozen=True, kw_only=True)
-class Left:
-    """One thing. `remove`: a shell command; `kept`: why destroy leaves it on purpose; `usd_per_month`: None when not known."""
-
-    kind: str
-    name: str
-    note: str = ""
-    usd_per_month: float | None = 0.0
-    remove: str = ""
-    kept: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Seen:
-    """The things found, and the searches that were refused."""
-
-    things: tuple[Left, ...]
-    blind: tuple[str, ...] = ()
 
 
 def search(searches: Mapping[str, Callable[[], Iterable[Left]]], say: Callable[[str], None]) -> Seen:
@@ -102,12 +82,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _look(name: str) -> int:
     stack = config.read(name)
-    module = commands.half(stack.cloud, "leftovers")
-    if module is None:
+    seen = clouds.named(stack.cloud).leftovers(name, stack, commands.say)
+    if seen is None:
         commands.say(f"stack {name}: its cloud, {stack.cloud!r}, has no account in which something could be left")
         commands.conclude({"stack": name, **summary(Seen(things=()))})
         return commands.EXIT_GOOD
-    return conclude(name, module.seen(name, stack, commands.say))
+    return conclude(name, seen)
 
 
 def conclude(name: str, seen: Seen) -> int:

@@ -2,7 +2,7 @@
 
     python -m infra.account.preflight -s dev
 
-What is looked at is the cloud's (infra/clouds/<cloud>/preflight.py): quotas, what exists and what would clash. Each check
+What is looked at is the cloud's (Cloud.preflight): quotas, what exists and what would clash. Each check
 runs by itself, so that one that fails hides no other.
 """
 
@@ -12,18 +12,16 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from ipaddress import ip_address, ip_network
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, TypeVar
 
-from infra import commands, config
+from infra import clouds, commands, config
 from infra.account import costs
+from infra.account.records import FAIL, OK, WARN, Check, Finding, fail, ok, warn
 from infra.config import Stack
 from workloads.cluster import NodeGroup
 
-OK: Final = "ok"
-WARN: Final = "warn"
-FAIL: Final = "fail"
 HELP = """\
 ok    as it should be
 warn  `pulumi up` would work, but something is worth knowing (a quota below a group's max, a newer version)
@@ -33,30 +31,12 @@ Then the cost table of the stack and advice on storage (python -m infra.account.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
-    """A result of a check. `fix`: a command, a key of the stack's file, or where to ask."""
-
-    level: Literal["ok", "warn", "fail"]
-    text: str
-    fix: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Check:
-    """One question. `look` may raise CannotLook, after which no other check makes sense."""
-
-    what: str
-    look: Callable[[], Iterable[Finding]]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Look:
     """A stack, and this machine: `which` gives the path of a program, `address` its address on the internet. A cloud adds how to
-    ask its account."""
+    ask its account, and where it asks for the address."""
 
     stack_name: str
     stack: Stack
-    groups: Sequence[NodeGroup]
     which: Callable[[str], str | None] = field(default_factory=lambda: shutil.which)
     address: Callable[[], str]
 
@@ -64,6 +44,11 @@ class Look:
     def name(self) -> str:
         """The cluster's name, and the prefix of every name in the account."""
         return f"ebb-{self.stack_name}"
+
+    @cached_property
+    def groups(self) -> Sequence[NodeGroup]:
+        """The manager group and those for jobs."""
+        return costs.groups_of(self.stack)
 
     @property
     def settings(self) -> Any:
@@ -74,9 +59,9 @@ class Look:
 AnyLook = TypeVar("AnyLook", bound=Look)
 
 
-def check(what: str, function: Callable[[AnyLook], Iterable[Finding]], look: AnyLook) -> Check:
-    """A check that reports a refused request as a finding: the others still run."""
-    return Check(what=what, look=partial(_guarded, function, look))
+def checks(functions: Mapping[str, Callable[[AnyLook], Iterable[Finding]]], look: AnyLook) -> list[Check]:
+    """One check for each function. One that is refused reports that as a finding: the others still run."""
+    return [Check(what=what, look=partial(_guarded, function, look)) for what, function in functions.items()]
 
 
 def _guarded(function: Callable[[AnyLook], Iterable[Finding]], look: AnyLook) -> Iterable[Finding]:
@@ -85,7 +70,9 @@ def _guarded(function: Callable[[AnyLook], Iterable[Finding]], look: AnyLook) ->
     except commands.CannotLook:
         raise
     except commands.RequestRefused as error:
-        yield warn(f"not checked: {error}", "give this identity the right to read it, or ask who has it" if error.denied else "")
+        if not error.known:
+            fix = "give this identity the right to read it, or ask who has it" if error.denied else ""
+            yield warn(f"not checked: {error}", fix)
 
 
 def programs(look: Look, needed: Mapping[str, str]) -> Iterator[Finding]:
@@ -117,18 +104,6 @@ def public_address(url: str) -> str:
         raise OSError(f"{url}: {error.reason}") from error
 
 
-def ok(text: str) -> Finding:
-    return Finding(level=OK, text=text)
-
-
-def warn(text: str, fix: str = "") -> Finding:
-    return Finding(level=WARN, text=text, fix=fix)
-
-
-def fail(text: str, fix: str = "") -> Finding:
-    return Finding(level=FAIL, text=text, fix=fix)
-
-
 def run(checks: Sequence[Check], say: Callable[[str], None]) -> list[Finding]:
     """All findings, told as they come. Raises CannotLook."""
     found: list[Finding] = []
@@ -157,14 +132,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _look(name: str) -> int:
     stack = config.read(name)
-    module = commands.half(stack.cloud, "preflight")
-    if module is None:
+    checks = clouds.named(stack.cloud).preflight(name, stack)
+    if not checks:
         commands.say(
             f"stack {name}: its cloud, {stack.cloud!r}, has no account to look at; `pulumi preview` shows what would be made"
         )
         commands.conclude({"stack": name, **summary([])})
         return commands.EXIT_GOOD
-    return conclude(name, stack, module.checks(name, stack))
+    return conclude(name, stack, checks)
 
 
 def conclude(name: str, stack: Stack, checks: Sequence[Check]) -> int:

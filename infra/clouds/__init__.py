@@ -1,14 +1,12 @@
-"""One cloud a module, found by its name and imported when it is used: a missing SDK hurts only the stacks of its cloud.
-
-A cloud's module has `TYPES`, its instance types; `CAPACITIES`, how machines can be bought (infra.cloud: SPOT...); `Settings`, a
-pydantic model of the stack's section of that name (and `GroupSettings`, if its node groups have one); `problems(stack,
-settings)`, what does not agree in a stack on it; and `make(stack, settings) -> Cloud`.
-"""
+"""One cloud a module, found by its name and imported when it is used: a missing SDK hurts only the stacks of its cloud."""
 
 import importlib
 import pkgutil
 from functools import cache
-from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # its records need the settings, and those the names of the clouds
+    from infra.cloud import Cloud
 
 
 @cache  # every check of the settings asks, and the folder stays as it is while a program runs
@@ -17,6 +15,7 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 
 
-def module(name: str) -> ModuleType:
-    """The module of a cloud; `name` is one of names()."""
-    return importlib.import_module(f"{__name__}.{name}")
+def named(name: str) -> "Cloud":
+    """The cloud of that name, one of names()."""
+    cloud: Cloud = importlib.import_module(f"{__name__}.{name}").CLOUD
+    return cloud

@@ -18,11 +18,11 @@ from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.provider import Provider as KubernetesProvider
 from pydantic import Field
 
+from infra.cloud import Cloud
 from infra.config import ROOT, ConfigError, Problem, Section, Stack
 from workloads.cluster import DEFAULT_IMAGE, ON_DEMAND, SPOT, Cluster, Helpers, Images, InstanceType, NodeGroup, Storage, Volume
 
 REGION = "local"
-CAPACITIES = (SPOT, ON_DEMAND)
 FACTS = "kube-system/ebb-box"
 SCHEMA = "1"
 LEGACY_ETCD = "image.etcd-legacy"
@@ -85,13 +85,8 @@ def _without_legacy_etcd(stack: Stack, settings: Settings) -> Iterator[Problem]:
         yield Problem("local.facts.legacyEtcdImage", "is missing, and ebb:legacyRendezvous needs it: name an image of etcd 3.5")
 
 
-def make(stack: Stack, settings: Settings) -> "Local":
-    """The cloud of a stack. Raises ConfigError when the kubeconfig is not there."""
-    return Local(stack, settings)
-
-
 class Local:
-    """See infra.cloud.Cloud."""
+    """See infra.cloud.Infrastructure."""
 
     def __init__(self, stack: Stack, settings: Settings) -> None:
         self._stack, self._settings = stack, settings
@@ -274,3 +269,20 @@ def _checked(data: Mapping[str, str] | None) -> Mapping[str, str]:
         )
     assert data is not None
     return data
+
+
+class LocalCloud(Cloud):
+    """See infra.cloud.Cloud. It has no account, and costs nothing."""
+
+    TYPES = TYPES
+    CAPACITIES = (SPOT, ON_DEMAND)
+    Settings = Settings
+
+    def problems(self, stack: Stack) -> Iterator[Problem]:
+        return problems(stack, stack.settings)
+
+    def make(self, stack: Stack) -> Local:
+        return Local(stack, stack.settings)
+
+
+CLOUD = LocalCloud()

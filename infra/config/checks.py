@@ -104,7 +104,7 @@ def _capacity(where: str, group: NodeGroupSettings, stack: Stack) -> Iterator[Pr
     """The ways in which machines can be bought there."""
     if stack.cloud not in clouds.names():
         return
-    allowed: Sequence[str] = clouds.module(stack.cloud).CAPACITIES
+    allowed = clouds.named(stack.cloud).CAPACITIES
     if group.capacity not in allowed:
         text = f"found {group.capacity!r}; on {stack.cloud!r} allowed are {', '.join(allowed)}"
         yield Problem(f"{where}.capacity", text, ("cloud",))
@@ -113,7 +113,7 @@ def _capacity(where: str, group: NodeGroupSettings, stack: Stack) -> Iterator[Pr
 def _shape(where: str, group: NodeGroupSettings, stack: Stack) -> Iterator[Problem]:
     if not group.instance_types:
         return
-    machines = group.machines(stack.cloud)
+    machines = catalog.machines(stack.cloud, group)
     for machine in machines:
         if group.gpu and machine.gpu_type.lower() != group.gpu.lower():
             has = f"has {machine.gpu_type}" if machine.gpu_type else "has no GPU"
@@ -138,7 +138,7 @@ def _image(where: str, group: NodeGroupSettings, stack: Stack) -> Iterator[Probl
         return
     trainer, uses = stack.trainer(group.image), ("cloud", "trainers", f"{where}.gpu", f"{where}.instanceTypes", f"{where}.image")
     build = catalog.torch_build(trainer.torch, trainer.cuda)
-    for gpu_type in dict.fromkeys(one.gpu_type for one in group.machines(stack.cloud) if one.gpus and not one.refused):
+    for gpu_type in dict.fromkeys(one.gpu_type for one in catalog.machines(stack.cloud, group) if one.gpus and not one.refused):
         gpu = catalog.GPUS[gpu_type]
         if build is None or build.runs_on(gpu):
             continue
@@ -248,7 +248,7 @@ def _datasets(stack: Stack) -> Iterator[Problem]:
 
 def _jobs(stack: Stack) -> Iterator[Problem]:
     """A job of the stack finds its image and machines with its GPU; if not, its workers would wait for ever."""
-    gpus = sorted({one.gpu_type for line in stack.node_groups for one in line.machines(stack.cloud) if one.gpus})
+    gpus = sorted({one.gpu_type for line in stack.node_groups for one in catalog.machines(stack.cloud, line) if one.gpus})
     for job in stack.jobs:
         where = f"jobs ({_inside(job, 'metadata', 'name')})"
         for container in _inside(job, "spec", "replicaSpecs", "Worker", "template", "spec", "containers") or ():

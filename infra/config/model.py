@@ -5,9 +5,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from infra import catalog
 from infra.config.section import Form, Section
-from workloads.cluster import DEFAULT_IMAGE, InstanceType
+from workloads.cluster import DEFAULT_IMAGE
 
 CLOUD_KEY: Final = "<cloud>"  # stands for the cloud's name, which a file has as a key; parse puts the checked section there
 Name = Annotated[str, Form("[a-z]([a-z0-9-]*[a-z0-9])?", "a-z, 0-9 and -, first a letter, last no -")]
@@ -59,14 +58,6 @@ class NodeGroupSettings(Section):
         what = self.gpu or next(iter(self.instance_types), "")
         prefix = self.name or f"{self.capacity}-{what}".lower().replace(".", "-")
         return {zone: f"{prefix}-{zone}" for zone in self.zones or zones}
-
-    def machines(self, cloud: str) -> tuple[InstanceType, ...]:
-        """The line's instance types, those that the cloud's catalog knows."""
-        if self.instance_types:
-            found = [catalog.by_name(cloud, name) for name in self.instance_types]
-        else:
-            found = [catalog.by_gpu(cloud, self.gpu)] if self.gpu else []
-        return tuple(one for one in found if one)
 
 
 class Trainer(Section):

@@ -76,16 +76,16 @@ class _CloudSections:
     """The cloud's own sections, of the stack and of each node group, checked and put where the models have them."""
 
     def __init__(self, cloud: str | None) -> None:
-        self._cloud, self._module = cloud, clouds.module(cloud) if cloud else None
+        self._name, self._cloud = cloud, clouds.named(cloud) if cloud else None
         self.problems: list[Problem] = []
         self.wrong: set[str] = set()
 
     def replaced(self, own: Mapping[str, Any]) -> dict[str, Any]:
         """The settings, with models in place of the sections."""
         lines = own.get("nodeGroups")
-        stack = self._one(own, getattr(self._module, "Settings", Section), "")
+        stack = self._one(own, self._cloud.Settings if self._cloud else Section, "")
         if isinstance(lines, list):
-            group = getattr(self._module, "GroupSettings", Section)
+            group = self._cloud.GroupSettings if self._cloud else Section
             stack["nodeGroups"] = [
                 self._one(line, group, f"nodeGroups[{index}].") if isinstance(line, dict) else line
                 for index, line in enumerate(lines)
@@ -94,14 +94,13 @@ class _CloudSections:
 
     def crossed(self, stack: Stack) -> Iterable[Problem]:
         """Settings that do not agree on that cloud."""
-        found: Iterable[Problem] = self._module.problems(stack, stack.settings) if self._module else ()
-        return found
+        return self._cloud.problems(stack) if self._cloud else ()
 
     def _one(self, data: Mapping[str, Any], model: type[Section], where: str) -> dict[str, Any]:
         """Without a known cloud, the sections of all are left out: nobody can say what is right in them."""
-        if self._cloud is None:
+        if self._name is None:
             return {key: value for key, value in data.items() if key not in clouds.names()}
-        section, problems, wrong = salvage(model, data.get(self._cloud, {}), f"{where}{self._cloud}")
+        section, problems, wrong = salvage(model, data.get(self._name, {}), f"{where}{self._name}")
         self.problems += problems
         self.wrong |= wrong
-        return {key: value for key, value in data.items() if key != self._cloud} | {CLOUD_KEY: section}
+        return {key: value for key, value in data.items() if key != self._name} | {CLOUD_KEY: section}

@@ -1,6 +1,6 @@
 """Validation that reports all problems at once, in plain English: pydantic's first error hides no other.
 
-    section, problems, wrong = salvage(Settings, data, "aws")
+    section, problems, wrong = salvage(Settings, data, stack.cloud)
 
 A wrong value is taken out and replaced by its default or its example, so that checks of the others still run. `wrong` holds the
 places: a check that reads one of them has nothing to say (`told`).

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from infra import catalog, clouds
 from infra.config.model import CLOUD_KEY, NodeGroupSettings, Stack
-from infra.config.section import NAMESPACE, ROOT
+from infra.config.section import NAMESPACE, ROOT, Section
 
 PATH = ROOT / "Pulumi.schema.json"
 Schema = dict[str, Any]
@@ -23,11 +23,11 @@ def schema() -> Schema:
     """The whole file."""
     shared: Schema = {}
     stack = _of(Stack, shared)
-    for cloud in clouds.names():
-        module = clouds.module(cloud)
-        stack["properties"][cloud] = _of(module.Settings, shared, f"{cloud}.")
-        if hasattr(module, "GroupSettings"):
-            shared[NodeGroupSettings.__name__]["properties"][cloud] = _of(module.GroupSettings, shared, f"{cloud}.")
+    for name in clouds.names():
+        cloud = clouds.named(name)
+        stack["properties"][name] = _of(cloud.Settings, shared, f"{name}.")
+        if cloud.GroupSettings is not Section:
+            shared[NodeGroupSettings.__name__]["properties"][name] = _of(cloud.GroupSettings, shared, f"{name}.")
     stack["properties"]["cloud"]["enum"] = list(clouds.names())
     stack["properties"]["jobs"] = {**JOBS, "description": stack["properties"]["jobs"]["description"]}
     gpus = dict.fromkeys(gpu for cloud in clouds.names() for gpu in catalog.gpu_types(cloud))

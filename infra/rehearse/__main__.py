@@ -14,14 +14,15 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from ebb.kube import NODES, Kube
-from infra import commands, config
+from infra import clouds, commands, config
 from infra.account import costs
+from infra.cloud import Reclaims
 from infra.config import ROOT, ConfigError, Stack
 from infra.rehearse.budget import Budget
 from infra.rehearse.rehearsal import Rehearsal, RehearsalPlan
@@ -75,7 +76,7 @@ def _rehearse(name: str, usd: float, mock: Sequence[str] | None) -> int:
             stack=name,
             settings=chosen.file,
             group=chosen.group,
-            reclaim=lambda node: str(chosen.reclaims.reclaim(name, chosen.stack, node)),
+            reclaim=partial(chosen.reclaims.reclaim, name, chosen.stack) if chosen.reclaims else None,
             provider_id=provider_id,
             skipped=skipped,
             leftovers=mock or [sys.executable, "-m", "infra.account.leftovers", "-s", name],
@@ -102,12 +103,12 @@ def _rehearse(name: str, usd: float, mock: Sequence[str] | None) -> int:
 
 @dataclass(frozen=True)
 class Chosen:
-    """A stack's file as it is rehearsed, with the node group of the job and the cloud's half for reclaims."""
+    """A stack's file as it is rehearsed, with the node group of the job and how the cloud reclaims its machines."""
 
     stack: Stack
     file: Path
     group: NodeGroup | None
-    reclaims: Any
+    reclaims: Reclaims | None
 
 
 def choose(name: str, root: Path, folder: Path) -> Chosen:
@@ -121,7 +122,7 @@ def choose(name: str, root: Path, folder: Path) -> Chosen:
         )
     gpus = [one for one in costs.groups_of(stack) if one.instance.gpus and one.max]
     group = min(gpus, key=lambda one: (one.capacity_type != SPOT, one.usd_per_hour), default=None)
-    reclaims = commands.half(stack.cloud, "reclaim")
+    reclaims = clouds.named(stack.cloud).reclaims()
     document = yaml.safe_load((root / f"Pulumi.{name}.yaml").read_text())
     document["config"] = {**document["config"], "ebb:jobs": []}
     if reclaims and group and group.capacity_type == SPOT:

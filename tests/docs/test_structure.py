@@ -82,7 +82,11 @@ def test_few_tiny_files_with_one_importer() -> None:
     tiny = [
         f"{name} <- {next(iter(importers[name]))}"
         for name, path in lines.items()
-        if len(importers[name]) == 1 and path.name != "__main__.py" and len(path.read_text().splitlines()) < TINY_LINES
+        if len(importers[name]) == 1
+        and path.name != "__main__.py"
+        # A cloud imports its parts when it is asked for them, so that nobody needs an SDK before.
+        and not (name.startswith("infra.clouds.") and importers[name] == {name.rpartition(".")[0]})
+        and len(path.read_text().splitlines()) < TINY_LINES
     ]
     assert len(tiny) <= MOST_TINY, "\n".join(tiny)
 

@@ -11,7 +11,7 @@ FILES = {
     "pyproject.toml": 'aws = ["pulumi-aws==7.51.1", "boto3==1.44.5"]\n',
     "Makefile": "UV_VERSION := 0.13.9\n",
     "infra/clouds/aws/machines/in_cluster.py": 'IMAGE = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"\n',
-    "infra/clouds/aws/settings.py": 'KARPENTER = "1.14.1"  # https://github.com/aws/karpenter-provider-aws\n',
+    "infra/clouds/aws/settings.py": 'CLUSTER_AUTOSCALER, KARPENTER = "v1.35.0", "1.14.1"\n',
     "workloads/manifests/kustomization.yaml": "    newName: registry.k8s.io/etcd\n    newTag: 3.6.5-0\n",
     "Pulumi.dev.yaml": (
         "    cluster:\n      addOns:\n        coredns: v1.13.2-eksbuild.11\n"
@@ -54,9 +54,9 @@ def test_each_pin_is_beside_the_newest_release(tmp_path: Path, monkeypatch: pyte
         ["boto3", "1.44.5", "? https://index.example/simple/boto3/: not found"],
         ["uv", "0.13.9", "newest"],
         ["k8s-device-plugin", "v0.20.0", "newest"],
-        ["cluster-autoscaler", "v1.35.0", "1.35.2"],
-        ["KARPENTER", "1.14.1", "1.15.0"],
         ["etcd", "3.6.5", "3.6.6"],
+        ["cluster-autoscaler", "v1.35.0", "1.35.2"],
+        ["karpenter", "1.14.1", "1.15.0"],
         ["AL2023_x86_64_NVIDIA", "20260714", "20260917"],
         ["coredns", "v1.13.2-eksbuild.11", "? make preflight"],
     ]

@@ -47,7 +47,7 @@ def test_the_smallest_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     big = InstanceType(name="big", cpu=8, memory_gib=8, usd_per_hour=1, gpu_type="X", gpus=8)
     dear = InstanceType(name="dear", cpu=8, memory_gib=8, usd_per_hour=9, gpu_type="X", gpus=1)
     cheap = InstanceType(name="cheap", cpu=8, memory_gib=8, usd_per_hour=2, gpu_type="X", gpus=1)
-    monkeypatch.setattr(clouds.module("local"), "TYPES", (big, dear, cheap))
+    monkeypatch.setattr(clouds.named("local"), "TYPES", (big, dear, cheap))
     assert catalog.by_gpu("local", "X") == cheap
 
 

@@ -13,6 +13,7 @@ import yaml
 from pydantic import BaseModel
 
 from infra import clouds, config
+from infra.cloud import Cloud
 from infra.config.salvage import models
 from tests.infra.cases import CASES
 from tests.infra.stacks import GONE, JOB, ROOT, STACKS, changed, problems, settings
@@ -168,9 +169,7 @@ def test_clouds_are_found_by_name() -> None:
     folder = ROOT / "infra" / "clouds"
     there = {path.name.removesuffix(".py") for path in folder.iterdir() if not path.name.startswith("__")}
     assert set(clouds.names()) == there >= {"local", *(case.cloud for case in CASES)}
-    assert all(
-        hasattr(clouds.module(name), part) for name in clouds.names() for part in ("make", "Settings", "TYPES", "CAPACITIES")
-    )
+    assert all(Cloud in type(clouds.named(name)).__mro__ for name in clouds.names())
 
 
 def _sections(model: type[BaseModel]) -> set[type[BaseModel]]:
@@ -181,8 +180,8 @@ def _sections(model: type[BaseModel]) -> set[type[BaseModel]]:
 
 SECTIONS = sorted(
     _sections(config.Stack).union(
-        *(_sections(clouds.module(cloud).Settings) for cloud in clouds.names()),
-        *(_sections(clouds.module(case.cloud).GroupSettings) for case in CASES),
+        *(_sections(clouds.named(cloud).Settings) for cloud in clouds.names()),
+        *(_sections(clouds.named(case.cloud).GroupSettings) for case in CASES),
     ),
     key=str,
 )

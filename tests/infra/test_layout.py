@@ -15,6 +15,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 NAMES = frozenset({"aws", "amazon", "eks", "gcp", "gke", "google", "azure", "aks"})
+# What infra has of them under further names.
+PRODUCTS = frozenset({"ec2", "ecr", "efs", "fsx", "eksbuild", "codebuild", "karpenter", "gce", "filestore", "acr"})
 ABOUT_CLOUDS = ("infra/clouds", "ebb/metadata", "testing/pulumi/mocks")
 
 
@@ -59,7 +61,9 @@ def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
 def naming(source: str) -> list[str]:
     """Where a module writes a cloud's name."""
     return [
-        f"line {line}: {text}" for line, text in words(ast.parse(source)) if NAMES & set(re.split(r"[^a-z0-9]+", text.lower()))
+        f"line {line}: {text}"
+        for line, text in words(ast.parse(source))
+        if (NAMES | PRODUCTS) & set(re.split(r"[^a-z0-9]+", text.lower()))
     ]
 
 
@@ -89,6 +93,7 @@ def test_nothing_elsewhere_depends_on_a_clouds_name(package: str) -> None:
         'KIND = {"aws": 1}[cloud]',
         "match cloud:\n    case 'azure': pass",
         'graces = aws_grace("x")',
+        'KARPENTER = "karpenter"',
     ],
 )
 def test_the_first_rule_sees(source: str) -> None:

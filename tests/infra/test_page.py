@@ -5,11 +5,21 @@ import re
 import pytest
 
 from infra import catalog, page
+from infra.cloud import Cloud, Infrastructure
 from tests.infra.cases import CASES, Case
+
+
+def members(interface: type) -> list[str]:
+    return sorted(name for name in {*vars(interface), *interface.__annotations__} if not name.startswith("_"))
 
 
 def test_the_file_is_up_to_date() -> None:
     assert page.PATH.read_text() == page.text(), "run `make manifests`"
+
+
+@pytest.mark.parametrize("part", [*members(Cloud), *members(Infrastructure)])
+def test_the_page_on_new_clouds_has_the_whole_interface(part: str) -> None:
+    assert f"`{part}`" in (page.DOCS / "new-cloud.md").read_text()
 
 
 def test_every_cloud_and_every_gpu_that_one_has_is_in_it() -> None:

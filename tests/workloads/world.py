@@ -8,7 +8,6 @@ The cloud is made up, catalog and settings too, so that these tests neither chan
 """
 
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -18,6 +17,7 @@ from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
 from infra import clouds, config, program
+from infra.cloud import Cloud
 from infra.config import Section
 from tests.infra.cases import CASES
 from tests.infra.declared import Declared, declared
@@ -78,7 +78,7 @@ SETTINGS: Mapping[str, Any] = {
 
 
 class Elsewhere:
-    """See infra.cloud.Cloud. Machines, file systems and add-ons are ConfigMaps here: things that take time, with a name."""
+    """See infra.cloud.Infrastructure. Machines, file systems and add-ons are ConfigMaps here: things that take time."""
 
     notice_seconds = 120
 
@@ -130,6 +130,17 @@ class Elsewhere:
         return {"kubeconfig": "{}"}
 
 
+class ElsewhereCloud(Cloud):
+    """See infra.cloud.Cloud."""
+
+    TYPES = TYPES
+    CAPACITIES = (SPOT, ON_DEMAND)
+    Settings = Section
+
+    def make(self, stack: config.Stack) -> Elsewhere:
+        return Elsewhere()
+
+
 def _thing(name: str, cluster: Cluster, needs: Sequence[pulumi.Resource]) -> pulumi.Resource:
     metadata: ObjectMetaArgsDict = {"name": name, "namespace": "default"}
     return ConfigMap(name, metadata=metadata, opts=cluster.options(depends_on=needs))
@@ -149,8 +160,7 @@ def _volume(name: str, claim: str, path: str, access_mode: str = "ReadWriteMany"
 
 def stack(**changes: Any) -> Declared:
     """The program's declarations on that cloud for these settings."""
-    module = SimpleNamespace(TYPES=TYPES, CAPACITIES=(SPOT, ON_DEMAND), Settings=Section, problems=lambda stack, settings: ())
-    with mock.patch.multiple(clouds, names=lambda: ("elsewhere",), module=lambda name: module):
+    with mock.patch.multiple(clouds, names=lambda: ("elsewhere",), named=lambda name: ElsewhereCloud()):
         checked = config.parse({**SETTINGS, **changes}, config.ROOT)
         return declared(lambda: program.declare(checked, Elsewhere()), stack="test")
 
@@ -158,7 +168,7 @@ def stack(**changes: Any) -> Declared:
 def example(name: str) -> Declared:
     """The program's declarations for a stack of the repository, on its own cloud."""
     known = config.read(name)
-    cloud = clouds.module(known.cloud).make(known, known.settings)
+    cloud = clouds.named(known.cloud).make(known)
     own = next((case.answers for case in CASES if case.cloud == known.cloud), {})
     return declared(lambda: program.declare(known, cloud), stack=name, answers=own)
 

@@ -279,7 +279,7 @@ def _machines(stack: Stack, settings: Settings) -> Iterator[Problem]:
 
 def _releases(stack: Stack, settings: Settings) -> Iterator[Problem]:
     minor, releases, key = settings.cluster.kubernetes_version, settings.nodes.releases, "aws.nodes.releases"
-    with_gpus = any(machine.gpus for line in stack.node_groups for machine in line.machines(stack.cloud))
+    with_gpus = any(machine.gpus for line in stack.node_groups for machine in catalog.machines(stack.cloud, line))
     for ami in (AMI_CPU, *((AMI_GPU,) if with_gpus else ())):
         if ami not in releases:
             yield Problem(
@@ -301,7 +301,9 @@ def _drivers(stack: Stack, settings: Settings) -> Iterator[Problem]:
     if not release.startswith(f"{minor}."):
         return
     found = [driver for since, driver in DRIVERS[minor] if int(release.rpartition("-")[2]) >= since]
-    for image in dict.fromkeys(line.image for line in stack.node_groups if any(one.gpus for one in line.machines(stack.cloud))):
+    for image in dict.fromkeys(
+        line.image for line in stack.node_groups if any(one.gpus for one in catalog.machines(stack.cloud, line))
+    ):
         trainer = stack.trainer(image)
         build = catalog.torch_build(trainer.torch, trainer.cuda)
         if build and found and found[-1] < build.driver:
@@ -317,7 +319,7 @@ def _drivers(stack: Stack, settings: Settings) -> Iterator[Problem]:
 def _efa(where: str, line: NodeGroupSettings, stack: Stack) -> Iterator[Problem]:
     if not _group_settings(line).efa:
         return
-    for machine in line.machines(stack.cloud):
+    for machine in catalog.machines(stack.cloud, line):
         if isinstance(machine, AwsInstance) and not machine.efa:
             with_efa = [one.name for one in catalog.types(stack.cloud) if isinstance(one, AwsInstance) and one.efa]
             alike = [name for name in with_efa if name.split(".")[0] == machine.name.split(".")[0]]

@@ -1,4 +1,4 @@
-"""Amazon Web Services as infra.cloud.Cloud: calls the modules beside it, and keeps what later ones need of earlier."""
+"""Amazon Web Services as infra.cloud.Infrastructure: calls the modules beside it, and keeps what later ones need of earlier."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -24,7 +24,7 @@ NOTICE_SECONDS = 120
 
 
 class Aws:
-    """See infra.cloud.Cloud. Every AWS resource uses one provider: its region, its tags, and no other account."""
+    """See infra.cloud.Infrastructure. Every AWS resource uses one provider: its region, its tags, and no other account."""
 
     def __init__(self, stack: Stack, settings: Settings) -> None:
         self._stack, self._settings = stack, settings

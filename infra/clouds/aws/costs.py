@@ -6,7 +6,7 @@ support plans, traffic between zones and out to the internet are not in it.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from infra.account.costs import HOURS_PER_MONTH, Line, Sheet, Use
+from infra.account.records import HOURS_PER_MONTH, Line, Sheet, Use, always
 from infra.clouds.aws.machines import machine
 from infra.clouds.aws.settings import Settings
 from infra.config import Stack
@@ -50,16 +50,16 @@ def _network(stack: Stack, settings: Settings) -> Iterator[Line]:
     network = settings.network
     if network.vpc_id is None:
         count = len(stack.zones) if network.nat == "per-zone" else 1
-        yield _always(f"{_count(count, 'NAT gateway')}", count * (NAT_HOUR + ADDRESS_HOUR), "with its address; per GB see below")
+        yield always(f"{_count(count, 'NAT gateway')}", count * (NAT_HOUR + ADDRESS_HOUR), "with its address; per GB see below")
     if network.interface_endpoints:
         count = len(network.interface_endpoints) * len(stack.zones)
-        yield _always(_count(count, "interface endpoint"), count * ENDPOINT_HOUR, "one per service and zone")
+        yield always(_count(count, "interface endpoint"), count * ENDPOINT_HOUR, "one per service and zone")
 
 
 def _disks(settings: Settings, groups: Sequence[NodeGroup]) -> Iterator[Line]:
     nodes, etcd = settings.nodes, settings.storage.etcd_gib
     manager, *jobs = groups
-    yield _always(
+    yield always(
         "disks: manager and etcd", (nodes.manager_disk_gib * manager.max + etcd) * GP3_GIB_MONTH / HOURS_PER_MONTH, "gp3"
     )
     disks = [(group, machine.disk(group, settings)) for group in jobs]
@@ -78,10 +78,10 @@ def _file_systems(stack: Stack, settings: Settings) -> Iterator[Line]:
     storage = settings.storage
     if storage.efs is not None:
         gib = stack.storage.data_gib + stack.storage.output_gib
-        yield _always("EFS", gib * EFS_GIB_MONTH / HOURS_PER_MONTH, f"with {gib} GiB of data and output; it bills what is stored")
+        yield always("EFS", gib * EFS_GIB_MONTH / HOURS_PER_MONTH, f"with {gib} GiB of data and output; it bills what is stored")
     if storage.fsx is not None:
         usd = storage.fsx.size_gib * fsx_usd_per_gib(storage.fsx.deployment, storage.fsx.throughput) / HOURS_PER_MONTH
-        yield _always("FSx for Lustre", usd, f"{storage.fsx.size_gib} GiB {storage.fsx.deployment}, used or not")
+        yield always("FSx for Lustre", usd, f"{storage.fsx.size_gib} GiB {storage.fsx.deployment}, used or not")
 
 
 def fsx_usd_per_gib(deployment: str, throughput: int) -> float:
@@ -93,7 +93,7 @@ def _images(stack: Stack, settings: Settings) -> Iterator[Line]:
     if settings.images.build != "none":
         trainers = len({"default", *stack.trainers})
         size = trainers * TRAINER_GB + CONTROLLER_GB
-        yield _always("ECR", size * ECR_GB_MONTH / HOURS_PER_MONTH, f"one build of each image, some {size:.0f} GB")
+        yield always("ECR", size * ECR_GB_MONTH / HOURS_PER_MONTH, f"one build of each image, some {size:.0f} GB")
 
 
 def _uses(stack: Stack, settings: Settings) -> Iterator[Use]:
@@ -145,10 +145,6 @@ def _basis(settings: Settings) -> tuple[str, ...]:
         "spot machines at an assumed discount; the spot price moves by the hour",
         "not included: traffic between zones and to the internet, taxes, support",
     )
-
-
-def _always(what: str, usd_per_hour: float, note: str = "") -> Line:
-    return Line(what=what, idle=usd_per_hour, full=usd_per_hour, note=note)
 
 
 def _count(number: int, what: str) -> str:

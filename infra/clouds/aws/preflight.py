@@ -3,65 +3,25 @@
 In account/: quotas.py, machines and versions in offers.py, things that must exist in existing.py. Everything is read only.
 """
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from infra.account import preflight
-from infra.account.costs import groups_of
-from infra.account.preflight import Check, Finding, check, fail, ok, programs, warn
+from infra.account.preflight import programs
+from infra.account.records import Check, Finding, fail, ok, warn
 from infra.clouds.aws.account import existing, offers, quotas
 from infra.clouds.aws.account.calls import Account, Refused
 from infra.clouds.aws.account.look import Look, absent
 from infra.config import Stack
 from workloads.cluster import SPOT
 
-WHAT_IS_MY_ADDRESS = "https://checkip.amazonaws.com"
 SPOT_ROLE = "AWSServiceRoleForEC2Spot"
 MAKE_SPOT_ROLE = "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
 # Program -> what needs it.
 TOOLS = {"pulumi": "it runs the stack", "aws": "pulumi_eks and kubeconfigs get tokens of the cluster by `aws eks get-token`"}
 
 
-def checks(stack_name: str, stack: Stack) -> list[Check]:
-    """All checks, those first without which the others cannot be made."""
-    look = Look(
-        stack_name=stack_name,
-        stack=stack,
-        groups=groups_of(stack),
-        calls=Account(stack.settings.region),
-        address=partial(preflight.public_address, WHAT_IS_MY_ADDRESS),
-    )
-    return listed(look)
-
-
-def listed(look: Look) -> list[Check]:
-    return [
-        Check(what="credentials and account", look=lambda: identity(look)),
-        check("region", region, look),
-        check("zones", offers.zones, look),
-        check("programs on this machine", tools, look),
-        check("quotas of machines (vCPUs)", quotas.machines, look),
-        check("quotas of the network", quotas.network, look),
-        check("quota of image builds", quotas.builds, look),
-        check("machines in their zones", offers.offerings, look),
-        check("the catalog's facts", offers.facts, look),
-        check("Kubernetes", offers.kubernetes, look),
-        check("add-ons", offers.add_ons, look),
-        check("AMI releases", offers.releases, look),
-        check("spot's service-linked role", spot_role, look),
-        check("names", names, look),
-        check("node groups", existing.node_groups, look),
-        check("administrators", administrators, look),
-        check("network", existing.network, look),
-        check("file systems", existing.file_systems, look),
-        check("keys, reservations, alarms", existing.others, look),
-        check("the way to the cluster", reach, look),
-    ]
-
-
 def identity(look: Look) -> Iterator[Finding]:
-    """Not guarded: without credentials nothing else can be asked."""
     caller = look.calls("sts", "get_caller_identity")
     wanted = look.settings.account_id
     said = f"{caller['Arn']} in account {caller['Account']}"
@@ -199,3 +159,33 @@ def reach(look: Look) -> Iterator[Finding]:
         yield warn("the endpoint is private and aws.cluster.upReachesVpc says that this machine is in the VPC: not checked")
     else:
         yield from preflight.reach(look, "aws.cluster.publicAccessCidrs", cluster.public_access_cidrs)
+
+
+# Those first without which the others cannot be made.
+CHECKS: dict[str, Callable[[Look], Iterable[Finding]]] = {
+    "credentials and account": identity,
+    "region": region,
+    "zones": offers.zones,
+    "programs on this machine": tools,
+    "quotas of machines (vCPUs)": quotas.machines,
+    "quotas of the network": quotas.network,
+    "quota of image builds": quotas.builds,
+    "machines in their zones": offers.offerings,
+    "the catalog's facts": offers.facts,
+    "Kubernetes": offers.kubernetes,
+    "add-ons": offers.add_ons,
+    "AMI releases": offers.releases,
+    "spot's service-linked role": spot_role,
+    "names": names,
+    "node groups": existing.node_groups,
+    "administrators": administrators,
+    "network": existing.network,
+    "file systems": existing.file_systems,
+    "keys, reservations, alarms": existing.others,
+    "the way to the cluster": reach,
+}
+
+
+def checks(stack_name: str, stack: Stack) -> list[Check]:
+    """All checks."""
+    return preflight.checks(CHECKS, Look(stack_name=stack_name, stack=stack, calls=Account(stack.settings.region)))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from infra.clouds.aws.account.calls import Account, Calls, Refused
-from infra.clouds.aws.account.left_elsewhere import drills
+from infra.clouds.aws.leftovers import drills
 from infra.config import Stack
 
 

@@ -1,23 +1,74 @@
 """Microsoft Azure: AKS in an own or an existing network, agent pools by zone, Azure Files over NFS, a container registry.
 
-Settings and instance types are here for every reader of a stack's file; the SDK (dependency group azure) is imported when
-resources are declared.
+Settings and instance types are here for every reader of a stack's file; what needs an SDK (dependency group azure) is imported
+when it is asked for.
 """
 
-from infra.cloud import Cloud
-from infra.clouds.azure.catalog import TYPES
-from infra.clouds.azure.checks import problems
-from infra.clouds.azure.settings import GroupSettings, Settings
-from infra.config import Stack
-from workloads.cluster import ON_DEMAND, SPOT
+# ruff: noqa: PLC0415 - what needs an SDK, or much time, is imported by those who need it
 
-__all__ = ["CAPACITIES", "TYPES", "GroupSettings", "Settings", "make", "problems"]
+from collections.abc import Callable, Iterable, Sequence
 
-CAPACITIES = (SPOT, ON_DEMAND)
+from infra.account.records import Check, Seen, Sheet
+from infra.cloud import Cloud, Infrastructure, Reclaims
+from infra.clouds.azure import catalog, checks, names, settings
+from infra.config import Problem, Stack
+from workloads.cluster import ON_DEMAND, SPOT, NodeGroup
+
+_DIFFERENCES = {
+    "cluster": f"AKS {', '.join(settings.KUBERNETES)}, Azure CNI overlay with Cilium, no local accounts",
+    "network": "one subnet for all zones, one NAT gateway; pods in an overlay",
+    "node group": f"agent pool in one zone, one VM size, a name of {names.POOL_LENGTH} characters",
+    "spot": "Spot pools, eviction policy Delete; AKS's own taint is declared too",
+    "notice": "30 s (Scheduled Events), on which AKS drains, as best it can",
+    "maximum machine age": "none",
+    "autoscaler": f"AKS's own, spot first; it gives a machine {settings.Autoscaler().provision_minutes} minutes to come",
+    "GPU driver": "installed by AKS; device plugin by the stack",
+    "data and output": "Azure Files over NFS, premium, paid by size; a blob container to read from",
+    "etcd's disk": "zonal Premium SSD, without snapshots",
+    "images": "ACR; its quick tasks or local Docker",
+    "who reaches the API": "authorized ranges, or the network alone",
+    "identities": "Entra groups, by object id; tokens by kubelogin",
+    "what a destroy keeps": "the share, in a resource group of its own",
+    "source of the mocks": "the SDK's classes and enumerations, forceNewMap of pulumi-azure-native, specifications of the API",
+}
 
 
-def make(stack: Stack, settings: Settings) -> Cloud:
-    """The cloud of a stack."""
-    from infra.clouds.azure.cloud import Azure  # noqa: PLC0415 - the SDK: only a program that declares resources needs it
+class AzureCloud(Cloud):
+    """See infra.cloud.Cloud."""
 
-    return Azure(stack, settings)
+    TYPES = catalog.TYPES
+    CAPACITIES = (SPOT, ON_DEMAND)
+    Settings = settings.Settings
+    GroupSettings = settings.GroupSettings
+    DIFFERENCES = _DIFFERENCES
+
+    def problems(self, stack: Stack) -> Iterable[Problem]:
+        return checks.problems(stack, stack.settings)
+
+    def make(self, stack: Stack) -> Infrastructure:
+        from infra.clouds.azure.cloud import Azure
+
+        return Azure(stack, stack.settings)
+
+    def preflight(self, stack_name: str, stack: Stack) -> Sequence[Check]:
+        from infra.clouds.azure import preflight
+
+        return preflight.checks(stack_name, stack)
+
+    def leftovers(self, stack_name: str, stack: Stack, say: Callable[[str], None]) -> Seen:
+        from infra.clouds.azure import leftovers
+
+        return leftovers.seen(stack_name, stack, say)
+
+    def costs(self, stack: Stack, groups: Sequence[NodeGroup]) -> Sheet:
+        from infra.clouds.azure import costs
+
+        return costs.sheet(stack, groups)
+
+    def reclaims(self) -> Reclaims:
+        from infra.clouds.azure import reclaim
+
+        return reclaim
+
+
+CLOUD = AzureCloud()

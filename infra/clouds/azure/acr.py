@@ -4,40 +4,26 @@
         --repository trainer --tag default.1a2b3c4d5e6f \\
         --dockerfile trainer/Dockerfile --source ebb --source trainer --argument BASE=...
 
-Progress goes to stderr; stdout is one JSON object, {"digest": "sha256:...", "compressed_mb": 123.4}. The sources are
-packed and sent to the registry's own store. Doing it twice is harmless: a tag that the registry has is not built again. Ctrl-C
-and SIGTERM cancel a build that this run has started. Exit codes: 0, 1 failed, 130 interrupted.
+The sources are packed and sent to the registry's own store. stdout is {"digest": "sha256:...", "compressed_mb": 123.4}. The rest
+is the frame's: infra/builds.py.
 """
 
-import argparse
-import json
-import re
-import signal
 import sys
-import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from types import FrameType
-from typing import Any, NoReturn
+from dataclasses import dataclass, field
+from typing import Any
 
-from infra import images
+from infra import builds, images
+from infra.builds import MB, BuildError, Clock
 from infra.clouds.azure.rest import ENDPOINT, Arm, Refused, answered, cli_token
 from infra.config import ROOT
 
-EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
-VERSION = (
-    "2019-06-01-preview"  # of the task API (https://learn.microsoft.com/rest/api/containerregistry/tasks/registries/schedule-run)
-)
-BUILD_SECONDS, POLL_SECONDS, SAY_SECONDS = 3600, 5.0, 15.0
-TAIL_LINES, WIDTH, MB = 40, 120, 1_000_000
+# Of the task API (https://learn.microsoft.com/rest/api/containerregistry/tasks/registries/schedule-run).
+VERSION = "2019-06-01-preview"
+BUILD_SECONDS = 3600
 RUNNING = ("Queued", "Started", "Running")
-_CONTROL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x1f]")
-
-
-class BuildError(Exception):
-    """The image was not built; the text ends with the build's last lines."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,10 +42,6 @@ class Request:
     def path(self) -> str:
         return f"/resourceGroups/{self.group}/providers/Microsoft.ContainerRegistry/registries/{self.registry}"
 
-    @property
-    def title(self) -> str:
-        return f"image {self.repository}:{self.tag}"
-
 
 @dataclass(frozen=True, kw_only=True)
 class World:
@@ -69,79 +51,67 @@ class World:
     stored: Callable[[Request], dict[str, Any] | None]
     send: Callable[[str, bytes], None]
     read: Callable[[str], str]
-    now: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
+    clock: Clock = field(default_factory=Clock)
+
+
+class Task(builds.Service):
+    """See infra.builds.Service."""
+
+    noun = "run"
+
+    def __init__(self, world: World, request: Request) -> None:
+        self._world, self._request = world, request
+        self.repository, self.tag = request.repository, request.tag
+
+    def stored(self) -> dict[str, Any] | None:
+        return self._world.stored(self._request)
+
+    def start(self, say: Callable[[str], None], clock: Clock) -> str:
+        place = self._world.arm.post(f"{self._request.path}/listBuildSourceUploadUrl", VERSION)
+        self._world.send(place["uploadUrl"], self._request.content)
+        pairs = [one.partition("=") for one in self._request.arguments]
+        run = self._world.arm.post(
+            f"{self._request.path}/scheduleRun",
+            VERSION,
+            {
+                "type": "DockerBuildRequest",
+                "isArchiveEnabled": False,
+                "sourceLocation": place["relativePath"],
+                "dockerFilePath": self._request.dockerfile,
+                "imageNames": [f"{self._request.repository}:{self._request.tag}"],
+                "isPushEnabled": True,
+                "noCache": False,
+                "arguments": [{"name": name, "value": value, "isSecret": False} for name, _, value in pairs],
+                "platform": {"os": "Linux", "architecture": "amd64"},
+                "agentConfiguration": {"cpu": 2},
+                "timeout": BUILD_SECONDS,
+            },
+        )
+        return str(run["properties"]["runId"])
+
+    def phase(self, number: str) -> str | None:
+        status = str(self._world.arm.get(f"{self._request.path}/runs/{number}", VERSION)["properties"]["status"])
+        if status == "Succeeded":
+            return None
+        if status not in RUNNING:
+            lines = [f"{self.title}: run {number} ended: {status.lower()}", *self.log(number, builds.TAIL_LINES)]
+            raise BuildError("\n  | ".join(lines))
+        return status.lower()
+
+    def stop(self, number: str) -> None:
+        self._world.arm.post(f"{self._request.path}/runs/{number}/cancel", VERSION)
+
+    def log(self, number: str, count: int) -> list[str]:
+        try:
+            text = self._world.read(self._world.arm.post(f"{self._request.path}/runs/{number}/listLogSasUrl", VERSION)["logLink"])
+        except (Refused, KeyError):
+            return []
+        return builds.tail(text.splitlines(), count)
 
 
 def build(world: World, request: Request, say: Callable[[str], None]) -> dict[str, Any]:
     """The image's digest and compressed size. Raises BuildError, Refused."""
-    found = world.stored(request)
-    if found is not None:
-        say(f"{request.title} is in the registry already")
-        return found
-    number = _started(world, request)
-    say(f"{request.title}: started run {number}")
-    try:
-        _await(world, number, request, say)
-    except KeyboardInterrupt:
-        world.arm.post(f"{request.path}/runs/{number}/cancel", VERSION)
-        say(f"interrupted: run {number} is cancelled")
-        raise
-    found = world.stored(request)
-    if found is None:
-        raise BuildError(f"run {number} succeeded, but {request.repository} has no tag {request.tag}: was it deleted just now?")
-    say(f"{request.title}: {found['compressed_mb']} MB compressed, {found['digest']}")
-    return found
-
-
-def _started(world: World, request: Request) -> str:
-    place = world.arm.post(f"{request.path}/listBuildSourceUploadUrl", VERSION)
-    world.send(place["uploadUrl"], request.content)
-    pairs = [one.partition("=") for one in request.arguments]
-    run = world.arm.post(
-        f"{request.path}/scheduleRun",
-        VERSION,
-        {
-            "type": "DockerBuildRequest",
-            "isArchiveEnabled": False,
-            "sourceLocation": place["relativePath"],
-            "dockerFilePath": request.dockerfile,
-            "imageNames": [f"{request.repository}:{request.tag}"],
-            "isPushEnabled": True,
-            "noCache": False,
-            "arguments": [{"name": name, "value": value, "isSecret": False} for name, _, value in pairs],
-            "platform": {"os": "Linux", "architecture": "amd64"},
-            "agentConfiguration": {"cpu": 2},
-            "timeout": BUILD_SECONDS,
-        },
-    )
-    return str(run["properties"]["runId"])
-
-
-def _await(world: World, number: str, request: Request, say: Callable[[str], None]) -> None:
-    began, said = world.now(), world.now()
-    while True:
-        status = world.arm.get(f"{request.path}/runs/{number}", VERSION)["properties"]["status"]
-        if status == "Succeeded":
-            return
-        if status not in RUNNING:
-            lines = [f"{request.title}: run {number} ended: {status.lower()}", *_log(world, number, request, TAIL_LINES)]
-            raise BuildError("\n  | ".join(lines))
-        if world.now() - said >= SAY_SECONDS:
-            said = world.now()
-            last = "".join(_log(world, number, request, 1))
-            say(f"{request.title}: {status.lower()}, {said - began:.0f} s  {last}"[:WIDTH].rstrip())
-        world.sleep(POLL_SECONDS)
-
-
-def _log(world: World, number: str, request: Request, count: int) -> list[str]:
-    """The last lines that are not empty. None while there is no log: progress is a courtesy, the run's own status decides."""
-    try:
-        text = world.read(world.arm.post(f"{request.path}/runs/{number}/listLogSasUrl", VERSION)["logLink"])
-    except (Refused, KeyError):
-        return []
-    lines = [_CONTROL.sub("", line).strip() for line in text.splitlines()]
-    return [line for line in lines if line][-count:]
+    return builds.build(Task(world, request), say, world.clock)
 
 
 def stored(request: Request, *, registry: str, token: Callable[[str], str] = cli_token) -> dict[str, Any] | None:
@@ -185,46 +155,26 @@ def read(url: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None, world: World | None = None) -> int:
-    given = _parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, _interrupt)
+    parser = builds.parser(
+        __spec__.name,
+        "Build one image in the container registry.",
+        "digest and compressed_mb",
+        subscription="of the registry",
+        group="the resource group of the registry",
+        registry="the registry's name",
+        repository="what the image is called in it",
+    )
+    parser.add_argument(
+        "--source", required=True, action="append", metavar="PATH", help="a file or folder of the checkout; may be repeated"
+    )
+    given = parser.parse_args(arguments)
     request = Request(
         group=given.group, registry=given.registry, repository=given.repository, tag=given.tag,
         dockerfile=given.dockerfile, content=images.tarball(ROOT, given.source), arguments=tuple(given.argument),
     )  # fmt: skip
     address = f"https://{given.registry}.azurecr.io"
     real = World(arm=Arm(given.subscription), stored=lambda one: stored(one, registry=address), send=send, read=read)
-    try:
-        found = build(world or real, request, lambda words: print(words, file=sys.stderr, flush=True))
-    except (BuildError, Refused) as error:
-        print(error, file=sys.stderr)
-        return EXIT_FAILED
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
-    print(json.dumps(found))
-    return EXIT_DONE
-
-
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m infra.clouds.azure.acr",
-        description="Build one image in the container registry. `pulumi up` runs this; by hand it repeats a failed build.",
-        epilog="stdout is one JSON object with digest and compressed_mb; a tag that the registry has already is not built again.",
-    )
-    parser.add_argument("--subscription", required=True)
-    parser.add_argument("--group", required=True, help="the resource group of the registry")
-    parser.add_argument("--registry", required=True, help="the registry's name")
-    parser.add_argument("--repository", required=True, help="what the image is called in it")
-    parser.add_argument("--tag", required=True, help="of the image: name.hash of its sources")
-    parser.add_argument("--dockerfile", required=True, help="its path in the checkout")
-    parser.add_argument(
-        "--source", required=True, action="append", metavar="PATH", help="a file or folder of the checkout; may be repeated"
-    )
-    parser.add_argument("--argument", action="append", default=[], metavar="KEY=VALUE", help="a build argument; may be repeated")
-    return parser
+    return builds.main(lambda say: build(world or real, request, say))
 
 
 if __name__ == "__main__":

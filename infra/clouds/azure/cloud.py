@@ -1,4 +1,4 @@
-"""Microsoft Azure as infra.cloud.Cloud: calls the modules beside it, and keeps what later ones need of earlier."""
+"""Microsoft Azure as infra.cloud.Infrastructure: calls the modules beside it, and keeps what later ones need of earlier."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -24,7 +24,7 @@ NVIDIA_IMAGE = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
 
 
 class Azure:
-    """See infra.cloud.Cloud. Every resource uses one provider: the stack's subscription, and no other."""
+    """See infra.cloud.Infrastructure. Every resource uses one provider: the stack's subscription, and no other."""
 
     def __init__(self, stack: Stack, settings: Settings) -> None:
         self._base = Base(stack, settings, f"ebb-{pulumi.get_stack()}")

@@ -10,7 +10,7 @@ internet are not in it.
 
 from collections.abc import Iterator, Sequence
 
-from infra.account.costs import HOURS_PER_MONTH, Line, Sheet, Use
+from infra.account.records import HOURS_PER_MONTH, Line, Sheet, Use, always
 from infra.clouds.azure import machine
 from infra.clouds.azure.settings import Settings
 from infra.config import Stack
@@ -41,9 +41,9 @@ def sheet(stack: Stack, groups: Sequence[NodeGroup]) -> Sheet:
     settings: Settings = stack.settings
     lines = [*_network(settings), *_disks(settings, groups), *_share(stack, settings)]
     if settings.cluster.tier == "standard":
-        lines.insert(0, _always("AKS control plane", AKS_HOUR))
+        lines.insert(0, always("AKS control plane", AKS_HOUR))
     if settings.images.build != "none":
-        lines.append(_always("container registry", REGISTRY_DAY / 24, "100 GiB of images are in it"))
+        lines.append(always("container registry", REGISTRY_DAY / 24, "100 GiB of images are in it"))
     return Sheet(lines=tuple(lines), uses=tuple(_uses(settings)), advice=tuple(_advice(stack, settings)), basis=_basis(settings))
 
 
@@ -54,14 +54,14 @@ def disk_usd_per_hour(gib: int) -> float:
 
 def _network(settings: Settings) -> Iterator[Line]:
     if settings.network.subnet_id is None:
-        yield _always("NAT gateway", NAT_HOUR + ADDRESS_HOUR, "with its address; per GB see below")
-    yield _always("the share's private address", ENDPOINT_HOUR + ZONE_MONTH / HOURS_PER_MONTH, "with its DNS zone")
+        yield always("NAT gateway", NAT_HOUR + ADDRESS_HOUR, "with its address; per GB see below")
+    yield always("the share's private address", ENDPOINT_HOUR + ZONE_MONTH / HOURS_PER_MONTH, "with its DNS zone")
 
 
 def _disks(settings: Settings, groups: Sequence[NodeGroup]) -> Iterator[Line]:
     manager, *jobs = groups
-    always = disk_usd_per_hour(settings.nodes.manager_disk_gib) * manager.max + disk_usd_per_hour(settings.storage.etcd_gib)
-    yield _always("disks: manager and etcd", always, "Premium SSD")
+    usd = disk_usd_per_hour(settings.nodes.manager_disk_gib) * manager.max + disk_usd_per_hour(settings.storage.etcd_gib)
+    yield always("disks: manager and etcd", usd, "Premium SSD")
     disks = [(group, *machine.system_disk(group, settings)) for group in jobs]
     paid = [(group, disk_usd_per_hour(size)) for group, size, kind in disks if kind == "Managed"]
     if paid:
@@ -73,7 +73,7 @@ def _share(stack: Stack, settings: Settings) -> Iterator[Line]:
     files, gib = settings.storage.files, stack.storage.data_gib + stack.storage.output_gib
     if files.share_id is None:
         usd = gib * FILES_GIB_MONTH[files.redundancy] / HOURS_PER_MONTH
-        yield _always("file share", usd, f"{gib} GiB, used or not; reading and writing are free")
+        yield always("file share", usd, f"{gib} GiB, used or not; reading and writing are free")
 
 
 def _uses(settings: Settings) -> Iterator[Use]:
@@ -103,7 +103,3 @@ def _basis(settings: Settings) -> tuple[str, ...]:
         "spot machines at an assumed discount; the spot price moves by the day",
         "not included: traffic between zones and to the internet, taxes, support",
     )
-
-
-def _always(what: str, usd_per_hour: float, note: str = "") -> Line:
-    return Line(what=what, idle=usd_per_hour, full=usd_per_hour, note=note)

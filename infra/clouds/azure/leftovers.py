@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from infra.account.leftovers import Left, Seen, search
+from infra.account.leftovers import search
+from infra.account.records import Left, Seen
 from infra.clouds.azure import names
 from infra.clouds.azure.look import GROUPS_VERSION, RESOURCES_VERSION, find
 from infra.clouds.azure.rest import Arm

@@ -1,6 +1,6 @@
 """A stack and how to ask Azure about it, for the checks of preflight and the search for leftovers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ class Look(preflight.Look):
     """A stack and its subscription."""
 
     arm: Arm
+    address: Callable[[], str] = lambda: preflight.public_address("https://api.ipify.org")
 
     def is_ours(self, tags: Mapping[str, str] | None) -> bool:
         """True if something has the stack's tag."""

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from infra.account.preflight import Finding, fail, ok, warn
+from infra.account.records import Finding, fail, ok, warn
 from infra.clouds.azure import names
 from infra.clouds.azure.catalog import AzureInstance
 from infra.clouds.azure.look import Look

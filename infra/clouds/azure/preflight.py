@@ -3,18 +3,16 @@
 What machines there are, and how many may be had, is in offers.py. Everything is read only.
 """
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
 
 from infra.account import preflight
-from infra.account.costs import groups_of
-from infra.account.preflight import Check, Finding, check, fail, ok, programs, warn
+from infra.account.preflight import programs
+from infra.account.records import Check, Finding, fail, ok, warn
 from infra.clouds.azure import names, offers
 from infra.clouds.azure.look import GROUPS_VERSION, Look, find
 from infra.clouds.azure.rest import Arm
 from infra.config import Stack
 
-WHAT_IS_MY_ADDRESS = "https://api.ipify.org"
 # Resource providers that a subscription registers once, before the first resource of a kind.
 PROVIDERS = (
     *("Microsoft.Compute", "Microsoft.ContainerRegistry", "Microsoft.ContainerService", "Microsoft.ManagedIdentity"),
@@ -28,34 +26,7 @@ TOOLS = {
 }
 
 
-def checks(stack_name: str, stack: Stack) -> list[Check]:
-    """All checks, those first without which the others cannot be made."""
-    settings = stack.settings
-    look = Look(
-        stack_name=stack_name, stack=stack, groups=groups_of(stack), arm=Arm(settings.subscription_id),
-        address=partial(preflight.public_address, WHAT_IS_MY_ADDRESS),
-    )  # fmt: skip
-    return listed(look)
-
-
-def listed(look: Look) -> list[Check]:
-    return [
-        Check(what="login and subscription", look=lambda: identity(look)),
-        check("programs on this machine", tools, look),
-        check("resource providers", providers, look),
-        check("region and zones", offers.zones, look),
-        check("machines in their zones", offers.machines, look),
-        check("the catalog's facts", offers.facts, look),
-        check("quotas (vCPUs)", offers.quotas, look),
-        check("Kubernetes", offers.kubernetes, look),
-        check("names", taken, look),
-        check("network", network, look),
-        check("the way to the cluster", reach, look),
-    ]
-
-
 def identity(look: Look) -> Iterator[Finding]:
-    """Not guarded: without a login nothing else can be asked."""
     one = find(look.arm, look.arm.root, "2022-12-01")
     number = look.settings.subscription_id
     if one is None:
@@ -146,3 +117,24 @@ def reach(look: Look) -> Iterator[Finding]:
         yield warn("the endpoint is private and upReachesNetwork says that this machine is in the network: not checked")
     else:
         yield from preflight.reach(look, "azure.cluster.authorizedRanges", cluster.authorized_ranges)
+
+
+# Those first without which the others cannot be made.
+CHECKS: dict[str, Callable[[Look], Iterable[Finding]]] = {
+    "login and subscription": identity,
+    "programs on this machine": tools,
+    "resource providers": providers,
+    "region and zones": offers.zones,
+    "machines in their zones": offers.machines,
+    "the catalog's facts": offers.facts,
+    "quotas (vCPUs)": offers.quotas,
+    "Kubernetes": offers.kubernetes,
+    "names": taken,
+    "network": network,
+    "the way to the cluster": reach,
+}
+
+
+def checks(stack_name: str, stack: Stack) -> list[Check]:
+    """All checks."""
+    return preflight.checks(CHECKS, Look(stack_name=stack_name, stack=stack, arm=Arm(stack.settings.subscription_id)))

@@ -4,26 +4,21 @@
         --url us-central1-docker.pkg.dev/my-project/ebb-gcp/trainer --account BUILDER@... --tag default.1a2b3c4d5e6f \\
         --cache default.cache --dockerfile trainer/Dockerfile --argument BASE=...
 
-Progress goes to stderr; stdout is one JSON object, {"digest": "sha256:..."}. Doing it twice is harmless: a tag that the registry
-has is not built again, and a build of the tag under way is joined. The builder's rights, made seconds before, count only after a
-while: what is refused for want of them is tried again for SETTLE_SECONDS. Ctrl-C and SIGTERM cancel a build of this run's own;
-after a kill the build goes on, and the next run joins it. Exit codes: 0, 1 failed, 130 interrupted.
+stdout is {"digest": "sha256:..."}. The builder's rights, made seconds before, count only after a while: what is refused for want
+of them is tried again for SETTLE_SECONDS. The rest is the frame's: infra/builds.py.
 """
 
-import argparse
-import json
-import signal
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
+from infra import builds
+from infra.builds import BuildError, Clock
 from infra.clouds.gcp.calls import ABSENT, DENIED, INVALID, Account, Calls, Refused
+from infra.commands import RequestRefused
 
-EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
-POLL_SECONDS, SAY_SECONDS, BUILD_SECONDS = 5.0, 15.0, 3600
+BUILD_SECONDS = 3600
 # "Typically 2 minutes, potentially 7 minutes or longer": https://docs.cloud.google.com/iam/docs/access-change-propagation, as
 # remembered; https://github.com/GoogleCloudPlatform/cluster-toolkit/pull/6237 waits 30 s for such a builder, and no longer.
 SETTLE_SECONDS, RETRY_SECONDS = 420.0, 20.0
@@ -41,14 +36,6 @@ docker pull "$URL:$CACHE" || true
 docker build --file "$DOCKERFILE" --cache-from "$URL:$CACHE" --build-arg BUILDKIT_INLINE_CACHE=1 $ARGUMENTS \\
   --tag "$URL:$TAG" --tag "$URL:$CACHE" .
 """
-
-
-class BuildError(Exception):
-    """The image was not built; the text says where its log is. `kind`: Google's word for the failure."""
-
-    def __init__(self, words: str, kind: str = "") -> None:
-        super().__init__(words)
-        self.kind = kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,156 +62,104 @@ class Request:
         return f"{REGISTRY}/projects/{self.project}/locations/{self.region}/repositories/{repository}/packages/{image}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Clock:
-    """Time, and how to let it pass."""
+class CloudBuild(builds.Service):
+    """See infra.builds.Service."""
 
-    now: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
+    def __init__(self, calls: Calls, request: Request) -> None:
+        self._calls, self._request = calls, request
+        self.repository, self.tag = request.url, request.tag
+
+    @property
+    def title(self) -> str:
+        return f"image {self.repository.rpartition('/')[2]}:{self.tag}"
+
+    def stored(self) -> dict[str, Any] | None:
+        try:
+            version = str(self._calls.get(f"{self._request.package}/tags/{self._request.tag}")["version"])
+        except Refused as error:
+            if error.code == ABSENT:
+                return None
+            raise
+        return {"digest": version.rpartition("/")[2]}
+
+    def running(self) -> str | None:
+        wanted = " OR ".join(f'status="{one}"' for one in RUNNING)
+        for one in self._calls.all(self._request.builds, "builds", filter=wanted):
+            if f"{self._request.url}:{self._request.tag}" in (one.get("images") or []):
+                return str(one["id"])
+        return None
+
+    def start(self, say: Callable[[str], None], clock: Clock) -> str:
+        bucket, _, name = self._request.source.partition("/")
+        variables = {
+            "URL": self._request.url,
+            "TAG": self._request.tag,
+            "CACHE": self._request.cache,
+            "DOCKERFILE": self._request.dockerfile,
+        }
+        variables["ARGUMENTS"] = " ".join(
+            f"--build-arg {one}" for one in self._request.arguments
+        )  # the shell splits it, and unquotes nothing
+        step = {
+            "name": DOCKER,
+            "script": f"#!/usr/bin/env bash\nset -euo pipefail\n{SCRIPT}",
+            "env": [f"{key}={value}" for key, value in variables.items()] + ["DOCKER_BUILDKIT=1"],
+        }
+        body = {
+            "source": {"storageSource": {"bucket": bucket, "object": name}},
+            "steps": [step],
+            "images": [f"{self._request.url}:{self._request.tag}", f"{self._request.url}:{self._request.cache}"],
+            "timeout": f"{BUILD_SECONDS}s",
+            "serviceAccount": f"projects/{self._request.project}/serviceAccounts/{self._request.account}",
+            "options": {"logging": "CLOUD_LOGGING_ONLY", "machineType": MACHINE, "diskSizeGb": DISK_GB},
+            "tags": ["ebb"],
+        }
+        return str(self._calls.post(self._request.builds, body)["metadata"]["build"]["id"])
+
+    def phase(self, number: str) -> str | None:
+        found = self._calls.get(f"{self._request.builds}/{number}")
+        status = str(found["status"])
+        if status == DONE:
+            return None
+        if status not in RUNNING:
+            failure = found.get("failureInfo") or {}
+            why = found.get("statusDetail") or failure.get("detail") or "no reason is given"
+            text = f"build {number} of {self.repository}:{self.tag}: {status.lower()}: {why}\nits log: {found.get('logUrl')}"
+            raise BuildError(text, str(failure.get("type", "")))
+        return status.lower()
+
+    def stop(self, number: str) -> None:
+        self._calls.post(f"{self._request.builds}/{number}:cancel", {})
+
+    def settling(self, error: BuildError | RequestRefused, waited: float) -> float:
+        """The builder, or its rights, may be too new. What the caller may not do says nothing of the builder."""
+        if isinstance(error, BuildError):
+            new = error.kind in OF_RIGHTS
+        else:
+            new = isinstance(error, Refused) and error.code in (INVALID, DENIED, ABSENT) and self._request.account in str(error)
+        return RETRY_SECONDS if new and waited < SETTLE_SECONDS else 0.0
 
 
 def build(calls: Calls, request: Request, say: Callable[[str], None], clock: Clock | None = None) -> dict[str, Any]:
     """The image's digest. Raises BuildError, Refused."""
-    clock, name = clock or Clock(), f"image {request.url.rpartition('/')[2]}:{request.tag}"
-    found = _image(calls, request)
-    if found is not None:
-        say(f"{name} is in the registry already")
-        return found
-    began, running = clock.now(), _running(calls, request)
-    while True:
-        try:
-            number = _build_once(calls, request, running, lambda words: say(f"{name}: {words}"), clock)
-            break
-        except (BuildError, Refused) as error:
-            if not _is_of_rights(error, request) or clock.now() - began >= SETTLE_SECONDS:
-                raise
-            say(f"{name}: the builder's rights do not count yet, trying again in {RETRY_SECONDS:.0f} s ({error})")
-            clock.sleep(RETRY_SECONDS)
-            running = None
-    found = _image(calls, request)
-    if found is None:
-        raise BuildError(f"build {number} succeeded, but {request.url} has no tag {request.tag}: was it deleted just now?")
-    say(f"{name}: {found['digest']}")
-    return found
-
-
-def _build_once(calls: Calls, request: Request, running: str | None, say: Callable[[str], None], clock: Clock) -> str:
-    """The number of a build that has succeeded: that under way, or a new one."""
-    number = running or _start(calls, request)
-    say(f"{'joining' if running else 'started'} build {number}")
-    try:
-        _await(calls, number, request, say, clock)
-    except KeyboardInterrupt:
-        if not running:
-            calls.post(f"{request.builds}/{number}:cancel", {})
-            say(f"interrupted: build {number} is cancelled")
-        raise
-    return number
-
-
-def _is_of_rights(error: BuildError | Refused, request: Request) -> bool:
-    """True if it may be that the builder, or its rights, are too new. What the caller may not do says nothing of the builder."""
-    if isinstance(error, BuildError):
-        return error.kind in OF_RIGHTS
-    return error.code in (INVALID, DENIED, ABSENT) and request.account in str(error)
-
-
-def _image(calls: Calls, request: Request) -> dict[str, Any] | None:
-    try:
-        version = str(calls.get(f"{request.package}/tags/{request.tag}")["version"])
-    except Refused as error:
-        if error.code == ABSENT:
-            return None
-        raise
-    return {"digest": version.rpartition("/")[2]}
-
-
-def _running(calls: Calls, request: Request) -> str | None:
-    """A build of the same image that has not ended."""
-    wanted = " OR ".join(f'status="{one}"' for one in RUNNING)
-    for one in calls.all(request.builds, "builds", filter=wanted):
-        if f"{request.url}:{request.tag}" in (one.get("images") or []):
-            return str(one["id"])
-    return None
-
-
-def _start(calls: Calls, request: Request) -> str:
-    bucket, _, name = request.source.partition("/")
-    variables = {"URL": request.url, "TAG": request.tag, "CACHE": request.cache, "DOCKERFILE": request.dockerfile}
-    variables["ARGUMENTS"] = " ".join(
-        f"--build-arg {one}" for one in request.arguments
-    )  # the shell splits it, and unquotes nothing
-    step = {
-        "name": DOCKER,
-        "script": f"#!/usr/bin/env bash\nset -euo pipefail\n{SCRIPT}",
-        "env": [f"{key}={value}" for key, value in variables.items()] + ["DOCKER_BUILDKIT=1"],
-    }
-    body = {
-        "source": {"storageSource": {"bucket": bucket, "object": name}},
-        "steps": [step],
-        "images": [f"{request.url}:{request.tag}", f"{request.url}:{request.cache}"],
-        "timeout": f"{BUILD_SECONDS}s",
-        "serviceAccount": f"projects/{request.project}/serviceAccounts/{request.account}",
-        "options": {"logging": "CLOUD_LOGGING_ONLY", "machineType": MACHINE, "diskSizeGb": DISK_GB},
-        "tags": ["ebb"],
-    }
-    return str(calls.post(request.builds, body)["metadata"]["build"]["id"])
-
-
-def _await(calls: Calls, number: str, request: Request, say: Callable[[str], None], clock: Clock) -> None:
-    began = said = clock.now()
-    while True:
-        found = calls.get(f"{request.builds}/{number}")
-        status = str(found["status"])
-        if status == DONE:
-            return
-        if status not in RUNNING:
-            failure = found.get("failureInfo") or {}
-            why = found.get("statusDetail") or failure.get("detail") or "no reason is given"
-            text = f"build {number} of {request.url}:{request.tag}: {status.lower()}: {why}\nits log: {found.get('logUrl')}"
-            raise BuildError(text, str(failure.get("type", "")))
-        if clock.now() - said >= SAY_SECONDS:
-            said = clock.now()
-            say(f"{status.lower()}, {said - began:.0f} s")
-        clock.sleep(POLL_SECONDS)
+    return builds.build(CloudBuild(calls, request), say, clock or Clock())
 
 
 def main(arguments: Sequence[str] | None = None, calls: Calls | None = None) -> int:
-    given = _parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, _interrupt)
+    given = builds.parser(
+        __spec__.name,
+        "Build one image with Cloud Build and wait for it.",
+        "the digest",
+        project="where it is built",
+        region="of the build and the registry",
+        source="the tar.gz with Dockerfile and code, BUCKET/NAME",
+        url="the image without its tag",
+        account="the service account that builds",
+        cache="the tag whose layers the build may take",
+    ).parse_args(arguments)
     fields = {key: value for key, value in vars(given).items() if key != "argument"}
     request = Request(**fields, arguments=tuple(given.argument))
-    try:
-        found = build(calls or Account(), request, lambda words: print(words, file=sys.stderr, flush=True))
-    except (BuildError, Refused) as error:
-        print(error, file=sys.stderr)
-        return EXIT_FAILED
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
-    print(json.dumps(found))
-    return EXIT_DONE
-
-
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m infra.clouds.gcp.build",
-        description="Build one image with Cloud Build and wait for it. `pulumi up` runs this; by hand it repeats a failed build.",
-        epilog="stdout is one JSON object with the digest; a tag that the registry has already is not built again.",
-    )
-    parser.add_argument("--project", required=True)
-    parser.add_argument("--region", required=True)
-    parser.add_argument("--source", required=True, metavar="BUCKET/NAME", help="the tar.gz with Dockerfile and code")
-    parser.add_argument("--url", required=True, help="the image without its tag")
-    parser.add_argument("--account", required=True, help="the service account that builds")
-    parser.add_argument("--tag", required=True, help="of the image: name.hash of its sources")
-    parser.add_argument("--cache", required=True, metavar="TAG", help="the tag whose layers the build may take")
-    parser.add_argument("--dockerfile", required=True, help="its path in the archive")
-    parser.add_argument("--argument", action="append", default=[], metavar="KEY=VALUE", help="a build argument; may be repeated")
-    return parser
+    return builds.main(lambda say: build(calls or Account(), request, say))
 
 
 if __name__ == "__main__":

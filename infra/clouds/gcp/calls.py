@@ -43,6 +43,8 @@ class Refused(commands.RequestRefused):
 class Disabled(Refused):
     """The service is not enabled in the project."""
 
+    known = True
+
     def __init__(self, service: str) -> None:
         super().__init__(ABSENT, f"{service} is not enabled in the project")
 

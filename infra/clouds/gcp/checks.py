@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from ipaddress import IPv4Network
 
+from infra import catalog
 from infra.clouds.gcp.catalog import NOT_ON_DEMAND, GcpInstance
 from infra.clouds.gcp.settings import GroupSettings, Settings
 from infra.config import NodeGroupSettings, Problem, Stack, checks, choice
@@ -152,7 +153,7 @@ def _group(where: str, line: NodeGroupSettings, stack: Stack) -> Iterator[Proble
         text = f"found {len(line.instance_types)} types; a node group of GKE has one: make a line of each"
         yield Problem(f"{where}.instanceTypes", text)
     yield from _age(where, line, own)
-    for machine in line.machines(stack.cloud):
+    for machine in catalog.machines(stack.cloud, line):
         if own.compact_placement and isinstance(machine, GcpInstance) and not machine.compact:
             text = f"{machine.name} cannot be placed close to others: take A100, L4 or H100, or remove it"
             yield Problem(f"{where}.gcp.compactPlacement", text, (f"{where}.gpu", f"{where}.instanceTypes"))
@@ -226,7 +227,7 @@ def _lustre(stack: Stack, settings: Settings) -> Iterator[Problem]:
     with_gpus = {
         zone
         for line in stack.node_groups
-        if any(one.gpus for one in line.machines(stack.cloud))
+        if any(one.gpus for one in catalog.machines(stack.cloud, line))
         for zone in line.names(stack.zones)
     }
     if lustre.zone not in with_gpus:

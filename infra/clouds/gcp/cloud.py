@@ -1,4 +1,4 @@
-"""Google Cloud as infra.cloud.Cloud: calls the modules beside it, and keeps what later ones need of earlier."""
+"""Google Cloud as infra.cloud.Infrastructure: calls the modules beside it, and keeps what later ones need of earlier."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -19,7 +19,7 @@ PROVISION_SECONDS = 480
 
 
 class Gcp:
-    """See infra.cloud.Cloud. Every resource uses one provider: its project, its region, its labels."""
+    """See infra.cloud.Infrastructure. Every resource uses one provider: its project, its region, its labels."""
 
     def __init__(self, stack: Stack, settings: Settings) -> None:
         self._stack, self._settings = stack, settings

@@ -7,7 +7,7 @@ cost up to a third more, as an estimate. Taxes, support, traffic between zones a
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from infra.account.costs import HOURS_PER_MONTH, Line, Sheet, Use
+from infra.account.records import HOURS_PER_MONTH, Line, Sheet, Use, always
 from infra.clouds.gcp import pools
 from infra.clouds.gcp.settings import Settings
 from infra.config import Stack
@@ -32,7 +32,7 @@ def sheet(stack: Stack, groups: Sequence[NodeGroup]) -> Sheet:
     """Everything but the machines."""
     settings: Settings = stack.settings
     lines = [
-        _always("GKE control plane", GKE_HOUR),
+        always("GKE control plane", GKE_HOUR),
         *_network(settings, groups),
         *_disks(settings, groups),
         *_file_systems(settings),
@@ -57,7 +57,7 @@ def _disks(settings: Settings, groups: Sequence[NodeGroup]) -> Iterator[Line]:
     manager, *jobs = groups
     etcd = settings.storage.etcd_gib * DISK_GIB_MONTH[pools.etcd_disk_type(manager)] / HOURS_PER_MONTH
     _, kind = pools.disk(manager, settings)
-    yield _always("disks: manager and etcd", disk_usd_per_hour(manager, settings) + etcd, kind)
+    yield always("disks: manager and etcd", disk_usd_per_hour(manager, settings) + etcd, kind)
     if jobs:
         each = [(group, disk_usd_per_hour(group, settings)) for group in jobs]
         idle, full = sum(group.min * usd for group, usd in each), sum(group.max * usd for group, usd in each)
@@ -74,17 +74,17 @@ def _file_systems(settings: Settings) -> Iterator[Line]:
     file, lustre = settings.storage.filestore, settings.storage.lustre
     if file.address is None:
         usd = file.size_gib * FILESTORE_GIB_MONTH[file.tier] / HOURS_PER_MONTH
-        yield _always("Filestore", usd, f"{file.size_gib} GiB {file.tier}, used or not")
+        yield always("Filestore", usd, f"{file.size_gib} GiB {file.tier}, used or not")
     if lustre is not None:
         usd = lustre.size_gib * LUSTRE_GIB_MONTH[lustre.throughput] / HOURS_PER_MONTH
-        yield _always("Managed Lustre", usd, f"{lustre.size_gib} GiB, used or not")
+        yield always("Managed Lustre", usd, f"{lustre.size_gib} GiB, used or not")
 
 
 def _images(stack: Stack, settings: Settings) -> Iterator[Line]:
     if settings.images.build != "none":
         size = len({"default", *stack.trainers}) * TRAINER_GB + CONTROLLER_GB
         usd = size * REGISTRY_GB_MONTH / HOURS_PER_MONTH
-        yield _always("Artifact Registry", usd, f"one build of each image, some {size:.0f} GB")
+        yield always("Artifact Registry", usd, f"one build of each image, some {size:.0f} GB")
 
 
 def _uses(settings: Settings) -> Iterator[Use]:
@@ -103,7 +103,3 @@ def _basis(settings: Settings, groups: Sequence[NodeGroup]) -> tuple[str, ...]:
         *(["flex-start at the on-demand price; Google gives a discount that depends on the GPU"] if flex else []),
         "not included: traffic between zones and to the internet, logs and metrics beyond the free share, taxes, support",
     )
-
-
-def _always(what: str, usd_per_hour: float, note: str = "") -> Line:
-    return Line(what=what, idle=usd_per_hour, full=usd_per_hour, note=note)

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from infra.account.leftovers import Left, Seen, search
+from infra.account.leftovers import search
+from infra.account.records import Left, Seen
 from infra.clouds.gcp.calls import ABSENT, Account, Calls, Refused
 from infra.clouds.gcp.costs import DISK_GIB_MONTH, FILESTORE_GIB_MONTH
 from infra.clouds.gcp.settings import Settings

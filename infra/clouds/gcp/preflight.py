@@ -7,12 +7,11 @@ Everything is read only, by plain requests to Google's services (calls.py).
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from infra.account import preflight
-from infra.account.costs import groups_of
-from infra.account.preflight import Check, Finding, check, fail, ok, programs, warn
+from infra.account.preflight import programs
+from infra.account.records import Check, Finding, fail, ok, warn
 from infra.clouds.gcp import pools
 from infra.clouds.gcp.apis import FIRST, needed
 from infra.clouds.gcp.calls import ABSENT, Account, Calls, Disabled, Refused
@@ -21,7 +20,6 @@ from infra.config import Stack
 from infra.config.checks import MANAGER
 from workloads.cluster import FLEX_START, SPOT, NodeGroup
 
-WHAT_IS_MY_ADDRESS = "https://checkip.amazonaws.com"
 LABEL = "ebb-stack"
 COMPUTE, CONTAINER = "https://compute.googleapis.com/compute/v1", "https://container.googleapis.com/v1"
 QUOTAS = "https://cloudquotas.googleapis.com/v1"
@@ -59,6 +57,7 @@ class Look(preflight.Look):
     """A stack and its project."""
 
     calls: Calls
+    address: Callable[[], str] = lambda: preflight.public_address("https://checkip.amazonaws.com")
 
     def compute(self, place: str) -> dict[str, Any]:
         return self.calls.get(f"{COMPUTE}/projects/{self.settings.project}/{place}")
@@ -73,43 +72,6 @@ class Look(preflight.Look):
             if error.code == ABSENT:
                 return None
             raise
-
-
-def checks(stack_name: str, stack: Stack) -> list[Check]:
-    """All checks, those first without which the others cannot be made."""
-    return listed(
-        Look(
-            stack_name=stack_name,
-            stack=stack,
-            groups=groups_of(stack),
-            calls=Account(),
-            address=partial(preflight.public_address, WHAT_IS_MY_ADDRESS),
-        )
-    )
-
-
-def listed(look: Look) -> list[Check]:
-    functions: dict[str, Callable[[Look], Iterable[Finding]]] = {
-        "project": project,
-        "programs on this machine": tools,
-        "APIs": apis,
-        "zones and machines": offers,
-        "quotas": quotas,
-        "Filestore's quota": filestore_quota,
-        "Kubernetes": kubernetes,
-        "names": names,
-        "network": network,
-        "the way to the cluster": reach,
-    }
-    return [check(what, partial(_of_enabled, function), look) for what, function in functions.items()]
-
-
-def _of_enabled(function: Callable[[Look], Iterable[Finding]], look: Look) -> Iterator[Finding]:
-    """Nothing, where a service is not enabled: the check of the APIs says that once."""
-    try:
-        yield from function(look)
-    except Disabled:
-        return
 
 
 def project(look: Look) -> Iterator[Finding]:
@@ -314,3 +276,23 @@ def reach(look: Look) -> Iterator[Finding]:
         yield warn("the endpoint is private and upReachesNetwork says that this machine is in the network: not checked")
     else:
         yield from preflight.reach(look, "gcp.cluster.authorizedCidrs", cluster.authorized_cidrs)
+
+
+# Those first without which the others cannot be made.
+CHECKS: dict[str, Callable[[Look], Iterable[Finding]]] = {
+    "project": project,
+    "programs on this machine": tools,
+    "APIs": apis,
+    "zones and machines": offers,
+    "quotas": quotas,
+    "Filestore's quota": filestore_quota,
+    "Kubernetes": kubernetes,
+    "names": names,
+    "network": network,
+    "the way to the cluster": reach,
+}
+
+
+def checks(stack_name: str, stack: Stack) -> list[Check]:
+    """All checks."""
+    return preflight.checks(CHECKS, Look(stack_name=stack_name, stack=stack, calls=Account()))

@@ -6,7 +6,7 @@ import pytest
 
 from infra import commands
 from infra.account import costs
-from infra.account.costs import Line, Sheet, Use
+from infra.account.records import Line, Sheet, Use
 from tests.infra.stacks import STACKS
 
 

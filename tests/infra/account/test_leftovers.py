@@ -6,7 +6,7 @@ import pytest
 
 from infra import commands
 from infra.account import leftovers
-from infra.account.leftovers import Left, Seen
+from infra.account.records import Left, Seen
 
 VOLUME = Left(kind="volumes", name="vol-1", note="available", usd_per_month=0.8, remove="aws ec2 delete-volume --volume-id vol-1")
 MACHINE = Left(kind="instances", name="i-1", usd_per_month=None, remove="aws ec2 terminate-instances --instance-ids i-1")

@@ -7,7 +7,7 @@ import pytest
 
 from infra import commands, config
 from infra.account import preflight
-from infra.account.preflight import Check, Finding
+from infra.account.records import Check, Finding
 from infra.commands import CannotLook
 from infra.config import ROOT
 

@@ -3,7 +3,6 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from infra.account.costs import groups_of
 from infra.clouds.aws.account.calls import Refused
 from infra.clouds.aws.account.look import Look
 from tests.infra.aws import stacks
@@ -110,7 +109,6 @@ def look(
     return Look(
         stack_name="dev",
         stack=stack,
-        groups=groups_of(stack),
         calls=FakeCalls({**healthy(), **(changes or {})}),
         which=lambda program: None if program in absent else f"/usr/bin/{program}",
         address=lambda: address,

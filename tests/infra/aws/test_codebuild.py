@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from infra.builds import BuildError, Clock
 from infra.clouds.aws.account.calls import Refused
 from infra.clouds.aws.builds import codebuild
-from infra.clouds.aws.builds.codebuild import BuildError, Clock, Request
+from infra.clouds.aws.builds.codebuild import Request
 from tests.infra.aws.fake_calls import FakeCalls
 
 REQUEST = Request(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from infra.account.preflight import Finding
+from infra.account.records import Finding
 from infra.clouds.aws.account import existing, offers
 from infra.clouds.aws.account.calls import Refused
 from infra.clouds.aws.account.look import Look
@@ -163,10 +163,8 @@ def test_the_secrets_key_and_the_reservation_must_be_usable() -> None:
     }
     from dataclasses import replace
 
-    from infra.account.costs import groups_of
-
     stack = stacks.stack(own)
-    seen = replace(look(answers), stack=stack, groups=groups_of(stack))
+    seen = replace(look(answers), stack=stack)
     assert texts(existing.others(seen)) == [
         ("ok", "disks are encrypted with AWS's own key"),
         ("fail", f"KMS key {key} is PendingDeletion"),

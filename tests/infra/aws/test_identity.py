@@ -15,7 +15,7 @@ import infra.clouds.aws
 from infra.clouds.aws import catalog, network
 from infra.clouds.aws.builds import images
 from infra.clouds.aws.control import addons, cluster
-from infra.clouds.aws.data import storage, volumes
+from infra.clouds.aws.data import storage
 from infra.clouds.aws.iam import identity
 from infra.clouds.aws.iam.rights import ROLES
 from infra.clouds.aws.machines import drill, in_cluster, karpenter, machine, nodes
@@ -202,7 +202,7 @@ def test_the_volume_of_etcd_can_be_attached_and_backed_up() -> None:
     attach, create, delete = policy("ebs-csi")[0], policy("snapshots")[0], policy("snapshots")[2]
     for statement in (attach, create, delete):
         assert tag_tests(statement).items() <= found.items(), statement["Action"]
-    assert found[volumes.BACKED_UP] == "ebb-dev"
+    assert found[storage.BACKED_UP] == "ebb-dev"
 
 
 def test_a_volume_is_attached_to_the_manager_machine_alone() -> None:

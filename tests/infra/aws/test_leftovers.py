@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from infra.account.leftovers import Left, Seen
+from infra.account.records import Left, Seen
 from infra.clouds.aws import leftovers
-from infra.clouds.aws.account import left_elsewhere, left_in_ec2
+from infra.clouds.aws.account import left_in_ec2
 from infra.clouds.aws.account.calls import NoAccess, Refused
 from tests.infra.aws import stacks
 from tests.infra.aws.fake_calls import Answer, FakeCalls
@@ -342,4 +342,4 @@ def test_kinds_are_read_from_arns(arn: str, kind: str) -> None:
 
 def test_reasons_to_keep_are_of_the_stack_s_settings() -> None:
     left = Left(kind="EFS file system", name="fs-1")
-    assert left_elsewhere.mark_kept(left, stacks.stack()).kept.startswith("aws.storage.data is `keep`")
+    assert leftovers.mark_kept(left, stacks.stack()).kept.startswith("aws.storage.data is `keep`")

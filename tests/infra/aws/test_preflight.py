@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from infra.account import preflight as neutral
-from infra.account.preflight import Finding
+from infra.account.records import Finding
 from infra.clouds.aws import preflight
 from infra.clouds.aws.account.calls import NO_CREDENTIALS, NoAccess, Refused
 from infra.clouds.aws.account.look import Look
@@ -14,7 +14,7 @@ from tests.infra.aws.accounts import FSX, cluster, described, fsx_add_ons, look
 
 
 def findings(seen: Look) -> list[Finding]:
-    return neutral.run(preflight.listed(seen), lambda line: None)
+    return neutral.run(neutral.checks(preflight.CHECKS, seen), lambda line: None)
 
 
 def not_ok(seen: Look) -> list[Finding]:
@@ -27,7 +27,7 @@ def test_a_healthy_account_is_all_ok() -> None:
 
 def test_every_check_says_something() -> None:
     seen = look(storage=FSX, cluster=cluster(addOns=fsx_add_ons()))
-    for check in preflight.listed(seen):
+    for check in neutral.checks(preflight.CHECKS, seen):
         if check.what != "keys, reservations, alarms":  # there are none
             assert list(check.look()), check.what
 

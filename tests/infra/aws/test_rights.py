@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from infra.clouds.aws import page
+from infra.clouds.aws.iam import rights as page
 from infra.clouds.aws.iam.rights import EVERYTHING, ROLES, Managed, Statement
 
 STATEMENTS = [

@@ -1,6 +1,6 @@
 """The table of rights in docs/aws.md."""
 
-from infra.clouds.aws.page import BEGIN, END, PATH, table, text
+from infra.clouds.aws.iam.rights import BEGIN, END, PATH, table, text
 
 
 def test_the_page_has_the_table_of_today() -> None:

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from infra import builds
+from infra.builds import BuildError, Clock
 from infra.clouds.azure import acr
-from infra.clouds.azure.acr import BuildError, Request, World
+from infra.clouds.azure.acr import Request, World
 from infra.clouds.azure.rest import Refused
 from infra.config import ROOT
 from infra.images import tarball
@@ -62,8 +64,7 @@ class Builds(FakeArm):
             stored=lambda request: STORED if self.stored else None,
             send=lambda url, content: self.sent.update({url: content}),
             read=lambda url: log,
-            now=lambda: self.time,
-            sleep=self._sleep,
+            clock=Clock(now=lambda: self.time, sleep=self._sleep),
         )
 
     def build(self) -> dict[str, Any]:
@@ -166,10 +167,10 @@ def test_the_command_prints_one_object(capsys: pytest.CaptureFixture[str]) -> No
     words += ["--tag", "controller.abc", "--dockerfile", "workloads/Dockerfile", "--source", "workloads/Dockerfile"]
     words += ["--source", "LICENSE", "--argument", "BASE=x"]
     with Builds(stored=True) as azure:
-        assert acr.main(words, azure.world()) == acr.EXIT_DONE
+        assert acr.main(words, azure.world()) == builds.EXIT_DONE
     assert json.loads(capsys.readouterr().out) == STORED
     with Builds(ends="Error", seconds=0) as azure:
-        assert acr.main(words, azure.world()) == acr.EXIT_FAILED
+        assert acr.main(words, azure.world()) == builds.EXIT_FAILED
         [content] = azure.sent.values()
     assert "ended: error" in capsys.readouterr().err
     with tarfile.open(fileobj=BytesIO(content)) as packed:

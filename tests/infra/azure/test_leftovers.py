@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from infra.account import leftovers as neutral
-from infra.account.leftovers import Left, Seen
+from infra.account.records import Left, Seen
 from infra.clouds.azure import leftovers
 from infra.clouds.azure.rest import NoAccess
 from tests.infra.azure import stacks

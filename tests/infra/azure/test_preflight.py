@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from infra.account import preflight as neutral
-from infra.account.costs import groups_of
-from infra.account.preflight import Finding
+from infra.account.records import Finding
 from infra.clouds.azure import names, preflight
 from infra.clouds.azure.look import Look
 from tests.infra.azure import stacks
@@ -72,7 +71,6 @@ def look(azure: FakeArm, address: str = "198.51.100.7", absent: tuple[str, ...] 
     return Look(
         stack_name="dev",
         stack=stack,
-        groups=groups_of(stack),
         arm=azure.arm(),
         which=lambda program: None if program in absent else f"/usr/bin/{program}",
         address=lambda: address,
@@ -81,7 +79,7 @@ def look(azure: FakeArm, address: str = "198.51.100.7", absent: tuple[str, ...] 
 
 def findings(changes: Answers | None = None, **given: Any) -> list[Finding]:
     with FakeArm({**healthy(), **(changes or {})}) as azure:
-        return neutral.run(preflight.listed(look(azure, **given)), lambda line: None)
+        return neutral.run(neutral.checks(preflight.CHECKS, look(azure, **given)), lambda line: None)
 
 
 def not_ok(changes: Answers | None = None, **given: Any) -> list[tuple[str, str, str]]:
@@ -94,7 +92,7 @@ def test_a_healthy_subscription_is_all_ok() -> None:
 
 def test_every_check_says_something_and_asks_nothing_that_changes_anything() -> None:
     with FakeArm(healthy()) as azure:
-        for check in preflight.listed(look(azure)):
+        for check in neutral.checks(preflight.CHECKS, look(azure)):
             assert list(check.look()), check.what
         assert {(method, path) for method, path, _, _ in azure.seen if method != "GET"} == {("POST", FREE_NAME)}
 

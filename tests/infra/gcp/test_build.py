@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from infra import builds
+from infra.builds import BuildError, Clock
 from infra.clouds.gcp import build
-from infra.clouds.gcp.build import BuildError, Clock, Request
+from infra.clouds.gcp.build import Request
 from infra.clouds.gcp.calls import Refused
 from tests.infra.gcp.fake_calls import FakeCalls
 
@@ -123,6 +125,6 @@ def test_an_interruption_cancels_what_this_run_has_started() -> None:
 def test_the_command_prints_one_object(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--project", "p", "--region", "r", "--source", "b/n", "--url", REQUEST.url, "--account", "a"]
     words += ["--tag", "default.1", "--cache", "c", "--dockerfile", "d", "--argument", "A=1"]
-    assert build.main(words, FakeCalls({TAG: THERE})) == build.EXIT_DONE
+    assert build.main(words, FakeCalls({TAG: THERE})) == builds.EXIT_DONE
     assert json.loads(capsys.readouterr().out) == {"digest": DIGEST}
-    assert build.main(words, FakeCalls({TAG: Refused(403, "no right")})) == build.EXIT_FAILED
+    assert build.main(words, FakeCalls({TAG: Refused(403, "no right")})) == builds.EXIT_FAILED

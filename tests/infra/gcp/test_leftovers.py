@@ -7,7 +7,7 @@ import pytest
 
 from infra import commands
 from infra.account import leftovers as neutral
-from infra.account.leftovers import Seen
+from infra.account.records import Seen
 from infra.clouds.gcp import leftovers
 from infra.clouds.gcp.calls import DENIED, NoAccess, Refused
 from tests.infra.gcp import stacks

@@ -8,7 +8,8 @@ import pytest
 from infra import commands
 from infra.account import preflight as neutral
 from infra.account.costs import groups_of
-from infra.account.preflight import FAIL, WARN, Finding, run
+from infra.account.preflight import checks, run
+from infra.account.records import FAIL, WARN, Finding
 from infra.clouds.gcp import pools, preflight
 from infra.clouds.gcp.calls import DENIED, NoAccess, Refused
 from infra.clouds.gcp.preflight import Look
@@ -72,10 +73,10 @@ def look(changes: dict[str, Any] | None = None, settings: dict[str, Any] | None 
     gone = [key for key, value in (changes or {}).items() if value is None]
     table = {key: value for key, value in answers(changes).items() if key not in gone}
     made = Look(
-        stack_name="gcp", stack=stack, groups=groups_of(stack), calls=FakeCalls(table),
+        stack_name="gcp", stack=stack, calls=FakeCalls(table),
         which=here.get("which", lambda name: f"/usr/bin/{name}"), address=here.get("address", lambda: HERE),
     )  # fmt: skip
-    return run(preflight.listed(made), lambda line: None)
+    return run(checks(preflight.CHECKS, made), lambda line: None)
 
 
 def bad(found: list[Finding]) -> list[tuple[str, str]]:

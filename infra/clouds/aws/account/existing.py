@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from ipaddress import ip_network
 from typing import Any
 
-from infra.account.preflight import Finding, fail, ok, warn
+from infra.account.records import Finding, fail, ok, warn
 from infra.clouds.aws.account.calls import Refused
 from infra.clouds.aws.account.look import Look, absent
 

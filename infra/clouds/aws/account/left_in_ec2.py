@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from infra.account.costs import HOURS_PER_MONTH
-from infra.account.leftovers import Left
+from infra.account.records import HOURS_PER_MONTH, Left
 from infra.clouds.aws import costs
 from infra.clouds.aws.account.calls import Calls
 from infra.clouds.aws.account.look import STACK_TAG, tag

@@ -1,6 +1,6 @@
 """A stack and how to ask AWS about it, for the checks of preflight and the search for leftovers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ class Look(preflight.Look):
     """A stack and its account."""
 
     calls: Calls
+    address: Callable[[], str] = lambda: preflight.public_address("https://checkip.amazonaws.com")
 
     def is_ours(self, tags: Any) -> bool:
         """True if a resource has the stack's tag, however its service writes tags."""

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from infra.account.preflight import Finding, fail, ok, warn
+from infra.account.records import Finding, fail, ok, warn
 from infra.clouds.aws.account.look import Look
 from infra.clouds.aws.catalog import AwsInstance
 from workloads.cluster import InstanceType

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from infra.account.preflight import Finding, fail, ok, warn
+from infra.account.records import Finding, fail, ok, warn
 from infra.clouds.aws.account.calls import Refused
 from infra.clouds.aws.account.look import Look, tag
 from infra.clouds.aws.builds import codebuild
