@@ -11,7 +11,7 @@ FILES = {
     "pyproject.toml": 'aws = ["pulumi-aws==7.51.1", "boto3==1.44.5"]\n',
     "Makefile": "UV_VERSION := 0.13.9\n",
     "infra/clouds/aws/machines/in_cluster.py": 'IMAGE = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"\n',
-    "infra/clouds/aws/settings.py": 'CLUSTER_AUTOSCALER, KARPENTER = "v1.35.0", "1.14.1"\n',
+    "infra/clouds/aws/settings.py": 'KARPENTER = "1.14.1"\n',
     "workloads/manifests/kustomization.yaml": "    newName: registry.k8s.io/etcd\n    newTag: 3.6.5-0\n",
     "Pulumi.dev.yaml": (
         "    cluster:\n      addOns:\n        coredns: v1.13.2-eksbuild.11\n"

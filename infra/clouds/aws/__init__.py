@@ -45,7 +45,7 @@ _PINS = (
     ),
     Pattern(
         files="infra/clouds/aws/settings.py",
-        text=r'KARPENTER = "v[\d.]+", "(?P<version>[\d.]+)"',
+        text=r'^KARPENTER = "(?P<version>[\d.]+)"',
         index=GITHUB,
         name="karpenter",
         source="aws/karpenter-provider-aws",

@@ -12,7 +12,7 @@ from infra.config import Section
 
 # What Ebb was made with, where a stack names no version. Karpenter's is the one that its chart was read in.
 CLUSTER_AUTOSCALER = "v1.35.0"
-KARPENTER = "1.14.1"  # https://github.com/aws/karpenter-provider-aws
+KARPENTER = "1.14.1"
 
 
 def _supported(version: str) -> str:
