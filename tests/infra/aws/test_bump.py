@@ -1,4 +1,4 @@
-"""Every pin beside the newest version of a fake index."""
+"""Every pin beside the newest version of a fake index. It is a stack on AWS that has each kind of pin."""
 
 from pathlib import Path
 from typing import Any
@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from infra import bump
+from infra.account.records import Pattern
+from infra.config import ROOT
 
 FILES = {
     "pyproject.toml": 'aws = ["pulumi-aws==7.51.1", "boto3==1.44.5"]\n',
@@ -60,3 +62,8 @@ def test_each_pin_is_beside_the_newest_release(tmp_path: Path, monkeypatch: pyte
         ["AL2023_x86_64_NVIDIA", "20260714", "20260917"],
         ["coredns", "v1.13.2-eksbuild.11", "? make preflight"],
     ]
+
+
+@pytest.mark.parametrize("pattern", [*bump.patterns()], ids=lambda pattern: pattern.name or pattern.text)
+def test_every_pattern_finds_a_pin_in_the_checkout(pattern: Pattern) -> None:
+    assert [pin for pin in bump.pins(ROOT) if pin.pattern is pattern]
