@@ -112,6 +112,7 @@ async def _run(declare: Callable[[], Any], monitor: "Monitor", stack: str) -> An
     threads = ThreadPoolExecutor(max_workers=4, initializer=own_loop)
     asyncio.get_running_loop().set_default_executor(threads)
     mocks.set_mocks(monitor.mocks, project="ebb", stack=stack, preview=False, monitor=monitor)
+    SETTINGS.callbacks = _Hooks()
     returned: list[Any] = []
     try:
         await run_pulumi_func(lambda: returned.append(declare()))
@@ -127,6 +128,14 @@ def _forget() -> None:
     """A function that raised leaves calls behind, for whoever declares next."""
     SETTINGS.rpc_manager.clear()
     SETTINGS.outputs.clear()
+    SETTINGS.callbacks = None
+
+
+class _Hooks:
+    """What MockMonitor has no server for. Only an engine calls hooks: tests/infra/aws/test_engine.py."""
+
+    def register_error_hook(self, hook: pulumi.ErrorHook) -> None:
+        """Take it, and call it never."""
 
 
 async def _awaited(value: Any) -> Any:

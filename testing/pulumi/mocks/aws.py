@@ -15,13 +15,14 @@ from typing import Any
 
 from testing.pulumi.mocks import wheel
 from testing.pulumi.mocks.kind import ACCOUNT, PARTITION
-from testing.pulumi.mocks.package import MockError, Object
+from testing.pulumi.mocks.package import Asked, MockError, Object
 from testing.pulumi.mocks.rows import Reviewed
 from testing.pulumi.mocks.tabled import DEFAULTS, Tabled
 from testing.pulumi.mocks.tables.aws import TYPES
 from testing.pulumi.mocks.wheel import Property
 
 IMAGE_BYTES = 3_500_000_000
+NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
 
 
 def answer(token: str, arguments: Object, region: str) -> Object:
@@ -88,6 +89,15 @@ class Aws(Tabled):
 
     def __init__(self) -> None:
         super().__init__("aws", TYPES)
+
+    def update(self, asked: Asked, outputs: Object, old: Object, new: Object, *, preview: bool) -> Object:
+        """EKS refuses changes of a node group that is degraded, as a stack has it whose state a test has made so."""
+        if asked.token == NODE_GROUP and outputs.get("status") == "DEGRADED" and not preview:
+            raise MockError(
+                f"updating EKS Node Group ({asked.name}) config: operation error EKS: UpdateNodegroupConfig, "
+                "ResourceInUseException: Nodegroup cannot be updated as it is currently not in Active State"
+            )
+        return super().update(asked, outputs, old, new, preview=preview)
 
     @property
     def _region(self) -> str:

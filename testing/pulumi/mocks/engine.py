@@ -109,6 +109,12 @@ class Stack:
         """The deployment, as `pulumi stack export` prints it."""
         return dict(json.loads(self._pulumi(["stack", "export", "--stack", self.name]))["deployment"])
 
+    def load(self, deployment: Mapping[str, Any]) -> None:
+        """Put a deployment in the place of the stack's, as `pulumi stack import` does."""
+        file = self.folder / "deployment.json"
+        file.write_text(json.dumps({"version": 3, "deployment": deployment}))
+        self._pulumi(["stack", "import", "--stack", self.name, "--file", str(file)])
+
     def resources(self) -> dict[str, dict[str, Any]]:
         """The state: URN -> resource."""
         return {one["urn"]: one for one in self.export().get("resources") or []}

@@ -3,7 +3,7 @@
 import pytest
 
 from devcluster.settings import CHECKOUT
-from testing.pulumi.mocks.engine import Stack
+from testing.pulumi.mocks.engine import EngineError, Stack
 from testing.pulumi.mocks.run import type_of
 from tests.infra.aws.case import CASE, NODE_GROUP, SUBNET
 from tests.infra.test_engine import JOB, Destroyed
@@ -36,6 +36,22 @@ def test_only_the_control_plane_is_made_by_a_component_of_others() -> None:
         stack.up()
         eks = [one["urn"] for one in stack.resources().values() if "$eks:index:Cluster$" in one["urn"]]
     assert sorted(type_of(urn) for urn in eks) == [EKS, "pulumi:providers:kubernetes"]
+
+
+def test_up_says_what_to_do_with_a_group_that_eks_does_not_update() -> None:
+    """It became degraded in a spot drought, and EKS's words say neither why nor what to do."""
+    values = CASE.values()
+    with Stack("dev", values) as stack:
+        stack.up()
+        deployment = stack.export()
+        groups = [one for one in deployment["resources"] if one["type"] == NODE_GROUP]
+        [group] = [one for one in groups if one["urn"].endswith("::t4-us-west-2a")]
+        group["outputs"]["status"] = "DEGRADED"
+        stack.load(deployment)
+        values["ebb:nodeGroups"][0]["max"] += 1
+        stack.configure(values)
+        with pytest.raises(EngineError, match=r"t4-us-west-2a: EKS updates only groups that are ACTIVE.*another `name`"):
+            stack.up()
 
 
 def test_the_large_stack_comes_up_and_goes() -> None:

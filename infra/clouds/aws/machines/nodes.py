@@ -31,6 +31,7 @@ from infra.config.checks import MANAGER
 from infra.part import Part
 from workloads.cluster import CAPACITY_BLOCK, ON_DEMAND, SPOT, NodeGroup
 
+NOT_ACTIVE = "Nodegroup cannot be updated as it is currently not in Active State"  # EKS, as a ResourceInUseException
 _CAPACITY = {SPOT: "SPOT", ON_DEMAND: "ON_DEMAND", CAPACITY_BLOCK: "CAPACITY_BLOCK"}
 # Creation stalls where spot has no machine for a `min` above zero; an update drains each machine, up to 15 minutes.
 _TIMEOUTS = pulumi.CustomTimeouts(create="30m", update="3h", delete="1h")
@@ -72,6 +73,7 @@ def declare(  # noqa: PLR0917 - one of each thing that exists before machines
             depends_on=[network.part, *control.ready, *after],
             custom_timeouts=_TIMEOUTS,
             ignore_changes=[] if group.name == MANAGER else ["scalingConfig.desiredSize"],
+            hooks=pulumi.ResourceHookBinding(on_error=[pulumi.ErrorHook(f"explain-{group.name}", _explain)]),
         ),
     )
     for key, value in found.items():
@@ -79,6 +81,19 @@ def declare(  # noqa: PLR0917 - one of each thing that exists before machines
     for key, value in machine.stack_tags(name.removeprefix("ebb-"), settings).items():
         _tag(machines, f"{group.name}/{key}", key, value)
     return machines
+
+
+def _explain(refused: pulumi.ErrorHookArgs) -> bool:
+    """Say what EKS's refusal of an update means and what to do. False: not tried again, as it may take hours."""
+    if refused.failed_operation == "update" and any(NOT_ACTIVE in error for error in refused.errors):
+        pulumi.log.error(
+            f"node group {refused.name}: EKS updates only groups that are ACTIVE. Mostly it is DEGRADED: a machine could not be "
+            "launched, for want of spot capacity too; the machines it has, and those to come, run jobs as before. `aws eks "
+            "describe-nodegroup` names the status and its cause. UPDATING: wait, then run `pulumi up` again. DEGRADED: run "
+            "`pulumi up` again once a machine of it has started; or undo the change of its line, of `releases`, disks or tags; "
+            "or give its line another `name`, and `up` makes a new group in its place (docs/aws.md, Changing it)."
+        )
+    return False
 
 
 def _tag(machines: eks.NodeGroup, logical: str, key: str, value: str) -> None:
