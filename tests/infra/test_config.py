@@ -32,12 +32,12 @@ def test_the_stacks_of_the_repository_are_right(stack: str) -> None:
 
 def test_a_file_that_pulumi_wrote_again_is_read_as_before(tmp_path: Path) -> None:
     """`pulumi stack init` adds its secrets provider and writes plain values as texts: ebb:digits: "true"."""
-    document = yaml.safe_load((ROOT / "Pulumi.dev.yaml").read_text())
+    document = yaml.safe_load((ROOT / "Pulumi.local.yaml").read_text())
     assert document["config"]["ebb:digits"] is True
     document["config"]["ebb:digits"] = "true"
     document["config"]["ebb:jobs"] = []
-    (tmp_path / "Pulumi.dev.yaml").write_text(yaml.safe_dump({"encryptionsalt": "v1:...", **document}))
-    assert config.read("dev", tmp_path).digits is True
+    (tmp_path / "Pulumi.local.yaml").write_text(yaml.safe_dump({"encryptionsalt": "v1:...", **document}))
+    assert config.read("local", tmp_path).digits is True
 
 
 def test_the_local_stack() -> None:

@@ -348,13 +348,14 @@ def test_a_stack_that_is_not_there_is_refused(tmp_path: Path, monkeypatch: pytes
         command.refuse_unless_empty("dev")
 
 
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_budget_below_the_estimate_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake_pulumi(tmp_path, monkeypatch, "echo called >&2; exit 1")
     monkeypatch.setattr(command, "FOLDER", tmp_path)
     monkeypatch.chdir(ROOT)
-    assert command.main(["-s", "dev", "--budget", "0.5"]) == commands.EXIT_USAGE
+    assert command.main(["-s", case.stack, "--budget", "0.5"]) == commands.EXIT_USAGE
     said = capsys.readouterr()
     assert "budget: 0.5 USD is below the estimate of" in said.err
     assert "called" not in said.err
