@@ -19,11 +19,11 @@ CAPACITIES = ("spot", "on-demand", "capacity-block")
 
 def test_the_groups_of_the_large_stack() -> None:
     stack = config.read("imagenet")
-    large, old = expanded(stack)
+    large, old, _ = expanded(stack)
     assert (large.name, large.zone, large.instance.name, large.image) == (
         "on-demand-p4d-24xlarge-us-west-2b", "us-west-2b", "p4d.24xlarge", "efa"
     )  # fmt: skip
-    assert (large.min, large.max, large.notice_seconds, large.usd_per_hour) == (0, 3, 0, 21.9576)
+    assert (large.min, large.max, large.notice_seconds, large.usd_per_hour) == (0, 8, 0, 21.9576)
     assert (large.settings.efa, large.settings.placement_group) == (True, True)
     assert large.labels == {
         "ebb.dev/node-group": "on-demand-p4d-24xlarge-us-west-2b",

@@ -19,12 +19,13 @@ def test_each_line_is_what_one_reckons_by_hand() -> None:
     disk, t4 = 200 * 0.10 / 730, 0.189999 + 0.35
     assert lines() == {
         "machines: manager": (0.134, 0.134),
-        **{f"machines: spot-t4-us-central1-{one}": (0.0, round(t4 * 0.4, 4) * 8) for one in "abc"},
+        **{f"machines: spot-t4-us-central1-{one}": (0.0, round(t4 * 0.4, 4) * 64) for one in "abc"},
+        **{f"machines: spot-a100-us-central1-{one}": (0.0, 15.2813 * 8) for one in "abc"},
         "machines: on-demand-t4-us-central1-a": (0.0, round(t4, 4) * 2),
         "GKE control plane": (0.10, 0.10),
-        "NAT": (0.005 + 0.0014, 0.005 + 27 * 0.0014),
+        "NAT": (0.005 + 0.0014, 0.005 + 32 * 0.0014),  # no more is charged from 32 machines on
         "disks: manager and etcd": (60 * 0.10 / 730, 60 * 0.10 / 730),
-        "disks: machines for jobs": (0.0, 26 * disk),
+        "disks: machines for jobs": (0.0, 218 * disk),
         "Filestore": (1024 * 0.25 / 730, 1024 * 0.25 / 730),
         "Artifact Registry": (4.1 * 0.10 / 730, 4.1 * 0.10 / 730),
     }

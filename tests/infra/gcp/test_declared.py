@@ -195,4 +195,4 @@ def test_a_further_zone_changes_nothing_that_is_there() -> None:
         for made in (usual(), more)
     )
     assert {key: after[key] for key in before} == before
-    assert {key.rpartition("::")[2] for key in set(after) - set(before)} == {"spot-t4-us-central1-f"}
+    assert {key.rpartition("::")[2] for key in set(after) - set(before)} == {"spot-t4-us-central1-f", "spot-a100-us-central1-f"}

@@ -21,11 +21,11 @@ def test_a_group_is_a_pool_in_one_zone_from_zero() -> None:
     zones = {one.name: one.inputs["nodeLocations"] for one in usual().all("NodePool")}
     assert zones == {
         "manager": ["us-central1-a"],
-        **{f"spot-t4-us-central1-{letter}": [f"us-central1-{letter}"] for letter in "abc"},
+        **{f"spot-{gpu}-us-central1-{letter}": [f"us-central1-{letter}"] for gpu in ("t4", "a100") for letter in "abc"},
         ON_DEMAND: ["us-central1-a"],
     }
     found = pool(usual(), SPOT)
-    assert found["autoscaling"] == {"minNodeCount": 0, "maxNodeCount": 8, "locationPolicy": "ANY"}
+    assert found["autoscaling"] == {"minNodeCount": 0, "maxNodeCount": 64, "locationPolicy": "ANY"}
     assert (found["initialNodeCount"], "nodeCount" in found) == (0, False)
     assert (pool(usual(), "manager")["nodeCount"], "autoscaling" in pool(usual(), "manager")) == (1, False)
 

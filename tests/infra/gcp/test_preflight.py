@@ -53,10 +53,17 @@ def answers(changes: dict[str, Any] | None = None) -> dict[str, Any]:
         "my-project-123/services": {"services": [{"config": {"name": f"{one}.googleapis.com"}} for one in ENABLED]},
         "regions/us-central1": {
             "quotas": quota(
-                PREEMPTIBLE_NVIDIA_T4_GPUS=24, NVIDIA_T4_GPUS=2, CPUS=108, PREEMPTIBLE_CPUS=0, SSD_TOTAL_GB=5260, HDB_TOTAL_GB=0
+                PREEMPTIBLE_NVIDIA_T4_GPUS=192,
+                NVIDIA_T4_GPUS=2,
+                PREEMPTIBLE_NVIDIA_A100_GPUS=192,
+                CPUS=780,
+                A2_CPUS=2304,
+                PREEMPTIBLE_CPUS=0,
+                SSD_TOTAL_GB=43660,
+                HDB_TOTAL_GB=0,
             )
         },
-        "compute/v1/projects/my-project-123": {"quotas": quota(GPUS_ALL_REGIONS=32, CPUS_ALL_REGIONS=108)},
+        "compute/v1/projects/my-project-123": {"quotas": quota(GPUS_ALL_REGIONS=386, CPUS_ALL_REGIONS=3084)},
         "file.googleapis.com/quotaInfos": {"quotaInfos": [filestore(1024)]},
         "serverConfig": {"channels": [{"channel": "REGULAR", "validVersions": ["1.34.1-gke.1", "1.35.2-gke.1", "1.36.0-gke.9"]}]},
     }
@@ -64,6 +71,8 @@ def answers(changes: dict[str, Any] | None = None) -> dict[str, Any]:
         found[f"zones/{zone}"] = {"status": "UP"}
         found[f"{zone}/machineTypes/n1-standard-4"] = {"guestCpus": 4}
         found[f"{zone}/acceleratorTypes/nvidia-tesla-t4"] = {}
+        found[f"{zone}/machineTypes/a2-highgpu-8g"] = {"guestCpus": 96}
+        found[f"{zone}/acceleratorTypes/nvidia-tesla-a100"] = {}
     found["us-central1-a/machineTypes/e2-standard-4"] = {"guestCpus": 4}
     return found | (changes or {})
 
@@ -110,15 +119,15 @@ def test_a_project_that_has_everything() -> None:
         ),
         pytest.param(
             region(PREEMPTIBLE_NVIDIA_T4_GPUS=8), WARN,
-            "PREEMPTIBLE_NVIDIA_T4_GPUS: 8, the node groups have up to 24", id="less than at full scale",
+            "PREEMPTIBLE_NVIDIA_T4_GPUS: 8, the node groups have up to 192", id="less than at full scale",
         ),
         pytest.param(region(SSD_TOTAL_GB=250), FAIL, "SSD_TOTAL_GB: 250, the stack needs at least 260", id="disks, a trial"),
-        pytest.param(region(SSD_TOTAL_GB=500), WARN, "SSD_TOTAL_GB: 500, the node groups have up to 5260", id="disks"),
+        pytest.param(region(SSD_TOTAL_GB=500), WARN, "SSD_TOTAL_GB: 500, the node groups have up to 43660", id="disks"),
         pytest.param(region(CPUS=4), FAIL, "CPUS: 4, the stack needs at least 8", id="vCPUs"),
         pytest.param(
-            region(PREEMPTIBLE_CPUS=50), WARN, "PREEMPTIBLE_CPUS: 50, the node groups have up to 96", id="vCPUs of spot machines"
+            region(PREEMPTIBLE_CPUS=50), WARN, "PREEMPTIBLE_CPUS: 50, the node groups have up to 3072", id="vCPUs of spot machines"
         ),
-        pytest.param(everywhere(CPUS_ALL_REGIONS=12), WARN, "CPUS_ALL_REGIONS: 12, the node groups have up to 108", id="all"),
+        pytest.param(everywhere(CPUS_ALL_REGIONS=12), WARN, "CPUS_ALL_REGIONS: 12, the node groups have up to 3084", id="all"),
         pytest.param(
             {"file.googleapis.com/quotaInfos": {"quotaInfos": [filestore(0)]}}, FAIL,
             "EnterpriseStorageGibPerRegion: 0, the stack needs at least 1024", id="Filestore",
