@@ -13,7 +13,7 @@ from typing import Any
 
 from testing.pulumi.mocks import models, wheel
 from testing.pulumi.mocks.models import Shape
-from testing.pulumi.mocks.rows import within
+from testing.pulumi.mocks.rows import Allowed, within
 
 ACCOUNT = "123456789012"  # as in AWS's own documentation
 PARTITION = "aws"
@@ -28,7 +28,7 @@ class AwsType:
 
     `outputs`: templates of what AWS would make up; {name} is an input, {id}, {hash}, {region}, {account} are the mock's.
     `counters`: integers that begin at 1 and grow with every update but those of `quiet` properties. `sometimes`: from old and new
-    inputs, properties that replace this once. `sets`: lists without an order. `allowed`: values, as texts, where the
+    inputs, properties that replace this once. `sets`: lists without an order. `allowed`: values, where the
     provider is stricter than the API. `exactly_one`: of these properties of a block, one and only one. `autoname`: the property
     that gets a name when it has none.
     """
@@ -49,7 +49,7 @@ class AwsType:
     counters: tuple[str, ...] = ()
     quiet: tuple[str, ...] = ()
     sets: tuple[str, ...] = ()
-    allowed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    allowed: Mapping[str, Allowed] = field(default_factory=dict)
     exactly_one: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sometimes: Callable[[Mapping[str, Any], Mapping[str, Any]], tuple[str, ...]] | None = None
 

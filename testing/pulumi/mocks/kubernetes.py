@@ -1,5 +1,7 @@
 """The mock of pulumi-resource-kubernetes: any kind, custom ones too. It knows names, and which changes need a new object.
 
+A release of a Helm chart is held to the SDK's class; no chart is looked up, so values that a chart does not know pass.
+
 What replaces is the official plugin's own list (pulumi-kubernetes, provider/pkg/provider/diff.go, read 2026-11), which differs
 from the API server's: a changed ConfigMap or Secret is replaced unless the provider is told enableConfigMapMutable or
 enableSecretMutable, a StorageClass's binding mode and a PriorityClass's value are not. Whether an object is valid is not asked
@@ -12,6 +14,8 @@ from collections.abc import Mapping
 from testing.pulumi.kubernetes.changes import compare
 from testing.pulumi.kubernetes.objects import AUTONAMED, CLUSTER_SCOPED, Kind, Unsupported, annotation, kind_of, metadata
 from testing.pulumi.mocks.package import UNKNOWN, Asked, Difference, Failure, MockError, Object, is_unknown
+from testing.pulumi.mocks.rows import Reviewed, Row
+from testing.pulumi.mocks.tabled import Tabled
 from testing.pulumi.mocks.wheel import settings_of
 
 SELECTOR = ("spec.selector",)
@@ -40,10 +44,37 @@ REPLACES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("storage.k8s.io", "StorageClass"): ("parameters", "provisioner"),
 }
 
+# provider/pkg/provider/helm_release.go of pulumi-kubernetes, Diff and Create, read 2026-11: what replaces, and the id.
+RELEASE = Row("kubernetes:helm.sh/v3:Release", replaces=("name", "namespace"), autoname="", id="{namespace}/{name}")
+TIMEOUT_SECONDS = 300
+OCI = "oci://"
+
+
+class Releases(Tabled):
+    """Releases of Helm charts."""
+
+    def __init__(self) -> None:
+        super().__init__("kubernetes", {RELEASE.token: RELEASE})
+
+    def check(self, asked: Asked, inputs: Object, old: Object, seed: bytes) -> tuple[Object, list[Failure]]:
+        """With the plugin's defaults (setDefaults), and a name that stays if none is given."""
+        made_up = f"{asked.name}-{hashlib.sha256(asked.urn.encode()).hexdigest()[:8]}"
+        defaults = {"name": old.get("name", made_up), "namespace": "default", "timeout": TIMEOUT_SECONDS}
+        found, failures = super().check(asked, {**defaults, **inputs}, old, seed)
+        if not str(inputs.get("chart", OCI)).startswith(OCI) and "repositoryOpts" not in inputs:
+            told = f"{inputs['chart']} not found; check the chart name and repository configuration."
+            failures.append(Failure("chart", told))
+        return found, failures
+
+    def own_outputs(self, row: Reviewed, given: Object) -> Object:
+        same = {name: given[name] for name in ("name", "namespace", "version") if name in given}
+        return {"status": {"status": "deployed", **same}}
+
 
 class Objects:
     def __init__(self) -> None:
         self._config: Object = {}
+        self._releases = Releases()
         self._names: dict[str, str] = {}
 
     def check_config(self, inputs: Object) -> list[Failure]:
@@ -58,6 +89,8 @@ class Objects:
         self._config = inputs
 
     def check(self, asked: Asked, inputs: Object, old: Object, seed: bytes) -> tuple[Object, list[Failure]]:
+        if asked.token == RELEASE.token:
+            return self._releases.check(asked, inputs, old, seed)
         kind = _kind(asked)
         failures = [
             Failure(key, f"is {inputs[key]!r}, and the type says {wanted!r}")
@@ -70,6 +103,8 @@ class Objects:
         return self._identified(kind, asked, inputs, old), failures
 
     def diff(self, asked: Asked, old: Object, outputs: Object, new: Object) -> Difference:
+        if asked.token == RELEASE.token:
+            return self._releases.diff(asked, old, outputs, new)
         changes, fixed = compare(old, new), (*ALWAYS, *self._fixed(_kind(asked), new))
         replaces = tuple(path for path in changes if any(_within(path, field) for field in fixed))
         was, now = metadata(old), metadata(new)
@@ -77,6 +112,8 @@ class Objects:
         return Difference(changes, replaces, bool(replaces) and stays and not annotation(new, AUTONAMED))
 
     def create(self, asked: Asked, inputs: Object, *, preview: bool) -> tuple[str, Object]:
+        if asked.token == RELEASE.token:
+            return self._releases.create(asked, inputs, preview=preview)
         uid = hashlib.sha256(f"{asked.urn}{inputs}".encode()).hexdigest()[:32]
         made = {"uid": UNKNOWN if preview else uid}
         meta = inputs.get("metadata")
@@ -87,6 +124,8 @@ class Objects:
         return (f"{where}/{name}" if where else str(name)), outputs
 
     def update(self, asked: Asked, outputs: Object, old: Object, new: Object, *, preview: bool) -> Object:
+        if asked.token == RELEASE.token:
+            return self._releases.update(asked, outputs, old, new, preview=preview)
         kept = {"status": outputs["status"]} if "status" in outputs else {}
         return {**kept, **new, "metadata": {"uid": metadata(outputs).get("uid"), **metadata(new)}}
 

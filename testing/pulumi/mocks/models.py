@@ -82,9 +82,9 @@ def problem(shape: Shape, value: object) -> str | None:
     if isinstance(value, str) and shape.type_name == "string":
         return _text_problem(limits, value)
     if isinstance(value, int | float) and shape.type_name in ("integer", "long", "double", "float"):
-        return _out_of(limits, value, "is {value}, and must be")
+        return _out_of(limits, value, f"is {value}, and must be")
     if isinstance(value, list | dict) and shape.type_name in ("list", "map"):
-        return _out_of(limits, len(value), "has {value} items, and must have")
+        return _out_of(limits, len(value), f"has {len(value)} items, and must have")
     return None
 
 
@@ -95,7 +95,7 @@ def _text_problem(limits: Mapping[str, Any], value: str) -> str | None:
     pattern = limits.get("pattern")
     if pattern and not _matches(pattern, value):
         return f"is {value!r}, and must match {pattern}"
-    return _out_of(limits, len(value), f"is {value!r} of {{value}} characters, and must have")
+    return _out_of(limits, len(value), f"is {value!r} of {len(value)} characters, and must have")
 
 
 def _listed(value: str, allowed: list[str]) -> str:
@@ -115,7 +115,7 @@ def _matches(pattern: str, value: str) -> bool:
 
 def _out_of(limits: Mapping[str, Any], size: float, sentence: str) -> str | None:
     if "min" in limits and size < float(limits["min"]):
-        return f"{sentence.format(value=size)} at least {limits['min']}"
+        return f"{sentence} at least {limits['min']}"
     if "max" in limits and size > float(limits["max"]):
-        return f"{sentence.format(value=size)} at most {limits['max']}"
+        return f"{sentence} at most {limits['max']}"
     return None

@@ -4,6 +4,7 @@ A property's path is as Pulumi has it, camelCase, without indices and without ke
 API, a row can be derived from that (kind.py does so for AWS); a plain Row says by hand what replaces, with the source beside it.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
@@ -12,6 +13,8 @@ from typing import Any, Protocol
 from testing.pulumi.mocks import wheel
 from testing.pulumi.mocks.wheel import Property
 
+Allowed = tuple[str, ...] | range | re.Pattern[str]
+"""Values of a property: as texts, between bounds, or texts of a form."""
 Condition = Callable[[Mapping[str, Any], Mapping[str, Any]], tuple[str, ...]]
 
 
@@ -37,7 +40,7 @@ class Reviewed(Protocol):
     @property
     def sets(self) -> tuple[str, ...]: ...
     @property
-    def allowed(self) -> Mapping[str, tuple[str, ...]]: ...
+    def allowed(self) -> Mapping[str, Allowed]: ...
     @property
     def exactly_one(self) -> Mapping[str, tuple[str, ...]]: ...
     @property
@@ -58,7 +61,7 @@ class Row:
 
     `outputs`: templates of what the cloud would make up; {name} is an input, {id}, {hash}, {region}, {account} are the mock's.
     `counters`: integers that begin at 1 and grow with every update but those of `quiet` properties. `sometimes`: from old and new
-    inputs, properties that replace this once. `sets`: lists without an order. `allowed`: values, as texts. `exactly_one`: of
+    inputs, properties that replace this once. `sets`: lists without an order. `allowed`: values. `exactly_one`: of
     these properties of a block, one and only one. `autoname`: the property that gets a name when it has none. `delete_first`:
     never two at once.
     """
@@ -75,7 +78,7 @@ class Row:
     outputs: Mapping[str, Any] = field(default_factory=dict)
     counters: tuple[str, ...] = ()
     quiet: tuple[str, ...] = ()
-    allowed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    allowed: Mapping[str, Allowed] = field(default_factory=dict)
     exactly_one: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sometimes: Condition | None = None
 

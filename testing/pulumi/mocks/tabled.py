@@ -322,6 +322,10 @@ def _wrong(place: PropertyPath, value: Any, prop: Property, shape: Shape | None)
 
 def _stricter(place: PropertyPath, value: Any) -> str | None:
     allowed = place.kind.allowed.get(place.path)
+    if isinstance(allowed, range):
+        return None if value in allowed else f"is {value!r}, and must be from {allowed[0]} to {allowed[-1]}"
+    if isinstance(allowed, re.Pattern):
+        return None if allowed.fullmatch(str(value)) else f"is {value!r}, and must match {allowed.pattern}"
     return f"is {value!r}, and must be one of {', '.join(allowed)}" if allowed and str(value) not in allowed else None
 
 

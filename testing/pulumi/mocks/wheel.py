@@ -81,11 +81,15 @@ def _inputs_of_class(place: ClassPath, file: str) -> Mapping[str, Property]:
 
 def _place(token: str) -> ClassPath:
     package, where, kind = token.split(":")
-    return ClassPath(f"pulumi_{package.replace('-', '_')}", where.partition("/")[0], kind)
+    module = where.replace(".sh/", "/") if package == "kubernetes" else where.partition("/")[0]  # helm.sh/v3 is helm/v3
+    return ClassPath(f"pulumi_{package.replace('-', '_')}", module, kind)
 
 
 def _file_of(token: str) -> str:
-    """aws:ec2/vpcEndpoint:VpcEndpoint is in vpc_endpoint.py, gcp:projects/iAMMember:IAMMember in iam_member.py."""
+    """aws:ec2/vpcEndpoint:VpcEndpoint is in vpc_endpoint.py, gcp:projects/iAMMember:IAMMember in iam_member.py; the modules of
+    Kubernetes are called as their classes."""
+    if token.startswith("kubernetes:"):
+        return token.rpartition(":")[2]
     words = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", token.rpartition(":")[2])
     return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", words).lower()
 

@@ -1,5 +1,7 @@
 """What AWS alone has, on the real Pulumi engine against the echo of AWS. What all clouds have: tests/infra/test_engine.py."""
 
+from collections import Counter
+
 import pytest
 
 from devcluster.settings import CHECKOUT
@@ -11,6 +13,12 @@ from tests.infra.test_engine import JOB, Destroyed
 pytestmark = pytest.mark.e2e
 
 EKS, ADD_ON, FSX = "aws:eks/cluster:Cluster", "aws:eks/addon:Addon", "aws:fsx/lustreFileSystem:LustreFileSystem"
+RELEASE, NODE_CLASS = "kubernetes:helm.sh/v3:Release", "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass"
+NODE_POOL = "kubernetes:karpenter.sh/v1:NodePool"
+KARPENTERS = (
+    *("aws:sqs/queue:Queue", "aws:sqs/queuePolicy:QueuePolicy", "aws:cloudwatch/eventRule:EventRule"),
+    *("aws:cloudwatch/eventTarget:EventTarget", RELEASE, NODE_CLASS, NODE_POOL, NODE_GROUP),
+)
 FIRST_ADD_ONS = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")  # machines need them from their start to their end
 
 
@@ -52,6 +60,28 @@ def test_up_says_what_to_do_with_a_group_that_eks_does_not_update() -> None:
         stack.configure(values)
         with pytest.raises(EngineError, match=r"t4-us-west-2a: EKS updates only groups that are ACTIVE.*another `name`"):
             stack.up()
+
+
+def test_karpenter_comes_up_once_and_goes_after_its_machines() -> None:
+    with Stack("dev", CASE.values((("ebb:aws", "autoscaler"), {"kind": "karpenter"}))) as stack:
+        first = stack.preview()
+        assert set(first.changes.values()) == {"create"}
+        stack.up()
+        assert stack.up().changes == {}
+        made = Counter(one["type"] for one in stack.resources().values())
+        assert {kind: made[kind] for kind in KARPENTERS} == dict.fromkeys((*KARPENTERS[:4], NODE_GROUP), 1) | {
+            RELEASE: 2, NODE_CLASS: 4, NODE_POOL: 4,
+        }  # fmt: skip
+        upgraded = CASE.values((("ebb:aws", "autoscaler"), {"kind": "karpenter", "version": "1.14.2"}))
+        stack.configure(upgraded)
+        assert {type_of(urn): done for urn, done in stack.preview().changes.items()} == {RELEASE: "update"}
+        run = stack.destroy()
+        assert stack.resources() == {}
+    order = [type_of(urn) for urn in run.finished("delete")]
+    last = {kind: max(at for at, one in enumerate(order) if one == kind) for kind in KARPENTERS}
+    first_of = {kind: order.index(kind) for kind in KARPENTERS}
+    assert last[NODE_POOL] < first_of[RELEASE], "it ends the machines"
+    assert all(last[RELEASE] < first_of[kind] for kind in (*KARPENTERS[:4], NODE_GROUP))
 
 
 def test_the_large_stack_comes_up_and_goes() -> None:

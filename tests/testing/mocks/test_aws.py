@@ -10,6 +10,7 @@ from testing.pulumi.mocks.kind import ACCOUNT
 from testing.pulumi.mocks.package import UNKNOWN, Asked, Failure, MockError
 
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
+QUEUE = "aws:sqs/queue:Queue"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 
 
@@ -199,6 +200,28 @@ def failures(token: str, inputs: dict[str, Any]) -> list[Failure]:
             "one of Enabled, Suspended",
             id="s3",
         ),
+        pytest.param(QUEUE, {"name": "ebb.dev"}, "name", "must match", id="sqs name"),
+        pytest.param(
+            QUEUE,
+            {"messageRetentionSeconds": 30},
+            "messageRetentionSeconds",
+            "is 30, and must be from 60 to 1209600",
+            id="sqs range",
+        ),
+        pytest.param(
+            "aws:cloudwatch/eventRule:EventRule",
+            {"eventPattern": "{" + " " * 4096},
+            "eventPattern",
+            "must have at most 4096",
+            id="events length",
+        ),
+        pytest.param(
+            "aws:cloudwatch/eventTarget:EventTarget",
+            {"rule": "a rule", "arn": "arn:aws:sqs:us-west-2:123456789012:x"},
+            "rule",
+            "must match",
+            id="events pattern",
+        ),
     ],
 )
 def test_wrong_inputs_are_told_with_what_is_allowed(token: str, inputs: dict[str, Any], path: str, said: str) -> None:
@@ -343,6 +366,12 @@ def test_made_up_outputs_look_real_and_are_the_same_every_time() -> None:
     assert outputs["arn"].startswith(f"arn:aws:eks:us-west-2:{ACCOUNT}:nodegroup/ebb-dev/spot/")
     assert outputs["resources"][0]["autoscalingGroups"][0]["name"].startswith("eks-spot-")
     assert outputs["scalingConfig"]["maxSize"] == 8
+
+
+def test_a_queue_is_addressed_as_in_aws() -> None:
+    resource_id, outputs = provider().create(asked(QUEUE), {"name": "ebb-dev-karpenter"}, preview=False)
+    assert resource_id == outputs["url"] == f"https://sqs.us-west-2.amazonaws.com/{ACCOUNT}/ebb-dev-karpenter"
+    assert outputs["arn"] == f"arn:aws:sqs:us-west-2:{ACCOUNT}:ebb-dev-karpenter"
 
 
 def test_a_preview_knows_inputs_only() -> None:

@@ -8,7 +8,7 @@ import pytest
 from testing.pulumi.mocks.command import Command
 from testing.pulumi.mocks.docker_build import ImageMocks
 from testing.pulumi.mocks.eks import refuse
-from testing.pulumi.mocks.kubernetes import Objects
+from testing.pulumi.mocks.kubernetes import RELEASE, Objects
 from testing.pulumi.mocks.package import UNKNOWN, Asked, MockError
 
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
@@ -131,9 +131,42 @@ def test_a_kind_that_the_token_does_not_say_is_told() -> None:
     assert [(one.path, one.reason) for one in failures] == [("kind", "is 'Secret', and the type says 'ConfigMap'")]
 
 
-def test_charts_are_refused() -> None:
+def test_charts_that_the_engine_would_render_are_refused() -> None:
     with pytest.raises(MockError, match="more than a plain Kubernetes object"):
-        objects().check(asked("kubernetes:helm.sh/v3:Release"), {}, {}, b"")
+        objects().check(asked("kubernetes:helm.sh/v3:Chart"), {}, {}, b"")
+
+
+def release(**changes: Any) -> dict[str, Any]:
+    return {"name": "x", "chart": "oci://example.org/x", "namespace": "kube-system", "version": "1.0.0", **changes}
+
+
+@pytest.mark.parametrize(
+    ("changes", "replaces"),
+    [
+        ({"version": "1.1.0"}, ()),
+        ({"values": {"replicas": 2}}, ()),
+        ({"name": "y"}, ("name",)),
+        ({"namespace": "y"}, ("namespace",)),
+    ],
+)
+def test_a_release_is_upgraded_unless_it_is_another(changes: dict[str, Any], replaces: tuple[str, ...]) -> None:
+    one, cluster = asked(RELEASE.token), objects()
+    old, new = release(), release(**changes)
+    name, outputs = cluster.create(one, old, preview=False)
+    assert (name, outputs["status"]["version"]) == ("kube-system/x", "1.0.0")
+    found = cluster.diff(one, old, outputs, new)
+    assert (found.replaces, found.delete_first) == (replaces, False)
+    assert cluster.update(one, outputs, old, new, preview=False)["status"]["version"] == new["version"]
+
+
+def test_a_release_is_held_to_the_sdks_class() -> None:
+    one, cluster = asked(RELEASE.token), objects()
+    inputs, failures = cluster.check(one, {"chart": "oci://example.org/x"}, {}, b"")
+    assert failures == []
+    assert (inputs["namespace"], inputs["timeout"]) == ("default", 300)
+    assert cluster.check(one, {"chart": "oci://example.org/x"}, inputs, b"")[0]["name"] == inputs["name"]
+    wrong = cluster.check(one, release(chart="x", skipCRDs=True, timeout="long"), {}, b"")[1]
+    assert [one.path for one in wrong] == ["skipCRDs", "timeout", "chart"]
 
 
 def test_a_command_runs_again_when_a_trigger_changes() -> None:

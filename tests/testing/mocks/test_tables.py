@@ -99,6 +99,10 @@ REPLACED = {
     "aws:ecr/repository:Repository": "encryptionConfigurations name region",
     "aws:ecr/lifecyclePolicy:LifecyclePolicy": "policy region repository",
     "aws:codebuild/project:Project": "name region",
+    "aws:sqs/queue:Queue": "fifoQueue name namePrefix region",
+    "aws:sqs/queuePolicy:QueuePolicy": "queueUrl region",
+    "aws:cloudwatch/eventRule:EventRule": "eventBusName name namePrefix region",
+    "aws:cloudwatch/eventTarget:EventTarget": "eventBusName region rule targetId",
 }
 
 

@@ -15,8 +15,10 @@ pulumi-aws' patches of it, but for an old one that adds defaultAddonsToRemoves (
 eks.Cluster kubeApiServerConfig, kubeControllerManagerConfig and kubeSchedulerConfig, dlm.LifecyclePolicy
 policyDetails.parameters.excludeDataVolumeTags, and s3.Bucket serverSideEncryptionConfiguration.rule.blockedEncryptionTypes: for
 these the rows say what follows from the API's model alone.
+ForceNew of EVENTS_ROWS was compared by eye, in the same sources.
 """
 
+import re
 from collections.abc import Mapping
 
 from testing.pulumi.mocks.kind import AwsType
@@ -620,9 +622,80 @@ IMAGES_ROWS = (
     ),
 )  # fmt: skip
 
+# What Karpenter hears of: a queue of EC2's warnings. To the API a queue's attributes are one map, whose limits the model lacks.
+_ATTRIBUTES = "SetQueueAttributes:Attributes"
+_QUEUE_POLICY = ("policy", "redrivePolicy", "redriveAllowPolicy")
+EVENTS_ROWS = (
+    AwsType(
+        "aws:sqs/queue:Queue", create="sqs/CreateQueue", updates=("SetQueueAttributes", "TagQueue"), delete="DeleteQueue",
+        autoname="name", autoname_length=80, id="https://sqs.{region}.amazonaws.com/{account}/{name}",
+        members={
+            "name": "QueueName", "namePrefix": "QueueName",
+            **dict.fromkeys(
+                (
+                    *("contentBasedDeduplication", "deduplicationScope", "delaySeconds", "fifoQueue", "fifoThroughputLimit"),
+                    *("kmsDataKeyReusePeriodSeconds", "kmsMasterKeyId", "maxMessageSize", "messageRetentionSeconds"),
+                    *("receiveWaitTimeSeconds", "sqsManagedSseEnabled", "visibilityTimeoutSeconds", *_QUEUE_POLICY),
+                ),
+                _ATTRIBUTES,
+            ),
+        },
+        replaces=("fifoQueue",),  # tf, queueSchema: ForceNew
+        # tf, queueSchema (ValidateFunc), resourceQueueCustomizeDiff (the name); SetQueueAttributes' own words for the wait.
+        allowed={
+            "name": re.compile(r"[0-9A-Za-z_-]{1,80}|[0-9A-Za-z_-]{1,75}\.fifo"),
+            "delaySeconds": range(901),
+            "kmsDataKeyReusePeriodSeconds": range(60, 86_401),
+            "maxMessageSize": range(1024, 1_048_577),
+            "messageRetentionSeconds": range(60, 1_209_601),
+            "receiveWaitTimeSeconds": range(21),
+            "visibilityTimeoutSeconds": range(43_201),
+            "deduplicationScope": ("messageGroup", "queue"),
+            "fifoThroughputLimit": ("perQueue", "perMessageGroupId"),
+        },
+        outputs={
+            "arn": "arn:aws:sqs:{region}:{account}:{name}", "url": "{id}", "kmsDataKeyReusePeriodSeconds": 300,
+            "sqsManagedSseEnabled": True, **dict.fromkeys(("deduplicationScope", "fifoThroughputLimit", *_QUEUE_POLICY), ""),
+        },
+    ),
+    AwsType(
+        "aws:sqs/queuePolicy:QueuePolicy", create="sqs/SetQueueAttributes", updates=("SetQueueAttributes",), id="{queueUrl}",
+        members={"policy": "Attributes"}, replaces=("queueUrl",),  # tf, resourceQueuePolicy: ForceNew
+    ),
+    # Their ids as on the default event bus: on another one its name stands before (tf, ruleCreateResourceID,
+    # targetCreateResourceID).
+    AwsType(
+        "aws:cloudwatch/eventRule:EventRule", create="events/PutRule", updates=("PutRule", "TagResource"), delete="DeleteRule",
+        autoname="name", autoname_length=64, id="{name}",
+        members={"namePrefix": "Name", "isEnabled": None, "forceDestroy": None},
+        outputs={"arn": "arn:aws:events:{region}:{account}:rule/{name}"},
+    ),
+    AwsType(
+        "aws:cloudwatch/eventTarget:EventTarget", create="events/PutTargets", updates=("PutTargets",), delete="RemoveTargets",
+        autoname="targetId", id="{rule}-{targetId}",
+        members={
+            "forceDestroy": None, "targetId": "Targets.Id", "appsyncTarget": "Targets.AppSyncParameters",
+            "redshiftTarget": "Targets.RedshiftDataParameters", "runCommandTargets": "Targets.RunCommandParameters",
+            "runCommandTargets.key": "RunCommandTargets.Key", "runCommandTargets.values": "RunCommandTargets.Values",
+            **{
+                f"{name[0].lower()}{name[1:]}Target": f"Targets.{member}Parameters"
+                for name, member in (
+                    *(("Batch", "Batch"), ("Ecs", "Ecs"), ("Http", "Http"), ("Kinesis", "Kinesis"), ("Sqs", "Sqs")),
+                    ("SagemakerPipeline", "SageMakerPipeline"),
+                )
+            },
+            **{
+                f"{name[0].lower()}{name[1:]}": f"Targets.{name}"
+                for name in ("Arn", "DeadLetterConfig", "Input", "InputPath", "InputTransformer", "RetryPolicy", "RoleArn")
+            },
+        },
+        replaces=("targetId",),  # tf, resourceTarget: ForceNew
+    ),
+)  # fmt: skip
+
 
 TYPES: Mapping[str, AwsType] = {
     row.token: row
-    for rows in (NETWORK_ROWS, COMPUTE_ROWS, EKS_ROWS, ACCESS_ROWS, STORAGE_ROWS, OBJECTS_ROWS, IMAGES_ROWS)
+    for rows in (NETWORK_ROWS, COMPUTE_ROWS, EKS_ROWS, ACCESS_ROWS, STORAGE_ROWS, OBJECTS_ROWS, IMAGES_ROWS, EVENTS_ROWS)
     for row in rows
 }
