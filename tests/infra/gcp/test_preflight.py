@@ -125,7 +125,7 @@ def test_a_project_that_has_everything() -> None:
         pytest.param(region(SSD_TOTAL_GB=500), WARN, "SSD_TOTAL_GB: 500, the node groups have up to 43660", id="disks"),
         pytest.param(region(CPUS=4), FAIL, "CPUS: 4, the stack needs at least 8", id="vCPUs"),
         pytest.param(
-            region(PREEMPTIBLE_CPUS=50), WARN, "PREEMPTIBLE_CPUS: 50, the node groups have up to 3072", id="vCPUs of spot machines"
+            region(PREEMPTIBLE_CPUS=50), WARN, "PREEMPTIBLE_CPUS: 50, the node groups have up to 3072", id="vCPUs of spot"
         ),
         pytest.param(everywhere(CPUS_ALL_REGIONS=12), WARN, "CPUS_ALL_REGIONS: 12, the node groups have up to 3084", id="all"),
         pytest.param(
