@@ -10,7 +10,7 @@ Prices are assumptions for estimates, in USD per hour; the bill is the cloud's.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from infra import clouds
 from workloads.cluster import InstanceType
@@ -80,31 +80,63 @@ def torch_build(torch: str, cuda: str) -> TorchBuild | None:
     return next((one for one in BUILDS if (one.torch, one.cuda) == (minor, cuda)), None)
 
 
-def types(cloud: str | None, *, refused: bool = False) -> tuple[InstanceType, ...]:
-    """A cloud's instance types; with refused=True also those of which no node group may be."""
+class OwnType(Protocol):
+    """A stack's own word on a machine type."""
+
+    @property
+    def like(self) -> str | None: ...
+
+    @property
+    def facts(self) -> Mapping[str, Any]: ...
+
+
+class Machines(Protocol):
+    """The part of a stack's settings that says which machine types there are."""
+
+    @property
+    def cloud(self) -> str: ...
+
+    @property
+    def instance_types(self) -> Mapping[str, OwnType]: ...
+
+
+def types(of: str | Machines, *, refused: bool = False) -> tuple[InstanceType, ...]:
+    """The instance types of a cloud, or of a stack on it, its own among them; with refused=True also those of which no node group
+    may be. None of a cloud that is not there."""
+    cloud, own = (of, {}) if isinstance(of, str) else (of.cloud, of.instance_types)
     if cloud not in clouds.names():
         return ()
-    return tuple(one for one in clouds.named(str(cloud)).TYPES if refused or not one.refused)
+    found = {one.name: one for one in clouds.named(cloud).TYPES}
+    found |= {name: made for name, one in own.items() if (made := _made(name, one, found))}
+    return tuple(one for one in found.values() if refused or not one.refused)
 
 
-def names(cloud: str | None, *, gpus: bool = True) -> tuple[str, ...]:
-    """The names of a cloud's instance types; with gpus=False only of those without GPUs."""
-    return tuple(one.name for one in types(cloud) if gpus or not one.gpus)
+def _made(name: str, own: OwnType, known: Mapping[str, InstanceType]) -> InstanceType | None:
+    """None where it is like one that is not known, or lacks what cannot be guessed: the checks say so."""
+    base = known.get(own.like or name)
+    if base is None and (own.like or not {"cpu", "memory_gib"} <= set(own.facts)):
+        return None
+    return (base or InstanceType(name=name, cpu=0, memory_gib=0, usd_per_hour=0.0)).like(name, own.facts)
 
 
-def gpu_types(cloud: str | None) -> tuple[str, ...]:
-    """The GPU types that a cloud has, each once."""
-    return tuple(dict.fromkeys(one.gpu_type for one in types(cloud) if one.gpu_type))
+def names(of: str | Machines, *, gpus: bool = True) -> tuple[str, ...]:
+    """The names of the instance types; with gpus=False only of those without GPUs."""
+    return tuple(one.name for one in types(of) if gpus or not one.gpus)
 
 
-def by_name(cloud: str | None, name: str) -> InstanceType | None:
+def gpu_types(of: str | Machines) -> tuple[str, ...]:
+    """The GPU types that there are, each once."""
+    return tuple(dict.fromkeys(one.gpu_type for one in types(of) if one.gpu_type))
+
+
+def by_name(of: str | Machines, name: str) -> InstanceType | None:
     """The instance type of that name."""
-    return next((one for one in types(cloud, refused=True) if one.name == name), None)
+    return next((one for one in types(of, refused=True) if one.name == name), None)
 
 
-def by_gpu(cloud: str | None, gpu_type: str) -> InstanceType | None:
+def by_gpu(of: str | Machines, gpu_type: str) -> InstanceType | None:
     """The smallest machine with that GPU, spelt in any case: one that may be used, fewest GPUs, the lowest price."""
-    fitting = [one for one in types(cloud, refused=True) if one.gpu_type.lower() == gpu_type.lower()]
+    fitting = [one for one in types(of, refused=True) if one.gpu_type.lower() == gpu_type.lower()]
     return min(fitting, key=lambda one: (bool(one.refused), one.gpus, one.usd_per_hour), default=None)
 
 
@@ -118,20 +150,20 @@ class MachineChoice(Protocol):
     def gpu(self) -> str | None: ...
 
 
-def machines(cloud: str | None, line: MachineChoice) -> tuple[InstanceType, ...]:
-    """The instance types of a line of the settings, those that the cloud has."""
+def machines(of: str | Machines, line: MachineChoice) -> tuple[InstanceType, ...]:
+    """The instance types of a line of the settings, those that there are."""
     if line.instance_types:
-        found = [by_name(cloud, name) for name in line.instance_types]
+        found = [by_name(of, name) for name in line.instance_types]
     else:
-        found = [by_gpu(cloud, line.gpu)] if line.gpu else []
+        found = [by_gpu(of, line.gpu)] if line.gpu else []
     return tuple(one for one in found if one)
 
 
-def nearest_gpu(cloud: str | None, gpu_type: str) -> str | None:
-    """Of a GPU type that the cloud lacks, the most alike of those that it has: first by the compute capability, as that decides
+def nearest_gpu(of: str | Machines, gpu_type: str) -> str | None:
+    """Of a GPU type that is not there, the most alike of those that it has: first by the compute capability, as that decides
     what code runs on it, then by its memory. None for what is no GPU type at all."""
     wanted = next((gpu for name, gpu in GPUS.items() if name.lower() == gpu_type.lower()), None)
-    here = gpu_types(cloud)
+    here = gpu_types(of)
     if wanted is None or not here:
         return None
     return min(here, key=lambda one: _unlike(wanted, GPUS[one]))

@@ -19,10 +19,17 @@ class Notice(Protocol):
 
 def manager_group(stack: Stack) -> NodeGroup:
     """The one machine that is always there."""
-    instance = catalog.by_name(stack.cloud, stack.manager.instance_type)
+    instance = catalog.by_name(stack, stack.manager.instance_type)
     assert instance is not None, stack.manager  # config has checked it
     return NodeGroup(
-        name=MANAGER, zone=stack.manager.zone, instance=instance, capacity_type=ON_DEMAND, min=1, max=1, notice_seconds=0
+        name=MANAGER,
+        zone=stack.manager.zone,
+        instance=instance,
+        capacity_type=ON_DEMAND,
+        min=1,
+        max=1,
+        notice_seconds=0,
+        selector=getattr(stack.settings, "manager_selector", {}),
     )
 
 
@@ -32,7 +39,7 @@ def job_groups(stack: Stack, cloud: Notice) -> list[NodeGroup]:
 
 
 def _expanded(line: config.NodeGroupSettings, stack: Stack, cloud: Notice) -> Iterator[NodeGroup]:
-    machines = catalog.machines(stack.cloud, line)
+    machines = catalog.machines(stack, line)
     assert machines, line  # config has checked it
     for zone, name in line.names(stack.zones).items():
         yield NodeGroup(
@@ -46,6 +53,8 @@ def _expanded(line: config.NodeGroupSettings, stack: Stack, cloud: Notice) -> It
             notice_seconds=_notice_seconds(line, cloud),
             max_age_seconds=int(3600 * line.max_age_hours) if line.max_age_hours else 0,
             image=line.image,
+            selector=getattr(line.settings, "selector", {}),
+            own_taints=tuple((one.key, one.value, one.effect) for one in getattr(line.settings, "taints", ())),
             settings=line.settings,
         )
 

@@ -11,7 +11,7 @@ from infra import clouds, config, groups
 from infra.cloud import Infrastructure
 from infra.config import Stack
 from workloads import etcd, helpers, namespaces, platform, storage
-from workloads.cluster import ETCD_ENDPOINT, JOBS
+from workloads.cluster import ETCD_ENDPOINT, JOBS, SYSTEM
 
 
 def run() -> None:
@@ -39,7 +39,7 @@ def declare(stack: Stack, cloud: Infrastructure) -> None:
     prepared = storage.prepare(cluster, volumes, images.controller, manager, [*base, *claims])
     platform.gateway(cluster, volumes, images.controller, manager, [*base, *claims, *prepared])
     etcd.etcd_maintenance(cluster, images.controller, manager, [*base, *store])
-    facts = platform.facts(cluster, volumes, images, [manager, *workers], spaces)
+    facts = platform.facts(cluster, volumes, images, [manager, *workers], [spaces[SYSTEM], *helping])
     controller = platform.controller(cluster, images.controller, manager, [*base, *claims, *prepared, facts])
     access = namespaces.access(cluster, [*spaces.values()])
     data = storage.datasets(

@@ -5,8 +5,8 @@ what pods tolerate and what `ebb-platform` reports to the CLI cannot disagree. N
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import pulumi
 from pulumi_kubernetes.provider import Provider as KubernetesProvider
@@ -66,6 +66,10 @@ class InstanceType:
     spot_taints: tuple[tuple[str, str], ...] = ()
     spot_labels: tuple[tuple[str, str], ...] = ()
 
+    def like(self, name: str, facts: Mapping[str, Any]) -> Self:
+        """Another machine that differs in these fields, or this one corrected."""
+        return replace(self, name=name, **facts)
+
     def allocatable_mib(self, _settings: Any) -> int:
         """MiB that one machine offers to all pods, daemons among them; 0 where nobody knows what it keeps for itself.
 
@@ -97,7 +101,15 @@ class NodeGroup:
     notice_seconds: int  # how long before a reclaim the cloud warns; 0 for machines that are never reclaimed
     max_age_seconds: int = 0  # no machine is kept for longer: jobs leave it by plan before; 0: for ever
     image: str = DEFAULT_IMAGE  # which trainer image jobs on it get: a key of Images.trainers
+    # Of machines that Ebb does not make: the labels that choose them among a cluster's nodes, and the taints that they have.
+    selector: Mapping[str, str] = field(default_factory=dict)
+    own_taints: tuple[tuple[str, str, str], ...] = ()  # key, value, effect
     settings: Any = None  # the cloud's own section of the group
+
+    @property
+    def node_selector(self) -> dict[str, str]:
+        """What holds a pod of the platform to the group's machines."""
+        return dict(self.selector) or {LABEL_NODE_GROUP: self.name}
 
     @property
     def labels(self) -> dict[str, str]:
@@ -111,7 +123,8 @@ class NodeGroup:
         """Only jobs shall be on machines with GPUs, and only what can bear a reclaim on spot machines."""
         gpu = [{"key": TAINT_GPU, "value": "present", "effect": "NoSchedule"}] if self.instance.gpus else []
         keys = [(LABEL_CAPACITY, SPOT), *self.instance.spot_taints] if self.capacity_type == SPOT else []
-        return gpu + [{"key": key, "value": value, "effect": "NoSchedule"} for key, value in keys]
+        spot = [{"key": key, "value": value, "effect": "NoSchedule"} for key, value in keys]
+        return gpu + spot + [{"key": key, "value": value, "effect": effect} for key, value, effect in self.own_taints]
 
     @property
     def usd_per_hour(self) -> float:
@@ -144,6 +157,7 @@ class NodeGroup:
             "noticeSeconds": self.notice_seconds,
             **oldest,
             **({"network": network.facts()} if network else {}),
+            **({"selector": dict(self.selector)} if self.selector else {}),
         }
 
 
@@ -250,3 +264,5 @@ class Helpers:
     device_plugins: tuple[DevicePlugin, ...] = ()
     # An agent on each spot machine asks the cloud whether it takes the machine back. False where something else marks Nodes.
     notices: bool = True
+    # The machines are a cluster's own: the nodes that match a group's selector get its labels.
+    labels: bool = False

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pulumi
 
 from workloads import manifest
-from workloads.cluster import LABEL_NODE_GROUP, SYSTEM, Cluster, Images, NodeGroup, Resources, Storage
+from workloads.cluster import SYSTEM, Cluster, Images, NodeGroup, Resources, Storage
 from workloads.platform import IMAGE as CONTROLLER_IMAGE
 from workloads.storage import claim
 
@@ -45,14 +45,14 @@ def legacy_etcd(
 def _place(storage: Storage, manager: NodeGroup) -> manifest.Document:
     """On the machine that has the volume, with the stack's claim."""
     volumes = [{"name": DATA, "persistentVolumeClaim": {"claimName": storage.etcd.claim}}]
-    return {"nodeSelector": {LABEL_NODE_GROUP: manager.name}, "volumes": volumes}
+    return {"nodeSelector": manager.node_selector, "volumes": volumes}
 
 
 def etcd_maintenance(
     cluster: Cluster, image: pulumi.Input[str], manager: NodeGroup, needs: Sequence[pulumi.Resource]
 ) -> pulumi.Resource:
     """Defragments etcd now and then, and clears NOSPACE. `image`: the controller's. `needs`: etcd and what it needs."""
-    place = {"nodeSelector": {LABEL_NODE_GROUP: manager.name}}
+    place = {"nodeSelector": manager.node_selector}
     documents = manifest.placed(manifest.read("maintenance.yaml"), place)
     (made,) = manifest.declare(documents, cluster.options(depends_on=needs), images={CONTROLLER_IMAGE: image})
     return made

@@ -13,7 +13,7 @@ kube-system: they need a folder of the node, which Pod Security forbids in our o
 node without its plugin has no GPUs to give; they need no token for the API server.
 
 The agents hear that the cloud takes a machine back, and mark its Node. They and their rights are in
-workloads/manifests/notices.yaml.
+workloads/manifests/notices.yaml, and in node-labels.yaml beside it is what labels nodes that Ebb does not make.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ AUTOSCALER = "cluster-autoscaler"
 PRIORITIES = "cluster-autoscaler-priority-expander"  # the name and the key are built into it
 STATUS = "cluster-autoscaler-status"
 PORT = 8085
-RIGHTS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding")
+RIGHTS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 _LOOK: Sequence[str] = ("get", "list", "watch")
 PLUGIN_NAMESPACE = "kube-system"
 SOCKETS = "/var/lib/kubelet/device-plugins"  # where the kubelet listens, and looks for the plugins' own sockets
@@ -47,7 +47,8 @@ def helpers(
     """`image`: the controller's. `needs`: the namespaces, the manager group, the priorities. Jobs depend on all of it."""
     scaling = autoscaler(cluster, record.autoscaler, manager, needs) if record.autoscaler else []
     plugins = [device_plugin(cluster, plugin, needs) for plugin in record.device_plugins]
-    return [*scaling, *plugins, *(notices(cluster, image, needs) if record.notices else [])]
+    agents = notices(cluster, image, needs) if record.notices else []
+    return [*scaling, *plugins, *agents, *(node_labels(cluster, image, manager, needs) if record.labels else [])]
 
 
 # ----------------------------------------------------------------------------------------------------------- autoscaler
@@ -179,14 +180,26 @@ def _own_rules() -> list[PolicyRuleArgsDict]:
     ]
 
 
-# -------------------------------------------------------------------------------------------------------------- notices
+# ---------------------------------------------------------------------------------------------- programs that mark nodes
 
 
 def notices(cluster: Cluster, image: pulumi.Input[str], needs: Sequence[pulumi.Resource]) -> Resources:
-    """The agents. What keeps an agent to its own Node is there before it has any right."""
-    documents = manifest.read("notices.yaml")
+    """The agents of spot machines."""
+    return _kept_to_theirs(cluster, manifest.read("notices.yaml"), image, needs)
+
+
+def node_labels(cluster: Cluster, image: pulumi.Input[str], manager: NodeGroup, needs: Sequence[pulumi.Resource]) -> Resources:
+    """What labels the nodes that selectors choose."""
+    documents = manifest.placed(manifest.read("node-labels.yaml"), {"nodeSelector": manager.node_selector})
+    return _kept_to_theirs(cluster, documents, image, needs)
+
+
+def _kept_to_theirs(
+    cluster: Cluster, documents: Sequence[manifest.Document], image: pulumi.Input[str], needs: Sequence[pulumi.Resource]
+) -> Resources:
+    """A program that may change nodes. The policy that keeps it to its own part of them is there before it has any right."""
     made: Resources = []
-    for kinds in (("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"), RIGHTS, ("DaemonSet",)):
+    for kinds in (("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"), RIGHTS, ("DaemonSet", "Deployment")):
         chosen = [document for document in documents if document["kind"] in kinds]
         made += manifest.declare(chosen, cluster.options(depends_on=[*needs, *made]), images={IMAGE: image})
     return made

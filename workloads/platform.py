@@ -20,7 +20,6 @@ from workloads.cluster import (
     JOB_API,
     JOB_KIND,
     JOBS,
-    LABEL_NODE_GROUP,
     LEGACY_ETCD_ENDPOINT,
     SYSTEM,
     Cluster,
@@ -47,7 +46,7 @@ def controller(cluster: Cluster, image: pulumi.Input[str], manager: NodeGroup, n
     rights = manifest.declare(manifest.read("rbac.yaml"), cluster.options(depends_on=needs))
     policy = manifest.declare(manifest.read("policy.yaml"), cluster.options(depends_on=kind))
     program = manifest.declare(
-        manifest.placed(manifest.read("controller.yaml"), {"nodeSelector": {LABEL_NODE_GROUP: manager.name}}),
+        manifest.placed(manifest.read("controller.yaml"), {"nodeSelector": manager.node_selector}),
         cluster.options(depends_on=[*needs, *kind, *rights]),
         images={IMAGE: image},
     )
@@ -62,7 +61,7 @@ def gateway(
     (document,) = manifest.read("gateway.yaml")
     (container,) = document["spec"]["template"]["spec"]["containers"]
     place = {
-        "nodeSelector": {LABEL_NODE_GROUP: manager.name},
+        "nodeSelector": manager.node_selector,
         "containers": [{**container, **_mounted(storage.jobs)}],
         "volumes": [_claimed(volume) for volume in storage.jobs],
     }
@@ -87,9 +86,10 @@ def _read_only(volume: Volume) -> manifest.Document:
 
 
 def facts(
-    cluster: Cluster, storage: Storage, images: Images, groups: Sequence[NodeGroup], spaces: dict[str, pulumi.Resource]
+    cluster: Cluster, storage: Storage, images: Images, groups: Sequence[NodeGroup], needs: Sequence[pulumi.Resource]
 ) -> pulumi.Resource:
-    """ConfigMap `ebb-platform`: all that the CLI and the controller know about the stack (ebb/api/platform.py reads it)."""
+    """ConfigMap `ebb-platform`: all that the CLI and the controller know about the stack (ebb/api/platform.py reads it). `needs`:
+    its namespace, and the helpers: one that labels nodes takes the labels away when this is gone."""
     known = {
         "cloud": cluster.name,
         "region": cluster.region,
@@ -106,7 +106,7 @@ def facts(
         PLATFORM,
         metadata={"name": PLATFORM, "namespace": SYSTEM},
         data={"schema": PLATFORM_SCHEMA, "platform.json": pulumi.Output.json_dumps(known, indent=1)},
-        opts=cluster.options(depends_on=[spaces[SYSTEM]]),
+        opts=cluster.options(depends_on=needs),
     )
 
 

@@ -13,7 +13,7 @@ from pulumi_kubernetes.core.v1 import (
     VolumeMountArgsDict,
 )
 
-from workloads.cluster import LABEL_NODE_GROUP, NOBODY, PLATFORM_PRIORITY, NodeGroup, Volume
+from workloads.cluster import NOBODY, PLATFORM_PRIORITY, NodeGroup, Volume
 
 
 def pod(
@@ -28,7 +28,7 @@ def pod(
     return {
         "containers": [container],
         "volumes": list(volumes),
-        "node_selector": {LABEL_NODE_GROUP: manager.name},
+        "node_selector": manager.node_selector,
         "priority_class_name": priority,
         "automount_service_account_token": False,
         "enable_service_links": False,

@@ -1,30 +1,26 @@
-"""The devcluster, or any Kubernetes that a kubeconfig names: node groups are objects that devcluster/ acts on.
+"""The devcluster: node groups are objects that devcluster/ acts on. No machine is made here.
 
-The devcluster writes what it has built (images, storage class, the volume with the Python environment) to kube-system/ebb-box;
-on another Kubernetes, or to try an image, the stack's `local.facts` says the same by hand. No machine is made here.
+The devcluster writes what it has built (images, storage class, the volume with the Python environment) to kube-system/ebb-box.
 """
 
-import hashlib
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pulumi
-import yaml
 from pulumi_kubernetes import core
 from pulumi_kubernetes.apiextensions import CustomResource
-from pulumi_kubernetes.provider import Provider as KubernetesProvider
 from pydantic import Field
 
+from infra import connection
 from infra.cloud import Cloud
-from infra.config import ROOT, ConfigError, Problem, Section, Stack
+from infra.config import ConfigError, Problem, Section, Stack
 from workloads.cluster import DEFAULT_IMAGE, ON_DEMAND, SPOT, Cluster, Helpers, Images, InstanceType, NodeGroup, Storage, Volume
 
 REGION = "local"
 FACTS = "kube-system/ebb-box"
 SCHEMA = "1"
+NO_DEVCLUSTER = "start the devcluster (python -m devcluster up); for another cluster take `ebb:cloud: kubeconfig`"
 LEGACY_ETCD = "image.etcd-legacy"
 FOLDER, ROOT_FOLDER = (
     "box.ebb.dev/folder",
@@ -43,21 +39,6 @@ TYPES = (
 SLOWEST_BOOT_SECONDS = 30
 
 
-class Facts(Section):
-    """Facts about the cluster, for clusters that devcluster has not made."""
-
-    controller_image: str = Field(description="The controller's image.", examples=["example.org/ebb/controller:1"])
-    trainer_image: str = Field(description="The trainer's image.", examples=["example.org/ebb/trainer:1"])
-    etcd_image: str = Field(description="etcd's image.", examples=["example.org/ebb/etcd:3.6.8"])
-    legacy_etcd_image: str = Field(
-        default="", description="The image of an etcd 3.5, with ebb:legacyRendezvous.", examples=["example.org/ebb/etcd:3.5.21"]
-    )
-    storage_class: str = Field(description="It gives ReadWriteMany volumes, writable by uid 1000.", examples=["nfs"])
-    environment_volume: str = Field(
-        default="", description="A PersistentVolume with torch for the trainer image; empty when the image carries it."
-    )
-
-
 class Settings(Section):
     """Section `local` of the stack."""
 
@@ -68,21 +49,13 @@ class Settings(Section):
     )
     notice_seconds: int = Field(default=30, ge=0, description="How long before a reclaim a spot machine is warned.")
     take_over: bool = Field(default=False, description="For one `pulumi up`: objects that exist already become the stack's.")
-    facts: Facts | None = Field(default=None, description="Facts about a cluster that devcluster has not made.")
 
 
-def problems(stack: Stack, settings: Settings) -> Iterator[Problem]:
+def problems(stack: Stack) -> Iterator[Problem]:
     """Settings that have no effect on this cloud."""
     for name in stack.trainers:
         if name != DEFAULT_IMAGE:
-            text = "there is one trainer image here, the devcluster's or that of `facts`: remove this one"
-            yield Problem(f"trainers.{name}", text)
-    yield from _without_legacy_etcd(stack, settings)
-
-
-def _without_legacy_etcd(stack: Stack, settings: Settings) -> Iterator[Problem]:
-    if stack.legacy_rendezvous and settings.facts and not settings.facts.legacy_etcd_image:
-        yield Problem("local.facts.legacyEtcdImage", "is missing, and ebb:legacyRendezvous needs it: name an image of etcd 3.5")
+            yield Problem(f"trainers.{name}", "there is one trainer image here, the devcluster's: remove this one")
 
 
 class Local:
@@ -97,16 +70,8 @@ class Local:
         return self._settings.notice_seconds
 
     def cluster(self) -> Cluster:
-        path = _kubeconfig(self._settings.kubeconfig)
-        provider = KubernetesProvider(
-            "cluster",
-            kubeconfig=str(path),
-            context=self._settings.context,
-            cluster_identifier=_identifier(path),
-            enable_config_map_mutable=True,  # ebb-platform is read by name, so it changes in place
-            enable_patch_force=True,  # the stack's file wins over hands
-            upsert_existing_objects=self._settings.take_over or None,
-        )
+        path = connection.file("local.kubeconfig", self._settings.kubeconfig, NO_DEVCLUSTER)
+        provider = connection.provider(path, self._settings.context, take_over=self._settings.take_over)
         provision_seconds = math.ceil(self._settings.boot_seconds) + SLOWEST_BOOT_SECONDS
         return Cluster(name=self._stack.cloud, region=REGION, provider=provider, provision_seconds=provision_seconds)
 
@@ -151,9 +116,7 @@ class Local:
     def storage(self, cluster: Cluster, add_ons: Sequence[pulumi.Resource]) -> Storage:
         made = self._fact(cluster, "storageClass")
         data, output = self._stack.storage.data_gib, self._stack.storage.output_gib
-        volumes = [_shared("data", data, made), _shared("output", output, made)]
-        if self._settings.facts is None or self._settings.facts.environment_volume:
-            volumes.append(_environment(self._fact(cluster, "environmentVolume")))
+        environment = _environment(self._fact(cluster, "environmentVolume"))
         etcd = Volume(
             name="etcd-data",
             claim="etcd-data",
@@ -162,26 +125,19 @@ class Local:
             access_mode="ReadWriteOnce",
             storage_class=made,
         )
-        return Storage(jobs=tuple(volumes), root=_root(data + output, made), etcd=etcd)
+        return Storage(
+            jobs=(_shared("data", data, made), _shared("output", output, made), environment),
+            root=_root(data + output, made),
+            etcd=etcd,
+        )
 
     def helpers(self, cluster: Cluster, groups: Sequence[NodeGroup]) -> Helpers:
         return Helpers(notices=False)  # the devcluster's daemon scales and gives notice; its kubelets advertise GPUs
 
     def outputs(self, cluster: Cluster) -> Mapping[str, pulumi.Input[Any]]:
-        return {"kubeconfig": str(_kubeconfig(self._settings.kubeconfig))}
+        return {"kubeconfig": str(connection.file("local.kubeconfig", self._settings.kubeconfig, NO_DEVCLUSTER))}
 
     def _fact(self, cluster: Cluster, key: str) -> pulumi.Output[str]:
-        facts = self._settings.facts
-        if facts is not None:
-            by_hand = {
-                "image.controller": facts.controller_image,
-                "image.trainer": facts.trainer_image,
-                "image.etcd": facts.etcd_image,
-                LEGACY_ETCD: facts.legacy_etcd_image,
-                "storageClass": facts.storage_class,
-                "environmentVolume": facts.environment_volume,
-            }
-            return pulumi.Output.from_input(by_hand[key])
         if self._read is None:
             found = core.v1.ConfigMap.get("box", FACTS, opts=cluster.options())
             self._read = found.data.apply(_checked)
@@ -189,7 +145,7 @@ class Local:
 
 
 def _shared(name: str, size_gib: int, storage_class: pulumi.Output[str]) -> Volume:
-    """A folder of the devcluster's file share, beside the others in ROOT_FOLDER; another Kubernetes makes a volume for it."""
+    """A folder of the devcluster's file share, beside the others in ROOT_FOLDER."""
     return Volume(
         name=name,
         claim=f"ebb-{name}",
@@ -228,27 +184,6 @@ def _environment(volume: pulumi.Output[str]) -> Volume:
     )
 
 
-def _kubeconfig(written: str) -> Path:
-    path = ROOT / os.path.expandvars(str(Path(written).expanduser()))
-    if not path.is_file():
-        raise ConfigError(
-            f"local.kubeconfig: there is no file {path}: start the devcluster (python -m devcluster up), or "
-            f"name the kubeconfig "
-            "of another Kubernetes"
-        )
-    return path
-
-
-def _identifier(path: Path) -> str:
-    """Distinguish clusters at one address, e.g. a devcluster made anew: each has its own certificate authority."""
-    document = yaml.safe_load(path.read_text())
-    cluster = document["clusters"][0]["cluster"]
-    authority = str(cluster.get("certificate-authority-data") or "")
-    if not authority and cluster.get("certificate-authority"):
-        authority = (path.parent / cluster["certificate-authority"]).read_text()
-    return hashlib.sha256(f"{cluster['server']}\n{authority}".encode()).hexdigest()[:16]
-
-
 def _fact_of(data: Mapping[str, str], key: str) -> str:
     """Check that all facts are there; an image of etcd 3.5 is made on request only."""
     if key == LEGACY_ETCD and not data.get(key):
@@ -263,9 +198,7 @@ def _checked(data: Mapping[str, str] | None) -> Mapping[str, str]:
     found = (data or {}).get("schema")
     if found != SCHEMA:
         raise ConfigError(
-            f"ConfigMap {FACTS}: schema is {found!r}, this version of Ebb reads {SCHEMA!r}: run `python -m "
-            f"devcluster up`, or give "
-            "local.facts in the stack's file"
+            f"ConfigMap {FACTS}: schema is {found!r}, this version of Ebb reads {SCHEMA!r}: run `python -m devcluster up`"
         )
     assert data is not None
     return data
@@ -279,7 +212,7 @@ class LocalCloud(Cloud):
     Settings = Settings
 
     def problems(self, stack: Stack) -> Iterator[Problem]:
-        return problems(stack, stack.settings)
+        return problems(stack)
 
     def make(self, stack: Stack) -> Local:
         return Local(stack, stack.settings)

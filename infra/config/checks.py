@@ -18,6 +18,7 @@ TRAINER = "ebb-trainer"  # in job files, in place of the stack's image; ebb-trai
 def problems(stack: Stack) -> Iterator[Problem]:
     """Everything that disagrees."""
     yield from _zones(stack)
+    yield from _instance_types(stack)
     yield from _manager(stack)
     taken: dict[str, str] = {}
     for index, group in enumerate(stack.node_groups):
@@ -51,10 +52,31 @@ def _twice(values: Sequence[str]) -> list[str]:
     return sorted({one for one in values if values.count(one) > 1})
 
 
+def _instance_types(stack: Stack) -> Iterator[Problem]:
+    """Those of the stack itself are like one that is known, or say all that cannot be guessed."""
+    if stack.cloud not in clouds.names():
+        return
+    catalogued = catalog.names(stack.cloud)
+    for name, one in stack.instance_types.items():
+        where = f"instanceTypes.{name}"
+        if one.like is not None and one.like not in catalogued:
+            yield Problem(f"{where}.like", choice(one.like, catalogued), ("cloud",))
+        elif (one.like or name) not in catalogued:
+            for key, value in (("cpu", one.cpu), ("memoryGiB", one.memory_gib)):
+                if value is None:
+                    fix = "say it, or name one that it is `like`" if catalogued else "say it"
+                    yield Problem(f"{where}.{key}", f"is missing, and no known instance type is called {name!r}: {fix}")
+        if one.gpu is not None and one.gpu not in catalog.GPUS:
+            yield Problem(f"{where}.gpu", choice(one.gpu, tuple(catalog.GPUS)))
+        made = catalog.by_name(stack, name)
+        if made and made.gpus and not made.gpu_type:
+            yield Problem(f"{where}.gpu", f"is missing, with gpus: {made.gpus}: say which, one of {', '.join(catalog.GPUS)}")
+
+
 def _manager(stack: Stack) -> Iterator[Problem]:
     if stack.manager.zone not in stack.zones:
         yield Problem("manager.zone", choice(stack.manager.zone, stack.zones), ("zones",))
-    known = catalog.names(stack.cloud, gpus=False)
+    known = catalog.names(stack, gpus=False)
     if stack.manager.instance_type not in known:
         yield Problem("manager.instanceType", choice(stack.manager.instance_type, known), ("cloud",))
 
@@ -70,17 +92,15 @@ def _places(where: str, group: NodeGroupSettings, stack: Stack) -> Iterator[Prob
 def _machines(where: str, group: NodeGroupSettings, stack: Stack) -> Iterator[Problem]:
     """The line names machines that exist, that may be used, and that are alike."""
     uses = ("cloud", f"{where}.gpu", f"{where}.instanceTypes")
-    gpus, names = catalog.gpu_types(stack.cloud), catalog.names(stack.cloud)
+    gpus, names = catalog.gpu_types(stack), catalog.names(stack)
     if not group.gpu and not group.instance_types:
         yield Problem(where, "neither gpu nor instanceTypes is there: name one of them", uses)
     if group.gpu and group.gpu.lower() not in {one.lower() for one in gpus}:
-        text = _refused(group.gpu, catalog.by_gpu(stack.cloud, group.gpu)) or _lacking(stack.cloud, group.gpu)
+        text = _refused(group.gpu, catalog.by_gpu(stack, group.gpu)) or _lacking(stack, group.gpu)
         yield Problem(f"{where}.gpu", text or choice(group.gpu, gpus), uses)
     for name in dict.fromkeys(group.instance_types):
         if name not in names:
-            yield Problem(
-                f"{where}.instanceTypes", _refused(name, catalog.by_name(stack.cloud, name)) or choice(name, names), uses
-            )
+            yield Problem(f"{where}.instanceTypes", _refused(name, catalog.by_name(stack, name)) or choice(name, names), uses)
     yield from _shape(where, group, stack)
 
 
@@ -88,15 +108,15 @@ def _refused(name: str, machine: InstanceType | None) -> str:
     return f"found {name!r}, which cannot be used: {machine.refused}" if machine and machine.refused else ""
 
 
-def _lacking(cloud: str, gpu: str) -> str:
+def _lacking(stack: Stack, gpu: str) -> str:
     """A real GPU type, but not of this cloud."""
-    nearest = catalog.nearest_gpu(cloud, gpu)
+    nearest = catalog.nearest_gpu(stack, gpu)
     if nearest is None:
         return ""
     like = catalog.GPUS[nearest]
     return (
-        f"found {gpu!r}, which {cloud!r} does not have; nearest is {nearest} ({like.memory_gib} GiB, compute capability "
-        f"{like.capability}) of {', '.join(catalog.gpu_types(cloud))}"
+        f"found {gpu!r}, which {stack.cloud!r} does not have; nearest is {nearest} ({like.memory_gib} GiB, compute capability "
+        f"{like.capability}) of {', '.join(catalog.gpu_types(stack))}"
     )
 
 
@@ -113,7 +133,7 @@ def _capacity(where: str, group: NodeGroupSettings, stack: Stack) -> Iterator[Pr
 def _shape(where: str, group: NodeGroupSettings, stack: Stack) -> Iterator[Problem]:
     if not group.instance_types:
         return
-    machines = catalog.machines(stack.cloud, group)
+    machines = catalog.machines(stack, group)
     for machine in machines:
         if group.gpu and machine.gpu_type.lower() != group.gpu.lower():
             has = f"has {machine.gpu_type}" if machine.gpu_type else "has no GPU"
@@ -138,7 +158,7 @@ def _image(where: str, group: NodeGroupSettings, stack: Stack) -> Iterator[Probl
         return
     trainer, uses = stack.trainer(group.image), ("cloud", "trainers", f"{where}.gpu", f"{where}.instanceTypes", f"{where}.image")
     build = catalog.torch_build(trainer.torch, trainer.cuda)
-    for gpu_type in dict.fromkeys(one.gpu_type for one in catalog.machines(stack.cloud, group) if one.gpus and not one.refused):
+    for gpu_type in dict.fromkeys(one.gpu_type for one in catalog.machines(stack, group) if one.gpus and not one.refused):
         gpu = catalog.GPUS[gpu_type]
         if build is None or build.runs_on(gpu):
             continue
@@ -248,7 +268,7 @@ def _datasets(stack: Stack) -> Iterator[Problem]:
 
 def _jobs(stack: Stack) -> Iterator[Problem]:
     """A job of the stack finds its image and machines with its GPU; if not, its workers would wait for ever."""
-    gpus = sorted({one.gpu_type for line in stack.node_groups for one in catalog.machines(stack.cloud, line) if one.gpus})
+    gpus = sorted({one.gpu_type for line in stack.node_groups for one in catalog.machines(stack, line) if one.gpus})
     for job in stack.jobs:
         where = f"jobs ({_inside(job, 'metadata', 'name')})"
         for container in _inside(job, "spec", "replicaSpecs", "Worker", "template", "spec", "containers") or ():

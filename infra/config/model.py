@@ -21,6 +21,30 @@ class Manager(Section):
     instance_type: str = Field(description="Its instance type, one without GPUs.", examples=["m7i.large"])
 
 
+class InstanceTypeSettings(Section):
+    """A machine type that the catalog lacks, or a correction of one that it has. What is left out is as in `like`."""
+
+    like: str | None = Field(
+        default=None,
+        description="The instance type that it is like in all that is not said here. Default: the one of its own name.",
+        examples=["g4dn.xlarge"],
+    )
+    cpu: int | None = Field(default=None, ge=1, description="vCPUs.")
+    memory_gib: int | None = Field(default=None, ge=1, description="GiB of memory.")
+    gpu: str | None = Field(default=None, description="The GPU type.", examples=["A100"])
+    gpus: int | None = Field(default=None, ge=0, description="How many GPUs. Default: 1 with `gpu`, else none.")
+    usd_per_hour: float | None = Field(default=None, ge=0, strict=False, description="On-demand, for estimates.")
+    spot_discount: float | None = Field(
+        default=None, ge=0, lt=1, strict=False, description="A fraction of that price: with 0.6 a spot machine costs 40 % of it."
+    )
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What is said, by the fields of an InstanceType."""
+        said = self.model_dump(exclude={"like", "gpu"}, exclude_none=True)
+        return ({"gpu_type": self.gpu, "gpus": 1} if self.gpu else {}) | said
+
+
 class NodeGroupSettings(Section):
     """Machines for jobs: one line becomes one node group in each of its zones. Either gpu or instanceTypes is needed."""
 
@@ -99,6 +123,9 @@ class Stack(Section):
     )
     manager: Manager = Field(description="The one machine that is always there.")
     node_groups: tuple[NodeGroupSettings, ...] = Field(default=(), strict=False, description="Machines for jobs.")
+    instance_types: dict[str, InstanceTypeSettings] = Field(
+        default_factory=dict, description="Machine types by name that the catalog lacks, or that it has wrong."
+    )
     trainers: dict[str, Trainer] = Field(
         default_factory=dict, description="Builds of the trainer image by name; `default` is there in any case."
     )

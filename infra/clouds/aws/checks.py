@@ -279,7 +279,7 @@ def _machines(stack: Stack, settings: Settings) -> Iterator[Problem]:
 
 def _releases(stack: Stack, settings: Settings) -> Iterator[Problem]:
     minor, releases, key = settings.cluster.kubernetes_version, settings.nodes.releases, "aws.nodes.releases"
-    with_gpus = any(machine.gpus for line in stack.node_groups for machine in catalog.machines(stack.cloud, line))
+    with_gpus = any(machine.gpus for line in stack.node_groups for machine in catalog.machines(stack, line))
     for ami in (AMI_CPU, *((AMI_GPU,) if with_gpus else ())):
         if ami not in releases:
             yield Problem(
@@ -302,7 +302,7 @@ def _drivers(stack: Stack, settings: Settings) -> Iterator[Problem]:
         return
     found = [driver for since, driver in DRIVERS[minor] if int(release.rpartition("-")[2]) >= since]
     for image in dict.fromkeys(
-        line.image for line in stack.node_groups if any(one.gpus for one in catalog.machines(stack.cloud, line))
+        line.image for line in stack.node_groups if any(one.gpus for one in catalog.machines(stack, line))
     ):
         trainer = stack.trainer(image)
         build = catalog.torch_build(trainer.torch, trainer.cuda)
@@ -319,9 +319,9 @@ def _drivers(stack: Stack, settings: Settings) -> Iterator[Problem]:
 def _efa(where: str, line: NodeGroupSettings, stack: Stack) -> Iterator[Problem]:
     if not _group_settings(line).efa:
         return
-    for machine in catalog.machines(stack.cloud, line):
+    for machine in catalog.machines(stack, line):
         if isinstance(machine, AwsInstance) and not machine.efa:
-            with_efa = [one.name for one in catalog.types(stack.cloud) if isinstance(one, AwsInstance) and one.efa]
+            with_efa = [one.name for one in catalog.types(stack) if isinstance(one, AwsInstance) and one.efa]
             alike = [name for name in with_efa if name.split(".")[0] == machine.name.split(".")[0]]
             families = dict.fromkeys(name.split(".")[0] for name in with_efa)
             instead = f"take {' or '.join(alike[:2])}" if alike else f"larger machines of {', '.join(families)} have it"

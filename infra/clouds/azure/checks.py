@@ -135,7 +135,7 @@ def _people(settings: Settings) -> Iterator[Problem]:
 def pools(stack: Stack) -> Iterator[tuple[int, str, str]]:
     """Of every node group for jobs: its line, its name, its agent pool."""
     for index, line in enumerate(stack.node_groups):
-        machines = catalog.machines(stack.cloud, line)
+        machines = catalog.machines(stack, line)
         for zone, name in line.names(stack.zones).items():
             yield index, name, names.pool(name, line.capacity, machines[0].gpu_type if machines else "", zone)
 
@@ -156,7 +156,7 @@ def _driver(where: str, line: NodeGroupSettings, stack: Stack) -> Iterator[Probl
         return
     trainer = stack.trainer(line.image)
     build = catalog.torch_build(trainer.torch, trainer.cuda)
-    for machine in catalog.machines(stack.cloud, line):
+    for machine in catalog.machines(stack, line):
         if build and isinstance(machine, AzureInstance) and 0 < machine.driver < build.driver and not machine.refused:
             older = next(one for one in catalog.BUILDS if one.driver <= machine.driver)
             vision = f"0.{int(older.torch.split('.')[1]) + catalog.TORCHVISION_OFFSET}.0"

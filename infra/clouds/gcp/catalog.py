@@ -11,8 +11,9 @@ GPU.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from workloads.cluster import InstanceType
 
@@ -55,6 +56,10 @@ class GcpInstance(InstanceType):
 
     machine_type: str
     local_ssds: int = 0
+
+    def like(self, name: str, facts: Mapping[str, Any]) -> Self:
+        """See InstanceType. GPUs that are attached come from `like`; a name of its own is Google's."""
+        return super().like(name, {"machine_type": self.machine_type if name == self.name else name, **facts})
 
     def allocatable_mib(self, _settings: Any) -> int:
         """A machine's memory less what the kernel and GKE keep."""

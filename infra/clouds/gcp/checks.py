@@ -153,7 +153,7 @@ def _group(where: str, line: NodeGroupSettings, stack: Stack) -> Iterator[Proble
         text = f"found {len(line.instance_types)} types; a node group of GKE has one: make a line of each"
         yield Problem(f"{where}.instanceTypes", text)
     yield from _age(where, line, own)
-    for machine in catalog.machines(stack.cloud, line):
+    for machine in catalog.machines(stack, line):
         if own.compact_placement and isinstance(machine, GcpInstance) and not machine.compact:
             text = f"{machine.name} cannot be placed close to others: take A100, L4 or H100, or remove it"
             yield Problem(f"{where}.gcp.compactPlacement", text, (f"{where}.gpu", f"{where}.instanceTypes"))
@@ -227,7 +227,7 @@ def _lustre(stack: Stack, settings: Settings) -> Iterator[Problem]:
     with_gpus = {
         zone
         for line in stack.node_groups
-        if any(one.gpus for one in catalog.machines(stack.cloud, line))
+        if any(one.gpus for one in catalog.machines(stack, line))
         for zone in line.names(stack.zones)
     }
     if lustre.zone not in with_gpus:
