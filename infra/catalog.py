@@ -35,6 +35,14 @@ GPUS: Mapping[str, Gpu] = {
     "A10": Gpu(capability="8.6", memory_gib=24),
     "A10G": Gpu(capability="8.6", memory_gib=22),
     "L4": Gpu(capability="8.9", memory_gib=22),
+    "A30": Gpu(capability="8.0", memory_gib=24),
+    "A40": Gpu(capability="8.6", memory_gib=48),
+    "RTX-A6000": Gpu(capability="8.6", memory_gib=48),
+    "RTX-3090": Gpu(capability="8.6", memory_gib=24),
+    "RTX-4090": Gpu(capability="8.9", memory_gib=24),
+    "RTX-6000-ADA": Gpu(capability="8.9", memory_gib=48),
+    "L40": Gpu(capability="8.9", memory_gib=48),
+    "RTX-5090": Gpu(capability="12.0", memory_gib=32),
     "L40S": Gpu(capability="8.9", memory_gib=44),
     "H100": Gpu(capability="9.0", memory_gib=80),
     "H100-NVL": Gpu(capability="9.0", memory_gib=93),
@@ -90,7 +98,7 @@ class OwnType(Protocol):
     def facts(self) -> Mapping[str, Any]: ...
 
 
-class Machines(Protocol):
+class HasTypes(Protocol):
     """The part of a stack's settings that says which machine types there are."""
 
     @property
@@ -100,7 +108,7 @@ class Machines(Protocol):
     def instance_types(self) -> Mapping[str, OwnType]: ...
 
 
-def types(of: str | Machines, *, refused: bool = False) -> tuple[InstanceType, ...]:
+def types(of: str | HasTypes, *, refused: bool = False) -> tuple[InstanceType, ...]:
     """The instance types of a cloud, or of a stack on it, its own among them; with refused=True also those of which no node group
     may be. None of a cloud that is not there."""
     cloud, own = (of, {}) if isinstance(of, str) else (of.cloud, of.instance_types)
@@ -112,29 +120,31 @@ def types(of: str | Machines, *, refused: bool = False) -> tuple[InstanceType, .
 
 
 def _made(name: str, own: OwnType, known: Mapping[str, InstanceType]) -> InstanceType | None:
-    """None where it is like one that is not known, or lacks what cannot be guessed: the checks say so."""
+    """None where it is like one that is not known, lacks what cannot be guessed, or has an unknown GPU: the checks say so."""
     base = known.get(own.like or name)
     if base is None and (own.like or not {"cpu", "memory_gib"} <= set(own.facts)):
+        return None
+    if own.facts.get("gpu_type", "") not in {"", *GPUS}:
         return None
     return (base or InstanceType(name=name, cpu=0, memory_gib=0, usd_per_hour=0.0)).like(name, own.facts)
 
 
-def names(of: str | Machines, *, gpus: bool = True) -> tuple[str, ...]:
+def names(of: str | HasTypes, *, gpus: bool = True) -> tuple[str, ...]:
     """The names of the instance types; with gpus=False only of those without GPUs."""
     return tuple(one.name for one in types(of) if gpus or not one.gpus)
 
 
-def gpu_types(of: str | Machines) -> tuple[str, ...]:
+def gpu_types(of: str | HasTypes) -> tuple[str, ...]:
     """The GPU types that there are, each once."""
     return tuple(dict.fromkeys(one.gpu_type for one in types(of) if one.gpu_type))
 
 
-def by_name(of: str | Machines, name: str) -> InstanceType | None:
+def by_name(of: str | HasTypes, name: str) -> InstanceType | None:
     """The instance type of that name."""
     return next((one for one in types(of, refused=True) if one.name == name), None)
 
 
-def by_gpu(of: str | Machines, gpu_type: str) -> InstanceType | None:
+def by_gpu(of: str | HasTypes, gpu_type: str) -> InstanceType | None:
     """The smallest machine with that GPU, spelt in any case: one that may be used, fewest GPUs, the lowest price."""
     fitting = [one for one in types(of, refused=True) if one.gpu_type.lower() == gpu_type.lower()]
     return min(fitting, key=lambda one: (bool(one.refused), one.gpus, one.usd_per_hour), default=None)
@@ -150,7 +160,7 @@ class MachineChoice(Protocol):
     def gpu(self) -> str | None: ...
 
 
-def machines(of: str | Machines, line: MachineChoice) -> tuple[InstanceType, ...]:
+def machines(of: str | HasTypes, line: MachineChoice) -> tuple[InstanceType, ...]:
     """The instance types of a line of the settings, those that there are."""
     if line.instance_types:
         found = [by_name(of, name) for name in line.instance_types]
@@ -159,7 +169,7 @@ def machines(of: str | Machines, line: MachineChoice) -> tuple[InstanceType, ...
     return tuple(one for one in found if one)
 
 
-def nearest_gpu(of: str | Machines, gpu_type: str) -> str | None:
+def nearest_gpu(of: str | HasTypes, gpu_type: str) -> str | None:
     """Of a GPU type that is not there, the most alike of those that it has: first by the compute capability, as that decides
     what code runs on it, then by its memory. None for what is no GPU type at all."""
     wanted = next((gpu for name, gpu in GPUS.items() if name.lower() == gpu_type.lower()), None)

@@ -108,7 +108,7 @@ class NodeGroup:
 
     @property
     def node_selector(self) -> dict[str, str]:
-        """What holds a pod of the platform to the group's machines."""
+        """The node selector that holds a pod of the platform to the group's machines."""
         return dict(self.selector) or {LABEL_NODE_GROUP: self.name}
 
     @property

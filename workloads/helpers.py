@@ -189,7 +189,7 @@ def notices(cluster: Cluster, image: pulumi.Input[str], needs: Sequence[pulumi.R
 
 
 def node_labels(cluster: Cluster, image: pulumi.Input[str], manager: NodeGroup, needs: Sequence[pulumi.Resource]) -> Resources:
-    """What labels the nodes that selectors choose."""
+    """The program that labels the nodes which selectors choose."""
     documents = manifest.placed(manifest.read("node-labels.yaml"), {"nodeSelector": manager.node_selector})
     return _kept_to_theirs(cluster, documents, image, needs)
 

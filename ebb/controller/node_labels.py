@@ -53,7 +53,7 @@ def groups_of(config_map: Object | None) -> list[SelectedGroup]:
 
 
 def change(labels: Mapping[str, str], groups: Iterable[SelectedGroup]) -> dict[str, str | None]:
-    """What is to change in a node's labels, as a merge patch has it: None removes. Empty: nothing."""
+    """The merge patch of a node's labels: None removes one. Empty: nothing is to change."""
     ours = {key for key in labels if key.startswith(PREFIX)} | ({LABEL_ZONE} if ZONE_IS_OURS in labels else set())
     foreign = {key: value for key, value in labels.items() if key not in ours}
     wanted: dict[str, str] = {}

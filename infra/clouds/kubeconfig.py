@@ -31,11 +31,14 @@ class Images(Section):
     """The images, in a registry from which the nodes can pull."""
 
     controller: str | None = Field(description="The controller's.", examples=["registry.example.org/ebb/controller:1"])
-    trainers: dict[str, str] = Field(description="Of `default`, and of each entry of ebb:trainers, the trainer's.")
+    trainers: dict[str, str] = Field(
+        description="Of `default`, and of each entry of ebb:trainers, the trainer's.",
+        examples=[{"default": "registry.example.org/ebb/trainer:1"}],
+    )
 
     @property
     def build(self) -> str:
-        """How the images come to be, as other clouds can say."""
+        """Say as other clouds do that nothing is built."""
         return "none"
 
 
@@ -45,7 +48,6 @@ class Settings(Section):
     file: str = Field(default="~/.kube/config", description="A path relative to the checkout, or absolute.")
     context: str | None = Field(default=None, description="The kubeconfig's context. Default: its current one.")
     manager_selector: dict[str, str] = Field(
-        min_length=1,
         description="Labels of the node, or nodes, that carry etcd and the controller. They may be those of workers.",
         examples=[{"kubernetes.io/hostname": "head"}],
     )
@@ -80,8 +82,11 @@ class GroupSettings(Section):
 
 def problems(stack: Stack, settings: Settings) -> Iterator[Problem]:
     """Settings that do not agree."""
+    if not settings.manager_selector:
+        text = "is empty: it names labels of the node that carries etcd and the controller, e.g. {kubernetes.io/hostname: head}"
+        yield Problem("kubeconfig.managerSelector", text)
     for index, line in enumerate(stack.node_groups):
-        if not line.settings.selector:
+        if line.settings is not None and not line.settings.selector:
             text = "is missing: it names labels of the nodes that are this group's, e.g. {kubernetes.io/hostname: node-1}"
             yield Problem(f"nodeGroups[{index}].kubeconfig.selector", text)
     yield from checks.images("kubeconfig.images", settings.images, stack)

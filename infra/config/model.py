@@ -40,7 +40,7 @@ class InstanceTypeSettings(Section):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What is said, by the fields of an InstanceType."""
+        """The facts that are said, by the fields of an InstanceType."""
         said = self.model_dump(exclude={"like", "gpu"}, exclude_none=True)
         return ({"gpu_type": self.gpu, "gpus": 1} if self.gpu else {}) | said
 

@@ -212,15 +212,6 @@ def test_a_box_without_the_older_etcd_says_how_it_gets_it(tmp_path: Path) -> Non
         declared(tmp_path, legacyRendezvous=True)
 
 
-def test_a_cluster_that_is_not_a_box_says_its_facts_by_hand(tmp_path: Path) -> None:
-    facts = {"controllerImage": "c", "trainerImage": "t", "etcdImage": "e", "storageClass": "nfs"}
-    there = declared(tmp_path, local={"kubeconfig": str(tmp_path / "kubeconfig"), "facts": facts}, digits=False)
-    assert "box" not in there
-    assert "claim-ebb-environment" not in there
-    assert "prepare-digits" not in there
-    assert platform(there)["trainerImage"] == "t"
-
-
 def test_a_missing_kubeconfig_is_said(tmp_path: Path) -> None:
     stack = config.parse(local_settings() | {"local": {"kubeconfig": str(tmp_path / "none")}}, ROOT)
     with pytest.raises(config.ConfigError, match="python -m devcluster up"):

@@ -47,7 +47,7 @@ class PodPlacement:
     memory_bytes: float = 0.0  # one worker's share of the smallest machine that may carry it; 0: not known
     grace_seconds: int = DEFAULT_GRACE_SECONDS  # see leave_seconds
     shunned: tuple[str, ...] = ()  # machines that are given up, though Kubernetes would still use them
-    open_to_all: bool = False  # nothing above keeps a worker off the platform's own machine
+    open_to_all: bool = False  # nothing above keeps a worker off machines that are not for jobs
     met: Rendezvous | None = None  # where the workers meet; None: as on a cluster that no stack of ours describes
     network: Network | None = None  # None: TCP
     planned: int = 0  # workers that a first start should wait for; 0: not known, and the rendezvous waits for as many as may be
@@ -171,10 +171,12 @@ def _name_host(spec: Object, job: Job, name: str) -> None:
 
 
 def _stay_off(spec: Object, pod_placement: PodPlacement) -> None:
-    """Keep the worker off machines that are given up, as Kubernetes calls a silent one ready for 40 s more, and off the
-    platform's own, which has no taint, as it must be there first. Terms are alternatives, so each of them says it."""
+    """Keep the worker off machines that are given up, as Kubernetes calls a silent one ready for 40 s more, off the platform's
+    own, which has no taint, as it must be there first, and off those of the cluster that are not the stack's. Terms are
+    alternatives, so each of them says it."""
     own = {"key": names.LABEL_NODE_GROUP, "operator": "NotIn", "values": [names.MANAGER_GROUP]}
-    labels = [own] if pod_placement.open_to_all else []
+    somebodys = {"key": names.LABEL_NODE_GROUP, "operator": "Exists"}
+    labels = [somebodys, own] if pod_placement.open_to_all else []
     # The API server takes one name for each requirement.
     fields = [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in pod_placement.shunned]
     if not labels and not fields:

@@ -14,6 +14,7 @@ Object = dict[str, Any]
 SPOT = Taint(key="ebb.dev/capacity-type", value="spot", effect="NoSchedule")
 GPU = Taint(key="nvidia.com/gpu", value="present", effect="NoSchedule")
 DATA = Volume(name="data", claim="ebb-data", mount_path="/mnt/data", read_only=False)
+OURS: Object = {"key": "ebb.dev/node-group", "operator": "Exists"}
 NO_MANAGER: Object = {"key": "ebb.dev/node-group", "operator": "NotIn", "values": ["manager"]}
 ENVIRONMENT = Volume(name="environment", claim="ebb-environment", mount_path="/opt/ebb/environment", read_only=True)
 
@@ -86,7 +87,9 @@ def test_the_whole_pod() -> None:
             "tolerations": [{"key": "nvidia.com/gpu", "operator": "Equal", "value": "present", "effect": "NoSchedule"}],
             "affinity": {
                 "nodeAffinity": {
-                    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [NO_MANAGER]}]}
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [{"matchExpressions": [OURS, NO_MANAGER]}]
+                    }
                 }
             },
             "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
@@ -332,7 +335,7 @@ def test_no_term_of_an_own_affinity_lets_a_worker_onto_the_platforms_machine() -
     )
     affinity = spec["affinity"]
     assert affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] == [
-        {"matchExpressions": [*own["matchExpressions"], NO_MANAGER]},
-        {**fields, "matchExpressions": [NO_MANAGER]},
+        {"matchExpressions": [*own["matchExpressions"], OURS, NO_MANAGER]},
+        {**fields, "matchExpressions": [OURS, NO_MANAGER]},
     ]
     assert affinity["podAffinity"] == {"x": 1}

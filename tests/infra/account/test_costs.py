@@ -41,7 +41,7 @@ def test_the_command_ends_with_json(stack: str, capsys: pytest.CaptureFixture[st
     assert costs.main(["-s", stack]) == commands.EXIT_GOOD
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert said["stack"] == stack
-    assert (said["usdPerHourIdle"] == 0) is (stack == "local")
+    assert (said["usdPerHourIdle"] == 0) is (stack in {"local", "lab"})
     assert said["usdPerHourFull"] >= said["usdPerHourIdle"]
 
 
