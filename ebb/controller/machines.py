@@ -74,8 +74,8 @@ class Machines:
 
     def may_be_named(self, name: str) -> bool:
         """Return whether a pod may ask not to be put there. Karpenter starts no machine for a pod that names one in matchFields
-        (validateNodeSelectorTerm() in provisioning/provisioner.go of sigs.k8s.io/karpenter v1.14), and marks its own that it gives
-        up with a taint; where the platform's own machines are, no worker goes in any case."""
+        (validateNodeSelectorTerm() in provisioning/provisioner.go of sigs.k8s.io/karpenter v1.14), and marks those of its own
+        that it gives up with a taint; where the platform's own machines are, no worker goes in any case."""
         labels = self.nodes.objects.get(("", name), {}).get("metadata", {}).get("labels") or {}
         return LABEL_POOL not in labels and labels.get(LABEL_NODE_GROUP) != MANAGER_GROUP
 
