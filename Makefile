@@ -1,7 +1,7 @@
 # Everything that one does with Ebb on this machine. `make` alone prints this list.
 # Each target does its own set-up, may be run again at any time, and may be interrupted at any time.
 .DEFAULT_GOAL := help
-.PHONY: help install demo walk up down preview graph preflight costs leftovers rehearse bump test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week prove-exact prove-rendezvous prove-checkpoints prove-interruptions prove-money prove-notice prove-logs bench-recovery bench-trainer clean
+.PHONY: help install demo walk up down preview graph preflight costs leftovers rehearse bump test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week prove-exact prove-rendezvous prove-checkpoints prove-interruptions prove-money prove-notice prove-karpenter prove-logs bench-recovery bench-trainer clean
 export PYTHONDONTWRITEBYTECODE = 1
 # One for all checkouts: most of what mypy reads is the SDKs. It compares contents, so another checkout's entries do no harm.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ebb/mypy
@@ -151,6 +151,11 @@ prove-notice: install  ## seconds from a cloud's notice to SIGTERM in the worker
 	@mkdir -p build && rm -f build/notice.json
 	@EBB_FIGURES=build/notice.json $(BIN)/pytest -v -m e2e tests/e2e/test_notices.py
 	@cat build/notice.json
+
+prove-karpenter: install  ## Karpenter's real controller, without EC2, on a stack's NodePools: machines, a notice, a stockout, back to zero (about 3 minutes; the first builds it)
+	@mkdir -p build && rm -f build/karpenter.json
+	@EBB_FIGURES=build/karpenter.json $(BIN)/pytest -x -v -m proof tests/karpenter
+	@cat build/karpenter.json
 
 clean: down  ## down, and forget what was built and installed
 	@rm -rf .ebb .venv build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -96,7 +96,12 @@ class ClusterCache:
             gone=gone,
             silent=self.machines.look.silent & held,
             unready=self.machines.unready(held),
-            shunned=self.machines.shunned | aged(self.machines.nodes.objects.values(), self._platform, now),
+            shunned=frozenset(
+                filter(
+                    self.machines.may_be_named,
+                    self.machines.shunned | aged(self.machines.nodes.objects.values(), self._platform, now),
+                )
+            ),
             doubt=self.machines.look.doubt,
             platform=self._platform,
             platform_problem=self._platform_problem,

@@ -13,6 +13,8 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
+from ebb.api.contract import LABEL_NODE_GROUP, MANAGER_GROUP
+from ebb.controller.karpenter import LABEL_POOL
 from ebb.controller.node_heartbeats import HeartbeatReport, NodeHeartbeats
 from ebb.controller.reconciler.worker_state import has_notice
 from ebb.controller.trimming import trim_lease, trim_node
@@ -69,6 +71,13 @@ class Machines:
     def shunned(self) -> frozenset[str]:
         """Machines to which no worker shall go any more, though Kubernetes may not have marked them yet."""
         return frozenset(self._noticed) | self.look.silent
+
+    def may_be_named(self, name: str) -> bool:
+        """Return whether a pod may ask not to be put there. Karpenter starts no machine for a pod that names one in matchFields
+        (validateNodeSelectorTerm() in provisioning/provisioner.go of sigs.k8s.io/karpenter v1.14), and marks those of its own
+        that it gives up with a taint; where the platform's own machines are, no worker goes in any case."""
+        labels = self.nodes.objects.get(("", name), {}).get("metadata", {}).get("labels") or {}
+        return LABEL_POOL not in labels and labels.get(LABEL_NODE_GROUP) != MANAGER_GROUP
 
     async def find(self, names: Collection[str]) -> tuple[Mapping[str, Object], frozenset[str]]:
         """The Nodes of these names, and the names that no Node has. Raises KubeError."""

@@ -53,7 +53,7 @@ class Process:
             f"127.0.0.1:{self.port}",
             "--verbose",
         ]
-        begin = ["tests.apiserver.shifted", json.dumps(self.settings)] if self.settings else ["workloads"]
+        begin = ["tests.apiserver.shifted", json.dumps(self.settings)] if self.settings else ["ebb.controller"]
         env = {key: value for key, value in os.environ.items() if not key.startswith("KUBE")}
         with self.log.open("ab") as log:
             self._running = subprocess.Popen(  # noqa: ASYNC220 - some milliseconds

@@ -1,6 +1,7 @@
 """The controller and machines that stop reporting: replaced before Kubernetes notices, and never by mistake."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -76,6 +77,20 @@ def test_a_new_worker_shuns_machines_that_are_on_their_way_out() -> None:
             await world.settle(1)
             assert shunned(world.pod("digits-worker-0")) == ["n0", "n5"]
             assert [entry["cause"] for entry in world.status()["history"]] == ["ReclaimNotice"]
+
+    run(story())
+
+
+def test_no_machine_is_named_where_karpenter_would_start_none_for_such_a_pod() -> None:
+    async def story() -> None:
+        async with training() as world:
+            node = make_node("n0", taint="karpenter.sh/disrupted")
+            node["metadata"]["labels"] = {**(node["metadata"].get("labels") or {}), "karpenter.sh/nodepool": "spot-t4"}
+            world.api.put(NODES, node)
+            await world.settle(1)
+            world.api.pod_ends("digits-worker-0", 138)
+            await world.settle(1)
+            assert "matchFields" not in json.dumps(world.pod("digits-worker-0"))
 
     run(story())
 
