@@ -14,7 +14,7 @@ Object = dict[str, Any]
 SPOT = Taint(key="ebb.dev/capacity-type", value="spot", effect="NoSchedule")
 GPU = Taint(key="nvidia.com/gpu", value="present", effect="NoSchedule")
 DATA = Volume(name="data", claim="ebb-data", mount_path="/mnt/data", read_only=False)
-OURS: Object = {"key": "ebb.dev/node-group", "operator": "Exists"}
+LABELLED: Object = {"key": "ebb.dev/node-group", "operator": "Exists"}
 NO_MANAGER: Object = {"key": "ebb.dev/node-group", "operator": "NotIn", "values": ["manager"]}
 ENVIRONMENT = Volume(name="environment", claim="ebb-environment", mount_path="/opt/ebb/environment", read_only=True)
 
@@ -88,7 +88,7 @@ def test_the_whole_pod() -> None:
             "affinity": {
                 "nodeAffinity": {
                     "requiredDuringSchedulingIgnoredDuringExecution": {
-                        "nodeSelectorTerms": [{"matchExpressions": [OURS, NO_MANAGER]}]
+                        "nodeSelectorTerms": [{"matchExpressions": [LABELLED, NO_MANAGER]}]
                     }
                 }
             },
@@ -335,7 +335,7 @@ def test_no_term_of_an_own_affinity_lets_a_worker_onto_the_platforms_machine() -
     )
     affinity = spec["affinity"]
     assert affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] == [
-        {"matchExpressions": [*own["matchExpressions"], OURS, NO_MANAGER]},
-        {**fields, "matchExpressions": [OURS, NO_MANAGER]},
+        {"matchExpressions": [*own["matchExpressions"], LABELLED, NO_MANAGER]},
+        {**fields, "matchExpressions": [LABELLED, NO_MANAGER]},
     ]
     assert affinity["podAffinity"] == {"x": 1}
