@@ -35,6 +35,10 @@ class Images(Section):
         description="Of `default`, and of each entry of ebb:trainers, the trainer's.",
         examples=[{"default": "registry.example.org/ebb/trainer:1"}],
     )
+    etcd: str | None = Field(default=None, description="etcd's. Default: the public one of workloads/manifests.")
+    legacy_etcd: str | None = Field(
+        default=None, description="That of an etcd 3.5, with ebb:legacyRendezvous. Default: the public one."
+    )
 
     @property
     def build(self) -> str:
@@ -116,12 +120,12 @@ class Existing:
 
     def images(self, cluster: Cluster) -> ImageReferences:
         own = self._settings.images
-        legacy = manifest.pinned("ebb-etcd-legacy", manifest.LEGACY) if self._stack.legacy_rendezvous else None
+        legacy = own.legacy_etcd or manifest.pinned("ebb-etcd-legacy", manifest.LEGACY)
         return ImageReferences(
             controller=pulumi.Output.from_input(own.controller or ""),
             trainers={name: pulumi.Output.from_input(image) for name, image in own.trainers.items()},
-            etcd=pulumi.Output.from_input(manifest.pinned("ebb-etcd")),
-            legacy_etcd=pulumi.Output.from_input(legacy) if legacy else None,
+            etcd=pulumi.Output.from_input(own.etcd or manifest.pinned("ebb-etcd")),
+            legacy_etcd=pulumi.Output.from_input(legacy) if self._stack.legacy_rendezvous else None,
         )
 
     def storage(self, cluster: Cluster, add_ons: Sequence[pulumi.Resource]) -> Storage:

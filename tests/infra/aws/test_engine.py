@@ -1,5 +1,6 @@
 """What AWS alone has, on the real Pulumi engine against the echo of AWS. What all clouds have: tests/infra/test_engine.py."""
 
+import json
 from collections import Counter
 
 import pytest
@@ -84,6 +85,28 @@ def test_karpenter_comes_up_once_and_goes_after_its_machines() -> None:
     first_of = {kind: order.index(kind) for kind in KARPENTERS}
     assert last[NODE_POOL] < first_of[RELEASE], "it ends the machines"
     assert all(last[RELEASE] < first_of[kind] for kind in (*KARPENTERS[:4], NODE_GROUP))
+
+
+def test_an_upgrade_of_kubernetes_goes_in_the_order_that_the_versions_need() -> None:
+    """No machine may be newer than its control plane, and no autoscaler before its machines. Nothing is replaced."""
+    values = CASE.values()
+    older = {**values, "ebb:aws": json.loads(json.dumps(values["ebb:aws"]).replace("1.35", "1.34"))}
+    with Stack("dev", older) as stack:
+        stack.up()
+        stack.configure(values)
+        run = stack.up()
+    assert set(run.changes.values()) == {"update"}, run.changes
+    order = run.finished("update")
+
+    def at(kind: str, name: str = "") -> list[int]:
+        found = [place for place, urn in enumerate(order) if type_of(urn) == kind and urn.endswith(name)]
+        assert found, f"{kind} {name}: {order}"
+        return found
+
+    control, proxy, machines = at(EKS), at(ADD_ON, "kube-proxy"), at(NODE_GROUP)
+    scaler = at("kubernetes:apps/v1:Deployment", "cluster-autoscaler")
+    assert len(machines) == 1 + sum(len(line.get("zones") or CASE.zones) for line in values["ebb:nodeGroups"])
+    assert max(control) < min(proxy) <= max(proxy) < min(machines) <= max(machines) < min(scaler), order
 
 
 def test_the_large_stack_comes_up_and_goes() -> None:
