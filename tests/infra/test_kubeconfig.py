@@ -11,6 +11,7 @@ from ebb.api import platform as platform_facts
 from infra import catalog, config, program
 from infra.clouds.kubeconfig import CLOUD
 from infra.config import ROOT
+from testing.pulumi.mocks.engine import Stack
 from tests.infra.declared import Registered, declared
 from tests.infra.stacks import GONE, changed, settings
 from workloads.cluster import LABEL_NODE_GROUP
@@ -153,6 +154,23 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     stack = config.parse(changed(values(tmp_path), "kubeconfig.file", str(tmp_path / "none")), ROOT)
     with pytest.raises(config.ConfigError, match=r"kubeconfig.file: there is no file .*none"):
         CLOUD.make(stack).cluster()
+
+
+@pytest.mark.e2e
+def test_the_example_comes_up_on_the_engine_once_and_goes() -> None:
+    """The mock of Kubernetes' provider takes the place of the cluster."""
+    with Stack("lab", ROOT / "Pulumi.lab.yaml") as stack:
+        stack.up()
+        assert stack.up().changes == {}
+        run = stack.destroy()
+        assert stack.resources() == {}
+    gone = run.finished("delete")
+    assert gone.index(only(gone, "ConfigMap::ebb-platform")) < gone.index(only(gone, "Deployment::deployment-ebb-node-labels"))
+
+
+def only(urns: list[str], what: str) -> str:
+    (found,) = [one for one in urns if one.endswith(what)]
+    return found
 
 
 # ------------------------------------------------------------------------------------------ ebb:instanceTypes on every cloud

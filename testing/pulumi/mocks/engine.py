@@ -70,6 +70,9 @@ class Stack:
         try:
             for part in ("project", "home", "state"):
                 (self.folder / part).mkdir(parents=True)
+            kubeconfig = self.folder / "home" / ".kube" / "config"  # for a stack on a cluster that is there already
+            kubeconfig.parent.mkdir()
+            kubeconfig.write_text(yaml.safe_dump({"clusters": [{"name": "mock", "cluster": {"server": "https://mock.invalid"}}]}))
             _link_program(self._program, self.folder / "project")
             self._environment = self._clean_environment()
             self.configure(self._settings)
