@@ -116,8 +116,11 @@ class Process:
         return self._running.pid
 
     async def metrics(self) -> dict[str, float]:
-        """Without labels; {} while it does not answer."""
-        return dict(parse(await self.page("metrics")))
+        """Without labels, whose values are added up; {} while it does not answer."""
+        found: dict[str, float] = {}
+        for line in (await self.page("metrics")).splitlines():
+            found |= {name: found.get(name, 0.0) + value for name, value in parse(line).items()}
+        return found
 
     async def page(self, path: str) -> str:
         with suppress(aiohttp.ClientError, OSError):

@@ -14,7 +14,7 @@ from tests.infra.azure.case import AGENT_POOL, CASE, CLUSTER, NETWORK, SUBNET
 
 pytestmark = pytest.mark.e2e
 DISK, RIGHT = "azure-native:compute:Disk", "azure-native:authorization:RoleAssignment"
-POOLS = {"t4-westus2-1", "t4-westus2-2", "on-demand-t4-westus2-1"}
+POOLS = {"t4-westus2-1", "t4-westus2-2", "on-demand-t4-westus2-1", "spot-a100-westus2-1", "spot-a100-westus2-2"}
 Change = tuple[tuple[str, ...], Any]
 
 
