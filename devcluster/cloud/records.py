@@ -22,7 +22,8 @@ Resources = Mapping[str, int]
 """Whole numbers: cpu in thousandths, everything else in its own unit (bytes, GPUs, pods)."""
 
 GPU = "nvidia.com/gpu"
-GROUP_LABEL = "ebb.dev/node-group"
+# The devcluster's own, as clouds have theirs (eks.amazonaws.com/nodegroup): what Ebb puts on nodes is in a NodeGroup's labels.
+GROUP_LABEL = "box.ebb.dev/node-group"
 ZONE_LABEL = "topology.kubernetes.io/zone"
 REGION_LABEL = "topology.kubernetes.io/region"
 TYPE_LABEL = "node.kubernetes.io/instance-type"

@@ -178,7 +178,7 @@ async def test_a_machine_that_is_as_old_as_its_group_allows_is_reclaimed_with_no
 async def test_a_worker_that_the_controller_moves_by_plan_is_off_an_old_machine_in_time(tmp_path: Path) -> None:
     """Then it goes as an idle one, and nothing was reclaimed."""
     world = CloudWorld(tmp_path)
-    world.api.put(NODE_GROUPS, group_object(maxAgeSeconds=1000))
+    world.api.put(NODE_GROUPS, group_object(maxAgeSeconds=1000, labels={"ebb.dev/node-group": "t4-a"}))
     name = await with_machine(world)
     world.node(name)["metadata"]["creationTimestamp"] = stamp(world.now)
     born, platform = world.now, make_platform(make_group("t4-a", max_age_seconds=1000))

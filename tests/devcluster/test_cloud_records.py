@@ -1,11 +1,12 @@
 """Reading Kubernetes objects: quantities, what a pod reserves, and which pods count."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from devcluster.cloud.records import RecordError, node, node_group, pod, pod_requests, quantity, resources
+from devcluster.cloud.records import NodeGroupObject, RecordError, node, node_group, pod, pod_requests, quantity, resources
 
 QUANTITIES = {
     "2": 2,
@@ -120,9 +121,21 @@ def test_a_node_group_without_a_field_of_its_schema() -> None:
         node_group({"metadata": {"name": "g"}, "spec": {"min": 0}})
 
 
+def test_machines_know_of_ebb_only_what_their_node_group_says() -> None:
+    own = {
+        "topology.kubernetes.io/zone": "local-a",
+        "topology.kubernetes.io/region": "local",
+        "node.kubernetes.io/instance-type": "ebb.t4",
+        "box.ebb.dev/node-group": "g",
+    }
+    foreign = NodeGroupObject(name="g", zone="local-a", instance_type="ebb.t4")
+    assert foreign.node_labels == own
+    assert replace(foreign, labels={"ebb.dev/node-group": "g"}).node_labels == {**own, "ebb.dev/node-group": "g"}
+
+
 def test_a_node() -> None:
     item = {
-        "metadata": {"name": "t4-a-1", "labels": {"ebb.dev/node-group": "t4-a"}},
+        "metadata": {"name": "t4-a-1", "labels": {"box.ebb.dev/node-group": "t4-a"}},
         "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}], "unschedulable": True},
         "status": {"allocatable": {"cpu": "2"}, "conditions": [{"type": "Ready", "status": "Unknown"}]},
     }

@@ -19,7 +19,7 @@ def plan(host: Host = V1, *, cpu: float = 2, memory_gib: float = 8, folder: str 
         name="spot-x",
         zone="local-b",
         instance_type="g4dn.xlarge",
-        labels={"ebb.dev/node-group": "spot"},
+        labels={"box.ebb.dev/node-group": "spot"},
         taints=[{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}],
         cpu=cpu,
         memory_gib=memory_gib,
@@ -55,7 +55,7 @@ def test_kubelet_registers_with_the_taints_and_the_zone() -> None:
     assert config["registerWithTaints"] == [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]
     assert config["clusterDNS"] == ["10.210.240.10"]
     assert machine_files.node_labels(plan()) == {
-        "ebb.dev/node-group": "spot",
+        "box.ebb.dev/node-group": "spot",
         "topology.kubernetes.io/zone": "local-b",
         "topology.kubernetes.io/region": "local",
         "node.kubernetes.io/instance-type": "g4dn.xlarge",
