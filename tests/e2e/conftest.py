@@ -1,9 +1,11 @@
 """A box and a stack of its own for the whole session: the platform as users get it, driven by the commands that users type.
 
 Box and Pulumi stack are named `e2e`, with a state backend of their own: a running demo is never touched. Needs root.
+test_foreign_cluster.py has a box and a stack of another name, `foreign`.
 EBB_E2E_KEEP=1 leaves the box up after the tests, for looking at it; the next run removes it.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -19,18 +21,25 @@ import yaml
 
 from devcluster.settings import CHECKOUT, EBB_HOME
 
-STACK = "e2e"
-BOX = f"e2e-{hashlib.sha256(str(CHECKOUT).encode()).hexdigest()[:6]}"  # two checkouts may run their tests on one machine
 Object = dict[str, Any]
+
+
+def box_name(stack: str) -> str:
+    """Name the box of a stack: two checkouts may run their tests on one machine."""
+    return f"{stack}-{hashlib.sha256(str(CHECKOUT).encode()).hexdigest()[:6]}"
+
+
+STACK = "e2e"
+BOX = box_name(STACK)
 
 
 class Platform:
     """What the tests do to the platform, each by its real command; every failure shows the command's whole output."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.config = folder / f"Pulumi.{STACK}.yaml"
-        self.kubeconfig = EBB_HOME / "boxes" / BOX / "kubeconfig"
+    def __init__(self, folder: Path, stack: str = STACK) -> None:
+        self.folder, self.stack, self.box_name = folder, stack, box_name(stack)
+        self.config = folder / f"Pulumi.{stack}.yaml"
+        self.kubeconfig = EBB_HOME / "boxes" / self.box_name / "kubeconfig"
         self.env = os.environ | {
             "EBB_KUBECONFIG": str(self.kubeconfig),
             "KUBECONFIG": str(self.kubeconfig),
@@ -46,7 +55,7 @@ class Platform:
         return done.stdout if ok else said
 
     def box(self, *arguments: str, ok: bool = True) -> str:
-        return self.run(sys.executable, "-m", "devcluster", *arguments, "--box", BOX, ok=ok)
+        return self.run(sys.executable, "-m", "devcluster", *arguments, "--box", self.box_name, ok=ok)
 
     def ebb(self, *arguments: str, ok: bool = True) -> str:
         return self.run(str(Path(sys.executable).with_name("ebb")), *arguments, ok=ok)
@@ -54,7 +63,7 @@ class Platform:
     def pulumi(self, *arguments: str, ok: bool = True) -> str:
         """As at the shell of a user: after `source ./env`."""
         file = [] if arguments[0] == "stack" else ["--config-file", str(self.config)]
-        typed = " ".join([*arguments, "--stack", STACK, *file, "--non-interactive", "--color", "never"])
+        typed = " ".join([*arguments, "--stack", self.stack, *file, "--non-interactive", "--color", "never"])
         return self.run("bash", "-c", f"source ./env && exec pulumi {typed}", ok=ok)
 
     def kubectl(self, *arguments: str, ok: bool = True) -> str:
@@ -63,6 +72,29 @@ class Platform:
     def get(self, *arguments: str) -> Object:
         found: Object = json.loads(self.kubectl("get", *arguments, "-o", "json"))
         return found
+
+    @contextlib.contextmanager
+    def on_a_devcluster(self) -> Iterator[None]:
+        """Its box from `up` to `down`. Needs root."""
+        if os.geteuid() != 0:
+            pytest.fail(
+                "the tests of the whole platform need root on Linux: sudo make test, or run the pure ones with: .venv/bin/pytest"
+            )
+        self.box("down")  # what a killed run left
+        try:
+            self.box("up")
+            yield
+        finally:
+            if os.environ.get("EBB_E2E_KEEP") != "1":
+                self.box("down")
+
+    def bring_up(self, settings: Object) -> None:
+        """Make the stack from the text of its file: `pulumi stack init`, then `pulumi up`."""
+        self.configure(settings)
+        (self.folder / "state").mkdir()
+        self.run("bash", "-c", f"source ./env && pulumi stack init {self.stack} --no-select --non-interactive")
+        (CHECKOUT / f"Pulumi.{self.stack}.yaml").unlink(missing_ok=True)  # `init` cannot be told where the stack's file is
+        self.pulumi("up", "--yes", "--skip-preview")
 
     def settings(self) -> Object:
         parsed: Object = yaml.safe_load(self.config.read_text())
@@ -94,22 +126,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    if os.geteuid() != 0:
-        pytest.fail(
-            "the tests of the whole platform need root on Linux: sudo make test, or run the pure ones with: .venv/bin/pytest"
-        )
     it = Platform(tmp_path_factory.mktemp("stack"))
     settings = yaml.safe_load((CHECKOUT / "Pulumi.local.yaml").read_text())
     settings["config"]["ebb:local"]["kubeconfig"] = str(it.kubeconfig)
-    it.configure(settings)
-    (it.folder / "state").mkdir()
-    it.box("down")  # what a killed run left
-    try:
-        it.box("up")
-        it.run("bash", "-c", f"source ./env && pulumi stack init {STACK} --no-select --non-interactive")
-        (CHECKOUT / f"Pulumi.{STACK}.yaml").unlink(missing_ok=True)  # `init` cannot be told where the stack's file is
-        it.pulumi("up", "--yes", "--skip-preview")
+    with it.on_a_devcluster():
+        it.bring_up(settings)
         yield it
-    finally:
-        if os.environ.get("EBB_E2E_KEEP") != "1":
-            it.box("down")
