@@ -34,6 +34,7 @@ from ebb.elastic.launch.settings import is_ours, launch_config
 from ebb.elastic.launch.worker import run_module
 from ebb.elastic.notices.relay import Relay
 from ebb.elastic.rendezvous import handler as etcd3
+from ebb.elastic.rendezvous.places import SOCKET_NAME, PlaceServer, WorkerPlace
 
 
 @runtime_checkable
@@ -128,6 +129,7 @@ class Agent(LocalElasticAgent):
         self._exit_policy = ExitPolicy(max_restarts=config.max_restarts, say=say)
         self._told_at = 0.0
         self._relay = Relay.find(os.environ)
+        self._places = _serve_places(self._relay)
 
     def _rendezvous(self, worker_group: WorkerGroup) -> None:
         self._say("meeting the other machines of the job")
@@ -143,6 +145,8 @@ class Agent(LocalElasticAgent):
         result: RunResult = super()._monitor_workers(worker_group)
         if result.state == WorkerState.FAILED:
             self._handle_failures([_failure(each) for each in result.failures.values()], worker_group)
+        if result.state == WorkerState.HEALTHY and not ended and self._places and self._places.asks(_processes(worker_group)):
+            self._move(worker_group, self._places)
         if result.state == WorkerState.HEALTHY and ended and self._finished_without_a_word(ended):
             return RunResult(state=WorkerState.SUCCEEDED, return_values={each.global_rank: None for each in worker_group.workers})
         return result
@@ -192,6 +196,35 @@ class Agent(LocalElasticAgent):
             time.sleep(_LOOK_SECONDS)
         return False
 
+    def _restart_workers(self, worker_group: WorkerGroup) -> None:
+        """Only where they do not live through the change."""
+        living = worker_group.state == WorkerState.HEALTHY and self._places and self._places.all_live(_processes(worker_group))
+        if not living or self._places is None:
+            super()._restart_workers(worker_group)
+        elif isinstance(self._handler, Membership) and self._handler.lost:
+            self._move(worker_group, self._places)
+        else:
+            self._places.tell_change()
+
+    def _move(self, worker_group: WorkerGroup, places: PlaceServer) -> None:
+        """Meet the others again, with the same processes."""
+        processes = _processes(worker_group)
+        if isinstance(self._handler, Membership):
+            self._handler.failed = places.broken(processes)
+        self._rendezvous(worker_group)
+        found = {}
+        for worker, process in zip(worker_group.workers, processes, strict=True):
+            worker.id = process
+            found[process] = WorkerPlace(
+                rank=worker.global_rank,
+                world_size=worker.world_size,
+                machine=worker_group.group_rank or 0,
+                machines=worker_group.group_world_size or 1,
+                address=str(worker_group.master_addr),
+                port=int(worker_group.master_port or 0),
+            )
+        places.give(found)
+
     def _stop_workers(self, worker_group: WorkerGroup) -> None:
         lost = isinstance(self._handler, Membership) and self._handler.lost
         if lost and self._relay is not None:
@@ -227,6 +260,21 @@ class Agent(LocalElasticAgent):
         for worker in worker_group.workers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(worker.id), signal.SIGTERM)
+
+
+def _serve_places(relay: Relay | None) -> PlaceServer | None:
+    """None where there can be no socket: then every change starts the workers anew."""
+    if relay is None:
+        return None
+    try:
+        return PlaceServer(relay.folder / SOCKET_NAME)
+    except OSError:
+        return None
+
+
+def _processes(worker_group: WorkerGroup) -> list[int]:
+    """Their process ids, by local rank."""
+    return [int(worker.id) for worker in worker_group.workers]
 
 
 def wait_for_saves(

@@ -24,7 +24,7 @@ class Relay:
     """The folder that both sides know."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._deadline = folder / "leave-by"
         self._wishes = folder / "checkpoint-wishes"
 
@@ -41,7 +41,7 @@ class Relay:
         return cls(Path(folder)) if folder else None
 
     def remove(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def tell_deadline(self, leave_by: float) -> None:
         temporary = self._deadline.with_suffix(".tmp")
@@ -69,11 +69,11 @@ class Relay:
     def begin_saving(self, process: int) -> None:
         """A worker whose peers are gone saves what it holds, and ends after that."""
         with contextlib.suppress(OSError):  # then it has the short grace
-            (self._folder / f"saving-{process}").touch()
+            (self.folder / f"saving-{process}").touch()
 
     def is_saving(self, process: int) -> bool:
         """True from begin_saving until the process has ended."""
-        if not (self._folder / f"saving-{process}").exists():
+        if not (self.folder / f"saving-{process}").exists():
             return False
         try:
             state = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[0]

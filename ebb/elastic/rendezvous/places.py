@@ -1,0 +1,210 @@
+"""Between a launcher and its worker processes that live through a change of the membership: where each stands in the next
+generation.
+
+    server = PlaceServer(folder / "places")             # the launcher's agent
+    server.hear_of(pids); server.tell_change(); server.asks(); server.give({pid: Place, ...})
+    client = PlaceClient(folder / "places")             # a worker
+    client.change_wanted                                # newcomers wait: come to a step boundary
+    client.next(broken=True, told=lambda: False)        # leave the present generation, wait for the next one's place
+
+Lines of JSON over a Unix socket. A worker's line ends with its process, and a launcher's with its own, so neither waits for a
+dead one. Workers that never connect are restarted by their launcher, as torchrun does.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+SOCKET_NAME = "places"
+_LONGEST_PATH = 103
+_LOOK_SECONDS = 0.1  # between two questions whether to leave, while a place is waited for
+
+
+class LauncherGone(Exception):  # not an error of this process: it cannot go on without
+    """The launcher has ended; nobody knows of a next generation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerPlace:
+    """One worker in one generation. `machine` is torch's group rank; address and port are the generation's store's."""
+
+    rank: int
+    world_size: int
+    machine: int
+    machines: int
+    address: str
+    port: int
+
+
+class PlaceServer:
+    """The launcher's end. Every method may be called from its one thread; connections have a thread each."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError where there can be no such socket."""
+        self._lock = threading.Lock()
+        self._lines: dict[int, socket.socket] = {}  # by process id
+        self._asking: dict[int, bool] = {}  # those that have left their generation: whether because it broke
+        self._given = 0  # places so far; a question from before the last one is answered already
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with _short(path) as place:
+            self._listener.bind(place)
+        self._listener.listen(64)
+        threading.Thread(target=self._accept, name="places", daemon=True).start()
+
+    def all_live(self, processes: Iterable[int]) -> bool:
+        """True if each of these processes wants to live through changes."""
+        with self._lock:
+            return all(process in self._lines for process in processes)
+
+    def asks(self, processes: Iterable[int]) -> bool:
+        """True if one of them has left its generation."""
+        with self._lock:
+            return any(process in self._asking for process in processes)
+
+    def broken(self, processes: Iterable[int]) -> bool:
+        """True if one of them has left it because a peer is gone."""
+        with self._lock:
+            return any(self._asking.get(process, False) for process in processes)
+
+    def tell_change(self) -> None:
+        """Newcomers wait: all are to come to a step boundary, and then ask. Saying it twice is the same as once."""
+        with self._lock:
+            for line in self._lines.values():
+                _send(line, {"change": True})
+
+    def give(self, places: Mapping[int, WorkerPlace]) -> None:
+        """By process id; one that is busy hears it too, and its present generation is over."""
+        with self._lock:
+            self._given += 1
+            for process, place in places.items():
+                self._asking.pop(process, None)
+                if process in self._lines:
+                    _send(self._lines[process], {"place": asdict(place), "number": self._given})
+
+    def close(self) -> None:
+        """No worker gets a place any more."""
+        for each in (self._listener, *self._lines.values()):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:  # closed
+                return
+            threading.Thread(target=self._serve, args=(connection,), name="places", daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        process = 0
+        with connection, contextlib.suppress(OSError), connection.makefile("rb") as lines:
+            for line in lines:
+                said = json.loads(line)
+                with self._lock:
+                    if "process" in said:
+                        process = said["process"]
+                        self._lines[process] = connection
+                        _send(connection, {"number": self._given})
+                    if "broken" in said and said["after"] == self._given:
+                        self._asking[process] = said["broken"]
+        with self._lock:
+            self._lines.pop(process, None)
+            self._asking.pop(process, None)
+
+
+class PlaceClient:
+    """A worker's end. `on_place` is called in a thread of its own when a place has come that next() does not wait for."""
+
+    def __init__(self, path: Path, on_place: Callable[[], None]) -> None:
+        """Raises OSError where no launcher listens."""
+        self._on_place = on_place
+        self._changed = threading.Condition()
+        self._place: WorkerPlace | None = None
+        self._number = self._taken = -1  # the launcher says how many places it has given before
+        self._gone = self._awaited = False
+        self.change_wanted = False
+        self._line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            with _short(path) as place:
+                self._line.connect(place)
+        except OSError:
+            self._line.close()
+            raise
+        _send(self._line, {"process": os.getpid()})
+        threading.Thread(target=self._listen, name="places", daemon=True).start()
+        with self._changed:
+            self._changed.wait_for(lambda: self._number >= 0 or self._gone)
+
+    @property
+    def place_waits(self) -> bool:
+        """True if the present generation is over already."""
+        return self._place is not None or self._gone
+
+    def next(self, *, broken: bool, leaving: Callable[[], bool]) -> WorkerPlace | None:
+        """The place in the next generation, whenever it comes; None when `leaving`, which is asked meanwhile, is true.
+        Raises LauncherGone."""
+        with self._changed:
+            if self._place is None:
+                _send(self._line, {"broken": broken, "after": self._taken})
+            self._awaited = True
+            try:
+                while self._place is None:
+                    if self._gone:
+                        raise LauncherGone
+                    if leaving():
+                        return None
+                    self._changed.wait(_LOOK_SECONDS)
+            finally:
+                self._awaited = False
+            place, self._place = self._place, None
+            self._taken = self._number
+            return place
+
+    def close(self) -> None:
+        """This process wants no place any more."""
+        with contextlib.suppress(OSError):
+            self._line.shutdown(socket.SHUT_RDWR)
+
+    def _listen(self) -> None:
+        with contextlib.suppress(OSError), self._line.makefile("rb") as lines:
+            for line in lines:
+                said = json.loads(line)
+                with self._changed:
+                    self.change_wanted |= "change" in said
+                    self._number = said.get("number", self._number)
+                    if "place" in said:
+                        self._place, self.change_wanted = WorkerPlace(**said["place"]), False
+                        if not self._awaited:
+                            self._on_place()  # before next() can give it: the generation that ends is the old one
+                    elif "number" in said:
+                        self._taken = self._number  # it was started for this one
+                    self._changed.notify_all()
+        self._line.close()
+        with self._changed:
+            self._gone = True
+            self._changed.notify_all()
+
+
+@contextlib.contextmanager
+def _short(path: Path) -> Iterator[str]:
+    """The path of a socket; a Unix socket's may have 103 bytes on macOS and 107 on Linux, where a descriptor of the folder can
+    stand for a longer one."""
+    if len(os.fsencode(path)) <= _LONGEST_PATH:
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
+def _send(line: socket.socket, said: Mapping[str, object]) -> None:
+    with contextlib.suppress(OSError):  # its end is noticed where it is read
+        line.sendall(json.dumps(said).encode() + b"\n")
