@@ -70,6 +70,10 @@ class Job:
         self._machines: list[subprocess.Popen[bytes]] = []
         output.mkdir()
 
+    def with_processes(self, number: int) -> None:
+        """So many of each machine that is started from now on."""
+        self._command.insert(self._command.index("-m", 3), f"--nproc-per-node={number}")
+
     def start(self, planned: int = 0) -> "subprocess.Popen[bytes]":
         """`planned` is how many machines a controller would tell it that the job is to have; 0: none tells it anything."""
         with (self.output / f"machine{len(self._machines)}.log").open("wb") as log:
@@ -123,6 +127,17 @@ def kill_with_children(machine: "subprocess.Popen[bytes]") -> None:
                 continue
         processes += [child for child in children(machine.pid) if child not in processes]
     machine.wait(10)
+
+
+def workers(launcher: int) -> list[int]:
+    """Its training processes: its fork server has made them, and their own children are loader processes."""
+    every = children(launcher)
+    direct = [each for each in every if _parent(each) == launcher]
+    return sorted(each for each in every if _parent(each) in direct)
+
+
+def _parent(process: int) -> int:
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def children(parent: int) -> list[int]:

@@ -22,7 +22,7 @@ import torch
 
 from ebb.elastic.checkpoint import retention
 from ebb.elastic.checkpoint.cadence import Cadence, Cost
-from ebb.elastic.checkpoint.errors import CheckpointError, FenceUnreachable
+from ebb.elastic.checkpoint.errors import CheckpointError, FenceUnreachable, Stale
 from ebb.elastic.checkpoint.fence import Fence
 from ebb.elastic.checkpoint.folder import DATA, CheckpointFolder
 from ebb.elastic.checkpoint.manifest import Manifest
@@ -136,6 +136,19 @@ class Saver:
             self._thread.join()
         self._hurry.clear()
         self._raise_failure()
+
+    def move(self, folder: CheckpointFolder, fence: Fence, *, writer: int, plain: PlainFile | None) -> None:
+        """Into the next generation, in which the training goes on. What the old one could not commit any more is given up."""
+        self._hurry.set()
+        self.settle()
+        if self._thread is not None:
+            self._thread.join()
+        self._hurry.clear()
+        failure, self._failure = self._failure, None
+        if failure is not None and not isinstance(failure, Stale):
+            raise failure
+        self._waiting = None
+        self._folder, self._fence, self._writer, self._plain = folder, fence, writer, plain
 
     def take_cost(self) -> float:
         """Seconds for which the training stood still since the last call."""

@@ -164,10 +164,12 @@ class Checkpointing:
         *,
         models: list[torch.nn.Module],
         identity: dict[str, Any],
+        origin: Origin | None = None,
     ) -> Self:
-        """Raises RefusedError when what is there must not be gone on from."""
+        """`origin`: given by another rank; otherwise it is looked for. Raises RefusedError when what is there must not be gone on
+        from."""
         identity = {**kept.identity(), **_exactness(config), **identity}
-        origin = find(config, start, fence, identity, group)
+        origin = origin or find(config, start, fence, identity, group)
         saved = load(origin.content) if origin.content else {}
         if saved:
             kept.load(saved, settings_stay=not origin.own)
@@ -189,6 +191,14 @@ class Checkpointing:
             virtual=virtual,
             best=float(saved.get("best_acc1", 0.0)),
         )
+
+    def take(self, saved: dict[str, Any]) -> bool:
+        """Put the state of a rank that is ahead in place; True if that one's evaluation was cut short."""
+        self.kept.load(saved, settings_stay=False)
+        if self.virtual is not None:
+            self.virtual.load(saved.get("virtual_buffers"))
+        self.best = float(saved.get("best_acc1", 0.0))
+        return bool(saved["owes_evaluation"])
 
     def first_step(self, facts: Facts, stream: Stream) -> int:
         """The number of steps that are done. Raises DataError when they were done on other data."""

@@ -40,6 +40,8 @@ class Place:
     local_rank: int = 0
     local_world_size: int = 1
     cores: int = 1  # that this rank may use
+    machine: int = 0
+    machines: int = 1
     launched: bool = False  # by a launcher that meets the other machines again when a worker leaves
 
 
@@ -71,6 +73,9 @@ class RunConfig:
     first_step_seconds: float = option(1800.0, "longest time until the first step of a generation is done", low=1.0)
     # 240 s: well under five minutes, and a hundred times the slowest step that we have seen
     collective_seconds: float = option(240.0, "longest time of any later step: then a machine hangs, and all meet again", low=1.0)
+    recovery: str = option("restart", "what ranks do when machines come or go: restart, from a checkpoint; memory: they go on "
+                           "with what they hold, and give it to newcomers (on CPUs alone so far)",
+                           choices=("restart", "memory"))  # fmt: skip
     leave_seconds: float = option(20.0, "longest wait for a step boundary after a notice", low=1.0)
     min_step_seconds: float = option(0.0, "shortest time of a step: to watch a small model on a fast machine", low=0.0)
     ledger: bool = option(False, "write down every sample id trained on, for the checker")
@@ -187,6 +192,8 @@ def _place(environment: Mapping[str, str]) -> Place:
         world_size=number("WORLD_SIZE", 1),
         local_rank=number("LOCAL_RANK", 0),
         local_world_size=local_world_size,
+        machine=number("GROUP_RANK", 0),
+        machines=number("GROUP_WORLD_SIZE", 1),
         cores=cores_of_this_rank(environment, local_world_size),
         launched="TORCHELASTIC_RUN_ID" in environment,
     )

@@ -22,6 +22,8 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from ebb.elastic.data.order import Piece, share
+from ebb.elastic.runtime.buckets import Buckets
+from ebb.elastic.runtime.members import Members
 from ebb.elastic.runtime.plan import MicroBatch, workers_of
 from ebb.elastic.runtime.process_group import Group
 
@@ -47,6 +49,45 @@ class Gradients(Protocol):
     def undo(self) -> None:
         """The step that has begun is not done and never will be: what its forward passes changed in the buffers goes back."""
 
+    def follow(self) -> None:
+        """The group has other ranks now."""
+
+
+class SummedGradients:
+    """Over a group that changes (buckets.py). Whether all ranks gave their part is known when the last backward pass is through:
+    share() raises PeerLostError, and the step can be done again."""
+
+    def __init__(self, models: list[torch.nn.Module], group: Members) -> None:
+        self._parameters = [each for model in models for each in model.parameters()]
+        self._saved = SavedBuffers([each for model in models for each in model.buffers()])
+        self._buckets = Buckets(self._parameters, group)
+
+    def begin(self, micro_batch: MicroBatch) -> None:
+        self._saved.keep()
+        if micro_batch.last:
+            self._buckets.arm()
+
+    def weight(self, micro_batch: MicroBatch, step_size: int) -> float:
+        return micro_batch.num_samples / step_size
+
+    def end(self, micro_batch: MicroBatch) -> None:
+        """Nothing: gradients add up in the parameters."""
+
+    def share(self, step_size: int) -> None:
+        self._buckets.finish()
+
+    def commit(self) -> None:
+        self._saved.forget()
+
+    def undo(self) -> None:
+        """The gradients go too: they are of a part of the ranks."""
+        self._saved.put_back()
+        for each in self._parameters:
+            each.grad = None
+
+    def follow(self) -> None:
+        """Nothing: the buckets ask the group each time."""
+
 
 class AveragedGradients:
     """DistributedDataParallel averages over ranks during the last backward pass of a step: times their number it is the sum.
@@ -55,12 +96,11 @@ class AveragedGradients:
     def __init__(self, wrapped: list[torch.nn.Module], world_size: int) -> None:
         self._wrapped = [each for each in wrapped if isinstance(each, DistributedDataParallel)]
         self._world_size = world_size
-        self._buffers = [each for model in wrapped for each in model.buffers()]
-        self._before: list[torch.Tensor] | None = None
+        self._buffers = SavedBuffers([each for model in wrapped for each in model.buffers()])
 
     def begin(self, micro_batch: MicroBatch) -> None:
-        if self._before is None and self._world_size > 1 and not any(each.is_cuda for each in self._buffers):
-            self._before = [each.clone() for each in self._buffers]  # small; on a GPU nothing is saved after a loss
+        if self._world_size > 1:
+            self._buffers.keep()
         for each in self._wrapped:
             each.require_backward_grad_sync = micro_batch.last  # what its no_sync() does, over a loop that is the program's
 
@@ -74,12 +114,34 @@ class AveragedGradients:
         """Nothing: the last backward pass did."""
 
     def commit(self) -> None:
+        self._buffers.forget()
+
+    def undo(self) -> None:
+        self._buffers.put_back()
+
+    def follow(self) -> None:
+        raise NotImplementedError("DistributedDataParallel averages over the ranks with which it was made")
+
+
+class SavedBuffers:
+    """Buffers as they were before a step. On a GPU nothing is kept: nothing is saved there after a loss."""
+
+    def __init__(self, tensors: list[torch.Tensor]) -> None:
+        self._tensors = tensors
+        self._before: list[torch.Tensor] | None = None
+
+    def keep(self) -> None:
+        """Once a step: later calls change nothing."""
+        if self._before is None and not any(each.is_cuda for each in self._tensors):
+            self._before = [each.clone() for each in self._tensors]
+
+    def forget(self) -> None:
         self._before = None
 
     @torch.no_grad()
-    def undo(self) -> None:
-        for buffer, before in zip(self._buffers, self._before or self._buffers, strict=True):
-            buffer.copy_(before)
+    def put_back(self) -> None:
+        for tensor, before in zip(self._tensors, self._before or self._tensors, strict=True):
+            tensor.copy_(before)
 
 
 _ALIGNED = 16  # bytes: any tensor's numbers can be seen in a message at a multiple of that
@@ -91,14 +153,17 @@ class VirtualGradients:
     def __init__(self, models: list[torch.nn.Module], group: Group, num_workers: int) -> None:
         self._group = group
         self._num_workers = num_workers
+        self.follow()
         self._parameters = [each for model in models for each in model.parameters() if each.requires_grad]
         self._live = [each for model in models for each in model.buffers()]
         self.buffers = [[each.detach().clone() for each in self._live] for _ in range(num_workers)]
-        self._owner = {
-            worker: rank for rank in range(group.world_size) for worker in workers_of(rank, group.world_size, num_workers)
-        }
         self._messages: dict[int, torch.Tensor] = {}
         self._before: list[list[torch.Tensor]] | None = None
+
+    def follow(self) -> None:
+        """The group has other ranks now."""
+        size = self._group.world_size
+        self._owner = {worker: rank for rank in range(size) for worker in workers_of(rank, size, self._num_workers)}
 
     def load(self, others: list[list[torch.Tensor]] | None) -> None:
         """The buffers of a checkpoint: worker 0's are in the models already; `others` are the rest's, None for the same."""
@@ -141,6 +206,7 @@ class VirtualGradients:
 
     def undo(self) -> None:
         self.buffers = self._before or self.buffers
+        self._messages = {}
         self._take(self.buffers[0])
 
     def _add(self, message: torch.Tensor, totals: list[torch.Tensor | None]) -> list[torch.Tensor]:

@@ -12,10 +12,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
+from ebb.elastic.checkpoint import Stale
 from ebb.elastic.checkpoint.saver import Saver
 from ebb.elastic.contract import EXIT_RECLAIMED
 from ebb.elastic.data.order import Stream
@@ -23,13 +24,14 @@ from ebb.elastic.data.tuning import Watched
 from ebb.elastic.notices.notice import Notice
 from ebb.elastic.runtime.checkpointing import Checkpointing
 from ebb.elastic.runtime.config import RunConfig
-from ebb.elastic.runtime.gradients import AveragedGradients, Gradients
+from ebb.elastic.runtime.gradients import AveragedGradients, Gradients, SummedGradients
 from ebb.elastic.runtime.loading import Fetched, Loader
+from ebb.elastic.runtime.members import Members
 from ebb.elastic.runtime.metrics import Progress
 from ebb.elastic.runtime.plan import MicroBatchPlan
-from ebb.elastic.runtime.process_group import Agreed, Agreement, Group
+from ebb.elastic.runtime.process_group import Agreed, Agreement, Group, PeerLostError
 from ebb.elastic.runtime.report import DataWaits, Report, SampleLedger
-from ebb.elastic.runtime.step import Step, Sums
+from ebb.elastic.runtime.step import Step, Sums, restart
 from ebb.elastic.runtime.watchdog import Watchdog
 
 
@@ -38,6 +40,15 @@ class GracefulExit(SystemExit):
 
     def __init__(self) -> None:
         super().__init__(EXIT_RECLAIMED)
+
+
+class Follows(Protocol):
+    """The way of a loop into the next generation (recovery.py), where its process lives through changes."""
+
+    group: Members
+
+    def follow(self, loop: "Loop", *, broken: bool) -> None: ...
+    def take(self, loop: "Loop", content: bytes) -> None: ...
 
 
 @dataclass
@@ -99,6 +110,8 @@ class Loop:
     min_step_seconds: float
     lag: int  # steps by which an agreement is known late
     mark: WeightsGuard
+    follows: Follows | None = None
+    names: list[str] | None = None  # of the program's own sums, as rank 0 knows them
     evaluation_pending: bool = False  # one of the weights after the last step, which a notice or a loss has cut short
 
     def __post_init__(self) -> None:
@@ -109,7 +122,8 @@ class Loop:
         self.score: tuple[float, dict[str, float]] | None = None
         self._sums = Sums(self.group.device)
         self._waits = DataWaits(self.group.rank, self.group.world_size, lambda: self.source.waited_seconds)
-        self._names: list[str] | None = None
+        self._newer = b""  # a state one step ahead, to be taken at the boundary
+        self._lost_seconds = 0.0  # of the step under way: in which no step could go on
         self._open: tuple[Step, float] | None = None  # the step that the program has, and when it got it
         self._pending: deque[Pending] = deque()
         self._told_until = min(self.step * self.stream.global_batch, self.stream.total_samples)
@@ -198,20 +212,82 @@ class Loop:
             source=self.source,
             gradients=self.gradients,
             sums=self._sums,
-            write_down=self.ledger.write if self.ledger else lambda _number, _samples: None,
+            write_down=self._write_down,
             shared=self._agree,
+            again=self._again,
         )
+
+    def _write_down(self, number: int, samples: list[int]) -> None:
+        if self.ledger:
+            self.ledger.write(number, samples)
+
+    def _again(self, step: Step) -> bool:
+        """A peer is gone before any of the step is done: True if it begins once more, in a new generation; False if other ranks
+        have done it. Raises the error under way where this process cannot go on."""
+        if self.follows is None:
+            raise  # noqa: PLE0704  # called while PeerLostError is handled
+        self._follow(broken=True)
+        if self._newer:
+            return False
+        restart(step, micro_batches=self.plan.micro_batches(self.step), source=self.source, write_down=self._write_down)
+        return True
+
+    def _follow(self, *, broken: bool) -> None:
+        assert self.follows is not None
+        began = time.monotonic()
+        self._pending.clear()
+        self.follows.follow(self, broken=broken)
+        self._lost_seconds += time.monotonic() - began
+
+    def enter(
+        self,
+        *,
+        plan: MicroBatchPlan,
+        source: Watched[Fetched],
+        generation: int,
+        resumed_generation: int,
+        names: list[str] | None,
+        newer: bytes,
+    ) -> None:
+        """A new generation of the same process. The sums since the last line are of ranks that are gone too: they start anew."""
+        self.plan, self.source, self.names, self._newer = plan, source, names, newer
+        self.gradients.follow()
+        self._sums.take([])
+        self._told_until = min(plan.first_step * self.stream.global_batch, self.stream.total_samples)
+        self._waits = DataWaits(self.group.rank, self.group.world_size, lambda: self.source.waited_seconds)
+        self.report.enter(generation, resumed_step=plan.first_step)
+        if self.ledger is not None:
+            self.ledger = self.ledger.next(
+                generation=generation, resumed_step=plan.first_step, resumed_generation=resumed_generation, group=self.group
+            )
+
+    def take(self, step: int, account: dict[str, Any], *, evaluation_pending: bool) -> None:
+        """The numbers of another rank's state, which is in place."""
+        self.step, self.evaluation_pending, self._newer = step, evaluation_pending, b""
+        self.report.account.useful_seconds = float(account["useful_seconds"])
 
     def _agree(self, step: Step) -> None:
         """Start it while the optimizer works. Only a step that is logged waits for the device."""
+        if self._newer:
+            return
         done = step.number + 1
         logged = done % self.log_every == 0 or done == self.stream.total_steps
-        if logged and self._names is None:
-            self._names = self.group.hand_out_facts(self._sums.names)  # a rank without samples knows none
-        sums = [step.loss.item(), *self._sums.take(self._names or []), *self._waits.mine()] if logged else []
-        newest = max(self.checkpoint_step, self.saver.saved_step)
-        agreement = self.group.agree(leave=self.notice.seen, wish=self.notice.take_wish(), checkpoint_step=newest, sums=sums)
-        self._pending.append(Pending(done, step.samples.stop - self._told_until, agreement, logged, self._names or []))
+        try:
+            if logged and self.names is None:
+                self.names = self.group.hand_out_facts(self._sums.names)  # a rank without samples knows none
+            sums = [step.loss.item(), *self._sums.take(self.names or []), *self._waits.mine()] if logged else []
+            agreement = self.group.agree(
+                leave=self.notice.seen,
+                wish=self.notice.take_wish(),
+                change=self.follows is not None and self.follows.group.change_wanted,
+                checkpoint_step=max(self.checkpoint_step, self.saver.saved_step),
+                sums=sums,
+            )
+        except PeerLostError:
+            if self.follows is None:
+                raise
+            return self.follows.group.abandon()  # the gradient is there: the step is done, and the boundary comes first
+        self._pending.append(Pending(done, step.samples.stop - self._told_until, agreement, logged, self.names or []))
         if logged:
             self._told_until = step.samples.stop
 
@@ -221,28 +297,61 @@ class Loop:
                 f"step {step.number} has micro-batches left: `for batch in step:` must run to its end in every step"
             )
         self.gradients.commit()
-        self.step += 1
+        if self._newer and self.follows is not None:
+            self.follows.take(self, self._newer)
+        else:
+            self.step += 1
         self.at_boundary = True
         self.mark.set()
         self.evaluation_pending = False
 
     def _between(self, started: float, *, last: bool = False) -> bool:
         """Agree on the step; True to leave."""
-        now = self._pending[-1]
-        agreed = [(each, each.agreement.wait()) for each in self._taken(0 if last else self.lag)]
+        now = self._pending[-1] if self._pending else None
+        agreed = self._answers(0 if last else self.lag)
         self.notice.wait(self.min_step_seconds - (time.monotonic() - started))
-        now.seconds = time.monotonic() - started
+        seconds = time.monotonic() - started - self._lost_seconds
+        if now is not None:
+            now.seconds = seconds
         self.watchdog.beat()
         self.ended = last
-        wish = False
         for each, answer in agreed:
             self._report(each, answer)
-            wish |= answer.wish
-            if answer.leave and not last:
-                return True
-        if not last:
-            self._save(wish)
+        if not agreed and self.follows is not None:
+            self.report.step(self.step, seconds)  # what the ranks would have agreed on is lost; the step is not
+        self.report.account.lost_seconds += self._lost_seconds
+        self._lost_seconds = 0.0
+        if last:
+            return False
+        leaving = frozenset[int]().union(*(answer.leaving for _, answer in agreed))
+        if leaving and (self.follows is None or len(leaving) == self.group.machines):
+            return True
+        self._go_on(leaving, change=any(answer.change for _, answer in agreed))
+        self._save(any(answer.wish for _, answer in agreed))
         return False
+
+    def _answers(self, left: int) -> list[tuple[Pending, Agreed]]:
+        """All but so many; none where a peer is gone and this process goes on without it."""
+        try:
+            return [(each, each.agreement.wait()) for each in self._taken(left)]
+        except PeerLostError:
+            if self.follows is None:
+                raise
+            self.follows.group.abandon()
+            return []
+
+    def _go_on(self, leaving: frozenset[int], *, change: bool) -> None:
+        """Into a new generation, if there is to be one. Raises GracefulExit where this machine leaves: others have its state."""
+        if self.follows is None:
+            return
+        if self.group.machine in leaving:
+            self.report.say(f"left after step {self.step}; the other machines go on with its state")
+            raise GracefulExit
+        broken = self.follows.group.is_over
+        if leaving or change or broken:
+            self._follow(broken=broken)
+            self.report.account.lost_seconds += self._lost_seconds
+            self._lost_seconds = 0.0
 
     def _taken(self, left: int) -> list[Pending]:
         return [self._pending.popleft() for _ in range(len(self._pending) - left)]
@@ -273,10 +382,15 @@ class Loop:
         score, self.score = self.score, None
         if self.group.rank != 0:
             return
-        if score is not None:
-            self.saver.save(self.step, self.state, score=score[0], metrics=score[1])
-        else:
-            self.saver.maybe_save(self.step, self.state, soon=wish)
+        try:
+            if score is not None:
+                self.saver.save(self.step, self.state, score=score[0], metrics=score[1])
+            else:
+                self.saver.maybe_save(self.step, self.state, soon=wish)
+        except Stale:
+            if self.follows is None:
+                raise
+            self.follows.group.abandon()  # the others are in a newer generation already
 
     def save_now(self) -> None:
         """A checkpoint of the present step is on the disk when any rank returns."""
@@ -311,6 +425,8 @@ def make_loop(
     generation: int,
     models: list[torch.nn.Module],
     listeners: list[Callable[[Progress], None]],
+    follows: Follows | None = None,
+    names: list[str] | None = None,
 ) -> Loop:
     """Raises DataError when the checkpoint is of other data."""
     stream = Stream(dataset_size=len(loader), epochs=config.epochs, global_batch=config.global_batch, seed=config.seed)
@@ -331,16 +447,7 @@ def make_loop(
         report.say(
             f"the job was at its end already, in a step that was {skipped} samples short: they are left out of the next epoch"
         )
-    plan = MicroBatchPlan(
-        stream=stream,
-        first_step=first,
-        rank=group.rank,
-        world_size=group.world_size,
-        max_micro_batch=config.max_micro_batch,
-        virtual_workers=config.virtual_workers,
-        together=loader.together,
-        in_pairs=checkpointing.kept.in_pairs,
-    )
+    plan = plan_of(config, group, stream, checkpointing, loader, first_step=first)
     if config.virtual_workers and config.virtual_workers < group.world_size:
         report.say(f"{group.world_size} ranks for {config.virtual_workers} virtual workers: the last ones have nothing to do")
     loop = Loop(
@@ -348,7 +455,7 @@ def make_loop(
         notice=notice,
         stream=stream,
         plan=plan,
-        gradients=checkpointing.virtual or AveragedGradients(models, group.world_size),
+        gradients=checkpointing.virtual or _gradients(models, group),
         source=loader.start(plan, group.device, say=report.advise),
         saver=checkpointing.saver,
         state=lambda: checkpointing.state(
@@ -363,12 +470,34 @@ def make_loop(
         min_step_seconds=config.min_step_seconds,
         lag=1 if group.device.type == "cuda" else 0,
         mark=WeightsGuard([each for model in models for each in model.parameters()]),
+        follows=follows,
+        names=names,
         evaluation_pending=bool(checkpointing.saved.get("owes_evaluation", False)),
     )
     checkpointing.kept.optimizer.register_step_post_hook(loop.updated)
     for model in models:
         model.train()
     return loop
+
+
+def plan_of(
+    config: RunConfig, group: Group, stream: Stream, checkpointing: Checkpointing, loader: Loader, *, first_step: int
+) -> MicroBatchPlan:
+    """This rank's in its generation."""
+    return MicroBatchPlan(
+        stream=stream,
+        first_step=first_step,
+        rank=group.rank,
+        world_size=group.world_size,
+        max_micro_batch=config.max_micro_batch,
+        virtual_workers=config.virtual_workers,
+        together=loader.together,
+        in_pairs=checkpointing.kept.in_pairs,
+    )
+
+
+def _gradients(models: list[torch.nn.Module], group: Group) -> Gradients:
+    return SummedGradients(models, group) if isinstance(group, Members) else AveragedGradients(models, group.world_size)
 
 
 def _ledger(config: RunConfig, group: Group, checkpointing: Checkpointing, stream: Stream, generation: int) -> SampleLedger:

@@ -45,8 +45,9 @@ class PeerLostError(Exception):
 class Agreed(NamedTuple):
     """The facts that all ranks know after a step."""
 
-    leave: bool  # some rank was told to
+    leaving: frozenset[int]  # the machines of the ranks that were told to leave
     wish: bool  # some rank wants a checkpoint soon
+    change: bool  # some machine knows of newcomers
     checkpoint_step: int  # of the newest one, as rank 0 knows it
     sums: list[float]
 
@@ -57,13 +58,15 @@ class Agreement:
 
     values: torch.Tensor
     work: dist.Work | None
+    machines: int
 
     def wait(self) -> Agreed:
         if self.work is not None:
             with noticing_loss():
                 self.work.wait()
-        leave, wish, checkpoint_step, *sums = self.values.tolist()
-        return Agreed(leave > 0, wish > 0, int(checkpoint_step), sums)
+        wish, change, checkpoint_step, *rest = self.values.tolist()
+        leaving = frozenset(machine for machine, told in enumerate(rest[: self.machines]) if told > 0)
+        return Agreed(leaving, wish > 0, change > 0, int(checkpoint_step), rest[self.machines :])
 
 
 @dataclass
@@ -73,16 +76,19 @@ class Group:
     rank: int
     world_size: int
     device: torch.device
+    machine: int = 0
+    machines: int = 1
     _store: Store | None = field(default=None, repr=False)
+    _world: Any = field(default=None, repr=False)  # torch's process group, or one backend: their collectives are the same
     _sockets: frozenset[str] = field(default=frozenset(), repr=False)  # the group's own, as the kernel names them
 
     @classmethod
     def join(cls, place: Place, device: torch.device, *, longest_seconds: float) -> "Group":
         """Meet the other ranks. Raises PeerLostError when they do not come."""
         if place.world_size == 1:
-            return cls(0, 1, device)
+            return cls(0, 1, device, place.machine, place.machines)
         limit = datetime.timedelta(seconds=MEETING_SECONDS)
-        others = _sockets()  # a tracker's, a data set's: gloo and the store do not hand out theirs, so theirs are the new ones
+        others = sockets()  # a tracker's, a data set's: gloo and the store do not hand out theirs, so theirs are the new ones
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         with noticing_loss():
             store, rank, world_size = next(rendezvous("env://", place.rank, place.world_size, timeout=limit))
@@ -93,62 +99,67 @@ class Group:
                 world_size=world_size,
                 timeout=datetime.timedelta(seconds=longest_seconds),
             )
-        group = cls(rank, world_size, device, store)
-        for each in (store, dist.group.WORLD):
+        group = cls(rank, world_size, device, place.machine, place.machines, store, dist.group.WORLD)
+        group._settle(others)
+        return group
+
+    def _settle(self, others: frozenset[str]) -> None:
+        """The group is there: try it, and watch its connections, which are those that are not `others`."""
+        for each in (self._store, self._world):
             _keep_for_ever(each)
-        group.barrier()
-        group._sockets = _sockets() - others
-        for connection, _ in _connections(group._sockets):
+        self.barrier()
+        self._sockets = sockets() - others
+        for connection, _ in _connections(self._sockets):
             with connection:
                 _probe(connection)
-        return group
 
     def close(self) -> None:
         """All ranks are through, and none is missed."""
         if self._store is not None:
             dist.destroy_process_group()
 
-    def agree(self, *, leave: bool, wish: bool, checkpoint_step: int, sums: list[float]) -> Agreement:
+    def agree(self, *, leave: bool, wish: bool, change: bool, checkpoint_step: int, sums: list[float]) -> Agreement:
         """Start to sum a step's flags and numbers over the ranks, and to tell rank 0's `checkpoint_step`; the same answer on all.
         Every rank brings as many numbers."""
         told = checkpoint_step if self.rank == 0 else 0
-        values = torch.tensor([float(leave), float(wish), float(told), *sums], dtype=torch.float64)
-        if self._store is None:
-            return Agreement(values, None)
+        leaving = [0.0] * self.machines
+        leaving[self.machine] = float(leave)
+        values = torch.tensor([float(wish), float(change), float(told), *leaving, *sums], dtype=torch.float64)
+        if self._world is None:
+            return Agreement(values, None, self.machines)
         with noticing_loss():
-            return Agreement(values, dist.all_reduce(values, async_op=True))
+            return Agreement(values, self._world.allreduce([values]), self.machines)
 
     def sum(self, numbers: list[float]) -> list[float]:
         values = torch.tensor(numbers, dtype=torch.float64)
-        if self._store is not None:
+        if self._world is not None:
             with noticing_loss():
-                dist.all_reduce(values)
+                self._world.allreduce([values]).wait()
         total: list[float] = values.tolist()
         return total
 
     def barrier(self) -> None:
         self.sum([0.0])
 
-    def hand_out(self, content: bytes | None) -> bytes:
-        """Rank 0's bytes, on every rank; the others pass None."""
-        if self._store is None:
+    def hand_out(self, content: bytes | None, source: int = 0) -> bytes:
+        """The bytes of rank `source`, on every rank; the others pass None."""
+        if self._world is None:
             assert content is not None
             return content
         length = int(self.sum([float(len(content or b""))])[0])
         buffer = torch.frombuffer(bytearray(content or bytes(length)), dtype=torch.uint8) if length else torch.empty(0)
         if length:
-            with noticing_loss():
-                dist.broadcast(buffer, src=0)
+            self.hand_out_tensors([buffer], source)
         return content if content is not None else (buffer.numpy().tobytes() if length else b"")
 
-    def hand_out_facts(self, facts: Any) -> Any:
-        """Rank 0's, as JSON, on every rank; the others may pass anything."""
-        return json.loads(self.hand_out(json.dumps(facts).encode() if self.rank == 0 else None))
+    def hand_out_facts(self, facts: Any, source: int = 0) -> Any:
+        """Those of rank `source`, as JSON, on every rank; the others may pass anything."""
+        return json.loads(self.hand_out(json.dumps(facts).encode() if self.rank == source else None, source))
 
     def all_facts(self, facts: Any) -> list[Any]:
         """Every rank's, as JSON, in the order of the ranks, on every rank."""
         content = json.dumps(facts).encode()
-        if self._store is None:
+        if self._world is None:
             return [json.loads(content)]
         sizes = [0.0] * self.world_size
         sizes[self.rank] = len(content)
@@ -156,16 +167,16 @@ class Group:
         own = torch.tensor(list(content.ljust(max(lengths))), dtype=torch.uint8)
         found = [torch.empty_like(own) for _ in lengths]
         with noticing_loss():
-            dist.all_gather(found, own)
+            self._world.allgather([found], [own]).wait()
         return [json.loads(bytes(each.tolist())) for each in found]
 
     def hand_out_tensors(self, tensors: list[torch.Tensor], source: int = 0) -> None:
         """The values of rank `source`, into every rank's tensors."""
-        if self._store is None:
+        if self._world is None:
             return
         with noticing_loss():
             for tensor in tensors:
-                dist.broadcast(tensor, src=source)
+                self._world.broadcast(tensor, source).wait()
 
     def tell_leaving(self) -> None:
         """To ranks that ask told_to_leave() while there is no collective. Raises PeerLostError when the store is gone."""
@@ -212,11 +223,17 @@ def _keep_for_ever(each: object) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
 
 
+def let_go(each: object) -> None:
+    """The reverse of keeping it for ever. What is dropped then may wait in its destructor."""
+    if each is not None:
+        ctypes.pythonapi.Py_DecRef(ctypes.py_object(each))
+
+
 def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0][:200]
 
 
-def _sockets() -> frozenset[str]:
+def sockets() -> frozenset[str]:
     """All of this process, by names that are not used again as descriptors are: socket:[INODE]."""
     found = set()
     for entry in Path("/proc/self/fd").iterdir():

@@ -134,6 +134,10 @@ class Report:
         self.account.begin(time.time())
         self._note(self.resumed_step)
 
+    def enter(self, generation: int, *, resumed_step: int) -> None:
+        """A new generation of the same process."""
+        self.generation, self.resumed_step, self.slowest = generation, resumed_step, 0
+
     def step(self, number: int, seconds: float) -> None:
         """`number` steps are done."""
         self.account.useful_seconds += seconds
@@ -238,9 +242,16 @@ class SampleLedger:
 
     def __init__(self, folder: Path, header: dict[str, Any]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._header = folder, header
         path = folder / f"g{header['generation']}-r{header['rank']}.jsonl"
         self._file = path.open("x", encoding="utf-8")
         self._write(header)
+
+    def next(self, *, generation: int, resumed_step: int, resumed_generation: int, group: Group) -> "SampleLedger":
+        """The one of the next generation, which goes on from memory."""
+        self.close()
+        present = {"generation": generation, "resumed_step": resumed_step, "resumed_generation": resumed_generation}
+        return SampleLedger(self._folder, {**self._header, **present, "rank": group.rank, "world_size": group.world_size})
 
     def write(self, step: int, ids: list[int]) -> None:
         self._write({"step": step, "time": time.time(), "ids": ids})

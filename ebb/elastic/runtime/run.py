@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,15 +19,17 @@ from ebb.elastic.data.tuning import workers_beside_cpu_training
 from ebb.elastic.notices.notice import Notice, install
 from ebb.elastic.runtime import peer_loss
 from ebb.elastic.runtime.checkpointing import Checkpointing, TrainingState, Weights
-from ebb.elastic.runtime.config import RunConfig, resolve
+from ebb.elastic.runtime.config import ConfigError, RunConfig, resolve
 from ebb.elastic.runtime.evaluation import Measure, Stopped, evaluate, listener
 from ebb.elastic.runtime.gradients import fix_algorithms
 from ebb.elastic.runtime.loading import Loader, loader_processes
 from ebb.elastic.runtime.loop import GracefulExit, Loop, make_loop
+from ebb.elastic.runtime.members import Members, Standing
 from ebb.elastic.runtime.metrics import Progress
 from ebb.elastic.runtime.process_group import Group, PeerLostError, is_loss
+from ebb.elastic.runtime.recovery import Inherited, Recovery, inherit
 from ebb.elastic.runtime.report import weights_sha256, write_json
-from ebb.elastic.runtime.start import choose_device, join
+from ebb.elastic.runtime.start import Origin, choose_device, join
 from ebb.elastic.runtime.step import Step, seed_everything
 from ebb.elastic.runtime.watchdog import Watchdog
 from ebb.elastic.speed import CompileCache, Speed
@@ -56,18 +59,19 @@ class Run:
         self.device = choose_device(config)
         self._notice = notice
         self._noticed = threading.Event()
+        self._answers: list[Any] = []  # of other ranks, before the first step
+        self._asked = 0
+        self._inherited: Inherited | None = None  # from ranks that have trained already
         try:
-            self._group = Group.join(config.place, self.device, longest_seconds=config.first_step_seconds)
-            self._start, self._fence = join(config, self._group)
+            self._group = self._join()
         except (PeerLostError, Stale) as error:
             peer_loss.meet_again(error)
-        self.rank, self.world_size, self.generation = self._group.rank, self._group.world_size, self._start.generation
         self._watchdog = Watchdog(
             first_seconds=config.first_step_seconds,
             steady_seconds=config.collective_seconds,
             act=lambda sentence: peer_loss.give_up(sentence, self._group, self._noticed),
         )
-        if self.world_size > 1:  # alone there is nobody to wait for
+        if self.world_size > 1 or config.recovery == "memory":  # alone there is nobody to wait for
             self._watchdog.start()
         if config.virtual_workers:
             fix_algorithms(self.device)
@@ -77,6 +81,34 @@ class Run:
         self._checkpointing: Checkpointing | None = None
         self._loop: Loop | None = None
         self._result_written = False
+
+    def _join(self) -> Group:
+        config = self.config
+        if config.recovery != "memory":
+            group = Group.join(config.place, self.device, longest_seconds=config.first_step_seconds)
+            self._start, self._fence = join(config, group)
+            return group
+        members = Members.enter(config.place, self.device, longest_seconds=config.first_step_seconds)
+        found = inherit(config, members, Standing(-1, {}), lambda: b"")
+        self._start, self._fence = found.start, found.fence
+        if found.step >= 0:
+            self._inherited, self._answers = found, list(found.facts["answers"])
+        return members
+
+    @property
+    def rank(self) -> int:
+        """In the present generation."""
+        return self._group.rank
+
+    @property
+    def world_size(self) -> int:
+        """In the present generation."""
+        return self._group.world_size
+
+    @property
+    def generation(self) -> int:
+        """Number of the present membership; it only grows."""
+        return self._start.generation
 
     @property
     def step(self) -> int:
@@ -102,10 +134,13 @@ class Run:
         """The model on this rank's device, the same on all ranks, whose gradients are shared. `speed` changes how it is computed;
         `options` are those of DistributedDataParallel."""
         model.to(self.device)
-        self._group.hand_out_tensors([each.detach() for each in (*model.parameters(), *model.buffers())])
+        if self._inherited is None:
+            self._group.hand_out_tensors([each.detach() for each in (*model.parameters(), *model.buffers())])
         if speed is not None:
             model = speed.prepare(model, self.device, cache)
-        if self.world_size > 1 and not self.config.virtual_workers:
+        if isinstance(self._group, Members):
+            _check_summed(speed, options)
+        elif self.world_size > 1 and not self.config.virtual_workers:
             model = self._shared(model, speed, options)
         self._models.append(model)
         return model
@@ -140,8 +175,14 @@ class Run:
         identity = identity or {}
         arch = str(identity.get("arch", ""))
         kept = TrainingState(model=model, optimizer=optimizer, others=others, arch=arch, evaluated=evaluated)
+        origin = None
+        if self._inherited is not None:
+            words = f"joined after step {self._inherited.step}, with the state of rank {self._inherited.source}"
+            before = int(self._inherited.facts["generation"])
+            origin = Origin(step=self._inherited.step, generation=before, words=words, content=self._inherited.content)
+            self._inherited = replace(self._inherited, content=b"")
         self._checkpointing = Checkpointing.open(
-            self.config, self._group, self._start, self._fence, kept, models=self._models, identity=identity
+            self.config, self._group, self._start, self._fence, kept, models=self._models, identity=identity, origin=origin
         )
 
     def loader(
@@ -158,7 +199,7 @@ class Run:
         processes = loader_processes(asked, dataset, self.config, self.device, self.world_size, options=options, say=self.log)
         loader = Loader(dataset, seed=self.config.seed, workers=processes, seeded=seeded, **options)
         loader.facts["fingerprint"] = fingerprint or str(getattr(dataset, "fingerprint", ""))
-        first = self._group.hand_out_facts(loader.facts)
+        first = self._answer(lambda: self._group.hand_out_facts(loader.facts))
         if first != loader.facts:
             raise DataError(
                 f"rank {self.rank} sees other data than rank 0: {loader.facts} here, {first} there. All need the same data"
@@ -175,6 +216,7 @@ class Run:
             raise RuntimeError(
                 "run.steps() comes after run.register_state(model=..., optimizer=...): without it nothing would survive"
             )
+        follows = self._follows(self._checkpointing, loader)
         self._loop = make_loop(
             self.config,
             self._group,
@@ -185,8 +227,41 @@ class Run:
             generation=self.generation,
             models=self._models,
             listeners=self._listeners,
+            follows=follows,
+            names=self._inherited.facts["names"] if self._inherited else None,
         )
+        if self._inherited is not None:
+            self._group.barrier()  # the others wait there for those that are new
+            self._inherited = None
         yield from self._loop.steps()
+
+    def _follows(self, checkpointing: Checkpointing, loader: Loader) -> Recovery | None:
+        if not isinstance(self._group, Members) or not self._group.can_follow:
+            return None
+
+        def enter(found: Inherited) -> None:
+            self._start, self._fence = found.start, found.fence
+
+        return Recovery(
+            config=self.config,
+            group=self._group,
+            checkpointing=checkpointing,
+            loader=loader,
+            answers=self._answers,
+            entered=enter,
+        )
+
+    def _answer(self, ask: Callable[[], Any]) -> Any:
+        """The answer that all ranks get alike before the first step; one that comes later gets what the others got."""
+        if self._loop is not None:
+            return ask()
+        if self._inherited is None:
+            self._answers.append(ask())
+            return self._answers[-1]
+        if self._asked == len(self._answers):
+            raise RuntimeError("this process asks more of other ranks before its first step than they did: the program differs")
+        self._asked += 1
+        return self._answers[self._asked - 1]
 
     def evaluate(
         self, dataset: Any, measure: Measure, *, batch_size: int = 256, workers: int | None = None, **options: Any
@@ -250,6 +325,9 @@ class Run:
     @contextlib.contextmanager
     def rank_zero_first(self) -> Iterator[None]:
         """Rank 0 goes through the body before all others: it downloads, lists or decodes, they find what it has made."""
+        if self._inherited is not None:
+            yield  # rank 0 was here before
+            return
         if self.rank != 0:
             self._group.barrier()
         yield
@@ -258,11 +336,11 @@ class Run:
 
     def from_rank_zero(self, facts: Any) -> Any:
         """Rank 0's `facts` (as JSON can hold them), on every rank: for what all must decide alike."""
-        return self._group.hand_out_facts(facts)
+        return self._answer(lambda: self._group.hand_out_facts(facts))
 
     def from_all_ranks(self, facts: Any) -> list[Any]:
         """The facts of each rank (as JSON can hold them), in the order of the ranks, on every rank."""
-        return self._group.all_facts(facts)
+        return list(self._answer(lambda: self._group.all_facts(facts)))
 
     def unhurried(self) -> contextlib.AbstractContextManager[None]:
         """For work of the program that takes longer than a step may: in the body it has the limit of a first step."""
@@ -305,3 +383,18 @@ class Run:
             if not self._result_written:
                 self.finish()
         self._group.barrier()
+
+
+# of DistributedDataParallel: what they ask for is so in any case (buckets.py), or makes no difference to the numbers
+_WITHOUT_EFFECT = {"find_unused_parameters", "static_graph", "gradient_as_bucket_view", "bucket_cap_mb"}
+
+
+def _check_summed(speed: Speed | None, options: dict[str, Any]) -> None:
+    """Raises ConfigError for what only DistributedDataParallel can do."""
+    if others := sorted(options.keys() - _WITHOUT_EFFECT):
+        raise ConfigError(
+            f"run.distribute({others[0]}=...) is DistributedDataParallel's, which --recovery memory does without; "
+            f"allowed: {', '.join(sorted(_WITHOUT_EFFECT))}"
+        )
+    if speed is not None and speed.compression != "none":
+        raise ConfigError(f"--compress-gradients is {speed.compression!r}; with --recovery memory only none works so far")

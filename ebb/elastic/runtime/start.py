@@ -173,6 +173,13 @@ def open_saver(
     )
 
 
+def move_saver(saver: Saver, config: RunConfig, start: Start, fence: Fence, identity: dict[str, Any]) -> None:
+    """Into the next generation of the same process. Raises OwnedFolderError, as open_saver."""
+    path = Path(config.checkpoint_file) if config.checkpoint_file and config.place.rank == 0 else None
+    plain = PlainFile.claim(path, config.owner) if path else None
+    saver.move(folder_of(config, start, identity), fence, writer=config.place.rank, plain=plain)
+
+
 def choose_device(config: RunConfig) -> torch.device:
     """The one of this process from now on. Raises ConfigError where a GPU was asked for or given, and torch sees none."""
     if config.device != "cpu" and torch.cuda.is_available():

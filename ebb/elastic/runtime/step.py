@@ -20,7 +20,7 @@ from ebb.elastic.data.order import Piece, mix
 from ebb.elastic.runtime.gradients import Gradients
 from ebb.elastic.runtime.loading import Fetched
 from ebb.elastic.runtime.plan import MicroBatch
-from ebb.elastic.runtime.process_group import noticing_loss
+from ebb.elastic.runtime.process_group import PeerLostError, noticing_loss
 
 
 class Sums:
@@ -63,6 +63,7 @@ class Step:
         sums: Sums,
         write_down: Callable[[int, list[int]], None],
         shared: Callable[["Step"], None],
+        again: Callable[["Step"], bool],
     ) -> None:
         self.number = number
         self.samples = samples
@@ -77,6 +78,7 @@ class Step:
         self._sums = sums
         self._write_down: Callable[[int, list[int]], None] | None = write_down
         self._shared = shared
+        self._again = again
         self._numbers: list[int] = []
         self._now: MicroBatch | None = None  # given, and its loss not yet
         self._counted = 1.0  # of each sample in it: a half where it comes twice, 0 where it weighs nothing
@@ -84,8 +86,25 @@ class Step:
         self.done = False  # the step's gradient lies in the parameters
 
     def __iter__(self) -> Iterator[Any]:
-        """The micro-batches of this rank. When it is through, the gradient of the step lies in the parameters."""
+        """The micro-batches of this rank. When it is through, the gradient of the step lies in the parameters.
+
+        Where a peer is lost meanwhile, and this process goes on with others, they come once more, dealt out anew.
+        """
         self.begun = True
+        while True:
+            yield from self._pass()
+            self._tell()
+            try:
+                with noticing_loss():
+                    self._gradients.share(self.samples.size)
+                break
+            except PeerLostError:
+                if not self._again(self):
+                    break
+        self.done = True
+        self._shared(self)
+
+    def _pass(self) -> Iterator[Any]:
         for micro_batch in self._micro_batches:
             fetched = next(self._source)
             self._numbers += fetched.numbers[: micro_batch.num_samples]
@@ -97,11 +116,6 @@ class Step:
             yield fetched.batch
             if self._now is not None:
                 raise RuntimeError(f"step {self.number}: call step.backward(loss) once for each micro-batch, before the next one")
-        self._tell()
-        with noticing_loss():
-            self._gradients.share(self.samples.size)
-        self.done = True
-        self._shared(self)
 
     def backward(self, loss: torch.Tensor, *, scaler: "torch.amp.GradScaler | None" = None) -> None:
         """The backward pass of a micro-batch. `loss` is its mean loss; `scaler` is for gradients in fp16."""
@@ -129,6 +143,15 @@ class Step:
         if self._write_down is not None:
             self._write_down(self.number, self._numbers)
             self._write_down = None
+
+
+def restart(
+    step: Step, *, micro_batches: list[MicroBatch], source: Iterator[Fetched], write_down: Callable[[int, list[int]], None]
+) -> None:
+    """Nothing of the step is done: these are its micro-batches now."""
+    step._micro_batches, step._source, step._write_down = micro_batches, source, write_down
+    step._numbers, step._now = [], None
+    step.loss = torch.zeros_like(step.loss)
 
 
 def seed_everything(seed: int) -> None:

@@ -46,6 +46,13 @@ class Watchdog:
         yield
         self._set(self._steady if self._steps else self._first)
 
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Without any limit: machines may take days to come. What follows has its own limit from its end on."""
+        self._set(threading.TIMEOUT_MAX / 2)
+        yield
+        self._set(self._first)
+
     def rest(self) -> None:
         """The last step is done: what follows has the long limit."""
         self._set(self._first)

@@ -107,10 +107,10 @@ def test_promises_won_and_lost() -> None:
     assert made == {
         "notice: 2 s, etcd 9 s: 4.5 times, wanted 5": False,
         "notice: 2 s, etcd_best 2.5 s: 1.2 times, wanted 1": True,
-        "notice: 0 steps redone, at most 0; 0 samples lost": True,
+        "notice, ours: 0 steps redone, at most 0; 0 samples lost": True,
         "join: 3 s, etcd 40 s: 13.3 times, wanted 5": True,
         "join: 3 s, c10d does not go on": True,
-        "join: 1 steps redone, at most 0; 0 samples lost": False,
+        "join, ours: 1 steps redone, at most 0; 0 samples lost": False,
         "kill_pod: ours did not go on": False,
     }
     rows = figures.table_lines(table, ("notice", "join", "kill_pod"))

@@ -21,7 +21,9 @@ from ebb.elastic.notices.notice import Notice
 from ebb.elastic.runtime import evaluation
 from ebb.elastic.runtime import loop as loops
 from ebb.elastic.runtime.config import resolve
+from ebb.elastic.runtime.gradients import VirtualGradients
 from ebb.elastic.runtime.loop import Loop
+from ebb.elastic.runtime.process_group import PeerLostError
 from ebb.elastic.runtime.report import weights_sha256
 
 CLASSES = 3
@@ -67,6 +69,7 @@ class Program:
     leaver: int = 0
     vanish_at: int | None = None  # the step in which rank `leaver` is gone
     vanish_in: str = "pass"  # pass: before its backward pass; body: after the optimizer's step; hang: it stays, and does nothing
+    deaf_at: int | None = None  # the step of which rank `leaver` does not get the sum that the others get
     lag: int | None = None
     score_at: dict[int, float] = field(default_factory=dict)
     break_at: int | None = None
@@ -120,6 +123,8 @@ def _steps(program: Program, run: elastic.Run, notice: Notice, answer: dict[str,
     others: dict[str, Any] = {"schedule": schedule, "scaler": scaler}
     run.register_state(model=model, optimizer=optimizer, **{name: each for name, each in others.items() if each is not None})
     _arrange(program)
+    if run.rank == program.leaver and program.deaf_at is not None:
+        _deafen(run, program.deaf_at)
     for step in run.steps(run.loader(Points(program.size))):
         mine = run.rank == program.leaver
         if run.evaluation_pending:
@@ -146,6 +151,19 @@ def _steps(program: Program, run: elastic.Run, notice: Notice, answer: dict[str,
             break
     answer["owes"] = run.evaluation_pending
     answer["weights"] = weights_sha256(getattr(model, "module", model))
+
+
+def _deafen(run: elastic.Run, number: int) -> None:
+    """As for a rank that loses the others between two of a sum's messages."""
+    plain = VirtualGradients.share
+
+    def share(gradients: VirtualGradients, step_size: int) -> None:
+        plain(gradients, step_size)
+        if run.step == number and run.world_size > 1:
+            VirtualGradients.share = plain  # type: ignore[method-assign]
+            raise PeerLostError("deaf")
+
+    VirtualGradients.share = share  # type: ignore[assignment, method-assign]
 
 
 def _arrange(program: Program) -> None:

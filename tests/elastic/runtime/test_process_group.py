@@ -17,7 +17,7 @@ def test_a_peer_that_ends_while_the_others_are_abandoned(monkeypatch: pytest.Mon
     with socket.create_server(("127.0.0.1", 0)) as server:
         ours = [socket.create_connection(server.getsockname()) for _ in range(2)]
         theirs = [server.accept()[0] for _ in range(2)]
-    every = groups._connections(groups._sockets())
+    every = groups._connections(groups.sockets())
     found = [(each, port) for each, port in every if each.getsockname() in [one.getsockname() for one in ours]]
     assert [port for _, port in found] == [ours[0].getpeername()[1]] * 2
     for each in (theirs[0], ours[0]):

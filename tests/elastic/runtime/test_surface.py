@@ -44,6 +44,9 @@ def signatures(kind: type) -> dict[str, str]:
 
 def test_a_run() -> None:
     assert signatures(elastic.Run) == {
+        "rank": "property",
+        "world_size": "property",
+        "generation": "property",
         "step": "property",
         "total_steps": "property",
         "evaluation_pending": "property",
@@ -77,6 +80,6 @@ def test_the_settings() -> None:
         *("workers", "threads", "device", "log_every"),
         *("checkpoint_seconds", "checkpoint_min_seconds", "checkpoint_overhead", "keep_checkpoints"),
         *("resume_from", "checkpoint_file"),
-        *("first_step_seconds", "collective_seconds", "leave_seconds", "min_step_seconds"),
+        *("first_step_seconds", "collective_seconds", "recovery", "leave_seconds", "min_step_seconds"),
         *("ledger", "metrics_port", "place", "owner"),
     ]

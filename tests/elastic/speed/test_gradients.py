@@ -125,6 +125,6 @@ def test_run_distribute_passes_its_options_on(tmp_path: Path, monkeypatch: pytes
     given: dict[str, object] = {}
     monkeypatch.setattr(settings, "DistributedDataParallel", lambda model, **options: given.update(options) or model)
     run = elastic.start(resolve({}, output=tmp_path), notice=Notice())
-    run.world_size = 2
+    run._group.world_size = 2
     run.distribute(torch.nn.Linear(2, 2), speed=Speed(), find_unused_parameters=True)
     assert given["find_unused_parameters"] is True

@@ -105,7 +105,7 @@ def test_the_flags_are_these() -> None:
         *("workers", "threads", "device", "log_every"),
         *("checkpoint_seconds", "checkpoint_min_seconds", "checkpoint_overhead", "keep_checkpoints"),
         *("resume_from", "checkpoint_file"),
-        *("first_step_seconds", "collective_seconds", "leave_seconds", "min_step_seconds"),
+        *("first_step_seconds", "collective_seconds", "recovery", "leave_seconds", "min_step_seconds"),
         *("ledger", "metrics_port", "place", "owner"),
         *("data", "image_size", "augment", "batch_size", "arch"),
         *("lr", "momentum", "weight_decay", "schedule", "warmup_epochs", "label_smoothing", "mixup", "ema", "ema_every"),

@@ -1,0 +1,124 @@
+"""Gradients summed over the ranks of a group that changes under the model: --recovery memory.
+
+    buckets = Buckets(parameters, group)
+    buckets.arm()                      # the next backward pass is the last of the step
+    loss.backward()                    # each bucket travels as soon as its gradients are there
+    buckets.finish()                   # .grad holds the sums, the same on every rank; raises PeerLostError
+
+DistributedDataParallel does the same, faster, over ranks that stay: it lays its buckets out anew after the first backward pass,
+so that a process which has just joined would sum other numbers than those which have trained for a while. Here the layout follows
+from the parameters alone. Gradients are copied into a bucket and back, which costs memory for a second set of them.
+
+A parameter that took no part in any rank's passes keeps the gradient None: how many ranks had one travels with the bucket.
+"""
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+import torch
+
+from ebb.elastic.runtime.members import Members
+from ebb.elastic.runtime.process_group import noticing_loss
+
+# DistributedDataParallel's default; 10 to 25 MB are best for networks of 10 Gb/s and more (arXiv 2006.15704, section 5.2)
+BUCKET_BYTES = 25 * 2**20
+
+
+class Bucket:
+    """Some parameters of one dtype, and the room in which their gradients travel."""
+
+    def __init__(self, parameters: list[torch.nn.Parameter]) -> None:
+        self.parameters = parameters
+        self.missing = len(parameters)
+        ends = torch.tensor([0, *(each.numel() for each in parameters)]).cumsum(0).tolist()
+        self._flat = torch.zeros(ends[-1] + len(parameters), dtype=parameters[0].dtype)
+        self._parts = [self._flat[start:end] for start, end in pairwise(ends)]
+        self._counts = self._flat[ends[-1] :]
+
+    @torch.no_grad()
+    def pack(self) -> torch.Tensor:
+        """The gradients one after the other, then for each parameter 1 if it has one."""
+        for number, (parameter, part) in enumerate(zip(self.parameters, self._parts, strict=True)):
+            self._counts[number] = parameter.grad is not None
+            if parameter.grad is None:
+                part.zero_()
+            elif parameter.grad.is_sparse:
+                raise RuntimeError("a gradient is sparse; with --recovery memory layers need sparse=False")
+            else:
+                part.view_as(parameter).copy_(parameter.grad)
+        return self._flat
+
+    @torch.no_grad()
+    def unpack(self) -> None:
+        """The sums, into the gradients."""
+        for count, parameter, part in zip(self._counts.tolist(), self.parameters, self._parts, strict=True):
+            if count and parameter.grad is None:
+                parameter.grad = part.view_as(parameter).clone()
+            elif count and parameter.grad is not None:
+                parameter.grad.copy_(part.view_as(parameter))
+
+
+class Buckets:
+    """Of all parameters of a run, the last ones first: their gradients come first."""
+
+    def __init__(self, parameters: Iterable[torch.nn.Parameter], group: Members, *, limit_bytes: int = BUCKET_BYTES) -> None:
+        self._group = group
+        self._buckets = [Bucket(each) for each in _cut(list(parameters), limit_bytes)]
+        self._bucket_of = {parameter: bucket for bucket in self._buckets for parameter in bucket.parameters}
+        self._works: list[torch.distributed.Work] = []
+        self._started = 0
+        self._armed = False
+        for parameter in self._bucket_of:
+            parameter.register_post_accumulate_grad_hook(self._ready)  # type: ignore[no-untyped-call]
+
+    def arm(self) -> None:
+        """From here on a gradient that comes is the step's whole one of this rank."""
+        self._works, self._started, self._armed = [], 0, self._group.world_size > 1
+        for bucket in self._buckets:
+            bucket.missing = len(bucket.parameters)
+
+    def finish(self) -> None:
+        """Wait for the sums. Raises PeerLostError where a rank is gone: then the gradients are worth nothing."""
+        if self._group.is_over:
+            self._group.abandon()
+        self._group.raise_if_broken()
+        if not self._armed:
+            return
+        self._armed = False
+        while self._started < len(self._buckets):  # of parameters that took no part
+            self._start()
+        for work, bucket in zip(self._works, self._buckets, strict=False):
+            with noticing_loss():
+                work.wait()
+            bucket.unpack()
+        self._group.raise_if_broken()
+
+    def _ready(self, parameter: torch.Tensor) -> None:
+        if not self._armed:
+            return
+        bucket = self._bucket_of[parameter]  # type: ignore[index]  # the hook's own parameter
+        bucket.missing -= 1
+        if bucket.missing < 0:
+            raise RuntimeError(
+                "a parameter got two gradients in one backward pass; torch.utils.checkpoint does that unless use_reentrant=False"
+            )
+        while self._started < len(self._buckets) and not self._buckets[self._started].missing:
+            self._start()  # in the same order on every rank
+
+    def _start(self) -> None:
+        work = self._group.start_sum(self._buckets[self._started].pack())
+        self._started += 1
+        if work is not None:
+            self._works.append(work)
+
+
+def _cut(parameters: list[torch.nn.Parameter], limit_bytes: int) -> list[list[torch.nn.Parameter]]:
+    found: list[list[torch.nn.Parameter]] = []
+    size = 0
+    for each in reversed([one for one in parameters if one.requires_grad]):
+        if not found or found[-1][0].dtype != each.dtype or size + each.nbytes > limit_bytes:
+            found.append([])
+            size = 0
+        found[-1].append(each)
+        size += each.nbytes
+    return found

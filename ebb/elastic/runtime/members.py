@@ -1,0 +1,181 @@
+"""A group that is made again under a living model: --recovery memory.
+
+    group = Members.enter(config.place, device, longest_seconds=1800)
+    group.start_sum(values); group.raise_if_broken()               # errors become `broken`, never an exception in backward()
+    group.follow(broken=True, leaving=notice_seen)                 # the next generation's: rank, world size, connections
+
+The launchers meet through etcd as always and give each living worker its place (rendezvous/places.py). A generation has a store
+of its own, and gloo's connections between its ranks; nothing of an older one is used again. What fails once is `broken` until the
+next follow(), and its connections are cut, so that all others notice as well.
+"""
+
+import contextlib
+import datetime
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import TCPStore  # what torch.distributed has, with its types
+from torch.distributed.distributed_c10d import PrefixStore
+
+from ebb.elastic.notices.relay import FOLDER_VARIABLE
+from ebb.elastic.rendezvous.places import SOCKET_NAME, LauncherGone, PlaceClient, WorkerPlace
+from ebb.elastic.runtime.config import ConfigError, Place
+from ebb.elastic.runtime.process_group import MEETING_SECONDS, Group, PeerLostError, is_loss, let_go, noticing_loss, sockets
+
+_LONGEST_LOOK = 0.05  # seconds between two looks whether all ranks have come
+
+
+class Standing(NamedTuple):
+    """The facts that one rank brings into a generation. `step`: steps done, -1 for a process that has just started."""
+
+    step: int
+    facts: dict[str, Any]  # the answers that it was given before its first step, and other small things that all must know
+
+
+@dataclass
+class Members(Group):
+    """One rank, in one generation after the other."""
+
+    longest_seconds: float = 0.0
+    broken: bool = False
+    _client: PlaceClient | None = field(default=None, repr=False)
+    _error: RuntimeError | None = field(default=None, repr=False)
+
+    @classmethod
+    def enter(cls, place: Place, device: torch.device, *, longest_seconds: float) -> Self:
+        """Into the generation for which this process was started. Raises ConfigError on a GPU, PeerLostError."""
+        if device.type != "cpu":
+            raise ConfigError("--recovery is 'memory', which so far works on the CPU alone; leave it out on a GPU")
+        group = cls(place.rank, place.world_size, device, place.machine, place.machines, longest_seconds=longest_seconds)
+        folder = os.environ.get(FOLDER_VARIABLE)
+        if folder and place.launched:
+            with contextlib.suppress(OSError):  # torchrun, or a launcher without the socket: nobody gives places
+                group._client = PlaceClient(Path(folder) / SOCKET_NAME, group.abandon)
+        if place.world_size > 1:
+            group._meet(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+        return group
+
+    @property
+    def can_follow(self) -> bool:
+        """True if a launcher gives this process its next place."""
+        return self._client is not None
+
+    @property
+    def change_wanted(self) -> bool:
+        """True if newcomers wait for a step boundary."""
+        return self._client is not None and self._client.change_wanted
+
+    @property
+    def is_over(self) -> bool:
+        """True if this generation can do nothing more: a peer is gone, or the launcher has a new place already."""
+        return self.broken or (self._client is not None and self._client.place_waits)
+
+    def follow(self, *, broken: bool, leaving: Callable[[], bool]) -> bool:
+        """Into the next generation, whenever it comes. False if `leaving`, which is asked while nobody gives a place, is true.
+        Raises PeerLostError: of the new generation too a rank may be gone, then follow again; LauncherGone."""
+        if self._client is None:
+            raise LauncherGone
+        self._leave()
+        place = self._client.next(broken=broken, leaving=leaving)
+        if place is None:
+            return False
+        self.rank, self.world_size, self.machine, self.machines = place.rank, place.world_size, place.machine, place.machines
+        self.broken, self._error = False, None
+        _tell_environment(place)
+        if place.world_size > 1:
+            self._meet(place.address, place.port)
+        return True
+
+    def standings(self, mine: Standing) -> list[Standing]:
+        """Of all ranks, in their order."""
+        return [Standing(*each) for each in self.all_facts(mine)]
+
+    def placed(self, place: Place) -> Place:
+        """The same, with this generation's ranks."""
+        here = {name: getattr(self, name) for name in ("rank", "world_size", "machine", "machines")}
+        return replace(place, **here)
+
+    def abandon(self) -> None:
+        """Nothing more of this generation: its connections are cut, and whoever waits in a collective wakes."""
+        self.broken = True
+        super().abandon()
+
+    def start_sum(self, values: torch.Tensor) -> dist.Work | None:
+        """Start to add up the tensors of all ranks, in place. None where a peer is gone: the group is broken then, and nothing is
+        raised, as this is called from the middle of a backward pass."""
+        if self.broken or self._world is None:
+            return None
+        try:
+            work: dist.Work = self._world.allreduce([values])
+        except RuntimeError as error:
+            self._error, self.broken = error, True
+            return None
+        return work
+
+    def raise_if_broken(self) -> None:
+        """Raises PeerLostError, or an error that had another cause."""
+        if self._error is not None and not is_loss(self._error):
+            raise self._error
+        if self.broken:
+            raise PeerLostError(str(self._error or "the generation is over").splitlines()[0])
+
+    def close(self) -> None:
+        """Nothing: the end of the process closes the connections, and taking gloo apart may wait for ever."""
+
+    def _leave(self) -> None:
+        """The old generation's connections go, those to its store too."""
+        self.abandon()
+        parts = [self._world, self._store]
+        self._world = self._store = None
+        self._sockets = frozenset()
+        # gloo's threads and descriptors go with the last reference. Its destructors may wait for ever for peers that are gone,
+        # though not with Python's lock: so a thread of their own waits, if any.
+        threading.Thread(target=_drop, args=(parts,), name="old-generation", daemon=True).start()
+
+    def _meet(self, address: str, port: int) -> None:
+        """Raises PeerLostError when one of the ranks is gone, or a newer generation is there already."""
+        others = sockets()
+        with noticing_loss():
+            seconds = datetime.timedelta(seconds=MEETING_SECONDS)
+            server = TCPStore(address, port, is_master=False, wait_for_workers=False, timeout=seconds)
+            store = PrefixStore("members", server)
+            store.set(f"here/{self.rank}", "")
+            self._wait_for_all(store)
+            world = dist.ProcessGroupGloo(PrefixStore("gloo", store), self.rank, self.world_size, timeout=seconds)
+            world._set_default_timeout(datetime.timedelta(seconds=self.longest_seconds))
+        self._store, self._world = store, world
+        self._settle(others)
+
+    def _wait_for_all(self, store: PrefixStore) -> None:
+        """However long the others need to their step boundary: only the launcher knows that one of them will not come."""
+        missing, seconds = [f"here/{rank}" for rank in range(self.world_size)], 0.002
+        while not store.check(missing):
+            if self._client is not None and self._client.place_waits:
+                raise PeerLostError("a newer generation is there")
+            time.sleep(seconds)  # a store has no wait that a newer place could end
+            seconds = min(2 * seconds, _LONGEST_LOOK)
+
+
+def _drop(parts: list[object]) -> None:
+    while parts:
+        let_go(parts[-1])
+        parts.pop()
+
+
+def _tell_environment(place: WorkerPlace) -> None:
+    """torchrun's variables, as a process that was started for this generation would find them."""
+    os.environ.update(
+        RANK=str(place.rank),
+        WORLD_SIZE=str(place.world_size),
+        GROUP_RANK=str(place.machine),
+        GROUP_WORLD_SIZE=str(place.machines),
+        MASTER_ADDR=place.address,
+        MASTER_PORT=str(place.port),
+    )

@@ -1,0 +1,112 @@
+"""--recovery memory: processes that live through changes, with the state that they hold."""
+
+import contextlib
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+import torch
+
+from ebb import elastic
+from ebb.elastic.notices.notice import Notice
+from ebb.elastic.runtime.config import ConfigError, resolve
+from testing import exactness as ledger
+from tests.elastic.machines import until
+from tests.elastic.runtime import programs
+from tests.elastic.runtime.generations import Launcher, play
+from tests.elastic.runtime.programs import Program
+from tests.elastic.runtime.ranks import together
+
+EXACT = {"virtual_workers": 5, "max_micro_batch": 2}
+MEMORY = {"recovery": "memory", "checkpoint_seconds": 1e6, "checkpoint_min_seconds": 1e6}  # none but the last one is written
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> str:
+    (answer,) = together(programs.train, 1, Program(output=tmp_path_factory.mktemp("calm"), settings=EXACT))
+    return str(answer["weights"])
+
+
+def survived(output: Path, **facts: Any) -> list[Any]:
+    world_size, newcomers = facts.pop("world_size", 3), facts.pop("newcomers", 0)
+    settings = {**MEMORY, **facts.pop("settings", EXACT)}
+    program = Program(output=output, settings=settings, **facts)
+    return play(programs.train, program, output=output, world_size=world_size, newcomers=newcomers)
+
+
+@pytest.mark.parametrize("leaver", [0, 2])
+@pytest.mark.parametrize("where", ["pass", "body"])
+def test_a_lost_rank_changes_no_bit_and_no_process_ends(tmp_path: Path, calm: str, leaver: int, where: str) -> None:
+    answers = survived(tmp_path, vanish_at=4, vanish_in=where, leaver=leaver)
+    assert [answer is None for answer in answers] == [rank == leaver for rank in range(3)]
+    left = [answer for answer in answers if answer]
+    assert [answer["weights"] for answer in left] == [calm] * 2
+    assert [answer["steps"] for answer in left] == [list(range(12))] * 2
+    assert ledger.check(tmp_path).exact
+
+
+def test_newcomers_take_the_state_of_the_others(tmp_path: Path, calm: str) -> None:
+    answers = survived(tmp_path, world_size=1, newcomers=2, settings={**EXACT, "min_step_seconds": 0.2})
+    assert [answer["weights"] for answer in answers] == [calm] * 3
+    assert answers[0]["steps"] == list(range(12))
+    assert answers[1]["steps"] == answers[2]["steps"] == list(range(answers[1]["steps"][0], 12))
+    assert answers[1]["steps"][0] >= 2
+    assert ledger.check(tmp_path).exact
+
+
+@pytest.mark.parametrize("leaver", [0, 1])
+def test_a_step_that_the_others_have_done_is_taken_from_them(tmp_path: Path, calm: str, leaver: int) -> None:
+    """It is behind by the step whose sum it did not get: it does not do it, and no rank does it again."""
+    answers = survived(tmp_path, deaf_at=5, leaver=leaver)
+    assert [answer["weights"] for answer in answers] == [calm] * 3
+    assert [answer["steps"] for answer in answers] == [list(range(12))] * 3
+    verdict = ledger.check(tmp_path)
+    assert verdict.exact
+    assert verdict.steps_redone == 0
+
+
+def test_a_notice_takes_one_machine_and_no_checkpoint(tmp_path: Path, calm: str) -> None:
+    answers = survived(tmp_path, leave_at=4, leaver=1)
+    assert [answer["left"] for answer in answers] == [False, True, False]
+    assert [answers[0]["weights"], answers[2]["weights"]] == [calm] * 2
+    assert answers[1]["step"] == 5
+    assert [path.name for path in (tmp_path / "checkpoints").glob("g*.json")] == ["g00002-s00000012-r0.json"]
+
+
+def test_without_virtual_workers_the_gradient_is_that_of_the_whole_batch(tmp_path: Path) -> None:
+    """Two ranks, then one, and several micro-batches: the weights are those of one process but for the order of sums."""
+    settings = {"max_micro_batch": 3}
+    (alone,) = together(programs.train, 1, Program(output=tmp_path / "alone", plain=True, settings=settings))
+    answers = survived(tmp_path / "lost", world_size=3, plain=True, vanish_at=11, leaver=2, settings=settings)
+    for answer in (answers[0], answers[1]):
+        assert answer["steps"] == list(range(12))
+        for found, wanted in zip(answer["gradient"], alone["gradient"], strict=True):
+            assert torch.tensor(found) == pytest.approx(torch.tensor(wanted), abs=1e-5)
+
+
+def test_what_only_torchs_own_can_do_is_refused(tmp_path: Path) -> None:
+    run = elastic.start(resolve({}, output=tmp_path, recovery="memory"), notice=Notice())
+    with pytest.raises(ConfigError, match="broadcast_buffers"):
+        run.distribute(torch.nn.Linear(2, 2), broadcast_buffers=True)
+
+
+def test_many_changes_leave_nothing_behind(tmp_path: Path) -> None:
+    """No thread and no descriptor of an old generation stays."""
+    settings = {**MEMORY, "epochs": 10**6, "log_every": 10**6, "ledger": False}
+    program = Program(output=tmp_path, settings=settings)
+    with TemporaryDirectory(prefix="ebb-") as folder, contextlib.closing(Launcher(Path(folder), tmp_path)) as launcher:
+        launcher.regroup(programs.train, program, 2)
+        until("two ranks that train", lambda: launcher.done() > 0)
+        held = []
+        for _ in range(12):
+            launcher.server.tell_change()
+            until("a boundary", lambda: all(launcher.server.asks([each.process.pid]) for each in launcher.ranks))
+            launcher.regroup(programs.train, program)
+            held.append([open_by(each.process.pid) for each in launcher.ranks])
+    assert max(max(each) for each in held[6:]) <= max(max(each) for each in held[:6]) + 4, held
+
+
+def open_by(process: int) -> int:
+    """Its descriptors and threads."""
+    return sum(1 for name in ("fd", "task") for _ in Path(f"/proc/{process}/{name}").iterdir())
