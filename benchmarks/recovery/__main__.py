@@ -19,14 +19,14 @@ from benchmarks.exact.etcd import etcd
 from benchmarks.exact.machines import given_up
 from benchmarks.recovery import figures as kept
 from benchmarks.recovery.play import EVENTS, FailedError, Found, Stage, play
-from benchmarks.recovery.systems import SYSTEMS, System
+from benchmarks.recovery.systems import ARCH, SYSTEMS, System
 from devcluster.commands import say
 from devcluster.settings import BoxError
 
 KEPT, BROKEN, FAILED, INTERRUPTED = 0, 1, 2, 130
 OTHERS_AT_ONCE = 3  # nearly all of their time they wait for clocks of their own: two cores were 96 % idle with one of them
 HELP = f"""\
-Two machines of one process each train a small network on loopback, 24 samples a step, 10 steps a second at most. Then, in turn:
+Two machines of one process each train a network on loopback, 24 samples a step, 10 steps a second at most. Then, in turn:
 
 {chr(10).join(f"  {name:16}{text}" for name, text in EVENTS.items())}
 
@@ -50,6 +50,7 @@ class Settings:
     events: tuple[str, ...]
     repeat: int
     cap_seconds: float
+    arch: str
     folder: Path
 
 
@@ -65,6 +66,12 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     parser.add_argument(
         "--cap", metavar="SECONDS", type=float, default=120.0, help="longest wait for a step (default: %(default)g)"
     )
+    parser.add_argument(
+        "--arch",
+        metavar="NAME",
+        default=ARCH,
+        help="network of torchvision; vgg16 has a state of 1.1 GB (default: %(default)s)",
+    )
     given = parser.parse_args(arguments)
     systems, events = tuple(given.only.split(",")), tuple(given.events.split(","))
     for option, words, allowed in (("--only", systems, SYSTEMS), ("--events", events, EVENTS)):
@@ -78,6 +85,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         events=events,
         repeat=given.repeat,
         cap_seconds=given.cap,
+        arch=given.arch,
         folder=Path(tempfile.mkdtemp(prefix="ebb-recovery-")),
     )
 
@@ -131,7 +139,7 @@ def _stage(settings: Settings, system: System, opened: ExitStack) -> Stage:
     else:
         tool, *flags = system.etcd
         endpoint = opened.enter_context(etcd(settings.folder, tool=tool, flags=flags))
-    return Stage(data=settings.folder / "data", endpoint=endpoint, cap_seconds=settings.cap_seconds)
+    return Stage(data=settings.folder / "data", arch=settings.arch, endpoint=endpoint, cap_seconds=settings.cap_seconds)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -150,7 +158,12 @@ def main(arguments: Sequence[str]) -> int:
             "promises_kept": sum(promise.kept for promise in made),
             "promises_broken": sum(not promise.kept for promise in made),
         }
-        sizes = {"rounds": settings.repeat, "cap_seconds": settings.cap_seconds, "seconds": round(time.monotonic() - began, 1)}
+        sizes = {
+            "arch": settings.arch,
+            "rounds": settings.repeat,
+            "cap_seconds": settings.cap_seconds,
+            "seconds": round(time.monotonic() - began, 1),
+        }
         print(json.dumps({**table, "reasons": kept.reasons(found), **sizes, **counts}), flush=True)
     except (BenchmarkError, BoxError) as error:
         print(f"it could not be measured; logs are in {settings.folder}: {error}", file=sys.stderr)

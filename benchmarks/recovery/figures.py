@@ -17,6 +17,9 @@ DEFAULTS, BEST = ("etcd", "c10d"), ("etcd_best", "c10d_best", "etcd_v2_best")
 WANTED_RATIO = 5.0
 # The trainer's --checkpoint-seconds by default, in steps of STEP_SECONDS.
 INTERVAL_STEPS = 3000
+# With its state in memory a job does at most the step under way again.
+STEPS_AT_RISK = {"ours": INTERVAL_STEPS, "memory": 1}
+OURS = tuple(STEPS_AT_RISK)
 WITH_NOTICE = ("notice", "join")
 
 
@@ -58,18 +61,19 @@ def reasons(found: Found) -> dict[str, str]:
 def promises(table: Mapping[str, Mapping[str, Figures | None]]) -> list[Promise]:
     """Those of which both sides were measured; a rival that did not survive is beaten."""
     made: list[Promise] = []
-    for event, ours in table.get("ours", {}).items():
+    for system, event, ours in [(name, *found) for name in OURS for found in table.get(name, {}).items()]:
         if ours is None:
-            made.append(Promise(kept=False, text=f"{event}: ours did not go on"))
+            made.append(Promise(kept=False, text=f"{event}: {system} did not go on"))
             continue
         made += _against(event, ours, table, DEFAULTS, WANTED_RATIO)
         made += _against(event, ours, table, BEST, 1.0)
-        limit = 0.0 if event in WITH_NOTICE else INTERVAL_STEPS
+        limit = 0.0 if event in WITH_NOTICE else STEPS_AT_RISK[system]
         fine = ours["steps_redone"] <= limit and ours["samples_lost"] == 0
         made.append(
             Promise(
                 kept=fine,
-                text=f"{event}: {ours['steps_redone']:g} steps redone, at most {limit:g}; {ours['samples_lost']} samples lost",
+                text=f"{event}, {system}: {ours['steps_redone']:g} steps redone, at most {limit:g}; "
+                f"{ours['samples_lost']} samples lost",
             )
         )
     return made

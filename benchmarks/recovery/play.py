@@ -31,6 +31,7 @@ Found = Change | str
 @dataclass(frozen=True, kw_only=True)
 class Stage:
     data: Path
+    arch: str
     endpoint: str
     cap_seconds: float
 
@@ -55,7 +56,9 @@ class Job:
 
     def start(self, planned: int) -> None:
         self.output.mkdir(parents=True, exist_ok=True)
-        command = self.system.command(endpoint=self.stage.endpoint, run_id=self.run_id, data=self.stage.data, output=self.output)
+        command = self.system.command(
+            endpoint=self.stage.endpoint, run_id=self.run_id, arch=self.stage.arch, data=self.stage.data, output=self.output
+        )
         starter = Fresh(self.system.module)
         log = self.folder / f"machine{self._started}.log"
         self.machines.append(starter.start(command, self.system.given(self.output, planned=planned), log))

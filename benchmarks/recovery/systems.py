@@ -40,21 +40,22 @@ class System:
     etcd: tuple[str, ...] | None = None
     conf: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
+    more: tuple[str, ...] = ()  # flags of our trainer
 
     @property
     def is_ours(self) -> bool:
         return self.module == LAUNCHER
 
-    def command(self, *, endpoint: str, run_id: str, data: Path, output: Path) -> list[str]:
+    def command(self, *, endpoint: str, run_id: str, arch: str, data: Path, output: Path) -> list[str]:
         flags = [f"--rdzv_backend={self.backend}", f"--rdzv_endpoint={endpoint}", f"--rdzv_id={run_id}", "--nnodes=1:4"]
         flags += ["--nproc-per-node=1", "--local-addr=127.0.0.1", *([f"--rdzv_conf={self.conf}"] if self.conf else [])]
         if self.is_ours:
             return [
-                *[*flags, "-m", "trainer", "--data", str(data), "--arch", ARCH, "--image-size", "32", "--device", "cpu"],
+                *[*flags, "-m", "trainer", "--data", str(data), "--arch", arch, "--image-size", "32", "--device", "cpu"],
                 *["--global-batch", str(GLOBAL_BATCH), "--epochs", "100000", "--workers", "0", "--log-every", "1", "--ledger"],
-                *["--min-step-seconds", str(STEP_SECONDS)],
+                *["--min-step-seconds", str(STEP_SECONDS), *self.more],
             ]
-        script = [str(STOCK_SCRIPT), "--data", str(data), "--output", str(output), "--arch", ARCH]
+        script = [str(STOCK_SCRIPT), "--data", str(data), "--output", str(output), "--arch", arch]
         script += ["--batch-size", str(GLOBAL_BATCH // 2), "--step-seconds", str(STEP_SECONDS)]
         return [*flags, "--max-restarts=1000", *script, "--repeat-data", str(EPOCH_REPEATS)]
 
@@ -80,6 +81,14 @@ SYSTEMS = {
     system.name: system
     for system in (
         System(name="ours", title="Ebb's launcher, etcd3, etcd 3.6", module=LAUNCHER, backend="etcd3", etcd=("etcd36",)),
+        System(
+            name="memory",
+            title="the same, --recovery memory",
+            module=LAUNCHER,
+            backend="etcd3",
+            etcd=("etcd36",),
+            more=("--recovery", "memory"),
+        ),
         # The slowest of the others first: three play at a time, and a long one that begins last would be alone at the end.
         System(name="etcd_v2", title="torchrun etcd-v2, defaults", backend="etcd-v2", etcd=("etcd", "--enable-v2")),
         System(name="c10d", title="torchrun c10d, defaults", backend="c10d"),
