@@ -1,7 +1,7 @@
 # Everything that one does with Ebb on this machine. `make` alone prints this list.
 # Each target does its own set-up, may be run again at any time, and may be interrupted at any time.
 .DEFAULT_GOAL := help
-.PHONY: help install demo walk up down preview graph preflight costs leftovers rehearse bump test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week prove-exact prove-rendezvous prove-checkpoints prove-interruptions prove-money prove-notice prove-karpenter prove-kubeconfig prove-logs bench-recovery bench-trainer clean
+.PHONY: help install demo walk up down preview graph preflight costs prices leftovers rehearse bump test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week prove-exact prove-rendezvous prove-checkpoints prove-interruptions prove-money prove-notice prove-karpenter prove-kubeconfig prove-logs bench-recovery bench-trainer clean
 export PYTHONDONTWRITEBYTECODE = 1
 # One for all checkouts: most of what mypy reads is the SDKs. It compares contents, so another checkout's entries do no harm.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ebb/mypy
@@ -63,6 +63,9 @@ preflight: install  ## would the account let this stack come up? credentials, qu
 
 costs: install  ## what the stack costs, idle and at full scale
 	@$(BIN)/python -m infra.account.costs --stack $(STACK)
+
+prices: install  ## read the spot prices of the stack's machine types, for estimates: prices.dev.yaml
+	@$(BIN)/python -m infra.account.prices --stack $(STACK)
 
 bump: install  ## every pinned version beside the newest that its publisher knows; asks package indexes, changes nothing
 	@$(BIN)/python -m infra.bump

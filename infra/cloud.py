@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import pulumi
 
-from infra.account.records import Check, Pattern, Seen, Sheet
+from infra.account.records import Check, Offered, Pattern, Seen, Sheet
 from infra.config.model import Stack
 from infra.config.section import Problem, Section
 from workloads.cluster import Cluster, Helpers, Images, InstanceType, NodeGroup, Storage
@@ -84,6 +84,10 @@ class Cloud(Protocol):
 
     def costs(self, stack: Stack, groups: Sequence[NodeGroup]) -> Sheet | None:
         """Costs beside the machines; None where nothing has a price. `groups`: that of the manager, then those for jobs."""
+        return None
+
+    def spot_prices(self, stack: Stack, types: Sequence[InstanceType]) -> Offered | None:
+        """The present ones of these types in the stack's region; None where nothing is sold as spot. Raises RequestRefused."""
         return None
 
     def reclaims(self) -> Reclaims | None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from infra import clouds, commands, config
 from infra.account.records import HOURS_PER_MONTH, Line, Sheet
-from infra.config import Stack
+from infra.config import Stack, prices
 from infra.groups import job_groups, manager_group
 from workloads.cluster import NodeGroup
 
@@ -91,6 +91,9 @@ def _show(name: str) -> int:
         commands.say(f"stack {name} costs nothing: its cloud, {stack.cloud!r}, has no prices")
         commands.conclude({"stack": name, "usdPerHourIdle": 0.0, "usdPerHourFull": 0.0, "usdPerMonthIdle": 0.0})
         return commands.EXIT_GOOD
+    read = prices.read(name)
+    if read is not None:
+        found = replace(found, basis=(*found.basis, f"{read.sentence(name)}; the others at the assumed discount"))
     for line in text(found):
         commands.say(line)
     commands.conclude({"stack": name, **summary(found)})

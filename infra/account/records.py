@@ -1,6 +1,6 @@
 """Records that a cloud fills for the commands: costs, leftovers, findings of preflight, patterns of pinned versions."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -53,6 +53,16 @@ class Sheet:
     @property
     def usd_per_hour_full(self) -> float:
         return sum(line.full for line in self.lines)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offered:
+    """Spot prices, in USD per hour by machine type and zone. `source`: who was asked; `notes`: what has no price, and why."""
+
+    source: str
+    region: str
+    usd_per_hour: Mapping[str, Mapping[str, float]]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

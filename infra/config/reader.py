@@ -10,7 +10,7 @@ import yaml
 from pulumi.runtime import config as runtime
 
 from infra import clouds
-from infra.config import checks
+from infra.config import checks, prices
 from infra.config import jobs as job_files
 from infra.config.model import CLOUD_KEY, Stack
 from infra.config.salvage import drop_consequences, salvage
@@ -20,7 +20,8 @@ from infra.config.section import NAMESPACE, ROOT, ConfigError, Problem, Section,
 def load() -> Stack:
     """The settings of the stack that runs. Raises ConfigError."""
     everything = {**runtime.get_config_env(), **runtime.CONFIG.get()}
-    return parse({key: _structured(value) for key, value in _own(everything)}, ROOT, stack=pulumi.get_stack())
+    own = {key: _structured(value) for key, value in _own(everything)}
+    return parse(_priced(own, ROOT, pulumi.get_stack()), ROOT, stack=pulumi.get_stack())
 
 
 def read(stack: str, root: Path = ROOT) -> Stack:
@@ -37,7 +38,17 @@ def read(stack: str, root: Path = ROOT) -> Stack:
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: there is no section `config`")
     # `pulumi stack init` and `pulumi config set` write every plain value of the file again, as a text: digits: "true".
-    return parse({key: _structured(value) if isinstance(value, str) else value for key, value in _own(values)}, root, stack=stack)
+    own = {key: _structured(value) if isinstance(value, str) else value for key, value in _own(values)}
+    return parse(_priced(own, root, stack), root, stack=stack)
+
+
+def _priced(own: dict[str, Any], root: Path, stack: str) -> dict[str, Any]:
+    """With the spot prices that were read, where the stack itself does not say what a machine type costs."""
+    found, said, cloud = prices.read(stack, root), own.get("instanceTypes", {}), own.get("cloud")
+    if found is None or not isinstance(said, dict) or cloud not in clouds.names():
+        return own
+    on_demand = {one.name: one.usd_per_hour for one in clouds.named(cloud).TYPES if one.name not in said}
+    return {**own, "instanceTypes": {**prices.discounts(found, on_demand), **said}}
 
 
 def _own(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -8,11 +8,11 @@ Settings and instance types are here for every reader of a stack's file; what ne
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from infra.account.records import ACCOUNT, GITHUB, Check, Pattern, Seen, Sheet
+from infra.account.records import ACCOUNT, GITHUB, Check, Offered, Pattern, Seen, Sheet
 from infra.cloud import Cloud, Infrastructure, Reclaims
 from infra.clouds.aws import catalog, checks, settings
 from infra.config import Problem, Stack
-from workloads.cluster import CAPACITY_BLOCK, ON_DEMAND, SPOT, NodeGroup
+from workloads.cluster import CAPACITY_BLOCK, ON_DEMAND, SPOT, InstanceType, NodeGroup
 
 _DIFFERENCES = {
     "cluster": "EKS, add-ons with pinned versions",
@@ -92,6 +92,11 @@ class AwsCloud(Cloud):
         from infra.clouds.aws import costs
 
         return costs.sheet(stack, groups)
+
+    def spot_prices(self, stack: Stack, types: Sequence[InstanceType]) -> Offered:
+        from infra.clouds.aws import prices
+
+        return prices.read(stack, types)
 
     def reclaims(self) -> Reclaims:
         from infra.clouds.aws import reclaim

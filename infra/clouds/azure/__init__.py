@@ -8,11 +8,11 @@ when it is asked for.
 
 from collections.abc import Callable, Iterable, Sequence
 
-from infra.account.records import Check, Seen, Sheet
+from infra.account.records import Check, Offered, Seen, Sheet
 from infra.cloud import Cloud, Infrastructure, Reclaims
 from infra.clouds.azure import catalog, checks, names, settings
 from infra.config import Problem, Stack
-from workloads.cluster import ON_DEMAND, SPOT, NodeGroup
+from workloads.cluster import ON_DEMAND, SPOT, InstanceType, NodeGroup
 
 _DIFFERENCES = {
     "cluster": f"AKS {', '.join(settings.KUBERNETES)}, Azure CNI overlay with Cilium, no local accounts",
@@ -64,6 +64,11 @@ class AzureCloud(Cloud):
         from infra.clouds.azure import costs
 
         return costs.sheet(stack, groups)
+
+    def spot_prices(self, stack: Stack, types: Sequence[InstanceType]) -> Offered:
+        from infra.clouds.azure import prices
+
+        return prices.read(stack, types)
 
     def reclaims(self) -> Reclaims:
         from infra.clouds.azure import reclaim

@@ -7,11 +7,11 @@ Settings and machine types are here for every reader of a stack's file; what nee
 
 from collections.abc import Callable, Iterable, Sequence
 
-from infra.account.records import Check, Seen, Sheet
+from infra.account.records import Check, Offered, Seen, Sheet
 from infra.cloud import Cloud, Infrastructure, Reclaims
 from infra.clouds.gcp import catalog, checks, settings
 from infra.config import Problem, Stack
-from workloads.cluster import FLEX_START, ON_DEMAND, SPOT, NodeGroup
+from workloads.cluster import FLEX_START, ON_DEMAND, SPOT, InstanceType, NodeGroup
 
 _GRACE, _FILE = settings.Nodes().shutdown_grace_seconds, settings.Storage().filestore
 _DIFFERENCES = {
@@ -65,6 +65,11 @@ class GcpCloud(Cloud):
         from infra.clouds.gcp import costs
 
         return costs.sheet(stack, groups)
+
+    def spot_prices(self, stack: Stack, types: Sequence[InstanceType]) -> Offered:
+        from infra.clouds.gcp import prices
+
+        return prices.read(stack, types)
 
     def reclaims(self) -> Reclaims:
         from infra.clouds.gcp import reclaim
