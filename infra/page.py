@@ -42,7 +42,7 @@ GPUS = """\
 ## GPUs
 
 The smallest machine with each GPU type, and what an hour of it costs: on-demand, and spot at the discount that estimates reckon
-with. Sources and dates are in each cloud's catalog.py. `make prices STACK=...` reads the present spot prices of a stack's
+with. Sources and dates are in each cloud's machines.yaml. `make prices STACK=...` reads the present spot prices of a stack's
 machines and keeps them, with their day, in prices.<stack>.yaml; estimates then take those.
 """
 UNPROVEN = """\

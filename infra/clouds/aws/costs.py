@@ -141,7 +141,7 @@ def _advice(stack: Stack, settings: Settings) -> Iterator[str]:
 def _basis(settings: Settings) -> tuple[str, ...]:
     where = "us-east-1" if settings.region == "us-east-1" else f"us-east-1 ({settings.region} may cost up to a third more)"
     return (
-        f"AWS's list prices of {where}, as of 2026-11 (infra/clouds/aws/costs.py, catalog.py)",
+        f"AWS's list prices of {where}, as of 2026-11 (infra/clouds/aws/costs.py, machines.yaml)",
         "spot machines at an assumed discount; the spot price moves by the hour",
         "not included: traffic between zones and to the internet, taxes, support",
     )

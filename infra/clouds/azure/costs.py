@@ -98,7 +98,7 @@ def _advice(stack: Stack, settings: Settings) -> Iterator[str]:
 def _basis(settings: Settings) -> tuple[str, ...]:
     where = "East US" if settings.location == "eastus" else f"East US ({settings.location} may cost up to a half more)"
     return (
-        f"Azure's list prices of {where}: machines as of 2026-06 (catalog.py)",
+        f"Azure's list prices of {where}: machines as of 2026-06 (machines.yaml)",
         "the rest is an estimate: quoted by others in 2024 to 2026, or from memory (infra/clouds/azure/costs.py says which)",
         "spot machines at an assumed discount; the spot price moves by the day",
         "not included: traffic between zones and to the internet, taxes, support",

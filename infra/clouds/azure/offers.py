@@ -91,7 +91,7 @@ def facts(look: Look) -> Iterator[Finding]:
             if ours != theirs:
                 wrong += 1
                 yield fail(
-                    f"{name}: the catalog says {what} {ours}, Azure says {theirs}", "correct infra/clouds/azure/catalog.py"
+                    f"{name}: the catalog says {what} {ours}, Azure says {theirs}", "correct infra/clouds/azure/machines.yaml"
                 )
         on_spot = any(group.capacity_type == SPOT and group.instance.name == name for group in look.groups)
         if on_spot and said.get("LowPriorityCapable") != "True":

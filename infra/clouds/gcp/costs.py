@@ -98,7 +98,7 @@ def _basis(settings: Settings, groups: Sequence[NodeGroup]) -> tuple[str, ...]:
     where = "us-central1" if settings.region == "us-central1" else f"us-central1 ({settings.region} may cost up to a third more)"
     flex = any(group.capacity_type == FLEX_START for group in groups)
     return (
-        f"Google's list prices of {where}: machines as of 2026-08, the rest older, Lustre estimated (costs.py, catalog.py)",
+        f"Google's list prices of {where}: machines as of 2026-08, the rest older, Lustre estimated (costs.py, machines.yaml)",
         "spot machines at the discount of the price list; it moves from day to day",
         *(["flex-start at the on-demand price; Google gives a discount that depends on the GPU"] if flex else []),
         "not included: traffic between zones and to the internet, logs and metrics beyond the free share, taxes, support",

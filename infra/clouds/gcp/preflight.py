@@ -117,7 +117,7 @@ def offers(look: Look) -> Iterator[Finding]:
             bad.append(fail(f"{group.name}: {group.zone} has no {machine.machine_type}", "take another zone, or another type"))
         elif int(found["guestCpus"]) != machine.cpu:
             text = f"{machine.machine_type} has {found['guestCpus']} vCPU, the catalog says {machine.cpu}"
-            bad.append(warn(text, "correct infra/clouds/gcp/catalog.py"))
+            bad.append(warn(text, "correct infra/clouds/gcp/machines.yaml"))
         if machine.gpus and look.find(f"{address}/acceleratorTypes/{machine.accelerator}") is None:
             text = f"{group.name}: {group.zone} has no {machine.accelerator}"
             bad.append(fail(text, f"gcloud compute accelerator-types list --filter name={machine.accelerator}"))

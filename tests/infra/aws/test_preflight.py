@@ -199,7 +199,7 @@ def case(make: Callable[[], Look], level: str, text: str, fix: str = "", *, name
             ),
             "fail",
             "g4dn.xlarge: the catalog says vCPUs 4, AWS says 8",
-            "correct infra/clouds/aws/catalog.py",
+            "correct infra/clouds/aws/machines.yaml",
             name="facts",
         ),
         case(

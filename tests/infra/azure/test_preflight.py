@@ -163,7 +163,7 @@ CASES: list[tuple[str, Callable[[], list[tuple[str, str, str]]], list[tuple[str,
     (
         "a fact that has changed",
         lambda: not_ok({("GET", SKUS): {"value": [sku("Standard_NC4as_T4_v3", T4["family"], vCPUs="6"), D4]}}),
-        [("fail", "Standard_NC4as_T4_v3: the catalog says vCPUs 4, Azure says 6", "correct infra/clouds/azure/catalog.py")],
+        [("fail", "Standard_NC4as_T4_v3: the catalog says vCPUs 4, Azure says 6", "correct infra/clouds/azure/machines.yaml")],
     ),
     (
         "a machine that is never spot",

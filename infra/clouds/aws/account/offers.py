@@ -63,7 +63,7 @@ def facts(look: Look) -> Iterator[Finding]:
         for what, ours, theirs in _differences(known[one["InstanceType"]], one):
             wrong += 1
             said = f"{one['InstanceType']}: the catalog says {what} {ours}, AWS says {theirs}"
-            yield fail(said, "correct infra/clouds/aws/catalog.py")
+            yield fail(said, "correct infra/clouds/aws/machines.yaml")
     if not wrong:
         yield ok(f"the catalog is right about {', '.join(sorted(known))}")
 
