@@ -101,10 +101,10 @@ class _Handing:
     def _send(self, process: "subprocess.Popen[bytes]", number: int) -> None:
         again = number == signal.SIGINT and number in self._heard
         self._heard.add(number)
-        process.send_signal(number)
         what = "end at once" if again else "write a checkpoint and end"
         with suppress(OSError):  # the terminal may be closed: that is what SIGHUP says
             self._note(f"{signal.Signals(number).name}: the training is told to {what}")
+        process.send_signal(number)  # last: its answer may be a signal to this process, which interrupts what comes after
 
 
 def _result_of(run: LocalRun, code: int) -> LocalResult:
