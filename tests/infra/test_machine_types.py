@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 
 from infra import machine_types
-from infra.clouds.aws import catalog as aws
-from infra.clouds.gcp import catalog as gcp
 from infra.config import ConfigError
 from workloads.cluster import InstanceType
 
@@ -70,25 +68,3 @@ def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
 def test_a_file_of_another_form_is_refused(tmp_path: Path, head: str) -> None:
     with pytest.raises(ConfigError, match=r"machines\.yaml: "):
         machine_types.read(written(tmp_path, head=head), machine_types.MachineLine, made)
-
-
-def test_what_a_cloud_cannot_compute_is_named() -> None:
-    whole = {"name": "z9-standard-4", "cpu": 4, "memoryGiB": 16, "usdPerHour": 0.5}
-    with pytest.raises(ConfigError, match="its family, 'z9', has no spot discount"):
-        gcp.made(gcp.GcpLine.model_validate(whole))
-    attached = {**whole, "name": "n1-standard-4", "gpu": "A100", "gpus": 1, "attached": True}
-    with pytest.raises(ConfigError, match="found 'A100'; attached may be T4, P100, V100"):
-        gcp.made(gcp.GcpLine.model_validate(attached))
-
-
-def test_a_line_of_the_catalog_keeps_its_facts() -> None:
-    found = {one.name: one for one in aws.TYPES}["p4d.24xlarge"]
-    assert (found.cpu, found.memory_gib, found.gpus, found.gpu_type, found.efa, found.network_cards) == (
-        96,
-        1152,
-        8,
-        "A100",
-        4,
-        4,
-    )
-    assert (found.usd_per_hour, found.spot_discount, found.max_pods, found.local_disk_gib) == (21.957642, 0.6, 737, 8000)

@@ -3,7 +3,7 @@
 import pytest
 
 from infra import catalog
-from infra.clouds.aws.catalog import AMI_CPU, AMI_GPU, AwsInstance
+from infra.clouds.aws.catalog import AMI_CPU, AMI_GPU, TYPES, AwsInstance
 
 AWS = [one for one in catalog.types("aws", refused=True) if isinstance(one, AwsInstance)]
 
@@ -18,3 +18,16 @@ def test_a_refused_type_is_known_but_not_offered() -> None:
     assert catalog.by_gpu("aws", "K80") == catalog.by_name("aws", "p2.xlarge")
     assert "K80" not in catalog.gpu_types("aws")
     assert "p2.xlarge" not in catalog.names("aws")
+
+
+def test_a_line_of_the_catalog_keeps_its_facts() -> None:
+    found = {one.name: one for one in TYPES}["p4d.24xlarge"]
+    assert (found.cpu, found.memory_gib, found.gpus, found.gpu_type, found.efa, found.network_cards) == (
+        96,
+        1152,
+        8,
+        "A100",
+        4,
+        4,
+    )
+    assert (found.usd_per_hour, found.spot_discount, found.max_pods, found.local_disk_gib) == (21.957642, 0.6, 737, 8000)
