@@ -18,7 +18,7 @@ from infra.config.salvage import salvage
 from infra.config.section import ConfigError, Problem, Section, choice
 from workloads.cluster import InstanceType
 
-# pydantic's and YAML's C parser: 130 lines take some 20 ms, of which each cloud that is imported pays its part.
+# YAML's C parser where it is there: all 132 lines of three clouds then take 18 ms, at every start.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _KEYS = ("source", "pricesOn", "types")
 

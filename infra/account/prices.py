@@ -28,19 +28,15 @@ def spot_types(stack: Stack) -> tuple[InstanceType, ...]:
     return tuple({one.name: one for line in lines for one in catalog.machines(stack, line)}.values())
 
 
-def rows(offered: Offered, types: Sequence[InstanceType]) -> list[list[str]]:
+def rows(found: prices.SpotPrices, types: Sequence[InstanceType]) -> list[list[str]]:
     """For a person: what is paid, and what the catalog assumes."""
-    found = [["USD per hour", "spot", "on-demand", "discount", "assumed"]]
+    made = [["USD per hour", "spot", "on-demand", "discount", "assumed"]]
     for one in types:
-        zones = offered.usd_per_hour.get(one.name)
-        if zones:
-            mean = sum(zones.values()) / len(zones)
-            spread = f"{min(zones.values()):.3f} to {max(zones.values()):.3f}" if len(zones) > 1 else f"{mean:.3f}"
-            saved = f"{1 - mean / one.usd_per_hour:.0%}" if one.usd_per_hour else ""
-        else:
-            spread, saved = "no price", ""
-        found.append([one.name, spread, f"{one.usd_per_hour:.3f}", saved, f"{one.spot_discount:.0%}"])
-    return found
+        zones, mean = sorted(found.usd_per_hour.get(one.name, {}).values()), found.mean(one.name)
+        spread = " to ".join(f"{usd:.3f}" for usd in dict.fromkeys((zones[0], zones[-1]))) if zones else "no price"
+        saved = "" if mean is None or not one.usd_per_hour else f"{1 - mean / one.usd_per_hour:.0%}"
+        made.append([one.name, spread, f"{one.usd_per_hour:.3f}", saved, f"{one.spot_discount:.0%}"])
+    return made
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,12 +57,12 @@ def _read(name: str) -> int:
         commands.say(f"stack {name} has no spot prices: {why}")
         commands.conclude({"stack": name, "usdPerHour": {}})
         return commands.EXIT_GOOD
-    for line in commands.table(rows(offered, types), right=(1, 2, 3, 4)):
+    found = prices.of_today(offered.source, offered.region, offered.usd_per_hour)
+    for line in commands.table(rows(found, types), right=(1, 2, 3, 4)):
         commands.say(line)
     for line in offered.notes:
         commands.say(f"  - {line}")
     if offered.usd_per_hour:
-        found = prices.of_today(offered.source, offered.region, offered.usd_per_hour)
         commands.say(f"written to {prices.write(name, found).name}")
     commands.conclude({"stack": name, "region": offered.region, "usdPerHour": offered.usd_per_hour})
     return commands.EXIT_GOOD if offered.usd_per_hour else commands.EXIT_BAD

@@ -66,16 +66,20 @@ def read(stack: str, root: Path = ROOT) -> SpotPrices | None:
     except FileNotFoundError:
         return None
     except (OSError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}; `make prices STACK={stack}` writes it again") from error
+        raise ConfigError(f"{path} cannot be read: {error}; {_way_out(stack)}") from error
     if not isinstance(document, dict):
-        raise ConfigError(f"{path} has no keys; `make prices STACK={stack}` writes it again")
+        raise ConfigError(f"{path} has no keys; {_way_out(stack)}")
     if isinstance(document.get("readOn"), date):  # what YAML makes of a day without quotes
         document["readOn"] = str(document["readOn"])
     found, problems, _ = salvage(SpotPrices, document, "")
     if told := [*map(str, problems), *_negative(found)]:
         lines = "\n".join(f"  {one}" for one in told)
-        raise ConfigError(f"{path} is wrong; `make prices STACK={stack}` writes it again:\n{lines}")
+        raise ConfigError(f"{path} is wrong; {_way_out(stack)}:\n{lines}")
     return found
+
+
+def _way_out(stack: str) -> str:
+    return f"remove it, and `make prices STACK={stack}` writes it again"
 
 
 def _negative(found: SpotPrices) -> Iterable[str]:
