@@ -2,16 +2,34 @@
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 
 from ebb.elastic.notices import notice
+from tests.elastic import images
+from tests.elastic.machines import start_etcd
+from tests.elastic.rendezvous.servers import built
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread() -> None:
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The endpoint of one that all jobs of a module share."""
+    process, endpoint = start_etcd(built("3.6"), tmp_path_factory.mktemp("etcd"))
+    yield endpoint
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return images.make(tmp_path_factory.mktemp("images"), train=40)
 
 
 @pytest.fixture(autouse=True)

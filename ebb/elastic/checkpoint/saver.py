@@ -12,6 +12,7 @@ A disk that is full costs the checkpoint, never the training: a sentence is prin
 is out of reach the candidate waits for it, and no other is written.
 """
 
+import contextlib
 import sys
 import threading
 import time
@@ -139,14 +140,8 @@ class Saver:
 
     def move(self, folder: CheckpointFolder, fence: Fence, *, writer: int, plain: PlainFile | None) -> None:
         """Into the next generation, in which the training goes on. What the old one could not commit any more is given up."""
-        self._hurry.set()
-        self.settle()
-        if self._thread is not None:
-            self._thread.join()
-        self._hurry.clear()
-        failure, self._failure = self._failure, None
-        if failure is not None and not isinstance(failure, Stale):
-            raise failure
+        with contextlib.suppress(Stale):
+            self.finish()
         self._waiting = None
         self._folder, self._fence, self._writer, self._plain = folder, fence, writer, plain
 

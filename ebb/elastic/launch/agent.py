@@ -3,7 +3,8 @@
 """torch's elastic agent with our exit policy and rendezvous. Used by node_agent.py only.
 
 torch's agent starts, watches and stops the workers of this machine and restarts them when newcomers wait. Overridden are the
-hooks that it leaves to its subclasses, and nothing of it is changed. It sets no limit to a step, the first one or any other.
+hooks that it leaves to its subclasses, and nothing of it is changed. Workers that live through changes (rendezvous/places.py)
+get new places instead of a restart. It sets no limit to a step, the first one or any other.
 """
 
 import argparse

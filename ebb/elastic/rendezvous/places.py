@@ -1,11 +1,10 @@
-"""Between a launcher and its worker processes that live through a change of the membership: where each stands in the next
-generation.
+"""Places in the next generation, from a launcher to its worker processes that live through a change of the membership.
 
     server = PlaceServer(folder / "places")             # the launcher's agent
-    server.hear_of(pids); server.tell_change(); server.asks(); server.give({pid: Place, ...})
-    client = PlaceClient(folder / "places")             # a worker
+    server.tell_change(); server.asks(pids); server.give({pid: WorkerPlace(...), ...})
+    client = PlaceClient(folder / "places", on_place)   # a worker
     client.change_wanted                                # newcomers wait: come to a step boundary
-    client.next(broken=True, told=lambda: False)        # leave the present generation, wait for the next one's place
+    client.next(broken=True, leaving=notice_seen)       # leave the present generation, wait for the next one's place
 
 Lines of JSON over a Unix socket. A worker's line ends with its process, and a launcher's with its own, so neither waits for a
 dead one. Workers that never connect are restarted by their launcher, as torchrun does.

@@ -73,7 +73,7 @@ class RunConfig:
     first_step_seconds: float = option(1800.0, "longest time until the first step of a generation is done", low=1.0)
     # 240 s: well under five minutes, and a hundred times the slowest step that we have seen
     collective_seconds: float = option(240.0, "longest time of any later step: then a machine hangs, and all meet again", low=1.0)
-    recovery: str = option("restart", "what ranks do when machines come or go: restart, from a checkpoint; memory: they go on "
+    recovery: str = option("restart", "what ranks do when machines come or go; restart: start from a checkpoint; memory: go on "
                            "with what they hold, and give it to newcomers (on CPUs alone so far)",
                            choices=("restart", "memory"))  # fmt: skip
     leave_seconds: float = option(20.0, "longest wait for a step boundary after a notice", low=1.0)

@@ -132,7 +132,7 @@ class Loop:
         """Until the end. Raises GracefulExit where the ranks agree to leave."""
         self.report.begin()
         while self.step < self.stream.total_steps:
-            started = time.monotonic()
+            started, self._lost_seconds = time.monotonic(), 0.0
             self._waits.begin_step()
             step = self._step()
             self._open = step, started
@@ -176,7 +176,8 @@ class Loop:
         if self.evaluating and self._open is not None and self._open[0].begun and self.may_stop:
             (step, started), self._open = self._open, None
             self._count(step)
-            self._pending[-1].seconds = time.monotonic() - started
+            if self._pending:
+                self._pending[-1].seconds = time.monotonic() - started
             self.evaluation_pending = True
 
     def stop_evaluation(self) -> None:
@@ -214,7 +215,7 @@ class Loop:
             sums=self._sums,
             write_down=self._write_down,
             shared=self._agree,
-            again=self._again,
+            again=None if self.follows is None else self._again,
         )
 
     def _write_down(self, number: int, samples: list[int]) -> None:
@@ -223,9 +224,7 @@ class Loop:
 
     def _again(self, step: Step) -> bool:
         """A peer is gone before any of the step is done: True if it begins once more, in a new generation; False if other ranks
-        have done it. Raises the error under way where this process cannot go on."""
-        if self.follows is None:
-            raise  # noqa: PLE0704  # called while PeerLostError is handled
+        have done it."""
         self._follow(broken=True)
         if self._newer:
             return False
@@ -237,7 +236,9 @@ class Loop:
         began = time.monotonic()
         self._pending.clear()
         self.follows.follow(self, broken=broken)
-        self._lost_seconds += time.monotonic() - began
+        seconds = time.monotonic() - began
+        self._lost_seconds += seconds
+        self.report.account.lost_seconds += seconds
 
     def enter(
         self,
@@ -319,8 +320,6 @@ class Loop:
             self._report(each, answer)
         if not agreed and self.follows is not None:
             self.report.step(self.step, seconds)  # what the ranks would have agreed on is lost; the step is not
-        self.report.account.lost_seconds += self._lost_seconds
-        self._lost_seconds = 0.0
         if last:
             return False
         leaving = frozenset[int]().union(*(answer.leaving for _, answer in agreed))
@@ -350,8 +349,6 @@ class Loop:
         broken = self.follows.group.is_over
         if leaving or change or broken:
             self._follow(broken=broken)
-            self.report.account.lost_seconds += self._lost_seconds
-            self._lost_seconds = 0.0
 
     def _taken(self, left: int) -> list[Pending]:
         return [self._pending.popleft() for _ in range(len(self._pending) - left)]

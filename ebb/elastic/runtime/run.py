@@ -273,6 +273,11 @@ class Run:
         all that a checkpoint keeps has changed. The next generation does not come back to that place: see `evaluation_pending`. A
         program that validates other weights must not copy them over the model's own: a notice then has to wait for its end.
         """
+        return dict(self._answer(lambda: self._evaluate(dataset, measure, batch_size, workers, options)))
+
+    def _evaluate(
+        self, dataset: Any, measure: Measure, batch_size: int, workers: int | None, options: dict[str, Any]
+    ) -> dict[str, float]:
         assert self._checkpointing is not None, "run.evaluate() comes after run.register_state()"
         asked = self.config.workers if workers is None else workers
         processes = min(self.config.place.cores, asked) if asked >= 0 else workers_beside_cpu_training(self.config.place.cores)

@@ -157,7 +157,6 @@ def open_saver(
 
     Raises OwnedFolderError when another job writes that file.
     """
-    path = Path(config.checkpoint_file) if config.checkpoint_file and config.place.rank == 0 else None
     cadence = Cadence(
         shortest_seconds=config.checkpoint_min_seconds,
         longest_seconds=config.checkpoint_seconds,
@@ -169,15 +168,20 @@ def open_saver(
         cadence=cadence,
         writer=config.place.rank,
         optimizer=optimizer,
-        plain=PlainFile.claim(path, config.owner) if path else None,
+        plain=_plain(config),
     )
 
 
 def move_saver(saver: Saver, config: RunConfig, start: Start, fence: Fence, identity: dict[str, Any]) -> None:
     """Into the next generation of the same process. Raises OwnedFolderError, as open_saver."""
-    path = Path(config.checkpoint_file) if config.checkpoint_file and config.place.rank == 0 else None
-    plain = PlainFile.claim(path, config.owner) if path else None
-    saver.move(folder_of(config, start, identity), fence, writer=config.place.rank, plain=plain)
+    saver.move(folder_of(config, start, identity), fence, writer=config.place.rank, plain=_plain(config))
+
+
+def _plain(config: RunConfig) -> PlainFile | None:
+    """--checkpoint-file, of rank 0."""
+    return (
+        PlainFile.claim(Path(config.checkpoint_file), config.owner) if config.checkpoint_file and config.place.rank == 0 else None
+    )
 
 
 def choose_device(config: RunConfig) -> torch.device:

@@ -63,7 +63,7 @@ class Step:
         sums: Sums,
         write_down: Callable[[int, list[int]], None],
         shared: Callable[["Step"], None],
-        again: Callable[["Step"], bool],
+        again: Callable[["Step"], bool] | None,
     ) -> None:
         self.number = number
         self.samples = samples
@@ -99,6 +99,8 @@ class Step:
                     self._gradients.share(self.samples.size)
                 break
             except PeerLostError:
+                if self._again is None:
+                    raise
                 if not self._again(self):
                     break
         self.done = True

@@ -69,6 +69,7 @@ class Program:
     leaver: int = 0
     vanish_at: int | None = None  # the step in which rank `leaver` is gone
     vanish_in: str = "pass"  # pass: before its backward pass; body: after the optimizer's step; hang: it stays, and does nothing
+    evaluate_first: bool = False  # 40 points, before the first step
     deaf_at: int | None = None  # the step of which rank `leaver` does not get the sum that the others get
     lag: int | None = None
     score_at: dict[int, float] = field(default_factory=dict)
@@ -122,9 +123,9 @@ def _steps(program: Program, run: elastic.Run, notice: Notice, answer: dict[str,
     scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=3) if program.scaled else None
     others: dict[str, Any] = {"schedule": schedule, "scaler": scaler}
     run.register_state(model=model, optimizer=optimizer, **{name: each for name, each in others.items() if each is not None})
-    _arrange(program)
-    if run.rank == program.leaver and program.deaf_at is not None:
-        _deafen(run, program.deaf_at)
+    _arrange(program, run)
+    if program.evaluate_first:
+        answer["first"] = run.evaluate(Points(40), lambda batch: {"loss": cross_entropy(model(batch["point"]), batch["label"])})
     for step in run.steps(run.loader(Points(program.size))):
         mine = run.rank == program.leaver
         if run.evaluation_pending:
@@ -166,8 +167,10 @@ def _deafen(run: elastic.Run, number: int) -> None:
     VirtualGradients.share = share  # type: ignore[assignment, method-assign]
 
 
-def _arrange(program: Program) -> None:
+def _arrange(program: Program, run: elastic.Run) -> None:
     """What is otherwise a GPU's, or chance."""
+    if run.rank == program.leaver and program.deaf_at is not None:
+        _deafen(run, program.deaf_at)
     if program.lag is not None:
         vars(loops)["Loop"] = lambda **parts: Loop(**{**parts, "lag": program.lag})
     vars(evaluation)["_LOOK_SECONDS"] = 0.0  # how far a rank comes before it hears of another one's notice

@@ -55,6 +55,15 @@ def test_newcomers_take_the_state_of_the_others(tmp_path: Path, calm: str) -> No
     assert ledger.check(tmp_path).exact
 
 
+def test_a_newcomer_hears_what_the_others_found_before_their_first_step(tmp_path: Path) -> None:
+    """It evaluates nothing with them: they are in their steps."""
+    answers = survived(tmp_path, world_size=2, newcomers=1, evaluate_first=True, settings={**EXACT, "min_step_seconds": 0.2})
+    assert len(answers) == 3
+    assert answers[2]["steps"][0] >= 2
+    assert answers[0]["first"] == answers[1]["first"] == answers[2]["first"]
+    assert answers[0]["first"]["samples"] == 40
+
+
 @pytest.mark.parametrize("leaver", [0, 1])
 def test_a_step_that_the_others_have_done_is_taken_from_them(tmp_path: Path, calm: str, leaver: int) -> None:
     """It is behind by the step whose sum it did not get: it does not do it, and no rank does it again."""

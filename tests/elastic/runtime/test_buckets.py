@@ -1,0 +1,91 @@
+"""Gradients that are summed without torch's own buckets: all of them, those that take no part, and what is refused."""
+
+import datetime
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from ebb.elastic.runtime.buckets import Buckets
+from ebb.elastic.runtime.members import Members
+
+
+class Twins(Members):
+    """Two ranks, of which the other one always has the same gradients."""
+
+    def start_sum(self, values: torch.Tensor) -> dist.Work:
+        values.mul_(2)
+        return DoneWork()
+
+
+class DoneWork(dist.Work):
+    def wait(self, timeout: datetime.timedelta = datetime.timedelta(0)) -> bool:
+        return True
+
+
+@pytest.fixture
+def twins() -> Twins:
+    return Twins(0, 2, torch.device("cpu"))
+
+
+def summed(buckets: Buckets, loss: torch.Tensor) -> None:
+    buckets.arm()
+    loss.backward()  # type: ignore[no-untyped-call]
+    buckets.finish()
+
+
+@pytest.mark.parametrize("limit_bytes", [1, 40, 10**6])
+def test_every_gradient_is_the_sum_however_they_are_cut(twins: Twins, limit_bytes: int) -> None:
+    network = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2).double())
+    values = [torch.ones(1, 3), torch.ones(1, 4, dtype=torch.float64)]
+    buckets = Buckets(network.parameters(), twins, limit_bytes=limit_bytes)
+    summed(buckets, sum((layer(value).sum() for layer, value in zip(network, values, strict=True)), torch.zeros(())))
+    found = [parameter.grad for parameter in network.parameters()]
+    for each in network.parameters():
+        each.grad = None
+    sum((layer(value).sum() for layer, value in zip(network, values, strict=True)), torch.zeros(())).backward()
+    for one, parameter in zip(found, network.parameters(), strict=True):
+        assert one is not None
+        assert parameter.grad is not None
+        assert torch.equal(one, 2 * parameter.grad)
+
+
+def test_a_parameter_that_took_no_part_keeps_none(twins: Twins) -> None:
+    used, unused = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    buckets = Buckets([*used.parameters(), *unused.parameters()], twins, limit_bytes=1)
+    for _ in range(2):
+        summed(buckets, used(torch.ones(1, 2)).sum())
+    assert used.weight.grad is not None
+    assert unused.weight.grad is None
+
+
+def test_a_pass_that_is_not_the_last_sums_nothing(twins: Twins) -> None:
+    layer = torch.nn.Linear(1, 1, bias=False)
+    buckets = Buckets(layer.parameters(), twins)
+    layer(torch.ones(1, 1)).sum().backward()
+    assert layer.weight.grad is not None
+    assert layer.weight.grad.item() == 1
+    summed(buckets, layer(torch.ones(1, 1)).sum())
+    assert layer.weight.grad.item() == 4  # of two ranks with two micro-batches each
+
+
+def test_sparse_gradients_are_refused(twins: Twins) -> None:
+    layer = torch.nn.Embedding(3, 2, sparse=True)
+    buckets = Buckets(layer.parameters(), twins)
+    buckets.arm()
+    with pytest.raises(RuntimeError, match="layers need sparse=False"):
+        layer(torch.tensor([1])).sum().backward()
+
+
+def test_a_parameter_with_two_gradients_in_a_pass_is_refused(twins: Twins) -> None:
+    layer = torch.nn.Linear(2, 2)
+
+    def again(value: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = torch.utils.checkpoint.checkpoint(layer, value, use_reentrant=True)
+        return found
+
+    buckets = Buckets(layer.parameters(), twins)
+    buckets.arm()
+    value = torch.ones(1, 2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="two gradients in one backward pass"):
+        (again(value) + again(value)).sum().backward()  # type: ignore[no-untyped-call]
