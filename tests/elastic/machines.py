@@ -70,10 +70,6 @@ class Job:
         self._machines: list[subprocess.Popen[bytes]] = []
         output.mkdir()
 
-    def with_processes(self, number: int) -> None:
-        """So many of each machine that is started from now on."""
-        self._command.insert(self._command.index("-m", 3), f"--nproc-per-node={number}")
-
     def start(self, planned: int = 0) -> "subprocess.Popen[bytes]":
         """`planned` is how many machines a controller would tell it that the job is to have; 0: none tells it anything."""
         with (self.output / f"machine{len(self._machines)}.log").open("wb") as log:

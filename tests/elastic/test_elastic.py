@@ -19,25 +19,10 @@ from tests.elastic.rendezvous.servers import built
 pytestmark = [pytest.mark.e2e, pytest.mark.smoke]
 
 
-@pytest.fixture(scope="module")
-def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    process, endpoint = start_etcd(built("3.6"), tmp_path_factory.mktemp("etcd"))
-    yield endpoint
-    process.kill()
-    process.wait()
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return images.make(tmp_path_factory.mktemp("images"), train=40)
-
-
 @pytest.fixture
 def job(etcd: str, data: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Job]:
-    """120 images, 24 a step: 5 steps an epoch."""
-    arguments = ["-m", "trainer", "--data", str(data), "--arch", "resnet18", "--image-size", "32", "--global-batch", "24"]
-    arguments += ["--epochs", "30", "--log-every", "1", "--ledger", "--min-step-seconds", "0.2", "--checkpoint-min-seconds", "1"]
-    job = Job(etcd, tmp_path / "output", arguments, name=request.node.name)
+    arguments = ["--epochs", "30", "--min-step-seconds", "0.2", "--checkpoint-min-seconds", "1"]
+    job = Job(etcd, tmp_path / "output", images.training(data, *arguments), name=request.node.name)
     yield job
     job.stop_all()
     print(job.logs())
@@ -98,9 +83,7 @@ def test_restarts_of_etcd_are_survived(data: Path, tmp_path: Path) -> None:
     """With its data, which nobody notices, and without, which costs a generation; a machine that comes later finds the others."""
     program = built("3.6")
     process, endpoint = start_etcd(program, tmp_path)
-    arguments = ["-m", "trainer", "--data", str(data), "--arch", "resnet18", "--image-size", "32", "--global-batch", "24"]
-    arguments += ["--epochs", "16", "--log-every", "1", "--ledger", "--min-step-seconds", "0.3"]
-    job = Job(endpoint, tmp_path / "output", arguments)
+    job = Job(endpoint, tmp_path / "output", images.training(data, "--epochs", "16", "--min-step-seconds", "0.3"))
 
     def restarted(*, keeps_data: bool) -> "subprocess.Popen[bytes]":
         process.kill()

@@ -11,31 +11,16 @@ import pytest
 from ebb.elastic.contract import EXIT_FINISHED, EXIT_RECLAIMED
 from testing import exactness as ledger
 from tests.elastic import images
-from tests.elastic.machines import Job, kill_with_children, start_etcd, until, workers
-from tests.elastic.rendezvous.servers import built
+from tests.elastic.machines import Job, kill_with_children, until, workers
 
 pytestmark = pytest.mark.e2e
 
 
-@pytest.fixture(scope="module")
-def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    process, endpoint = start_etcd(built("3.6"), tmp_path_factory.mktemp("etcd"))
-    yield endpoint
-    process.kill()
-    process.wait()
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return images.make(tmp_path_factory.mktemp("images"), train=40)
-
-
 @pytest.fixture
 def job(etcd: str, data: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Job]:
-    """120 images, 24 a step: 5 steps an epoch."""
-    arguments = ["-m", "trainer", "--data", str(data), "--arch", "resnet18", "--image-size", "32", "--global-batch", "24"]
-    arguments += ["--epochs", "30", "--log-every", "1", "--ledger", "--min-step-seconds", "0.2", "--recovery", "memory"]
-    job = Job(etcd, tmp_path / "output", arguments, name=request.node.name)
+    """Of the launcher's flags that a test is parametrized with."""
+    training = images.training(data, "--epochs", "30", "--min-step-seconds", "0.2", "--recovery", "memory")
+    job = Job(etcd, tmp_path / "output", [*getattr(request, "param", ()), *training], name=request.node.name)
     yield job
     job.stop_all()
     print(job.logs())
@@ -78,9 +63,9 @@ def test_survivors_keep_their_process_and_their_state(job: Job, capsys: pytest.C
     assert "resumed after step" not in job.logs()
 
 
+@pytest.mark.parametrize("job", [["--nproc-per-node=2"]], indirect=True)
 def test_the_ranks_of_a_machine_go_together(job: Job) -> None:
     """Two machines of two processes: one is killed, its machine's start anew, and the other machine's live on."""
-    job.with_processes(2)
     first, second = job.start(planned=2), job.start(planned=2)
     job.together(4, 4)
     kept = workers(first.pid)

@@ -8,19 +8,10 @@ from pathlib import Path
 import pytest
 
 from ebb.elastic.contract import EXIT_FINISHED, EXIT_RECLAIMED
-from tests.elastic.machines import Job, children, kill_with_children, start_etcd, until
-from tests.elastic.rendezvous.servers import built
+from tests.elastic.machines import Job, children, kill_with_children, until
 
 pytestmark = pytest.mark.e2e
 SCRIPT = Path(__file__).with_name("plain.py")
-
-
-@pytest.fixture(scope="module")
-def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    process, endpoint = start_etcd(built("3.6"), tmp_path_factory.mktemp("etcd"))
-    yield endpoint
-    process.kill()
-    process.wait()
 
 
 class Plain(Job):

@@ -26,7 +26,8 @@ def built(version: str) -> Path:
     tool = VERSIONS[version]
     program = tools.folder_of(tool) / "etcd"
     if not program.exists():
-        pytest.skip(f'{program} is not built yet: python -c "from local import tools; tools.main_ensure({tool!r})"')
+        get = f"import asyncio, devcluster.tools as tools; asyncio.run(tools.ensure({tool!r}))"
+        pytest.skip(f'{program} is not built yet: python -c "{get}"')
     return program
 
 
