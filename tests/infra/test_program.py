@@ -216,3 +216,13 @@ def test_a_missing_kubeconfig_is_said(tmp_path: Path) -> None:
     stack = config.parse(local_settings() | {"local": {"kubeconfig": str(tmp_path / "none")}}, ROOT)
     with pytest.raises(config.ConfigError, match="python -m devcluster up"):
         Local(stack, stack.settings).cluster()
+
+
+def test_the_controllers_replicas_go_apart_where_they_can(graph: Graph) -> None:
+    """A wish and no demand: with one manager machine both replicas are there."""
+    spec = workloads(graph)[CONTROLLER]["template"]
+    apart = spec["spec"]["affinity"]["podAntiAffinity"]
+    assert set(apart) == {"preferredDuringSchedulingIgnoredDuringExecution"}
+    [wish] = apart["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert wish["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+    assert wish["podAffinityTerm"]["labelSelector"]["matchLabels"].items() <= spec["metadata"]["labels"].items()
