@@ -83,7 +83,7 @@ class Cloud(Protocol):
         return None
 
     def costs(self, stack: Stack, groups: Sequence[NodeGroup]) -> Sheet | None:
-        """Costs beside the machines; None where nothing has a price. `groups`: that of the manager, then those for jobs."""
+        """Costs beside the machines; None where nothing has a price. `groups`: the manager's, then those for jobs."""
         return None
 
     def spot_prices(self, stack: Stack, types: Sequence[InstanceType]) -> Offered | None:

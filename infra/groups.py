@@ -5,8 +5,7 @@ from typing import Protocol
 
 from infra import catalog, config
 from infra.config import Stack
-from infra.config.checks import MANAGER
-from workloads.cluster import ON_DEMAND, SPOT, NodeGroup
+from workloads.cluster import MANAGER, ON_DEMAND, SPOT, NodeGroup
 
 
 class Notice(Protocol):
@@ -17,20 +16,32 @@ class Notice(Protocol):
         """Seconds between the cloud's warning and the reclaim of a spot machine."""
 
 
-def manager_group(stack: Stack) -> NodeGroup:
-    """The one machine that is always there."""
+def manager_groups(stack: Stack) -> list[NodeGroup]:
+    """The machines that are always there, first the one in the zone of etcd's disk.
+
+    Each is a group of its own: one group over two zones may, after a loss, have both its machines in the zone without the disk.
+    """
     instance = catalog.by_name(stack, stack.manager.instance_type)
     assert instance is not None, stack.manager  # config has checked it
-    return NodeGroup(
-        name=MANAGER,
-        zone=stack.manager.zone,
-        instance=instance,
-        capacity_type=ON_DEMAND,
-        min=1,
-        max=1,
-        notice_seconds=0,
-        selector=getattr(stack.settings, "manager_selector", {}),
-    )
+    return [
+        NodeGroup(
+            name=MANAGER if number == 1 else f"{MANAGER}-{number}",
+            label=MANAGER,
+            zone=zone,
+            instance=instance,
+            capacity_type=ON_DEMAND,
+            min=1,
+            max=1,
+            notice_seconds=0,
+            selector=getattr(stack.settings, "manager_selector", {}),
+        )
+        for number, zone in enumerate(stack.manager_zones, 1)
+    ]
+
+
+def manager_group(stack: Stack) -> NodeGroup:
+    """The machine in the zone of etcd's disk."""
+    return manager_groups(stack)[0]
 
 
 def job_groups(stack: Stack, cloud: Notice) -> list[NodeGroup]:

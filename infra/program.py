@@ -22,16 +22,17 @@ def run() -> None:
 
 def declare(stack: Stack, cloud: Infrastructure) -> None:
     """The stack on a cloud."""
-    manager, workers = groups.manager_group(stack), groups.job_groups(stack, cloud)
+    managers, workers = groups.manager_groups(stack), groups.job_groups(stack, cloud)
+    manager = managers[0]
     cluster = cloud.cluster()
-    machines = {group.name: cloud.node_group(cluster, group) for group in (manager, *workers)}
+    machines = {group.name: cloud.node_group(cluster, group) for group in (*managers, *workers)}
     add_ons = cloud.add_ons(cluster, machines[manager.name])
     images, volumes = cloud.images(cluster), cloud.storage(cluster, add_ons)
 
     spaces = namespaces.namespaces(cluster, [*machines.values(), *add_ons])
     limits = namespaces.limits(cluster, spaces)
     priorities = namespaces.priorities(cluster)
-    base = [*spaces.values(), machines[manager.name], *add_ons, *limits, *priorities.values()]
+    base = [*spaces.values(), *(machines[one.name] for one in managers), *add_ons, *limits, *priorities.values()]
     helping = helpers.helpers(cluster, cloud.helpers(cluster, workers), images.controller, manager, base)
     store = etcd.etcd(cluster, volumes, images.etcd, manager, base)
     legacy = etcd.legacy_etcd(cluster, volumes, images, manager, [*base, *store])
@@ -39,6 +40,7 @@ def declare(stack: Stack, cloud: Infrastructure) -> None:
     prepared = storage.prepare(cluster, volumes, images.controller, manager, [*base, *claims])
     platform.gateway(cluster, volumes, images.controller, manager, [*base, *claims, *prepared])
     etcd.etcd_maintenance(cluster, images.controller, manager, [*base, *store])
+    # The second manager machine is for people and jobs as the first: its nodes carry the same label, and cost the same.
     facts = platform.facts(cluster, volumes, images, [manager, *workers], [spaces[SYSTEM], *helping])
     controller = platform.controller(cluster, images.controller, manager, [*base, *claims, *prepared, facts])
     access = namespaces.access(cluster, [*spaces.values()])
@@ -51,7 +53,7 @@ def declare(stack: Stack, cloud: Infrastructure) -> None:
     pulumi.export("jobsNamespace", JOBS)
     pulumi.export("etcdEndpoint", ETCD_ENDPOINT)
     pulumi.export("trainerImage", images.trainer)
-    pulumi.export("nodeGroups", {one.name: f"{one.min} to {one.max} {one.instance.name}" for one in (manager, *workers)})
+    pulumi.export("nodeGroups", {one.name: f"{one.min} to {one.max} {one.instance.name}" for one in (*managers, *workers)})
     pulumi.export("next", "ebb submit --help")
     for name, value in cloud.outputs(cluster).items():
         pulumi.export(name, value)

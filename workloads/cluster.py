@@ -25,6 +25,7 @@ NOBODY = 1000  # the images' user; shared volumes are its own
 DEFAULT_IMAGE = "default"  # the trainer image of node groups that name no other
 JOB_API, JOB_KIND = "elastic.pytorch.org/v1alpha1", "ElasticJob"
 LABEL_NODE_GROUP = "ebb.dev/node-group"
+MANAGER = "manager"  # its value on the machines that carry the platform itself
 LABEL_CAPACITY = "ebb.dev/capacity-type"
 LABEL_GPU_TYPE = "ebb.dev/gpu-type"
 TAINT_GPU = "nvidia.com/gpu"
@@ -105,18 +106,24 @@ class NodeGroup:
     selector: Mapping[str, str] = field(default_factory=dict)
     own_taints: tuple[tuple[str, str, str], ...] = ()  # key, value, effect
     settings: Any = None  # the cloud's own section of the group
+    label: str = ""  # of its nodes, where it is not the name: pods of the platform may be on each manager machine
+
+    @property
+    def is_manager(self) -> bool:
+        """True if its machines carry the platform itself."""
+        return (self.label or self.name) == MANAGER
 
     @property
     def node_selector(self) -> dict[str, str]:
         """The node selector that holds a pod of the platform to the group's machines."""
-        return dict(self.selector) or {LABEL_NODE_GROUP: self.name}
+        return dict(self.selector) or {LABEL_NODE_GROUP: self.label or self.name}
 
     @property
     def labels(self) -> dict[str, str]:
         """The labels of its nodes, beside those that every cloud sets (zone, region, instance type)."""
         gpu = {LABEL_GPU_TYPE: self.instance.gpu_type} if self.instance.gpus else {}
         own = dict(self.instance.spot_labels) if self.capacity_type == SPOT else {}
-        return {LABEL_NODE_GROUP: self.name, LABEL_CAPACITY: self.capacity_type, **gpu, **own}
+        return {LABEL_NODE_GROUP: self.label or self.name, LABEL_CAPACITY: self.capacity_type, **gpu, **own}
 
     @property
     def taints(self) -> list[dict[str, str]]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from infra import clouds, commands, config
 from infra.account.records import HOURS_PER_MONTH, Line, Sheet
 from infra.config import Stack, prices
-from infra.groups import job_groups, manager_group
+from infra.groups import job_groups, manager_groups
 from workloads.cluster import NodeGroup
 
 HELP = """\
@@ -30,8 +30,8 @@ class _NoNotice:
 
 
 def groups_of(stack: Stack) -> list[NodeGroup]:
-    """The manager group and those for jobs."""
-    return [manager_group(stack), *job_groups(stack, _NoNotice())]
+    """The manager's groups and those for jobs."""
+    return [*manager_groups(stack), *job_groups(stack, _NoNotice())]
 
 
 def sheet(stack: Stack) -> Sheet | None:

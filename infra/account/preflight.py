@@ -47,7 +47,7 @@ class Look:
 
     @cached_property
     def groups(self) -> Sequence[NodeGroup]:
-        """The manager group and those for jobs."""
+        """The manager's groups and those for jobs."""
         return costs.groups_of(self.stack)
 
     @property

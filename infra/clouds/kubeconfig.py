@@ -89,6 +89,9 @@ def problems(stack: Stack, settings: Settings) -> Iterator[Problem]:
     if not settings.manager_selector:
         text = "is empty: it names labels of the node that carries etcd and the controller, e.g. {kubernetes.io/hostname: head}"
         yield Problem("kubeconfig.managerSelector", text)
+    if stack.manager.count > 1:
+        text = f"found {stack.manager.count}; allowed is 1: kubeconfig.managerSelector may choose several nodes by itself"
+        yield Problem("manager.count", f"{text}; remove count", ("cloud",))
     for index, line in enumerate(stack.node_groups):
         if line.settings is not None and not line.settings.selector:
             text = "is missing: it names labels of the nodes that are this group's, e.g. {kubernetes.io/hostname: node-1}"

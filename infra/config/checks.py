@@ -10,7 +10,6 @@ from infra.config.section import Problem, choice
 from workloads.cluster import DEFAULT_IMAGE, InstanceType
 
 NAME_LENGTH = 40  # machines are called <name>-<5 characters>, and pods carry that in a label of 63
-MANAGER = "manager"
 STACK_LENGTH = 24
 TRAINER = "ebb-trainer"  # in job files, in place of the stack's image; ebb-trainer:<name> is that of ebb:trainers
 
@@ -76,6 +75,9 @@ def _instance_types(stack: Stack) -> Iterator[Problem]:
 def _manager(stack: Stack) -> Iterator[Problem]:
     if stack.manager.zone not in stack.zones:
         yield Problem("manager.zone", choice(stack.manager.zone, stack.zones), ("zones",))
+    elif stack.manager.count > len(set(stack.zones)) and not hasattr(stack.settings, "manager_selector"):
+        text = f"found {stack.manager.count}, each in a zone of its own, and there is only {stack.zones[0]!r}"
+        yield Problem("manager.count", f"{text}: add a zone, or remove count", ("zones",))
     known = catalog.names(stack, gpus=False)
     if stack.manager.instance_type not in known:
         yield Problem("manager.instanceType", choice(stack.manager.instance_type, known), ("cloud",))

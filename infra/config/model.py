@@ -15,10 +15,16 @@ Hexadecimal = Annotated[str, Form("[0-9a-f]+", "the digits 0-9 and a-f, as sha25
 
 
 class Manager(Section):
-    """The one machine, on-demand and without GPUs, that carries etcd, the controller and data preparation."""
+    """The machine, on-demand and without GPUs, that carries etcd, the controller and data preparation; or two of them."""
 
-    zone: str = Field(description="Where it is: one of ebb:zones.", examples=["us-west-2a"])
+    zone: str = Field(description="Where it is, and etcd's disk: one of ebb:zones.", examples=["us-west-2a"])
     instance_type: str = Field(description="Its instance type, one without GPUs.", examples=["m7i.large"])
+    count: int = Field(
+        default=1,
+        ge=1,
+        le=2,
+        description="How many. The second is in the first other zone of ebb:zones; all but etcd can run on either.",
+    )
 
 
 class InstanceTypeSettings(Section):
@@ -121,7 +127,7 @@ class Stack(Section):
     zones: tuple[str, ...] = Field(
         min_length=1, strict=False, description="Where machines may be. One job stays in one zone.", examples=[["us-west-2a"]]
     )
-    manager: Manager = Field(description="The one machine that is always there.")
+    manager: Manager = Field(description="The machine that is always there, or two.")
     node_groups: tuple[NodeGroupSettings, ...] = Field(default=(), strict=False, description="Machines for jobs.")
     instance_types: dict[str, InstanceTypeSettings] = Field(
         default_factory=dict, description="Machine types by name that the catalog lacks, or that it has wrong."
@@ -142,6 +148,12 @@ class Stack(Section):
         description="An etcd 3.5 with the v2 API beside the other: for torch's own rendezvous, in images without Ebb's trainer.",
     )
     settings: Any = Field(default=None, alias=CLOUD_KEY)
+
+    @property
+    def manager_zones(self) -> tuple[str, ...]:
+        """The zone of each manager machine; etcd's disk is in the first."""
+        others = [zone for zone in self.zones if zone != self.manager.zone]
+        return (self.manager.zone, *others[: self.manager.count - 1])
 
     def trainer(self, image: str = DEFAULT_IMAGE) -> Trainer:
         """The build of that name."""

@@ -140,6 +140,7 @@ def test_each_context_is_a_cluster_of_its_own(tmp_path: Path) -> None:
         ("instanceTypes.node-4090.cpu", GONE, "instanceTypes.node-4090.cpu", "is missing"),
         ("instanceTypes.node-4090.like", "a100", "instanceTypes.node-4090.like", "a100"),
         ("manager.instanceType", "node-4090", "manager.instanceType", "head"),
+        ("manager.count", 2, "manager.count", "kubeconfig.managerSelector may choose several nodes"),
         ("nodeGroups[0].capacity", "flex-start", "nodeGroups[0].capacity", "spot, on-demand"),
     ],
 )

@@ -218,6 +218,19 @@ def test_a_missing_kubeconfig_is_said(tmp_path: Path) -> None:
         Local(stack, stack.settings).cluster()
 
 
+def test_the_platform_may_be_on_each_of_two_manager_machines(tmp_path: Path) -> None:
+    found = declared(tmp_path, manager={"zone": "local-b", "instanceType": "ebb.cpu", "count": 2})
+    made = {name: one for name, one in node_groups(found).items() if name.startswith("manager")}
+    assert {name: one["zone"] for name, one in made.items()} == {"manager": "local-b", "manager-2": "local-a"}
+    for name, spec in workloads(found).items():
+        selector = spec["template"]["spec"]["nodeSelector"]
+        assert all(selector.items() <= one["labels"].items() for one in made.values()), name
+        assert {"node-group-manager", "node-group-manager-2"} <= before(found, name), name
+    # What jobs and people know of is one group, whose name is the label of the nodes of both.
+    told = [group["name"] for group in platform(found)["nodeGroups"]]
+    assert [name for name in told if name.startswith("manager")] == ["manager"]
+
+
 def test_the_controllers_replicas_go_apart_where_they_can(graph: Graph) -> None:
     """A wish and no demand: with one manager machine both replicas are there."""
     spec = workloads(graph)[CONTROLLER]["template"]

@@ -133,7 +133,7 @@ def _cidr(stack: Stack, cidr: str) -> Iterator[Problem]:
 
 def _room(stack: Stack, cidr: str, addresses: int) -> Iterator[Problem]:
     """Every machine that a zone may have gets its addresses."""
-    machines = Counter({stack.manager.zone: 1})
+    machines = Counter(stack.manager_zones)
     for line in stack.node_groups:
         machines.update(dict.fromkeys(line.names(stack.zones), line.max))
     zone, most = machines.most_common(1)[0]

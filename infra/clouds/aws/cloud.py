@@ -82,9 +82,9 @@ class Aws:
         return Cluster(name=self._stack.cloud, region=region, provider=control.kubernetes, provision_seconds=provision_seconds)
 
     def node_group(self, cluster: Cluster, group: NodeGroup) -> pulumi.Resource:
-        """The group that is declared first, the manager's, is made before the others and removed after them: with it EKS creates
+        """The group that is declared first, a manager's, is made before the others and removed after them: with it EKS creates
         the service-linked role of node groups where the account has none, and groups made at the same time may be refused."""
-        if self._first_group is not None and self._settings.autoscaler.kind == "karpenter":
+        if not group.is_manager and self._settings.autoscaler.kind == "karpenter":
             return self._karpenter.node_pool(group)
         part, role = self._machines
         first = [] if self._first_group is None else [self._first_group]

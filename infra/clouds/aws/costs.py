@@ -58,9 +58,9 @@ def _network(stack: Stack, settings: Settings) -> Iterator[Line]:
 
 def _disks(settings: Settings, groups: Sequence[NodeGroup]) -> Iterator[Line]:
     nodes, etcd = settings.nodes, settings.storage.etcd_gib
-    manager, *jobs = groups
+    managers, jobs = [one for one in groups if one.is_manager], [one for one in groups if not one.is_manager]
     yield always(
-        "disks: manager and etcd", (nodes.manager_disk_gib * manager.max + etcd) * GP3_GIB_MONTH / HOURS_PER_MONTH, "gp3"
+        "disks: manager and etcd", (nodes.manager_disk_gib * len(managers) + etcd) * GP3_GIB_MONTH / HOURS_PER_MONTH, "gp3"
     )
     disks = [(group, machine.disk(group, settings)) for group in jobs]
     each = [(group, disk_usd_per_hour(disk.gib, disk.throughput_mib)) for group, disk in disks]

@@ -9,7 +9,6 @@ from infra.clouds.azure import names
 from infra.clouds.azure.catalog import AzureInstance
 from infra.clouds.azure.settings import Settings
 from infra.config import NodeGroupSettings, Problem, Stack, checks, cidrs
-from infra.config.checks import MANAGER
 from workloads.cluster import DEFAULT_IMAGE
 
 # Azure allows 50 on a resource, and AKS adds some (https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources)
@@ -92,7 +91,7 @@ def _own_network(stack: Stack, cidr: str) -> Iterator[Problem]:
         yield Problem(key, f"found {cidr!r}, which overlaps with {taken[0]}, where pods and services are: choose another")
     else:
         room = network.num_addresses // 2 - RESERVED
-        wanted = 1 + sum(line.max * len(line.names(stack.zones)) for line in stack.node_groups)
+        wanted = stack.manager.count + sum(line.max * len(line.names(stack.zones)) for line in stack.node_groups)
         if room < wanted:
             text = f"found {cidr!r}, which has {room} addresses for machines; the stack has up to {wanted}: take a larger range"
             yield Problem(key, text, ("zones", "nodeGroups"))
@@ -142,7 +141,7 @@ def pools(stack: Stack) -> Iterator[tuple[int, str, str]]:
 
 def _pools(stack: Stack) -> Iterator[Problem]:
     """Two names may, if seldom, be the same when they are made short."""
-    taken = {MANAGER: MANAGER}
+    taken = {pool: group for group, pool in names.MANAGERS.items()}
     for index, name, pool in pools(stack):
         if taken.setdefault(pool, name) != name:
             where = f"nodeGroups[{index}]"

@@ -10,7 +10,6 @@ from infra.clouds.azure import cluster, images, network, pools, storage
 from infra.clouds.azure.base import Base
 from infra.clouds.azure.settings import Settings
 from infra.config import Stack
-from infra.config.checks import MANAGER
 from infra.groups import manager_group
 from infra.part import Part
 from workloads.cluster import LABEL_GPU_TYPE, Cluster, DevicePlugin, Helpers, Images, NodeGroup, Storage
@@ -66,8 +65,10 @@ class Azure:
         )
 
     def node_group(self, cluster: Cluster, group: NodeGroup) -> pulumi.Resource:
-        if group.name == MANAGER:
-            return self._control.resource  # the system pool is part of the cluster's own resource
+        if group == manager_group(self._base.stack):
+            return self._control.resource  # the first system pool is part of the cluster's own resource
+        if group.is_manager:
+            return pools.second_manager(self._base, self._machines, group, self._control, self._network)
         return pools.declare(self._base, self._machines, group, self._control, self._network)
 
     def add_ons(self, cluster: Cluster, manager: pulumi.Resource) -> Sequence[pulumi.Resource]:

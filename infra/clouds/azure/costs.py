@@ -59,8 +59,8 @@ def _network(settings: Settings) -> Iterator[Line]:
 
 
 def _disks(settings: Settings, groups: Sequence[NodeGroup]) -> Iterator[Line]:
-    manager, *jobs = groups
-    usd = disk_usd_per_hour(settings.nodes.manager_disk_gib) * manager.max + disk_usd_per_hour(settings.storage.etcd_gib)
+    managers, jobs = [one for one in groups if one.is_manager], [one for one in groups if not one.is_manager]
+    usd = disk_usd_per_hour(settings.nodes.manager_disk_gib) * len(managers) + disk_usd_per_hour(settings.storage.etcd_gib)
     yield always("disks: manager and etcd", usd, "Premium SSD")
     disks = [(group, *machine.system_disk(group, settings)) for group in jobs]
     paid = [(group, disk_usd_per_hour(size)) for group, size, kind in disks if kind == "Managed"]

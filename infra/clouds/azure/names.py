@@ -13,18 +13,19 @@ import re
 import uuid
 
 from infra.clouds.azure.settings import Settings
-from infra.config.checks import MANAGER
+from workloads.cluster import MANAGER
 
 STACK, PROJECT = "ebb-stack", "ebb-project"  # `/` and some more are not allowed in tags of Azure
+MANAGERS = {MANAGER: MANAGER, f"{MANAGER}-2": f"{MANAGER}2"}  # node groups -> agent pools
 POOL_LENGTH, HASH_LENGTH = 12, 4  # https://learn.microsoft.com/azure/aks/create-node-pools, as of 2026-08
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def pool(group: str, capacity: str, gpu_type: str, zone: str) -> str:
     """The agent pool of a node group: s(pot) or d(emand), GPU, zone, and a hash of the group's whole name. It depends on nothing
-    else, so that no other group's coming and going renames it. The manager's is called so."""
-    if group == MANAGER:
-        return MANAGER
+    else, so that no other group's coming and going renames it. The manager's are called so."""
+    if group in MANAGERS:
+        return MANAGERS[group]
     what = re.sub("[^a-z0-9]", "", gpu_type.lower()) or "cpu"
     end = f"{number(zone)}{_hash(group)}"
     return f"{'s' if capacity == 'spot' else 'd'}{what[: POOL_LENGTH - 1 - len(end)]}{end}"

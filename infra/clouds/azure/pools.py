@@ -23,7 +23,7 @@ from pulumi_kubernetes.provider import Provider as KubernetesProvider
 from infra.clouds.azure import names
 from infra.clouds.azure.base import Base, only_new
 from infra.clouds.azure.catalog import MAX_PODS
-from infra.clouds.azure.cluster import NO_LOCAL_DNS, ControlPlane
+from infra.clouds.azure.cluster import MANAGER_PODS, NO_LOCAL_DNS, ControlPlane
 from infra.clouds.azure.machine import own, pool, system_disk
 from infra.clouds.azure.network import Network
 from infra.part import Part
@@ -84,6 +84,35 @@ def declare(base: Base, part: Part, group: NodeGroup, control: ControlPlane, net
             custom_timeouts=_TIMEOUTS,
             **only_new(*FIXED),
         ),
+    )
+
+
+def second_manager(base: Base, part: Part, group: NodeGroup, control: ControlPlane, network: Network) -> AgentPool:
+    """A system pool of one machine, like the one in the cluster's own resource. AKS's own pods, DNS too, may be on either."""
+    return AgentPool(
+        group.name,
+        agent_pool_name=pool(group),
+        resource_name_=control.name,
+        resource_group_name=base.group.name,
+        orchestrator_version=base.settings.cluster.kubernetes_version,
+        scale_down_mode="Delete",
+        kubelet_disk_type="OS",
+        tags=base.tags,
+        mode="System",
+        type="VirtualMachineScaleSets",
+        os_type="Linux",
+        os_sku="Ubuntu",
+        vm_size=group.instance.name,
+        count=1,
+        enable_auto_scaling=False,
+        availability_zones=[names.number(group.zone)],
+        vnet_subnet_id=network.machines,
+        os_disk_type="Managed",
+        os_disk_size_gb=base.settings.nodes.manager_disk_gib,
+        max_pods=MANAGER_PODS,
+        local_dns_profile=NO_LOCAL_DNS,
+        node_labels=group.labels,
+        opts=part.child(depends_on=[network.part, *control.ready], custom_timeouts=_TIMEOUTS, **only_new(*FIXED)),
     )
 
 

@@ -88,7 +88,7 @@ def _own(stack: Stack, settings: Settings) -> Iterator[Problem]:
             if found.overlaps(taken):
                 yield Problem(where, f"found {cidr!r}, which overlaps with {other} ({taken}): move one of the two")
         ranges[key] = found
-    most = 1 + sum(line.max * len(line.names(stack.zones)) for line in stack.node_groups)
+    most = stack.manager.count + sum(line.max * len(line.names(stack.zones)) for line in stack.node_groups)
     for key, each, what in (("cidr", 1, "machines"), ("podsCidr", NODE_ADDRESSES, "machines with 256 addresses for pods")):
         if key in ranges and ranges[key].num_addresses // each < most + (4 if each == 1 else 0):
             text = (

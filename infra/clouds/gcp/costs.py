@@ -54,10 +54,10 @@ def _network(settings: Settings, groups: Sequence[NodeGroup]) -> Iterator[Line]:
 
 
 def _disks(settings: Settings, groups: Sequence[NodeGroup]) -> Iterator[Line]:
-    manager, *jobs = groups
-    etcd = settings.storage.etcd_gib * DISK_GIB_MONTH[pools.etcd_disk_type(manager)] / HOURS_PER_MONTH
-    _, kind = pools.disk(manager, settings)
-    yield always("disks: manager and etcd", disk_usd_per_hour(manager, settings) + etcd, kind)
+    managers, jobs = [one for one in groups if one.is_manager], [one for one in groups if not one.is_manager]
+    etcd = settings.storage.etcd_gib * DISK_GIB_MONTH[pools.etcd_disk_type(managers[0])] / HOURS_PER_MONTH
+    _, kind = pools.disk(managers[0], settings)
+    yield always("disks: manager and etcd", len(managers) * disk_usd_per_hour(managers[0], settings) + etcd, kind)
     if jobs:
         each = [(group, disk_usd_per_hour(group, settings)) for group in jobs]
         idle, full = sum(group.min * usd for group, usd in each), sum(group.max * usd for group, usd in each)

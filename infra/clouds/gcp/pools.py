@@ -24,7 +24,6 @@ from infra.clouds.gcp.catalog import GcpInstance
 from infra.clouds.gcp.checks import LONG_GRACE, version_of
 from infra.clouds.gcp.cluster import SCOPE, ControlPlane
 from infra.clouds.gcp.settings import GroupSettings, Settings
-from infra.config.checks import MANAGER
 from infra.part import Part
 from workloads.cluster import FLEX_START, ON_DEMAND, SPOT, NodeGroup
 
@@ -52,7 +51,7 @@ def declare(
     part: Part, group: NodeGroup, control: ControlPlane, settings: Settings, stack_labels: dict[str, str]
 ) -> pulumi.Resource:
     """A pool that exists once machines can join the cluster; deleting it drains and ends them."""
-    own, manager = own_settings(group), group.name == MANAGER
+    own, manager = own_settings(group), group.is_manager
     return container.NodePool(
         group.name,
         cluster=pulumi.Output.all(control.name, control.version).apply(lambda both: able(group.name, *both))
@@ -109,7 +108,7 @@ def instance(group: NodeGroup) -> GcpInstance:
 
 def disk(group: NodeGroup, settings: Settings) -> tuple[int, str]:
     """GiB and kind of the system disk."""
-    size = settings.nodes.manager_disk_gib if group.name == MANAGER else settings.nodes.disk_gib
+    size = settings.nodes.manager_disk_gib if group.is_manager else settings.nodes.disk_gib
     return own_settings(group).disk_gib or size, disk_type(instance(group), settings.nodes.disk_type)
 
 

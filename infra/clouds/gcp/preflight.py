@@ -17,8 +17,7 @@ from infra.clouds.gcp.apis import FIRST, needed
 from infra.clouds.gcp.calls import ABSENT, Account, Calls, Disabled, Refused
 from infra.clouds.gcp.checks import LARGE, LONG_GRACE, version_of
 from infra.config import Stack
-from infra.config.checks import MANAGER
-from workloads.cluster import FLEX_START, SPOT, NodeGroup
+from workloads.cluster import FLEX_START, MANAGER, SPOT, NodeGroup
 
 LABEL = "ebb-stack"
 COMPUTE, CONTAINER = "https://compute.googleapis.com/compute/v1", "https://container.googleapis.com/v1"
@@ -162,11 +161,11 @@ def needs(look: Look, limits: Mapping[str, int]) -> Iterator[Need]:
         uses["CPUS_ALL_REGIONS"].append((group.instance.cpu, group))
         gib, kind = pools.disk(group, look.settings)
         uses[DISK_QUOTA[kind]].append((gib, group))
-        if group.name == MANAGER:
+        if group.name == MANAGER:  # the one in its zone
             uses[DISK_QUOTA[pools.etcd_disk_type(group)]].append((look.settings.storage.etcd_gib, group))
     for metric, all_of_it in uses.items():
-        always = sum(amount for amount, group in all_of_it if group.name == MANAGER)
-        jobs = [(amount, group.max) for amount, group in all_of_it if group.name != MANAGER]
+        always = sum(amount for amount, group in all_of_it if group.is_manager)
+        jobs = [(amount, group.max) for amount, group in all_of_it if not group.is_manager]
         least = always + min((amount for amount, _ in jobs), default=0)
         yield Need(metric=metric, least=least, most=always + sum(amount * count for amount, count in jobs))
 

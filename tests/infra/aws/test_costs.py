@@ -82,3 +82,14 @@ def test_bursting_efs_is_free_and_slow() -> None:
     assert found is not None
     assert "EFS: reading" not in {use.what for use in found.uses}
     assert "needs 1.9 hours" in found.advice[0]  # 1 GB at 150 kB/s
+
+
+def test_a_second_manager_machine_costs_itself_and_its_disk() -> None:
+    own = stacks.small()
+    one = costs.sheet(stacks.stack(own))
+    own["manager"]["count"] = 2
+    two = costs.sheet(stacks.stack(own))
+    assert one is not None
+    assert two is not None
+    assert two.usd_per_hour_idle - one.usd_per_hour_idle == pytest.approx(0.1008 + 50 * 0.08 / 730)
+    assert two.usd_per_hour_full - one.usd_per_hour_full == pytest.approx(0.1008 + 50 * 0.08 / 730)

@@ -20,7 +20,6 @@ from infra.clouds.aws.iam import identity
 from infra.clouds.aws.iam.rights import ROLES
 from infra.clouds.aws.machines import drill, in_cluster, karpenter, machine, nodes
 from infra.clouds.aws.settings import Drill, GroupSettings
-from infra.config.checks import MANAGER
 from infra.part import Part
 from tests.infra.aws.control import stack
 from tests.infra.declared import Declared, declared
@@ -209,7 +208,7 @@ def test_a_volume_is_attached_to_the_manager_machine_alone() -> None:
     asked = tag_tests(policy("ebs-csi")[1])
     instance = next(one for one in catalog.TYPES if one.name == "m7i.large")
     manager = NodeGroup(
-        name=MANAGER, zone="us-west-2a", instance=instance, capacity_type="on-demand", min=1, max=1, notice_seconds=0
+        name="manager", zone="us-west-2a", instance=instance, capacity_type="on-demand", min=1, max=1, notice_seconds=0
     )
     assert asked.items() <= machine.machine_tags("dev", manager, stack().settings).items()
     (template,) = whole().all("LaunchTemplate")

@@ -127,3 +127,10 @@ def test_the_quota_of_builds_is_judged_by_the_stacks_images(value: int, level: s
 def test_a_stack_that_is_up_needs_no_more_of_the_network() -> None:
     changes: Answers = {("ec2", "describe_vpcs"): {"Vpcs": [{"VpcId": "vpc-1", "CidrBlock": "10.64.0.0/16", "Tags": STACK_TAGS}]}}
     assert [one.text for one in quotas.network(look(changes))] == ["the stack has its VPC already"]
+
+
+def test_a_second_manager_machine_counts() -> None:
+    own = stacks.small()
+    own["manager"]["count"] = 2
+    wish = quotas.wishes(groups_of(stacks.stack(own)))["L-1216C47A"]
+    assert (wish.vcpus, wish.groups) == (4, ("manager", "manager-2"))

@@ -50,3 +50,11 @@ def test_the_share_is_as_fast_as_it_is_large() -> None:
     assert found is not None
     assert "150 GiB reads and writes 115 MiB/s" in found.advice[0]
     assert costs.sheet(stacks.stack(storage={"files": {"shareId": stacks.SHARE}})).advice == ()  # type: ignore[union-attr]
+
+
+def test_a_second_manager_machine_costs_itself_and_its_disk() -> None:
+    own = stacks.small()
+    own["manager"]["count"] = 2
+    found = lines(own)
+    assert found["machines: manager-2"] == always(0.192)
+    assert found["disks: manager and etcd"] == always((2 * 10.21 + 2.40) / 730)

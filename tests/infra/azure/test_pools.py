@@ -147,3 +147,17 @@ def test_two_groups_that_would_be_one_pool_are_refused(monkeypatch: pytest.Monke
         "(12 characters): set another `name`"
         for zone in (1, 2)
     ]
+
+
+def test_two_manager_machines_are_two_system_pools_of_one() -> None:
+    own = stacks.small()
+    own["manager"]["count"] = 2
+    found = world(stacks.stack(own))
+    [first] = inputs(found, "ManagedCluster")["agentPoolProfiles"]
+    second = inputs(found, "AgentPool", "manager-2")
+    assert (first["availabilityZones"], second["availabilityZones"]) == (["1"], ["2"])
+    assert second["agentPoolName"] == "manager2"
+    same = set(first) - {"name", "availabilityZones"}
+    assert {key: second[key] for key in same} == {key: first[key] for key in same}
+    assert (second["mode"], second["count"], second["enableAutoScaling"]) == ("System", 1, False)
+    assert found.one("ConfigMap", "cluster-autoscaler-priority-expander").inputs["data"]["priorities"].count("manager") == 0

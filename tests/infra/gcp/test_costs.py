@@ -47,3 +47,11 @@ def test_flex_start_says_what_it_reckons_with() -> None:
     found = costs.sheet(stacks.stack({"nodeGroups": [line]}))
     assert found is not None
     assert any("flex-start at the on-demand price" in one for one in found.basis)
+
+
+def test_a_second_manager_machine_costs_itself_and_its_disk() -> None:
+    found = lines({"manager.count": 2})
+    assert found["machines: manager-2"] == (0.134, 0.134)
+    assert found["disks: manager and etcd"] == (110 * 0.10 / 730, 110 * 0.10 / 730)
+    assert found["NAT"] == (0.005 + 2 * 0.0014, 0.005 + 32 * 0.0014)
+    assert found["disks: machines for jobs"] == lines()["disks: machines for jobs"]

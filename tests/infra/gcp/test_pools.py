@@ -122,3 +122,13 @@ def test_machines_are_placed_together_where_the_stack_says_so() -> None:
 
 def test_a_changed_min_is_not_another_pool() -> None:
     assert {one.ignore_changes for one in usual().all("NodePool")} == {("initialNodeCount",)}
+
+
+def test_two_manager_machines_are_two_pools_of_one() -> None:
+    made = world({"manager.count": 2})
+    first, second = pool(made, "manager"), pool(made, "manager-2")
+    assert (first["nodeLocations"], second["nodeLocations"]) == (["us-central1-a"], ["us-central1-b"])
+    assert (second["nodeCount"], "autoscaling" in second) == (1, False)
+    assert first["nodeConfig"]["labels"] == second["nodeConfig"]["labels"]
+    assert first["nodeConfig"]["diskSizeGb"] == second["nodeConfig"]["diskSizeGb"] == 50
+    assert first["upgradeSettings"] == second["upgradeSettings"]

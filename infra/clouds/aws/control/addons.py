@@ -21,9 +21,8 @@ from pulumi_aws import eks
 
 from infra.clouds.aws.iam import identity
 from infra.clouds.aws.settings import Settings
-from infra.config.checks import MANAGER
 from infra.part import Part
-from workloads.cluster import LABEL_CAPACITY, LABEL_NODE_GROUP, TAINT_GPU
+from workloads.cluster import LABEL_CAPACITY, LABEL_NODE_GROUP, MANAGER, TAINT_GPU
 
 ON_MANAGER = {LABEL_NODE_GROUP: MANAGER}
 EVERYWHERE = [{"operator": "Exists"}]

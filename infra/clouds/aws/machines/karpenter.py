@@ -30,9 +30,8 @@ from infra.clouds.aws.machines import in_cluster, machine
 from infra.clouds.aws.network import Network
 from infra.clouds.aws.settings import GroupSettings, Settings
 from infra.config import Stack
-from infra.config.checks import MANAGER
 from infra.part import Part
-from workloads.cluster import CAPACITY_BLOCK, LABEL_NODE_GROUP, ON_DEMAND, SPOT, NodeGroup
+from workloads.cluster import CAPACITY_BLOCK, LABEL_NODE_GROUP, MANAGER, ON_DEMAND, SPOT, NodeGroup
 
 KARPENTER, NAMESPACE = "karpenter", "kube-system"
 CHARTS = "oci://public.ecr.aws/karpenter"

@@ -20,7 +20,6 @@ import yaml
 
 from infra.clouds.aws.catalog import HUGE_PAGES_MIB, AwsInstance
 from infra.clouds.aws.settings import GroupSettings, Settings
-from infra.config.checks import MANAGER
 from workloads.cluster import NodeGroup
 
 # Everything of size is on a machine's own NVMe disks where it has any. The NVIDIA AMI's snapshot takes 20 GiB
@@ -107,7 +106,7 @@ def disk(group: NodeGroup, settings: Settings) -> Disk:
     """The machine's disks. Big and fast EBS volumes cost as much as a fifth of a small spot machine, so they are small and slow
     where the machine brings NVMe disks."""
     nodes, asked = settings.nodes, own_settings(group).disk_gib
-    if group.name == MANAGER:
+    if group.is_manager:
         return Disk(gib=asked or nodes.manager_disk_gib, throughput_mib=BASE_THROUGHPUT_MIB, iops=BASE_IOPS)
     local = min(int(one.local_disk_gib * GIB_PER_GB) for one in types(group))
     if local:
@@ -137,7 +136,7 @@ def fast_pulls(group: NodeGroup, settings: Settings) -> bool:
     """True if images are pulled and unpacked in parallel, which pays on machines with the cores and the disk for it alone."""
     found = disk(group, settings)
     quick = found.local_gib > 0 or found.throughput_mib >= FAST_PULL_THROUGHPUT_MIB
-    return group.name != MANAGER and quick and all(one.cpu >= FAST_PULL_CPU for one in types(group))
+    return not group.is_manager and quick and all(one.cpu >= FAST_PULL_CPU for one in types(group))
 
 
 def user_data(group: NodeGroup, settings: Settings) -> str | None:
@@ -218,8 +217,8 @@ def resources(group: NodeGroup, settings: Settings) -> dict[str, str]:
 
 
 def template(group: NodeGroup, settings: Settings) -> dict[str, str]:
-    """The autoscaler's tags. The manager group has none: it always has its one machine, which shows what it is."""
-    if group.name == MANAGER:
+    """The autoscaler's tags. A manager's group has none: it always has its one machine, which shows what it is."""
+    if group.is_manager:
         return {}
     return {
         **{f"{TEMPLATE}/label/{key}": value for key, value in labels(group).items()},

@@ -27,7 +27,6 @@ from infra.clouds.aws.control.cluster import ControlPlane
 from infra.clouds.aws.machines import machine
 from infra.clouds.aws.network import Network
 from infra.clouds.aws.settings import Settings
-from infra.config.checks import MANAGER
 from infra.part import Part
 from workloads.cluster import CAPACITY_BLOCK, ON_DEMAND, SPOT, NodeGroup
 
@@ -72,7 +71,7 @@ def declare(  # noqa: PLR0917 - one of each thing that exists before machines
         opts=part.child(
             depends_on=[network.part, *control.ready, *after],
             custom_timeouts=_TIMEOUTS,
-            ignore_changes=[] if group.name == MANAGER else ["scalingConfig.desiredSize"],
+            ignore_changes=[] if group.is_manager else ["scalingConfig.desiredSize"],
             hooks=pulumi.ResourceHookBinding(on_error=[pulumi.ErrorHook(f"explain-{group.name}", _explain)]),
         ),
     )
