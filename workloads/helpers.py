@@ -23,7 +23,13 @@ import pulumi
 import yaml
 from pulumi_kubernetes import core, rbac
 from pulumi_kubernetes.apps.v1 import DaemonSet, Deployment
-from pulumi_kubernetes.core.v1 import ContainerArgsDict, PodSpecArgsDict, ProbeArgsDict, SecurityContextArgsDict
+from pulumi_kubernetes.core.v1 import (
+    ContainerArgsDict,
+    PodSpecArgsDict,
+    ProbeArgsDict,
+    SecurityContextArgsDict,
+    TolerationArgsDict,
+)
 from pulumi_kubernetes.rbac.v1 import PolicyRuleArgsDict
 
 from workloads import manifest
@@ -112,7 +118,12 @@ def _autoscaler_pod(record: Autoscaler, manager: NodeGroup) -> PodSpecArgsDict:
         "security_context": container_security(),
     }
     spec = pod(container, [], manager, restart_policy="Always")
-    return {**spec, "service_account_name": AUTOSCALER, "automount_service_account_token": True}
+    # By default a pod stays bound to a machine that has died for five minutes.
+    dead: list[TolerationArgsDict] = [
+        {"key": f"node.kubernetes.io/{state}", "operator": "Exists", "effect": "NoExecute", "toleration_seconds": 30}
+        for state in ("not-ready", "unreachable")
+    ]
+    return {**spec, "tolerations": dead, "service_account_name": AUTOSCALER, "automount_service_account_token": True}
 
 
 def _rights(options: pulumi.ResourceOptions) -> Resources:

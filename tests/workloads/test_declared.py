@@ -65,6 +65,12 @@ def test_pods_of_the_platform_are_on_the_manager_machine(world: Declared, name: 
     assert all(one["resources"]["requests"] and one["resources"]["limits"] for one in pod["containers"])
 
 
+@pytest.mark.parametrize("name", ["ebb-controller", "ebb-gateway", "cluster-autoscaler"])
+def test_what_the_other_manager_machine_can_run_leaves_a_dead_one_in_half_a_minute(world: Declared, name: str) -> None:
+    held = {one["key"]: (one["effect"], one["tolerationSeconds"]) for one in pods(world)[name]["tolerations"]}
+    assert held == {f"node.kubernetes.io/{state}": ("NoExecute", 30) for state in ("not-ready", "unreachable")}
+
+
 def test_only_who_speaks_to_the_api_server_has_a_token(world: Declared) -> None:
     with_token = {name for name, pod in pods(world).items() if pod.get("automountServiceAccountToken") is not False}
     assert with_token == {"ebb-controller", "cluster-autoscaler", AGENT}
