@@ -92,6 +92,15 @@ def bad(found: list[Finding]) -> list[tuple[str, str]]:
     return [(one.level, one.text) for one in found if one.level in (FAIL, WARN)]
 
 
+def test_a_second_manager_machine_counts() -> None:
+    there = {"us-central1-b/machineTypes/e2-standard-4": {"guestCpus": 4}}
+    assert bad(look(there, {"manager.count": 2})) == [
+        (WARN, "CPUS: 780, the node groups have up to 784: jobs would wait for machines"),
+        (WARN, "CPUS_ALL_REGIONS: 3084, the node groups have up to 3088: jobs would wait for machines"),
+        (WARN, "SSD_TOTAL_GB: 43660, the node groups have up to 43710: jobs would wait for machines"),
+    ]
+
+
 def test_a_project_that_has_everything() -> None:
     assert bad(look()) == []
 
