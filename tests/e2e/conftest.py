@@ -1,7 +1,7 @@
 """A box and a stack of its own for the whole session: the platform as users get it, driven by the commands that users type.
 
 Box and Pulumi stack are named `e2e`, with a state backend of their own: a running demo is never touched. Needs root.
-test_foreign_cluster.py has a box and a stack of another name, `foreign`.
+test_foreign_cluster.py and test_manager_lost.py have boxes and stacks of other names, `foreign` and `manager`.
 EBB_E2E_KEEP=1 leaves the box up after the tests, for looking at it; the next run removes it.
 """
 

@@ -35,7 +35,7 @@ def state(platform: Platform, name: str) -> str:
 
 def output_of(platform: Platform, name: str) -> Path:
     uid = job(platform, name)["metadata"]["uid"]
-    return Box.load(BOX).volumes / "shared" / "output" / NAMESPACE / f"{name}-{uid[:8]}"
+    return Box.load(platform.box_name).volumes / "shared" / "output" / NAMESPACE / f"{name}-{uid[:8]}"
 
 
 def steps_of(folder: Path) -> list[Object]:
