@@ -1,6 +1,6 @@
 """From the lines of the settings to node groups: one for each zone of a line, with what the catalog and the cloud know of it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from infra import catalog, config
@@ -42,6 +42,11 @@ def manager_groups(stack: Stack) -> list[NodeGroup]:
 def manager_group(stack: Stack) -> NodeGroup:
     """The machine in the zone of etcd's disk."""
     return manager_groups(stack)[0]
+
+
+def split_by_role(groups: Sequence[NodeGroup]) -> tuple[list[NodeGroup], list[NodeGroup]]:
+    """The manager's groups, and those for jobs."""
+    return [one for one in groups if one.is_manager], [one for one in groups if not one.is_manager]
 
 
 def job_groups(stack: Stack, cloud: Notice) -> list[NodeGroup]:

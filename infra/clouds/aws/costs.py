@@ -10,6 +10,7 @@ from infra.account.records import HOURS_PER_MONTH, Line, Sheet, Use, always
 from infra.clouds.aws.machines import machine
 from infra.clouds.aws.settings import Settings
 from infra.config import Stack
+from infra.groups import split_by_role
 from workloads.cluster import NodeGroup
 
 EKS_HOUR = 0.10  # https://aws.amazon.com/eks/pricing/, standard support; extended support is 0.60
@@ -58,7 +59,7 @@ def _network(stack: Stack, settings: Settings) -> Iterator[Line]:
 
 def _disks(settings: Settings, groups: Sequence[NodeGroup]) -> Iterator[Line]:
     nodes, etcd = settings.nodes, settings.storage.etcd_gib
-    managers, jobs = [one for one in groups if one.is_manager], [one for one in groups if not one.is_manager]
+    managers, jobs = split_by_role(groups)
     yield always(
         "disks: manager and etcd", (nodes.manager_disk_gib * len(managers) + etcd) * GP3_GIB_MONTH / HOURS_PER_MONTH, "gp3"
     )

@@ -14,6 +14,7 @@ from infra.account.records import HOURS_PER_MONTH, Line, Sheet, Use, always
 from infra.clouds.azure import machine
 from infra.clouds.azure.settings import Settings
 from infra.config import Stack
+from infra.groups import split_by_role
 from workloads.cluster import NodeGroup
 
 AKS_HOUR = 0.10  # Q 2024-08-30, tier Standard: https://azure.microsoft.com/pricing/details/kubernetes-service/
@@ -59,7 +60,7 @@ def _network(settings: Settings) -> Iterator[Line]:
 
 
 def _disks(settings: Settings, groups: Sequence[NodeGroup]) -> Iterator[Line]:
-    managers, jobs = [one for one in groups if one.is_manager], [one for one in groups if not one.is_manager]
+    managers, jobs = split_by_role(groups)
     usd = disk_usd_per_hour(settings.nodes.manager_disk_gib) * len(managers) + disk_usd_per_hour(settings.storage.etcd_gib)
     yield always("disks: manager and etcd", usd, "Premium SSD")
     disks = [(group, *machine.system_disk(group, settings)) for group in jobs]

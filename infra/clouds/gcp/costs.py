@@ -11,6 +11,7 @@ from infra.account.records import HOURS_PER_MONTH, Line, Sheet, Use, always
 from infra.clouds.gcp import pools
 from infra.clouds.gcp.settings import Settings
 from infra.config import Stack
+from infra.groups import split_by_role
 from workloads.cluster import FLEX_START, NodeGroup
 
 GKE_HOUR = 0.10  # cloud.google.com/kubernetes-engine/pricing; the free tier is for zonal clusters alone
@@ -54,7 +55,7 @@ def _network(settings: Settings, groups: Sequence[NodeGroup]) -> Iterator[Line]:
 
 
 def _disks(settings: Settings, groups: Sequence[NodeGroup]) -> Iterator[Line]:
-    managers, jobs = [one for one in groups if one.is_manager], [one for one in groups if not one.is_manager]
+    managers, jobs = split_by_role(groups)
     etcd = settings.storage.etcd_gib * DISK_GIB_MONTH[pools.etcd_disk_type(managers[0])] / HOURS_PER_MONTH
     _, kind = pools.disk(managers[0], settings)
     yield always("disks: manager and etcd", len(managers) * disk_usd_per_hour(managers[0], settings) + etcd, kind)
