@@ -3,7 +3,7 @@
     found = await make(ebb, "digits")                               # RunReport or SweepReport: plain records
     Path("digits.html").write_text(page(found, made=stamp(now)))
 
-reading.py                  metric lines through the gateway, or what else there is, such as a log
+reading.py                  metric lines through the gateway, if they can be had
 lines.py                    a million of them, reduced to some hundred points
 data.py                     a job's record, and a sweep's
 pictures.py, comparison.py  which plots, and what they say; chart.py: one plot as HTML

@@ -217,7 +217,7 @@ def run_report(
 
 def _points(training: Training, paid: Paid, begin: float, ranks: int) -> tuple[Point, ...]:
     found: list[Point] = []
-    timed = "useful_seconds" in training.last  # a log has no such figure
+    timed = "useful_seconds" in training.last  # a program that writes the lines itself may leave it out
     least = None  # of the steps that come later
     for span in reversed(training.spans):
         redone = least is not None and span.step >= least

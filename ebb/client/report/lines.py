@@ -166,7 +166,7 @@ class Reader:
             unreadable=self._unreadable,
             not_numbers=sum(span.lines - span.loss.count for span in self._spans),
             first_time=self._first.get("time"),
-            first_seconds=number(self._first.get("useful_seconds", self._first.get("step_seconds"))) or 0.0,
+            first_seconds=number(self._first.get("useful_seconds")) or 0.0,
             first_world_size=_count(self._first, "world_size"),
             global_batch=self._batch,
             samples=_count(self._last, "samples"),

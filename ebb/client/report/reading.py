@@ -1,33 +1,27 @@
-"""Figures for a report: from the job's folder through the gateway, else from its workers' logs, else from the platform's status.
+"""Figures for a report: from the metric lines in the job's folder, through the gateway, else from the platform's status.
 
     read = await Reading(ebb, open_files).of(job)
     read.training, read.source, read.notes
 
-`notes` lists what could not be had, and the page shows it: a report never looks more complete than it is. Out of a log come the
-sentences of ebb/elastic/runtime/report.py (a test holds the two together); seconds useful and lost, and steps done again, are
-not in them.
+`notes` lists what could not be had, and the page shows it: a report never looks more complete than it is. Logs are not read:
+their sentences are for people.
 """
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-from ebb.api.clock import unix
-from ebb.api.contract import LABEL_JOB
 from ebb.client.errors import ClientError, Missing
-from ebb.client.jobs.view import own_pods
-from ebb.client.logs.pod import lines_now
-from ebb.client.logs.replay import Replay
 from ebb.client.logs.sources import job_folder
 from ebb.client.platform.connection import Ebb
 from ebb.client.report.lines import Reader, Training
-from ebb.kube import PODS, KubeError, Object
+from ebb.kube import KubeError, Object
 
 FILE = "metrics.jsonl"
-AT_ONCE = 4  # files or logs: enough to hide the way to the platform, few enough for a small gateway
+STATUS_ONLY = "The figures are the last that the platform saw: there are no curves, and no account of where the time went."
+AT_ONCE = 4  # files: enough to hide the way to the platform, few enough for a small gateway
 
 
 class ReportFiles(Protocol):
@@ -79,35 +73,12 @@ class Reading:
                 why = f"The job's folder could not be read: {str(error).rstrip('.')}."
             else:
                 return Read(training=training, source=f"{FILE} of the job's folder")
-            return await self._instead(job, why)
-
-    async def _instead(self, job: Object, why: str) -> Read:
-        training = await self._from_logs(job)
-        if training.lines:
-            less = (
-                "Loss and rate are from the logs of the workers that still are there, so the beginning may be missing, and what "
-            )
-            return Read(training=training, source="the workers' logs", notes=(why, f"{less}was useful or lost is not known."))
-        return Read(training=training, source="the job's status", notes=(why, "Its workers' logs say nothing of a loss either."))
+        return Read(training=Training(), source="the job's status", notes=(why, STATUS_ONLY))
 
     async def _from_folder(self, job: Object) -> Training:
         if self._files is None:
             raise ClientError(self._closed)
         return await read_lines(self._files.read(f"{job_folder(job)}/{FILE}"))
-
-    async def _from_logs(self, job: Object) -> Training:
-        """Rank 0 speaks, and moves from worker to worker as they are lost."""
-        kube, namespace, name = self._ebb.kube, job["metadata"]["namespace"], job["metadata"]["name"]
-        try:
-            pods = await kube.list(PODS, namespace, labels=f"{LABEL_JOB}={name}")
-        except KubeError:
-            pods = []
-        logs = await asyncio.gather(*(lines_now(kube, namespace, pod, Replay()) for pod in own_pods(job, pods)))
-        facts: list[dict[str, Any]] = [line for log in logs for each in log if (line := parse_sentence(each.stamp, each.text))]
-        reader = Reader()
-        for line in sorted(facts, key=lambda line: line["time"]):
-            reader.add(line)
-        return reader.done()
 
 
 async def read_lines(pieces: AsyncIterator[bytes]) -> Training:
@@ -118,29 +89,3 @@ async def read_lines(pieces: AsyncIterator[bytes]) -> Training:
         for line in lines:
             reader.feed(line)
     return reader.done()
-
-
-_SENTENCE = re.compile(
-    r"step (?P<step>\d+)/(?P<total_steps>\d+)  epoch (?P<epoch>\S+)  loss (?P<loss>\S+)  (?P<figures>.*?)"
-    r"(?P<samples_per_second>\S+) samples/s  step (?P<step_seconds>\S+) s  data (?P<data_seconds>\S+) s  "
-    r"world (?P<world_size>\d+)  generation (?P<generation>\d+)"
-)
-
-
-def parse_sentence(stamp: str, text: str) -> dict[str, Any] | None:
-    """None: another line of the log."""
-    match = _SENTENCE.fullmatch(text.strip())
-    if match is None:
-        return None
-    words = match.groupdict()
-    figures = dict(part.rsplit(" ", 1) for part in words.pop("figures").strip().split("  ") if " " in part)
-    try:
-        counts = {key: int(words.pop(key)) for key in ("step", "total_steps", "world_size", "generation")}
-        return {
-            "time": unix(stamp),
-            **counts,
-            **{key: float(value) for key, value in words.items()},
-            "figures": {name: float(value) for name, value in figures.items()},
-        }
-    except ValueError:
-        return None

@@ -9,9 +9,6 @@ import pytest
 
 from ebb.client.jobs.goodput import share
 from ebb.client.report.lines import CHANGES, SPANS, Range, Reader, Training
-from ebb.client.report.reading import parse_sentence
-from ebb.elastic.runtime.metrics import Progress
-from ebb.elastic.runtime.report import sentence
 from tests.client.report import story
 
 
@@ -131,32 +128,3 @@ def test_ranges_join() -> None:
     second.add(-2)
     first.join(second)
     assert (first.low, first.mean, first.high, first.count) == (-2.0, 4.0 / 3, 5.0, 3)
-
-
-def test_the_trainers_own_sentence_is_understood() -> None:
-    """The two are in packages that may not import each other: here they meet."""
-    progress = Progress(
-        time=0.0, step=120, total_steps=560, epoch=2.142, loss=0.12345, samples_per_second=512.3, world_size=3, generation=7,
-        useful_seconds=1.0, lost_seconds=0.0, steps_redone=0, checkpoint_seconds=0.0, step_seconds=0.125, data_seconds=0.004,
-        figures={"top1": 0.5, "learning rate": 0.01},
-    )  # fmt: skip
-    assert parse_sentence("2026-11-21T12:00:00.5Z", sentence(progress)) == {
-        "time": story.BEGIN + 0.5,
-        "step": 120,
-        "total_steps": 560,
-        "epoch": 2.14,
-        "loss": 0.1235,
-        "samples_per_second": 512.0,
-        "step_seconds": 0.125,
-        "data_seconds": 0.004,
-        "world_size": 3,
-        "generation": 7,
-        "figures": {"top1": 0.5, "learning rate": 0.01},
-    }
-
-
-@pytest.mark.parametrize(
-    "text", ["step 3 of 5", "", "loss 0.1", "step 1/2  epoch x  loss y  z samples/s  step 1 s  data 1 s  world 1  generation 1"]
-)
-def test_other_lines_of_a_log_say_nothing(text: str) -> None:
-    assert parse_sentence("2026-11-21T12:00:00Z", text) is None

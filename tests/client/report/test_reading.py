@@ -1,4 +1,4 @@
-"""Where the figures come from: the job's folder, its workers' logs, its status, its record; what is said when one is missing."""
+"""Where the figures come from: the job's folder, its status, its record; what is said when one is missing."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -94,27 +94,30 @@ async def test_pieces_end_anywhere_and_the_last_line_may_be_on_its_way() -> None
     assert (found.lines, found.unreadable) == (LINES[:5000].count(b"\n"), 0)
 
 
-async def test_without_a_gateway_the_logs_tell_what_they_can() -> None:
-    """Rank 0 was on worker 1, which is gone, and spoke from worker 0 on."""
-    pod, place = worker_pod(0, state="terminated"), ebb(story.job())
-    place.kube.put(pod)  # type: ignore[attr-defined]
-    lines = [Progress(**{**line, "figures": {}}) for line in story.metric_lines() if line["generation"] >= 2]
-    said = [f"{stamp(line.time, digits=6)} {sentence(replace(line, loss=round(line.loss, 4)))}" for line in lines]
-    place.kube.write(pod, f"{stamp(story.BEGIN)} [launcher] begins", *said)  # type: ignore[attr-defined]
-    found = await reported(place, closed)
-    assert found.source == "the workers' logs"
-    assert "gateway does not run" in found.notes[0]
-    assert "the beginning may be missing" in found.notes[1]
-    assert found.lines == len(lines)
-    assert [each.workers for each in found.stretches] == [1, 2, 3]
-    assert (found.goodput, found.times.useful) == (None, None)  # a log does not say it
-    assert found.points[-1].loss is not None
+@pytest.mark.parametrize(
+    "open_files", [Volume({f"{folder(story.job())}/metrics.jsonl": LINES}).open, closed], ids=["folder", "none"]
+)
+async def test_a_run_whose_log_is_empty_has_the_same_figures(
+    open_files: Callable[[Ebb], AbstractAsyncContextManager[Volume]],
+) -> None:
+    """What rank 0 says to people is in the metrics too, and no figure is taken back out of its words."""
+    lines = [Progress(**line) for line in story.metric_lines()]
+    full = [f"{stamp(line.time, digits=6)} {sentence(line)}" for line in lines]
+    reports = []
+    for log in ([], full):
+        pod, place = worker_pod(0, state="terminated"), ebb(story.job())
+        place.kube.put(pod)  # type: ignore[attr-defined]
+        place.kube.write(pod, *log)  # type: ignore[attr-defined]
+        reports.append(await reported(place, open_files))
+    assert reports[0] == reports[1]
 
 
-async def test_without_both_there_is_the_status() -> None:
+async def test_without_a_gateway_there_is_the_status() -> None:
     found = await reported(ebb(story.job()), closed)
     assert found.source == "the job's status"
-    assert found.points == ()
+    assert "gateway does not run" in found.notes[0]
+    assert "no curves" in found.notes[1]
+    assert (found.points, found.times.useful) == ((), None)
     assert [event.what for event in found.events] == ["placed", "reclaimed", "placed", "ended"]
     assert found.money[-1].usd_spent == 0.0185
 
