@@ -6,7 +6,8 @@
 reading.py                  metric lines through the gateway, if they can be had
 lines.py                    a million of them, reduced to some hundred points
 data.py                     a job's record, and a sweep's
-pictures.py, comparison.py  which plots, and what they say; chart.py: one plot as HTML
+charts.py                   which plots, and what they say
+chart.py                    one plot as HTML
 page.py                     the page, with page.css and page.js
 """
 

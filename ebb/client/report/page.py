@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
-from ebb.client.report import comparison, pictures
 from ebb.client.report.chart import Chart, duration, figure, percent, short, table, usd
+from ebb.client.report.charts import run_charts, sweep_charts
 from ebb.client.report.data import Event, RunReport, SweepReport
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -24,7 +24,7 @@ Tile = tuple[str, str, str]
 
 def run_page(run: RunReport, *, made: str) -> str:
     """`made`: when, RFC 3339."""
-    job, drawn = run.job, pictures.charts(run)
+    job, drawn = run.job, run_charts(run)
     place = ", ".join(filter(None, (job.gpu_type, job.capacity, job.zone)))
     about = f"Job in {job.namespace}, submitted {_moment(job.created)}{f'; {place}' if place else ''}."
     body = [
@@ -35,7 +35,8 @@ def run_page(run: RunReport, *, made: str) -> str:
         _section("How it went", _charts(drawn)) if drawn else "",
         _section("Reclaims and other events", _events(run.events)),
     ]
-    return _page(f"{job.name}: report of a job", body, f"Figures: {run.source}. {_lines(run.lines)}", made)
+    read = f" {run.lines:,} metric lines were read." if run.lines else ""
+    return _page(f"{job.name}: report of a job", body, f"Figures: {run.source}.{read}", made)
 
 
 def sweep_page(sweep: SweepReport, *, made: str) -> str:
@@ -46,7 +47,7 @@ def sweep_page(sweep: SweepReport, *, made: str) -> str:
         _head(sweep.name, "", about, ""),
         _notes(sweep.notes),
         _tiles(_sweep_tiles(sweep)),
-        _section("All runs", _charts(comparison.charts(sweep))),
+        _section("All runs", _charts(sweep_charts(sweep))),
         _section("Runs", _runs(sweep)),
     ]
     return _page(f"{sweep.name}: report of a sweep", body, f"Figures: {sweep.source}.", made)
@@ -197,10 +198,6 @@ def _runs(sweep: SweepReport) -> str:
 
 def _section(title: str, body: str) -> str:
     return f"<section><h2>{escape(title)}</h2>{body}</section>"
-
-
-def _lines(count: int) -> str:
-    return f"{count:,} metric lines were read." if count else ""
 
 
 def _moment(stamp: str) -> str:

@@ -2,19 +2,7 @@
 
 import pytest
 
-from ebb.client.report.chart import (
-    MOST_TICKS,
-    Axis,
-    axis,
-    count_axis,
-    duration,
-    log_axis,
-    percent,
-    seconds_axis,
-    short,
-    usd,
-    whole_axis,
-)
+from ebb.client.report.chart import MOST_STEPS, Axis, axis, duration, log_axis, percent, short, usd
 
 SIZES = (1e-12, 3e-5, 0.0499, 0.7, 1.0, 9.99, 64.0, 12345.0, 7e8)
 
@@ -22,12 +10,11 @@ SIZES = (1e-12, 3e-5, 0.0499, 0.7, 1.0, 9.99, 64.0, 12345.0, 7e8)
 def holds(found: Axis, low: float, high: float) -> None:
     assert found.low <= low + 1e-9 * abs(low)
     assert found.high >= high - 1e-9 * abs(high)
-    assert 2 <= len(found.ticks) <= 2 * MOST_TICKS
-    assert list(found.ticks) == sorted(set(found.ticks))
-    places = [found.place(tick) for tick in found.ticks]
+    assert 2 <= len(found.ticks) <= 2 * MOST_STEPS
+    places, words = [found.place(tick) for tick, _ in found.ticks], [text for _, text in found.ticks]
+    assert len(set(places)) == len(places)
     assert places == sorted(places)
     assert -1e-6 <= places[0] <= places[-1] <= 1 + 1e-6
-    words = [found.write(tick) for tick in found.ticks]
     assert len(set(words)) == len(words), words
 
 
@@ -42,20 +29,23 @@ def test_numbers(size: float) -> None:
 @pytest.mark.parametrize("length", [0.5, 5.0, 61.0, 182.0, 3700.0, 86400.0, 9e5, 4e7])
 def test_times(length: float) -> None:
     for begin in (0.0, 1000.0):
-        found = seconds_axis(begin, begin + length)
-        assert len(found.ticks) <= MOST_TICKS + 1
-        assert all(found.low <= tick <= found.high for tick in found.ticks)
-        words = [found.write(tick) for tick in found.ticks]
+        found = axis(begin, begin + length, kind="seconds", exact=True)
+        assert len(found.ticks) <= MOST_STEPS + 1
+        assert all(found.low <= tick <= found.high for tick, _ in found.ticks)
+        words = [text for _, text in found.ticks]
         assert len(set(words)) == len(words), words
         assert max(map(len, words), default=0) <= 8
 
 
 def test_counts_end_where_the_count_does() -> None:
-    assert count_axis(0.0, 50_688.0).high == 50_688.0
-    assert count_axis(0.0, 0.0).high == 1.0
-    assert whole_axis(0).ticks == (0.0, 1.0)
-    assert whole_axis(3).ticks == (0.0, 1.0, 2.0, 3.0)
-    assert whole_axis(64).ticks[-1] == 66.0
+    assert axis(0.0, 50_688.0, exact=True).high == 50_688.0
+    assert axis(0.0, 0.0, exact=True).high == 1.0
+
+
+def test_things_are_counted_in_whole_numbers() -> None:
+    assert [text for _, text in axis(0.0, 1.0, whole=True).ticks] == ["0", "1"]
+    assert [text for _, text in axis(0.0, 3.0, whole=True).ticks] == ["0", "1", "2", "3"]
+    assert [text for _, text in axis(0.0, 64.0, whole=True).ticks] == ["0", "10", "20", "30", "40", "50", "60", "70"]
 
 
 def test_words() -> None:
