@@ -168,7 +168,7 @@ def _workers(run: RunReport) -> Chart | None:
 def _goodput(run: RunReport) -> Chart | None:
     points = [(point.seconds, point.goodput) for point in run.points]
     known = [(x, y) for x, y in points if y is not None]
-    if run.goodput is None:
+    if not known or run.goodput is None:
         return None
     return Chart(
         title="Goodput",

@@ -90,6 +90,16 @@ def test_each_plot_of_a_job_has_its_numbers_in_a_table() -> None:
     assert all(2 <= len(figure.all("details")[0].all("tr")) <= 13 for figure in figures)
 
 
+def test_no_plot_is_drawn_without_a_curve() -> None:
+    """The platform knows the goodput of a job whose metric lines cannot be read."""
+    cost = {"usdSpent": 0.0185, "usdOnDemand": 0.0617, "machineSeconds": 352.0, "usefulMachineSeconds": 300.0}
+    run = made([], cost=cost, progress={"step": 900, "usefulSeconds": 120.0})
+    assert run.goodput == pytest.approx(300 / 352)
+    page = read(run_page(run, made=MADE))
+    assert [figure.all("h3")[0].text for figure in page.all("figure")] == ["Money against on-demand"]
+    assert "Goodput" in [label.text for label in page.all("dt")]
+
+
 def test_the_curves_hold_the_values() -> None:
     page = read(HTML)
     losses = curve(plot(page, "Loss against time"), "loss")
