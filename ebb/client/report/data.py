@@ -241,10 +241,6 @@ def _value(found: Range) -> Value | None:
     return None if found.mean is None else Value(low=found.low, mean=found.mean, high=found.high)
 
 
-def _first_step(training: Training, begin: float) -> float | None:
-    return None if training.first_time is None else max(begin, training.first_time - training.first_seconds)
-
-
 def _event(item: Happening, changes: Sequence[Change], zones: Zones, begin: float) -> Event:
     at = unix(item.at) or begin
     pause = _pause(at, changes) if item.what in LOSSES else None
@@ -274,10 +270,10 @@ def _pause(at: float, changes: Sequence[Change]) -> Change | None:
 
 
 def _times(training: Training, begin: float, end: float) -> Times:
-    total, since = max(0.0, end - begin), _first_step(training, begin)
-    if since is None:
+    total, last = max(0.0, end - begin), training.last
+    if training.first_time is None:
         return Times(total=total, waiting=None, useful=None, lost=None, other=None)
-    last = training.last
+    since = max(begin, training.first_time - training.first_seconds)  # the first step began
     wall = max(0.0, last["time"] - since)
     useful, lost = number(last.get("useful_seconds")), number(last.get("lost_seconds"))
     known = useful is not None and lost is not None

@@ -154,7 +154,8 @@ class Reader:
         # Between two lines the world is that of the second: a membership changes at a step, and lines are written after steps.
         self._rank_seconds += (useful - self._useful) * _count(line, "world_size")
         self._useful = useful
-        self._weigh(line)
+        if self._batch is None and (samples := _count(line, "samples")) and line["step"] > 0:
+            self._batch = max(1, round(samples / line["step"]))  # all steps but the last have the whole global batch
         self._span().take(line, useful, self._rank_seconds)
 
     def done(self) -> Training:
@@ -200,11 +201,6 @@ class Reader:
         if len(self._changes) > 2 * CHANGES:
             self._left_out += len(self._changes) - CHANGES
             self._changes = sorted(self._changes, key=lambda each: -each.seconds)[:CHANGES]
-
-    def _weigh(self, line: dict[str, Any]) -> None:
-        """All steps but the last have the whole global batch."""
-        if self._batch is None and (samples := _count(line, "samples")) and line["step"] > 0:
-            self._batch = max(1, round(samples / line["step"]))
 
 
 def _parsed(text: str | bytes) -> Any:

@@ -25,7 +25,7 @@ AT_ONCE = 4  # files: enough to hide the way to the platform, few enough for a s
 
 
 class ReportFiles(Protocol):
-    """The part of files/transfer.py's `ReportFiles` that a report needs."""
+    """The part of files/transfer.py's `Files` that a report needs."""
 
     def read(self, path: str) -> AsyncIterator[bytes]:
         """From the first byte to what is now the end. Raises Missing, ClientError, KubeError."""
@@ -66,7 +66,9 @@ class Reading:
         """Of one job; never raises for what is missing."""
         async with self._turns:
             try:
-                training = await self._from_folder(job)
+                if self._files is None:
+                    raise ClientError(self._closed)
+                training = await read_lines(self._files.read(f"{job_folder(job)}/{FILE}"))
             except Missing:
                 why = f"The job has written no {FILE}: its program is none of Ebb's trainers, or has not come so far."
             except (ClientError, KubeError, OSError) as error:
@@ -74,11 +76,6 @@ class Reading:
             else:
                 return Read(training=training, source=f"{FILE} of the job's folder")
         return Read(training=Training(), source="the job's status", notes=(why, STATUS_ONLY))
-
-    async def _from_folder(self, job: Object) -> Training:
-        if self._files is None:
-            raise ClientError(self._closed)
-        return await read_lines(self._files.read(f"{job_folder(job)}/{FILE}"))
 
 
 async def read_lines(pieces: AsyncIterator[bytes]) -> Training:
