@@ -10,6 +10,7 @@ found in the others, with a mark for each worker that was lost.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import zip_longest
+from operator import attrgetter
 from typing import TypeVar
 
 from ebb.client.report.chart import (
@@ -42,11 +43,9 @@ POINTS = 100  # of each run of a sweep, so that a thousand runs still make a pag
 def run_charts(run: RunReport) -> list[Chart]:
     loss, rate = _loss_in_words(run), _rate_in_words(run)
     own = dict.fromkeys(name for point in run.points for name in point.figures)
-    found = [_curve(run, "Loss", "loss", lambda point: point.loss, over_time=each, says=loss) for each in (True, False)]
+    found = [_curve(run, "Loss", "loss", attrgetter("loss"), over_time=each, says=loss) for each in (True, False)]
     found += [
-        _curve(
-            run, "Rate", "samples/s", lambda point: point.samples_per_second, over_time=each, says=rate, colour=4, from_zero=True
-        )
+        _curve(run, "Rate", "samples/s", attrgetter("samples_per_second"), over_time=each, says=rate, colour=4, from_zero=True)
         for each in (True, False)
     ]
     found += [_own_figure(run, name) for name in own]
