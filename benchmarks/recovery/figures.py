@@ -38,6 +38,7 @@ def figure(changes: Sequence[Change | str]) -> Figures | None:
     return {
         "median_seconds": round(statistics.median(seconds), 2),
         "p95_seconds": round(percentile(seconds, 95), 2),
+        "full_seconds": round(statistics.median(change.full_seconds for change in survived), 2),
         "steps_redone": max(change.steps_redone for change in survived),
         "samples_lost": max(change.samples_lost for change in survived),
     }

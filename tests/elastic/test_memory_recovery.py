@@ -61,11 +61,13 @@ def test_survivors_keep_their_process_and_their_state(job: Job, capsys: pytest.C
     assert verdict.exact
     assert verdict.samples == 3600
     assert "resumed after step" not in job.logs()
+    for number in (1, 2):
+        assert f"starting beside {number} of the job that train" in job.logs()
 
 
 @pytest.mark.parametrize("job", [["--nproc-per-node=2"]], indirect=True)
 def test_the_ranks_of_a_machine_go_together(job: Job) -> None:
-    """Two machines of two processes: one is killed, its machine's start anew, and the other machine's live on."""
+    """Two machines of two processes: one is killed, its machine's start anew beside the others, which train on."""
     first, second = job.start(planned=2), job.start(planned=2)
     job.together(4, 4)
     kept = workers(first.pid)
@@ -74,5 +76,7 @@ def test_the_ranks_of_a_machine_go_together(job: Job) -> None:
     os.kill(workers(second.pid)[0], signal.SIGKILL)
     until("four ranks again", lambda: job.lines()[-1]["generation"] > before and job.lines()[-1]["world_size"] == 4)
     assert workers(first.pid) == kept
+    alone = [line for line in job.lines() if line["generation"] > before and line["world_size"] == 2]
+    assert alone, "the others did not wait for the new processes"
     assert [machine.wait(300) for machine in (first, second)] == [EXIT_FINISHED] * 2
     assert ledger.check(job.output).exact

@@ -13,7 +13,7 @@ is copied at once. On a GPU a stream of its own copies into pinned memory; the s
 
 import copy
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -57,7 +57,7 @@ class Buffers:
 
     def prepare(self, state: Any) -> None:
         """Take the memory for a state of this form: the first touch of fresh pages takes longer than the copy."""
-        for path, tensor in _tensors(state, ()):
+        for path, tensor in tensors_in(state):
             self._buffer(path, tensor).zero_()
 
     def copy(self, state: Any, *, late: frozenset[int] = frozenset()) -> Snapshot:
@@ -65,8 +65,8 @@ class Buffers:
         copies: dict[_Key, torch.Tensor] = {}
         pending: list[tuple[torch.Tensor, torch.Tensor]] = []
         on_gpu: list[tuple[torch.Tensor, torch.Tensor]] = []
-        for path, tensor in _tensors(state, ()):
-            key = (tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype)
+        for path, tensor in tensors_in(state):
+            key = memory_of(tensor)
             if key in copies and tensor.numel():  # tied weights stay tied
                 continue
             buffer = copies[key] = self._buffer(path, tensor)
@@ -77,7 +77,7 @@ class Buffers:
             else:
                 buffer.copy_(tensor)
         event = self._copy_from_gpu(on_gpu) if on_gpu else None
-        return Snapshot(_replaced(state, copies), pending, event)
+        return Snapshot(replace_tensors(state, lambda each: copies[memory_of(each)]), pending, event)
 
     def _copy_from_gpu(self, pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> torch.cuda.Event:
         computing = torch.cuda.current_stream()
@@ -103,32 +103,38 @@ class Buffers:
 def addresses(optimizer: torch.optim.Optimizer) -> frozenset[int]:
     """Of the tensors that only optimizer.step() changes: its parameters and its own state."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    state = [tensor for _, tensor in _tensors(list(optimizer.state.values()), ())]
+    state = [tensor for _, tensor in tensors_in(list(optimizer.state.values()))]
     return frozenset(tensor.data_ptr() for tensor in (*parameters, *state))
 
 
-def _tensors(tree: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], torch.Tensor]]:
+def tensors_in(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], torch.Tensor]]:
+    """Each tensor in a tree of dicts, lists and tuples, with its way there; the same order for the same tree."""
     if isinstance(tree, torch.Tensor):
         yield path, tree.detach()
     elif isinstance(tree, dict):
         for key, value in tree.items():
-            yield from _tensors(value, (*path, key))
+            yield from tensors_in(value, (*path, key))
     elif isinstance(tree, list | tuple):
         for number, value in enumerate(tree):
-            yield from _tensors(value, (*path, number))
+            yield from tensors_in(value, (*path, number))
 
 
-def _replaced(tree: Any, copies: dict[_Key, torch.Tensor]) -> Any:
-    """The same tree with the copies in the place of its tensors."""
+def memory_of(tensor: torch.Tensor) -> _Key:
+    """A key that two views of the same numbers share: tied weights."""
+    return tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype
+
+
+def replace_tensors(tree: Any, replace: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """The same tree with others in the place of its tensors."""
     if isinstance(tree, torch.Tensor):
-        return copies[(tree.data_ptr(), tuple(tree.shape), tuple(tree.stride()), tree.dtype)]
+        return replace(tree)
     if isinstance(tree, dict):
         copied = copy.copy(tree)  # a Counter stays one (MultiStepLR's), an OrderedDict too
         for key, value in tree.items():
-            copied[key] = _replaced(value, copies)
+            copied[key] = replace_tensors(value, replace)
         return copied
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(_replaced(value, copies) for value in tree))
+        return type(tree)(*(replace_tensors(value, replace) for value in tree))
     if isinstance(tree, list | tuple):
-        return type(tree)(_replaced(value, copies) for value in tree)
+        return type(tree)(replace_tensors(value, replace) for value in tree)
     return tree

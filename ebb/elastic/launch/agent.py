@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from torch.distributed import DistError
-from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec, WorkerState
+from torch.distributed.elastic.agent.server.api import RunResult, Worker, WorkerGroup, WorkerSpec, WorkerState
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, LogsSpecs
 from torch.distributed.elastic.multiprocessing.api import MultiprocessContext
@@ -36,6 +36,7 @@ from ebb.elastic.launch.worker import run_module
 from ebb.elastic.notices.relay import Relay
 from ebb.elastic.rendezvous import handler as etcd3
 from ebb.elastic.rendezvous.places import SOCKET_NAME, PlaceServer, WorkerPlace
+from ebb.elastic.rendezvous.store import tell_facts
 
 
 @runtime_checkable
@@ -50,6 +51,7 @@ class Membership(Protocol):
     @property
     def detection_seconds(self) -> float: ...
     def leave(self) -> None: ...
+    def find_others(self, *, wait_seconds: float) -> etcd3.Others | None: ...
     def num_nodes_waiting(self) -> int: ...
     def is_closed(self) -> bool: ...
 
@@ -82,6 +84,7 @@ _LOST_GRACE_SECONDS = 5  # for workers whose peer is gone: time to save what the
 # For those that do save: a large state takes longer. Below Rules.straggler_seconds, after which the others go on without them.
 _SAVING_SECONDS = 100
 _FINISH_SECONDS = 300.0  # between the ends of two machines' workers, as torch has it
+_OTHERS_SECONDS = 10.0  # for the others to go on without this machine, whose workers have ended
 _REPEAT_SECONDS = 1.0
 _LOOK_SECONDS = 0.1
 _FRAMES = "\nException raised from "
@@ -131,8 +134,44 @@ class Agent(LocalElasticAgent):
         self._told_at = 0.0
         self._relay = Relay.find(os.environ)
         self._places = _serve_places(self._relay)
+        self._beside = False  # its workers get ready beside a generation, and are in none
 
     def _rendezvous(self, worker_group: WorkerGroup) -> None:
+        """Before workers are started: beside the others, where those train and live through changes."""
+        with self._notices.waiting():
+            others = self._find_others(worker_group)
+        self._beside = others is not None
+        if self._places is not None:
+            self._places.prepare_beside(others.facts if others else None)
+        if others is None:
+            self._meet(worker_group)
+        else:
+            self._get_ready_beside(worker_group, others)
+
+    def _find_others(self, worker_group: WorkerGroup) -> etcd3.Others | None:
+        if self._places is None or not isinstance(self._handler, Membership):
+            return None
+        if worker_group.group_world_size is None:  # it has just come
+            return self._handler.find_others(wait_seconds=0.0)
+        if not self._left_others(worker_group):
+            return None
+        return self._handler.find_others(wait_seconds=_OTHERS_SECONDS)
+
+    def _left_others(self, worker_group: WorkerGroup) -> bool:
+        """True if its workers, which live through changes, have ended, and there were others."""
+        return self._places is not None and self._places.used and (worker_group.group_world_size or 1) > 1
+
+    def _get_ready_beside(self, worker_group: WorkerGroup, others: etcd3.Others) -> None:
+        """In the place of a meeting: as if this machine came after the others in their generation. Nothing is sent under that."""
+        machines, processes = len(others.record.members), worker_group.spec.local_world_size
+        ranks = range(machines * processes, (machines + 1) * processes)
+        host, _, port = others.record.store.rpartition(":")
+        worker_group.workers = [Worker(number, rank, rank, ranks.stop, ranks.stop) for number, rank in enumerate(ranks)]
+        rest = {"store": others.store, "master_addr": host, "master_port": int(port)}
+        vars(worker_group).update(rest, group_rank=machines, group_world_size=machines + 1)  # by torch's types all are None
+        self._say(f"starting beside {machines} of the job that train: they stop for a moment when this one is ready")
+
+    def _meet(self, worker_group: WorkerGroup) -> None:
         self._say("meeting the other machines of the job")
         with self._notices.waiting():
             super()._rendezvous(worker_group)
@@ -146,11 +185,21 @@ class Agent(LocalElasticAgent):
         result: RunResult = super()._monitor_workers(worker_group)
         if result.state == WorkerState.FAILED:
             self._handle_failures([_failure(each) for each in result.failures.values()], worker_group)
-        if result.state == WorkerState.HEALTHY and not ended and self._places and self._places.asks(_processes(worker_group)):
-            self._move(worker_group, self._places)
+        if result.state == WorkerState.HEALTHY and not ended and self._places:
+            self._serve(worker_group, self._places)
         if result.state == WorkerState.HEALTHY and ended and self._finished_without_a_word(ended):
             return RunResult(state=WorkerState.SUCCEEDED, return_values={each.global_rank: None for each in worker_group.workers})
         return result
+
+    def _serve(self, worker_group: WorkerGroup, places: PlaceServer) -> None:
+        """Living workers: a place for those that ask, and their facts for newcomers."""
+        processes = _processes(worker_group)
+        if places.all_ask(processes) if self._beside else places.asks(processes):
+            self._move(worker_group, places)
+        elif self._beside and isinstance(self._handler, Membership) and self._handler.is_closed():
+            raise RendezvousClosedError
+        elif (told := places.take_told()) is not None and self._store is not None:
+            tell_facts(self._store, told)
 
     def _ended_well(self) -> set[int]:
         """Forked workers, by local rank, that have ended with 0: torch lets none end before all have returned."""
@@ -177,7 +226,8 @@ class Agent(LocalElasticAgent):
             self._handler.by_itself = any(failure.is_own for failure in failures)
         if self._notices.seen:
             raise WorkersLeft(codes)
-        asked = (worker_group.group_world_size or 1) > 1 and may_be_peer_loss(failures, knows_codes=self._knows_codes)
+        in_company = (worker_group.group_world_size or 1) > 1 and not self._beside
+        asked = in_company and may_be_peer_loss(failures, knows_codes=self._knows_codes)
         self._exit_policy.apply(failures, peer_lost=asked and self._peer_is_gone(failures))
 
     def _peer_is_gone(self, failures: list[Failure]) -> bool:
@@ -201,6 +251,9 @@ class Agent(LocalElasticAgent):
         """Only where they do not live through the change."""
         living = worker_group.state == WorkerState.HEALTHY and self._places and self._places.all_live(_processes(worker_group))
         if not living or self._places is None:
+            if self._left_others(worker_group) and isinstance(self._handler, Membership) and not self._notices.seen:
+                self._handler.failed = True  # the others' step has no end with these workers; nor need they wait for theirs
+                self._handler.leave()
             super()._restart_workers(worker_group)
         elif isinstance(self._handler, Membership) and self._handler.lost:
             self._move(worker_group, self._places)
@@ -212,7 +265,8 @@ class Agent(LocalElasticAgent):
         processes = _processes(worker_group)
         if isinstance(self._handler, Membership):
             self._handler.failed = places.broken(processes)
-        self._rendezvous(worker_group)
+        self._meet(worker_group)
+        self._beside = False
         found = {}
         for worker, process in zip(worker_group.workers, processes, strict=True):
             worker.id = process

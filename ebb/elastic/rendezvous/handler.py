@@ -19,6 +19,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,10 @@ from ebb.elastic.rendezvous.member import Member
 from ebb.elastic.rendezvous.membership import Rules
 from ebb.elastic.rendezvous.participant import JobClosed, RendezvousSettings
 from ebb.elastic.rendezvous.state import Record
-from ebb.elastic.rendezvous.store import AssemblyFailed, address_of, assemble, serve
+from ebb.elastic.rendezvous.store import AssemblyFailed, address_of, assemble, look_up_facts, serve
 
 BACKEND = "etcd3"
+_LOOK_SECONDS = 5.0  # for etcd's first answer, at most
 _CLOSING_SECONDS = 10.0  # for an etcd that is just being restarted when the job ends
 _SETTINGS = {
     "protocol": "http or https, for endpoints that do not say it",
@@ -60,6 +62,15 @@ _SETTINGS = {
     "join_timeout": "seconds to wait for the minimum of machines; 0, the default, is without a limit",
     "timeout": "not used: torch always sends it, and machines may take days to come",
 }
+
+
+@dataclass(frozen=True)
+class Others:
+    """A generation that this machine is not in. `facts` are what its rank 0 has told (runtime/recovery.py)."""
+
+    record: Record
+    store: TCPStore
+    facts: Any
 
 
 class Etcd3Handler(RendezvousHandler):
@@ -122,6 +133,16 @@ class Etcd3Handler(RendezvousHandler):
         """The others go on without this machine at once. Takes a few seconds when etcd is away."""
         self._member.leave(orderly=self._trains and not self.failed)
         self._trains = False
+
+    def find_others(self, *, wait_seconds: float) -> Others | None:
+        """The generation of the others, if it is whole, has room, and its processes, which live through changes, have begun their
+        steps. Waits so long for one that is being formed, and for its facts; 0 is one look. For a machine that is in none."""
+        record = self._member.find_others(until=time.monotonic() + max(wait_seconds, _LOOK_SECONDS))
+        found = look_up_facts(record.store, wait_seconds=wait_seconds) if record else None
+        if record is None or found is None:
+            return None
+        store, facts = found
+        return Others(record=record, store=store, facts=facts)
 
     def num_nodes_waiting(self) -> int:
         """Positive when this generation should end: newcomers that fit, a machine that is gone, one that meets again."""

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 
 from ebb.elastic.rendezvous.etcd import Etcd, EtcdError, Refused, Unreachable
-from ebb.elastic.rendezvous.membership import Verdict
+from ebb.elastic.rendezvous.membership import Verdict, Wait
 from ebb.elastic.rendezvous.participant import KEPT_SECONDS, PATIENCE_SECONDS, RETRY_SECONDS, Participant, RendezvousSettings
 from ebb.elastic.rendezvous.peer_liveness import PeerLiveness
 from ebb.elastic.rendezvous.state import Record, View
@@ -65,6 +65,21 @@ class Member:
                 return outcome
             self._changed.wait(outcome)
         raise TimeoutError
+
+    def find_others(self, until: float) -> Record | None:
+        """The whole generation of the others, which this machine could join; waits until then while they form one. It joins
+        nothing, and leaves nothing."""
+        self._start()
+        while True:
+            self._changed.clear()
+            view = self._view
+            found = self._participant.whole_without(view) if view is not None else Wait(until=None)
+            left = until - time.monotonic()
+            if not isinstance(found, Wait):
+                return found
+            if left <= 0 or self._refusal is not None:
+                return None
+            self._changed.wait(min(left, PATIENCE_SECONDS))
 
     def verdict(self) -> Verdict:
         """The state of this machine's generation, as far as is known."""

@@ -2,6 +2,7 @@
 
     decide(view, me, now, rules) -> Wait | Form | Closed    # for one that waits for a generation
     assess(view, me, number, now, rules) -> Verdict          # for one that is in a generation and trains
+    whole_without(view, after, rules) -> Record | Wait | None   # for one that could get ready beside a generation
 
 What makes it safe is the transaction of `formation`, not the clock: `now` (this machine's own, monotonic) only decides when to
 try. The key `generation` says all there is of the present one, so there is never more than one; a machine is in it by its id.
@@ -152,3 +153,16 @@ def assess(view: View, me: str, number: int, now: float, rules: Rules) -> Verdic
     if fitting and (complete or now - min(entry.since for entry in fitting) >= rules.join_batch_seconds):
         return Verdict(len(fitting))
     return Verdict()
+
+
+def whole_without(view: View, after: int, rules: Rules) -> Record | Wait | None:
+    """The generation of the others, if it has room for this machine, whose own last one was `after`; Wait while they form one;
+    None if they will not form one without it."""
+    record = view.record
+    if view.closed is not None or record is None:
+        return None
+    if sum(view.includes(entry.id) for entry in view.entries) < rules.min_size:
+        return None
+    if view.is_broken or record.number <= after:
+        return Wait(until=None)
+    return record if len(record.ids) < rules.max_size else None

@@ -34,6 +34,7 @@ from ebb.elastic.rendezvous.membership import (
     formation,
     readiness,
     removal,
+    whole_without,
 )
 from ebb.elastic.rendezvous.peer_liveness import refuses
 from ebb.elastic.rendezvous.state import Entry, MemberInfo, Record, View
@@ -127,7 +128,11 @@ class Participant:
         """The state of this machine's generation, as far as is known."""
         if self._gone:
             return Verdict(1, lost=True, cause=True)
-        return assess(view, self.id, self.number, now, self._settings.rules) if self.number else Verdict()
+        return assess(view, self.id, self.number, now, self._settings.rules) if self.number and self.id else Verdict()
+
+    def whole_without(self, view: View) -> Record | Wait | None:
+        """See membership.py."""
+        return whole_without(view, self.number, self._settings.rules)
 
     def next_peer(self, view: View) -> Entry | None:
         """The member that this machine attends to while both are in the generation: the one after it, in a ring."""

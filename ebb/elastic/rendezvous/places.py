@@ -6,6 +6,10 @@
     client.change_wanted                                # newcomers wait: come to a step boundary
     client.next(broken=True, leaving=notice_seen)       # leave the present generation, wait for the next one's place
 
+Newcomers to a generation that trains get ready beside it, and ask for their place when they could make a step: what they have to
+know of it until then, rank 0 tells its launcher (tell), which puts it where theirs looks (agent.py), which tells them
+(prepare_beside, client.beside).
+
 Lines of JSON over a Unix socket. A worker's line ends with its process, and a launcher's with its own, so neither waits for a
 dead one. Workers that never connect are restarted by their launcher, as torchrun does.
 """
@@ -18,6 +22,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 SOCKET_NAME = "places"
 _LONGEST_PATH = 103
@@ -49,6 +54,9 @@ class PlaceServer:
         self._lines: dict[int, socket.socket] = {}  # by process id
         self._asking: dict[int, bool] = {}  # those that have left their generation: whether because it broke
         self._given = 0  # places so far; a question from before the last one is answered already
+        self._beside: object = None
+        self._told: object = None
+        self.used = False  # some worker of this machine lives, or has lived, through changes
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with _short(path) as place:
             self._listener.bind(place)
@@ -65,6 +73,22 @@ class PlaceServer:
         with self._lock:
             return any(process in self._asking for process in processes)
 
+    def all_ask(self, processes: Iterable[int]) -> bool:
+        """True if each of them waits for a place."""
+        with self._lock:
+            return all(process in self._asking for process in processes)
+
+    def prepare_beside(self, facts: object) -> None:
+        """The processes that connect from now on, until there are places again, are beside a generation with these facts."""
+        with self._lock:
+            self._beside = facts
+
+    def take_told(self) -> object:
+        """The facts of the present generation, once after they have been told; otherwise None."""
+        with self._lock:
+            told, self._told = self._told, None
+            return told
+
     def broken(self, processes: Iterable[int]) -> bool:
         """True if one of them has left it because a peer is gone."""
         with self._lock:
@@ -80,6 +104,7 @@ class PlaceServer:
         """By process id; one that is busy hears it too, and its present generation is over."""
         with self._lock:
             self._given += 1
+            self._beside = self._told = None
             for process, place in places.items():
                 self._asking.pop(process, None)
                 if process in self._lines:
@@ -107,11 +132,13 @@ class PlaceServer:
                 said = json.loads(line)
                 with self._lock:
                     if "process" in said:
-                        process = said["process"]
+                        process, self.used = said["process"], True
                         self._lines[process] = connection
-                        _send(connection, {"number": self._given})
+                        _send(connection, {"number": self._given, "beside": self._beside})
                     if "broken" in said and said["after"] == self._given:
                         self._asking[process] = said["broken"]
+                    if "facts" in said and said["after"] == self._given:
+                        self._told = said["facts"]
         with self._lock:
             self._lines.pop(process, None)
             self._asking.pop(process, None)
@@ -128,6 +155,7 @@ class PlaceClient:
         self._number = self._taken = -1  # the launcher says how many places it has given before
         self._gone = self._awaited = False
         self.change_wanted = False
+        self.beside: Any = None  # the facts of a generation that trains, where this process is no part of one yet
         self._line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             with _short(path) as place:
@@ -161,9 +189,14 @@ class PlaceClient:
                     self._changed.wait(_LOOK_SECONDS)
             finally:
                 self._awaited = False
-            place, self._place = self._place, None
+            place, self._place, self.beside = self._place, None, None
             self._taken = self._number
             return place
+
+    def tell(self, facts: object) -> None:
+        """Of the present generation, as JSON can hold them: for newcomers that get ready beside it."""
+        with self._changed:
+            _send(self._line, {"facts": facts, "after": self._taken})
 
     def close(self) -> None:
         """This process wants no place any more."""
@@ -182,7 +215,7 @@ class PlaceClient:
                         if not self._awaited:
                             self._on_place()  # before next() can give it: the generation that ends is the old one
                     elif "number" in said:
-                        self._taken = self._number  # it was started for this one
+                        self._taken, self.beside = self._number, said["beside"]  # it was started for this one
                     self._changed.notify_all()
         self._line.close()
         with self._changed:

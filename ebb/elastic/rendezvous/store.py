@@ -4,9 +4,12 @@ Every machine opens a server before it says that it is ready, so that one transa
 ever read from an older store.
 """
 
+import contextlib
+import json
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 from torch._C._distributed_c10d import TCPStore  # what torch.distributed has, with its types
 from torch.distributed import DistError
@@ -19,6 +22,7 @@ _ASSEMBLY_SECONDS = 60.0
 _CONNECT_TIMEOUT = timedelta(seconds=2)
 # What torch's agents wait for each other later, in ways that a lost machine would leave hanging; torch's default is 5 minutes.
 _STORE_TIMEOUT = timedelta(seconds=60)
+_FACTS_KEY = "ebb/facts"
 
 
 class AssemblyFailed(Exception):  # not an error: meet again
@@ -57,6 +61,28 @@ def assemble(record: Record, rank: int, server: TCPStore, generation: Generation
     except (DistError, OSError) as error:
         raise AssemblyFailed from error
     return client
+
+
+def tell_facts(store: TCPStore, facts: object) -> None:
+    """For machines that get ready beside this generation; from rank 0's agent."""
+    with contextlib.suppress(DistError, OSError):  # they can do without
+        store.set(_FACTS_KEY, json.dumps(facts))
+
+
+def look_up_facts(address: str, *, wait_seconds: float) -> tuple[TCPStore, Any] | None:
+    """The store of a generation that this machine is not in, and its facts; None when there are none within that time."""
+    began = time.monotonic()
+
+    def check(limit_seconds: float) -> None:
+        if time.monotonic() - began > limit_seconds:
+            raise AssemblyFailed
+
+    try:
+        store = _connect(address, lambda: check(_CONNECT_TIMEOUT.total_seconds()))
+        _wait(store, [_FACTS_KEY], lambda: check(wait_seconds))
+        return store, json.loads(store.get(_FACTS_KEY))
+    except (AssemblyFailed, DistError, OSError):
+        return None
 
 
 def _connect(store: str, check: Callable[[], None]) -> TCPStore:

@@ -166,8 +166,8 @@ class Checkpointing:
         identity: dict[str, Any],
         origin: Origin | None = None,
     ) -> Self:
-        """`origin`: given by another rank; otherwise it is looked for. Raises RefusedError when what is there must not be gone on
-        from."""
+        """`origin`: given where another rank will give the state (come_in); otherwise it is looked for. Raises RefusedError when
+        what is there must not be gone on from."""
         identity = {**kept.identity(), **_exactness(config), **identity}
         origin = origin or find(config, start, fence, identity, group)
         saved = load(origin.content) if origin.content else {}
@@ -186,11 +186,17 @@ class Checkpointing:
             kept=kept,
             identity=identity,
             origin=replace(origin, content=b""),  # as large as the state: it must not stay in memory
-            saved={name: saved[name] for name in _REMEMBERED if name in saved},
+            saved=_remembered(saved),
             saver=open_saver(config, start, fence, identity, kept.optimizer),
             virtual=virtual,
             best=float(saved.get("best_acc1", 0.0)),
         )
+
+    def come_in(self, saved: dict[str, Any], origin: Origin, *, rank: int) -> None:
+        """Go on from the state of another rank, in a process that has done no step."""
+        self.take(saved)
+        restore_random(saved["random"], rank=rank, seed=mix(self.config.seed, origin.step))
+        self.origin, self.saved = origin, _remembered(saved)
 
     def take(self, saved: dict[str, Any]) -> bool:
         """Put the state of a rank that is ahead in place; True if that one's evaluation was cut short."""
@@ -230,6 +236,10 @@ class Checkpointing:
             "owes_evaluation": evaluation_pending,
         }
         return self.kept.state(reached, seed=stream.seed, virtual=self.virtual, parts=parts)
+
+
+def _remembered(saved: dict[str, Any]) -> dict[str, Any]:
+    return {name: saved[name] for name in _REMEMBERED if name in saved}
 
 
 def _exactness(config: RunConfig) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class Follows(Protocol):
     group: Members
 
     def follow(self, loop: "Loop", *, broken: bool) -> None: ...
-    def take(self, loop: "Loop", content: bytes) -> None: ...
+    def take(self, loop: "Loop", saved: dict[str, Any]) -> None: ...
 
 
 @dataclass
@@ -122,7 +122,7 @@ class Loop:
         self.score: tuple[float, dict[str, float]] | None = None
         self._sums = Sums(self.group.device)
         self._waits = DataWaits(self.group.rank, self.group.world_size, lambda: self.source.waited_seconds)
-        self._newer = b""  # a state one step ahead, to be taken at the boundary
+        self._newer: dict[str, Any] | None = None  # a state one step ahead, to be taken at the boundary
         self._lost_seconds = 0.0  # of the step under way: in which no step could go on
         self._open: tuple[Step, float] | None = None  # the step that the program has, and when it got it
         self._pending: deque[Pending] = deque()
@@ -226,7 +226,7 @@ class Loop:
         """A peer is gone before any of the step is done: True if it begins once more, in a new generation; False if other ranks
         have done it."""
         self._follow(broken=True)
-        if self._newer:
+        if self._newer is not None:
             return False
         restart(step, micro_batches=self.plan.micro_batches(self.step), source=self.source, write_down=self._write_down)
         return True
@@ -248,7 +248,7 @@ class Loop:
         generation: int,
         resumed_generation: int,
         names: list[str] | None,
-        newer: bytes,
+        newer: dict[str, Any] | None,
     ) -> None:
         """A new generation of the same process. The sums since the last line are of ranks that are gone too: they start anew."""
         self.plan, self.source, self.names, self._newer = plan, source, names, newer
@@ -264,12 +264,12 @@ class Loop:
 
     def take(self, step: int, account: dict[str, Any], *, evaluation_pending: bool) -> None:
         """The numbers of another rank's state, which is in place."""
-        self.step, self.evaluation_pending, self._newer = step, evaluation_pending, b""
+        self.step, self.evaluation_pending, self._newer = step, evaluation_pending, None
         self.report.account.useful_seconds = float(account["useful_seconds"])
 
     def _agree(self, step: Step) -> None:
         """Start it while the optimizer works. Only a step that is logged waits for the device."""
-        if self._newer:
+        if self._newer is not None:
             return
         done = step.number + 1
         logged = done % self.log_every == 0 or done == self.stream.total_steps
@@ -298,7 +298,7 @@ class Loop:
                 f"step {step.number} has micro-batches left: `for batch in step:` must run to its end in every step"
             )
         self.gradients.commit()
-        if self._newer and self.follows is not None:
+        if self._newer is not None and self.follows is not None:
             self.follows.take(self, self._newer)
         else:
             self.step += 1

@@ -3,6 +3,7 @@
     group = Members.enter(config.place, device, longest_seconds=1800)
     group.start_sum(values); group.raise_if_broken()               # errors become `broken`, never an exception in backward()
     group.follow(broken=True, leaving=notice_seen)                 # the next generation's: rank, world size, connections
+    group.pass_on([2, 0], give=loop.state)                         # the state of rank 2, to rank 0
 
 The launchers meet through etcd as always and give each living worker its place (rendezvous/places.py). A generation has a store
 of its own, and gloo's connections between its ranks; nothing of an older one is used again. What fails once is `broken` until the
@@ -14,7 +15,7 @@ import datetime
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -28,6 +29,7 @@ from ebb.elastic.notices.relay import FOLDER_VARIABLE
 from ebb.elastic.rendezvous.places import SOCKET_NAME, LauncherGone, PlaceClient, WorkerPlace
 from ebb.elastic.runtime.config import ConfigError, Place
 from ebb.elastic.runtime.process_group import MEETING_SECONDS, Group, PeerLostError, is_loss, let_go, noticing_loss, sockets
+from ebb.elastic.runtime.transfer import pass_on
 
 _LONGEST_LOOK = 0.05  # seconds between two looks whether all ranks have come
 
@@ -50,7 +52,7 @@ class Members(Group):
 
     @classmethod
     def enter(cls, place: Place, device: torch.device, *, longest_seconds: float) -> Self:
-        """Into the generation for which this process was started. Raises ConfigError on a GPU, PeerLostError."""
+        """Into the generation for which this process was started, or beside it. Raises ConfigError on a GPU, PeerLostError."""
         if device.type != "cpu":
             raise ConfigError("--recovery is 'memory', which so far works on the CPU alone; leave it out on a GPU")
         group = cls(place.rank, place.world_size, device, place.machine, place.machines, longest_seconds=longest_seconds)
@@ -58,9 +60,19 @@ class Members(Group):
         if folder and place.launched:
             with contextlib.suppress(OSError):  # torchrun, or a launcher without the socket: nobody gives places
                 group._client = PlaceClient(Path(folder) / SOCKET_NAME, group.abandon)
-        if place.world_size > 1:
+        if place.world_size > 1 and group.beside is None:
             group._meet(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
         return group
+
+    @property
+    def beside(self) -> Any:
+        """The facts of a generation that trains, which this process is to join, and has no place in yet; None if it has one."""
+        return self._client.beside if self._client is not None else None
+
+    def tell(self, facts: Any) -> None:
+        """The facts of this generation, for newcomers that get ready beside it. Those of rank 0 count."""
+        if self._client is not None and self.rank == 0:
+            self._client.tell(facts)
 
     @property
     def can_follow(self) -> bool:
@@ -96,6 +108,15 @@ class Members(Group):
     def standings(self, mine: Standing) -> list[Standing]:
         """Of all ranks, in their order."""
         return [Standing(*each) for each in self.all_facts(mine)]
+
+    def pass_on(self, chain: Sequence[int], *, give: Callable[[], Any] | None = None) -> Any:
+        """The state that chain[0] gives, on the others of the chain; None on that one, and outside. Raises PeerLostError."""
+        if self.rank not in chain:
+            return None
+        given = give() if give is not None and self.rank == chain[0] else None
+        with noticing_loss():
+            state = pass_on(self._world, given, chain=chain, rank=self.rank)
+        return None if self.rank == chain[0] else state
 
     def placed(self, place: Place) -> Place:
         """The same, with this generation's ranks."""

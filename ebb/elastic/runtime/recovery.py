@@ -2,60 +2,82 @@
 
     recovery = Recovery(config=config, group=group, checkpointing=checkpointing, loader=loader, ...)
     recovery.follow(loop, broken=True)       # at a step boundary, or before any of a step is done; afterwards the loop goes on
-    inherited = inherit(config, group, lambda: b"")             # in a process that has just started
+    config, inherited, state = come_in(config, group, inherited, leaving=notice_seen)      # in a process that is ready to begin
 
 All ranks of the new generation compare how many steps they have done. Nobody can be more than one step ahead: a step needs the
 gradients of all. The one with the most steps is the source, and whoever is behind or new takes its whole state. So a step
 happens for all or for none, without a vote in every step, and nothing is read from a disk.
+
+A newcomer builds its model and opens its data while the others train, or, where they had not begun when it came, while they wait
+at their first step boundary; the state comes when it is ready for its first step.
 """
 
-import io
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import torch
-
-from ebb.elastic.checkpoint import Fence, Stale
-from ebb.elastic.checkpoint.state import load
+from ebb.elastic.checkpoint import Fence, FileFence, Stale
+from ebb.elastic.checkpoint.values import decode
 from ebb.elastic.runtime.checkpointing import Checkpointing
 from ebb.elastic.runtime.config import RunConfig
 from ebb.elastic.runtime.loading import Loader
 from ebb.elastic.runtime.loop import GracefulExit, Loop, plan_of
 from ebb.elastic.runtime.members import Members, Standing
-from ebb.elastic.runtime.peer_loss import save_after_loss
+from ebb.elastic.runtime.peer_loss import meet_again, save_after_loss
 from ebb.elastic.runtime.process_group import PeerLostError
 from ebb.elastic.runtime.start import Start, join, move_saver
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inherited:
-    """The part of a rank that comes from the others of its generation. `content` is a whole state, as a checkpoint's file has it;
-    empty where all have the same."""
+    """The part of a rank that comes from the others of its generation."""
 
     start: Start
     fence: Fence
     step: int = -1  # that the source has done; -1: nobody has done any, all have just started
-    source: int = 0
     facts: dict[str, Any]
-    content: bytes = b""
+    chain: tuple[int, ...] = ()  # the source, and those that need its state; nobody where all have the same
 
 
-def inherit(config: RunConfig, group: Members, mine: Standing, give: Callable[[], bytes]) -> Inherited:
-    """The same on all ranks of a generation that has just formed. `give` is asked for the state on the source alone.
-
-    Raises PeerLostError, and what runtime.start.join does.
-    """
+def inherit(config: RunConfig, group: Members, mine: Standing) -> Inherited:
+    """The same on all ranks of a generation that has just formed. Raises PeerLostError, and what runtime.start.join does."""
     start, fence = join(config, group)
     found = group.standings(mine)
     source = max(range(group.world_size), key=lambda rank: (found[rank].step, -rank))
     step, facts = found[source]
-    content = b""
-    if step >= 0 and any(each.step != step for each in found):
-        content = group.hand_out(give() if group.rank == source else None, source)
-    content = b"" if mine.step == step else content
-    return Inherited(start=start, fence=fence, step=step, source=source, facts=facts, content=content)
+    needy = [rank for rank, each in enumerate(found) if each.step != step] if step >= 0 else []
+    return Inherited(start=start, fence=fence, step=step, facts=facts, chain=(source, *needy) if needy else ())
+
+
+def inherit_beside(config: RunConfig, group: Members) -> Inherited:
+    """In a process that has no place yet: of the generation that trains. Nothing is written under it."""
+    start = Start(**group.beside["start"])
+    return Inherited(start=start, fence=FileFence(config.output, start.generation), facts=group.beside["facts"])
+
+
+def come_in(
+    config: RunConfig, group: Members, found: Inherited, *, leaving: Callable[[], bool]
+) -> tuple[RunConfig, Inherited, dict[str, Any]]:
+    """In a process that is ready for its first step: the others' state, once they have stopped for it at a step boundary.
+
+    As often as a generation breaks, the next one's. Raises GracefulExit when `leaving`; ends the process when all that had a
+    state are gone, since it has skipped looking for a checkpoint.
+    """
+    while True:
+        try:
+            if group.beside is not None or group.is_over:
+                if not group.follow(broken=group.broken, leaving=leaving):
+                    raise GracefulExit
+                config = _placed(config, group)
+                found = inherit(config, group, Standing(-1, {}))
+                if found.step < 0:
+                    meet_again(PeerLostError("nobody is left who has trained"))
+            return config, found, decode(group.pass_on(found.chain))
+        except (PeerLostError, Stale):
+            if not group.can_follow:
+                raise
+            group.abandon()
 
 
 @dataclass(kw_only=True)
@@ -67,6 +89,7 @@ class Recovery:
     checkpointing: Checkpointing
     loader: Loader
     answers: list[Any]
+    start: Start
     entered: Callable[[Inherited], None]  # the run's own numbers of the new generation
 
     def follow(self, loop: Loop, *, broken: bool) -> None:
@@ -92,10 +115,11 @@ class Recovery:
         """Raises PeerLostError."""
         loop.gradients.undo()
         config = self.config = _placed(self.config, self.group)
-        mine = Standing(loop.step, {"answers": self.answers, "names": loop.names, "generation": loop.report.generation})
-        found = inherit(config, self.group, mine, lambda: _content(loop.state()))
+        found = inherit(config, self.group, Standing(loop.step, self._facts(loop)))
+        self.start = found.start
         move_saver(loop.saver, config, found.start, found.fence, self.checkpointing.identity)
         self.entered(found)
+        newer = self.group.pass_on(found.chain, give=loop.state)
         plan = plan_of(config, self.group, loop.stream, self.checkpointing, self.loader, first_step=found.step)
         loop.enter(
             plan=plan,
@@ -103,14 +127,21 @@ class Recovery:
             generation=found.start.generation,
             resumed_generation=found.facts["generation"],
             names=found.facts["names"],
-            newer=found.content,
+            newer=None if newer is None else decode(newer),
         )
-        if not found.content:
+        if newer is None:
             self.group.barrier()  # those that are new, or behind, are there too
+        self.tell(loop)
 
-    def take(self, loop: Loop, content: bytes) -> None:
+    def tell(self, loop: Loop) -> None:
+        """From now on newcomers may get ready beside this generation."""
+        self.group.tell({"start": asdict(self.start), "facts": self._facts(loop)})
+
+    def _facts(self, loop: Loop) -> dict[str, Any]:
+        return {"answers": self.answers, "names": loop.names, "generation": loop.report.generation}
+
+    def take(self, loop: Loop, saved: dict[str, Any]) -> None:
         """The state of another rank, which is a step ahead, in the place of this one's."""
-        saved = load(content, "another rank's state")
         pending = self.checkpointing.take(saved)
         loop.take(int(saved["step"]), saved["account"], evaluation_pending=pending)
         try:
@@ -121,9 +152,3 @@ class Recovery:
 
 def _placed(config: RunConfig, group: Members) -> RunConfig:
     return replace(config, place=group.placed(config.place))
-
-
-def _content(state: dict[str, Any]) -> bytes:
-    buffer = io.BytesIO()
-    torch.save(state, buffer)
-    return buffer.getvalue()

@@ -5,7 +5,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -27,9 +26,9 @@ from ebb.elastic.runtime.loop import GracefulExit, Loop, make_loop
 from ebb.elastic.runtime.members import Members, Standing
 from ebb.elastic.runtime.metrics import Progress
 from ebb.elastic.runtime.process_group import Group, PeerLostError, is_loss
-from ebb.elastic.runtime.recovery import Inherited, Recovery, inherit
+from ebb.elastic.runtime.recovery import Inherited, Recovery, come_in, inherit, inherit_beside
 from ebb.elastic.runtime.report import weights_sha256, write_json
-from ebb.elastic.runtime.start import Origin, choose_device, join
+from ebb.elastic.runtime.start import Origin, choose_device, join, move_saver
 from ebb.elastic.runtime.step import Step, seed_everything
 from ebb.elastic.runtime.watchdog import Watchdog
 from ebb.elastic.speed import CompileCache, Speed
@@ -89,9 +88,10 @@ class Run:
             self._start, self._fence = join(config, group)
             return group
         members = Members.enter(config.place, self.device, longest_seconds=config.first_step_seconds)
-        found = inherit(config, members, Standing(-1, {}), lambda: b"")
+        beside = members.beside is not None
+        found = inherit_beside(config, members) if beside else inherit(config, members, Standing(-1, {}))
         self._start, self._fence = found.start, found.fence
-        if found.step >= 0:
+        if beside or found.step >= 0:
             self._inherited, self._answers = found, list(found.facts["answers"])
         return members
 
@@ -175,12 +175,7 @@ class Run:
         identity = identity or {}
         arch = str(identity.get("arch", ""))
         kept = TrainingState(model=model, optimizer=optimizer, others=others, arch=arch, evaluated=evaluated)
-        origin = None
-        if self._inherited is not None:
-            words = f"joined after step {self._inherited.step}, with the state of rank {self._inherited.source}"
-            before = int(self._inherited.facts["generation"])
-            origin = Origin(step=self._inherited.step, generation=before, words=words, content=self._inherited.content)
-            self._inherited = replace(self._inherited, content=b"")
+        origin = Origin() if self._inherited is not None else None  # for the time until the others give theirs
         self._checkpointing = Checkpointing.open(
             self.config, self._group, self._start, self._fence, kept, models=self._models, identity=identity, origin=origin
         )
@@ -216,6 +211,7 @@ class Run:
             raise RuntimeError(
                 "run.steps() comes after run.register_state(model=..., optimizer=...): without it nothing would survive"
             )
+        names = self._come_in(self._checkpointing) if self._inherited is not None else None
         follows = self._follows(self._checkpointing, loader)
         self._loop = make_loop(
             self.config,
@@ -228,12 +224,39 @@ class Run:
             models=self._models,
             listeners=self._listeners,
             follows=follows,
-            names=self._inherited.facts["names"] if self._inherited else None,
+            names=names,
         )
         if self._inherited is not None:
-            self._group.barrier()  # the others wait there for those that are new
             self._inherited = None
+            self._begin_with_others(self._loop, follows)
+        if follows is not None:
+            follows.tell(self._loop)
         yield from self._loop.steps()
+
+    def _come_in(self, checkpointing: Checkpointing) -> list[str] | None:
+        """Among those that train, with their state; returns the names of the program's sums."""
+        assert isinstance(self._group, Members)
+        assert self._inherited is not None
+        with self._watchdog.paused():
+            self.config, found, saved = come_in(self.config, self._group, self._inherited, leaving=lambda: self._notice.seen)
+        self._inherited, self._start, self._fence = found, found.start, found.fence
+        words = f"joined after step {found.step}, with the state of rank {found.chain[0]}"
+        origin = Origin(step=found.step, generation=int(found.facts["generation"]), words=words)
+        checkpointing.come_in(saved, origin, rank=self.rank)
+        move_saver(checkpointing.saver, self.config, found.start, found.fence, checkpointing.identity)
+        if checkpointing.virtual is not None:
+            checkpointing.virtual.follow()
+        names: list[str] | None = found.facts["names"]
+        return names
+
+    def _begin_with_others(self, loop: Loop, follows: Recovery | None) -> None:
+        """They wait for those that are new."""
+        try:
+            self._group.barrier()
+        except PeerLostError:
+            if follows is None:
+                raise
+            follows.follow(loop, broken=True)
 
     def _follows(self, checkpointing: Checkpointing, loader: Loader) -> Recovery | None:
         if not isinstance(self._group, Members) or not self._group.can_follow:
@@ -248,6 +271,7 @@ class Run:
             checkpointing=checkpointing,
             loader=loader,
             answers=self._answers,
+            start=self._start,
             entered=enter,
         )
 

@@ -23,9 +23,11 @@ BEFORE = steps("a", 2, 0.0, range(10))  # the last one at 9.0, sample 240
 @pytest.mark.parametrize(
     ("after", "expected"),
     [
-        pytest.param(range(10, 12), Change(seconds=4.0, steps_redone=0, samples_lost=0), id="goes-on"),
-        pytest.param(range(7, 12), Change(seconds=4.0, steps_redone=3, samples_lost=0), id="three-steps-again"),
-        pytest.param(range(11, 12), Change(seconds=4.0, steps_redone=0, samples_lost=24), id="one-step-left-out"),
+        pytest.param(range(10, 12), Change(seconds=4.0, full_seconds=4.0, steps_redone=0, samples_lost=0), id="goes-on"),
+        pytest.param(range(7, 12), Change(seconds=4.0, full_seconds=4.0, steps_redone=3, samples_lost=0), id="three-steps-again"),
+        pytest.param(
+            range(11, 12), Change(seconds=4.0, full_seconds=4.0, steps_redone=0, samples_lost=24), id="one-step-left-out"
+        ),
     ],
 )
 def test_a_change(after: range, expected: Change) -> None:
@@ -37,13 +39,20 @@ def test_there_is_no_change_before_the_first_step_of_the_right_size() -> None:
     between_worlds = steps("b", 1, 5.0, range(10, 11))
     assert between([*BEFORE, *between_worlds], {"a"}, 2) is None
     found = between([*BEFORE, *between_worlds, *steps("c", 2, 10.0, range(11, 12))], {"a"}, 2)
-    assert found is not None
-    assert found.seconds == 12.0  # from the last step of before, whatever came in between
+    assert found == Change(seconds=6.0, full_seconds=12.0, steps_redone=0, samples_lost=0)
+
+
+def test_what_some_do_without_the_others_counts() -> None:
+    """A step of one alone is neither done again nor left out when both train together again."""
+    alone, together = steps("b", 1, 0.5, range(9, 12)), steps("c", 2, 5.0, range(13, 15))
+    assert between([*BEFORE, *alone, *together], {"a"}, 2) == Change(
+        seconds=6.5, full_seconds=9.0, steps_redone=1, samples_lost=24
+    )
 
 
 def test_steps_that_the_old_ones_still_did_after_the_event_count_as_before() -> None:
     late = [*BEFORE, *steps("b", 2, 20.0, range(12, 14)), *steps("a", 2, 0.0, range(10, 12))]
-    assert between(late, {"a"}, 2) == Change(seconds=21.0, steps_redone=0, samples_lost=0)
+    assert between(late, {"a"}, 2) == Change(seconds=21.0, full_seconds=21.0, steps_redone=0, samples_lost=0)
 
 
 def test_lines_of_ours(tmp_path: Path) -> None:
@@ -83,12 +92,12 @@ def test_lines_of_stock_are_those_of_rank_zero(tmp_path: Path) -> None:
 
 
 def change(seconds: float, redone: float = 0, lost: int = 0) -> Change:
-    return Change(seconds=seconds, steps_redone=redone, samples_lost=lost)
+    return Change(seconds=seconds, full_seconds=seconds + 1, steps_redone=redone, samples_lost=lost)
 
 
 def test_a_figure_is_the_median_and_null_when_one_round_failed() -> None:
     found = figures.figure([change(3), change(1, 2), change(2)])
-    assert found == {"median_seconds": 2, "p95_seconds": 3, "steps_redone": 2, "samples_lost": 0}
+    assert found == {"median_seconds": 2, "p95_seconds": 3, "full_seconds": 3, "steps_redone": 2, "samples_lost": 0}
     assert figures.figure([change(1), "no step in 120 s"]) is None
     assert figures.figure([]) is None
     assert figures.reasons({"c10d": {"join": [change(1), "the job ended"]}}) == {"c10d join": "1 of 2: the job ended"}

@@ -5,7 +5,18 @@ from typing import Any
 
 import pytest
 
-from ebb.elastic.rendezvous.membership import Closed, Form, Rules, Verdict, Wait, assess, decide, formation, readiness
+from ebb.elastic.rendezvous.membership import (
+    Closed,
+    Form,
+    Rules,
+    Verdict,
+    Wait,
+    assess,
+    decide,
+    formation,
+    readiness,
+    whole_without,
+)
 from ebb.elastic.rendezvous.state import MemberInfo, MemberRecord, Record, View
 from ebb.elastic.rendezvous.wire import Compare, Delete, Item
 
@@ -161,3 +172,25 @@ def test_what_others_have_written_there_is_passed_over() -> None:
     seen = view(*strange, broken, entry("a", 1))
     assert [each.id for each in seen.entries] == ["a"]
     assert (seen.record, seen.record_revision) == (None, 9)
+
+
+TWO = [generation(7, "ab"), entry("a", 1), entry("b", 2)]
+
+
+@pytest.mark.parametrize(
+    ("items", "after", "rules", "expected"),
+    [
+        pytest.param([], 0, RULES, "none", id="there-is-no-generation"),
+        pytest.param(TWO, 0, RULES, "ab", id="a-newcomer"),
+        pytest.param([*TWO, entry("c", 3)], 0, RULES, "ab", id="another-one-is-coming-too"),
+        pytest.param(TWO, 6, RULES, "ab", id="its-own-is-over"),
+        pytest.param(TWO, 7, RULES, "wait", id="its-own-is-not-over-yet"),
+        pytest.param([generation(7, "abc"), entry("a", 1), entry("b", 2)], 7, RULES, "wait", id="the-others-have-not-formed-one"),
+        pytest.param(TWO[:2], 0, Rules(min_size=2, max_size=4), "none", id="too-few-without-it"),
+        pytest.param(TWO, 0, Rules(min_size=1, max_size=2), "none", id="no-room"),
+        pytest.param([*TWO, Item(key=f"{PREFIX}closed", value=b"done")], 0, RULES, "none", id="the-job-is-over"),
+    ],
+)
+def test_who_gets_ready_beside_a_generation(items: list[Item], after: int, rules: Rules, expected: str) -> None:
+    found = whole_without(view(*items), after, rules)
+    assert ("wait" if isinstance(found, Wait) else "".join(found.ids) if found else "none") == expected

@@ -81,6 +81,35 @@ def test_a_wish_for_a_change_lasts_until_the_next_place(server: PlaceServer, cli
     assert client.change_wanted, "it is of newcomers that came after that place"
 
 
+def test_a_worker_beside_a_generation_knows_its_facts_until_it_has_a_place(path: Path, server: PlaceServer) -> None:
+    own = os.getpid()
+    server.prepare_beside({"answers": [1]})
+    with contextlib.closing(PlaceClient(path, lambda: None)) as client:
+        assert client.beside == {"answers": [1]}
+        assert server.used
+        asking = threading.Thread(target=lambda: client.next(broken=False, leaving=never))
+        asking.start()
+        until("the question", lambda: server.all_ask([own]))
+        assert not server.all_ask([own, 1])
+        server.give({own: place(1)})
+        asking.join()
+        assert client.beside is None
+    with contextlib.closing(PlaceClient(path, lambda: None)) as client:
+        assert client.beside is None, "it has started for the generation that there is now"
+
+
+def test_facts_are_taken_once_and_only_those_of_the_present_generation(server: PlaceServer, client: PlaceClient) -> None:
+    client.tell({"step": 1})
+    assert until("the facts", server.take_told) == {"step": 1}
+    assert server.take_told() is None
+    server.give({os.getpid(): place(0)})
+    until("the place", lambda: client.place_waits)
+    client.tell({"step": 2})  # of the generation that is over
+    assert client.next(broken=False, leaving=never) == place(0)
+    client.tell({"step": 3})
+    assert until("the facts", server.take_told) == {"step": 3}
+
+
 def test_a_worker_that_is_told_to_leave_waits_for_no_place(server: PlaceServer, client: PlaceClient) -> None:
     assert client.next(broken=True, leaving=lambda: True) is None
     until("the question", lambda: server.asks([os.getpid()]))

@@ -3,7 +3,8 @@
     answers = play(programs.train, Program(...), world_size=3, newcomers=1)     # of each process that has ended by itself
 
 A process that ends without an answer is lost, and the others get new places as soon as one of them asks. Newcomers come at a
-step boundary, once `come_after` steps are done.
+step boundary, once `come_after` steps are done: as processes that start then, for which the others wait, or, with `beside`, as
+those that have got ready beside them.
 """
 
 import multiprocessing
@@ -22,6 +23,7 @@ from torch._C._distributed_c10d import TCPStore
 
 from ebb.elastic.notices.relay import FOLDER_VARIABLE
 from ebb.elastic.rendezvous.places import SOCKET_NAME, PlaceServer, WorkerPlace
+from tests.elastic.runtime import programs
 
 LIMIT_SECONDS = 120.0
 
@@ -39,6 +41,7 @@ class Launcher:
     folder: Path
     output: Path
     ranks: list[Rank] = field(default_factory=list)
+    beside: list[Rank] = field(default_factory=list)
     generations: int = 0
     left: bool = False
 
@@ -53,17 +56,27 @@ class Launcher:
         return [each for each in self.ranks if not each.ended and each.process.is_alive()]
 
     def done(self) -> int:
-        """Steps, as rank 0 has written them down."""
-        try:
-            return int((self.output / "last-step").read_text().split()[0])
-        except (OSError, ValueError, IndexError):
-            return 0
+        return programs.steps_done(self.output)
+
+    def start_beside(self, function: Callable[..., Any], argument: Any, newcomers: int) -> bool:
+        """Newcomers that get ready while the others train; once these have told their facts: False before that."""
+        if (facts := self.server.take_told()) is None:
+            return False
+        self.server.prepare_beside(facts)
+        size = len(self.living)
+        for rank in range(size, size + newcomers):
+            place = WorkerPlace(
+                rank=rank, world_size=size + newcomers, machine=rank, machines=size + newcomers, address="127.0.0.1", port=1
+            )
+            self._start(place, function, argument)
+            self.beside.append(self.ranks[-1])
+        return True
 
     def regroup(self, function: Callable[..., Any], argument: Any, newcomers: int = 0) -> None:
         """A new generation of those that live and of newcomers."""
         self.generations += 1
         self._stores.append(TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=60)))
-        living = self.living
+        living = [each for each in self.living if each not in self.beside]
         size = len(living) + newcomers
         places = [
             WorkerPlace(rank=rank, world_size=size, machine=rank, machines=size, address="127.0.0.1", port=self._stores[-1].port)
@@ -71,11 +84,14 @@ class Launcher:
         ]
         self.server.give({each.process.pid: place for each, place in zip(living, places, strict=False)})
         for place in places[len(living) :]:
-            reader, writer = self._context.Pipe(duplex=False)
-            process = self._context.Process(target=_one, args=(place, self.folder, writer, function, argument))
-            process.start()
-            writer.close()
-            self.ranks.append(Rank(process, reader))
+            self._start(place, function, argument)
+
+    def _start(self, place: WorkerPlace, function: Callable[..., Any], argument: Any) -> None:
+        reader, writer = self._context.Pipe(duplex=False)
+        process = self._context.Process(target=_one, args=(place, self.folder, writer, function, argument))
+        process.start()
+        writer.close()
+        self.ranks.append(Rank(process, reader))
 
     def close(self) -> None:
         for each in self.ranks:
@@ -86,34 +102,49 @@ class Launcher:
 
 
 def play(
-    function: Callable[..., Any], argument: Any, *, output: Path, world_size: int, newcomers: int = 0, come_after: int = 2
+    function: Callable[..., Any],
+    argument: Any,
+    *,
+    output: Path,
+    world_size: int,
+    newcomers: int = 0,
+    come_after: int = 2,
+    beside: bool = False,
 ) -> list[Any]:
     """The answers, in the order in which the processes were started; None for one that was lost."""
     with tempfile.TemporaryDirectory(prefix="ebb-") as folder:
         launcher = Launcher(Path(folder), output)
         try:
             launcher.regroup(function, argument, world_size)
-            _follow(launcher, function, argument, newcomers, come_after)
+            _follow(launcher, function, argument, newcomers=newcomers, come_after=come_after, beside=beside)
             return [each.answer for each in launcher.ranks]
         finally:
             launcher.close()
 
 
-def _follow(launcher: Launcher, function: Callable[..., Any], argument: Any, newcomers: int, come_after: int) -> None:
+def _follow(
+    launcher: Launcher, function: Callable[..., Any], argument: Any, *, newcomers: int, come_after: int, beside: bool
+) -> None:
     deadline = time.monotonic() + LIMIT_SECONDS
     while any(not each.ended for each in launcher.ranks):
         assert time.monotonic() < deadline, f"not through in {LIMIT_SECONDS:.0f} s"
         for each in launcher.ranks:
             if not each.ended and each.reader.poll(0.002):
                 launcher.left |= _take(each)
-        processes = [each.process.pid for each in launcher.living]
-        if newcomers and launcher.done() >= come_after:
+        due = bool(newcomers) and launcher.done() >= come_after
+        if due and beside and not launcher.beside:
+            launcher.start_beside(function, argument, newcomers)
+        ready = not beside or (launcher.beside and launcher.server.all_ask([each.process.pid for each in launcher.beside]))
+        if due and ready:
             launcher.server.tell_change()
-        if launcher.server.asks(processes) or launcher.left:
+        trainers = [each.process.pid for each in launcher.living if each not in launcher.beside]
+        if launcher.server.asks(trainers) or launcher.left:
             launcher.left = False
-            coming = newcomers if launcher.done() >= come_after else 0
+            coming = newcomers if due and ready else 0
             newcomers -= coming
-            launcher.regroup(function, argument, coming)
+            if coming:
+                launcher.beside = []
+            launcher.regroup(function, argument, 0 if beside else coming)
 
 
 def _take(rank: Rank) -> bool:

@@ -18,7 +18,7 @@ from torch.utils.data import Dataset
 
 from ebb import elastic
 from ebb.elastic.notices.notice import Notice
-from ebb.elastic.runtime import evaluation
+from ebb.elastic.runtime import evaluation, transfer
 from ebb.elastic.runtime import loop as loops
 from ebb.elastic.runtime.config import resolve
 from ebb.elastic.runtime.gradients import VirtualGradients
@@ -71,6 +71,8 @@ class Program:
     vanish_in: str = "pass"  # pass: before its backward pass; body: after the optimizer's step; hang: it stays, and does nothing
     evaluate_first: bool = False  # 40 points, before the first step
     deaf_at: int | None = None  # the step of which rank `leaver` does not get the sum that the others get
+    build_until: int | None = None  # a newcomer needs for its model as long as the others for so many steps
+    dies_giving: bool = False  # rank `leaver`, in the middle of giving its state to a newcomer
     lag: int | None = None
     score_at: dict[int, float] = field(default_factory=dict)
     break_at: int | None = None
@@ -154,6 +156,23 @@ def _steps(program: Program, run: elastic.Run, notice: Notice, answer: dict[str,
     answer["weights"] = weights_sha256(getattr(model, "module", model))
 
 
+def steps_done(output: Path) -> int:
+    """As rank 0 has written them down; 0 before the first one."""
+    try:
+        return int((output / "last-step").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _die_giving() -> None:
+    """With the outline of the state on its way, and none of its tensors."""
+
+    def move(self: transfer._Line, tensor: torch.Tensor) -> None:
+        os._exit(9)
+
+    transfer._Line.move = move  # type: ignore[method-assign]
+
+
 def _deafen(run: elastic.Run, number: int) -> None:
     """As for a rank that loses the others between two of a sum's messages."""
     plain = VirtualGradients.share
@@ -168,9 +187,14 @@ def _deafen(run: elastic.Run, number: int) -> None:
 
 
 def _arrange(program: Program, run: elastic.Run) -> None:
-    """What is otherwise a GPU's, or chance."""
+    """What is otherwise a GPU's, or a large model's, or chance."""
+    if program.build_until is not None and (done := steps_done(program.output)):
+        while steps_done(program.output) < min(done + program.build_until, 11):
+            threading.Event().wait(0.01)  # for other processes' steps
     if run.rank == program.leaver and program.deaf_at is not None:
         _deafen(run, program.deaf_at)
+    if run.rank == program.leaver and program.dies_giving:
+        _die_giving()
     if program.lag is not None:
         vars(loops)["Loop"] = lambda **parts: Loop(**{**parts, "lag": program.lag})
     vars(evaluation)["_LOOK_SECONDS"] = 0.0  # how far a rank comes before it hears of another one's notice

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from ebb import elastic
+from ebb.elastic.contract import EXIT_PEER_LOST
 from ebb.elastic.notices.notice import Notice
 from ebb.elastic.runtime.config import ConfigError, resolve
 from testing import exactness as ledger
@@ -29,10 +30,10 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def survived(output: Path, **facts: Any) -> list[Any]:
-    world_size, newcomers = facts.pop("world_size", 3), facts.pop("newcomers", 0)
+    world_size, newcomers, beside = facts.pop("world_size", 3), facts.pop("newcomers", 0), facts.pop("beside", False)
     settings = {**MEMORY, **facts.pop("settings", EXACT)}
     program = Program(output=output, settings=settings, **facts)
-    return play(programs.train, program, output=output, world_size=world_size, newcomers=newcomers)
+    return play(programs.train, program, output=output, world_size=world_size, newcomers=newcomers, beside=beside)
 
 
 @pytest.mark.parametrize("leaver", [0, 2])
@@ -46,8 +47,9 @@ def test_a_lost_rank_changes_no_bit_and_no_process_ends(tmp_path: Path, calm: st
     assert ledger.check(tmp_path).exact
 
 
-def test_newcomers_take_the_state_of_the_others(tmp_path: Path, calm: str) -> None:
-    answers = survived(tmp_path, world_size=1, newcomers=2, settings={**EXACT, "min_step_seconds": 0.2})
+@pytest.mark.parametrize("beside", [False, True])
+def test_newcomers_take_the_state_of_the_others(tmp_path: Path, calm: str, beside: bool) -> None:
+    answers = survived(tmp_path, world_size=1, newcomers=2, beside=beside, settings={**EXACT, "min_step_seconds": 0.2})
     assert [answer["weights"] for answer in answers] == [calm] * 3
     assert answers[0]["steps"] == list(range(12))
     assert answers[1]["steps"] == answers[2]["steps"] == list(range(answers[1]["steps"][0], 12))
@@ -55,9 +57,29 @@ def test_newcomers_take_the_state_of_the_others(tmp_path: Path, calm: str) -> No
     assert ledger.check(tmp_path).exact
 
 
-def test_a_newcomer_hears_what_the_others_found_before_their_first_step(tmp_path: Path) -> None:
+def test_the_others_train_on_while_a_newcomer_builds_its_model(tmp_path: Path, calm: str) -> None:
+    """It is not through before they have done three more steps, and no step comes after the one in which it is there."""
+    settings = {**EXACT, "min_step_seconds": 0.2}
+    answers = survived(tmp_path, world_size=2, newcomers=1, beside=True, build_until=3, settings=settings)
+    assert [answer["weights"] for answer in answers] == [calm] * 3
+    assert answers[2]["steps"][0] >= 5
+    assert ledger.check(tmp_path).exact
+
+
+def test_a_newcomer_takes_the_state_of_another_rank_when_the_first_dies_giving_it(tmp_path: Path, calm: str) -> None:
+    settings = {**EXACT, "min_step_seconds": 0.2}
+    answers = survived(tmp_path, world_size=2, newcomers=1, beside=True, dies_giving=True, leaver=0, settings=settings)
+    assert answers[0] is None
+    assert [answer["weights"] for answer in answers[1:]] == [calm] * 2
+    assert answers[1]["steps"] == list(range(12))
+    assert ledger.check(tmp_path).exact
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_newcomer_hears_what_the_others_found_before_their_first_step(tmp_path: Path, beside: bool) -> None:
     """It evaluates nothing with them: they are in their steps."""
-    answers = survived(tmp_path, world_size=2, newcomers=1, evaluate_first=True, settings={**EXACT, "min_step_seconds": 0.2})
+    settings = {**EXACT, "min_step_seconds": 0.2}
+    answers = survived(tmp_path, world_size=2, newcomers=1, beside=beside, evaluate_first=True, settings=settings)
     assert len(answers) == 3
     assert answers[2]["steps"][0] >= 2
     assert answers[0]["first"] == answers[1]["first"] == answers[2]["first"]
@@ -92,6 +114,23 @@ def test_without_virtual_workers_the_gradient_is_that_of_the_whole_batch(tmp_pat
         assert answer["steps"] == list(range(12))
         for found, wanted in zip(answer["gradient"], alone["gradient"], strict=True):
             assert torch.tensor(found) == pytest.approx(torch.tensor(wanted), abs=1e-5)
+
+
+def test_a_newcomer_starts_again_when_nobody_is_left_who_has_trained(tmp_path: Path) -> None:
+    """It has looked for no checkpoint."""
+    settings = {**MEMORY, "epochs": 10**6, "ledger": False}
+    program = Program(output=tmp_path, settings=settings)
+    with TemporaryDirectory(prefix="ebb-") as folder, contextlib.closing(Launcher(Path(folder), tmp_path)) as launcher:
+        launcher.regroup(programs.train, program, 1)
+        until("a newcomer", lambda: launcher.start_beside(programs.train, program, 1))
+        (newcomer,) = launcher.beside
+        until("it is ready", lambda: launcher.server.all_ask([newcomer.process.pid]))
+        launcher.ranks[0].process.kill()
+        launcher.ranks[0].process.join()
+        launcher.beside = []
+        launcher.regroup(programs.train, program)
+        newcomer.process.join(30)
+        assert newcomer.process.exitcode == EXIT_PEER_LOST
 
 
 def test_what_only_torchs_own_can_do_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,83 @@
+"""A state that goes along a chain of ranks: each gets it whole, and as it was."""
+
+import threading
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import TCPStore
+from torch.distributed.distributed_c10d import PrefixStore
+
+from ebb.elastic.runtime import transfer
+from ebb.elastic.runtime.transfer import pass_on
+
+LIMIT = timedelta(seconds=60)
+
+
+def on_ranks(world_size: int, body: Callable[[Any, int], Any]) -> list[Any]:
+    """The answers of each rank's body(backend, rank); the ranks are threads of this process."""
+    server = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=LIMIT)
+    answers: list[Any] = [None] * world_size
+
+    def run(rank: int) -> None:
+        store = TCPStore("127.0.0.1", server.port, is_master=False, wait_for_workers=False, timeout=LIMIT)
+        world: Any = dist.ProcessGroupGloo(PrefixStore("ranks", store), rank, world_size, timeout=LIMIT)
+        answers[rank] = body(world, rank)
+        world.barrier().wait()
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(world_size)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    return answers
+
+
+def passed(state: Any, chain: Sequence[int], world_size: int) -> list[Any]:
+    def body(world: Any, rank: int) -> Any:
+        given = state if rank == chain[0] else None
+        return pass_on(world, given, chain=chain, rank=rank) if rank in chain else None
+
+    return on_ranks(world_size, body)
+
+
+@pytest.mark.parametrize(
+    ("chain", "world_size"),
+    [pytest.param([0, 1], 2, id="one-receiver"), pytest.param([2, 0, 3], 4, id="two-receivers-and-one-outside")],
+)
+def test_all_of_a_chain_have_the_state(chain: list[int], world_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "_PIECE_BYTES", 64)  # many pieces, more of them than may be on their way
+    state: dict[str, Any] = {
+        "weights": torch.randn(7, 5),
+        "half": torch.randn(3).bfloat16(),
+        "flags": torch.tensor([True, False]),
+        "number": torch.tensor(3.5),
+        "nothing": torch.empty(0, 3),
+        "plain": {"step": 4, 7: [1.5, "text", None, (1, 2)]},
+    }
+    answers = passed(state, chain, world_size)
+    for rank, found in enumerate(answers):
+        if rank not in chain:
+            assert found is None
+            continue
+        assert found["plain"] == state["plain"]
+        for name in ("weights", "half", "flags", "number", "nothing"):
+            assert torch.equal(found[name], state[name]), name
+            assert found[name].dtype == state[name].dtype
+    assert answers[chain[0]] is state
+    assert answers[chain[1]]["weights"].data_ptr() != state["weights"].data_ptr()
+
+
+def test_tied_weights_stay_tied_and_channels_stay_last() -> None:
+    tied = torch.randn(4)
+    images = torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last)
+    with_gaps = torch.arange(12.0).view(3, 4)[:, ::2]
+    _, found = passed({"first": tied, "last": tied, "images": images, "gaps": with_gaps}, [0, 1], 2)
+    assert found["first"] is found["last"]
+    assert torch.equal(found["first"], tied)
+    assert found["images"].is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(found["images"], images)
+    assert torch.equal(found["gaps"], with_gaps)
