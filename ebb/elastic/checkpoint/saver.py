@@ -139,10 +139,11 @@ class Saver:
         self._raise_failure()
 
     def move(self, folder: CheckpointFolder, fence: Fence, *, writer: int, plain: PlainFile | None) -> None:
-        """Into the next generation, in which the training goes on. What the old one could not commit any more is given up."""
+        """Into the next generation, in which the training goes on from the state that it has. A write that is under way is not
+        waited for: what it writes is a state on the way to the present one, so the new fence may commit it."""
+        self.settle()
         with contextlib.suppress(Stale):
-            self.finish()
-        self._waiting = None
+            self._raise_failure()
         self._folder, self._fence, self._writer, self._plain = folder, fence, writer, plain
 
     def take_cost(self) -> float:

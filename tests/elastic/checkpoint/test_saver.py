@@ -251,3 +251,25 @@ def test_the_best_is_kept_and_copied_beside_the_plain_file(tmp_path: Path) -> No
     assert sorted(path.name for path in plain.path.parent.iterdir()) == [
         *("checkpoint.pth", "checkpoint.pth.owner.json", "model_best.pth.tar", "model_best.pth.tar.owner.json")
     ]
+
+
+def test_a_write_under_way_is_committed_in_the_next_generation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change of machines waits for no disk; the state is one on the way to the present one."""
+    folder, writer = saver(tmp_path)
+    goes_on, write = threading.Event(), folder.write
+
+    def slow(*arguments: Any, **facts: Any) -> Any:
+        assert goes_on.wait(60)
+        return write(*arguments, **facts)
+
+    monkeypatch.setattr(folder, "write", slow)
+    writer.save(7, lambda: state(7), metrics={}, score=1.0)
+    newer, fence = claimed(tmp_path, keep=9)
+    writer.move(newer, fence, writer=0, plain=None)
+    assert not goes_on.is_set(), "it did not wait"
+    goes_on.set()
+    writer.finish()
+    assert found_step(newer) == 7
+    writer.save_now(8, lambda: state(8))
+    assert found_step(newer) == 8
+    assert [path.stem[:6] for path in sorted((tmp_path / "checkpoints").glob("*.json"))] == ["g00001", "g00002"]
