@@ -1,12 +1,12 @@
-"""Batches made ahead by loader processes, and their way to the device.
+"""Batches of images, made ahead by loader processes.
 
-for batch in on_device(batches(dataset, plan, workers=4, pin_memory=True), device):
+for batch in batches(dataset, plan, workers=4):
     batch.images, batch.labels, batch.ids
 """
 
 import os
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch.utils.data import DataLoader, default_collate
@@ -44,42 +44,11 @@ def batches(dataset: Images, plan: Iterable[list[Sample]], *, workers: int, pin_
     return iter(loader)
 
 
-def on_device(host: Iterator[Batch], device: torch.device) -> Iterator[Batch]:
-    """The same batches on the device. On a GPU the next one is copied while the current one is computed: its pinned bytes go
-    over a stream of their own, and the host waits for nothing."""
-    if device.type != "cuda":
-        yield from host
-        return
-    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-    current = _copied(next(host, None), device, stream)
-    while current is not None:
-        torch.cuda.current_stream(device).wait_stream(stream)
-        for tensor in current[:2]:
-            tensor.record_stream(torch.cuda.current_stream(device))  # not reused before the computation is through
-        following = _copied(next(host, None), device, stream)
-        yield current
-        current = following
-
-
-def _copied(batch: Batch | None, device: torch.device, stream: torch.cuda.Stream) -> Batch | None:
-    if batch is None:
-        return None
-    with torch.cuda.stream(stream):
-        images, labels = (tensor.to(device, non_blocking=True) for tensor in batch[:2])
-    return Batch(images, labels, batch.ids)
-
-
 def _stack(samples: list[tuple[torch.Tensor, int, int]]) -> Batch:
     images, labels, ids = zip(*samples, strict=True)
     return Batch(
         default_collate(list(images)), torch.tensor(labels), list(ids)
     )  # straight into shared memory in a loader process
-
-
-def with_processes(options: dict[str, Any]) -> dict[str, Any]:
-    if not options.get("num_workers"):
-        return options
-    return {"multiprocessing_context": FORK, "worker_init_fn": start_worker, "persistent_workers": True} | options
 
 
 def start_worker(_number: int) -> None:

@@ -135,27 +135,3 @@ def by_epoch(piece: Piece, dataset_size: int) -> Iterator[tuple[int, Piece]]:
         stop = min(dataset_size, start + piece.stop - at)
         yield epoch, Piece(start, stop)
         at += stop - start
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """The work of one rank in one generation: the micro-batches of each step from `first_step` to the end.
-
-    Iterating gives the samples of one micro-batch after the other: it is the batch_sampler of the rank's DataLoader. A rank
-    whose share of a step is empty (a short last step, or more ranks than samples) gives nothing for it. sampler.py is the same
-    for programs that have a loop of their own.
-    """
-
-    stream: Stream
-    first_step: int
-    rank: int
-    world_size: int
-    max_micro_batch: int
-
-    def micro_batches(self, step: int) -> list[Piece]:
-        return split(share(self.stream.step(step), self.rank, self.world_size), self.max_micro_batch)
-
-    def __iter__(self) -> Iterator[list[Sample]]:
-        for step in range(self.first_step, self.stream.total_steps):
-            for piece in self.micro_batches(step):
-                yield self.stream.samples(piece)

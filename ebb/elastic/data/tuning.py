@@ -2,7 +2,7 @@
 
     workers = loader_workers(config.workers, site, loading_rate(dataset, 64), kept_in=output)
     loader = Watched(batches(dataset, plan, workers=workers), say=print, advice=advice(workers, site))
-    measured_workers(any_dataset, start, micro_batch=64, cores=8)           # of one's own: ElasticLoader(num_workers=-1)
+    measured_workers(any_dataset, start, micro_batch=64, cores=8)           # run.loader(dataset, workers=-1)
 
 The right number depends on cores, image size, storage and GPU, and no default fits: too few starve the GPU, too many take the
 cores from each other. Measured is the loader alone, with 1, 2, 4 ... processes and never more than cores, until another doubling

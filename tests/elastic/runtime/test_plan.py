@@ -1,5 +1,8 @@
 """What a rank reads: the micro-batches of all ranks are the step, and pairs that belong together are never parted."""
 
+import random
+from collections import Counter
+
 import pytest
 
 from ebb.elastic.data.order import Stream
@@ -39,3 +42,25 @@ def test_all_ranks_read_each_sample_of_a_step_once(world_size: int, largest: int
 def test_a_loader_must_keep_something_together() -> None:
     with pytest.raises(ValueError, match="together is 0; it must be at least 1"):
         Loader([1, 2], seed=0, workers=0, together=0)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_every_sample_once_per_epoch_over_random_generations(seed: int) -> None:
+    rng = random.Random(seed)
+    stream = Stream(dataset_size=rng.randint(1, 50), epochs=rng.randint(1, 4), global_batch=rng.randint(1, 40), seed=seed)
+    used: Counter[tuple[int, int]] = Counter()
+    step = 0
+    while step < stream.total_steps:
+        world_size = rng.randint(1, 7)
+        stop = min(stream.total_steps, step + rng.randint(1, 6))
+        for rank in range(world_size):
+            plan = MicroBatchPlan(
+                stream=stream, first_step=step, rank=rank, world_size=world_size, max_micro_batch=rng.randint(1, 20)
+            )
+            batches = iter(plan)
+            for number in range(step, stop):
+                for each in plan.micro_batches(number):
+                    samples = next(batches)[: each.num_samples]  # one that weighs nothing is read where a rank has no share
+                    used.update((sample.epoch, sample.number) for sample in samples)
+        step = stop
+    assert used == Counter((epoch, number) for epoch in range(stream.epochs) for number in range(stream.dataset_size))

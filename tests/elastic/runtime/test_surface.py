@@ -18,8 +18,8 @@ def test_the_names() -> None:
 
 def test_the_names_of_the_public_subpackages() -> None:
     assert set(data.__all__) == {
-        *("Batch", "DataError", "ElasticBatchSampler", "ElasticLoader", "Files", "Images", "InOrder", "Piece", "Sample"),
-        *("Seeded", "ShardSequence", "Site", "advice", "batches", "loader_workers", "loading_rate", "normalise", "on_device"),
+        *("Batch", "DataError", "Files", "Images", "Piece", "Sample", "Seeded", "Site"),
+        *("advice", "batches", "loader_workers", "loading_rate", "normalise"),
         *("open_images", "open_source", "workers_beside_cpu_training"),
     }
     assert speed.__all__ == ["CompileCache", "Speed", "SpeedOptions", "choose"]
