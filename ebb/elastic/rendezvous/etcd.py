@@ -26,6 +26,7 @@ import urllib3
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, ReadTimeoutError, SSLError
 
 from ebb.elastic.rendezvous import wire
+from ebb.elastic.rendezvous.addresses import Addresses
 from ebb.elastic.rendezvous.errors import (
     Compacted,
     EtcdError,
@@ -70,7 +71,8 @@ class Tls:
 
 
 class Etcd:
-    """`endpoints` are tried in turn; one without http:// or https:// is https when `tls` is given."""
+    """`endpoints` are tried in turn; one without http:// or https:// is https when `tls` is given. `addresses`: those of another
+    client."""
 
     def __init__(
         self,
@@ -80,6 +82,7 @@ class Etcd:
         user: str = "",
         password: str = "",
         timeout_seconds: float = 5.0,
+        addresses: Mapping[str, str] | None = None,
     ) -> None:
         if not endpoints:
             raise ValueError("etcd has no endpoint: give at least one, such as http://etcd:2379")
@@ -87,11 +90,17 @@ class Etcd:
         self._tls = tls
         self._user, self._password = user, password
         self._timeout_seconds = timeout_seconds
+        self._addresses = Addresses(addresses)
         self._current = 0
         self._token = ""
         self._pool: urllib3.PoolManager | None = None
         self._pool_of = 0
         self._watches: set[urllib3.BaseHTTPResponse] = set()
+
+    @property
+    def addresses(self) -> Mapping[str, str]:
+        """By name, where hosts of endpoints were found."""
+        return dict(self._addresses.known)
 
     def get(self, key: str) -> Item | None:
         answer = self._call("/v3/kv/range", {"key": wire.text(key)})
@@ -291,7 +300,7 @@ class Etcd:
         pool = self._pool
         if pool is None or self._pool_of != os.getpid():
             context = (self._tls or Tls()).context() if any(url.startswith("https") for url in self.endpoints) else None
-            pool = self._pool = urllib3.PoolManager(retries=False, maxsize=4, ssl_context=context)
+            pool = self._pool = self._addresses.pool(retries=False, maxsize=4, ssl_context=context)
             self._pool_of = os.getpid()
         return pool
 

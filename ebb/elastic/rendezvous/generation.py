@@ -9,7 +9,7 @@ Rank 0's agent puts it, as JSON, into the TCPStore of the generation before any 
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import Final
 
@@ -22,13 +22,15 @@ _CONNECT_SECONDS = 60
 
 @dataclass(frozen=True, kw_only=True)
 class EtcdAddress:
-    """`endpoint` may be several, with commas between; the files are where the agent has them, which is where its workers do."""
+    """`endpoint` may be several, with commas between; the files are where the agent has them, which is where its workers do.
+    `addresses`: by name, where the agent found their hosts, for workers that start while nobody answers DNS."""
 
     endpoint: str
     cacert: str = ""
     cert: str = ""
     key: str = ""
     user: str = ""
+    addresses: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,4 +77,5 @@ def open_etcd(address: EtcdAddress, environment: Mapping[str, str], *, timeout_s
         user=address.user,
         password=environment.get(ENV_PASSWORD, ""),
         timeout_seconds=timeout_seconds,
+        addresses=address.addresses,
     )

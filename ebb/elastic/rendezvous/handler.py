@@ -19,7 +19,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ from ebb.elastic.rendezvous.store import AssemblyFailed, address_of, assemble, l
 
 BACKEND = "etcd3"
 _LOOK_SECONDS = 5.0  # for etcd's first answer, at most
+_FAR_AWAY = "192.0.2.1:9"  # of nobody, by RFC 5737: the way there is that to all the world
 _CLOSING_SECONDS = 10.0  # for an etcd that is just being restarted when the job ends
 _SETTINGS = {
     "protocol": "http or https, for endpoints that do not say it",
@@ -200,7 +201,8 @@ class Etcd3Handler(RendezvousHandler):
 
     def _info(self, record: Record, server: TCPStore) -> RendezvousInfo:
         rank = record.ids.index(self._member.id)
-        generation = Generation(number=record.number, prefix=self._prefix, etcd=self._etcd)
+        etcd = replace(self._etcd, addresses=self._member.etcd_addresses)
+        generation = Generation(number=record.number, prefix=self._prefix, etcd=etcd)
         store = assemble(record, rank, server, generation, broken=lambda: self._member.verdict().lost)
         host, _, port = record.store.rpartition(":")
         return RendezvousInfo(store, rank, len(record.members), RendezvousStoreInfo(host, int(port)))
@@ -258,16 +260,17 @@ def register() -> None:
 
 
 def own_address(endpoint: str) -> str:
-    """This machine's address on the way to etcd: the others need no DNS name of it, which may not exist yet."""
+    """This machine's address on the way to etcd, or out of its network while etcd's name is not found: the others need no DNS
+    name of it, which may not exist yet."""
     first = _with_port(endpoint.partition(",")[0].strip(), "http")
-    host, _, port = first.rpartition("://")[2].rpartition(":")
-    try:
-        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)
-        with socket.socket(found[0][0], socket.SOCK_DGRAM) as probe:
-            probe.connect(found[0][4])
-            return str(probe.getsockname()[0])
-    except (OSError, ValueError):
-        return socket.getfqdn()
+    for place in (first.rpartition("://")[2], _FAR_AWAY):
+        host, _, port = place.rpartition(":")
+        with contextlib.suppress(OSError, ValueError):
+            found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)
+            with socket.socket(found[0][0], socket.SOCK_DGRAM) as probe:
+                probe.connect(found[0][4])  # of UDP: nothing is sent
+                return str(probe.getsockname()[0])
+    return socket.getfqdn()
 
 
 def _address_of_etcd(endpoint: str, found: Mapping[str, Any]) -> EtcdAddress:

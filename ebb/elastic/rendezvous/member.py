@@ -15,7 +15,7 @@ and knows nothing of torch.
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ebb.elastic.rendezvous.etcd import Etcd, EtcdError, Refused, Unreachable
 from ebb.elastic.rendezvous.membership import Verdict, Wait
@@ -46,6 +46,11 @@ class Member:
     @property
     def id(self) -> str:
         return self._participant.id
+
+    @property
+    def etcd_addresses(self) -> Mapping[str, str]:
+        """By name, where etcd was found."""
+        return self._etcd.addresses
 
     @property
     def detection_seconds(self) -> float:

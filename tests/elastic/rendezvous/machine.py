@@ -11,6 +11,7 @@ import json
 import multiprocessing
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Mapping
@@ -49,7 +50,7 @@ def exchange(info: RendezvousInfo, name: str) -> list[str]:
     return [info.store.get(key).decode() for key in keys]
 
 
-def number_of(info: RendezvousInfo) -> int:
+def generation_of(info: RendezvousInfo) -> generation.Generation:
     """As a worker would learn it."""
     where = info.bootstrap_store_info
     assert where is not None
@@ -61,12 +62,13 @@ def number_of(info: RendezvousInfo) -> int:
         }
     )
     assert found is not None
-    return found.number
+    return found
 
 
 def live(name: str, endpoint: str, path: str, environment: dict[str, str], settings: dict[str, Any]) -> None:
     os.environ.update(environment)
     signal.signal(signal.SIGTERM, _raise)
+    signal.signal(signal.SIGUSR1, _lose_names)
     sys.stderr = Path(path).with_suffix(".log").open("a", buffering=1)
 
     def note(event: str, **more: Any) -> None:
@@ -77,7 +79,9 @@ def live(name: str, endpoint: str, path: str, environment: dict[str, str], setti
     try:
         while True:
             info = membership.next_rendezvous()
-            note("in", rank=info.rank, names=exchange(info, name), number=number_of(info))
+            names, found = exchange(info, name), generation_of(info)
+            assert found.etcd is not None
+            note("in", rank=info.rank, names=names, number=found.number, addresses=dict(found.etcd.addresses))
             while not membership.num_nodes_waiting():
                 time.sleep(0.02)
             note("out", lost=membership.lost)
@@ -95,6 +99,18 @@ def live(name: str, endpoint: str, path: str, environment: dict[str, str], setti
 
 def _raise(_number: int, _frame: Any) -> None:
     raise Told
+
+
+def _lose_names(_number: int, _frame: Any) -> None:
+    """From now on nobody answers this process's look-ups. Addresses are understood as ever."""
+    resolve = socket.getaddrinfo
+
+    def look_up(host: str, *arguments: Any, **more: Any) -> Any:
+        if not host[0].isdigit():
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        return resolve(host, *arguments, **more)
+
+    socket.getaddrinfo = look_up
 
 
 @dataclass

@@ -243,7 +243,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
     for name in ("ca", "foreign"):
         run("req", "-x509", *key, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.crt")
-    (folder / "names").write_text("subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n")
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:etcd.test\nextendedKeyUsage=serverAuth,clientAuth\n")
     for name in ("server", "client"):
         run("req", *key[:-2], "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
         signing = ["-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "names", "-days", "2"]
@@ -277,6 +277,18 @@ def test_tls(secure: Server, certificates: Path) -> None:
         Etcd([secure.endpoint], tls=Tls(cacert=f"{certificates}/foreign.crt")).get("/ebb/x")
     with pytest.raises((Refused, Unreachable)):  # in TLS 1.3 the refusal may arrive as a broken connection
         Etcd([secure.endpoint], tls=Tls(cacert=f"{certificates}/ca.crt")).get("/ebb/x")
+
+
+def test_tls_is_with_the_name_that_is_not_looked_up(secure: Server, certificates: Path) -> None:
+    assert secure.tls is not None
+
+    def named(name: str) -> Etcd:
+        return Etcd([f"https://{name}:{secure.port}"], tls=secure.tls, addresses={name: "127.0.0.1"})
+
+    until("etcd has a leader", lambda: _answers(secure.client()), 20)
+    assert named("etcd.test").get("/ebb/x") is None
+    with pytest.raises(Refused, match="use a host name that the certificate names"):
+        named("other.test").get("/ebb/x")
 
 
 def test_tls_where_none_is_spoken(etcd: Server) -> None:

@@ -173,6 +173,24 @@ def test_a_restart_of_etcd_is_not_noticed(on_own_etcd: Machines, own_etcd: Serve
     assert machines.together("a", "b", "c") == number + 1
 
 
+def test_machines_meet_again_while_nobody_answers_dns(on_own_etcd: Machines, own_etcd: Server) -> None:
+    machines = on_own_etcd
+    machines.endpoint = f"localhost:{own_etcd.port}"
+    machines.environment["EBB_PLANNED_WORKERS"] = "3"
+    for name in "abc":
+        machines.start(name)
+    number = machines.together("a", "b", "c")
+    for name in "abc":
+        machines[name].signal(signal.SIGUSR1)
+    own_etcd.kill()  # and each connection to it ends
+    own_etcd.start()
+    machines["a"].kill()
+    assert machines.together("b", "c") == number + 1
+    assert machines["b"].last()["addresses"] == {"localhost": "127.0.0.1"}, "for its workers"
+    machines.start("d")  # on a machine that finds it
+    assert machines.together("b", "c", "d") == number + 2
+
+
 def test_machines_wait_for_an_etcd_that_is_not_there_yet(on_own_etcd: Machines, own_etcd: Server) -> None:
     machines = on_own_etcd
     own_etcd.kill()

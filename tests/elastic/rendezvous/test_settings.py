@@ -45,6 +45,11 @@ def test_own_address(endpoint: str) -> None:
     assert own_address(endpoint) == "127.0.0.1"
 
 
+def test_own_address_is_no_name_while_etcds_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ebb.elastic.rendezvous.handler._FAR_AWAY", "127.0.0.1:9")  # there may be no way out of here
+    assert own_address("http://no-such-host.invalid:2379") == "127.0.0.1"
+
+
 @pytest.mark.parametrize(
     ("status", "found", "kind", "words"),
     [
@@ -68,7 +73,8 @@ def test_what_etcd_says_is_explained(status: int, found: dict[str, Any], kind: t
 
 
 def test_a_worker_reads_what_the_agent_wrote() -> None:
-    for etcd in (None, EtcdAddress(endpoint="https://a:1,https://b:2", cacert="/ca", user="u")):
+    found = EtcdAddress(endpoint="https://a:1,https://b:2", cacert="/ca", user="u", addresses={"a": "10.0.0.7"})
+    for etcd in (None, found):
         generation = Generation(number=12, prefix="/ebb/job", etcd=etcd)
         assert Generation.from_json(generation.to_json()) == generation
         assert "password" not in generation.to_json()
