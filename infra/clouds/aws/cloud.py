@@ -94,7 +94,7 @@ class Aws:
 
     def add_ons(self, cluster: Cluster, manager: pulumi.Resource) -> Sequence[pulumi.Resource]:
         part = self._part("add-ons")
-        return addons.after_manager(part, self._name, self._control.name, self._settings, manager)
+        return addons.after_manager(part, self._name, self._control.name, self._settings, manager, self._control.kubernetes)
 
     def images(self, cluster: Cluster) -> Images:
         part = self._part("images")

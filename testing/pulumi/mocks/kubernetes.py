@@ -1,6 +1,7 @@
 """The mock of pulumi-resource-kubernetes: any kind, custom ones too. It knows names, and which changes need a new object.
 
-A release of a Helm chart is held to the SDK's class; no chart is looked up, so values that a chart does not know pass.
+A release of a Helm chart is held to the SDK's class; no chart is looked up, so values that a chart does not know pass. A patch is
+like the object itself, but needs a name; whether there is such an object is not asked.
 
 What replaces is the official plugin's own list (pulumi-kubernetes, provider/pkg/provider/diff.go, read 2026-11), which differs
 from the API server's: a changed ConfigMap or Secret is replaced unless the provider is told enableConfigMapMutable or
@@ -48,6 +49,7 @@ REPLACES: Mapping[tuple[str, str], tuple[str, ...]] = {
 RELEASE = Row("kubernetes:helm.sh/v3:Release", replaces=("name", "namespace"), autoname="", id="{namespace}/{name}")
 TIMEOUT_SECONDS = 300
 OCI = "oci://"
+PATCH = "Patch"  # the end of the type of fields that a program sets in an object of others
 
 
 class Releases(Tabled):
@@ -100,6 +102,8 @@ class Objects:
         meta = inputs.get("metadata", {})
         if not isinstance(meta, dict) and not is_unknown(meta):
             failures.append(Failure("metadata", f"is {meta!r}, and must be an object"))
+        elif asked.token.endswith(PATCH) and not is_unknown(meta) and not meta.get("name"):
+            raise MockError("patch resources require the `.metadata.name` field to be set")
         return self._identified(kind, asked, inputs, old), failures
 
     def diff(self, asked: Asked, old: Object, outputs: Object, new: Object) -> Difference:
@@ -167,7 +171,7 @@ def package() -> Objects:
 
 def _kind(asked: Asked) -> Kind:
     try:
-        return kind_of(asked.token)
+        return kind_of(asked.token.removesuffix(PATCH))
     except Unsupported:
         raise MockError(
             f"{asked.token} is more than a plain Kubernetes object: the stack declares its objects one by one."

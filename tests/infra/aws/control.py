@@ -32,8 +32,14 @@ EXISTING = {
 }
 
 
-def stack(*, zones: tuple[str, ...] = ZONES, network: dict[str, Any] | None = None, **control: Any) -> Stack:
-    """`network` and `control` in the file's own words."""
+def stack(
+    *,
+    zones: tuple[str, ...] = ZONES,
+    network: dict[str, Any] | None = None,
+    storage: dict[str, Any] | None = None,
+    **control: Any,
+) -> Stack:
+    """`network`, `storage` and `control` in the file's own words."""
     own = {
         "publicAccessCidrs": ["203.0.113.0/24"],
         "administrators": [PLATFORM],
@@ -51,7 +57,7 @@ def stack(*, zones: tuple[str, ...] = ZONES, network: dict[str, Any] | None = No
                 "network": network or {},
                 "cluster": {key: value for key, value in own.items() if value is not None},
                 "nodes": {"releases": {"AL2023_x86_64_STANDARD": "1.35.0-20260318"}},
-                "storage": {"efs": {}},
+                "storage": storage or {"efs": {}},
             },
         },
         ROOT,
@@ -72,7 +78,8 @@ def world(given: Stack) -> Declared:
         made = network.declare("ebb-dev", given, given.settings, provider)
         control = cluster.declare("ebb-dev", given.settings, made, provider)
         manager = ec2.LaunchTemplate("manager", opts=pulumi.ResourceOptions(provider=provider, depends_on=control.ready))
-        addons.after_manager(Part("aws", "add-ons", providers=[provider]), "ebb-dev", control.name, given.settings, manager)
+        part = Part("aws", "add-ons", providers=[provider])
+        addons.after_manager(part, "ebb-dev", control.name, given.settings, manager, control.kubernetes)
         return {
             "name": control.name,
             "arn": control.arn,

@@ -12,7 +12,7 @@ from infra.clouds.aws.control import addons
 from infra.clouds.aws.forms import AddOn
 from infra.clouds.aws.settings import Efs, Fsx, Settings, Storage
 from tests.infra.aws import groups
-from tests.infra.aws.control import stack, usual
+from tests.infra.aws.control import ADD_ONS, stack, usual, world
 from tests.infra.declared import ACCOUNT
 
 MANAGER = {"ebb.dev/node-group": "manager"}
@@ -104,6 +104,33 @@ def test_the_efs_driver_is_not_killed_by_a_busy_machine() -> None:
     probe = node["livenessProbe"]
     assert probe["periodSeconds"] * probe["failureThreshold"] >= 50
     assert probe["timeoutSeconds"] <= probe["periodSeconds"]
+
+
+def test_nor_is_the_fsx_driver_though_its_add_on_has_no_value_for_it() -> None:
+    """The fields that EKS sets are taken over, and stay so when it updates the add-on."""
+    pins = {**ADD_ONS, "aws-fsx-csi-driver": "v1.9.0-eksbuild.1"}
+    found = world(stack(storage={"fsx": {"zone": "us-west-2a"}, "data": "delete"}, addOns=pins))
+    driver = found.one("Addon", "ebb-dev-aws-fsx-csi-driver")
+    patch = found.one("DaemonSetPatch")
+    assert driver.inputs["resolveConflictsOnUpdate"] == "PRESERVE"
+    assert driver.key in found.before(patch)
+    node = values("aws-efs-csi-driver")["node"]
+    probe = {key: value for key, value in node["livenessProbe"].items() if key != "httpGet"}
+    assert patch.inputs == {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {
+            "name": "fsx-csi-node",
+            "namespace": "kube-system",
+            "annotations": {"pulumi.com/patchForce": "true"},
+        },
+        "spec": {
+            "template": {
+                "spec": {"containers": [{"name": "fsx-plugin", "resources": node["resources"], "livenessProbe": probe}]}
+            }
+        },
+    }
+    assert not usual().all("DaemonSetPatch")
 
 
 def test_rights_are_given_by_pod_identity() -> None:

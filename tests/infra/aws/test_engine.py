@@ -20,6 +20,7 @@ KARPENTERS = (
     *("aws:sqs/queue:Queue", "aws:sqs/queuePolicy:QueuePolicy", "aws:cloudwatch/eventRule:EventRule"),
     *("aws:cloudwatch/eventTarget:EventTarget", RELEASE, NODE_CLASS, NODE_POOL, NODE_GROUP),
 )
+PATCH = "kubernetes:apps/v1:DaemonSetPatch"
 FIRST_ADD_ONS = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")  # machines need them from their start to their end
 
 
@@ -115,7 +116,11 @@ def test_the_large_stack_comes_up_and_goes() -> None:
         made = stack.resources().values()
         assert len([one for one in made if one["type"] == FSX]) == 1
         assert len([one for one in made if one["type"] == JOB]) == 2
+        assert [one["id"] for one in made if one["type"] == PATCH] == ["kube-system/fsx-csi-node"]
+        assert stack.up().changes == {}
         run = stack.destroy()
         order = [type_of(urn) for urn in run.finished("delete")]
         assert order.index(FSX) < order.index(SUBNET)
+        [driver] = [one for one in run.finished("delete") if type_of(one) == ADD_ON and one.endswith("aws-fsx-csi-driver")]
+        assert order.index(PATCH) < run.finished("delete").index(driver)
         assert stack.resources() == {}

@@ -131,6 +131,17 @@ def test_a_kind_that_the_token_does_not_say_is_told() -> None:
     assert [(one.path, one.reason) for one in failures] == [("kind", "is 'Secret', and the type says 'ConfigMap'")]
 
 
+def test_a_patch_is_of_the_object_that_it_names() -> None:
+    patch = asked("kubernetes:apps/v1:DaemonSetPatch")
+    inputs, failures = objects().check(patch, named(kind="DaemonSet", spec={"template": {}}), {}, b"")
+    assert failures == []
+    assert (inputs["apiVersion"], inputs["metadata"]["name"]) == ("apps/v1", "x")
+    found = objects().diff(patch, inputs, inputs, {**inputs, "spec": {"selector": {}}})
+    assert found.replaces == ("spec.selector",)
+    with pytest.raises(MockError, match=r"`.metadata.name` field to be set"):
+        objects().check(patch, {"spec": {}}, {}, b"")
+
+
 def test_charts_that_the_engine_would_render_are_refused() -> None:
     with pytest.raises(MockError, match="more than a plain Kubernetes object"):
         objects().check(asked("kubernetes:helm.sh/v3:Chart"), {}, {}, b"")

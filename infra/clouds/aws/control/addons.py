@@ -18,6 +18,8 @@ from typing import Any
 
 import pulumi
 from pulumi_aws import eks
+from pulumi_kubernetes.apps.v1 import DaemonSetPatch
+from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
 from infra.clouds.aws.iam import identity
 from infra.clouds.aws.settings import Settings
@@ -31,10 +33,12 @@ EFS, FSX = "aws-efs-csi-driver", "aws-fsx-csi-driver"
 
 @dataclass(frozen=True, kw_only=True)
 class AddOn:
-    """`values`: its configuration. `role`: which rights (iam/rights.py) its service account has."""
+    """`values`: its configuration. `role`: which rights (iam/rights.py) its service account has. `patched`: this program sets
+    fields of its objects itself."""
 
     name: str
     values: Mapping[str, Any] = field(default_factory=dict)
+    patched: bool = False
     role: str = ""
     account: str = ""
 
@@ -77,6 +81,12 @@ _DNS: Mapping[str, Any] = {
     ],
 }
 
+# With their defaults the file systems' drivers on each machine ask for little or no CPU, are probed every 2 s and killed after 5
+# late answers: busy machines restart EFS's 345 times a day, and each restart fails mounts
+# (https://github.com/mitodl/ol-infrastructure/pull/5164).
+_REQUESTS = {"requests": {"cpu": "50m", "memory": "128Mi"}}
+_PATIENCE = {"initialDelaySeconds": 10, "periodSeconds": 10, "timeoutSeconds": 10, "failureThreshold": 5}
+
 # The network plugin takes its rights from the agent, so the agent is first. Both are in the host's network, and so reach the
 # machine's metadata, which pods do not. All three tolerate every taint by themselves.
 FIRST = (
@@ -94,29 +104,20 @@ THEN = (
         role="ebs-csi",
         account="ebs-csi-controller-sa",
     ),
-    # With its defaults the node's driver asks for no CPU, is probed every 2 s and killed after 5 late answers: busy machines
-    # restart it 345 times a day, and each restart fails mounts
-    # (https://github.com/mitodl/ol-infrastructure/pull/5164; the schema there is v3.4.1-eksbuild.1's).
+    # Its schema is in the discussion of that pull request, for v3.4.1-eksbuild.1.
     AddOn(
         name=EFS,
         values={
             "controller": {"nodeSelector": ON_MANAGER},
             "node": {
-                "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}},
-                "livenessProbe": {
-                    "httpGet": {"path": "/healthz", "port": "healthz"},
-                    "initialDelaySeconds": 10,
-                    "periodSeconds": 10,
-                    "timeoutSeconds": 10,
-                    "failureThreshold": 5,
-                },
+                "resources": _REQUESTS,
+                "livenessProbe": {"httpGet": {"path": "/healthz", "port": "healthz"}, **_PATIENCE},
             },
         },
     ),
-    # No schema of it is published. By default its node pods tolerate every taint and ask for 10m of CPU, and its controller
-    # tolerates none of ours. The probe is EFS's former one, every 2 s, and stands in the chart's template: no value changes it
-    # (charts/aws-fsx-csi-driver, values.yaml and templates/node-daemonset.yaml, kubernetes-sigs/aws-fsx-csi-driver v1.9.0).
-    AddOn(name=FSX),
+    # No schema of it is published. By default its node pods tolerate every taint, and its controller none of ours: it is on the
+    # manager machine. See _patch() for the rest.
+    AddOn(name=FSX, patched=True),
     # Nor of this one. It tolerates no taint: it is on the manager machine, or on an on-demand one without GPUs.
     AddOn(name="metrics-server"),
     # The agent tolerates all by itself, its DCGM server nothing (charts/configuration.schema.json,
@@ -139,11 +140,21 @@ def before_machines(part: Part, name: str, cluster: pulumi.Input[str], settings:
     return made
 
 
-def after_manager(
-    part: Part, name: str, cluster: pulumi.Input[str], settings: Settings, manager: pulumi.Resource
+def after_manager(  # noqa: PLR0917 - all of them say the same five
+    part: Part,
+    name: str,
+    cluster: pulumi.Input[str],
+    settings: Settings,
+    manager: pulumi.Resource,
+    kubernetes: KubernetesProvider,
 ) -> Sequence[pulumi.Resource]:
     """They are ready when they run on the manager machine, and go before it."""
-    return [_add_on(part, name, cluster, settings, one, needs=[manager]) for one in used(settings) if one in THEN]
+    made: list[pulumi.Resource] = []
+    for one in (one for one in used(settings) if one in THEN):
+        made.append(_add_on(part, name, cluster, settings, one, needs=[manager]))
+        if one.patched:
+            made.append(_patch(part, name, made[-1], kubernetes))
+    return made
 
 
 def _add_on(  # noqa: PLR0917 - all of them say the same five
@@ -158,7 +169,24 @@ def _add_on(  # noqa: PLR0917 - all of them say the same five
         configuration_values=json.dumps(one.values, sort_keys=True) if one.values else None,
         pod_identity_associations=[{"role_arn": role.arn, "service_account": one.account}] if role else None,
         resolve_conflicts_on_create="OVERWRITE",
-        resolve_conflicts_on_update="OVERWRITE",
+        resolve_conflicts_on_update="PRESERVE" if one.patched else "OVERWRITE",
         preserve=False,  # or its pods would stay when it goes, and hold network interfaces of machines
         opts=part.child(depends_on=list(needs)),
+    )
+
+
+def _patch(part: Part, name: str, driver: pulumi.Resource, kubernetes: KubernetesProvider) -> DaemonSetPatch:
+    """FSx's driver with EFS's patience. No value of its chart changes the probe, which stands in the template, in v1.9.0 as in
+    the newest, chart 1.17.0 (charts/aws-fsx-csi-driver/templates/node-daemonset.yaml of
+    https://github.com/kubernetes-sigs/aws-fsx-csi-driver, read 2026-11-25).
+
+    EKS sets the fields by server-side apply, and so they can be taken over; it leaves them alone when it updates the add-on with
+    PRESERVE (https://docs.aws.amazon.com/eks/latest/userguide/kubernetes-field-management.html and UpdateAddon, read then).
+    """
+    container = {"name": "fsx-plugin", "resources": _REQUESTS, "livenessProbe": _PATIENCE}
+    return DaemonSetPatch(
+        f"{name}-{FSX}",
+        metadata={"name": "fsx-csi-node", "namespace": "kube-system", "annotations": {"pulumi.com/patchForce": "true"}},
+        spec={"template": {"spec": {"containers": [container]}}},
+        opts=part.child(provider=kubernetes, depends_on=[driver]),
     )
