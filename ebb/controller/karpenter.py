@@ -8,7 +8,10 @@
 A NodePool has our name of the node group, and a NodeClaim is called <NodePool>-<5 characters>. A machine that EC2 does not give
 leaves an event, InsufficientCapacityError, and no NodeClaim: it is deleted at once, so the event's subject is all that is left to
 tell the group. Karpenter then asks for no such machine for three minutes, and so long the group counts as backing off, unless a
-machine of it is launched before. (pkg/controllers/nodeclaim/lifecycle/launch.go and .../provisioning/scheduling of
+machine of it is launched before.
+
+A NodePool at its limit of nodes (the group's max) leaves an event of the pod that found no room, FailedScheduling, with a reason for
+each NodePool. So it is full, and no stockout: a NodeClaim of it that goes makes room. (pkg/controllers/nodeclaim/lifecycle/launch.go and .../provisioning/scheduling of
 https://github.com/kubernetes-sigs/karpenter at v1.14.0; pkg/cache/cache.go of https://github.com/aws/karpenter-provider-aws at
 v1.14.1, UnavailableOfferingsTTL; read 2026-11-23.)
 
@@ -34,7 +37,7 @@ STOCKOUT_SECONDS = 180.0
 FULL_SECONDS = 300.0  # the same of the same pod is an event again after that time at the earliest
 # It gives a reason for each NodePool, whether the pod would fit there or not.
 FULL = re.compile(r"(?:node limits have been exhausted|instance types exceed limits) for nodepool \(NodePool=([\w.-]+)\)")
-FULL_MESSAGE = "max node group size reached"  # as cluster-autoscaler says it
+FULL_MESSAGE = "max node group size reached: NodePool {} has all the Nodes that its limits allow"  # first cluster-autoscaler's words
 _PREFIX = re.compile(r"^NodeClaim \S+ event: ")
 
 
@@ -45,6 +48,7 @@ class Shortage:
     at: float
     until: float
     message: str
+    full: bool = False  # by its limits, which count a machine until its NodeClaim is gone
 
 
 class Karpenter:
@@ -64,7 +68,7 @@ class Karpenter:
             self._mark(pool, happened_at(event), STOCKOUT_SECONDS, _PREFIX.sub("", message))
         elif reason == UNSCHEDULABLE:
             for pool in FULL.findall(message):
-                self._mark(pool, happened_at(event), FULL_SECONDS, FULL_MESSAGE)
+                self._mark(pool, happened_at(event), FULL_SECONDS, FULL_MESSAGE.format(pool), full=True)
 
     def claim(self, old: Object | None, new: Object | None) -> None:
         """Take in what became of a NodeClaim."""
@@ -77,6 +81,8 @@ class Karpenter:
             self._launched[pool] = max(unix(condition.get("lastTransitionTime")) or 0.0, self._launched.get(pool, 0.0))
         elif condition.get("reason") not in (None, AWAITED):
             self._failing[name] = pool, str(condition.get("message") or condition["reason"])
+        elif new is None and pool in self._marks and self._marks[pool].full:
+            del self._marks[pool]  # there is room for another one
 
     def states(self) -> dict[str, GroupState]:
         """The node groups that get no machine now."""
@@ -93,10 +99,10 @@ class Karpenter:
         """The time at which `states` will differ though nothing happens, in unix seconds; None: it will not."""
         return min((mark.until for mark in self._marks.values()), default=None)
 
-    def _mark(self, pool: str, at: float, seconds: float, message: str) -> None:
+    def _mark(self, pool: str, at: float, seconds: float, message: str, *, full: bool = False) -> None:
         old = self._marks.get(pool)
         if old is None or at + seconds >= old.until:
-            self._marks[pool] = Shortage(at=at, until=at + seconds, message=message)
+            self._marks[pool] = Shortage(at=at, until=at + seconds, message=message, full=full)
 
 
 def _launched(claim: Object) -> Object:

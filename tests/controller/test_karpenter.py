@@ -25,6 +25,7 @@ NOT_THIS_ZONE = (
     "incompatible requirements, key topology.kubernetes.io/zone, topology.kubernetes.io/zone In [us-west-2a] not in [us-west-2b]"
 )
 EXHAUSTED = f"Failed to schedule pod, node limits have been exhausted for nodepool (NodePool={POOL}); {NOT_THIS_ZONE}"
+AT_LIMIT = f"max node group size reached: NodePool {POOL} has all the Nodes that its limits allow"
 
 
 class Clock:
@@ -105,10 +106,28 @@ def test_a_node_pool_at_its_limit_is_full_and_the_others_of_that_sentence_are_no
     clock = Clock()
     supply = Karpenter(clock)
     supply.hear(of_pod("FailedScheduling", EXHAUSTED))
-    assert supply.states() == out("max node group size reached")
-    assert kind_of("max node group size reached") is Kind.FULL
+    assert supply.states() == out(AT_LIMIT)
+    assert kind_of(AT_LIMIT) is Kind.FULL
     clock.now += FULL_SECONDS
     assert supply.states() == {}
+
+
+def test_a_node_pool_at_its_limit_has_room_when_a_machine_of_it_is_gone() -> None:
+    supply, machine = Karpenter(Clock()), claim("True", "Launched", at=NOW - 60)
+    supply.claim(None, machine)
+    supply.hear(of_pod("FailedScheduling", EXHAUSTED))
+    supply.claim(machine, {**machine, "metadata": {**machine["metadata"], "deletionTimestamp": stamp(NOW)}})
+    assert supply.states() == out(AT_LIMIT), "it counts until it is gone"
+    supply.claim(machine, None)
+    assert supply.states() == {}
+
+
+def test_a_stockout_is_not_over_because_a_machine_is_gone() -> None:
+    supply, machine = Karpenter(Clock()), claim("True", "Launched", at=NOW - 60)
+    supply.claim(None, machine)
+    supply.hear(stockout())
+    supply.claim(machine, None)
+    assert supply.states() == out(NONE_LEFT)
 
 
 @pytest.mark.parametrize(

@@ -116,9 +116,9 @@ def _backing_off(view: JobView, site: Candidate, missing: list[Worker]) -> Stock
         return None
     said = [view.observed.supply.groups[group.name].message for group, _ in site.fits]
     message = next((words for words in said if words), "")
-    return Stockout(
-        kind=kind_of(message) or Kind.DRY, message=message or "the last attempts to get machines failed", sure=bool(message)
-    )
+    kind = kind_of(message) or Kind.DRY
+    sure = bool(message) and kind is not Kind.FULL  # a machine of the group that is just being removed makes room
+    return Stockout(kind=kind, message=message or "the last attempts to get machines failed", sure=sure)
 
 
 def _refused(view: JobView, missing: list[Worker]) -> Stockout | None:

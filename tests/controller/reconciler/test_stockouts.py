@@ -32,6 +32,7 @@ JOB = placed_job(low=2)
 SLOW = make_platform(make_group("spot-t4-local-a"))  # 300 s and a minute
 QUICK = make_platform(*(make_group(f"spot-t4-local-{zone}", zone=f"local-{zone}", provision_seconds=10) for zone in "ab"))
 QUOTA = "MaxSpotInstanceCountExceeded: Max spot instance count exceeded"
+FULL = "max node group size reached: NodePool spot-t4-local-a has all the Nodes that its limits allow"
 GONE = "zone local-a is out of capacity: `python -m devcluster restore local-a` brings it back"
 
 
@@ -62,6 +63,10 @@ FINDS: dict[str, tuple[Stockout | None, Stockout | None]] = {
     "quota": (
         found(*pending(JOB, 0, 1), supply=backing_off("spot-t4-local-a", message=QUOTA)),
         Stockout(kind=Kind.QUOTA, message=QUOTA, sure=True),
+    ),
+    "group-is-full": (
+        found(*pending(JOB, 0, 1), supply=backing_off("spot-t4-local-a", message=FULL)),
+        Stockout(kind=Kind.FULL, message=FULL, sure=False),
     ),
     "other-group-backs-off": (found(*pending(JOB, 0, 1), supply=backing_off("spot-t4-local-b", message=GONE)), None),
     "the-scheduler-has-not-looked-yet": (
