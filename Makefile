@@ -155,7 +155,7 @@ prove-notice: install  ## seconds from a cloud's notice to SIGTERM in the worker
 	@EBB_FIGURES=build/notice.json $(BIN)/pytest -v -m e2e tests/e2e/test_notices.py
 	@cat build/notice.json
 
-prove-karpenter: install  ## Karpenter's real controller, without EC2, on a stack's NodePools: machines, a notice, a stockout, back to zero (about 3 minutes; the first builds it)
+prove-karpenter: install  ## Karpenter's real controller, without EC2, on a stack's NodePools: machines, a notice, a stockout, a limit, on-demand, EFA, back to zero (about 3 minutes; the first builds it)
 	@mkdir -p build && rm -f build/karpenter.json
 	@EBB_FIGURES=build/karpenter.json $(BIN)/pytest -x -v -m proof tests/karpenter
 	@cat build/karpenter.json

@@ -22,7 +22,7 @@ from ebb.client.submission.request import Request
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS, NODE_CLAIMS, NODES, Resource
 from infra import groups, program
 from infra.clouds.aws.cloud import Aws
-from infra.clouds.aws.machines import karpenter
+from infra.clouds.aws.machines import karpenter, machine
 from infra.config import Stack
 from tests.apiserver.controller import Process
 from tests.apiserver.place import Job
@@ -31,13 +31,14 @@ from tests.apiserver.proxy import proxy
 from tests.infra.aws import stacks
 from tests.infra.aws.case import ANSWERS
 from tests.infra.declared import Declared, declared
-from tests.karpenter.kwok import KARPENTER, KINDS, Kubelets, instance_types, node_class, node_pool
+from tests.karpenter.kwok import KARPENTER, KINDS, Kubelets, instance_types, node_class, node_pool, overlay
 from workloads.cluster import NodeGroup
 
 Object = dict[str, Any]
 NODE_POOLS = Resource("karpenter.sh", "v1", "nodepools", "NodePool", namespaced=False)
 NODE_CLASSES = Resource("karpenter.kwok.sh", "v1alpha1", "kwoknodeclasses", "KWOKNodeClass", namespaced=False)
 SCALE_DOWN_MINUTES = 1
+FAST = {"instanceTypes": ["p4d.24xlarge"], "capacity": "on-demand", "zones": ["us-west-2b"], "max": 2, "aws": {"efa": True}}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -56,11 +57,19 @@ class Cluster:
         self.figures: Object = {}
         self.groups = job_groups(stack)
 
-    async def submit(self, name: str, **words: Any) -> Job:
-        """As `ebb submit` writes it."""
+    async def submit(self, name: str, *, placement: Object | None = None, **words: Any) -> Job:
+        """As `ebb submit` writes it, and `placement` as a job file may."""
         request = Request(name=name, arguments=("train.py",), **words)
-        await self.made.kube.create(ELASTIC_JOBS, JOBS, manifest(request, find_fit(request, self.platform), self.platform, JOBS))
+        body = manifest(request, find_fit(request, self.platform), self.platform, JOBS)
+        body["spec"]["placement"].update(placement or {})
+        await self.made.kube.create(ELASTIC_JOBS, JOBS, body)
         return Job(self.made, cast(Any, _Namespace), name)
+
+    def group_of(self, job: Job) -> NodeGroup:
+        """The group of the place that the job is in."""
+        place = job.status["placement"]
+        wanted = place["zone"], place["capacityType"], place["gpuType"]
+        return next(one for one in self.groups if (one.zone, one.capacity_type, one.instance.gpu_type) == wanted)
 
     def nodes(self, job: Job) -> list[Object]:
         """Those that its workers are on."""
@@ -88,6 +97,7 @@ def job_groups(stack: Stack) -> list[NodeGroup]:
 def settings() -> Stack:
     own = stacks.small(autoscaler={"kind": "karpenter", "scaleDownMinutes": SCALE_DOWN_MINUTES})
     own["nodeGroups"][1]["min"] = 0
+    own["nodeGroups"].append(FAST)
     return stacks.stack(own)
 
 
@@ -113,6 +123,8 @@ async def cluster(settings: Stack, program_says: Declared, tmp_path_factory: pyt
         one = Cluster(made, settings, parse(platform["data"]), folder / "karpenter.log")
         for group in one.groups:
             await made.apply(node_class(group.name))
+            if machine.efa_interfaces(group):
+                await made.apply(overlay(group))
             await made.apply(node_pool(group, settings.settings))
         (folder / "types.json").write_text(json.dumps(instance_types(one.groups)))
         for name, command, env in (
@@ -138,7 +150,7 @@ def _scheduler(kubernetes: Path, made: Made) -> list[str | Path]:
 
 def _environment(folder: Path, made: Made, stack: Stack) -> dict[str, str]:
     """As the chart makes it of the values that the stack gives it."""
-    given = karpenter.values("ebb-dev", stack.settings, has_efa=False)["settings"]
+    given = karpenter.values("ebb-dev", stack.settings, has_efa=True)["settings"]
     gates = ",".join(f"{name[0].upper()}{name[1:]}={str(on).lower()}" for name, on in given["featureGates"].items())
     return {
         "KUBECONFIG": str(made.processes.kubeconfig),

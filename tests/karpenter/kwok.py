@@ -38,6 +38,7 @@ KARPENTER = Tool(
     modules=Path(__file__).parent,
 )
 CLASS = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass"}
+EFA = "vpc.amazonaws.com/efa"
 LABEL_KWOK = "kwok.x-k8s.io/node"
 # What the provider keeps of every machine (newInstanceType() in kwok/cloudprovider/helpers.go).
 KEPT_CPU, KEPT_MIB = 0.1, 10
@@ -69,6 +70,7 @@ def instance_types(groups: Iterable[NodeGroup]) -> list[Object]:
                 "pods": str(one.max_pods),
                 "ephemeral-storage": "100Gi",
                 "nvidia.com/gpu": str(one.gpus),
+                **({EFA: str(one.efa)} if one.efa else {}),
             },
         }
         for name, one in types.items()
@@ -80,6 +82,15 @@ def node_pool(group: NodeGroup, settings: Any) -> Object:
     spec = karpenter.node_pool(group, settings)
     spec["template"]["spec"]["nodeClassRef"] = {**CLASS, "name": group.name}
     return {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": group.name}, "spec": spec}
+
+
+def overlay(group: NodeGroup) -> Object:
+    return {
+        "apiVersion": "karpenter.sh/v1alpha1",
+        "kind": "NodeOverlay",
+        "metadata": {"name": group.name},
+        "spec": karpenter.overlay(group),
+    }
 
 
 def node_class(name: str) -> Object:

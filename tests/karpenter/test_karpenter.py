@@ -10,17 +10,12 @@ from ebb.kube import NODE_CLAIMS, NODES, Denied, Invalid, KubeError
 from tests.apiserver.place import Job
 from tests.apiserver.plane import JOBS, found, gone
 from tests.karpenter.conftest import NODE_CLASSES, NODE_POOLS, SCALE_DOWN_MINUTES, Cluster, Stopwatch
+from tests.karpenter.kwok import EFA
 
 Object = dict[str, Any]
 ZONE = names.LABEL_ZONE
 DISRUPTED = "karpenter.sh/disrupted"
 POLICY = "admissionregistration.k8s.io/v1"
-
-
-def group_of(cluster: Cluster, job: Job) -> str:
-    """The spot group of the zone that the job is in."""
-    zone = job.status["placement"]["zone"]
-    return next(one.name for one in cluster.groups if one.zone == zone and one.capacity_type == "spot")
 
 
 async def runs(job: Job, count: int, seconds: float = 120) -> None:
@@ -47,7 +42,7 @@ async def test_a_job_gets_machines_of_one_group(cluster: Cluster) -> None:
     cluster.figures["secondsToNodes"] = watch.seconds
     await runs(job, 2)
     cluster.figures["secondsToRunning"] = watch.seconds
-    group = next(one for one in cluster.groups if one.name == group_of(cluster, job))
+    group = cluster.group_of(job)
     for node in cluster.nodes(job):
         wanted = {
             **group.labels,
@@ -88,7 +83,7 @@ async def test_a_machine_that_karpenter_takes_away_is_left_and_replaced(cluster:
 
 async def test_a_stockout_moves_a_job_to_the_other_zone(cluster: Cluster) -> None:
     first = Job(cluster.made, _namespace(), "digits")
-    sold_out = group_of(cluster, first)
+    sold_out = cluster.group_of(first).name
     await first.delete()
     await first.until("its workers are gone", lambda: not first.pods, 60)
     for claim in await cluster.claims():  # an idle machine would do for the next one
@@ -98,18 +93,68 @@ async def test_a_stockout_moves_a_job_to_the_other_zone(cluster: Cluster) -> Non
     watch = Stopwatch()
     job = await cluster.submit("letters", gpus=2, min_gpus=2, gpu="T4", capacity="spot")
     await job.until("it has a zone", lambda: job.status.get("placement", {}).get("zone"), 30)
-    assert group_of(cluster, job) == sold_out, "the same zone is chosen first"
-    await job.until("it has another one", lambda: group_of(cluster, job) != sold_out, 120)
+    assert cluster.group_of(job).name == sold_out, "the same zone is chosen first"
+    await job.until("it has another one", lambda: cluster.group_of(job).name != sold_out, 120)
     cluster.figures["secondsFromSubmitToOtherZone"] = watch.seconds
     assert [one for one in await cluster.said("InsufficientCapacityError") if one["involvedObject"]["name"].startswith(sold_out)]
     await runs(job, 2)
     cluster.figures["secondsFromSubmitToRunning"] = watch.seconds
-    assert {node["metadata"]["labels"]["ebb.dev/node-group"] for node in cluster.nodes(job)} == {group_of(cluster, job)}
+    assert {node["metadata"]["labels"]["ebb.dev/node-group"] for node in cluster.nodes(job)} == {cluster.group_of(job).name}
+
+
+async def test_a_node_pool_at_its_limit_is_called_full_and_a_job_falls_back_onto_an_on_demand_one(cluster: Cluster) -> None:
+    full = cluster.group_of(Job(cluster.made, _namespace(), "letters"))
+    await _limit(cluster, full.name, len(list(_machines(cluster))))
+    watch, seconds = Stopwatch(), 30
+    job = await cluster.submit(
+        "numbers", gpus=1, gpu="T4", capacity="spot-then-on-demand", placement={"fallbackAfterSeconds": seconds}
+    )
+    await job.until("it has a zone", lambda: job.status.get("placement", {}).get("zone"), 30)
+    assert cluster.group_of(job).name == full.name, "the other zone is sold out"
+
+    def words() -> str:
+        return str(job.condition("Running").get("message", ""))
+
+    limit = f"max node group size reached: NodePool {full.name} has all the Nodes that its limits allow"
+    await job.until("its words name the limit", lambda: limit in words(), seconds)
+    cluster.figures["secondsFromSubmitToFull"] = watch.seconds
+    assert f"the node groups in {full.zone} (spot T4) have all the machines that they may" in words()
+    assert job.condition("Running")["reason"] == names.WAITING_FOR_MACHINES
+    said = f"node limits have been exhausted for nodepool (NodePool={full.name})"
+    assert [one for one in await cluster.said("FailedScheduling") if said in one["message"]]
+
+    await job.until("it is elsewhere", lambda: cluster.group_of(job).name != full.name, seconds + 60)
+    cluster.figures["secondsFromSubmitToOnDemand"] = watch.seconds
+    await runs(job, 1)
+    cluster.figures["secondsFromSubmitToRunningOnDemand"] = watch.seconds
+    (node,) = cluster.nodes(job)
+    wanted = {
+        "karpenter.sh/capacity-type": "on-demand",
+        "karpenter.sh/nodepool": "on-demand-t4-us-west-2a",
+        "ebb.dev/node-group": "on-demand-t4-us-west-2a",
+    }
+    assert {key: node["metadata"]["labels"].get(key) for key in wanted} == wanted
+    await _limit(cluster, full.name, full.max)
+
+
+async def test_workers_with_efa_get_machines_that_have_it(cluster: Cluster) -> None:
+    watch = Stopwatch()
+    job = await cluster.submit("giants", gpus=16, min_gpus=16, gpu="A100")
+    await runs(job, 2)
+    cluster.figures["secondsToRunningWithEfa"] = watch.seconds
+    assert job.status["placement"]["network"] == "EFA"
+    for node in cluster.nodes(job):
+        assert node["metadata"]["labels"]["node.kubernetes.io/instance-type"] == "p4d.24xlarge"
+        assert node["metadata"]["labels"]["karpenter.sh/capacity-type"] == "on-demand"
+    limits = [pod["spec"]["containers"][0]["resources"]["limits"] for pod in job.pods.values()]
+    assert [(one["nvidia.com/gpu"], one[EFA], one["hugepages-2Mi"]) for one in limits] == 2 * [("8", "4", "5Gi")]
+    assert len({pod["spec"]["nodeName"] for pod in job.pods.values()}) == 2
 
 
 async def test_nothing_is_left_after_the_last_job(cluster: Cluster) -> None:
     job = Job(cluster.made, _namespace(), "letters")
-    await job.delete()
+    for name in ("numbers", "giants", "letters"):
+        await Job(cluster.made, _namespace(), name).delete()
     watch = Stopwatch()
     await job.until("no machine is left", lambda: not list(_machines(cluster)), 60 * SCALE_DOWN_MINUTES + 120)
     cluster.figures["secondsToZero"] = watch.seconds
@@ -125,6 +170,11 @@ async def test_nothing_is_left_after_the_last_job(cluster: Cluster) -> None:
 
 def _machines(cluster: Cluster) -> list[Object]:
     return [one for one in cluster.made.seen.all(NODES) if "karpenter.sh/nodepool" in one["metadata"]["labels"]]
+
+
+async def _limit(cluster: Cluster, group: str, nodes: int) -> None:
+    """So many of the NodePool's machines may there be."""
+    await cluster.made.kube.patch(NODE_POOLS, None, group, {"spec": {"limits": {"nodes": str(nodes)}}})
 
 
 def _namespace() -> Any:
