@@ -10,10 +10,12 @@ leaves an event, InsufficientCapacityError, and no NodeClaim: it is deleted at o
 tell the group. Karpenter then asks for no such machine for three minutes, and so long the group counts as backing off, unless a
 machine of it is launched before.
 
-A NodePool at its limit of nodes (the group's max) leaves an event of the pod that found no room, FailedScheduling, with a reason for
-each NodePool. So it is full, and no stockout: a NodeClaim of it that goes makes room. (pkg/controllers/nodeclaim/lifecycle/launch.go and .../provisioning/scheduling of
+A NodePool at its limit of nodes (the group's max) leaves an event of the pod that found no room, FailedScheduling, with a reason
+for each NodePool. So it is full, and no stockout: a NodeClaim of it that goes makes room.
+
+Read 2026-11-23: pkg/controllers/nodeclaim/lifecycle/launch.go and .../provisioning/scheduling of
 https://github.com/kubernetes-sigs/karpenter at v1.14.0; pkg/cache/cache.go of https://github.com/aws/karpenter-provider-aws at
-v1.14.1, UnavailableOfferingsTTL; read 2026-11-23.)
+v1.14.1, UnavailableOfferingsTTL.
 
 A spot machine that EC2 takes back is marked on its Node (taint karpenter.sh/disrupted), which worker_state.py knows.
 """
@@ -37,7 +39,8 @@ STOCKOUT_SECONDS = 180.0
 FULL_SECONDS = 300.0  # the same of the same pod is an event again after that time at the earliest
 # It gives a reason for each NodePool, whether the pod would fit there or not.
 FULL = re.compile(r"(?:node limits have been exhausted|instance types exceed limits) for nodepool \(NodePool=([\w.-]+)\)")
-FULL_MESSAGE = "max node group size reached: NodePool {} has all the Nodes that its limits allow"  # first cluster-autoscaler's words
+# Cluster-autoscaler's words first.
+FULL_MESSAGE = "max node group size reached: NodePool {} has all the Nodes that its limits allow"
 _PREFIX = re.compile(r"^NodeClaim \S+ event: ")
 
 

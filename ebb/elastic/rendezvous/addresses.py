@@ -5,8 +5,8 @@
     addresses.known                             # for another process of the machine
 
 A connection goes where the last one to that name went, without a look-up: with the cluster's only DNS pod on a machine that is
-lost, each look-up takes ten seconds and longer, as long as a lease, until it fails. Only when nothing is found there, the next one
-asks for the name again.
+lost, each look-up takes ten seconds and longer, as long as a lease, until it fails. Only when nothing is found there, the next
+one asks for the name again.
 """
 
 import socket

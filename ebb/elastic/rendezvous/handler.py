@@ -279,7 +279,13 @@ def _address_of_etcd(endpoint: str, found: Mapping[str, Any]) -> EtcdAddress:
     if protocol not in ("http", "https"):
         raise ValueError(f"--rdzv_conf protocol is {protocol!r}; allowed: http, https")
     urls = [_with_port(each.strip(), protocol) for each in endpoint.split(",")]
-    return EtcdAddress(endpoint=",".join(urls), user=str(found.get("user", "")), **files)
+    return EtcdAddress(
+        endpoint=",".join(urls),
+        user=str(found.get("user", "")),
+        cacert=files["cacert"],
+        cert=files["cert"],
+        key=files["key"],
+    )
 
 
 def _with_port(endpoint: str, protocol: str) -> str:

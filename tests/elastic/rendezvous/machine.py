@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousInfo, RendezvousParameters
 
@@ -110,7 +110,7 @@ def _lose_names(_number: int, _frame: Any) -> None:
             raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
         return resolve(host, *arguments, **more)
 
-    socket.getaddrinfo = look_up
+    socket.getaddrinfo = cast(Any, look_up)
 
 
 @dataclass

@@ -125,9 +125,7 @@ def test_nor_is_the_fsx_driver_though_its_add_on_has_no_value_for_it() -> None:
             "annotations": {"pulumi.com/patchForce": "true"},
         },
         "spec": {
-            "template": {
-                "spec": {"containers": [{"name": "fsx-plugin", "resources": node["resources"], "livenessProbe": probe}]}
-            }
+            "template": {"spec": {"containers": [{"name": "fsx-plugin", "resources": node["resources"], "livenessProbe": probe}]}}
         },
     }
     assert not usual().all("DaemonSetPatch")

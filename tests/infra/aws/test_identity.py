@@ -50,7 +50,7 @@ def whole() -> Declared:
         control = cluster.declare("ebb-dev", settings, made, provider)
         role = identity.role(part, "ebb-dev", "machine")
         manager = nodes.declare(part, "ebb-dev", group, control, made, settings, role)
-        drivers = addons.after_manager(part, "ebb-dev", control.name, settings, manager)
+        drivers = addons.after_manager(part, "ebb-dev", control.name, settings, manager, control.kubernetes)
         storage.declare(
             part, "ebb-dev", found, settings,
             network=made, control=control, kubernetes_provider=control.kubernetes, add_ons=drivers,

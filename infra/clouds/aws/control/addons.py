@@ -1,7 +1,7 @@
 """The EKS add-ons of a cluster: one table, every version pinned in the stack's file, everything else here.
 
     first = addons.before_machines(part, "ebb-dev", cluster, settings)             # machines become ready with these
-    then = addons.after_manager(part, "ebb-dev", cluster, settings, manager)       # these need a machine to become ready
+    then = addons.after_manager(part, "ebb-dev", cluster, settings, manager, kubernetes)   # these need a machine to become ready
 
 Controllers are on the manager machine, as other machines come and go; CoreDNS may be on these, too. What runs on every machine
 tolerates every taint: the CSI drivers, or no job could mount its data, and the monitoring agent with its DCGM server, or EKS
