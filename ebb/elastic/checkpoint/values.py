@@ -22,6 +22,7 @@ import torch
 
 _KIND = "ebb.elastic.kind"  # the key by which a dict is known as a value of another kind
 _PLAIN = (type(None), bool, int, float, str, bytes)
+_ROWS = (list, tuple, deque, set, frozenset)
 _DICTS = (dict, OrderedDict, Counter)
 _LIKE_PYTHONS = "?dl"  # numpy's characters of bool, float64 and int64
 _ENCODERS: dict[type, Callable[[Any], Any]] = {
@@ -38,13 +39,14 @@ def encode(value: Any, name: str = "state") -> Any:
     kind = type(value)
     if kind in _PLAIN or isinstance(value, torch.Tensor):
         return value
-    if isinstance(value, np.ndarray | np.generic):
+    if isinstance(value, np.ndarray | np.generic) and not isinstance(value, np.ma.MaskedArray):  # its mask would be lost
         return _encode_numpy(value, name)
     if kind in _DICTS:
         return _encode_dict(value, name)
-    if kind in (list, tuple, deque):
+    if kind in _ROWS:
         items = [encode(each, f"{name}[{number}]") for number, each in enumerate(value)]
-        return {_KIND: "deque", "value": items, "maxlen": value.maxlen} if kind is deque else kind(items)
+        tagged = {_KIND: kind.__name__, "value": items, "maxlen": getattr(value, "maxlen", None)}
+        return kind(items) if kind in (list, tuple) else tagged
     if kind in _ENCODERS:
         return {_KIND: kind.__name__, "value": _ENCODERS[kind](value)}
     if not _torch_reads(value):
@@ -98,6 +100,8 @@ def _decode_numpy(value: dict[str, Any]) -> Any:
 _DECODERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "dict": lambda value: {decode(key): decode(each) for key, each in value["value"]},
     "deque": lambda value: deque(decode(value["value"]), value["maxlen"]),
+    "set": lambda value: set(decode(value["value"])),
+    "frozenset": lambda value: frozenset(decode(value["value"])),
     "numpy": _decode_numpy,
     "datetime": lambda value: datetime.fromisoformat(value["value"]),
     "date": lambda value: date.fromisoformat(value["value"]),

@@ -28,6 +28,7 @@ VALUES: dict[str, Any] = {
     "time": time(8, 45),
     "timedelta": timedelta(days=-1, microseconds=3),
     "plain": [None, True, 1, 2.5, "text", b"bytes", 1j, {1, 2}, (1, [2])],
+    "sets": [{Path("a"), (1, Path("b"))}, {np.int64(3)}, frozenset({1}), set()],
     "dicts": OrderedDict(a=Counter("aab"), b={3: "int", (1, "x"): "tuple"}),
     "odd-keys": {np.int64(3): 1, Path("a"): 2},
     "of-torch": [torch.Size([1, 2]), torch.float16, torch.device("cpu")],
@@ -81,6 +82,8 @@ class Own:
         ({"best": {"model": [Own()]}}, r"ema\['best'\]\['model'\]\[0\] is a Own, which a checkpoint cannot hold"),
         (defaultdict(list), "ema is a defaultdict"),
         (np.array([Own()]), "ema is a numpy array of object"),
+        ({Own()}, r"ema\[0\] is a Own"),
+        (np.ma.MaskedArray([1, 2], mask=[False, True]), "ema is a MaskedArray"),
         ({"f": len}, r"ema\['f'\] is a builtin_function_or_method"),
     ],
 )
