@@ -33,7 +33,7 @@ from ebb.elastic.launch.logs.reader import LogPipes
 from ebb.elastic.launch.logs.specs import Piped
 from ebb.elastic.launch.settings import is_ours, launch_config
 from ebb.elastic.launch.worker import run_module
-from ebb.elastic.notices.relay import Relay
+from ebb.elastic.notices.relay import Relay, is_running
 from ebb.elastic.rendezvous import handler as etcd3
 from ebb.elastic.rendezvous.places import SOCKET_NAME, PlaceServer, WorkerPlace
 from ebb.elastic.rendezvous.store import tell_facts
@@ -80,8 +80,8 @@ def open_handler(config: LaunchConfig, *, say: Callable[[str], None]) -> Rendezv
 _WITHOUT_LIMIT = 10**9  # restarts as torch counts them; we count failures ourselves
 # Two times the trainer's own --leave-seconds: its default lets a worker end by itself first.
 _GRACE_SECONDS = 40
-_LOST_GRACE_SECONDS = 5  # for workers whose peer is gone: time to save what they hold, if they have noticed it themselves
-# For those that do save: a large state takes longer. Below Rules.straggler_seconds, after which the others go on without them.
+_LOST_GRACE_SECONDS = 5  # for workers whose peer is gone: to notice it, at the end of a pass
+# For those that save by then: a large state takes longer. Below Rules.straggler_seconds: then the others go on without them.
 _SAVING_SECONDS = 100
 _FINISH_SECONDS = 300.0  # between the ends of two machines' workers, as torch has it
 _OTHERS_SECONDS = 10.0  # for the others to go on without this machine, whose workers have ended
@@ -282,10 +282,11 @@ class Agent(LocalElasticAgent):
 
     def _stop_workers(self, worker_group: WorkerGroup) -> None:
         lost = isinstance(self._handler, Membership) and self._handler.lost
-        if lost and self._relay is not None:
-            processes = [int(worker.id) for worker in worker_group.workers]
-            wait_for_saves(self._relay, processes, stop=lambda: self._notices.hurried)
-        self._shutdown(timeout=_LOST_GRACE_SECONDS if lost else self._shutdown_timeout)
+        grace = _LOST_GRACE_SECONDS if lost else self._shutdown_timeout
+        if self._relay is not None:
+            end_workers(self._relay, _processes(worker_group), grace_seconds=grace, stop=lambda: self._notices.hurried)
+            grace = _LOST_GRACE_SECONDS  # for the kernel: they are killed
+        self._shutdown(timeout=grace)
 
     def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
         super()._shutdown(death_sig, 0 if self._notices.hurried else timeout)
@@ -332,13 +333,34 @@ def _processes(worker_group: WorkerGroup) -> list[int]:
     return [int(worker.id) for worker in worker_group.workers]
 
 
-def wait_for_saves(
-    relay: Relay, processes: list[int], *, stop: Callable[[], bool], limit_seconds: float = _SAVING_SECONDS
+def end_workers(
+    relay: Relay,
+    processes: list[int],
+    *,
+    grace_seconds: float,
+    stop: Callable[[], bool],
+    saving_seconds: float = _SAVING_SECONDS,
 ) -> None:
-    """Return when none of the workers saves what its lost peers have left it with, or it takes too long."""
-    deadline = time.monotonic() + limit_seconds
-    while any(map(relay.is_saving, processes)) and time.monotonic() < deadline and not stop():
+    """Tell them to end, and kill those that have not done so in time: the grace, which begins anew while one of them saves."""
+    _signal(processes, signal.SIGTERM)
+    now = time.monotonic()
+    deadline, latest = now + grace_seconds, now + saving_seconds
+    while any(map(is_running, processes)) and now < deadline and not stop():
+        if any(map(relay.is_saving, processes)):
+            deadline = min(latest, now + grace_seconds)
         time.sleep(_LOOK_SECONDS)
+        now = time.monotonic()
+    _signal(processes, signal.SIGKILL)
+
+
+def _signal(processes: list[int], number: signal.Signals) -> None:
+    """As torch's agent does: a script with all that it has started, a forked module alone."""
+    for process in filter(is_running, processes):
+        with contextlib.suppress(ProcessLookupError):
+            if os.getpgid(process) == process:
+                os.killpg(process, number)
+            else:
+                os.kill(process, number)
 
 
 def build(

@@ -67,13 +67,18 @@ class Notice:
 
     @contextlib.contextmanager
     def saving(self) -> Iterator[None]:
-        """In here the limit of leave_within ends nothing: a large state takes longer to save than a step boundary to come. What
-        ends it is the machine's own end, where that is known; in Kubernetes the kubelet comes when the grace is over."""
+        """In here the limit of leave_within ends nothing, and the launcher waits: a large state takes longer to save than a step
+        boundary to come. What ends it is the machine's own end, where that is known; in Kubernetes the kubelet comes when the
+        grace is over."""
         self._idle.clear()
+        if self._relay:
+            self._relay.begin_saving(os.getpid())
         try:
             yield
         finally:
             self._idle.set()
+            if self._relay:
+                self._relay.end_saving(os.getpid())
 
     def leave_within(self, seconds: float, exit_code: int) -> None:
         """From a notice on, the process ends with `exit_code` after `seconds` if it has not left by itself; sooner when the

@@ -3,7 +3,7 @@
     relay = Relay.create(os.environ)             # the launcher, before it starts anything
     relay.tell_deadline(time.monotonic() + 115); relay.wish_for_checkpoint()
     relay = Relay.find(os.environ)               # a worker; None without such a launcher
-    relay.deadline(); relay.wishes(); relay.begin_saving(os.getpid())
+    relay.deadline(); relay.wishes(); relay.begin_saving(os.getpid()); relay.end_saving(os.getpid())
 
 A signal cannot carry a time, and a second signal would kill a program that does not know it; so two small files say it. A
 worker that never looks misses nothing but the hurry. Times are of CLOCK_MONOTONIC, which the processes of a machine share.
@@ -67,16 +67,27 @@ class Relay:
             return 0
 
     def begin_saving(self, process: int) -> None:
-        """A worker whose peers are gone saves what it holds, and ends after that."""
+        """A worker saves what it holds: its launcher lets it."""
         with contextlib.suppress(OSError):  # then it has the short grace
-            (self.folder / f"saving-{process}").touch()
+            self._saving(process).touch()
+
+    def end_saving(self, process: int) -> None:
+        """The worker has saved, or could not."""
+        with contextlib.suppress(OSError):
+            self._saving(process).unlink()
 
     def is_saving(self, process: int) -> bool:
-        """True from begin_saving until the process has ended."""
-        if not (self.folder / f"saving-{process}").exists():
-            return False
-        try:
-            state = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[0]
-        except (OSError, IndexError):
-            return False
-        return state not in "ZX"
+        """True from begin_saving to end_saving, or to the end of the process."""
+        return self._saving(process).exists() and is_running(process)
+
+    def _saving(self, process: int) -> Path:
+        return self.folder / f"saving-{process}"
+
+
+def is_running(process: int) -> bool:
+    """False for one that has ended, though nobody may have asked for its code yet."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    return state not in "ZX"

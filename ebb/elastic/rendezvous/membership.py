@@ -32,7 +32,7 @@ class Rules:
     """A running generation is stopped for newcomers when all planned ones are there, or the first has waited so long."""
     straggler_seconds: float = 120.0
     """A live member of a broken generation that does not stop its workers for so long is left behind. Longer than any
-    worker is given to save and end (40 s by launch/agent.py, 30 s by torchrun)."""
+    worker is given to save and end (100 s by launch/agent.py, 30 s by torchrun)."""
 
 
 @dataclass(frozen=True, kw_only=True)

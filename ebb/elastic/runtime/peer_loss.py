@@ -9,7 +9,6 @@ import threading
 from typing import Never
 
 from ebb.elastic.contract import EXIT_PEER_LOST
-from ebb.elastic.notices.relay import Relay
 from ebb.elastic.runtime.loop import Loop
 from ebb.elastic.runtime.process_group import Group
 
@@ -35,17 +34,15 @@ def save_after_loss(group: Group, loop: Loop) -> None:
     """Keep the steps that are done. On a GPU the last ones may be the result of a broken collective. In the middle of a step's
     update, or of what the program does after it (but for an evaluation), the state is that of no step. The first survivor with a
     whole state saves it, whatever its rank: nobody waits for one that may be gone."""
-    loop.saver.finish()
-    if group.device.type != "cpu":
-        return
-    group.abandon()
-    loop.come_to_boundary()
-    if loop.at_boundary:
-        loop.gradients.undo()
-    if loop.whole and loop.saver.claim(loop.step):
-        if relay := Relay.find(os.environ):
-            relay.begin_saving(os.getpid())
-        with loop.notice.saving():
+    group.abandon()  # first: others may wait for this rank, and not for the one that is gone
+    with loop.notice.saving():  # a write that is under way takes its time too
+        loop.saver.finish()
+        if group.device.type != "cpu":
+            return
+        loop.come_to_boundary()
+        if loop.at_boundary:
+            loop.gradients.undo()
+        if loop.whole and loop.saver.claim(loop.step):
             loop.saver.save_now(loop.step, loop.state)
 
 

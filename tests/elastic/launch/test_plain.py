@@ -12,6 +12,18 @@ from tests.elastic.machines import Job, children, kill_with_children, until
 
 pytestmark = pytest.mark.e2e
 SCRIPT = Path(__file__).with_name("plain.py")
+SAVES_LATE = """
+import os, pathlib, sys, time
+from ebb.elastic.notices.notice import install
+
+folder, notice = pathlib.Path(sys.argv[1]), install()
+(folder / f"rank{os.environ['RANK']}-of-{os.environ['WORLD_SIZE']}").touch()
+notice.wait(600)  # for the launcher's word
+time.sleep(1)  # it looks before this one begins
+with notice.saving():
+    time.sleep(6)  # longer than the grace after a loss
+    (folder / "saved").touch()
+"""
 
 
 class Plain(Job):
@@ -68,3 +80,20 @@ def test_a_mistake_ends_it_on_all_machines_at_once(job: Plain) -> None:
     assert codes == [1, 1]
     assert "IsADirectoryError" in job.logs()
     assert "the job ends" in job.logs()
+
+
+def test_a_survivor_that_notices_late_saves_as_long_as_it_takes(etcd: str, tmp_path: Path) -> None:
+    """The launcher looked once whether it saves, and ended it after 5 s."""
+    (tmp_path / "late.py").write_text(SAVES_LATE)
+    output = tmp_path / "output"
+    job = Job(etcd, output, ["--rdzv_conf=last_call_timeout=1", str(tmp_path / "late.py"), str(output)], name="late")
+    try:
+        first, second = job.start(planned=2), job.start(planned=2)
+        until("two ranks", lambda: len(list(output.glob("rank?-of-2"))) == 2)
+        kill_with_children(second)
+        until("one rank that starts anew", (output / "rank0-of-1").exists)
+        assert (output / "saved").exists()
+        assert first.poll() is None
+    finally:
+        job.stop_all()
+        print(job.logs())

@@ -1,14 +1,14 @@
 """What the launcher leaves for its workers, and what a worker makes of it."""
 
 import os
+import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from ebb.elastic.launch.agent import wait_for_saves
+from ebb.elastic.launch.agent import end_workers
 from ebb.elastic.notices.notice import Notice, seconds_to_leave
 from ebb.elastic.notices.relay import FOLDER_VARIABLE, Relay
 
@@ -94,18 +94,59 @@ def test_a_process_that_cannot_leave_is_ended_by_the_deadline(deadlines: str, co
     assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == code
 
 
-def test_a_worker_saves_until_it_has_ended(tmp_path: Path) -> None:
-    """The launcher gives it time after a loss; it need not be told when that is over."""
+def test_a_worker_saves_until_it_has_saved_or_ended(tmp_path: Path) -> None:
     relay = Relay(tmp_path)
     with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as worker:
         assert not relay.is_saving(worker.pid)
+        for _ in range(2):
+            relay.begin_saving(worker.pid)
+            assert relay.is_saving(worker.pid)
+            relay.end_saving(worker.pid)
+            assert not relay.is_saving(worker.pid)
         relay.begin_saving(worker.pid)
-        assert relay.is_saving(worker.pid)
-        started = time.monotonic()
-        wait_for_saves(relay, [os.getpid(), worker.pid], stop=lambda: False, limit_seconds=0.3)
-        assert time.monotonic() - started >= 0.3
-        wait_for_saves(relay, [worker.pid], stop=lambda: True)
         worker.kill()
         os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)  # ended, and nobody has asked for its code yet
         assert not relay.is_saving(worker.pid)
-        wait_for_saves(relay, [worker.pid], stop=lambda: False)
+
+
+def test_a_notice_says_that_its_process_saves(tmp_path: Path) -> None:
+    relay = Relay(tmp_path)
+    with Notice(relay).saving():
+        assert relay.is_saving(os.getpid())
+    assert not relay.is_saving(os.getpid())
+
+
+WORKER = """
+import pathlib, signal, time
+from ebb.elastic.notices.notice import install
+notice = install()
+print("ready", flush=True)
+notice.wait(60)
+time.sleep({notices})  # in a pass: the main thread has not noticed yet that a peer is gone
+if {saves}:
+    with notice.saving():
+        time.sleep({saves})
+        print("saved", flush=True)
+time.sleep({hangs})
+"""
+
+
+@pytest.mark.parametrize(
+    ("worker", "said", "code"),
+    [
+        # a save that began after the launcher had looked was ended with the grace before
+        pytest.param({"notices": 0.3, "saves": 2.0, "hangs": 0}, "saved\n", 0, id="one-that-notices-late-saves"),
+        pytest.param({"notices": 0, "saves": 0, "hangs": 60}, "", -signal.SIGKILL, id="one-that-hangs-is-killed"),
+        pytest.param({"notices": 0, "saves": 60, "hangs": 0}, "", -signal.SIGKILL, id="one-that-saves-for-ever-too"),
+        pytest.param({"notices": 0, "saves": 0.1, "hangs": 60}, "saved\n", -signal.SIGKILL, id="one-that-hangs-after-it-saved"),
+    ],
+)
+def test_workers_are_given_time_to_save(tmp_path: Path, worker: dict[str, float], said: str, code: int) -> None:
+    command = [sys.executable, "-c", WORKER.format(**worker)]
+    environment = {**os.environ, FOLDER_VARIABLE: str(tmp_path)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        end_workers(Relay(tmp_path), [process.pid], grace_seconds=1.0, saving_seconds=5.0, stop=lambda: False)
+        assert process.stdout.read() == said
+    assert process.returncode == code

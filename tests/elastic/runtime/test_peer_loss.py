@@ -1,5 +1,6 @@
 """Survivors of a loss: one of them saves what all hold, at once and whoever it is."""
 
+import os
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ from ebb.elastic.checkpoint import FileFence
 from ebb.elastic.checkpoint.cadence import Cadence
 from ebb.elastic.checkpoint.saver import Saver
 from ebb.elastic.notices.notice import Notice
-from ebb.elastic.notices.relay import FOLDER_VARIABLE, Relay
+from ebb.elastic.notices.relay import Relay
 from ebb.elastic.runtime.peer_loss import save_after_loss
 from ebb.elastic.runtime.process_group import Group
 from tests.elastic.checkpoint.making import both, claimed, files, folder, state
@@ -26,24 +27,38 @@ def survivor(output: Path, rank: int, *, step: int = 7, whole: bool = True) -> t
         whole=whole,
         at_boundary=False,
         state=lambda: state(step),
-        notice=Notice(),
+        notice=Notice(Relay(output)),
         come_to_boundary=lambda: None,
     )
     return Group(rank, 8, torch.device("cpu")), loop
 
 
-def test_without_rank_zero_the_first_saves_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_rank_zero_the_first_saves_at_once(tmp_path: Path) -> None:
     """They waited 5 s for rank 0's word before, and were killed after 5 s; and beyond rank 2 none saved."""
-    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
-    relay = Relay(tmp_path)
     claimed(tmp_path)
     started = time.monotonic()
     for rank, whole in ((4, False), (5, True), (3, True)):
         save_after_loss(*survivor(tmp_path, rank, whole=whole))
     assert time.monotonic() - started < 4
     assert [name for name in files(tmp_path) if not name.startswith(".")] == both("g00001-s00000007-r5")
-    assert list(tmp_path.glob("saving-*")), "the launcher knows that it saves"
-    assert relay.wishes() == 0
+
+
+def test_a_write_that_is_under_way_has_its_time_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The launcher heard of a save only after it, and the others were cut off only then."""
+    claimed(tmp_path)
+    group, loop = survivor(tmp_path, 0)
+    seen: list[str] = []
+    finish = loop.saver.finish
+
+    def finish_slowly() -> None:
+        seen.append("saving" if Relay(tmp_path).is_saving(os.getpid()) else "idle")
+        finish()
+
+    monkeypatch.setattr(loop.saver, "finish", finish_slowly)
+    monkeypatch.setattr(group, "abandon", lambda: seen.append("abandoned"))
+    save_after_loss(group, loop)
+    assert seen[:2] == ["abandoned", "saving"]
+    assert not Relay(tmp_path).is_saving(os.getpid())
 
 
 def test_one_that_is_ahead_saves_too(tmp_path: Path) -> None:
