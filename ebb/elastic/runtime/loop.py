@@ -381,7 +381,8 @@ class Loop:
             return
         try:
             if score is not None:
-                self.saver.save(self.step, self.state, score=score[0], metrics=score[1])
+                with self.notice.saving():  # it waits for a write that is under way
+                    self.saver.save(self.step, self.state, score=score[0], metrics=score[1])
             else:
                 self.saver.maybe_save(self.step, self.state, soon=wish)
         except Stale:

@@ -1,7 +1,9 @@
 """The API: an interrupted run ends with the bits of an undisturbed one; what is foreign is refused; misuse is a sentence."""
 
+import contextlib
 import json
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +15,7 @@ from torch.utils.data import TensorDataset
 from ebb import elastic
 from ebb.elastic.checkpoint import ForeignCheckpointError
 from ebb.elastic.checkpoint.__main__ import entries
+from ebb.elastic.checkpoint.saver import Saver
 from ebb.elastic.data import DataError, Seeded
 from ebb.elastic.notices.notice import Notice
 from ebb.elastic.runtime.checkpointing import unwrap
@@ -107,6 +110,43 @@ def test_the_best_is_kept_besides_the_newest(tmp_path: Path) -> None:
         (9, 0.6, False),
         (4, 0.9, True),
     ]
+
+
+def judge_while_a_write_is_slow(output: Path) -> int:
+    """A large state's write is under way when the best one's is due, and the notice comes meanwhile; steps done."""
+    notice = Notice()
+    notice.leave_within(0.2, 75)
+    config = resolve(os.environ, output=output, global_batch=10, epochs=2, workers=0)
+    with contextlib.suppress(elastic.GracefulExit), elastic.start(config, notice=notice) as run:
+        model = run.distribute(network())
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        run.register_state(model=model, optimizer=optimizer)
+        for step in run.steps(run.loader(Points())):
+            for batch in step:
+                step.backward(model(batch["point"]).square().mean())
+            optimizer.step()
+            if step.number == 1:
+                assert run._loop is not None
+                _finish_slowly(run._loop.saver, notice)
+                run.best(0.5)
+    return run.step
+
+
+def _finish_slowly(saver: Saver, notice: Notice) -> None:
+    finish = saver.finish
+
+    def slow() -> None:
+        vars(saver)["finish"] = finish
+        notice.give()
+        time.sleep(1)
+        finish()
+
+    vars(saver)["finish"] = slow
+
+
+def test_the_wait_for_a_write_is_not_ended_by_a_notice(tmp_path: Path) -> None:
+    assert together(judge_while_a_write_is_slow, 1, tmp_path) == [3]
+    assert [entry.step for entry in entries(tmp_path / "checkpoints", verify=True)] == [3, 2]
 
 
 def test_a_program_may_stop_early(tmp_path: Path) -> None:
