@@ -88,7 +88,7 @@ class Group:
         if place.world_size == 1:
             return cls(0, 1, device, place.machine, place.machines)
         limit = datetime.timedelta(seconds=MEETING_SECONDS)
-        others = sockets()  # a tracker's, a data set's: gloo and the store do not hand out theirs, so theirs are the new ones
+        others = sockets()  # gloo and the store do not hand out theirs: they are among the new ones
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         with noticing_loss():
             store, rank, world_size = next(rendezvous("env://", place.rank, place.world_size, timeout=limit))
@@ -108,10 +108,22 @@ class Group:
         for each in (self._store, self._world):
             _keep_for_ever(each)
         self.barrier()
-        self._sockets = sockets() - others
+        self._sockets = self._own(sockets() - others)
         for connection, _ in _connections(self._sockets):
             with connection:
                 _probe(connection)
+
+    def _own(self, found: frozenset[str]) -> frozenset[str]:
+        """Of these, the connections between ranks, which both ends have, and the one to the store. The program's own threads, a
+        tracker's or a data set's, may have opened others while the ranks met."""
+        ends = _ends(found)
+        heard = self.all_facts(list(ends.values()))
+        theirs = {(here, there) for rank, each in enumerate(heard) if rank != self.rank for here, there in each}
+        shared = {name for name, (here, there) in ends.items() if (there, here) in theirs}
+        if not shared:  # a proxy sits between the ranks
+            return found
+        port = os.environ.get("MASTER_PORT")
+        return frozenset(shared | {name for name, (_, there) in ends.items() if there.rpartition(":")[2] == port})
 
     def close(self) -> None:
         """All ranks are through, and none is missed."""
@@ -256,6 +268,20 @@ def _connections(sockets: frozenset[str]) -> list[tuple[socket.socket, int]]:
                 else:
                     found.append((connection, port))
     return found
+
+
+def _ends(sockets: frozenset[str]) -> dict[str, tuple[str, str]]:
+    """Of those that are TCP connections: address and port here, and there."""
+    found = {}
+    for connection, _ in _connections(sockets):
+        with connection, contextlib.suppress(OSError):
+            name = Path(f"/proc/self/fd/{connection.fileno()}").readlink().as_posix()
+            found[name] = _words(connection.getsockname()), _words(connection.getpeername())
+    return found
+
+
+def _words(address: tuple[Any, ...]) -> str:
+    return f"{address[0].removeprefix('::ffff:')}:{address[1]}"
 
 
 def _peer_port(connection: socket.socket) -> int | None:
