@@ -77,11 +77,6 @@ class TrainingState:
             "optimizer": type(self.optimizer).__name__,
         }
 
-    @property
-    def names(self) -> list[str]:
-        """Of the other objects."""
-        return sorted(self._others)
-
     def state(self, reached: Reached, *, seed: int, virtual: VirtualGradients | None, parts: dict[str, Any]) -> dict[str, Any]:
         """References to the live tensors; the saver copies. Raises TypeError for a value that no checkpoint can hold."""
         state = collect(arch=self.arch, network=self.network, optimizer=self.optimizer, reached=reached, seed=seed, parts=parts)
@@ -94,12 +89,17 @@ class TrainingState:
         encoded: dict[str, Any] = encode(state)
         return encoded
 
-    def load(self, saved: dict[str, Any], *, settings_stay: bool) -> None:
+    def load(self, saved: dict[str, Any], *, settings_stay: bool, same_names: bool = True) -> None:
         """Put the state in place. `settings_stay`: the optimizer's learning rate and the like stay those of this program.
 
-        Raises ForeignCheckpointError when it does not fit; where names differ, before anything is changed.
+        Raises ForeignCheckpointError when it does not fit; with `same_names` also where names differ, before anything is changed.
         """
-        self._compare_names(saved)
+        differences = self.differences(saved)
+        if differences and same_names:
+            raise ForeignCheckpointError(
+                f"the checkpoint {differences}: they would start anew, or be lost. Register the same names; to go on without "
+                "them, start a job with an --output folder of its own and --resume-from this one's"
+            )
         try:
             self.network.load_state_dict(weights({"state_dict": saved.get("trained", saved["state_dict"])}))
             if settings_stay:
@@ -107,7 +107,8 @@ class TrainingState:
             else:
                 load_state(self.optimizer, saved["optimizer"])
             for name, state in saved.get("kept", {}).items():
-                self._others[name].load_state_dict(state)
+                if name in self._others:
+                    self._others[name].load_state_dict(state)
         except (RuntimeError, ValueError, KeyError, TypeError) as error:
             reason = " ".join(str(error).split())[:300]
             raise ForeignCheckpointError(
@@ -115,14 +116,12 @@ class TrainingState:
                 "--output folder, or start it with the program of that run"
             ) from error
 
-    def _compare_names(self, saved: dict[str, Any]) -> None:
-        found = sorted(saved.get("kept", self._others))  # the original example's file has none
-        if found != self.names:
-            given, held = ", ".join(self.names) or "nothing", ", ".join(found) or "nothing"
-            raise ForeignCheckpointError(
-                f"run.register_state() was given {given} besides model and optimizer, and the checkpoint holds {held}: a state "
-                "would be lost, or start anew. Register the same names, or give this job its own --output folder"
-            )
+    def differences(self, saved: dict[str, Any]) -> str:
+        """The names that only one side has, in words; empty where there are none."""
+        held, given = set(saved.get("kept", ())), set(self._others)  # the original example's file has none
+        missing = f"has no state of {', '.join(sorted(given - held))}" if given - held else ""
+        unknown = f"holds {', '.join(sorted(held - given))}, which run.register_state() was not given" if held - given else ""
+        return " and ".join(filter(None, (missing, unknown)))
 
 
 def unwrap(model: torch.nn.Module) -> torch.nn.Module:
@@ -172,9 +171,9 @@ class Checkpointing:
         origin = origin or find(config, start, fence, identity, group)
         saved = load(origin.content) if origin.content else {}
         if saved:
-            kept.load(saved, settings_stay=not origin.own)
-            if "kept" not in saved and kept.names and group.rank == 0:  # the original example's file
-                print(f"the checkpoint has no state of {', '.join(kept.names)}: they start anew", file=sys.stderr, flush=True)
+            kept.load(saved, settings_stay=not origin.own, same_names=origin.generation > 0)
+            if (differences := kept.differences(saved)) and group.rank == 0:
+                print(f"the checkpoint {differences}: they start anew, or are left out", file=sys.stderr, flush=True)
         if "random" in saved:  # the original example's file has none
             restore_random(saved["random"], rank=group.rank, seed=mix(config.seed, origin.step))
         virtual = None

@@ -100,9 +100,9 @@ def test_state_that_could_not_be_loaded_is_refused_at_once() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [
-        (("ema",), (), "was given nothing besides model and optimizer, and the checkpoint holds ema"),
-        ((), ("ema",), "was given ema besides model and optimizer, and the checkpoint holds nothing"),
-        (("ema",), ("average",), "was given average .* holds ema: a state would be lost, or start anew. Register the same names"),
+        (("ema",), (), r"the checkpoint holds ema, which run.register_state\(\) was not given"),
+        ((), ("ema",), "the checkpoint has no state of ema: they would start anew"),
+        (("a", "b", "c"), ("d", "b"), "has no state of d and holds a, c, which .* Register the same names; .* --resume-from"),
     ],
 )
 def test_other_names_are_refused_before_anything_is_loaded(before: tuple[str], after: tuple[str], words: str) -> None:
@@ -113,22 +113,39 @@ def test_other_names_are_refused_before_anything_is_loaded(before: tuple[str], a
     assert all(torch.equal(now, weights[name]) for name, now in resumed.network.state_dict().items())
 
 
-def opened(output: Path) -> tuple[elastic.Run, Checkpointing]:
-    run = elastic.start(resolve({}, output=output, global_batch=4, epochs=1, workers=0), notice=Notice())
+def opened(output: Path, *, resume_from: str = "", **others: Any) -> tuple[elastic.Run, Checkpointing]:
+    config = resolve({}, output=output, resume_from=resume_from, global_batch=4, epochs=1, workers=0)
+    run = elastic.start(config, notice=Notice())
     model = run.distribute(torch.nn.Linear(400, 400))
-    run.register_state(model=model, optimizer=torch.optim.SGD(model.parameters(), 0.1, momentum=0.9))
+    run.register_state(model=model, optimizer=torch.optim.SGD(model.parameters(), 0.1, momentum=0.9), **others)
     assert run._checkpointing is not None
     return run, run._checkpointing
 
 
+def save_first_step(output: Path, **others: Any) -> None:
+    run, first = opened(output, **others)
+    stream = Stream(dataset_size=8, epochs=1, global_batch=4, seed=0)
+    with run:
+        first.saver.save_now(1, lambda: first.state(1, stream, {"dataset_size": 8}, TimeAccount(useful_seconds=7.0)))
+
+
+def test_another_jobs_checkpoint_may_have_other_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The way out that the refusal names: what both know goes on, and the rest is said."""
+    save_first_step(tmp_path / "first", old=Remembers(x=1), both=Remembers(x=2))
+    with pytest.raises(ForeignCheckpointError, match="holds old, which"):
+        opened(tmp_path / "first", new=Remembers(x=3), both=Remembers())
+    new, both = Remembers(x=3), Remembers()
+    _, resumed = opened(tmp_path / "second", resume_from=str(tmp_path / "first"), new=new, both=both)
+    assert (resumed.origin.step, new.state, both.state) == (1, {"x": 3}, {"x": 2})
+    said = "the checkpoint has no state of new and holds old, which run.register_state() was not given: they start anew"
+    assert said in capsys.readouterr().err
+
+
 def test_a_checkpoint_that_is_loaded_leaves_memory(tmp_path: Path) -> None:
     """Its bytes and tensors were held for the life of each process: twice the state."""
-    run, first = opened(tmp_path)
-    stream = Stream(dataset_size=8, epochs=1, global_batch=4, seed=0)
-    account = TimeAccount(useful_seconds=7.0)
-    with run:
-        first.saver.save_now(1, lambda: first.state(1, stream, {"dataset_size": 8}, account))
+    save_first_step(tmp_path)
     _, resumed = opened(tmp_path)
+    stream = Stream(dataset_size=8, epochs=1, global_batch=4, seed=0)
     assert (resumed.origin.step, resumed.saved["account"]["useful_seconds"]) == (1, 7.0)
     assert resumed.first_step({"dataset_size": 8}, stream) == 1
     assert len(pickle.dumps([resumed.origin, resumed.saved])) < 2000
