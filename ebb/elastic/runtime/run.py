@@ -32,6 +32,7 @@ from ebb.elastic.runtime.start import Origin, choose_device, join, move_saver
 from ebb.elastic.runtime.step import Step, seed_everything
 from ebb.elastic.runtime.watchdog import Watchdog
 from ebb.elastic.speed import CompileCache, Speed
+from ebb.elastic.speed.memory import give_back_freed_memory
 
 
 def start(config: RunConfig | None = None, *, notice: Notice | None = None, **settings: Any) -> "Run":
@@ -179,6 +180,8 @@ class Run:
         self._checkpointing = Checkpointing.open(
             self.config, self._group, self._start, self._fence, kept, models=self._models, identity=identity, origin=origin
         )
+        origin = None
+        give_back_freed_memory()  # the bytes and the tensors of a checkpoint
 
     def loader(
         self, dataset: Any, *, workers: int | None = None, fingerprint: str = "", seeded: bool = True, **options: Any

@@ -20,3 +20,10 @@ def keep_freed_memory(environment: Mapping[str, str]) -> bool:
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     return mallopt is not None and bool(mallopt(_TRIM_THRESHOLD, _NO_TRIM) and mallopt(_MMAP_MAX, _NO_MMAP))
+
+
+def give_back_freed_memory() -> None:
+    """Once, whatever is kept otherwise: after work that needed much more than a step does, such as the load of a checkpoint."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

@@ -21,6 +21,7 @@ from ebb.elastic.runtime.checkpointing import Checkpointing, TrainingState
 from ebb.elastic.runtime.config import resolve
 from ebb.elastic.runtime.report import TimeAccount
 from ebb.elastic.speed import Speed
+from tests.elastic.runtime.ranks import together
 
 CPU = torch.device("cpu")
 IMAGES = torch.randn((4, 3, 8, 8), generator=torch.Generator().manual_seed(1))
@@ -149,3 +150,27 @@ def test_a_checkpoint_that_is_loaded_leaves_memory(tmp_path: Path) -> None:
     assert (resumed.origin.step, resumed.saved["account"]["useful_seconds"]) == (1, 7.0)
     assert resumed.first_step({"dataset_size": 8}, stream) == 1
     assert len(pickle.dumps([resumed.origin, resumed.saved])) < 2000
+
+
+def start_large(output: Path) -> float:
+    """A state of 64 MiB of weights and as much momentum. Resident MiB when it is registered, before it is saved once more."""
+    run = elastic.start(resolve({}, output=output, global_batch=4, epochs=1, workers=0), notice=Notice())
+    model = run.distribute(torch.nn.Linear(4096, 4096, bias=False))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    run.register_state(model=model, optimizer=optimizer)
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    found = int(status.partition("VmRSS:")[2].split()[0]) / 1024
+    model(torch.ones(4, 4096)).sum().backward()
+    optimizer.step()
+    checkpointing, stream = run._checkpointing, Stream(dataset_size=8, epochs=1, global_batch=4, seed=0)
+    assert checkpointing is not None
+    step = checkpointing.origin.step + 1
+    checkpointing.saver.save_now(step, lambda: checkpointing.state(step, stream, {"dataset_size": 8}, TimeAccount()))
+    return found
+
+
+def test_the_memory_of_a_load_goes_back_to_the_kernel(tmp_path: Path) -> None:
+    """Freed memory is kept for the next step otherwise: all that the load had needed, for the life of the process."""
+    (fresh,) = together(start_large, 1, tmp_path)
+    (resumed,) = together(start_large, 1, tmp_path)
+    assert resumed - fresh < 64 + 32, "the momentum, and some air"
