@@ -1,6 +1,7 @@
 """Run: what a program has in its hands. ebb/elastic/__init__.py shows how it is used."""
 
 import contextlib
+import inspect
 import os
 import threading
 import time
@@ -134,6 +135,9 @@ class Run:
     ) -> torch.nn.Module:
         """The model on this rank's device, the same on all ranks, whose gradients are shared. `speed` changes how it is computed;
         `options` are those of DistributedDataParallel."""
+        if unknown := options.keys() - _OPTIONS:  # said now, and not by torch when a second machine comes
+            allowed = ", ".join(sorted(_OPTIONS))
+            raise ConfigError(f"run.distribute({min(unknown)}=...) is no option of DistributedDataParallel; allowed: {allowed}")
         model.to(self.device)
         if self._inherited is None:
             self._group.hand_out_tensors([each.detach() for each in (*model.parameters(), *model.buffers())])
@@ -417,6 +421,7 @@ class Run:
         self._group.barrier()
 
 
+_OPTIONS = inspect.signature(DistributedDataParallel).parameters.keys() - {"module"}
 # of DistributedDataParallel: what they ask for is so in any case (buckets.py), or makes no difference to the numbers
 _WITHOUT_EFFECT = {"find_unused_parameters", "static_graph", "gradient_as_bucket_view", "bucket_cap_mb"}
 

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from ebb import elastic
 from ebb.elastic.notices.notice import Notice
-from ebb.elastic.runtime.config import resolve
+from ebb.elastic.runtime.config import ConfigError, resolve
 from ebb.elastic.speed import Speed, settings
 from tests.elastic.runtime.ranks import together
 
@@ -128,3 +128,9 @@ def test_run_distribute_passes_its_options_on(tmp_path: Path, monkeypatch: pytes
     run._group.world_size = 2
     run.distribute(torch.nn.Linear(2, 2), speed=Speed(), find_unused_parameters=True)
     assert given["find_unused_parameters"] is True
+
+
+def test_an_option_that_torch_does_not_have_is_refused_before_a_second_rank_comes(tmp_path: Path) -> None:
+    run = elastic.start(resolve({}, output=tmp_path), notice=Notice())
+    with pytest.raises(ConfigError, match=r"distribute\(find_unused=...\) is no option .* find_unused_parameters"):
+        run.distribute(torch.nn.Linear(2, 2), find_unused=True)
