@@ -184,7 +184,7 @@ class Agent(LocalElasticAgent):
         ended = self._ended_well()  # before torch looks: what these had to say is then there
         result: RunResult = super()._monitor_workers(worker_group)
         if result.state == WorkerState.FAILED:
-            self._handle_failures([_failure(each) for each in result.failures.values()], worker_group)
+            self._handle_failures([_failure(each) for each in self._failed(result)], worker_group)
         if result.state == WorkerState.HEALTHY and not ended and self._places:
             self._serve(worker_group, self._places)
         if result.state == WorkerState.HEALTHY and ended and self._finished_without_a_word(ended):
@@ -217,6 +217,19 @@ class Agent(LocalElasticAgent):
         if not context._return_values.keys() & ended and len(context._return_values) + len(ended) == context.nprocs:
             context._worker_finished_event.set()  # those that have returned wait for it, to end in order
         return False
+
+    def _failed(self, result: RunResult) -> list[ProcessFailure]:
+        """All that have failed by themselves. Of forked workers torch names one, the first by rank, and ends the others."""
+        named = list(result.failures.values())
+        context = self._pcontext
+        if not isinstance(context, MultiprocessContext) or context._pc is None:
+            return named
+        others = [
+            ProcessFailure(rank, process.pid or 0, process.exitcode, context.error_files[rank])
+            for rank, process in enumerate(context._pc.processes)
+            if (process.exitcode or 0) > 0 and rank not in [each.local_rank for each in named]
+        ]
+        return named + others
 
     def _handle_failures(self, failures: list[Failure], worker_group: WorkerGroup) -> None:
         """Return to meet the others again. Raises WorkersLeft, ProgramFailedError, RendezvousClosedError."""

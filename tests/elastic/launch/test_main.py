@@ -126,6 +126,24 @@ def test_a_module_that_ends_without_a_word_beside_one_that_fails(tmp_path: Path)
     assert "KeyError: 'lr': the job ends" in done.stderr
 
 
+BOTH_END = """
+import os, pathlib
+if os.environ["RANK"] == "1":
+    raise KeyError("lr")
+again = pathlib.Path(__file__ + ".again")
+code = 3 if again.exists() else 75  # not for ever
+again.touch()
+os._exit(code)
+"""
+
+
+def test_a_mistake_is_seen_beside_a_rank_that_has_lost_its_peer(tmp_path: Path) -> None:
+    """torch names one of the forked processes that have failed since it looked, the first by rank: all began anew for ever."""
+    done = launch_module(tmp_path, BOTH_END, "--nproc-per-node=2", "--monitor-interval=3")
+    assert done.returncode == 1, done.stderr
+    assert "KeyError: 'lr': the job ends" in done.stderr
+
+
 def test_a_module_alone_says_its_exception(tmp_path: Path) -> None:
     done = launch_module(tmp_path, "raise KeyError('lr')")
     assert done.returncode == 1, done.stderr
