@@ -181,6 +181,8 @@ class Agent(LocalElasticAgent):
         if self._notices.seen and time.monotonic() - self._told_at > _REPEAT_SECONDS:
             self._told_at = time.monotonic()
             self._tell(worker_group)
+        if self._relay is not None and not all(map(is_running, _processes(worker_group))):
+            wait_for_saves(self._relay, _processes(worker_group), stop=lambda: self._notices.hurried)
         ended = self._ended_well()  # before torch looks: what these had to say is then there
         result: RunResult = super()._monitor_workers(worker_group)
         if result.state == WorkerState.FAILED:
@@ -344,6 +346,13 @@ def _serve_places(relay: Relay | None) -> PlaceServer | None:
 def _processes(worker_group: WorkerGroup) -> list[int]:
     """Their process ids, by local rank."""
     return [int(worker.id) for worker in worker_group.workers]
+
+
+def wait_for_saves(relay: Relay, processes: list[int], *, stop: Callable[[], bool]) -> None:
+    """Return when none of the workers saves, or it takes too long: torch ends them 30 s after another one has failed."""
+    deadline = time.monotonic() + _SAVING_SECONDS
+    while any(map(relay.is_saving, processes)) and time.monotonic() < deadline and not stop():
+        time.sleep(_LOOK_SECONDS)
 
 
 def end_workers(

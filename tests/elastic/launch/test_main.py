@@ -144,6 +144,30 @@ def test_a_mistake_is_seen_beside_a_rank_that_has_lost_its_peer(tmp_path: Path) 
     assert "KeyError: 'lr': the job ends" in done.stderr
 
 
+SAVES_LONG = """
+import os, pathlib, time
+from ebb.elastic.notices.notice import install
+notice, saved, saves = install(), pathlib.Path(__file__ + ".saved"), pathlib.Path(__file__ + ".saves")
+if saved.exists():
+    os._exit(0)
+if os.environ["RANK"] == "0":
+    with notice.saving():
+        saves.touch()
+        time.sleep(33)
+        saved.touch()
+while not saves.exists():
+    time.sleep(0.01)
+os._exit(75)
+"""
+
+
+def test_a_rank_that_saves_is_not_ended_beside_one_that_has_ended(tmp_path: Path) -> None:
+    """torch gives it 30 s."""
+    done = launch_module(tmp_path, SAVES_LONG, "--nproc-per-node=2")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("meeting the other machines") == 2, done.stderr
+
+
 def test_a_module_alone_says_its_exception(tmp_path: Path) -> None:
     done = launch_module(tmp_path, "raise KeyError('lr')")
     assert done.returncode == 1, done.stderr
