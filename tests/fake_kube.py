@@ -198,8 +198,8 @@ class FakeKube(Faults):
 
         self.change(PODS, name, edit)
 
-    def pod_ends(self, name: str, exit_code: int) -> None:
-        """The training container exits; if the pod was being deleted, that is done."""
+    def pod_ends(self, name: str, exit_code: int, message: str = "") -> None:
+        """The training container exits, with these last lines; if the pod was being deleted, that is done."""
         pod = next(item for item in self.all(PODS) if item["metadata"]["name"] == name)
         if "deletionTimestamp" in pod["metadata"]:
             self.remove(PODS, name)
@@ -207,7 +207,9 @@ class FakeKube(Faults):
 
         def edit(pod: Object) -> None:
             ended = {"exitCode": exit_code, "reason": "Error" if exit_code else "Completed", "finishedAt": stamp(self.clock())}
-            pod["status"]["containerStatuses"][0]["state"] = {"terminated": ended}
+            pod["status"]["containerStatuses"][0]["state"] = {
+                "terminated": {**ended, **({"message": message} if message else {})}
+            }
             pod["status"]["phase"] = "Failed" if exit_code else "Succeeded"
 
         self.change(PODS, name, edit)

@@ -22,6 +22,7 @@ from ebb.controller.claims import Claims, Effect
 from ebb.controller.karpenter import SOURCE, UNSCHEDULABLE, Karpenter
 from ebb.controller.machines import Machines, Reader
 from ebb.controller.reconciler.capacity import GroupState, Supply
+from ebb.controller.reconciler.failure_policy import faulty_machines
 from ebb.controller.reconciler.pods import owner_of, worker_name
 from ebb.controller.reconciler.types import Observed
 from ebb.controller.reconciler.worker_state import aged
@@ -99,7 +100,9 @@ class ClusterCache:
             shunned=frozenset(
                 filter(
                     self.machines.may_be_named,
-                    self.machines.shunned | aged(self.machines.nodes.objects.values(), self._platform, now),
+                    self.machines.shunned
+                    | aged(self.machines.nodes.objects.values(), self._platform, now)
+                    | faulty_machines(job.status),
                 )
             ),
             doubt=self.machines.look.doubt,

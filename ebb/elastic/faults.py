@@ -24,7 +24,9 @@ class Fault(enum.Enum):
 # Xids after which NVIDIA's device plugin for Kubernetes goes on to offer the GPU: what an application did wrong
 # (internal/rm/health.go of k8s-device-plugin; https://docs.nvidia.com/deploy/xid-errors)
 _XIDS_OF_PROGRAMS = {13, 31, 43, 45, 68, 109}
-_XID = re.compile(r"\bXid \([^)]*\): (\d+)")
+_XID = re.compile(
+    r"\bXid \([^)]*\): (\d+)(?:.* previous Xid (\d+))?"
+)  # the channels that a fault takes down have one of their own
 _TEXTS = [
     (Fault.PROGRAM, r"ncclInvalid(Usage|Argument)|invalid (usage|argument)\b.*NCCL version|Duplicate GPU detected"),
     (Fault.PROGRAM, r"shared memory segment|No space left on device"),  # NCCL's system error where /dev/shm is too small
@@ -38,7 +40,8 @@ _TEXTS = [
     (Fault.PEER, r"NCCL communicator (was aborted|encountered error)|Watchdog caught collective operation timeout"),
     (
         Fault.PEER,
-        r"\bgloo\b|\b(pair|buffer)\.cc:\d+\]|connection (closed|reset) by peer|broken pipe|\bDist(Network|Store)Error\b",
+        r"\bgloo\b|\b(pair|buffer)\.cc:\d+\]|connection (closed|reset) by (remote )?peer|broken pipe"
+        r"|\bDist(Network|Store)Error\b",
     ),
     (Fault.PEER, r"timed out waiting \d+ms for (send|recv)"),
 ]
@@ -52,5 +55,5 @@ def fault_of(text: str) -> Fault:
 def known_fault(text: str) -> Fault | None:
     """None for a text that says none of these: the program's, unless more is known of it."""
     if found := _XID.search(text):
-        return Fault.PROGRAM if int(found[1]) in _XIDS_OF_PROGRAMS else Fault.HARDWARE
+        return Fault.PROGRAM if int(found[2] or found[1]) in _XIDS_OF_PROGRAMS else Fault.HARDWARE
     return next((kind for kind, pattern in _KINDS if pattern.search(text)), None)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, LEASES, NODES, PODS, SERVICES, Denied
+from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS, LEASES, NODES, PODS, SERVICES, Denied
 from tests.builders import make_job, make_lease, make_node
 from tests.fake_time import run
 from tests.world import FakeCluster, started
@@ -77,6 +77,35 @@ def test_a_new_worker_shuns_machines_that_are_on_their_way_out() -> None:
             await world.settle(1)
             assert shunned(world.pod("digits-worker-0")) == ["n0", "n5"]
             assert [entry["cause"] for entry in world.status()["history"]] == ["ReclaimNotice"]
+
+    run(story())
+
+
+LAST_LINES = """torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered
+[launcher 09:15:02] a GPU of this machine failed: CUDA error: uncorrectable ECC error encountered; bye"""
+
+
+def test_a_machine_whose_gpu_failed_is_told_of_and_shunned_by_the_job() -> None:
+    async def story() -> None:
+        async with training() as world:
+            world.api.pod_ends("digits-worker-1", 79, LAST_LINES)
+            await world.settle(1)
+            assert shunned(world.pod("digits-worker-1")) == ["n1"]
+            (entry,) = world.status()["history"]
+            assert (entry["what"], entry["cause"], entry["node"]) == ("reclaimed", "HardwareFault", "n1")
+            assert (world.status()["reclaims"], world.status()["failures"]) == (1, 0)
+            (event,) = [each for each in world.api.all(EVENTS) if each["reason"] == "HardwareFault"]
+            assert event["type"] == "Warning"
+            assert event["message"] == (
+                "Worker 1 left n1: a GPU of this machine failed: CUDA error: uncorrectable ECC error encountered; bye. It "
+                "will be replaced on another machine, and nothing is spent. Other jobs may still go to "
+                "n1: `kubectl cordon n1` keeps them off until somebody has looked at its GPUs."
+            )
+            world.api.pod_runs("digits-worker-1", "n2")
+            await world.settle(1)
+            world.api.pod_ends("digits-worker-0", 138)
+            await world.settle(1)
+            assert shunned(world.pod("digits-worker-0")) == ["n1"], "whichever worker it is"
 
     run(story())
 

@@ -31,6 +31,8 @@ PEER = [
     # NVIDIA/nccl#795: the loss of a peer that surfaces as an internal error
     NCCL + "internal error" + VERSION + "ncclInternalError: Internal check failed.\nLast error:\nNet : "
     "Connection closed by remote peer",
+    # NVIDIA/nccl#1235, of three nodes
+    "misc/socket.cc:49 NCCL WARN socketProgress: Connection closed by remote peer node-ib.cluster<51159>",
     SYSTEM + "socketStartConnect: Connect to 10.1.2.3<41027> failed : Software caused connection abort",
     # hiyouga/LlamaFactory#7396
     "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1580, OpType=ALLREDUCE, NumelIn=466119168, "
@@ -52,10 +54,28 @@ HARDWARE = [
     "NVRM: (PCI ID: 10de:26b5) installed in this system has\nNVRM: fallen off the bus and is not responding to commands.",
     "NVRM: Xid (PCI:0000:9b:00): 94, pid=1234, name=python3, Contained ECC error",
     "NVRM: Xid (PCI:0019:01:00): 149, NETIR Fatal XC0 i0 Link -1 (0x000fe406 0x00000000 0x00000000 0x00000000)",
+    # NVIDIA/gpu-operator#1146, NVIDIA/nvidia-docker#849
+    "NVRM: Xid (PCI:0000:07:00): 48, pid='<unknown>', name=<unknown>, An uncorrectable double bit error (DBE) has been detected "
+    "on GPU in the framebuffer at physAddr 0x7fdd60000 partition 4, subpartition 1.",
+    # akash-network/support#244: beside Xids 31 and 43 of programs on the same machine, below
+    "NVRM: Xid (PCI:0000:00:08): 94, pid='<unknown>', name=<unknown>, Contained: SM (0x1). RST: No, D-RST: No",
+    # NVIDIA/open-gpu-kernel-modules#1150: 45 alone is a program that was ended
+    "kernel: NVRM: Xid (PCI:0000:dc:00): 45, pid=1818990, name=python3, Ch 00000001 caused by previous Xid 149",
+    # JosephKJ/OWOD#81, haotian-liu/LLaVA#1466
+    "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost. Reboot the system to recover this GPU",
+    "Unable to determine the device handle for GPU0000:4F:00.0: Unknown Error",
 ]
 MEMORY = [
+    # FoundationVision/GenerateU#10, pp00704831/Stripformer-ECCV-2022-#21: torch 2 and torch 1
+    "CUDA out of memory. Tried to allocate 496.00 MiB. GPU 0 has a total capacty of 14.75 GiB of which 235.06 MiB is free. "
+    "Process 20398 has 14.52 GiB memory in use. Of the allocated memory 14.06 GiB is allocated by PyTorch, and 330.42 MiB is "
+    "reserved by PyTorch but unallocated.",
+    "CUDA out of memory. Tried to allocate 1.65 GiB (GPU 1; 7.79 GiB total capacity; 3.53 GiB already allocated; 1.40 GiB free; "
+    "5.28 GiB reserved in total by PyTorch) If reserved memory is >> allocated memory try setting max_split_size_mb to avoid "
+    "fragmentation.",
     "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.11 GiB is free.",
     "CUDA error: out of memory" + ASYNC,
+    # QwenLM/Qwen3#873, PKU-YuanGroup/Open-Sora-Plan#386
     "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
     CUDA + "Cuda failure 2 'out of memory'",
     "[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 49152000000 "
@@ -70,6 +90,9 @@ PROGRAM = [
     + VERSION
     + "ncclInvalidArgument: Invalid value for an argument.",
     CUDA + "Cuda failure 101 'invalid device ordinal'",
+    # NVIDIA/nccl#1410, pytorch/pytorch#170045
+    CUDA + "Cuda failure 1 'invalid argument'",
+    CUDA + "Cuda failure 999 'unknown error'",
     SYSTEM + "Error while creating shared memory segment /dev/shm/nccl-zTYolS (size 5967872)",
     "ProcessGroupNCCL is only supported with GPUs, no GPUs found!",
     "my_loss needs the NCCL backend",
@@ -84,6 +107,10 @@ PROGRAM = [
     "Illegal Instruction Parameter",
     "NVRM: Xid (PCI:0000:cb:00): 109, pid=1797828, name=pt_main_thread, Ch 00000008, errorString CTX SWITCH TIMEOUT",
     "NVRM: Xid (PCI:0000:01:00): 31, Ch 00000003, engmask 00000101, intr 10000000",
+    # akash-network/support#244
+    "NVRM: Xid (PCI:0000:00:05): 43, pid=1045242, name=pt_main_thread, Ch 00000008",
+    "NVRM: Xid (PCI:0000:00:07): 31, pid=2512125, name=python3.10, Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS "
+    "GPCCLIENT_T1_8 faulted @ 0x73ac_1c000000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_WRITE",
 ]
 TABLE = [(kind, text) for kind, texts in zip(Fault, (PEER, HARDWARE, MEMORY, PROGRAM), strict=True) for text in texts]
 
@@ -105,6 +132,7 @@ def test_only_the_loss_of_a_peer_is_met_again(kind: Fault, text: str) -> None:
 @pytest.mark.parametrize(("kind", "text"), TABLE)
 def test_only_the_loss_of_a_peer_is_asked_for_by_the_launcher(kind: Fault, text: str) -> None:
     assert Failure(code=1, sentence=text).is_program is (kind is not Fault.PEER)
+    assert Failure(code=1, sentence=text).is_hardware is (kind is Fault.HARDWARE)
 
 
 def test_errors_of_torchs_network_and_store_are_always_a_peers() -> None:

@@ -10,7 +10,7 @@ being counted, and that is written before the pods are deleted: afterwards there
 from dataclasses import replace
 
 from ebb.api import contract as names
-from ebb.api.clock import stamp
+from ebb.api.clock import stamp, unix
 from ebb.api.parts import ALL_WORKERS
 from ebb.api.status import LEFT, RECLAIMED, HistoryEntry, Member, Status
 from ebb.controller.reconciler.types import JobView, PlanBuilder
@@ -19,6 +19,9 @@ from ebb.controller.reconciler.worker_state import Outcome, Worker, WorkerVerdic
 OURS = "Stopped"  # settled: the controller itself stopped it
 BY_PLAN = frozenset({OURS, names.CAUSE_AGE})  # settled before it went, for the controller's own reasons
 FINISHED = "Finished"
+# A program that asks its GPUs for something wrong breaks every machine that it gets: so many that fail one job within so long are
+# not believed any more. A large job loses a GPU in weeks.
+MOST_FAULTS, FAULTS_SECONDS = 3, 3600.0
 
 Loss = tuple[Worker, WorkerVerdict]
 
@@ -36,10 +39,11 @@ def account(view: JobView, draft: PlanBuilder) -> list[Loss]:
         # A worker that was to be stopped may have finished by itself before anybody asked for its deletion.
         unasked = member.settled in BY_PLAN and verdict.outcome is Outcome.DONE and not worker.leaving
         if not member.settled or unasked:
-            cause = _settle(view, draft, worker, verdict)
+            believed = _limit_faults(view, draft.status, verdict)
+            cause = _settle(view, draft, worker, believed)
             member = replace(member, settled=cause)
             if cause == names.CAUSE_PROGRAM:
-                failures.append((worker, verdict))
+                failures.append((worker, believed))
         members.append(member)
     draft.status = replace(draft.status, members=tuple(members))
     return failures
@@ -75,6 +79,11 @@ def dismiss(draft: PlanBuilder) -> None:
     draft.status = replace(draft.status, members=members)
 
 
+def faulty_machines(status: Status) -> frozenset[str]:
+    """The machines whose GPU has failed this job: it goes there no more."""
+    return frozenset(entry.node for entry in status.history if entry.cause == names.CAUSE_HARDWARE and entry.node)
+
+
 def dismissed(view: JobView) -> set[str]:
     """UIDs of the pods of which that is written. They are stopped, even if the reason has passed."""
     return {member.uid for member in view.job.status.members if member.settled in BY_PLAN}
@@ -96,6 +105,16 @@ def _settle(view: JobView, draft: PlanBuilder, worker: Worker, verdict: WorkerVe
         draft.remember(HistoryEntry(at=at, what=LEFT, worker=worker.index, node=worker.node, cause=verdict.cause))
         draft.event(names.REASON_LEAVES, f"Worker {worker.index} leaves {worker.node}: {verdict.message}. It will be replaced.")
     return verdict.cause
+
+
+def _limit_faults(view: JobView, status: Status, verdict: WorkerVerdict) -> WorkerVerdict:
+    """The same, but for one hardware fault too many."""
+    times = [unix(entry.at) or 0.0 for entry in status.history if entry.cause == names.CAUSE_HARDWARE]
+    lately = sum(1 for at in times if view.now - at <= FAULTS_SECONDS)
+    if verdict.cause != names.CAUSE_HARDWARE or lately < MOST_FAULTS:
+        return verdict
+    message = f"{verdict.message} (after {MOST_FAULTS} other machines within the hour: that is the program's doing)"
+    return replace(verdict, outcome=Outcome.FAILED, cause=names.CAUSE_PROGRAM, message=message)
 
 
 def _succeeded(view: JobView, draft: PlanBuilder, worker: Worker) -> str:
@@ -126,4 +145,11 @@ def _reclaimed(view: JobView, draft: PlanBuilder, index: int, node: str, verdict
     draft.status = replace(draft.status, reclaims=draft.status.reclaims + 1)
     draft.remember(entry)
     reason = verdict.message.rstrip(".")
+    if verdict.cause == names.CAUSE_HARDWARE:
+        message = (
+            f"Worker {index} left {node}: {reason}. It will be replaced on another machine, and nothing is spent. Other jobs may "
+            f"still go to {node}: `kubectl cordon {node}` keeps them off until somebody has looked at its GPUs."
+        )
+        draft.event(names.REASON_HARDWARE, message, warning=True)
+        return
     draft.event(names.REASON_RECLAIMED, f"Worker {index} on {node} is lost: {reason}. It will be replaced.", warning=True)

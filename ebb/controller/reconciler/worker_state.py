@@ -10,13 +10,14 @@ came after: that the pod went beyond its own limits, and that the program ended 
 """
 
 import enum
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ebb.api import contract as names
 from ebb.api.clock import find, unix
-from ebb.api.contract import EXIT_FINISHED, EXIT_RECLAIMED
+from ebb.api.contract import EXIT_FINISHED, EXIT_HARDWARE, EXIT_RECLAIMED
 from ebb.api.platform import Platform
 from ebb.api.template import worker_container
 
@@ -40,6 +41,7 @@ OF_THE_NODE = "The node "
 UNSEEN_REASONS = frozenset({"ContainerStatusUnknown", "Unknown"})
 BY_SCHEDULER = "PreemptionByScheduler"  # reason of DisruptionTarget
 MESSAGE_LENGTH = 300
+LAUNCHER = re.compile(r"^\[launcher [\d:]*\] ")  # before its own lines in a worker's log
 # Of a machine's age. Machines that booted together grow old together, so workers leave them one after the other, the first at a
 # quarter of the age before its end and the last at 5 %: a job of n workers is at most one short, as long as a machine comes
 # within a fifth of the age, divided by n. A Node is a minute or two younger than its machine, and a worker needs its grace to
@@ -215,8 +217,16 @@ def _lost_alone(worker: Worker) -> WorkerVerdict | None:
         return _reclaimed(names.CAUSE_DELETED, "somebody deleted the pod")
     if worker.exit_reason in UNSEEN_REASONS:
         return _reclaimed(names.CAUSE_DISRUPTED, "its machine started anew and lost the container")
+    return _judge_exit(worker)
+
+
+def _judge_exit(worker: Worker) -> WorkerVerdict | None:
+    """A launcher that says by its exit code that it was not the program."""
+    words = f"the launcher left with exit code {worker.exit_code}"
     if worker.exit_code == EXIT_RECLAIMED:
-        return _reclaimed(names.CAUSE_LEFT, f"the launcher left with exit code {EXIT_RECLAIMED}")
+        return _reclaimed(names.CAUSE_LEFT, words)
+    if worker.exit_code == EXIT_HARDWARE:
+        return _reclaimed(names.CAUSE_HARDWARE, LAUNCHER.sub("", _last_words(worker)) or words)
     return None
 
 
@@ -233,14 +243,18 @@ def _said_by_kubelet(status: Object) -> str:
 def _ended(worker: Worker) -> WorkerVerdict | None:
     if worker.exit_code is None and worker.phase != "Failed":
         return None
-    status = worker.pod.get("status") or {}
-    what = status.get("reason") or worker.exit_reason or "Error"
+    what = (worker.pod.get("status") or {}).get("reason") or worker.exit_reason or "Error"
     code = f"exit code {worker.exit_code}" if worker.exit_code is not None else "no exit code"
-    # The last line of a traceback is the error; the rest is in the log.
-    words = (worker.exit_message or status.get("message") or "").strip().rpartition("\n")[2][-MESSAGE_LENGTH:]
+    words = _last_words(worker)
     return WorkerVerdict(
         outcome=Outcome.FAILED, cause=names.CAUSE_PROGRAM, message=f"{what}, {code}" + (f": {words}" if words else "")
     )
+
+
+def _last_words(worker: Worker) -> str:
+    """The last line of a traceback is the error; the rest is in the log."""
+    message = worker.exit_message or (worker.pod.get("status") or {}).get("message") or ""
+    return str(message).strip().rpartition("\n")[2][-MESSAGE_LENGTH:]
 
 
 def _reclaimed(cause: str, message: str, *, force: bool = False, until: float | None = None) -> WorkerVerdict:

@@ -234,7 +234,8 @@ class Agent(LocalElasticAgent):
         return named + others
 
     def _handle_failures(self, failures: list[Failure], worker_group: WorkerGroup) -> None:
-        """Return to meet the others again. Raises WorkersLeft, ProgramFailedError, RendezvousClosedError."""
+        """Return to meet the others again. Raises WorkersLeft, ProgramFailedError, HardwareFailedError,
+        RendezvousClosedError."""
         codes = {failure.code for failure in failures}
         if isinstance(self._handler, Membership):
             self._handler.failed = not codes <= {EXIT_RECLAIMED}

@@ -1,4 +1,4 @@
-"""The exit policy of workers: the membership changed, a signal killed one, or the program is wrong. Pure.
+"""The exit policy of workers: the membership changed, a signal killed one, the GPU is at fault, or the program. Pure.
 
     failures = [Failure(code=1, sentence="RuntimeError: Connection closed by peer")]
     may_be_peer_loss(failures, knows_codes=False)     # True: ask the membership whether a peer is gone
@@ -14,7 +14,7 @@ import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ebb.elastic.contract import EXIT_FINISHED, EXIT_PEER_LOST, EXIT_PROGRAM_FAILED, EXIT_RECLAIMED
+from ebb.elastic.contract import EXIT_FINISHED, EXIT_HARDWARE, EXIT_PEER_LOST, EXIT_PROGRAM_FAILED, EXIT_RECLAIMED
 from ebb.elastic.faults import Fault, known_fault
 
 KILLED_LIMIT = 3  # workers that a signal killed (out of memory, a crash in C): chance, or a bug
@@ -31,6 +31,10 @@ class ProgramFailedError(Exception):
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.code = code
+
+
+class HardwareFailedError(Exception):
+    """This machine's GPU is at fault, and no other one: it leaves the job, which goes on without it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +58,11 @@ class Failure:
         return kind is not Fault.PEER and (kind is not None or not _MAY_BE_A_PEER.search(self.sentence))
 
     @property
+    def is_hardware(self) -> bool:
+        """It says that this machine's GPU is at fault."""
+        return self.code == EXIT_HARDWARE or (self.code > 0 and known_fault(self.sentence) is Fault.HARDWARE)
+
+    @property
     def is_abort(self) -> bool:
         """NCCL's watchdog ends survivors of a loss so, and asks no program; libraries in C do it too."""
         return self.code == -signal.SIGABRT
@@ -61,7 +70,7 @@ class Failure:
     @property
     def is_own(self) -> bool:
         """It did not come of another rank's end: killed, or wrong by its own word."""
-        return self.is_program or (self.code < 0 and not self.is_abort and self.code != -signal.SIGTERM)
+        return self.is_program or self.is_hardware or (self.code < 0 and not self.is_abort and self.code != -signal.SIGTERM)
 
 
 def may_be_peer_loss(failures: Sequence[Failure], *, knows_codes: bool) -> bool:
@@ -84,7 +93,10 @@ class ExitPolicy:
         self._say = say
 
     def apply(self, failures: Sequence[Failure], *, peer_lost: bool = False) -> None:
-        """Return to meet the others again; raise ProgramFailedError to end the job."""
+        """Return to meet the others again; raise ProgramFailedError to end the job, HardwareFailedError to leave it."""
+        if broken := next((failure for failure in failures if failure.is_hardware), None):
+            why = _first_line(broken) or "the worker's last lines say how"
+            raise HardwareFailedError(f"a GPU of this machine failed: {why}; the job goes on without the machine")
         wrong = [failure for failure in failures if failure.is_program]
         killed = _killed(failures)
         if not wrong and (peer_lost or all(failure.is_membership for failure in failures)):
@@ -104,7 +116,7 @@ class ExitPolicy:
 def exit_code(failure: Failure) -> int:
     """The launcher's exit code: the program's own, or a shell's for a signal, but never one that means something else."""
     code = 128 - failure.code if failure.code < 0 else failure.code
-    return EXIT_PROGRAM_FAILED if code in (EXIT_FINISHED, *_MEMBERSHIP) else code
+    return EXIT_PROGRAM_FAILED if code in (EXIT_FINISHED, EXIT_HARDWARE, *_MEMBERSHIP) else code
 
 
 def _killed(failures: Sequence[Failure]) -> list[Failure]:
@@ -115,8 +127,11 @@ def _killed(failures: Sequence[Failure]) -> list[Failure]:
 
 def _words(failure: Failure) -> str:
     if failure.sentence:
-        sentence = failure.sentence.partition("\n")[0][:_LONGEST_SENTENCE]
-        return f"a worker failed with exit code {failure.code}: {sentence}"
+        return f"a worker failed with exit code {failure.code}: {_first_line(failure)}"
     if failure.code < 0:
         return f"a worker was killed by signal {-failure.code}"
     return f"a worker failed with exit code {failure.code}; its last lines say why"
+
+
+def _first_line(failure: Failure) -> str:
+    return failure.sentence.partition("\n")[0][:_LONGEST_SENTENCE]

@@ -15,7 +15,7 @@ from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ebb.elastic.contract import ENV_OUTPUT_DIR, EXIT_FINISHED, EXIT_PROGRAM_FAILED
+from ebb.elastic.contract import ENV_OUTPUT_DIR, EXIT_FINISHED, EXIT_HARDWARE, EXIT_PROGRAM_FAILED
 from ebb.elastic.launch.code import CodeError, bring
 from ebb.elastic.launch.logs import LogPipes
 from ebb.elastic.launch.reclaim import Reclaim, say
@@ -81,7 +81,7 @@ def run(agent: "Agent", reclaim: Reclaim, watcher: Watcher | None = None) -> int
     from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousError  # noqa: PLC0415
 
     from ebb.elastic.launch.agent import Membership, WorkersLeft  # noqa: PLC0415
-    from ebb.elastic.launch.exit_policy import ProgramFailedError  # noqa: PLC0415
+    from ebb.elastic.launch.exit_policy import HardwareFailedError, ProgramFailedError  # noqa: PLC0415
 
     handler = agent.get_worker_group().spec.rdzv_handler
     try:
@@ -94,6 +94,11 @@ def run(agent: "Agent", reclaim: Reclaim, watcher: Watcher | None = None) -> int
             watcher.left()
         say(f"left: {reclaim.name}")
         return reclaim.exit_code
+    except HardwareFailedError as error:
+        if isinstance(handler, Membership):
+            handler.leave()
+        say(str(error))
+        return EXIT_HARDWARE
     except ProgramFailedError as error:
         say(str(error))
         code = error.code

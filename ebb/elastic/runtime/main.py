@@ -7,7 +7,8 @@
         end_process(main(sys.argv[1:]))
 
 Exit codes (ebb/elastic/contract.py): 0 trained to the end; 1 the program failed; 138 left at a step boundary after a notice, with
-a checkpoint of that step on the disk; 75, for the launcher only: another rank vanished, meet the others again.
+a checkpoint of that step on the disk; 79 this machine's GPU is at fault; 75, for the launcher only: another rank
+vanished, meet the others again.
 """
 
 import multiprocessing
@@ -17,9 +18,12 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Never, TypeVar
 
+from torch.distributed.elastic.multiprocessing.errors import get_error_handler
+
 from ebb.elastic.checkpoint import RefusedError
-from ebb.elastic.contract import EXIT_FINISHED, EXIT_PEER_LOST, EXIT_PROGRAM_FAILED, EXIT_RECLAIMED
+from ebb.elastic.contract import EXIT_FINISHED, EXIT_HARDWARE, EXIT_PEER_LOST, EXIT_PROGRAM_FAILED, EXIT_RECLAIMED
 from ebb.elastic.data import DataError
+from ebb.elastic.faults import Fault, fault_of
 from ebb.elastic.notices.notice import Notice, install
 from ebb.elastic.runtime.config import ConfigError, RunConfig
 from ebb.elastic.runtime.loop import GracefulExit
@@ -38,9 +42,13 @@ def run_program(arguments: list[str], parse: Callable[[list[str], Mapping[str, s
     except (ConfigError, DataError, RefusedError) as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return EXIT_PROGRAM_FAILED
-    except Exception:  # whatever the program raised: its code must be 1 under any launcher
+    except Exception as error:  # whatever the program raised: its code must be a known one under any launcher
         traceback.print_exc()
-        return EXIT_PROGRAM_FAILED
+        if fault_of(str(error)) is not Fault.HARDWARE:
+            return EXIT_PROGRAM_FAILED
+        if "TORCHELASTIC_ERROR_FILE" in os.environ:
+            get_error_handler().record_exception(error)  # the launcher, and who replaces this worker, want to know how
+        return EXIT_HARDWARE
 
 
 def run_rank(config: C, notice: Notice, work: Callable[[C, Run], None]) -> int:

@@ -126,6 +126,7 @@ CASES: dict[str, tuple[dict[str, Any], Any, Outcome, str]] = {
     "deleted-by-somebody": ({"deleted": NOW}, WELL, Outcome.RECLAIMED, "PodDeleted"),
     "deleted-and-exit-143": ({"phase": "Failed", "exit_code": 143, "deleted": NOW - 3}, WELL, Outcome.RECLAIMED, "PodDeleted"),
     "left-with-the-reclaim-code": ({"phase": "Failed", "exit_code": 138}, WELL, Outcome.RECLAIMED, "LeftOnReclaim"),
+    "left-as-its-gpu-failed": ({"phase": "Failed", "exit_code": 79}, WELL, Outcome.RECLAIMED, "HardwareFault"),
     "exit-1": ({"phase": "Failed", "exit_code": 1}, WELL, Outcome.FAILED, "ProgramFailed"),
     "out-of-memory": ({"phase": "Failed", "exit_code": 137, "exit_reason": "OOMKilled"}, WELL, Outcome.FAILED, "ProgramFailed"),
     "out-of-memory-while-it-left": (

@@ -5,13 +5,22 @@ from typing import Any
 
 import pytest
 
+from ebb.elastic.launch import node_agent
 from ebb.elastic.launch.agent import Agent
-from ebb.elastic.launch.exit_policy import ExitPolicy, Failure, ProgramFailedError, exit_code, may_be_peer_loss
+from ebb.elastic.launch.exit_policy import (
+    ExitPolicy,
+    Failure,
+    HardwareFailedError,
+    ProgramFailedError,
+    exit_code,
+    may_be_peer_loss,
+)
 
 PEER = "RuntimeError: [enforce fail at pair.cc:553] Connection closed by peer [10.1.2.3]:4242"
 DUPLICATE = (
     "NCCL error in: ..., invalid usage, NCCL version 2.20.5\nLast error:\nDuplicate GPU detected : rank 1 and rank 0 both on"
 )
+ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered\nCUDA kernel errors might be asynchronously reported"
 WRONG = "ValueError: the shapes (3, 4) and (5,) do not fit"
 
 
@@ -60,6 +69,8 @@ def test_judgement(max_restarts: int, exits: list[list[Failure]], ends_at: int |
         pytest.param(failures((1, WRONG), -6), False, False, id="aborted-beside-a-mistake"),
         pytest.param(failures(-6, -11), True, False, id="aborted-beside-a-crash"),
         pytest.param(failures((1, DUPLICATE)), False, False, id="an-nccl-error-that-comes-again"),
+        pytest.param(failures((1, ECC), -6), False, False, id="aborted-beside-a-gpu-that-failed"),
+        pytest.param(failures(79), False, False, id="a-gpu-that-failed"),
     ],
 )
 def test_when_the_others_are_asked(found: list[Failure], knows_codes: bool, expected: bool) -> None:
@@ -72,6 +83,26 @@ def test_a_lost_peer_explains_a_failure_without_limit_but_not_a_mistake() -> Non
         policy.apply(failures((1, PEER)), peer_lost=True)
     with pytest.raises(ProgramFailedError, match=r"exit code 1: ValueError: the shapes .* do not fit: the job ends"):
         policy.apply(failures((1, WRONG)), peer_lost=True)
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        pytest.param(failures((1, ECC)), "RuntimeError: CUDA error: uncorrectable ECC error encountered", id="its-exception"),
+        pytest.param(failures(79), "the worker's last lines say how", id="its-code"),
+        pytest.param(
+            failures((79, ECC), (1, PEER)), "RuntimeError: CUDA error: uncorrectable ECC", id="both-beside-one-that-misses-it"
+        ),
+        pytest.param(failures((1, WRONG), (1, ECC)), "RuntimeError: CUDA error: uncorrectable ECC", id="beside-a-mistake"),
+    ],
+)
+@pytest.mark.parametrize("peer_lost", [False, True])
+def test_a_gpu_that_fails_is_no_failure_of_the_program(found: list[Failure], words: str, peer_lost: bool) -> None:
+    policy = ExitPolicy(max_restarts=1, say=lambda _: None)
+    for _ in range(10):
+        with pytest.raises(HardwareFailedError, match=f"a GPU of this machine failed: {words}"):
+            policy.apply(found, peer_lost=peer_lost)
+    policy.apply(failures(1))  # the budget is whole
 
 
 class Peers:
@@ -127,6 +158,41 @@ def test_a_crash_is_said_to_be_this_machines_own() -> None:
     assert (peers.failed, peers.by_itself) == (True, True)
 
 
-@pytest.mark.parametrize(("code", "expected"), [(3, 3), (1, 1), (255, 255), (-9, 137), (-6, 134), (-10, 1), (75, 1), (138, 1)])
+class Handler(Peers):
+    """What the launcher does to its rendezvous at the end."""
+
+    def __init__(self) -> None:
+        super().__init__(explains=False)
+        self.done: list[str] = []
+
+    def leave(self) -> None:
+        self.done.append("leave")
+
+    def shutdown(self) -> None:
+        self.done.append("close the job")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "done"),
+    [
+        pytest.param(HardwareFailedError("a GPU failed"), 79, ["leave"], id="hardware"),
+        pytest.param(ProgramFailedError("a mistake", 3), 3, ["close the job"], id="program"),
+    ],
+)
+def test_a_machine_whose_gpu_failed_leaves_the_job_to_the_others(error: Exception, code: int, done: list[str]) -> None:
+    handler = Handler()
+
+    def run() -> None:
+        raise error
+
+    agent: Any = SimpleNamespace(run=run, get_worker_group=lambda: SimpleNamespace(spec=SimpleNamespace(rdzv_handler=handler)))
+    reclaim: Any = None
+    assert node_agent.run(agent, reclaim) == code
+    assert handler.done == done
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"), [(3, 3), (1, 1), (255, 255), (-9, 137), (-6, 134), (-10, 1), (75, 1), (138, 1), (79, 1)]
+)
 def test_the_exit_code_of_the_launcher(code: int, expected: int) -> None:
     assert exit_code(Failure(code=code)) == expected, "138 by signal 10 is no reclaim"

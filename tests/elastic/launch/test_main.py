@@ -79,6 +79,12 @@ def test_wrong_settings_are_a_sentence(arguments: list[str], words: str) -> None
         pytest.param("import sys; sys.exit(3)", 3, "failed with exit code 3; its last lines say why", id="its-code"),
         pytest.param("raise KeyError('lr')", 1, "failed with exit code 1: KeyError: 'lr': the job ends", id="its-exception"),
         pytest.param("import os; os.abort()", 134, "a worker was killed by signal 6: the job ends", id="a-signal-three-times"),
+        pytest.param(
+            "raise RuntimeError('CUDA error: uncorrectable ECC error encountered')",
+            79,
+            "a GPU of this machine failed: RuntimeError: CUDA error: uncorrectable ECC error encountered; the job goes on",
+            id="a-gpu-that-failed",
+        ),
         pytest.param("import os; os.kill(os.getpid(), 10)", 1, "killed by signal 10", id="not-a-reclaim"),
     ],
 )

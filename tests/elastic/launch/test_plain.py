@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ebb.elastic.contract import EXIT_FINISHED, EXIT_RECLAIMED
+from ebb.elastic.contract import EXIT_FINISHED, EXIT_HARDWARE, EXIT_RECLAIMED
 from tests.elastic.machines import Job, children, kill_with_children, until
 
 pytestmark = pytest.mark.e2e
@@ -97,3 +97,30 @@ def test_a_survivor_that_notices_late_saves_as_long_as_it_takes(etcd: str, tmp_p
     finally:
         job.stop_all()
         print(job.logs())
+
+
+BROKEN = """
+import os, runpy, sys
+sys.argv[:1] = [os.environ["PLAIN"]]
+if os.environ["RANK"] == "1":
+    raise RuntimeError("CUDA error: uncorrectable ECC error encountered")
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_a_machine_whose_gpu_failed_leaves_and_the_others_go_on(
+    etcd: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken.py").write_text(BROKEN)
+    monkeypatch.setenv("PLAIN", str(SCRIPT))
+    settings = "--rdzv_conf=last_call_timeout=1,join_batch_seconds=0.3"
+    job = Plain(etcd, tmp_path / "output", [settings, str(tmp_path / "broken.py"), str(tmp_path / "output")], name="broken")
+    try:
+        machines = [job.start(planned=2), job.start(planned=2)]
+        until("one of them leaves", lambda: any(machine.poll() is not None for machine in machines))
+        assert sorted(machine.wait(120) for machine in machines) == [EXIT_FINISHED, EXIT_HARDWARE]
+    finally:
+        job.stop_all()
+        print(job.logs())
+    assert [size for _, size in job.epochs()] == [1] * 12
+    assert "a GPU of this machine failed: RuntimeError: CUDA error: uncorrectable ECC error encountered" in job.logs()

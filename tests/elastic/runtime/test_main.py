@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from ebb import elastic
-from ebb.elastic.contract import EXIT_FINISHED, EXIT_PROGRAM_FAILED, EXIT_RECLAIMED
+from ebb.elastic.contract import EXIT_FINISHED, EXIT_HARDWARE, EXIT_PROGRAM_FAILED, EXIT_RECLAIMED
 from ebb.elastic.data import DataError
 from ebb.elastic.runtime.config import resolve
 from ebb.elastic.runtime.main import run_program
@@ -38,6 +38,10 @@ def bug(_: elastic.RunConfig, __: elastic.Run) -> None:
     raise KeyError("lr")
 
 
+def gpu_fails(_: elastic.RunConfig, __: elastic.Run) -> None:
+    raise RuntimeError("CUDA error: uncorrectable ECC error encountered\nCUDA kernel errors might be asynchronously reported")
+
+
 def hears_a_notice(_: elastic.RunConfig, run: elastic.Run) -> None:
     model = run.distribute(torch.nn.Linear(1, 1))
     run.register_state(model=model, optimizer=torch.optim.SGD(model.parameters(), 0.1))
@@ -48,19 +52,34 @@ def hears_a_notice(_: elastic.RunConfig, run: elastic.Run) -> None:
             step.backward(model(batch).sum())
 
 
+@pytest.fixture
+def error_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The one in which torch's agent looks for an exception."""
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "error.json"))
+    return tmp_path / "error.json"
+
+
 @pytest.mark.parametrize(
     ("work", "code", "words"),
     [
         pytest.param(fine, EXIT_FINISHED, "", id="fine"),
         pytest.param(data_is_gone, EXIT_PROGRAM_FAILED, "error: the data is gone\n", id="a-sentence"),
         pytest.param(bug, EXIT_PROGRAM_FAILED, "KeyError: 'lr'", id="a-bug-with-its-trace"),
+        pytest.param(gpu_fails, EXIT_HARDWARE, "CUDA error: uncorrectable ECC error encountered", id="a-gpu-that-failed"),
     ],
 )
-def test_how_it_ends(work: Work, code: int, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_program([str(tmp_path)], parse, work) == code
+def test_how_it_ends(
+    work: Work,
+    code: int,
+    words: str,
+    error_file: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run_program([str(error_file.parent)], parse, work) == code
     said = capsys.readouterr().err
     assert words in said
-    assert ("Traceback" in said) == (work is bug)
+    assert ("Traceback" in said) == (work in (bug, gpu_fails))
+    assert error_file.exists() == (work is gpu_fails), "the launcher says how the machine failed"
 
 
 def told(output: Path) -> int:
