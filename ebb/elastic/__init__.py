@@ -18,8 +18,9 @@
 What it guarantees, on any number of ranks that come and go: a step is the gradient of the mean loss over `global_batch` samples;
 each sample is used once per epoch, with the same random transforms; all ranks leave at the same step boundary, with a checkpoint
 of it; what goes on is the newest checkpoint that is whole and of this program. With virtual_workers=V the weights are the same to
-the last bit. An evaluation that a notice has cut short is repeated by a program that asks `run.evaluation_pending` before its
-next step. Run it alone, or on many machines: `python -m ebb.elastic.launch --nnodes=1:8 ... script.py`.
+the last bit. Where a micro-batch does not fit into memory, the step is repeated with smaller ones (Step.within_memory). An
+evaluation that a notice has cut short is repeated by a program that asks `run.evaluation_pending` before its next step. Run it
+alone, or on many machines: `python -m ebb.elastic.launch --nnodes=1:8 ... script.py`.
 
 The names below are the public API of a training program, together with those of ebb.elastic.data, ebb.elastic.speed,
 ebb.elastic.report and ebb.elastic.checkpoint. A program with flags and exit codes of its own defines a RunConfig with `option`,

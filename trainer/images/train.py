@@ -65,10 +65,11 @@ def learn(config: VisionConfig, run: elastic.Run) -> None:
             for group in optimizer.param_groups:
                 group["lr"] = schedule.rate(start=step.samples.start, stop=step.samples.stop)
             for images, labels, _ in step:
-                mixed = mixup.mixed(normalise(images, run.device), labels, step=step.samples, own=step.piece)
-                scores = model(speed.laid_out(mixed.images_NCHW))
-                step.backward(mixed_losses(scores, mixed, label_smoothing=config.label_smoothing).mean(), scaler=scaler)
-                step.add(**right_answers(scores, labels))
+                with step.within_memory():
+                    mixed = mixup.mixed(normalise(images, run.device), labels, step=step.samples, own=step.piece)
+                    scores = model(speed.laid_out(mixed.images_NCHW))
+                    step.backward(mixed_losses(scores, mixed, label_smoothing=config.label_smoothing).mean(), scaler=scaler)
+                    step.add(**right_answers(scores, labels))
             scaler.step(optimizer)
             scaler.update()
             optimizer.zero_grad(set_to_none=True)

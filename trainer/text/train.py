@@ -77,7 +77,8 @@ def learn(config: TextConfig, run: elastic.Run) -> None:
         for group in optimizer.param_groups:
             group["lr"] = schedule.rate(start=step.samples.start, stop=step.samples.stop)
         for inputs, targets, _ in step:
-            step.backward(losses(model(inputs), targets).mean(), scaler=scaler)
+            with step.within_memory():
+                step.backward(losses(model(inputs), targets).mean(), scaler=scaler)
         scaler.unscale_(optimizer)
         torch.nn.utils.clip_grad_norm_(network.parameters(), config.clip)
         scaler.step(optimizer)

@@ -77,6 +77,10 @@ class Buckets:
         for bucket in self._buckets:
             bucket.missing = len(bucket.parameters)
 
+    def disarm(self) -> None:
+        """No backward pass is the step's last one until arm() says so."""
+        self._armed = False
+
     def finish(self) -> None:
         """Wait for the sums. Raises PeerLostError where a rank is gone: then the gradients are worth nothing."""
         if self._group.is_over:

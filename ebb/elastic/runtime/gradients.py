@@ -46,8 +46,12 @@ class Gradients(Protocol):
     def commit(self) -> None:
         """The step is done."""
 
+    def may_repeat(self, *, given: bool) -> bool:
+        """True if this rank may begin the step once more by itself, with other micro-batches. `given`: the last backward pass has
+        begun, in which other ranks may get its gradients."""
+
     def undo(self) -> None:
-        """The step that has begun is not done and never will be: what its forward passes changed in the buffers goes back."""
+        """Nothing of the step that has begun is done: what its passes changed in the buffers and gradients goes back."""
 
     def follow(self) -> None:
         """The group has other ranks now."""
@@ -58,6 +62,7 @@ class SummedGradients:
     share() raises PeerLostError, and the step can be done again."""
 
     def __init__(self, models: list[torch.nn.Module], group: Members) -> None:
+        self._group = group
         self._parameters = [each for model in models for each in model.parameters()]
         self._saved = SavedBuffers([each for model in models for each in model.buffers()])
         self._buckets = Buckets(self._parameters, group)
@@ -79,8 +84,12 @@ class SummedGradients:
     def commit(self) -> None:
         self._saved.forget()
 
+    def may_repeat(self, *, given: bool) -> bool:
+        return not given or self._group.world_size == 1
+
     def undo(self) -> None:
-        """The gradients go too: they are of a part of the ranks."""
+        """The gradients go too: they are of a part of the ranks, or of the samples."""
+        self._buckets.disarm()
         self._saved.put_back()
         for each in self._parameters:
             each.grad = None
@@ -95,12 +104,12 @@ class AveragedGradients:
 
     def __init__(self, wrapped: list[torch.nn.Module], world_size: int) -> None:
         self._wrapped = [each for each in wrapped if isinstance(each, DistributedDataParallel)]
+        self._parameters = [each for model in wrapped for each in model.parameters()]
         self._world_size = world_size
         self._buffers = SavedBuffers([each for model in wrapped for each in model.buffers()])
 
     def begin(self, micro_batch: MicroBatch) -> None:
-        if self._world_size > 1:
-            self._buffers.keep()
+        self._buffers.keep()
         for each in self._wrapped:
             each.require_backward_grad_sync = micro_batch.last  # what its no_sync() does, over a loop that is the program's
 
@@ -116,32 +125,49 @@ class AveragedGradients:
     def commit(self) -> None:
         self._buffers.forget()
 
+    def may_repeat(self, *, given: bool) -> bool:
+        """A static graph cannot have several micro-batches (speed/settings.py)."""
+        return self._world_size == 1 or not (given or any(each.static_graph for each in self._wrapped))
+
     def undo(self) -> None:
         self._buffers.put_back()
+        for parameter in self._parameters:
+            parameter.grad = None
+        for each in self._wrapped:
+            each.reducer._reset_state()  # a forward pass that is not gone on from has told it to expect gradients
 
     def follow(self) -> None:
         raise NotImplementedError("DistributedDataParallel averages over the ranks with which it was made")
 
 
 class SavedBuffers:
-    """Buffers as they were before a step. On a GPU nothing is kept: nothing is saved there after a loss."""
+    """Buffers as they were before a step. They take their own size in memory once more."""
 
     def __init__(self, tensors: list[torch.Tensor]) -> None:
-        self._tensors = tensors
-        self._before: list[torch.Tensor] | None = None
+        kinds = {(each.dtype, each.device) for each in tensors}
+        # torch copies lists of one kind in one go: on a GPU a copy of its own for each of some hundred costs a millisecond
+        self._tensors = [[each for each in tensors if (each.dtype, each.device) == kind] for kind in kinds]
+        self._before: list[list[torch.Tensor]] = []
+        self._kept = False
 
+    @torch.no_grad()
     def keep(self) -> None:
         """Once a step: later calls change nothing."""
-        if self._before is None and not any(each.is_cuda for each in self._tensors):
-            self._before = [each.clone() for each in self._tensors]
+        if self._kept:
+            return
+        self._before = self._before or [[torch.empty_like(each) for each in tensors] for tensors in self._tensors]
+        for tensors, before in zip(self._tensors, self._before, strict=True):
+            torch._foreach_copy_(before, tensors)
+        self._kept = True
 
     def forget(self) -> None:
-        self._before = None
+        self._kept = False
 
     @torch.no_grad()
     def put_back(self) -> None:
-        for tensor, before in zip(self._tensors, self._before or self._tensors, strict=True):
-            tensor.copy_(before)
+        if self._kept:
+            for tensors, before in zip(self._tensors, self._before, strict=True):
+                torch._foreach_copy_(tensors, before)
 
 
 _ALIGNED = 16  # bytes: any tensor's numbers can be seen in a message at a multiple of that
@@ -203,6 +229,10 @@ class VirtualGradients:
 
     def commit(self) -> None:
         self._before = None
+
+    def may_repeat(self, *, given: bool) -> bool:
+        """Other micro-batches are other bits."""
+        return False
 
     def undo(self) -> None:
         self.buffers = self._before or self.buffers

@@ -11,7 +11,8 @@ are kept. It costs some microseconds a step, and waits for no device before hold
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -28,6 +29,7 @@ from ebb.elastic.runtime.gradients import AveragedGradients, Gradients, SummedGr
 from ebb.elastic.runtime.loading import Fetched, Loader
 from ebb.elastic.runtime.members import Members
 from ebb.elastic.runtime.metrics import Progress
+from ebb.elastic.runtime.micro_batch import FILE, device_name, halve, keep_limit, read_limit
 from ebb.elastic.runtime.plan import MicroBatchPlan
 from ebb.elastic.runtime.process_group import Agreed, Agreement, Group, PeerLostError
 from ebb.elastic.runtime.report import DataWaits, Report, SampleLedger
@@ -99,6 +101,8 @@ class Loop:
     plan: MicroBatchPlan
     gradients: Gradients
     source: Watched[Fetched]
+    read: Callable[[MicroBatchPlan], Watched[Fetched]]  # the samples of a plan, from its first step on
+    output: Path
     saver: Saver
     state: Callable[[], dict[str, Any]]
     report: Report
@@ -216,6 +220,7 @@ class Loop:
             write_down=self._write_down,
             shared=self._agree,
             again=None if self.follows is None else self._again,
+            smaller=None if self.plan.virtual_workers else self._smaller,
         )
 
     def _write_down(self, number: int, samples: list[int]) -> None:
@@ -230,6 +235,39 @@ class Loop:
             return False
         restart(step, micro_batches=self.plan.micro_batches(self.step), source=self.source, write_down=self._write_down)
         return True
+
+    def _smaller(self, step: Step, error: str, gave: bool) -> bool:
+        """The step ran out of memory: True if it begins once more, with smaller micro-batches; False if other ranks have done it.
+        Raises NoRoomError."""
+        self.shrink(error)
+        if gave:
+            return self._again(step)  # the others wait for sums that do not come: they begin once more too
+        self.gradients.undo()
+        if self.group.device.type == "cuda":
+            torch.cuda.empty_cache()
+        waited_seconds = self.source.waited_seconds
+        self.source = self.read(self.plan)
+        self.source.waited_seconds = waited_seconds
+        restart(step, micro_batches=self.plan.micro_batches(self.step), source=self.source)
+        return True
+
+    def shrink(self, error: str) -> None:
+        """Halve the micro-batches of the step under way, for this process and those that come after it. Raises NoRoomError."""
+        device, micro_batches = self.group.device, self.plan.micro_batches(self.step)
+        limit = halve(micro_batches, device, together=self.plan.together)
+        self.plan = replace(self.plan, first_step=self.step, max_micro_batch=limit)
+        keep_limit(self.output, device, limit)
+        before = max(each.num_samples for each in micro_batches)
+        print(
+            f"rank {self.group.rank}: {before} samples at once ran out of memory on {device_name(device)}: step {self.step} is "
+            f"repeated with {limit} at most, and the same gradient ({error[:200]})",
+            flush=True,
+        )
+
+    @property
+    def computes(self) -> bool:
+        """True in a step whose micro-batches are under way, and nothing of which is done."""
+        return self._open is not None and self._open[0].begun and not self._open[0].done and self.at_boundary
 
     def _follow(self, *, broken: bool) -> None:
         assert self.follows is not None
@@ -448,13 +486,24 @@ def make_loop(
     plan = plan_of(config, group, stream, checkpointing, loader, first_step=first)
     if config.virtual_workers and config.virtual_workers < group.world_size:
         report.say(f"{group.world_size} ranks for {config.virtual_workers} virtual workers: the last ones have nothing to do")
+
+    def read(plan: MicroBatchPlan) -> Watched[Fetched]:
+        return loader.start(plan, group.device, say=report.advise)
+
+    if plan.max_micro_batch < config.max_micro_batch:
+        report.say(
+            f"at most {plan.max_micro_batch} samples at once: more ran out of memory on {device_name(group.device)} "
+            f"({config.output / FILE}; without that file {config.max_micro_batch} are tried again)"
+        )
     loop = Loop(
         group=group,
         notice=notice,
         stream=stream,
         plan=plan,
         gradients=checkpointing.virtual or _gradients(models, group),
-        source=loader.start(plan, group.device, say=report.advise),
+        source=read(plan),
+        read=read,
+        output=config.output,
         saver=checkpointing.saver,
         state=lambda: checkpointing.state(
             loop.step, stream, loader.facts, report.account, evaluation_pending=loop.evaluation_pending
@@ -487,7 +536,7 @@ def plan_of(
         first_step=first_step,
         rank=group.rank,
         world_size=group.world_size,
-        max_micro_batch=config.max_micro_batch,
+        max_micro_batch=read_limit(config, group.device),
         virtual_workers=config.virtual_workers,
         together=loader.together,
         in_pairs=checkpointing.kept.in_pairs,

@@ -27,6 +27,7 @@ from ebb.elastic.faults import Fault, fault_of
 from ebb.elastic.notices.notice import Notice, install
 from ebb.elastic.runtime.config import ConfigError, RunConfig
 from ebb.elastic.runtime.loop import GracefulExit
+from ebb.elastic.runtime.micro_batch import NoRoomError
 from ebb.elastic.runtime.run import Run, start
 
 C = TypeVar("C", bound=RunConfig)
@@ -39,7 +40,7 @@ def run_program(arguments: list[str], parse: Callable[[list[str], Mapping[str, s
         config = parse(arguments, os.environ)
         notice.leave_within(config.leave_seconds, EXIT_PEER_LOST)
         return run_rank(config, notice, work)
-    except (ConfigError, DataError, RefusedError) as error:
+    except (ConfigError, DataError, RefusedError, NoRoomError) as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return EXIT_PROGRAM_FAILED
     except Exception as error:  # whatever the program raised: its code must be a known one under any launcher

@@ -6,6 +6,7 @@ Nothing here needs another rank: the group is broken, and threads of its collect
 import os
 import sys
 import threading
+import traceback
 from typing import Never
 
 from ebb.elastic.contract import EXIT_PEER_LOST
@@ -30,14 +31,23 @@ def meet_again(error: BaseException, group: Group | None = None, loop: Loop | No
     end(EXIT_PEER_LOST)
 
 
+def repeat_smaller(error: BaseException, group: Group, loop: Loop) -> Never:
+    """The step ran out of memory where this process cannot begin it once more: the next one does, with smaller micro-batches.
+    Raises NoRoomError."""
+    loop.shrink(str(error).partition("\n")[0])
+    traceback.clear_frames(error.__traceback__)  # what the forward pass held
+    save_after_loss(group, loop)
+    end(EXIT_PEER_LOST)
+
+
 def save_after_loss(group: Group, loop: Loop) -> None:
-    """Keep the steps that are done. On a GPU the last ones may be the result of a broken collective. In the middle of a step's
+    """Keep the steps that are done. On GPUs the last ones may be the result of a broken collective. In the middle of a step's
     update, or of what the program does after it (but for an evaluation), the state is that of no step. The first survivor with a
     whole state saves it, whatever its rank: nobody waits for one that may be gone."""
     group.abandon()  # first: others may wait for this rank, and not for the one that is gone
     with loop.notice.saving():  # a write that is under way takes its time too
         loop.saver.finish()
-        if group.device.type != "cpu":
+        if group.device.type != "cpu" and group.world_size > 1:
             return
         loop.come_to_boundary()
         if loop.at_boundary:

@@ -26,6 +26,7 @@ from ebb.elastic.runtime.loading import Loader, loader_processes
 from ebb.elastic.runtime.loop import GracefulExit, Loop, make_loop
 from ebb.elastic.runtime.members import Members, Standing
 from ebb.elastic.runtime.metrics import Progress
+from ebb.elastic.runtime.micro_batch import NoRoomError, is_out_of_memory, read_limit
 from ebb.elastic.runtime.process_group import Group, PeerLostError, is_loss
 from ebb.elastic.runtime.recovery import Inherited, Recovery, come_in, inherit, inherit_beside
 from ebb.elastic.runtime.report import weights_sha256, write_json
@@ -154,7 +155,7 @@ class Run:
         if speed is None:
             return DistributedDataParallel(model, init_sync=False, forward_sync_buffers=False, **options)
         largest_share = -(-self.config.global_batch // self.world_size)
-        return speed.wrap(model, self.world_size, accumulates=largest_share > self.config.max_micro_batch, **options)
+        return speed.wrap(model, self.world_size, accumulates=largest_share > read_limit(self.config, self.device), **options)
 
     def register_state(
         self,
@@ -406,11 +407,28 @@ class Run:
             assert error is not None
             self._noticed.set()
             peer_loss.meet_again(error, self._group, self._loop)
+        if error is not None and self._loop is not None and self._loop.computes and is_out_of_memory(error):
+            self._repeat_smaller(error, self._loop)
         self._watchdog.stop()
         if self._loop is not None:
             self._loop.close()
         if error is None or isinstance(error, GracefulExit):
             self._group.close()
+
+    def _repeat_smaller(self, error: BaseException, loop: Loop) -> None:
+        """In the next process, if there is a launcher that starts one. Raises NoRoomError where nothing smaller is left."""
+        most = max(each.num_samples for each in loop.plan.micro_batches(loop.step))
+        if isinstance(error, NoRoomError):
+            return
+        if self.config.virtual_workers:
+            error.add_note(f"{most} samples at once do not fit; a smaller --max-micro-batch gives other bits, so set it yourself")
+        elif not self.config.place.launched:
+            error.add_note(
+                f"{most} samples at once do not fit: set --max-micro-batch below that, write `with step.within_memory():` around "
+                "the loop's body, or start the program with `python -m ebb.elastic.launch`, which repeats the step by itself"
+            )
+        else:
+            peer_loss.repeat_smaller(error, self._group, loop)
 
     def _end(self) -> None:
         if self._loop is not None:

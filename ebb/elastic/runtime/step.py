@@ -7,10 +7,15 @@
 
 A rank usually has one micro-batch of its share; several where the share is larger than max_micro_batch. A rank without a share (a
 last step with fewer samples than ranks) gets one sample that weighs nothing, since the others need it in their collectives.
+
+Where the memory does not suffice, the step begins once more with smaller micro-batches. In step.backward() that needs nothing; an
+exception in the loop's own body leaves the loop, unless the body stands in `with step.within_memory():`.
 """
 
+import contextlib
 import random
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,6 +24,7 @@ import torch
 from ebb.elastic.data.order import Piece, mix
 from ebb.elastic.runtime.gradients import Gradients
 from ebb.elastic.runtime.loading import Fetched
+from ebb.elastic.runtime.micro_batch import is_out_of_memory
 from ebb.elastic.runtime.plan import MicroBatch
 from ebb.elastic.runtime.process_group import PeerLostError, noticing_loss
 
@@ -38,6 +44,13 @@ class Sums:
     @property
     def names(self) -> list[str]:
         return sorted(self._sums)
+
+    def copy(self) -> dict[str, torch.Tensor]:
+        """For put_back(): the present sums."""
+        return dict(self._sums)
+
+    def put_back(self, before: dict[str, torch.Tensor]) -> None:
+        self._sums = before
 
     def take(self, names: list[str]) -> list[float]:
         """The sums of these names, 0 for one that is unknown; all start again from zero."""
@@ -64,6 +77,7 @@ class Step:
         write_down: Callable[[int, list[int]], None],
         shared: Callable[["Step"], None],
         again: Callable[["Step"], bool] | None,
+        smaller: Callable[["Step", str, bool], bool] | None,
     ) -> None:
         self.number = number
         self.samples = samples
@@ -79,6 +93,9 @@ class Step:
         self._write_down: Callable[[int, list[int]], None] | None = write_down
         self._shared = shared
         self._again = again
+        self._smaller = smaller
+        self._no_room = ""  # what was said when this pass ran out of memory
+        self._given = False  # the backward pass in which other ranks get this one's gradients has begun
         self._numbers: list[int] = []
         self._now: MicroBatch | None = None  # given, and its loss not yet
         self._counted = 1.0  # of each sample in it: a half where it comes twice, 0 where it weighs nothing
@@ -88,11 +105,19 @@ class Step:
     def __iter__(self) -> Iterator[Any]:
         """The micro-batches of this rank. When it is through, the gradient of the step lies in the parameters.
 
-        Where a peer is lost meanwhile, and this process goes on with others, they come once more, dealt out anew.
+        Where a peer is lost meanwhile, and this process goes on with others, they come once more, dealt out anew. Where a pass
+        runs out of memory they come once more too, smaller.
         """
         self.begun = True
         while True:
+            before = self._sums.copy()
             yield from self._pass()
+            if self._no_room:
+                assert self._smaller is not None
+                self._sums.put_back(before)
+                if self._smaller(self, self._no_room, self._gave):
+                    continue
+                break
             self._tell()
             try:
                 with noticing_loss():
@@ -116,6 +141,8 @@ class Step:
             self._gradients.begin(micro_batch)
             self._now, self.piece = micro_batch, micro_batch.piece
             yield fetched.batch
+            if self._no_room:
+                return
             if self._now is not None:
                 raise RuntimeError(f"step {self.number}: call step.backward(loss) once for each micro-batch, before the next one")
 
@@ -129,10 +156,43 @@ class Step:
         self.loss += loss.detach() * (micro_batch.num_samples / self.samples.size)
         if micro_batch is self._micro_batches[-1]:
             self._tell()
-        scaled = loss if scaler is None else scaler.scale(loss)
-        with noticing_loss():
-            (scaled * self._gradients.weight(micro_batch, self.samples.size)).backward()  # type: ignore[no-untyped-call]
+            self._given = True
+        try:
+            scaled = loss if scaler is None else scaler.scale(loss)
+            with noticing_loss():
+                (scaled * self._gradients.weight(micro_batch, self.samples.size)).backward()  # type: ignore[no-untyped-call]
+        except RuntimeError as error:
+            if not self._repeats(error):
+                raise
+            with contextlib.suppress(RuntimeError):  # of a loss that is a view
+                loss.detach_()  # the program may hold it, and with it all that its forward pass has left
+            return
         self._gradients.end(micro_batch)
+
+    @contextlib.contextmanager
+    def within_memory(self) -> Iterator[None]:
+        """Around the body of the loop over micro-batches: where it runs out of memory, the step begins once more with smaller
+        ones. What else the body does before its step.backward() then happens again."""
+        try:
+            yield
+        except RuntimeError as error:
+            if not self._repeats(error):
+                raise
+
+    def _repeats(self, error: RuntimeError) -> bool:
+        """True if it ran out of memory in this pass, and the step can begin once more in this process."""
+        if self.done or self._smaller is None or not is_out_of_memory(error):
+            return False
+        if self._again is None and self._gave:
+            return False
+        self._no_room = str(error).partition("\n")[0]
+        traceback.clear_frames(error.__traceback__)  # what the forward pass held
+        return True
+
+    @property
+    def _gave(self) -> bool:
+        """True if other ranks may have got something of this step from here: then they have to begin once more too."""
+        return not self._gradients.may_repeat(given=self._given)
 
     def add(self, **sums: torch.Tensor | float) -> None:
         """Sums over the samples of this micro-batch, such as right answers: the log shows their means over all samples since its
@@ -148,11 +208,17 @@ class Step:
 
 
 def restart(
-    step: Step, *, micro_batches: list[MicroBatch], source: Iterator[Fetched], write_down: Callable[[int, list[int]], None]
+    step: Step,
+    *,
+    micro_batches: list[MicroBatch],
+    source: Iterator[Fetched],
+    write_down: Callable[[int, list[int]], None] | None = None,
 ) -> None:
-    """Nothing of the step is done: these are its micro-batches now."""
-    step._micro_batches, step._source, step._write_down = micro_batches, source, write_down
-    step._numbers, step._now = [], None
+    """Nothing of the step is done: these are its micro-batches now. `write_down` is a new generation's; in the same one samples
+    that are written down are not written again."""
+    step._micro_batches, step._source = micro_batches, source
+    step._write_down = write_down or step._write_down
+    step._numbers, step._now, step._no_room, step._given = [], None, "", False
     step.loss = torch.zeros_like(step.loss)
 
 

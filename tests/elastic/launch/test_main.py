@@ -1,5 +1,6 @@
 """The command: its help, what it refuses, and the exit codes of programs that run alone."""
 
+import json
 import os
 import signal
 import subprocess
@@ -95,6 +96,36 @@ def test_a_script_alone(program: str, code: int, words: str, tmp_path: Path) -> 
     assert done.returncode == code, done.stderr
     assert words in done.stderr
     assert "ebb/elastic/launch" not in done.stderr, "the traceback is the script's own"
+
+
+RUNS_OUT = """
+import torch
+from ebb import elastic
+with elastic.start(global_batch=8, epochs=2, workers=0) as run:
+    model = run.distribute(torch.nn.Linear(1, 1))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    run.register_state(model=model, optimizer=optimizer)
+    for step in run.steps(run.loader(torch.ones(20, 1))):
+        for batch in step:
+            if len(batch) > 2:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+            step.backward(model(batch).mean())
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+def test_a_script_that_runs_out_of_memory_goes_on_with_smaller_micro_batches(tmp_path: Path) -> None:
+    """Its loop catches nothing: each time a new process repeats the step, and --max-restarts is 0."""
+    (tmp_path / "script.py").write_text(RUNS_OUT)
+    done = launch("--standalone", str(tmp_path / "script.py"), EBB_OUTPUT_DIR=str(tmp_path / "output"))
+    assert done.returncode == 0, done.stderr
+    assert [line.partition(" (")[0] for line in done.stdout.splitlines() if "ran out" in line and "repeated" in line] == [
+        f"rank 0: {before} samples at once ran out of memory on this machine's CPU: step 0 is repeated with {after} at most, and "
+        "the same gradient"
+        for before, after in ((8, 4), (4, 2))
+    ]
+    assert json.loads((tmp_path / "output" / "result.json").read_text())["step"] == 5
 
 
 def launch_module(folder: Path, program: str, *arguments: str) -> "subprocess.CompletedProcess[str]":

@@ -78,6 +78,10 @@ class Program:
     break_at: int | None = None
     evaluate_at: int | None = None  # the step at whose end 40 points are evaluated, one by one
     disturbed_by: str = ""  # in that evaluation rank `leaver` hears a notice, or vanishes; the others wait until they know
+    room: int = 0  # samples at once for which rank `leaver` has memory; 0: for any number
+    short_from: int = 0  # the first step in which that is so
+    short_in: str = "forward"  # where more of them run out: forward, loss, or backward with some of the gradients there already
+    guarded: bool = True  # by step.within_memory()
     other_weights: str = ""  # evaluated are others: "restored" afterwards in any case, or "left" there when it is disturbed
 
 
@@ -125,7 +129,7 @@ def _steps(program: Program, run: elastic.Run, notice: Notice, answer: dict[str,
     scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=3) if program.scaled else None
     others: dict[str, Any] = {"schedule": schedule, "scaler": scaler}
     run.register_state(model=model, optimizer=optimizer, **{name: each for name, each in others.items() if each is not None})
-    _arrange(program, run)
+    _arrange(program, run, model)
     if program.evaluate_first:
         answer["first"] = run.evaluate(Points(40), lambda batch: {"loss": cross_entropy(model(batch["point"]), batch["label"])})
     for step in run.steps(run.loader(Points(program.size))):
@@ -137,9 +141,12 @@ def _steps(program: Program, run: elastic.Run, notice: Notice, answer: dict[str,
         for batch in step:
             if mine and step.number == program.vanish_at and program.vanish_in != "body":
                 _vanish(program)
-            answer["seen"].append(sorted(set(batch["number"].tolist())))
-            step.add(right=float(len(batch["number"])))
-            step.backward(cross_entropy(model(batch["point"]), batch["label"]), scaler=scaler)
+            with _guard(program, step):
+                answer["seen"].append(sorted(set(batch["number"].tolist())))
+                step.add(right=float(len(batch["number"])))
+                scores = model(batch["point"])
+                _need_room(program, run, len(scores), "loss")
+                step.backward(cross_entropy(scores, batch["label"]), scaler=scaler)
         answer["steps"].append(step.number)
         answer["gradient"] = [each.grad.tolist() for each in model.parameters() if each.grad is not None]
         answer["rates"].append(optimizer.param_groups[0]["lr"])
@@ -186,8 +193,10 @@ def _deafen(run: elastic.Run, number: int) -> None:
     VirtualGradients.share = share  # type: ignore[assignment, method-assign]
 
 
-def _arrange(program: Program, run: elastic.Run) -> None:
+def _arrange(program: Program, run: elastic.Run, model: nn.Module) -> None:
     """What is otherwise a GPU's, or a large model's, or chance."""
+    if program.room:
+        _limit_room(program, run, model)
     if program.build_until is not None and (done := steps_done(program.output)):
         while steps_done(program.output) < min(done + program.build_until, 11):
             threading.Event().wait(0.01)  # for other processes' steps
@@ -198,6 +207,34 @@ def _arrange(program: Program, run: elastic.Run) -> None:
     if program.lag is not None:
         vars(loops)["Loop"] = lambda **parts: Loop(**{**parts, "lag": program.lag})
     vars(evaluation)["_LOOK_SECONDS"] = 0.0  # how far a rank comes before it hears of another one's notice
+
+
+def _guard(program: Program, step: elastic.Step) -> contextlib.AbstractContextManager[None]:
+    return step.within_memory() if program.guarded else contextlib.nullcontext()
+
+
+def _need_room(program: Program, run: elastic.Run, samples: int, place: str) -> None:
+    if program.short_in != place or run.rank != program.leaver or run.step < program.short_from:
+        return
+    if 0 < program.room < samples:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB")
+
+
+def _limit_room(program: Program, run: elastic.Run, model: nn.Module) -> None:
+    """As on a GPU: after some layers, whose buffers have changed, or after some of the gradients."""
+    first, *_, last = getattr(model, "module", model).children()
+    seen = [0]
+
+    def after(_module: nn.Module, _inputs: Any, scores: torch.Tensor) -> None:
+        seen[0] = len(scores)
+        _need_room(program, run, seen[0], "forward")
+
+    def at_last(_gradient: torch.Tensor) -> None:
+        _need_room(program, run, seen[0], "backward")
+
+    last.register_forward_hook(after)
+    assert isinstance(first, nn.Linear)
+    first.weight.register_hook(at_last)  # type: ignore[no-untyped-call]
 
 
 def _judge(program: Program, run: elastic.Run, model: nn.Module, notice: Notice, answer: dict[str, Any]) -> None:

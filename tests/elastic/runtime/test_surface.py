@@ -67,7 +67,11 @@ def test_a_run() -> None:
 
 
 def test_a_step() -> None:
-    assert signatures(elastic.Step) == {"backward": "loss, scaler", "add": "**sums"}
+    assert signatures(elastic.Step) == {
+        "backward": "loss, scaler",
+        "within_memory": "",
+        "add": "**sums",
+    }
 
 
 def test_start() -> None:
