@@ -124,3 +124,47 @@ def test_a_machine_whose_gpu_failed_leaves_and_the_others_go_on(
         print(job.logs())
     assert [size for _, size in job.epochs()] == [1] * 12
     assert "a GPU of this machine failed: RuntimeError: CUDA error: uncorrectable ECC error encountered" in job.logs()
+
+
+ABORTS = """
+import os, sys, time
+from pathlib import Path
+import torch, torch.distributed as dist
+folder = Path(sys.argv[1])
+dist.init_process_group("gloo")
+with (folder / "epochs").open("a") as lines:
+    if dist.get_rank() == 0:
+        lines.write(f"0 {dist.get_world_size()}\\n")
+try:
+    while True:
+        told = torch.tensor([float((folder / "stop").exists())])
+        dist.all_reduce(told)
+        if told.item():
+            break
+        time.sleep(0.05)
+except RuntimeError:
+    with (folder / "aborts").open("a") as lines:
+        lines.write("aborted\\n")
+    os.abort()
+"""
+
+
+def test_ten_aborts_beside_lost_machines_spend_nothing(etcd: str, tmp_path: Path) -> None:
+    """As NCCL's watchdog ends a survivor. By itself a worker may end so three times."""
+    (tmp_path / "aborts.py").write_text(ABORTS)
+    settings = "--rdzv_conf=last_call_timeout=1,join_batch_seconds=0.3"
+    job = Plain(etcd, tmp_path / "output", [settings, str(tmp_path / "aborts.py"), str(tmp_path / "output")], name="aborts")
+    try:
+        first = job.start()
+        for _ in range(10):
+            other = job.start()
+            job.epoch_by(2)
+            kill_with_children(other)
+            job.epoch_by(1)
+        (job.output / "stop").touch()
+        assert first.wait(60) == EXIT_FINISHED
+        assert len((job.output / "aborts").read_text().splitlines()) == 10
+        assert "starting it again" not in job.logs()
+    finally:
+        job.stop_all()
+        print(job.logs())
