@@ -1,5 +1,6 @@
 """The sharing of two cores (pure tests as they come, slow ones in two streams, in order), and tests without a network."""
 
+import signal
 import socket
 
 import pytest
@@ -22,6 +23,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
     """For `-n 2`: the slow tests are those that are asked for by `-m e2e...`."""
     slow = config.option.markexpr.startswith("e2e")
     return Streams(config, log) if slow else WorkStealingScheduling(config, log)
+
+
+def pytest_configure() -> None:
+    """Hear Ctrl-C also where a shell has started all this in its background: what the tests start inherits that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
