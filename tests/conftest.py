@@ -1,5 +1,6 @@
 """The sharing of two cores (pure tests as they come, slow ones in two streams, in order), and tests without a network."""
 
+import gc
 import signal
 import socket
 
@@ -29,6 +30,30 @@ def pytest_configure() -> None:
     """Hear Ctrl-C also where a shell has started all this in its background: what the tests start inherits that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection() -> None:
+    """Import without the garbage collector: nearly all that is made now stays to the end."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    _settle()
+    gc.enable()
+    gc.set_threshold(50_000, 20, 10)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """After the last test of a file and its fixtures: it may have imported more, as Pulumi's SDKs do when they are first used."""
+    if nextitem is None or nextitem.path != item.path:
+        _settle()
+
+
+def _settle() -> None:
+    """Keep the collector off what stays: the SDKs alone are a million objects, which it would look at again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
