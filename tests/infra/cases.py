@@ -10,6 +10,7 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,7 @@ class Case:
 
     def values(self, *changes: tuple[tuple[str, ...], Any]) -> Values:
         """The settings of its stack, with changes, and a name on its spot groups: so other capacity is no other name."""
-        found: Values = copy.deepcopy(yaml.safe_load((ROOT / f"Pulumi.{self.stack}.yaml").read_text())["config"])
+        found: Values = copy.deepcopy(_config(self.stack))
         found["ebb:nodeGroups"][0]["name"] = "t4"
         for path, value in changes:
             here: Any = found
@@ -80,6 +81,12 @@ class Case:
     @property
     def zones(self) -> list[str]:
         return list(self.values()["ebb:zones"])
+
+
+@cache
+def _config(stack: str) -> Values:
+    found: Values = yaml.safe_load((ROOT / f"Pulumi.{stack}.yaml").read_text())["config"]
+    return found
 
 
 def __getattr__(name: str) -> tuple[Case, ...]:

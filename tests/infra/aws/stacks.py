@@ -1,19 +1,15 @@
 """AWS stacks for tests: the one in the repository, and changes of it, of the form that a file has."""
 
-import copy
 from typing import Any
-
-import yaml
 
 from infra import config
 from infra.config import ROOT
+from tests.infra.stacks import settings
 
 
 def values(name: str = "dev") -> dict[str, Any]:
     """Section ebb of Pulumi.<name>.yaml, without its jobs and data sets."""
-    written = yaml.safe_load((ROOT / f"Pulumi.{name}.yaml").read_text())["config"]
-    own = {key.removeprefix("ebb:"): copy.deepcopy(value) for key, value in written.items() if key.startswith("ebb:")}
-    return {**own, "jobs": [], "datasets": []}
+    return settings(name) | {"jobs": [], "datasets": []}
 
 
 def small(**aws: Any) -> dict[str, Any]:

@@ -1,12 +1,10 @@
 """Azure stacks for tests: the one in the repository, and changes of it, of the form that a file has."""
 
-import copy
 from typing import Any
-
-import yaml
 
 from infra import config
 from infra.config import ROOT
+from tests.infra.stacks import settings
 
 SUBSCRIPTION = "01234567-89ab-cdef-0123-456789abcdef"
 ADMINISTRATORS, RESEARCHERS = "11111111-2222-3333-4444-555555555555", "66666666-7777-8888-9999-aaaaaaaaaaaa"
@@ -19,9 +17,7 @@ CONTAINER = f"{ACCOUNT}/blobServices/default/containers/imagenet"
 
 def values() -> dict[str, Any]:
     """Section ebb of Pulumi.azure.yaml, without its jobs and data sets."""
-    written = yaml.safe_load((ROOT / "Pulumi.azure.yaml").read_text())["config"]
-    own = {key.removeprefix("ebb:"): copy.deepcopy(value) for key, value in written.items() if key.startswith("ebb:")}
-    return {**own, "jobs": [], "datasets": []}
+    return settings("azure") | {"jobs": [], "datasets": []}
 
 
 def small(**azure: Any) -> dict[str, Any]:

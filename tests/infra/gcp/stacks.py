@@ -1,6 +1,5 @@
 """Stacks on Google Cloud for tests: the one in the repository, with changes, and what it declares."""
 
-import copy
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -19,7 +18,7 @@ EXISTING = {"name": "theirs", "subnet": "sub", "podsRange": "pods-of-theirs", "s
 
 def stack(changes: dict[str, Any] | None = None) -> Stack:
     """Pulumi.gcp.yaml without jobs and data sets; `changes`: path -> value, as tests/infra/stacks.py has them."""
-    values = copy.deepcopy(settings("gcp")) | {"jobs": [], "datasets": []}
+    values = settings("gcp") | {"jobs": [], "datasets": []}
     for path, value in (changes or {}).items():
         changed(values, path, value)
     return config.parse(values, ROOT, stack="gcp")
