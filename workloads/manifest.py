@@ -22,6 +22,8 @@ from pulumi_kubernetes.scheduling.v1 import PriorityClass
 
 FOLDER = Path(__file__).resolve().parent / "manifests"
 LEGACY = FOLDER / "legacy"
+# YAML's C parser where it is there: it reads the files of a stack in a tenth of the time, at every `up`.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 Document = dict[str, Any]
 Images = Mapping[str, pulumi.Input[str]]
 
@@ -65,7 +67,7 @@ class ManifestError(pulumi.RunError):
 def read(name: str, folder: Path = FOLDER) -> list[Document]:
     """The objects in a file. Raises ManifestError."""
     try:
-        return [document for document in yaml.safe_load_all((folder / name).read_text()) if document]
+        return [document for document in yaml.load_all((folder / name).read_text(), _LOADER) if document]
     except FileNotFoundError:
         raise ManifestError(f"{folder / name} is missing: run `make manifests`, or check the file out again") from None
     except yaml.YAMLError as error:
