@@ -13,7 +13,7 @@ from fnmatch import fnmatch
 
 import pytest
 
-from tests.docs.tree import ROOT, texts
+from tests.docs.tree import ROOT, syntax, texts
 
 PAGE = "docs/glossary.md"
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -72,15 +72,15 @@ def test_words_that_are_gone_stay_gone(rule: Rule) -> None:
 
 
 def test_docstrings_open_with_a_verb_or_a_noun() -> None:
-    places = list(_badly_opened(texts()))
+    places = list(_badly_opened())
     assert not places, "open with an imperative or a noun phrase:\n" + "\n".join(places)
 
 
-def _badly_opened(files: dict[str, str]) -> Iterator[str]:
-    for path, text in files.items():
+def _badly_opened() -> Iterator[str]:
+    for path in texts():
         if not path.endswith(".py"):
             continue
-        for node in _with_docstrings(ast.parse(text)):
+        for node in _with_docstrings(syntax(path)):
             opening = (ast.get_docstring(node, clean=False) or "").split(maxsplit=1)[:1]
             if opening and opening[0].rstrip(",:") in OPENERS:
                 yield f"{path}:{node.body[0].lineno}: {opening[0]!r}"

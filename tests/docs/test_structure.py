@@ -6,7 +6,8 @@ from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.docs.tree import ROOT, syntax
+
 PACKAGES = ("ebb", "infra", "workloads", "trainer", "devcluster", "testing", "hydra_plugins")
 TINY_LINES = 80  # a file below it that one other file imports is a part of that one, unless there is a reason
 MOST_TINY = 25
@@ -19,7 +20,7 @@ def modules() -> dict[str, ast.Module]:
     listed = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     found = (path for path in map(Path, listed) if path.parts[0] in PACKAGES and (ROOT / path).exists())
     names = {path: ".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in found}
-    return {name: ast.parse((ROOT / path).read_text()) for path, name in names.items()}
+    return {name: syntax(path.as_posix()) for path, name in names.items()}
 
 
 def is_package(module: str) -> bool:

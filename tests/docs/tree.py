@@ -1,5 +1,6 @@
-"""The committed texts that the tests of the documents read."""
+"""The committed texts that the tests of the documents read, and the syntax trees of those that are Python."""
 
+import ast
 from functools import cache
 from pathlib import Path
 
@@ -19,3 +20,9 @@ def texts() -> dict[str, str]:
         for path in sorted(found)
         if path.is_file() and (path.suffix in SUFFIXES or path.parent == ROOT)
     }
+
+
+@cache
+def syntax(path: str) -> ast.Module:
+    """The tree of a file, by its path from the root: parsed once for all who walk through it, and changed by none."""
+    return ast.parse((ROOT / path).read_text())
