@@ -184,9 +184,12 @@ def _patch(part: Part, name: str, driver: pulumi.Resource, kubernetes: Kubernete
     PRESERVE (https://docs.aws.amazon.com/eks/latest/userguide/kubernetes-field-management.html and UpdateAddon, read then).
     """
     container = {"name": "fsx-plugin", "resources": _REQUESTS, "livenessProbe": _PATIENCE}
-    return DaemonSetPatch(
+    metadata: Any = {"name": "fsx-csi-node", "namespace": "kube-system", "annotations": {"pulumi.com/patchForce": "true"}}
+    spec: Any = {"template": {"spec": {"containers": [container]}}}
+    patch: DaemonSetPatch = DaemonSetPatch(
         f"{name}-{FSX}",
-        metadata={"name": "fsx-csi-node", "namespace": "kube-system", "annotations": {"pulumi.com/patchForce": "true"}},
-        spec={"template": {"spec": {"containers": [container]}}},
+        metadata=metadata,
+        spec=spec,
         opts=part.child(provider=kubernetes, depends_on=[driver]),
     )
+    return patch
