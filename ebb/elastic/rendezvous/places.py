@@ -6,9 +6,9 @@
     client.change_wanted                                # newcomers wait: come to a step boundary
     client.next(broken=True, leaving=notice_seen)       # leave the present generation, wait for the next one's place
 
-Newcomers to a generation that trains get ready beside it, and ask for their place when they could make a step: what they have to
-know of it until then, rank 0 tells its launcher (tell), which puts it where theirs looks (agent.py), which tells them
-(prepare_beside, client.beside).
+Newcomers to a generation that trains get ready beside it, and ask for their place when they could make a step. Until then they
+need some facts about it: rank 0 gives them to its launcher (tell), which puts them where the newcomers' launcher finds them
+(agent.py), and that one hands them on (prepare_beside, client.beside).
 
 Lines of JSON over a Unix socket. A worker's line ends with its process, and a launcher's with its own, so neither waits for a
 dead one. Workers that never connect are restarted by their launcher, as torchrun does.

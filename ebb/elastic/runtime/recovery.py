@@ -62,7 +62,7 @@ def come_in(
     """In a process that is ready for its first step: the others' state, once they have stopped for it at a step boundary.
 
     As often as a generation breaks, the next one's. Raises GracefulExit when `leaving`; ends the process when all that had a
-    state are gone, since it has skipped looking for a checkpoint.
+    state are gone, since it has read no checkpoint.
     """
     while True:
         try:
