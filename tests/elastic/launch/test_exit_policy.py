@@ -123,12 +123,14 @@ class Peers:
 
     def leave(self) -> None: ...
 
+    def find_others(self, *, wait_seconds: float) -> None: ...
+
 
 def an_agent(peers: Peers) -> tuple[Agent, Any]:
     agent = Agent.__new__(Agent)  # torch's own part starts processes
     agent._handler = peers  # type: ignore[assignment]
     agent._notices = SimpleNamespace(seen=False, hurried=False)
-    agent._knows_codes = True
+    agent._knows_codes, agent._beside = True, False
     agent._exit_policy = ExitPolicy(max_restarts=0, say=lambda _: None)
     return agent, SimpleNamespace(group_world_size=2)
 
