@@ -14,7 +14,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from torch.distributed import DistError
 from torch.distributed.elastic.agent.server.api import RunResult, Worker, WorkerGroup, WorkerSpec, WorkerState
@@ -167,8 +167,9 @@ class Agent(LocalElasticAgent):
         ranks = range(machines * processes, (machines + 1) * processes)
         host, _, port = others.record.store.rpartition(":")
         worker_group.workers = [Worker(number, rank, rank, ranks.stop, ranks.stop) for number, rank in enumerate(ranks)]
-        rest = {"store": others.store, "master_addr": host, "master_port": int(port)}
-        vars(worker_group).update(rest, group_rank=machines, group_world_size=machines + 1)  # by torch's types all are None
+        group: Any = worker_group  # by torch's types these are None
+        group.store, group.master_addr, group.master_port = others.store, host, int(port)
+        group.group_rank, group.group_world_size = machines, machines + 1
         self._say(f"starting beside {machines} of the job that train: they stop for a moment when this one is ready")
 
     def _meet(self, worker_group: WorkerGroup) -> None:
