@@ -62,7 +62,7 @@ def test_survivors_keep_their_process_and_their_state(job: Job, capsys: pytest.C
     assert verdict.samples == 3600
     assert "resumed after step" not in job.logs()
     for number in (1, 2):
-        assert f"starting beside {number} of the job that train" in job.logs()
+        assert f"getting ready while {number} of the job's machines train" in job.logs()
 
 
 @pytest.mark.parametrize("job", [["--nproc-per-node=2"]], indirect=True)

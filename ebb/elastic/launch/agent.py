@@ -170,7 +170,7 @@ class Agent(LocalElasticAgent):
         group: Any = worker_group  # by torch's types these are None
         group.store, group.master_addr, group.master_port = others.store, host, int(port)
         group.group_rank, group.group_world_size = machines, machines + 1
-        self._say(f"starting beside {machines} of the job that train: they stop for a moment when this one is ready")
+        self._say(f"getting ready while {machines} of the job's machines train: they stop for a moment when this one is")
 
     def _meet(self, worker_group: WorkerGroup) -> None:
         self._say("meeting the other machines of the job")

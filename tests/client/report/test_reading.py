@@ -1,4 +1,4 @@
-"""Where the figures come from: the job's folder, its status, its record; what is said when one is missing."""
+"""The sources of a report's figures: the job's folder, its status, its record; what is said when one is missing."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -100,7 +100,7 @@ async def test_pieces_end_anywhere_and_the_last_line_may_be_on_its_way() -> None
 async def test_a_run_whose_log_is_empty_has_the_same_figures(
     open_files: Callable[[Ebb], AbstractAsyncContextManager[Volume]],
 ) -> None:
-    """What rank 0 says to people is in the metrics too, and no figure is taken back out of its words."""
+    """The sentences of rank 0 are in the metrics too, and no figure is taken back out of its words."""
     lines = [Progress(**line) for line in story.metric_lines()]
     full = [f"{stamp(line.time, digits=6)} {sentence(line)}" for line in lines]
     reports = []

@@ -161,7 +161,7 @@ def test_a_crash_is_said_to_be_this_machines_own() -> None:
 
 
 class Handler(Peers):
-    """What the launcher does to its rendezvous at the end."""
+    """A rendezvous that notes how the launcher ends it."""
 
     def __init__(self) -> None:
         super().__init__(explains=False)

@@ -194,7 +194,7 @@ def _deafen(run: elastic.Run, number: int) -> None:
 
 
 def _arrange(program: Program, run: elastic.Run, model: nn.Module) -> None:
-    """What is otherwise a GPU's, or a large model's, or chance."""
+    """Bring about what a GPU, a large model or chance does otherwise."""
     if program.room:
         _limit_room(program, run, model)
     if program.build_until is not None and (done := steps_done(program.output)):
