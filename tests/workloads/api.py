@@ -75,9 +75,9 @@ class Api:
             return Answer(answer.status, parsed if isinstance(parsed, dict) else {}, warnings)
         return Answer(answer.status, {"message": raw.decode(errors="replace")[:300]}, warnings)
 
-    def apply(self, item: Object, *, dry_run: bool) -> Answer:
+    def apply(self, item: Object, *, dry_run: bool, manager: str = "test") -> Answer:
         """As the Pulumi program does, with unknown fields refused."""
-        query = "fieldManager=test&force=true&fieldValidation=Strict" + ("&dryRun=All" if dry_run else "")
+        query = f"fieldManager={manager}&force=true&fieldValidation=Strict" + ("&dryRun=All" if dry_run else "")
         return self.ask("PATCH", f"{self.path(item)}?{query}", item, kind="application/apply-patch+yaml")
 
     def create(self, item: Object, *, dry_run: bool = False) -> Answer:

@@ -27,7 +27,7 @@ from tests.workloads.rights import (
     RESEARCHER_MAY,
     RESEARCHER_MAY_NOT,
 )
-from tests.workloads.world import Object, example, objects, pod_template, stack
+from tests.workloads.world import Object, example, objects, patches, pod_template, stack
 
 pytestmark = pytest.mark.e2e
 
@@ -76,6 +76,26 @@ def test_every_object_of_a_stack_passes_a_server_side_dry_run(api: Api, world: D
     assert {item["kind"] for item, _ in said} >= workloads
     assert [f"{item['kind']}: {answer.words}" for item, answer in said if answer.status not in (200, 201)] == []
     assert {item["metadata"]["name"] for item, answer in said if answer.warnings} == AS_ROOT
+
+
+def test_a_patch_takes_fields_over_and_leaves_the_others(api: Api) -> None:
+    """Of an object that an add-on has applied; here one with the patched names and only what a DaemonSet must have."""
+    [patch] = patches(example("imagenet"))
+    metadata, [changed] = patch["metadata"], patch["spec"]["template"]["spec"]["containers"]
+    probe = {"httpGet": {"path": "/healthz", "port": 9910}, **dict.fromkeys(changed["livenessProbe"], 2)}
+    container = {"name": changed["name"], "image": "example.org/none", "livenessProbe": probe}
+    labels = {"app": metadata["name"]}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    theirs = {key: metadata[key] for key in ("name", "namespace")}
+    whole = {**patch, "metadata": theirs, "spec": {"selector": {"matchLabels": labels}, "template": template}}
+    assert api.apply(whole, dry_run=False, manager="eks").status == 201
+    answer = api.apply(patch, dry_run=False)
+    assert answer.status == 200, answer.words
+    [found] = answer.body["spec"]["template"]["spec"]["containers"]
+    assert found["resources"] == changed["resources"]
+    assert found["image"] == container["image"]
+    assert changed["livenessProbe"].items() < found["livenessProbe"].items()
+    assert found["livenessProbe"]["httpGet"] == {**probe["httpGet"], "scheme": "HTTP"}
 
 
 def test_the_pods_of_all_workloads_are_let_in(api: Api, world: Declared) -> None:

@@ -174,9 +174,19 @@ def example(name: str) -> Declared:
 
 
 def objects(world: Declared) -> list[Object]:
-    """The objects for the API server; what stands for machines and add-ons is not among them."""
+    """The objects for the API server; what stands for machines and add-ons is not among them, nor are patches of others'."""
+    return [item for item, patch in _inputs(world) if not patch]
+
+
+def patches(world: Declared) -> list[Object]:
+    """The fields that the stack sets of objects that it does not make."""
+    return [item for item, patch in _inputs(world) if patch]
+
+
+def _inputs(world: Declared) -> list[tuple[Object, bool]]:
     made = [one for one in world.resources if one.type.startswith("kubernetes:")]
-    return [_whole(one.inputs) for one in made if one.inputs["metadata"].get("namespace") != "default"]
+    kept = [one for one in made if one.inputs["metadata"].get("namespace") != "default"]
+    return [(_whole(one.inputs), one.kind.endswith("Patch")) for one in kept]
 
 
 def _whole(value: Any) -> Any:
