@@ -18,7 +18,7 @@ from itertools import pairwise
 import torch
 
 from ebb.elastic.runtime.members import Members
-from ebb.elastic.runtime.process_group import noticing_loss
+from ebb.elastic.runtime.process_group import PeerLostError
 
 # DistributedDataParallel's default; 10 to 25 MB are best for networks of 10 Gb/s and more (arXiv 2006.15704, section 5.2)
 BUCKET_BYTES = 25 * 2**20
@@ -30,6 +30,11 @@ class Bucket:
     def __init__(self, parameters: list[torch.nn.Parameter]) -> None:
         self.parameters = parameters
         self.missing = len(parameters)
+        self.renew()
+
+    def renew(self) -> None:
+        """Other room: a sum of a generation that is over may still write into the present one."""
+        parameters = self.parameters
         ends = torch.tensor([0, *(each.numel() for each in parameters)]).cumsum(0).tolist()
         self._flat = torch.zeros(ends[-1] + len(parameters), dtype=parameters[0].dtype)
         self._parts = [self._flat[start:end] for start, end in pairwise(ends)]
@@ -91,10 +96,15 @@ class Buckets:
         self._armed = False
         while self._started < len(self._buckets):  # of parameters that took no part
             self._start()
-        for work, bucket in zip(self._works, self._buckets, strict=False):
-            with noticing_loss():
-                work.wait()
-            bucket.unpack()
+        try:
+            for work, bucket in zip(self._works, self._buckets, strict=False):
+                self._group.wait(work)
+                bucket.unpack()
+        except PeerLostError:
+            for work, bucket in zip(self._works, self._buckets, strict=False):
+                if not work.is_completed():
+                    bucket.renew()
+            raise
         self._group.raise_if_broken()
 
     def _ready(self, parameter: torch.Tensor) -> None:

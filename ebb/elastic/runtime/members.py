@@ -15,7 +15,7 @@ import datetime
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -28,7 +28,16 @@ from torch.distributed.distributed_c10d import PrefixStore
 from ebb.elastic.notices.relay import FOLDER_VARIABLE
 from ebb.elastic.rendezvous.places import SOCKET_NAME, LauncherGone, PlaceClient, WorkerPlace
 from ebb.elastic.runtime.config import ConfigError, Place
-from ebb.elastic.runtime.process_group import MEETING_SECONDS, Group, PeerLostError, is_loss, let_go, noticing_loss, sockets
+from ebb.elastic.runtime.connections import Connections, sockets
+from ebb.elastic.runtime.process_group import (
+    MEETING_SECONDS,
+    Group,
+    PeerLostError,
+    is_loss,
+    keep_for_ever,
+    let_go,
+    noticing_loss,
+)
 from ebb.elastic.runtime.transfer import pass_on
 
 _LONGEST_LOOK = 0.05  # seconds between two looks whether all ranks have come
@@ -46,9 +55,9 @@ class Members(Group):
     """One rank, in one generation after the other."""
 
     longest_seconds: float = 0.0
-    broken: bool = False
     _client: PlaceClient | None = field(default=None, repr=False)
     _error: RuntimeError | None = field(default=None, repr=False)
+    _backends: list[Any] = field(default_factory=list, repr=False)  # of the ranks that a state goes to, in this generation
 
     @classmethod
     def enter(cls, place: Place, device: torch.device, *, longest_seconds: float) -> Self:
@@ -113,20 +122,21 @@ class Members(Group):
         """The state that chain[0] gives, on the others of the chain; None on that one, and outside. Raises PeerLostError."""
         if self.rank not in chain:
             return None
-        given = give() if give is not None and self.rank == chain[0] else None
+        first = self.rank == chain[0]
+        given = give() if give is not None and first else None
         with noticing_loss():
-            state = pass_on(self._world, given, chain=chain, rank=self.rank)
-        return None if self.rank == chain[0] else state
+            assert self._store is not None
+            store = PrefixStore("state", self._store)
+            self._come(store, chain)
+            backend = self._backend(store, chain.index(self.rank), len(chain))
+            self._backends.append(keep_for_ever(backend))
+            state = pass_on(backend, given, first=first, wait=self.wait)
+        return None if first else state
 
     def placed(self, place: Place) -> Place:
         """The same, with this generation's ranks."""
         here = {name: getattr(self, name) for name in ("rank", "world_size", "machine", "machines")}
         return replace(place, **here)
-
-    def abandon(self) -> None:
-        """Nothing more of this generation: its connections are cut, and whoever waits in a collective wakes."""
-        self.broken = True
-        super().abandon()
 
     def start_sum(self, values: torch.Tensor) -> dist.Work | None:
         """Start to add up the tensors of all ranks, in place. None where a peer is gone: the group is broken then, and nothing is
@@ -153,9 +163,9 @@ class Members(Group):
     def _leave(self) -> None:
         """The old generation's connections go, those to its store too."""
         self.abandon()
-        parts = [self._world, self._store]
+        parts = [*self._backends, self._world, self._store]
         self._world = self._store = None
-        self._sockets = frozenset()
+        self._backends, self._connections = [], Connections()
         # gloo's threads and descriptors go with the last reference. Its destructors may wait for ever for peers that are gone,
         # though not with Python's lock: so a thread of their own waits, if any.
         threading.Thread(target=_drop, args=(parts,), name="old-generation", daemon=True).start()
@@ -167,19 +177,27 @@ class Members(Group):
             seconds = datetime.timedelta(seconds=MEETING_SECONDS)
             server = TCPStore(address, port, is_master=False, wait_for_workers=False, timeout=seconds)
             store = PrefixStore("members", server)
-            store.set(f"here/{self.rank}", "")
-            self._wait_for_all(store)
-            world = dist.ProcessGroupGloo(PrefixStore("gloo", store), self.rank, self.world_size, timeout=seconds)
-            world._set_default_timeout(datetime.timedelta(seconds=self.longest_seconds))
+            self._come(store, range(self.world_size))
+            world = self._backend(store, self.rank, self.world_size)
         self._store, self._world = store, world
         self._settle(others)
 
-    def _wait_for_all(self, store: PrefixStore) -> None:
-        """However long the others need to their step boundary: only the launcher knows that one of them will not come."""
-        missing, seconds = [f"here/{rank}" for rank in range(self.world_size)], 0.002
+    def _backend(self, store: PrefixStore, rank: int, size: int) -> dist.ProcessGroupGloo:
+        """Connections between ranks that are there."""
+        backend = dist.ProcessGroupGloo(
+            PrefixStore("gloo", store), rank, size, timeout=datetime.timedelta(seconds=MEETING_SECONDS)
+        )
+        backend._set_default_timeout(datetime.timedelta(seconds=self.longest_seconds))
+        return backend
+
+    def _come(self, store: PrefixStore, ranks: Iterable[int]) -> None:
+        """Wait for these ranks, however long they need to their step boundary: only the launcher, or a connection that closes,
+        says that one of them will not come."""
+        store.set(f"here/{self.rank}", "")
+        missing, seconds = [f"here/{rank}" for rank in ranks], 0.002
         while not store.check(missing):
-            if self._client is not None and self._client.place_waits:
-                raise PeerLostError("a newer generation is there")
+            if self.is_over or self._connections.closed:
+                raise PeerLostError("a peer is gone, or a newer generation is there")
             time.sleep(seconds)  # a store has no wait that a newer place could end
             seconds = min(2 * seconds, _LONGEST_LOOK)
 

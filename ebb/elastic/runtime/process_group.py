@@ -6,10 +6,9 @@
 A world of one has no process group at all. Tensors on the CPU go through gloo, those on a GPU through NCCL. `longest_seconds` is
 the limit of a single collective, which torch fixes here: that of the first step of a generation. watchdog.py has the shorter one.
 
-A machine that loses its power closes no socket: its peers would wait for the collective's timeout. So the kernel is told to
-probe every connection between ranks, and no other of this process, and to fail it after PEER_SECONDS without an answer. A peer
-that is merely slow, or stopped, still answers (its kernel does), so this does not split a job under load. A rank that fails or is
-killed closes its sockets and is noticed at once.
+gloo alone does not notice every loss. When a connection closes it tells the operations that are queued on it, and forgets the
+one that is half received, or half sent, which then waits for its whole timeout (transport/tcp/pair.cc, Pair::signalException, in
+torch 2.13; a peer killed in the middle of a broadcast of 800 MB shows it). So wait() looks at the connections itself.
 """
 
 import contextlib
@@ -17,11 +16,9 @@ import ctypes
 import datetime
 import json
 import os
-import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -30,12 +27,13 @@ from torch.distributed.rendezvous import rendezvous
 
 from ebb.elastic.faults import Fault, fault_of
 from ebb.elastic.runtime.config import Place
+from ebb.elastic.runtime.connections import Connections, sockets
 
-# Retransmissions and probes go unanswered for this long before a peer counts as gone. 4 s: well above the pauses of a busy
-# network, a fraction of a recovery.
-PEER_SECONDS = 4
 MEETING_SECONDS = 60  # the launchers have met already; only the start of the other processes is waited for
 _LEAVING = "leaving"
+_Kept = TypeVar("_Kept")
+# Between two looks at a collective that takes long. gloo has as long to hand out what a peer sent before it closed a connection.
+_LOOK = datetime.timedelta(seconds=0.25)
 
 
 class PeerLostError(Exception):
@@ -59,11 +57,12 @@ class Agreement:
     values: torch.Tensor
     work: dist.Work | None
     machines: int
+    await_work: Callable[[dist.Work], None]
 
     def wait(self) -> Agreed:
+        """Raises PeerLostError."""
         if self.work is not None:
-            with noticing_loss():
-                self.work.wait()
+            self.await_work(self.work)
         wish, change, checkpoint_step, *rest = self.values.tolist()
         leaving = frozenset(machine for machine, told in enumerate(rest[: self.machines]) if told > 0)
         return Agreed(leaving, wish > 0, change > 0, int(checkpoint_step), rest[self.machines :])
@@ -80,7 +79,8 @@ class Group:
     machines: int = 1
     _store: Store | None = field(default=None, repr=False)
     _world: Any = field(default=None, repr=False)  # torch's process group, or one backend: their collectives are the same
-    _sockets: frozenset[str] = field(default=frozenset(), repr=False)  # the group's own, as the kernel names them
+    broken: bool = False  # abandoned: no collective of it comes to an end any more
+    _connections: Connections = field(default=Connections(), repr=False)
 
     @classmethod
     def join(cls, place: Place, device: torch.device, *, longest_seconds: float) -> "Group":
@@ -106,24 +106,10 @@ class Group:
     def _settle(self, others: frozenset[str]) -> None:
         """The group is there: try it, and watch its connections, which are those that are not `others`."""
         for each in (self._store, self._world):
-            _keep_for_ever(each)
+            keep_for_ever(each)
         self.barrier()
-        self._sockets = self._own(sockets() - others)
-        for connection, _ in _connections(self._sockets):
-            with connection:
-                _probe(connection)
-
-    def _own(self, found: frozenset[str]) -> frozenset[str]:
-        """Of these, the connections between ranks, which both ends have, and the one to the store. The program's own threads, a
-        tracker's or a data set's, may have opened others while the ranks met."""
-        ends = _ends(found)
-        heard = self.all_facts(list(ends.values()))
-        theirs = {(here, there) for rank, each in enumerate(heard) if rank != self.rank for here, there in each}
-        shared = {name for name, (here, there) in ends.items() if (there, here) in theirs}
-        if not shared:  # a proxy sits between the ranks
-            return found
-        port = os.environ.get("MASTER_PORT")
-        return frozenset(shared | {name for name, (_, there) in ends.items() if there.rpartition(":")[2] == port})
+        store_port = int(os.environ.get("MASTER_PORT", "0"))
+        self._connections = Connections.between(others, rank=self.rank, store_port=store_port, tell_all=self.all_facts)
 
     def close(self) -> None:
         """All ranks are through, and none is missed."""
@@ -138,15 +124,15 @@ class Group:
         leaving[self.machine] = float(leave)
         values = torch.tensor([float(wish), float(change), float(told), *leaving, *sums], dtype=torch.float64)
         if self._world is None:
-            return Agreement(values, None, self.machines)
+            return Agreement(values, None, self.machines, self.wait)
         with noticing_loss():
-            return Agreement(values, self._world.allreduce([values]), self.machines)
+            return Agreement(values, self._world.allreduce([values]), self.machines, self.wait)
 
     def sum(self, numbers: list[float]) -> list[float]:
         values = torch.tensor(numbers, dtype=torch.float64)
         if self._world is not None:
             with noticing_loss():
-                self._world.allreduce([values]).wait()
+                self.wait(self._world.allreduce([values]))
         total: list[float] = values.tolist()
         return total
 
@@ -179,7 +165,7 @@ class Group:
         own = torch.tensor(list(content.ljust(max(lengths))), dtype=torch.uint8)
         found = [torch.empty_like(own) for _ in lengths]
         with noticing_loss():
-            self._world.allgather([found], [own]).wait()
+            self.wait(self._world.allgather([found], [own]))
         return [json.loads(bytes(each.tolist())) for each in found]
 
     def hand_out_tensors(self, tensors: list[torch.Tensor], source: int = 0) -> None:
@@ -188,7 +174,28 @@ class Group:
             return
         with noticing_loss():
             for tensor in tensors:
-                self._world.broadcast(tensor, source).wait()
+                work = self._world.broadcast(tensor, source)
+                if tensor.is_cuda:
+                    work.wait()
+                else:
+                    self.wait(work)
+
+    def wait(self, work: dist.Work) -> None:
+        """For a collective on the CPU. Raises PeerLostError when a rank is gone, or the group was abandoned meanwhile; an error
+        that had another cause."""
+        over = False
+        with noticing_loss():
+            while True:
+                try:
+                    work.wait(_LOOK)
+                    return
+                except RuntimeError:
+                    if work.is_completed():  # it failed by itself: then it says so once more
+                        work.wait()
+                        return
+                if over:
+                    raise PeerLostError("a peer is gone, or has left")
+                over = self.broken or self._connections.closed
 
     def tell_leaving(self) -> None:
         """To ranks that ask told_to_leave() while there is no collective. Raises PeerLostError when the store is gone."""
@@ -204,11 +211,10 @@ class Group:
             return bool(self._store.check([_LEAVING]))
 
     def abandon(self) -> None:
-        """Cut the connections to the other ranks, so that those who wait for this one notice too. The store stays."""
-        for connection, port in _connections(self._sockets):
-            with connection, contextlib.suppress(OSError):
-                if str(port) != os.environ.get("MASTER_PORT"):
-                    connection.shutdown(socket.SHUT_RDWR)
+        """Cut the connections to the other ranks, so that those who wait for this one notice too, and who waits here. The store
+        stays."""
+        self.broken = True
+        self._connections.cut()
 
 
 @contextlib.contextmanager
@@ -229,10 +235,11 @@ def is_loss(error: BaseException | None) -> bool:
     return isinstance(error, RuntimeError) and fault_of(str(error)) is Fault.PEER
 
 
-def _keep_for_ever(each: object) -> None:
+def keep_for_ever(each: _Kept) -> _Kept:
     """With peers that are already gone, the destructors of gloo's contexts and of the store can wait for ever (torch 2.13, seen
     with three ranks at the end of a run). So nothing ever drops the last reference, the end of the interpreter included."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
+    return each
 
 
 def let_go(each: object) -> None:
@@ -243,61 +250,3 @@ def let_go(each: object) -> None:
 
 def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0][:200]
-
-
-def sockets() -> frozenset[str]:
-    """All of this process, by names that are not used again as descriptors are: socket:[INODE]."""
-    found = set()
-    for entry in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):
-            found.add(entry.readlink().as_posix())
-    return frozenset(name for name in found if name.startswith("socket:"))
-
-
-def _connections(sockets: frozenset[str]) -> list[tuple[socket.socket, int]]:
-    """Duplicates of those that are TCP connections, each with the other end's port. The port is asked once: a peer that ends at
-    any moment takes the answer with it."""
-    found = []
-    for entry in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):
-            if entry.readlink().as_posix() in sockets:
-                connection = socket.socket(fileno=os.dup(int(entry.name)))
-                port = _peer_port(connection)
-                if port is None:
-                    connection.close()
-                else:
-                    found.append((connection, port))
-    return found
-
-
-def _ends(sockets: frozenset[str]) -> dict[str, tuple[str, str]]:
-    """Of those that are TCP connections: address and port here, and there."""
-    found = {}
-    for connection, _ in _connections(sockets):
-        with connection, contextlib.suppress(OSError):
-            name = Path(f"/proc/self/fd/{connection.fileno()}").readlink().as_posix()
-            found[name] = _words(connection.getsockname()), _words(connection.getpeername())
-    return found
-
-
-def _words(address: tuple[Any, ...]) -> str:
-    return f"{address[0].removeprefix('::ffff:')}:{address[1]}"
-
-
-def _peer_port(connection: socket.socket) -> int | None:
-    if connection.family not in (socket.AF_INET, socket.AF_INET6) or connection.type != socket.SOCK_STREAM:
-        return None
-    try:
-        return int(connection.getpeername()[1])
-    except OSError:  # it listens, or has no other end any more
-        return None
-
-
-def _probe(connection: socket.socket) -> None:
-    """Fail the connection when the other kernel is silent for PEER_SECONDS: idle, or with data on its way (tcp(7))."""
-    with contextlib.suppress(OSError):
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PEER_SECONDS - 1)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, PEER_SECONDS * 1000)

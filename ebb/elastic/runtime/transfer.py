@@ -1,41 +1,41 @@
-"""A whole state from one rank to others, over the connections of their generation: no file, and no second copy at its source.
+"""A whole state from one rank to others, over connections of their own: no file, and no second copy at its source.
 
-    state = pass_on(world, state, chain=[2, 0, 3], rank=2)     # the source's own
-    state = pass_on(world, None, chain=[2, 0, 3], rank=3)      # a copy, tensor by tensor, in memory of its own
+    pass_on(backend, state, first=True, wait=group.wait)               # rank 0 of the backend, whose state it is
+    state = pass_on(backend, None, first=False, wait=group.wait)       # a copy, tensor by tensor, in memory of its own
 
-Along a chain: each rank passes a piece on while the next one comes, so several receivers take hardly longer than one. What is
-not a tensor goes first, with the shapes of those that are. A receiver keeps the state that it has until the whole new one is
-there: the source may be gone in the middle.
+By gloo's broadcasts, each of a piece and several at once. Its send and recv are no way to do it: they wait for their whole
+timeout where the other rank dies in the middle (process_group.py). What is not a tensor goes first, with the shapes of those that
+are. A receiver keeps the state that it has until the whole new one is there: the source may be gone in the middle.
 """
 
 import io
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from ebb.elastic.checkpoint.snapshot import memory_of, replace_tensors, tensors_in
 
-_PIECE_BYTES = 16 * 2**20  # large enough for the network, small enough for the ranks of a chain to work at the same time
-_AHEAD = 4  # pieces on their way to the next rank while others come
-_TAG = 1
+_PIECE_BYTES = 16 * 2**20  # large enough for the network, small enough for all ranks to work at the same time
+_AHEAD = 4  # pieces on their way at once
 
 
-def pass_on(world: Any, state: Any, *, chain: Sequence[int], rank: int) -> Any:
-    """The state of chain[0], a tree of tensors on the CPU and plain values, on each rank of the chain.
+def pass_on(backend: Any, state: Any, *, first: bool, wait: Callable[[dist.Work], None]) -> Any:
+    """The state of rank 0, the `first`, a tree of tensors on the CPU and plain values, on each rank of the backend.
 
-    `world` is one of torch's process groups or backends: their send and recv are the same. Raises what those do.
+    `wait` waits for one of its collectives; what it raises comes out of here.
     """
-    line = _Line(world, chain, rank)
-    if rank == chain[0]:
+    pieces = _Pieces(backend, wait)
+    if first:
         tensors = {memory_of(each): _dense(each) for _, each in tensors_in(state)}  # tied weights once
-        line.move_bytes(_outline(state, tensors))
+        pieces.move_bytes(_outline(state, tensors))
         for tensor in tensors.values():
-            line.move(tensor)
-        line.finish()
+            pieces.move(tensor)
+        pieces.finish()
         return state
-    outline = torch.load(io.BytesIO(line.move_bytes(b"")), weights_only=True)
+    outline = torch.load(io.BytesIO(pieces.move_bytes(b"")), weights_only=True)
     received: dict[int, torch.Tensor] = {}
 
     def allocate(shape: torch.Tensor) -> torch.Tensor:
@@ -43,8 +43,8 @@ def pass_on(world: Any, state: Any, *, chain: Sequence[int], rank: int) -> Any:
 
     state = replace_tensors(outline, allocate)
     for tensor in received.values():
-        line.move(tensor)
-    line.finish()
+        pieces.move(tensor)
+    pieces.finish()
     return state
 
 
@@ -64,40 +64,34 @@ def _dense(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if tensor.numel() in (0, span) else tensor.contiguous()
 
 
-class _Line:
-    """One rank's place in the chain."""
+class _Pieces:
+    """From rank 0 to the others, in the order in which all ranks ask for them."""
 
-    def __init__(self, world: Any, chain: Sequence[int], rank: int) -> None:
-        place = chain.index(rank)
-        self._world = world
-        self._before = chain[place - 1] if place else None
-        self._after = chain[place + 1] if place + 1 < len(chain) else None
-        self._sending: deque[Any] = deque()
+    def __init__(self, backend: Any, wait: Callable[[dist.Work], None]) -> None:
+        self._backend, self._wait = backend, wait
+        self._moving: deque[dist.Work] = deque()
 
     def move_bytes(self, content: bytes) -> bytes:
         size = torch.tensor([len(content)])
-        self._move_piece(size)
+        self._start(size)
+        self.finish()
         buffer = torch.frombuffer(bytearray(content or bytes(int(size))), dtype=torch.uint8)
-        self._move_piece(buffer)
+        self._start(buffer)
+        self.finish()
         return buffer.numpy().tobytes()
 
     def move(self, tensor: torch.Tensor) -> None:
-        """Into it, and out of it to the next rank."""
+        """It is there, or taken, after finish()."""
         if tensor.numel():
             content = tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8)
             for start in range(0, len(content), _PIECE_BYTES):
-                self._move_piece(content[start : start + _PIECE_BYTES])
+                self._start(content[start : start + _PIECE_BYTES])
 
     def finish(self) -> None:
-        """Return when the next rank has all."""
-        while self._sending:
-            self._sending.popleft().wait()
+        while self._moving:
+            self._wait(self._moving.popleft())
 
-    def _move_piece(self, piece: torch.Tensor) -> None:
-        if self._before is not None:
-            self._world.recv([piece], self._before, _TAG).wait()
-        if self._after is None:
-            return
-        self._sending.append(self._world.send([piece], self._after, _TAG))
-        if len(self._sending) > _AHEAD:
-            self._sending.popleft().wait()
+    def _start(self, piece: torch.Tensor) -> None:
+        self._moving.append(self._backend.broadcast(piece, 0))
+        if len(self._moving) > _AHEAD:
+            self._wait(self._moving.popleft())

@@ -174,10 +174,10 @@ def steps_done(output: Path) -> int:
 def _die_giving() -> None:
     """With the outline of the state on its way, and none of its tensors."""
 
-    def move(self: transfer._Line, tensor: torch.Tensor) -> None:
+    def move(self: transfer._Pieces, tensor: torch.Tensor) -> None:
         os._exit(9)
 
-    transfer._Line.move = move  # type: ignore[method-assign]
+    transfer._Pieces.move = move  # type: ignore[method-assign]
 
 
 def _deafen(run: elastic.Run, number: int) -> None:

@@ -1,16 +1,22 @@
 """What a rank does to its own connections."""
 
 import os
+import signal
 import socket
 import threading
+import time
 from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 
+from ebb.elastic.runtime import connections
 from ebb.elastic.runtime import process_group as groups
 from ebb.elastic.runtime.config import Place
-from ebb.elastic.runtime.process_group import PEER_SECONDS, Group
+from ebb.elastic.runtime.connections import PEER_SECONDS, Connections
+from ebb.elastic.runtime.process_group import Group
+from ebb.elastic.runtime.transfer import pass_on
 from tests.elastic.machines import until
 from tests.elastic.runtime.ranks import together
 
@@ -20,15 +26,15 @@ def test_a_peer_that_ends_while_the_others_are_abandoned(monkeypatch: pytest.Mon
     with socket.create_server(("127.0.0.1", 0)) as server:
         ours = [socket.create_connection(server.getsockname()) for _ in range(2)]
         theirs = [server.accept()[0] for _ in range(2)]
-    every = groups._connections(groups.sockets())
+    every = connections.duplicates(connections.sockets())
     found = [(each, port) for each, port in every if each.getsockname() in [one.getsockname() for one in ours]]
     assert [port for _, port in found] == [ours[0].getpeername()[1]] * 2
     for each in (theirs[0], ours[0]):
         each.shutdown(socket.SHUT_RDWR)
     with pytest.raises(OSError, match="not connected"):
         ours[0].getpeername()
-    monkeypatch.setattr(groups, "_connections", lambda _: found)
-    Group(0, 2, torch.device("cpu")).abandon()
+    monkeypatch.setattr(connections, "duplicates", lambda _: found)
+    Connections().cut()
     assert theirs[1].recv(1) == b""
     for each in (*ours, *theirs, *(connection for connection, _ in every)):
         each.close()
@@ -66,7 +72,7 @@ def beside_a_tracker(opened: Path) -> tuple[list[int], list[int], list[bytes]]:
     else:
         until("a connection of rank 0", opened.exists)
     group = Group.join(Place(rank=rank, world_size=2), torch.device("cpu"), longest_seconds=60)
-    limits = [limit(each) for each, _ in groups._connections(group._sockets)]
+    limits = [limit(each) for each, _ in connections.duplicates(group._connections.names)]
     group.barrier()
     if rank == 1:
         group.abandon()
@@ -83,3 +89,66 @@ def test_only_connections_between_ranks_are_limited_and_cut(tmp_path: Path) -> N
     assert second[0::2] == ([0], [b"loss 0.5"])
     assert set(first[1]) == set(second[1]) == {PEER_SECONDS * 1000}
     assert len(second[1]) >= 2, "to the other rank, and to the store"
+
+
+def kill_the_source(what: str, ids: Path) -> float:
+    """Seconds until rank 1 notices that rank 0 was killed in the middle of a message, of which it has some already."""
+    rank = int(os.environ["RANK"])
+    group = Group.join(Place(rank=rank, world_size=2), torch.device("cpu"), longest_seconds=60)
+    if rank == 0:
+        ids.write_text(str(os.getpid()))
+    group.barrier()
+    content = torch.full((200_000_000,), float(rank == 0))  # 0.8 GB: it takes a while
+    killed: list[float] = []
+
+    def kill() -> None:
+        os.kill(int(ids.read_text()), signal.SIGKILL)
+        killed.append(time.monotonic())
+
+    def kill_in_message() -> None:
+        while not content[:1000].any():
+            pass  # until something has come
+        kill()
+
+    def wait(work: dist.Work) -> None:
+        waits.append(work)
+        if rank == 1 and len(waits) == 6:  # the outline's two are through
+            kill()
+        group.wait(work)
+
+    waits: list[dist.Work] = []
+    if rank == 1 and what == "broadcast":
+        threading.Thread(target=kill_in_message).start()
+    moves = {
+        "broadcast": lambda: group.hand_out_tensors([content], 0),
+        "transfer": lambda: pass_on(group._world, {"it": content} if rank == 0 else None, first=rank == 0, wait=wait),
+    }
+    with pytest.raises(groups.PeerLostError):
+        moves[what]()
+    return time.monotonic() - killed[0]
+
+
+@pytest.mark.parametrize("what", ["broadcast", "transfer"])
+def test_a_rank_that_is_killed_in_the_middle_of_a_message_is_noticed(what: str, tmp_path: Path) -> None:
+    """gloo waits for the rest of it until its timeout, 60 s here and half an hour otherwise."""
+    _, seconds = together(kill_the_source, 2, what, tmp_path / "ids", waited_for=[1])
+    assert seconds < 20
+
+
+def abandon_in_a_wait(given_up: Path) -> bool:
+    """While rank 1 takes no part, without leaving."""
+    group = Group.join(Place(rank=int(os.environ["RANK"]), world_size=2), torch.device("cpu"), longest_seconds=60)
+    if group.rank == 1:
+        until("rank 0 has given up", given_up.exists)
+        return True
+    group._connections = Connections()  # as where gloo forgets whom to tell: nothing is cut
+    timer = threading.Timer(0.1, group.abandon)
+    timer.start()
+    with pytest.raises(groups.PeerLostError, match="a peer is gone, or has left"):
+        group.barrier()
+    given_up.touch()
+    return group.broken
+
+
+def test_who_waits_for_a_rank_wakes_when_the_group_is_abandoned(tmp_path: Path) -> None:
+    assert together(abandon_in_a_wait, 2, tmp_path / "given-up") == [True, True]

@@ -1,7 +1,7 @@
-"""A state that goes along a chain of ranks: each gets it whole, and as it was."""
+"""A state that goes from one rank to others: each gets it whole, and as it was."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -36,19 +36,15 @@ def on_ranks(world_size: int, body: Callable[[Any, int], Any]) -> list[Any]:
     return answers
 
 
-def passed(state: Any, chain: Sequence[int], world_size: int) -> list[Any]:
+def passed(state: Any, world_size: int) -> list[Any]:
     def body(world: Any, rank: int) -> Any:
-        given = state if rank == chain[0] else None
-        return pass_on(world, given, chain=chain, rank=rank) if rank in chain else None
+        return pass_on(world, state if rank == 0 else None, first=rank == 0, wait=lambda work: work.wait())
 
     return on_ranks(world_size, body)
 
 
-@pytest.mark.parametrize(
-    ("chain", "world_size"),
-    [pytest.param([0, 1], 2, id="one-receiver"), pytest.param([2, 0, 3], 4, id="two-receivers-and-one-outside")],
-)
-def test_all_of_a_chain_have_the_state(chain: list[int], world_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("world_size", [2, 4])
+def test_all_ranks_have_the_state(world_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "_PIECE_BYTES", 64)  # many pieces, more of them than may be on their way
     state: dict[str, Any] = {
         "weights": torch.randn(7, 5),
@@ -58,24 +54,21 @@ def test_all_of_a_chain_have_the_state(chain: list[int], world_size: int, monkey
         "nothing": torch.empty(0, 3),
         "plain": {"step": 4, 7: [1.5, "text", None, (1, 2)]},
     }
-    answers = passed(state, chain, world_size)
-    for rank, found in enumerate(answers):
-        if rank not in chain:
-            assert found is None
-            continue
+    answers = passed(state, world_size)
+    for found in answers:
         assert found["plain"] == state["plain"]
         for name in ("weights", "half", "flags", "number", "nothing"):
             assert torch.equal(found[name], state[name]), name
             assert found[name].dtype == state[name].dtype
-    assert answers[chain[0]] is state
-    assert answers[chain[1]]["weights"].data_ptr() != state["weights"].data_ptr()
+    assert answers[0] is state
+    assert answers[1]["weights"].data_ptr() != state["weights"].data_ptr()
 
 
 def test_tied_weights_stay_tied_and_channels_stay_last() -> None:
     tied = torch.randn(4)
     images = torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last)
     with_gaps = torch.arange(12.0).view(3, 4)[:, ::2]
-    _, found = passed({"first": tied, "last": tied, "images": images, "gaps": with_gaps}, [0, 1], 2)
+    _, found = passed({"first": tied, "last": tied, "images": images, "gaps": with_gaps}, 2)
     assert found["first"] is found["last"]
     assert torch.equal(found["first"], tied)
     assert found["images"].is_contiguous(memory_format=torch.channels_last)
