@@ -16,6 +16,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -181,14 +182,31 @@ class Members(Group):
             world = self._backend(store, self.rank, self.world_size)
         self._store, self._world = store, world
         self._settle(others)
+        if self.device.type == "cuda":
+            longest = datetime.timedelta(seconds=self.longest_seconds)
+            gpus = Nccl(PrefixStore("nccl", store), rank=self.rank, size=self.world_size, longest=longest)
+            self._gpus = keep_for_ever(gpus)
 
-    def _backend(self, store: PrefixStore, rank: int, size: int) -> dist.ProcessGroupGloo:
-        """Connections between ranks that are there."""
-        backend = dist.ProcessGroupGloo(
-            PrefixStore("gloo", store), rank, size, timeout=datetime.timedelta(seconds=MEETING_SECONDS)
-        )
-        backend._set_default_timeout(datetime.timedelta(seconds=self.longest_seconds))
-        return backend
+    def _backend(self, store: PrefixStore, rank: int, size: int) -> Any:
+        """Connections between ranks that have come. gloo tries for MEETING_SECONDS to reach one that has died since: in a thread,
+        so that nobody here waits for it."""
+        made: Future[dist.ProcessGroupGloo] = Future()
+
+        def connect() -> None:
+            try:
+                seconds = datetime.timedelta(seconds=MEETING_SECONDS)
+                made.set_result(dist.ProcessGroupGloo(PrefixStore("gloo", store), rank, size, timeout=seconds))
+            except RuntimeError as error:
+                made.set_exception(error)
+
+        threading.Thread(target=connect, name="connecting", daemon=True).start()
+        while True:
+            with contextlib.suppress(TimeoutError):
+                backend = made.result(_LONGEST_LOOK)
+                backend._set_default_timeout(datetime.timedelta(seconds=self.longest_seconds))
+                return backend
+            if self.is_over or self._connections.closed:
+                raise PeerLostError("a peer is gone, or a newer generation is there")
 
     def _come(self, store: PrefixStore, ranks: Iterable[int]) -> None:
         """Wait for these ranks, however long they need to their step boundary: only the launcher, or a connection that closes,

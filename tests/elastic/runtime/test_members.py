@@ -1,0 +1,42 @@
+"""A group that is made again and again: a rank that dies at the wrong moment."""
+
+import os
+import time
+from datetime import timedelta
+
+import pytest
+import torch
+from torch._C._distributed_c10d import TCPStore
+from torch.distributed.distributed_c10d import PrefixStore
+
+from ebb.elastic.runtime.config import Place
+from ebb.elastic.runtime.members import Members
+from ebb.elastic.runtime.process_group import PeerLostError
+from tests.elastic.runtime.ranks import together
+
+
+def serve() -> TCPStore:
+    """What the launcher of rank 0 does."""
+    port = int(os.environ["MASTER_PORT"])
+    return TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=60))
+
+
+def die_while_they_connect() -> float:
+    """Rank 1 says that it is there for the state, and is gone. Seconds until rank 0 notices."""
+    rank = int(os.environ["RANK"])
+    _server = serve() if rank == 0 else None
+    group = Members.enter(Place(rank=rank, world_size=2), torch.device("cpu"), longest_seconds=60)
+    if rank == 1:
+        assert group._store is not None
+        PrefixStore("state", group._store).set("here/1", "")
+        os._exit(9)
+    began = time.monotonic()
+    with pytest.raises(PeerLostError):
+        group.pass_on([0, 1], give=lambda: {"weights": torch.ones(3)})
+    return time.monotonic() - began
+
+
+def test_nobody_waits_for_a_rank_that_dies_while_they_connect() -> None:
+    """gloo tries to reach it for 60 s."""
+    seconds, _ = together(die_while_they_connect, 2, waited_for=[0])
+    assert seconds < 20
