@@ -36,21 +36,22 @@ class Bucket:
         """Other room: a sum of a generation that is over may still write into the present one."""
         parameters = self.parameters
         ends = torch.tensor([0, *(each.numel() for each in parameters)]).cumsum(0).tolist()
-        self._flat = torch.zeros(ends[-1] + len(parameters), dtype=parameters[0].dtype)
+        self._flat = torch.zeros(ends[-1] + len(parameters), dtype=parameters[0].dtype, device=parameters[0].device)
         self._parts = [self._flat[start:end] for start, end in pairwise(ends)]
         self._counts = self._flat[ends[-1] :]
 
     @torch.no_grad()
     def pack(self) -> torch.Tensor:
         """The gradients one after the other, then for each parameter 1 if it has one."""
-        for number, (parameter, part) in enumerate(zip(self.parameters, self._parts, strict=True)):
-            self._counts[number] = parameter.grad is not None
-            if parameter.grad is None:
+        gradients = [each.grad for each in self.parameters]
+        self._counts.copy_(torch.tensor([each is not None for each in gradients]))
+        for parameter, gradient, part in zip(self.parameters, gradients, self._parts, strict=True):
+            if gradient is None:
                 part.zero_()
-            elif parameter.grad.is_sparse:
+            elif gradient.is_sparse:
                 raise RuntimeError("a gradient is sparse; with --recovery memory layers need sparse=False")
             else:
-                part.view_as(parameter).copy_(parameter.grad)
+                part.view_as(parameter).copy_(gradient)
         return self._flat
 
     @torch.no_grad()
@@ -98,7 +99,7 @@ class Buckets:
             self._start()
         try:
             for work, bucket in zip(self._works, self._buckets, strict=False):
-                self._group.wait(work)
+                self._group.finish_sum(work)
                 bucket.unpack()
         except PeerLostError:
             for work, bucket in zip(self._works, self._buckets, strict=False):

@@ -515,7 +515,7 @@ def make_loop(
         checkpoint_step=first,
         log_every=config.log_every,
         min_step_seconds=config.min_step_seconds,
-        lag=1 if group.device.type == "cuda" else 0,
+        lag=1 if group.device.type == "cuda" and not group.awaits_gpus else 0,
         mark=WeightsGuard([each for model in models for each in model.parameters()]),
         follows=follows,
         names=names,

@@ -7,7 +7,7 @@
 
 The launchers meet through etcd as always and give each living worker its place (rendezvous/places.py). A generation has a store
 of its own, and gloo's connections between its ranks; nothing of an older one is used again. What fails once is `broken` until the
-next follow(), and its connections are cut, so that all others notice as well.
+next follow(), and its connections are cut, so that all others notice as well. Between GPUs there is NCCL beside gloo (nccl.py).
 """
 
 import contextlib
@@ -28,8 +28,9 @@ from torch.distributed.distributed_c10d import PrefixStore
 
 from ebb.elastic.notices.relay import FOLDER_VARIABLE
 from ebb.elastic.rendezvous.places import SOCKET_NAME, LauncherGone, PlaceClient, WorkerPlace
-from ebb.elastic.runtime.config import ConfigError, Place
+from ebb.elastic.runtime.config import Place
 from ebb.elastic.runtime.connections import Connections, sockets
+from ebb.elastic.runtime.nccl import Nccl
 from ebb.elastic.runtime.process_group import (
     MEETING_SECONDS,
     Group,
@@ -55,16 +56,16 @@ class Standing(NamedTuple):
 class Members(Group):
     """One rank, in one generation after the other."""
 
+    awaits_gpus = True
     longest_seconds: float = 0.0
     _client: PlaceClient | None = field(default=None, repr=False)
     _error: RuntimeError | None = field(default=None, repr=False)
     _backends: list[Any] = field(default_factory=list, repr=False)  # of the ranks that a state goes to, in this generation
+    _gpus: Nccl | None = field(default=None, repr=False)
 
     @classmethod
     def enter(cls, place: Place, device: torch.device, *, longest_seconds: float) -> Self:
-        """Into the generation for which this process was started, or beside it. Raises ConfigError on a GPU, PeerLostError."""
-        if device.type != "cpu":
-            raise ConfigError("--recovery is 'memory', which so far works on the CPU alone; leave it out on a GPU")
+        """Into the generation for which this process was started, or beside it. Raises PeerLostError."""
         group = cls(place.rank, place.world_size, device, place.machine, place.machines, longest_seconds=longest_seconds)
         folder = os.environ.get(FOLDER_VARIABLE)
         if folder and place.launched:
@@ -142,14 +143,33 @@ class Members(Group):
     def start_sum(self, values: torch.Tensor) -> dist.Work | None:
         """Start to add up the tensors of all ranks, in place. None where a peer is gone: the group is broken then, and nothing is
         raised, as this is called from the middle of a backward pass."""
-        if self.broken or self._world is None:
+        sums = self._gpus or self._world
+        if self.broken or sums is None:
             return None
         try:
-            work: dist.Work = self._world.allreduce([values])
+            work: dist.Work = sums.allreduce([values])
         except RuntimeError as error:
             self._error, self.broken = error, True
             return None
         return work
+
+    def finish_sum(self, work: dist.Work) -> None:
+        """The sum is in the tensors, also of a GPU. Raises PeerLostError."""
+        if self._gpus is None:
+            return self.wait(work)
+        with noticing_loss():
+            if not self._gpus.wait(work, lost=lambda: self.is_over or self._connections.closed):
+                raise PeerLostError("a peer is gone, or has left")
+
+    def _hand_out_on_gpu(self, tensor: torch.Tensor, source: int) -> None:
+        assert self._gpus is not None
+        self.finish_sum(self._gpus.broadcast(tensor, source))
+
+    def abandon(self) -> None:
+        """See Group.abandon()."""
+        super().abandon()
+        if self._gpus is not None:
+            self._gpus.abort()
 
     def raise_if_broken(self) -> None:
         """Raises PeerLostError, or an error that had another cause."""
@@ -164,8 +184,8 @@ class Members(Group):
     def _leave(self) -> None:
         """The old generation's connections go, those to its store too."""
         self.abandon()
-        parts = [*self._backends, self._world, self._store]
-        self._world = self._store = None
+        parts = [*self._backends, self._gpus, self._world, self._store]
+        self._world = self._store = self._gpus = None
         self._backends, self._connections = [], Connections()
         # gloo's threads and descriptors go with the last reference. Its destructors may wait for ever for peers that are gone,
         # though not with Python's lock: so a thread of their own waits, if any.

@@ -18,7 +18,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -72,6 +72,7 @@ class Agreement:
 class Group:
     """One membership, seen from one rank."""
 
+    awaits_gpus: ClassVar[bool] = False  # a sum on GPUs is known to be whole before it is used
     rank: int
     world_size: int
     device: torch.device
@@ -174,11 +175,18 @@ class Group:
             return
         with noticing_loss():
             for tensor in tensors:
-                work = self._world.broadcast(tensor, source)
                 if tensor.is_cuda:
-                    work.wait()
+                    self._hand_out_on_gpu(tensor, source)
                 else:
-                    self.wait(work)
+                    self.wait(self._world.broadcast(tensor, source))
+
+    def _hand_out_on_gpu(self, tensor: torch.Tensor, source: int) -> None:
+        self._world.broadcast(tensor, source).wait()
+
+    @property
+    def is_over(self) -> bool:
+        """True if this membership can do nothing more."""
+        return self.broken
 
     def wait(self, work: dist.Work) -> None:
         """For a collective on the CPU. Raises PeerLostError when a rank is gone, or the group was abandoned meanwhile; an error
@@ -195,7 +203,7 @@ class Group:
                         return
                 if over:
                     raise PeerLostError("a peer is gone, or has left")
-                over = self.broken or self._connections.closed
+                over = self.is_over or self._connections.closed
 
     def tell_leaving(self) -> None:
         """To ranks that ask told_to_leave() while there is no collective. Raises PeerLostError when the store is gone."""

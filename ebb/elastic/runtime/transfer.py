@@ -23,7 +23,7 @@ _AHEAD = 4  # pieces on their way at once
 
 
 def pass_on(backend: Any, state: Any, *, first: bool, wait: Callable[[dist.Work], None]) -> Any:
-    """The state of rank 0, the `first`, a tree of tensors on the CPU and plain values, on each rank of the backend.
+    """The state of rank 0, the `first`, a tree of tensors and plain values, on each rank of the backend: there on the CPU.
 
     `wait` waits for one of its collectives; what it raises comes out of here.
     """
@@ -92,6 +92,6 @@ class _Pieces:
             self._wait(self._moving.popleft())
 
     def _start(self, piece: torch.Tensor) -> None:
-        self._moving.append(self._backend.broadcast(piece, 0))
+        self._moving.append(self._backend.broadcast(piece.cpu(), 0))  # of a GPU's tensor it copies this piece alone
         if len(self._moving) > _AHEAD:
             self._wait(self._moving.popleft())
