@@ -72,6 +72,7 @@ class Program:
     evaluate_first: bool = False  # 40 points, before the first step
     deaf_at: int | None = None  # the step of which rank `leaver` does not get the sum that the others get
     build_until: int | None = None  # a newcomer needs for its model as long as the others for so many steps
+    linger_at: int | None = None  # the step in which the first generation waits until a newcomer is ready: it must not be late
     dies_giving: bool = False  # rank `leaver`, in the middle of giving its state to a newcomer
     lag: int | None = None
     score_at: dict[int, float] = field(default_factory=dict)
@@ -138,6 +139,7 @@ def _steps(program: Program, run: elastic.Run, notice: Notice, answer: dict[str,
             evaluate(program, run, model, notice, answer)
         if mine and step.number == program.leave_at:
             notice.give()
+        _linger(program, run, step)
         for batch in step:
             if mine and step.number == program.vanish_at and program.vanish_in != "body":
                 _vanish(program)
@@ -171,6 +173,11 @@ def steps_done(output: Path) -> int:
         return 0
 
 
+def _linger(program: Program, run: elastic.Run, step: elastic.Step) -> None:
+    while step.number == program.linger_at and run.generation == 1 and not run._group.change_wanted:  # type: ignore[attr-defined]  # of Members
+        threading.Event().wait(0.01)  # for another process
+
+
 def _die_giving() -> None:
     """With the outline of the state on its way, and none of its tensors."""
 
@@ -198,7 +205,7 @@ def _arrange(program: Program, run: elastic.Run, model: nn.Module) -> None:
     if program.room:
         _limit_room(program, run, model)
     if program.build_until is not None and (done := steps_done(program.output)):
-        while steps_done(program.output) < min(done + program.build_until, 11):
+        while steps_done(program.output) < min(done + program.build_until, program.linger_at or 11):
             threading.Event().wait(0.01)  # for other processes' steps
     if run.rank == program.leaver and program.deaf_at is not None:
         _deafen(run, program.deaf_at)

@@ -32,7 +32,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> str:
 def survived(output: Path, **facts: Any) -> list[Any]:
     world_size, newcomers, beside = facts.pop("world_size", 3), facts.pop("newcomers", 0), facts.pop("beside", False)
     settings = {**MEMORY, **facts.pop("settings", EXACT)}
-    program = Program(output=output, settings=settings, **facts)
+    program = Program(output=output, settings=settings, linger_at=8 if beside else None, **facts)
     return play(programs.train, program, output=output, world_size=world_size, newcomers=newcomers, beside=beside)
 
 
