@@ -47,6 +47,7 @@ class Membership(Protocol):
     cause: bool
     failed: bool
     by_itself: bool
+    members_only: bool
 
     @property
     def detection_seconds(self) -> float: ...
@@ -282,6 +283,7 @@ class Agent(LocalElasticAgent):
         processes = _processes(worker_group)
         if isinstance(self._handler, Membership):
             self._handler.failed = places.broken(processes)
+            self._handler.members_only = places.members_only(processes)
         self._meet(worker_group)
         self._beside = False
         found = {}

@@ -77,7 +77,8 @@ class Others:
 class Etcd3Handler(RendezvousHandler):
     """One machine's. `lost` says whether the last num_nodes_waiting() found a machine that will come to no step boundary; set
     `failed` before a new meeting when this machine's workers did not end by agreement, so that the others need not wait either,
-    and `by_itself` when no other machine's loss was why. `cause` says the same of the others.
+    and `by_itself` when no other machine's loss was why. `cause` says the same of the others. With `members_only` newcomers wait
+    for another meeting.
     """
 
     def __init__(self, member: Member, *, run_id: str, address: str, etcd: EtcdAddress, prefix: str, join_timeout: float) -> None:
@@ -88,7 +89,7 @@ class Etcd3Handler(RendezvousHandler):
         self._process = 0
         self._trains = False
         self.lost = self.cause = False
-        self.failed = self.by_itself = False
+        self.failed = self.by_itself = self.members_only = False
 
     def get_backend(self) -> str:
         return BACKEND
@@ -190,8 +191,14 @@ class Etcd3Handler(RendezvousHandler):
         while True:
             self._trains = False
             server = serve(self._address)
-            record = self._member.meet(address_of(server), failed=self.failed, by_itself=self.by_itself, until=until)
-            self.lost = self.cause = self.failed = self.by_itself = False
+            record = self._member.meet(
+                address_of(server),
+                failed=self.failed,
+                by_itself=self.by_itself,
+                members_only=self.members_only,
+                until=until,
+            )
+            self.lost = self.cause = self.failed = self.by_itself = self.members_only = False
             self._server = server
             with contextlib.suppress(AssemblyFailed):
                 found = self._info(record, server)

@@ -56,13 +56,21 @@ class Member:
     def detection_seconds(self) -> float:
         return self._settings.lease_seconds + _NEWS_SECONDS
 
-    def meet(self, store: str, *, failed: bool = False, by_itself: bool = False, until: float | None = None) -> Record:
+    def meet(
+        self,
+        store: str,
+        *,
+        failed: bool = False,
+        by_itself: bool = False,
+        members_only: bool = False,
+        until: float | None = None,
+    ) -> Record:
         """Leave the present generation, if any, and wait for one with this machine in it; `store` is this machine's own.
 
         Raises JobClosed; TimeoutError after `until` (time.monotonic); Refused when etcd has never said anything else.
         """
         liveness = self._start()
-        self._participant.open(store, liveness=liveness.address, failed=failed, by_itself=by_itself)
+        self._participant.open(store, liveness=liveness.address, failed=failed, by_itself=by_itself, members_only=members_only)
         while until is None or time.monotonic() < until:
             self._changed.clear()
             outcome = self._step()

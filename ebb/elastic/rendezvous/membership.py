@@ -57,7 +57,7 @@ def decide(view: View, me: str, now: float, rules: Rules) -> Wait | Form | Close
     """The next action of a machine that waits for a generation."""
     if view.closed is not None:
         return Closed(view.closed)
-    places = view.ready[: rules.max_size]
+    places = _candidates(view, rules)[: rules.max_size]
     turn = next((number for number, entry in enumerate(places) if entry.id == me), None)
     due = _due(view, len(places), rules)
     if turn is None or due is None:
@@ -66,6 +66,13 @@ def decide(view: View, me: str, now: float, rules: Rules) -> Wait | Form | Close
     if now < due:
         return Wait(until=due, holdouts=view.holdouts)
     return Form(_record(view, places))
+
+
+def _candidates(view: View, rules: Rules) -> tuple[Entry, ...]:
+    """Newcomers wait where a member says so, unless there are too few without them."""
+    members = tuple(entry for entry in view.ready if view.includes(entry.id))
+    alone = any(entry.words.members_only for entry in members) and len(members) >= rules.min_size
+    return members if alone else view.ready
 
 
 def planned_size(view: View, rules: Rules) -> int:

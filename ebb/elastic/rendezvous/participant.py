@@ -95,7 +95,9 @@ class Participant:
         self.id = ""
         self.number = 0  # the last generation that this machine was in
 
-    def open(self, store: str, *, liveness: str = "", failed: bool = False, by_itself: bool = False) -> None:
+    def open(
+        self, store: str, *, liveness: str = "", failed: bool = False, by_itself: bool = False, members_only: bool = False
+    ) -> None:
         """Leave the present generation; the next has these."""
         settings = self._settings
         self._words = MemberInfo(
@@ -106,6 +108,7 @@ class Participant:
             planned=settings.planned,
             failed=failed,
             by_itself=by_itself,
+            members_only=members_only,
         )
 
     def step(self, view: View, now: float) -> Record | float:

@@ -52,7 +52,7 @@ class PlaceServer:
         """Raises OSError where there can be no such socket."""
         self._lock = threading.Lock()
         self._lines: dict[int, socket.socket] = {}  # by process id
-        self._asking: dict[int, bool] = {}  # those that have left their generation: whether because it broke
+        self._asking: dict[int, dict[str, bool]] = {}  # those that have left their generation, with what they say of it
         self._given = 0  # places so far; a question from before the last one is answered already
         self._beside: object = None
         self._told: object = None
@@ -92,7 +92,12 @@ class PlaceServer:
     def broken(self, processes: Iterable[int]) -> bool:
         """True if one of them has left it because a peer is gone."""
         with self._lock:
-            return any(self._asking.get(process, False) for process in processes)
+            return any(self._asking.get(process, {}).get("broken") for process in processes)
+
+    def members_only(self, processes: Iterable[int]) -> bool:
+        """True if one of them is in the middle of what newcomers could not take part in."""
+        with self._lock:
+            return any(self._asking.get(process, {}).get("members_only") for process in processes)
 
     def tell_change(self) -> None:
         """Newcomers wait: all are to come to a step boundary, and then ask. Saying it twice is the same as once."""
@@ -136,7 +141,7 @@ class PlaceServer:
                         self._lines[process] = connection
                         _send(connection, {"number": self._given, "beside": self._beside})
                     if "broken" in said and said["after"] == self._given:
-                        self._asking[process] = said["broken"]
+                        self._asking[process] = said
                     if "facts" in said and said["after"] == self._given:
                         self._told = said["facts"]
         with self._lock:
@@ -173,12 +178,12 @@ class PlaceClient:
         """True if the present generation is over already."""
         return self._place is not None or self._gone
 
-    def next(self, *, broken: bool, leaving: Callable[[], bool]) -> WorkerPlace | None:
-        """The place in the next generation, whenever it comes; None when `leaving`, which is asked meanwhile, is true.
-        Raises LauncherGone."""
+    def next(self, *, broken: bool, leaving: Callable[[], bool], members_only: bool = False) -> WorkerPlace | None:
+        """The place in the next generation, whenever it comes; None when `leaving`, which is asked meanwhile, is true. With
+        `members_only` without newcomers, if that can be. Raises LauncherGone."""
         with self._changed:
             if self._place is None:
-                _send(self._line, {"broken": broken, "after": self._taken})
+                _send(self._line, {"broken": broken, "members_only": members_only, "after": self._taken})
             self._awaited = True
             try:
                 while self._place is None:

@@ -29,6 +29,7 @@ class MemberInfo:
     after: int = 0
     failed: bool = False  # its workers did not end by agreement: nobody needs to wait for the others' to do so
     by_itself: bool = False  # and not because of another machine's: what others' workers are aborted for
+    members_only: bool = False  # its workers are in the middle of what newcomers could not take part in
 
     def json(self) -> bytes:
         return json.dumps(asdict(self)).encode()

@@ -49,7 +49,7 @@ class Follows(Protocol):
 
     group: Members
 
-    def follow(self, loop: "Loop", *, broken: bool) -> None: ...
+    def follow(self, loop: "Loop", *, broken: bool, members_only: bool = False) -> bool: ...
     def take(self, loop: "Loop", saved: dict[str, Any]) -> None: ...
 
 
@@ -127,6 +127,7 @@ class Loop:
         self._sums = Sums(self.group.device)
         self._waits = DataWaits(self.group.rank, self.group.world_size, lambda: self.source.waited_seconds)
         self._newer: dict[str, Any] | None = None  # a state one step ahead, to be taken at the boundary
+        self._reported = 0  # the last step of which the account knows, as far as the ranks agreed on it
         self._lost_seconds = 0.0  # of the step under way: in which no step could go on
         self._open: tuple[Step, float] | None = None  # the step that the program has, and when it got it
         self._pending: deque[Pending] = deque()
@@ -142,11 +143,12 @@ class Loop:
             self._open = step, started
             self.evaluating = False
             yield step
-            self._open = None
-            self._count(step)
+            if self._open is not None:  # otherwise it was counted for an evaluation in its body (recovery.py)
+                self._open = None
+                self._count(step)
             if self._between(started):
                 self.leave()
-        self._settle_all()
+        self.settle()
         self.ended = True
         self.save_now()
         self.watchdog.rest()
@@ -187,7 +189,7 @@ class Loop:
     def stop_evaluation(self) -> None:
         """On all ranks, since one was told to leave: nothing comes after it but leave_evaluation()."""
         self.come_to_boundary()
-        self._settle_all()
+        self.settle()
         self.evaluation_pending = True
 
     def leave_evaluation(self) -> None:
@@ -230,10 +232,10 @@ class Loop:
     def _again(self, step: Step) -> bool:
         """A peer is gone before any of the step is done: True if it begins once more, in a new generation; False if other ranks
         have done it."""
-        self._follow(broken=True)
+        self.follow_group(broken=True)
         if self._newer is not None:
             return False
-        restart(step, micro_batches=self.plan.micro_batches(self.step), source=self.source, write_down=self._write_down)
+        self.renew_step()
         return True
 
     def _smaller(self, step: Step, error: str, gave: bool) -> bool:
@@ -269,14 +271,28 @@ class Loop:
         """True in a step whose micro-batches are under way, and nothing of which is done."""
         return self._open is not None and self._open[0].begun and not self._open[0].done and self.at_boundary
 
-    def _follow(self, *, broken: bool) -> None:
+    def follow_group(self, *, broken: bool, members_only: bool = False) -> bool:
+        """Into the next generation; see Recovery.follow."""
         assert self.follows is not None
         began = time.monotonic()
         self._pending.clear()
-        self.follows.follow(self, broken=broken)
+        newcomers = self.follows.follow(self, broken=broken, members_only=members_only)
         seconds = time.monotonic() - began
         self._lost_seconds += seconds
         self.report.account.lost_seconds += seconds
+        return newcomers
+
+    def renew_step(self) -> None:
+        """The step that the program has begins in the present generation: nothing of it is done."""
+        if self._open is not None:
+            plan = self.plan.micro_batches(self.step)
+            restart(self._open[0], micro_batches=plan, source=self.source, write_down=self._write_down)
+
+    def take_newer(self) -> None:
+        """For an evaluation: the step that the others have done is done here too."""
+        if self._newer is not None and self._open is not None:
+            (step, _), self._open = self._open, None
+            self._count(step)
 
     def enter(
         self,
@@ -356,7 +372,7 @@ class Loop:
         self.ended = last
         for each, answer in agreed:
             self._report(each, answer)
-        if not agreed and self.follows is not None:
+        if not agreed and self.follows is not None and self._reported < self.step:
             self.report.step(self.step, seconds)  # what the ranks would have agreed on is lost; the step is not
         if last:
             return False
@@ -386,17 +402,19 @@ class Loop:
             raise GracefulExit
         broken = self.follows.group.is_over
         if leaving or change or broken:
-            self._follow(broken=broken)
+            self.follow_group(broken=broken)
 
     def _taken(self, left: int) -> list[Pending]:
         return [self._pending.popleft() for _ in range(len(self._pending) - left)]
 
-    def _settle_all(self) -> None:
+    def settle(self) -> None:
+        """All steps are agreed on. Raises PeerLostError."""
         for each in self._taken(0):
             self._report(each, each.agreement.wait())
 
     def _report(self, pending: Pending, agreed: Agreed) -> None:
         self.checkpoint_step = agreed.checkpoint_step
+        self._reported = pending.number
         self.report.step(pending.number, pending.seconds)
         if not pending.logged:
             return
@@ -439,7 +457,7 @@ class Loop:
 
     def leave(self) -> None:
         """Raises GracefulExit."""
-        self._settle_all()
+        self.settle()
         self.save_now()
         self.report.say(f"left after step {self.step} with a checkpoint")
         raise GracefulExit

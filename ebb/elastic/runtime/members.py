@@ -100,13 +100,14 @@ class Members(Group):
         """True if this generation can do nothing more: a peer is gone, or the launcher has a new place already."""
         return self.broken or (self._client is not None and self._client.place_waits)
 
-    def follow(self, *, broken: bool, leaving: Callable[[], bool]) -> bool:
-        """Into the next generation, whenever it comes. False if `leaving`, which is asked while nobody gives a place, is true.
-        Raises PeerLostError: of the new generation too a rank may be gone, then follow again; LauncherGone."""
+    def follow(self, *, broken: bool, leaving: Callable[[], bool], members_only: bool = False) -> bool:
+        """Into the next generation, whenever it comes; without newcomers, if `members_only` and there are enough. False if
+        `leaving`, which is asked while nobody gives a place, is true. Raises PeerLostError: of the new generation too a rank may
+        be gone, then follow again; LauncherGone."""
         if self._client is None:
             raise LauncherGone
         self._leave()
-        place = self._client.next(broken=broken, leaving=leaving)
+        place = self._client.next(broken=broken, leaving=leaving, members_only=members_only)
         if place is None:
             return False
         self.rank, self.world_size, self.machine, self.machines = place.rank, place.world_size, place.machine, place.machines

@@ -14,19 +14,28 @@ at their first step boundary; the state comes when it is ready for its first ste
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ebb.elastic.checkpoint import Fence, FileFence, Stale
 from ebb.elastic.checkpoint.values import decode
 from ebb.elastic.runtime.checkpointing import Checkpointing
 from ebb.elastic.runtime.config import RunConfig
+from ebb.elastic.runtime.evaluation import Stopped, listener
 from ebb.elastic.runtime.loading import Loader
 from ebb.elastic.runtime.loop import GracefulExit, Loop, plan_of
 from ebb.elastic.runtime.members import Members, Standing
 from ebb.elastic.runtime.peer_loss import meet_again, save_after_loss
 from ebb.elastic.runtime.process_group import PeerLostError
 from ebb.elastic.runtime.start import Start, join, move_saver
+
+
+@dataclass(frozen=True, order=True)
+class Evaluated:
+    """The evaluations since the first step, and the figures of the last one."""
+
+    count: int = 0
+    figures: dict[str, float] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +47,8 @@ class Inherited:
     step: int = -1  # that the source has done; -1: nobody has done any, all have just started
     facts: dict[str, Any]
     chain: tuple[int, ...] = ()  # the source, and those that need its state; nobody where all have the same
+    newcomers: bool = False
+    evaluated: Evaluated = Evaluated()  # the last one that any of the ranks is through with
 
 
 def inherit(config: RunConfig, group: Members, mine: Standing) -> Inherited:
@@ -47,7 +58,15 @@ def inherit(config: RunConfig, group: Members, mine: Standing) -> Inherited:
     source = max(range(group.world_size), key=lambda rank: (found[rank].step, -rank))
     step, facts = found[source]
     needy = [rank for rank, each in enumerate(found) if each.step != step] if step >= 0 else []
-    return Inherited(start=start, fence=fence, step=step, facts=facts, chain=(source, *needy) if needy else ())
+    return Inherited(
+        start=start,
+        fence=fence,
+        step=step,
+        facts=facts,
+        chain=(source, *needy) if needy else (),
+        newcomers=any(each.step < 0 for each in found),
+        evaluated=max((Evaluated(*each.facts["evaluated"]) for each in found if each.step >= 0), default=Evaluated()),
+    )
 
 
 def inherit_beside(config: RunConfig, group: Members) -> Inherited:
@@ -90,19 +109,22 @@ class Recovery:
     loader: Loader
     answers: list[Any]
     start: Start
+    evaluated: Evaluated  # the last one that any rank is through with, as far as this one knows
+    through: int  # evaluations that this rank has given its program
     entered: Callable[[Inherited], None]  # the run's own numbers of the new generation
 
-    def follow(self, loop: Loop, *, broken: bool) -> None:
+    def follow(self, loop: Loop, *, broken: bool, members_only: bool = False) -> bool:
         """Into a generation in which all ranks stand at the same step: this one's, or the next, which it then takes at its step
-        boundary. Raises GracefulExit, with a checkpoint, where a notice comes while it waits for the others."""
+        boundary. True if some of them are newcomers. Raises GracefulExit, with a checkpoint, where a notice comes while it waits
+        for the others."""
         began, before = time.monotonic(), self.group.world_size
         with loop.watchdog.paused():
             while True:
                 try:
-                    if not self.group.follow(broken=broken, leaving=lambda: loop.notice.seen):
+                    if not self.group.follow(broken=broken, leaving=lambda: loop.notice.seen, members_only=members_only):
                         save_after_loss(self.group, loop)
                         raise GracefulExit
-                    self._stand(loop)
+                    newcomers = self._stand(loop)
                     break
                 except (PeerLostError, Stale):
                     broken = True
@@ -110,13 +132,14 @@ class Recovery:
             f"generation {loop.report.generation}: {before} -> {self.group.world_size} ranks after step {loop.step}, in memory, "
             f"{time.monotonic() - began:.2f} s"
         )
+        return newcomers
 
-    def _stand(self, loop: Loop) -> None:
+    def _stand(self, loop: Loop) -> bool:
         """Raises PeerLostError."""
         loop.gradients.undo()
         config = self.config = _placed(self.config, self.group)
         found = inherit(config, self.group, Standing(loop.step, self._facts(loop)))
-        self.start = found.start
+        self.start, self.evaluated = found.start, max(self.evaluated, found.evaluated)
         move_saver(loop.saver, config, found.start, found.fence, self.checkpointing.identity)
         self.entered(found)
         newer = self.group.pass_on(found.chain, give=loop.state)
@@ -132,13 +155,66 @@ class Recovery:
         if newer is None:
             self.group.barrier()  # those that are new, or behind, are there too
         self.tell(loop)
+        return found.newcomers
 
     def tell(self, loop: Loop) -> None:
         """From now on newcomers may get ready beside this generation."""
         self.group.tell({"start": asdict(self.start), "facts": self._facts(loop)})
 
     def _facts(self, loop: Loop) -> dict[str, Any]:
-        return {"answers": self.answers, "names": loop.names, "generation": loop.report.generation}
+        return {
+            "answers": self.answers,
+            "names": loop.names,
+            "generation": loop.report.generation,
+            "evaluated": [self.evaluated.count, self.evaluated.figures],
+        }
+
+    def evaluate(self, loop: Loop, once: Callable[[Callable[[], bool]], dict[str, float]]) -> dict[str, float]:
+        """once(told), on all ranks; again, without those that leave or are lost, as often as that cuts it short.
+
+        A rank that is through with it while another one is not tells that one the figures. Raises GracefulExit; PeerLostError
+        where the weights are others for this evaluation, or where it cannot go on without newcomers, who are in none.
+        """
+        loop.take_newer()
+        self.through += 1
+        while self.evaluated.count < self.through:
+            loop.evaluating = True
+            told = listener(loop.notice, self.group) if loop.may_stop else lambda: False
+            try:
+                with loop.watchdog.unhurried():
+                    self.evaluated = Evaluated(self.through, once(told))
+            except Stopped:
+                self._go_on_after_notice(loop)
+            except PeerLostError:
+                if not loop.may_stop:
+                    raise
+                self._evaluate_again(loop, broken=True)
+        loop.evaluating = loop.evaluation_pending = False
+        return self.evaluated.figures
+
+    def _go_on_after_notice(self, loop: Loop) -> None:
+        """All ranks have stopped the evaluation, since one of them heard a notice."""
+        loop.come_to_boundary()
+        loop.evaluating = False
+        try:
+            loop.settle()
+            told = self.group.agree(leave=loop.notice.seen, wish=False, change=False, checkpoint_step=0, sums=[]).wait()
+        except PeerLostError:
+            return self._evaluate_again(loop, broken=True)
+        if len(told.leaving) == self.group.machines:
+            loop.evaluation_pending = True
+            loop.leave()
+        if self.group.machine in told.leaving:
+            loop.report.say(f"left an evaluation after step {loop.step}; the other machines make it")
+            raise GracefulExit
+        return self._evaluate_again(loop, broken=False)
+
+    def _evaluate_again(self, loop: Loop, *, broken: bool) -> None:
+        loop.come_to_boundary()
+        loop.evaluating = loop.evaluation_pending = False
+        if loop.follow_group(broken=broken, members_only=True):
+            raise PeerLostError("an evaluation cannot go on with newcomers, nor without them")
+        loop.renew_step()
 
     def take(self, loop: Loop, saved: dict[str, Any]) -> None:
         """The state of another rank, which is a step ahead, in the place of this one's."""

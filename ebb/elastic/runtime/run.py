@@ -28,7 +28,7 @@ from ebb.elastic.runtime.members import Members, Standing
 from ebb.elastic.runtime.metrics import Progress
 from ebb.elastic.runtime.micro_batch import NoRoomError, is_out_of_memory, read_limit
 from ebb.elastic.runtime.process_group import Group, PeerLostError, is_loss
-from ebb.elastic.runtime.recovery import Inherited, Recovery, come_in, inherit, inherit_beside
+from ebb.elastic.runtime.recovery import Evaluated, Inherited, Recovery, come_in, inherit, inherit_beside
 from ebb.elastic.runtime.report import weights_sha256, write_json
 from ebb.elastic.runtime.start import Origin, choose_device, join, move_saver
 from ebb.elastic.runtime.step import Step, seed_everything
@@ -280,6 +280,8 @@ class Run:
             loader=loader,
             answers=self._answers,
             start=self._start,
+            evaluated=self._inherited.evaluated if self._inherited else Evaluated(),
+            through=self._inherited.evaluated.count if self._inherited else 0,
             entered=enter,
         )
 
@@ -314,9 +316,15 @@ class Run:
         asked = self.config.workers if workers is None else workers
         processes = min(self.config.place.cores, asked) if asked >= 0 else workers_beside_cpu_training(self.config.place.cores)
         loader = Loader(dataset, seed=self.config.seed, workers=processes, **options)
-        with self._watchdog.unhurried(), self._evaluating() as told:
-            more = self._checkpointing.kept.evaluated
+        more = self._checkpointing.kept.evaluated
+
+        def once(told: Callable[[], bool]) -> dict[str, float]:
             return evaluate(self._models, loader, measure, self._group, batch_size=batch_size, told=told, more=more)
+
+        if self._loop is not None and isinstance(self._loop.follows, Recovery):
+            return self._loop.follows.evaluate(self._loop, once)
+        with self._watchdog.unhurried(), self._evaluating() as told:
+            return once(told)
 
     @contextlib.contextmanager
     def _evaluating(self) -> Iterator[Callable[[], bool]]:

@@ -109,7 +109,7 @@ class Peers:
     """A membership in which a peer is gone, or one has failed because of this machine's worker."""
 
     detection_seconds = 0.3
-    lost = cause = failed = by_itself = False
+    lost = cause = failed = by_itself = members_only = False
 
     def __init__(self, *, explains: bool) -> None:
         self.explains = explains

@@ -64,6 +64,16 @@ def members_of(found: Wait | Form | Closed) -> tuple[int, str]:
         pytest.param([generation(7, "ab"), entry("a", 1, after=7), entry("b", 2)], "a", 100, 220.0, id="one-has-not-stopped"),
         pytest.param([generation(7, "ab"), entry("a", 1, after=7)], "a", 100, (8, "a"), id="the-other-is-gone"),
         pytest.param(
+            [generation(7, "ab"), entry("a", 1, after=7), entry("c", 3)], "a", 100, (8, "ac"), id="a-newcomer-comes-in-at-once"
+        ),
+        pytest.param(
+            [generation(7, "ab"), entry("a", 1, after=7, members_only=True), entry("c", 3)], "a", 100, (8, "a"),
+            id="or-waits-where-a-member-says-so",
+        ),
+        pytest.param(
+            [generation(7, "ab"), entry("a", 1, after=7, members_only=True), entry("c", 3)], "c", 999, None, id="however-long",
+        ),
+        pytest.param(
             [generation(7, "bc"), entry("a", 1), entry("b", 2, after=7), entry("c", 3, after=7)], "b", 100, (8, "bca"),
             id="members-before-newcomers-without-a-last-call",
         ),

@@ -51,11 +51,19 @@ def test_a_worker_that_asks_gets_its_place(path: Path, server: PlaceServer) -> N
         asking.start()
         until("the question", lambda: server.asks([own]))
         assert server.broken([own])
+        assert not server.members_only([own])
         server.give({own: place(1)})
         asking.join()
         assert found == [place(1)]
         assert not server.asks([own])
     until("its end", lambda: not server.all_live([own]))
+
+
+def test_a_worker_may_want_no_newcomers(server: PlaceServer, client: PlaceClient) -> None:
+    assert client.next(broken=False, members_only=True, leaving=lambda: True) is None
+    until("the question", lambda: server.asks([os.getpid()]))
+    assert server.members_only([os.getpid()])
+    assert not server.broken([os.getpid()])
 
 
 def test_a_place_that_comes_unasked_ends_the_generation(path: Path, server: PlaceServer) -> None:

@@ -253,11 +253,11 @@ def _judge(program: Program, run: elastic.Run, model: nn.Module, notice: Notice,
 
 
 def evaluate(program: Program, run: elastic.Run, model: nn.Module, notice: Notice, answer: dict[str, Any]) -> None:
-    answer["batches"] = 0
+    answer["batches"], generation = 0, run.generation
 
     def measure(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         answer["batches"] += 1
-        if program.disturbed_by and answer["batches"] == 3:
+        if program.disturbed_by and answer["batches"] == 3 and run.generation == generation:  # and not when it is made again
             _disturb(program, run, notice)
         return {"loss": cross_entropy(model(batch["point"]), batch["label"])}
 

@@ -1,6 +1,7 @@
 """--recovery memory: processes that live through changes, with the state that they hold."""
 
 import contextlib
+import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -72,6 +73,49 @@ def test_a_newcomer_takes_the_state_of_another_rank_when_the_first_dies_giving_i
     assert answers[0] is None
     assert [answer["weights"] for answer in answers[1:]] == [calm] * 2
     assert answers[1]["steps"] == list(range(12))
+    assert ledger.check(tmp_path).exact
+
+
+@pytest.mark.parametrize("leaver", [0, 2])
+def test_an_evaluation_is_made_again_by_those_that_are_left(tmp_path: Path, calm: str, leaver: int) -> None:
+    answers = survived(tmp_path, evaluate_at=5, disturbed_by="loss", leaver=leaver)
+    left = [answer for answer in answers if answer]
+    assert [answer["weights"] for answer in left] == [calm] * 2
+    assert [answer["steps"] for answer in left] == [list(range(12))] * 2
+    assert [answer["owes"] for answer in left] == [False] * 2
+    (undisturbed,) = survived(tmp_path / "calm", world_size=1, evaluate_at=5)
+    assert left[0]["evaluated"] == left[1]["evaluated"] == {5: pytest.approx(undisturbed["evaluated"][5])}
+    verdict = ledger.check(tmp_path)
+    assert verdict.exact
+    assert verdict.steps_redone == 0
+
+
+def test_a_notice_in_an_evaluation_takes_one_machine(tmp_path: Path, calm: str) -> None:
+    answers = survived(tmp_path, evaluate_at=5, disturbed_by="notice", leaver=1)
+    assert [answer["left"] for answer in answers] == [False, True, False]
+    assert answers[1]["step"] == 6
+    assert [answers[0]["weights"], answers[2]["weights"]] == [calm] * 2
+    assert answers[0]["evaluated"] == answers[2]["evaluated"]
+    kept = sorted(path.name for path in (tmp_path / "checkpoints").glob("g*.json"))
+    assert kept == ["g00002-s00000006-r0.json", "g00002-s00000012-r0.json"], "the evaluation's, and the last: none for the notice"
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == list(range(1, 13))
+    assert ledger.check(tmp_path).exact
+
+
+def test_the_last_machine_that_leaves_an_evaluation_keeps_it_owed(tmp_path: Path) -> None:
+    (first,) = survived(tmp_path, world_size=1, evaluate_at=5, disturbed_by="notice")
+    assert (first["left"], first["step"]) == (True, 6)
+    (second,) = survived(tmp_path, world_size=1, evaluate_at=5)
+    assert second["steps"] == list(range(6, 12))
+    assert list(second["evaluated"]) == ["owed"]
+
+
+@pytest.mark.parametrize("leaver", [0, 1])
+def test_a_rank_that_is_behind_evaluates_the_weights_of_the_others(tmp_path: Path, calm: str, leaver: int) -> None:
+    answers = survived(tmp_path, deaf_at=5, evaluate_at=5, leaver=leaver)
+    assert [answer["weights"] for answer in answers] == [calm] * 3
+    assert answers[0]["evaluated"] == answers[1]["evaluated"] == answers[2]["evaluated"]
     assert ledger.check(tmp_path).exact
 
 
