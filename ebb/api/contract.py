@@ -65,7 +65,7 @@ GATEWAY_PORT: Final = 8080
 EXIT_FINISHED: Final = 0  # the training is done
 EXIT_PROGRAM_FAILED: Final = 1  # the program failed; spends one of spec.backoffLimit
 EXIT_RECLAIMED: Final = 138  # stopped by SIGTERM: the machine goes away; replaced, and nothing is spent
-EXIT_HARDWARE: Final = 79  # the machine's GPU is at fault: replaced on another machine, and nothing is spent
+EXIT_HARDWARE: Final = 79  # the machine's hardware is at fault: replaced on another machine, and nothing is spent
 RETRYABLE_EXIT_CODES: Final = frozenset({130, 137, 138, 143})  # restartPolicy ExitCode: upstream's list
 
 # --- Metrics of a worker --------------------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ REASON_RESUMED: Final = "ElasticJobResumed"
 REASON_PLACED: Final = "Placed"  # a zone was chosen
 REASON_SCALED: Final = "Scaled"
 REASON_RECLAIMED: Final = "WorkerReclaimed"
-REASON_HARDWARE: Final = "HardwareFault"  # a machine's GPU failed; the message says which, how, and what to do
+REASON_HARDWARE: Final = "HardwareFault"  # a machine's hardware failed; the message says which, how, and what to do
 REASON_LEAVES: Final = "WorkerLeaves"  # by plan, before its machine is too old
 REASON_PROGRAM_FAILED: Final = "ProgramFailed"
 REASON_POD_CREATED: Final = "SuccessfulCreatePod"

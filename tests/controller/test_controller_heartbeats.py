@@ -99,7 +99,7 @@ def test_a_machine_whose_gpu_failed_is_told_of_and_shunned_by_the_job() -> None:
             assert event["message"] == (
                 "Worker 1 left n1: a GPU of this machine failed: CUDA error: uncorrectable ECC error encountered; bye. It "
                 "will be replaced on another machine, and nothing is spent. Other jobs may still go to "
-                "n1: `kubectl cordon n1` keeps them off until somebody has looked at its GPUs."
+                "n1: `kubectl cordon n1` keeps them off until somebody has looked at it."
             )
             world.api.pod_runs("digits-worker-1", "n2")
             await world.settle(1)

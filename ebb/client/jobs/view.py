@@ -28,7 +28,7 @@ CAUSES = {
     names.CAUSE_DELETED: "somebody deleted it",
     names.CAUSE_VANISHED: "it vanished",
     names.CAUSE_LEFT: "it left its machine in time",
-    names.CAUSE_HARDWARE: "its machine's GPU failed",
+    names.CAUSE_HARDWARE: "its machine's hardware failed",
     names.CAUSE_PROGRAM: "the program failed",
     names.REASON_SUCCEEDED: "finished",
     names.REASON_FAILED: "failed",

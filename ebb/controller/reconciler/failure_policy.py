@@ -12,15 +12,16 @@ from dataclasses import replace
 from ebb.api import contract as names
 from ebb.api.clock import stamp, unix
 from ebb.api.parts import ALL_WORKERS
-from ebb.api.status import LEFT, RECLAIMED, HistoryEntry, Member, Status
+from ebb.api.status import LEFT, PROGRAM_FAILED, RECLAIMED, HistoryEntry, Member, Status
 from ebb.controller.reconciler.types import JobView, PlanBuilder
 from ebb.controller.reconciler.worker_state import Outcome, Worker, WorkerVerdict
 
 OURS = "Stopped"  # settled: the controller itself stopped it
 BY_PLAN = frozenset({OURS, names.CAUSE_AGE})  # settled before it went, for the controller's own reasons
 FINISHED = "Finished"
-# A program that asks its GPUs for something wrong breaks every machine that it gets: so many that fail one job within so long are
-# not believed any more. A large job loses a GPU in weeks.
+# A program that asks its GPUs for something wrong, or an image that does not fit the machines' driver, breaks every machine that
+# it gets: so many that fail one job, each so soon after the last, are not believed any more. It is not so many within so long:
+# machines that take half an hour to come, and then fail their check, would be bought for ever. A large job loses a GPU in weeks.
 MOST_FAULTS, FAULTS_SECONDS = 3, 3600.0
 
 Loss = tuple[Worker, WorkerVerdict]
@@ -80,7 +81,7 @@ def dismiss(draft: PlanBuilder) -> None:
 
 
 def faulty_machines(status: Status) -> frozenset[str]:
-    """The machines whose GPU has failed this job: it goes there no more."""
+    """The machines whose hardware has failed this job: it goes there no more."""
     return frozenset(entry.node for entry in status.history if entry.cause == names.CAUSE_HARDWARE and entry.node)
 
 
@@ -109,11 +110,17 @@ def _settle(view: JobView, draft: PlanBuilder, worker: Worker, verdict: WorkerVe
 
 def _limit_faults(view: JobView, status: Status, verdict: WorkerVerdict) -> WorkerVerdict:
     """The same, but for one hardware fault too many."""
-    times = [unix(entry.at) or 0.0 for entry in status.history if entry.cause == names.CAUSE_HARDWARE]
-    lately = sum(1 for at in times if view.now - at <= FAULTS_SECONDS)
-    if verdict.cause != names.CAUSE_HARDWARE or lately < MOST_FAULTS:
+    in_a_row, last = 0, view.now
+    for entry in reversed(status.history):
+        if entry.cause == names.CAUSE_HARDWARE or entry.what == PROGRAM_FAILED:  # as which the fourth was counted
+            at = unix(entry.at) or 0.0
+            if last - at > FAULTS_SECONDS:
+                break
+            in_a_row, last = in_a_row + (entry.cause == names.CAUSE_HARDWARE), at
+    if verdict.cause != names.CAUSE_HARDWARE or in_a_row < MOST_FAULTS:
         return verdict
-    message = f"{verdict.message} (after {MOST_FAULTS} other machines within the hour: that is the program's doing)"
+    believed = f"after {MOST_FAULTS} other machines, each soon after the last: the program or its image is at fault"
+    message = f"{verdict.message} ({believed})"
     return replace(verdict, outcome=Outcome.FAILED, cause=names.CAUSE_PROGRAM, message=message)
 
 
@@ -148,7 +155,7 @@ def _reclaimed(view: JobView, draft: PlanBuilder, index: int, node: str, verdict
     if verdict.cause == names.CAUSE_HARDWARE:
         message = (
             f"Worker {index} left {node}: {reason}. It will be replaced on another machine, and nothing is spent. Other jobs may "
-            f"still go to {node}: `kubectl cordon {node}` keeps them off until somebody has looked at its GPUs."
+            f"still go to {node}: `kubectl cordon {node}` keeps them off until somebody has looked at it."
         )
         draft.event(names.REASON_HARDWARE, message, warning=True)
         return

@@ -18,6 +18,7 @@ from ebb.api.parts import ANY, SINGLE
 from ebb.api.status import ReplicaStatus, ReplicaStatuses, Status
 from ebb.controller.reconciler import stockouts
 from ebb.controller.reconciler.candidates import Candidate, candidate_of, elsewhere, home_of
+from ebb.controller.reconciler.failure_policy import faulty_machines
 from ebb.controller.reconciler.scheduling import start_error, unscheduled
 from ebb.controller.reconciler.stockouts import Kind
 from ebb.controller.reconciler.types import JobView
@@ -124,8 +125,15 @@ def _for_machines(view: JobView, status: Status) -> tuple[str, str]:
     asked = [word.at for word in words if word and word.triggered]
     if asked:
         return names.WAITING_BOOTING, _booting(len(asked), min(asked), site)
-    what = f"{_counted(missing, 'waits', 'wait')} for a machine"
-    return names.WAITING_FOR_MACHINES, _sentence(what + _inside(site), missing[0].condition("PodScheduled").get("message", ""))
+    what = f"{_counted(missing, 'waits', 'wait')} for a machine{_inside(site)}"
+    said = _sentence(what, missing[0].condition("PodScheduled").get("message", ""))
+    return names.WAITING_FOR_MACHINES, said + _why_it_stays_off(status)
+
+
+def _why_it_stays_off(status: Status) -> str:
+    """In a cluster that cannot grow nothing else says why machines that are free are not taken."""
+    faulty = sorted(faulty_machines(status))
+    return f" The job stays off {', '.join(faulty[:3])}{' and others' * (len(faulty) > 3)}, which failed it." if faulty else ""
 
 
 def _booting(workers: int, at: float, site: Candidate | None) -> str:
