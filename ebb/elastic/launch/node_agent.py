@@ -2,9 +2,9 @@
 
     code = launch(sys.argv[1:], reclaim, pipes)
 
-In this order: code that came with the job is unpacked, the workers' fork server starts, torch is imported, the cloud's notices
-are listened for, the machines meet, and the agent runs the workers to the end. Errors that a user can mend become a sentence and
-exit code 1.
+In this order: code that came with the job is unpacked, the workers' fork server and a test of the GPUs start, torch is imported,
+the cloud's notices are listened for, the machine is found to be fit (hardware_check.py), the machines meet, and the agent runs
+the workers to the end. Errors that a user can mend become a sentence and exit code 1.
 """
 
 import atexit
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from ebb.elastic.contract import ENV_OUTPUT_DIR, EXIT_FINISHED, EXIT_HARDWARE, EXIT_PROGRAM_FAILED
 from ebb.elastic.launch.code import CodeError, bring
+from ebb.elastic.launch.hardware_check import GpuTest, find_fault, is_wanted, warn_of_little_space
 from ebb.elastic.launch.logs import LogPipes
 from ebb.elastic.launch.reclaim import Reclaim, say
 from ebb.elastic.launch.settings import is_ours, launch_config, module_of, parse, prepare
@@ -35,8 +36,9 @@ def launch(arguments: list[str], reclaim: Reclaim, pipes: LogPipes) -> int:
     """Run the workers to the end; returns the exit code. Raises Interrupted where a signal finds nothing to save."""
     prepare(os.environ)
     try:
+        checks = is_wanted(os.environ)
         bring(os.environ, say)  # before any other process is started: they begin where the code is
-    except CodeError as error:
+    except (ValueError, CodeError) as error:
         say(str(error))
         return EXIT_PROGRAM_FAILED
     relay = Relay.create(os.environ)  # before the first process is started, so that all of them know it
@@ -47,22 +49,39 @@ def launch(arguments: list[str], reclaim: Reclaim, pipes: LogPipes) -> int:
     if module:
         _shorten_socket_paths()
         forkserver.ensure_running()  # it imports torch while this process does
+    gpus = GpuTest.find(say=say) if checks else None
+    if gpus:
+        atexit.register(gpus.stop)
+        gpus.begin()
     settings = parse(arguments)
     watcher = _watch(settings.notices, relay)
     if settings.module:
         warm_up()
+    if gpus and (fault := gpus.finish()):  # before torch asks a driver that may hang how many there are
+        return _unfit(fault)
 
     from torch.distributed.elastic.rendezvous import RendezvousConnectionError  # noqa: PLC0415
 
     from ebb.elastic.launch.agent import build, open_handler  # noqa: PLC0415
+    from ebb.elastic.rendezvous.handler import Etcd3Handler  # noqa: PLC0415
 
     try:
         handler = open_handler(launch_config(settings)[0], say=say)
+        if checks and isinstance(handler, Etcd3Handler):  # others find their addresses by themselves
+            if fault := find_fault(handler.address, os.environ, gpus=gpus is not None):
+                return _unfit(fault)
+            warn_of_little_space(os.environ, say)
         agent = build(settings, handler, reclaim, pipes, say=say)
     except (ValueError, ModuleNotFoundError, RendezvousConnectionError) as error:
         say(str(error))
         return EXIT_PROGRAM_FAILED
     return run(agent, reclaim, watcher)
+
+
+def _unfit(fault: str) -> int:
+    """Nobody waits for this machine: the controller replaces it by another one."""
+    say(f"{fault}. This machine does not join the job")
+    return EXIT_HARDWARE
 
 
 def _shorten_socket_paths() -> None:

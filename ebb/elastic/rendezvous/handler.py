@@ -98,6 +98,11 @@ class Etcd3Handler(RendezvousHandler):
         return self._run_id
 
     @property
+    def address(self) -> str:
+        """The one that this machine gives to the others."""
+        return self._address
+
+    @property
     def use_agent_store(self) -> bool:
         """Each generation has its own store on rank 0's machine, and the workers find it at MASTER_ADDR and MASTER_PORT."""
         return True
