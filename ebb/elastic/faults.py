@@ -46,6 +46,14 @@ _TEXTS = [
     (Fault.PEER, r"timed out waiting \d+ms for (send|recv)"),
 ]
 _KINDS = [(kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _TEXTS]
+# CUDA says the same of a kernel that reads past its memory or overflows its stack, which it calls the common cause
+# (cudaErrorLaunchFailure, cudaErrorHardwareStackError in the CUDA runtime's list of errors).
+_MAY_BE_PROGRAMS = re.compile(r"unspecified launch failure|hardware stack error", re.IGNORECASE)
+
+
+def may_be_programs(text: str) -> bool:
+    """True for a fault of the hardware's kind that a program can cause on a GPU that is well."""
+    return _MAY_BE_PROGRAMS.search(text) is not None
 
 
 def fault_of(text: str) -> Fault:

@@ -8,7 +8,9 @@ It takes torchrun's flags and the PET_* variables, and runs any torchrun script.
   (75), or that fails while another machine is gone makes this process meet the others again.
 - A program that fails by itself ends the job at once, with its exit code and its exception in a line of this process
   (--max-restarts N allows N restarts; a worker that a signal killed is started again up to three times).
-- A worker that says that the GPU failed (ECC, Xid, a lost device) makes this machine leave the job, with 79; the others go on.
+- A machine that fails a short check does not join, with 79 and a sentence; EBB_HARDWARE_CHECK=off switches the check off.
+- A worker that says that the GPU failed (ECC, Xid, a lost device) makes this machine test its GPUs, and leave the job with 79 if
+  one fails; the others go on.
 - SIGTERM at any moment, as PID 1 too: the workers are told, save at the next step boundary and leave; the exit code is 138.
   Ctrl-C is the same with 130; a second one ends everything at once.
 - Outside Kubernetes it listens for the cloud's notices (ebb/elastic/notices/), which act as SIGTERM; --notices says whose.

@@ -29,6 +29,7 @@ from torch.distributed.launcher.api import LaunchConfig
 from ebb.elastic.contract import EXIT_RECLAIMED
 from ebb.elastic.launch import program
 from ebb.elastic.launch.exit_policy import ExitPolicy, Failure, may_be_peer_loss
+from ebb.elastic.launch.hardware_check import GpuTest
 from ebb.elastic.launch.logs.reader import LogPipes
 from ebb.elastic.launch.logs.specs import Piped
 from ebb.elastic.launch.settings import is_ours, launch_config
@@ -109,7 +110,8 @@ class Notices(Protocol):
 
 
 class Agent(LocalElasticAgent):
-    """The agent of one machine. `knows_codes`: its program speaks by the exit codes of ebb/elastic/contract.py."""
+    """The agent of one machine. `knows_codes`: its program speaks by the exit codes of ebb/elastic/contract.py; `gpus`: None
+    where they are not to be tested."""
 
     def __init__(
         self,
@@ -119,6 +121,7 @@ class Agent(LocalElasticAgent):
         *,
         logs_specs: LogsSpecs,
         knows_codes: bool,
+        gpus: GpuTest | None,
         say: Callable[[str], None],
     ) -> None:
         super().__init__(
@@ -129,7 +132,7 @@ class Agent(LocalElasticAgent):
             log_line_prefix_template=config.log_line_prefix_template,
             shutdown_timeout=_GRACE_SECONDS,
         )
-        self._notices, self._knows_codes, self._say = notices, knows_codes, say
+        self._notices, self._knows_codes, self._gpus, self._say = notices, knows_codes, gpus, say
         self._handler = spec.rdzv_handler
         self._exit_policy = ExitPolicy(max_restarts=config.max_restarts, say=say)
         self._told_at = 0.0
@@ -246,7 +249,18 @@ class Agent(LocalElasticAgent):
             raise WorkersLeft(codes)
         in_company = (worker_group.group_world_size or 1) > 1 and not self._beside
         asked = in_company and may_be_peer_loss(failures, knows_codes=self._knows_codes)
-        self._exit_policy.apply(failures, peer_lost=asked and self._peer_is_gone(failures))
+        peer_lost = asked and self._peer_is_gone(failures)
+        self._exit_policy.apply(failures, peer_lost=peer_lost, gpu_fault=self._test_gpus(failures))
+
+    def _test_gpus(self, failures: list[Failure]) -> str | None:
+        """None where there is nothing to test, or no need."""
+        if self._gpus is None or not any(failure.is_hardware for failure in failures):
+            return None
+        if isinstance(self._handler, Membership):
+            self._handler.leave()  # the others need not wait for the test; if it passes, this machine comes back
+        self._say("a worker says that a GPU failed: testing this machine's GPUs")
+        with self._notices.waiting():
+            return self._gpus.finish()
 
     def _peer_is_gone(self, failures: list[Failure]) -> bool:
         """True if the membership changes within the time in which the loss of a machine shows. An abort may itself be what the
@@ -390,7 +404,13 @@ def _signal(processes: list[int], number: signal.Signals) -> None:
 
 
 def build(
-    settings: argparse.Namespace, handler: RendezvousHandler, notices: Notices, pipes: LogPipes, *, say: Callable[[str], None]
+    settings: argparse.Namespace,
+    handler: RendezvousHandler,
+    notices: Notices,
+    pipes: LogPipes,
+    *,
+    gpus: GpuTest | None,
+    say: Callable[[str], None],
 ) -> Agent:
     """The agent for torchrun's settings: a module is forked from a process that has torch loaded, a script is started anew."""
     config, entrypoint, arguments = launch_config(settings)
@@ -419,7 +439,7 @@ def build(
     )
     knows_codes = forked and is_ours(settings.training_script)
     logs_specs = Piped(config.logs_specs or DefaultLogsSpecs(), pipes, forked=forked)
-    return Agent(spec, config, notices, logs_specs=logs_specs, knows_codes=knows_codes, say=say)
+    return Agent(spec, config, notices, logs_specs=logs_specs, knows_codes=knows_codes, gpus=gpus, say=say)
 
 
 def _failure(found: ProcessFailure) -> Failure:

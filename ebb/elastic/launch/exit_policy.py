@@ -4,6 +4,11 @@
     may_be_peer_loss(failures, knows_codes=False)     # True: ask the membership whether a peer is gone
     policy.apply(failures, peer_lost=True)             # returns: meet the others again; or raises ProgramFailedError
 
+After a fault that looks like the GPU's the machine's GPUs are tested (hardware_check.py): gpu_fault is what the test has found,
+"" if they pass, None if there was no test. A machine that fails it leaves. One that passes it starts its workers again: a launch
+failure, which a program can cause as well, then counts as a crash in C does, and so ends the job when it comes again and again;
+of what only the hardware can cause (ECC, a GPU off the bus) the second one makes the machine leave.
+
 A program of ours says it by its exit code (ebb/elastic/contract.py). Any other program fails with 1 both when it is wrong and
 when a peer of its collective is gone; its exception shows which, and where there is none, or it speaks of a connection, the
 membership does.
@@ -15,9 +20,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ebb.elastic.contract import EXIT_FINISHED, EXIT_HARDWARE, EXIT_PEER_LOST, EXIT_PROGRAM_FAILED, EXIT_RECLAIMED
-from ebb.elastic.faults import Fault, known_fault
+from ebb.elastic.faults import Fault, known_fault, may_be_programs
 
 KILLED_LIMIT = 3  # workers that a signal killed (out of memory, a crash in C): chance, or a bug
+# Faults that only hardware can cause, of a GPU that then passes a test. The driver recovers from many memory errors by itself
+# (rows are remapped: leptonai/gpud#108); a GPU that needs a reset (docs.nvidia.com/health-validation: Xid 48) fails the test.
+# DLRover and NVIDIA's resiliency extension, too, check a machine after a failure and start workers there again if it is well.
+# A second fault within a launcher's life is no chance any more.
+PASSED_LIMIT = 1
 
 _MEMBERSHIP = {EXIT_RECLAIMED, EXIT_PEER_LOST}
 # What is also said when the other end is gone, and for other reasons: then nobody is found to be lost.
@@ -90,27 +100,41 @@ class ExitPolicy:
     def __init__(self, *, max_restarts: int, say: Callable[[str], None]) -> None:
         self._failures_left = max_restarts
         self._kills_left = KILLED_LIMIT
+        self._passed_left = PASSED_LIMIT
         self._say = say
 
-    def apply(self, failures: Sequence[Failure], *, peer_lost: bool = False) -> None:
+    def apply(self, failures: Sequence[Failure], *, peer_lost: bool = False, gpu_fault: str | None = None) -> None:
         """Return to meet the others again; raise ProgramFailedError to end the job, HardwareFailedError to leave it."""
-        if broken := next((failure for failure in failures if failure.is_hardware), None):
-            why = _first_line(broken) or "the worker's last lines say how"
-            raise HardwareFailedError(f"a GPU of this machine failed: {why}; the job goes on without the machine")
-        wrong = [failure for failure in failures if failure.is_program]
-        killed = _killed(failures)
-        if not wrong and (peer_lost or all(failure.is_membership for failure in failures)):
+        broken = [failure for failure in failures if failure.is_hardware]
+        if broken and self._shall_leave(broken, gpu_fault):
+            why = _first_line(broken[0]) or "the worker's last lines say how"
+            found = f"; {gpu_fault}" if gpu_fault else ""
+            raise HardwareFailedError(f"a GPU of this machine failed: {why}{found}; the job goes on without the machine")
+        if broken and not all(may_be_programs(failure.sentence) for failure in broken):
+            self._passed_left -= 1
+            self._say(f"{_words(broken[0])}; this machine's GPUs pass a test: starting again here, and leaving if it comes again")
             return
+        wrong = [failure for failure in failures if failure.is_program and not failure.is_hardware]
+        killed = [*_killed(failures), *broken]
+        if not wrong and not broken and (peer_lost or all(failure.is_membership for failure in failures)):
+            return
+        passes = " (this machine's GPUs pass a test)" if broken else ""
         if not wrong and killed and self._kills_left > 0:  # those beside it have missed it
             self._kills_left -= 1
-            self._say(f"{_words(killed[0])}; starting it again, {self._kills_left} more times at most")
+            self._say(f"{_words(killed[0])}{passes}; starting it again, {self._kills_left} more times at most")
             return
         first = (wrong or killed or [failure for failure in failures if not failure.is_membership])[0]
         if self._failures_left > 0:
             self._failures_left -= 1
-            self._say(f"{_words(first)}; restarting, {self._failures_left} more times at most")
+            self._say(f"{_words(first)}{passes}; restarting, {self._failures_left} more times at most")
             return
-        raise ProgramFailedError(f"{_words(first)}: the job ends", exit_code(first))
+        raise ProgramFailedError(f"{_words(first)}{passes}: the job ends", exit_code(first))
+
+    def _shall_leave(self, broken: Sequence[Failure], gpu_fault: str | None) -> bool:
+        """True without a test, too: then what the worker says is believed."""
+        if gpu_fault != "":
+            return True
+        return self._passed_left <= 0 and not all(may_be_programs(failure.sentence) for failure in broken)
 
 
 def exit_code(failure: Failure) -> int:

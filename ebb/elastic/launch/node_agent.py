@@ -71,7 +71,7 @@ def launch(arguments: list[str], reclaim: Reclaim, pipes: LogPipes) -> int:
             if fault := find_fault(handler.address, os.environ, gpus=gpus is not None):
                 return _unfit(fault)
             warn_of_little_space(os.environ, say)
-        agent = build(settings, handler, reclaim, pipes, say=say)
+        agent = build(settings, handler, reclaim, pipes, gpus=gpus, say=say)
     except (ValueError, ModuleNotFoundError, RendezvousConnectionError) as error:
         say(str(error))
         return EXIT_PROGRAM_FAILED

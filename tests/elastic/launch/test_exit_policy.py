@@ -1,5 +1,6 @@
 """What the ends of workers mean, and what the launcher ends with."""
 
+import contextlib
 from types import SimpleNamespace
 from typing import Any
 
@@ -105,11 +106,49 @@ def test_a_gpu_that_fails_is_no_failure_of_the_program(found: list[Failure], wor
     policy.apply(failures(1))  # the budget is whole
 
 
+LAUNCH = "RuntimeError: CUDA error: unspecified launch failure\nCUDA kernel errors might be asynchronously reported"
+
+
+@pytest.mark.parametrize(
+    ("max_restarts", "exits", "ends_at", "error"),
+    [
+        pytest.param(0, [failures((79, ECC))] * 2, 1, HardwareFailedError, id="only-hardware-does-it-the-second-time"),
+        pytest.param(0, [failures(79)] * 2, 1, HardwareFailedError, id="a-program-that-says-no-more-than-79"),
+        pytest.param(0, [failures((1, LAUNCH))] * 4, 3, ProgramFailedError, id="a-program-may-do-it"),
+        pytest.param(1, [failures((79, LAUNCH))] * 5, 4, ProgramFailedError, id="restarts-allowed"),
+        pytest.param(0, [failures((1, LAUNCH)), *[failures(-11)] * 3], 3, ProgramFailedError, id="as-a-crash-in-c"),
+        pytest.param(0, [failures((1, LAUNCH), (1, WRONG))], 0, ProgramFailedError, id="beside-a-mistake"),
+        pytest.param(0, [failures((1, LAUNCH)), *[failures((1, ECC))] * 2], 2, HardwareFailedError, id="one-after-another"),
+        pytest.param(0, [failures((1, LAUNCH), (1, PEER), -6, -15)], None, None, id="those-beside-it"),
+    ],
+)  # fmt: skip
+def test_a_fault_of_a_gpu_that_passes_a_test(
+    max_restarts: int, exits: list[list[Failure]], ends_at: int | None, error: type[Exception] | None
+) -> None:
+    policy = ExitPolicy(max_restarts=max_restarts, say=lambda _: None)
+    ended: tuple[int | None, type[Exception] | None] = (None, None)
+    for number, found in enumerate(exits):
+        try:
+            policy.apply(found, gpu_fault="")
+        except (HardwareFailedError, ProgramFailedError) as raised:
+            ended = (number, type(raised))
+            break
+    assert ended == (ends_at, error)
+
+
+@pytest.mark.parametrize("found", [failures((1, ECC)), failures((1, LAUNCH)), failures((1, LAUNCH), (1, WRONG))])
+def test_a_fault_of_a_gpu_that_fails_a_test(found: list[Failure]) -> None:
+    policy = ExitPolicy(max_restarts=1, say=lambda _: None)
+    with pytest.raises(HardwareFailedError, match=r"CUDA error: .*; GPU 1 computes wrongly; the job goes on"):
+        policy.apply(found, gpu_fault="GPU 1 computes wrongly")
+    policy.apply(failures(1))  # the budget is whole
+
+
 class Peers:
     """A membership in which a peer is gone, or one has failed because of this machine's worker."""
 
     detection_seconds = 0.3
-    lost = cause = failed = by_itself = members_only = False
+    lost = cause = failed = by_itself = members_only = left = False
 
     def __init__(self, *, explains: bool) -> None:
         self.explains = explains
@@ -121,15 +160,17 @@ class Peers:
     def is_closed(self) -> bool:
         return False
 
-    def leave(self) -> None: ...
+    def leave(self) -> None:
+        self.left = True
 
     def find_others(self, *, wait_seconds: float) -> None: ...
 
 
-def an_agent(peers: Peers) -> tuple[Agent, Any]:
+def an_agent(peers: Peers, gpus: Any = None) -> tuple[Agent, Any]:
     agent = Agent.__new__(Agent)  # torch's own part starts processes
     agent._handler = peers  # type: ignore[assignment]
-    agent._notices = SimpleNamespace(seen=False, hurried=False)
+    agent._notices = SimpleNamespace(seen=False, hurried=False, waiting=contextlib.nullcontext)
+    agent._gpus, agent._say = gpus, lambda _: None
     agent._knows_codes, agent._beside = True, False
     agent._exit_policy = ExitPolicy(max_restarts=0, say=lambda _: None)
     return agent, SimpleNamespace(group_world_size=2)
@@ -158,6 +199,40 @@ def test_a_crash_is_said_to_be_this_machines_own() -> None:
     agent, group = an_agent(peers)
     agent._handle_failures(failures(-9, 75), group)
     assert (peers.failed, peers.by_itself) == (True, True)
+
+
+class Gpus:
+    """A test of them with this outcome, while which the others go on."""
+
+    def __init__(self, peers: Peers, fault: str) -> None:
+        self.peers, self.fault, self.tests = peers, fault, 0
+
+    def finish(self) -> str:
+        assert self.peers.left
+        self.tests += 1
+        return self.fault
+
+
+def test_the_gpus_are_tested_after_a_fault_that_looks_like_theirs() -> None:
+    peers = Peers(explains=True)
+    gpus = Gpus(peers, "")
+    agent, group = an_agent(peers, gpus)
+    agent._handle_failures(failures((1, LAUNCH)), group)
+    assert gpus.tests == 1
+    gpus.fault = "GPU 1 computes wrongly"
+    with pytest.raises(HardwareFailedError, match="unspecified launch failure; GPU 1 computes wrongly"):
+        agent._handle_failures(failures((1, LAUNCH)), group)
+
+
+def test_the_gpus_are_not_tested_after_any_other() -> None:
+    peers = Peers(explains=True)
+    gpus = Gpus(peers, "GPU 1 computes wrongly")
+    agent, group = an_agent(peers, gpus)
+    for found in (failures(-6), failures(-9, 75), failures(75), failures(138)):
+        agent._handle_failures(found, group)
+    with pytest.raises(ProgramFailedError):
+        agent._handle_failures(failures((1, WRONG)), group)
+    assert (gpus.tests, peers.left) == (0, False)
 
 
 class Handler(Peers):

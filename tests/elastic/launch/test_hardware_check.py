@@ -340,6 +340,7 @@ def launch(
 
 
 NEVER = ["--nnodes=1:2", "--rdzv_backend=etcd3", "--rdzv_endpoint=127.0.0.1:9", "--rdzv_id=never"]  # it would wait for ever
+WELL = program(READY, GPU, '{"done": 2}')
 
 
 @pytest.mark.e2e
@@ -366,6 +367,48 @@ def test_a_notice_ends_a_test_that_hangs(tmp_path: Path) -> None:
     assert launcher.returncode == 138, said
     with pytest.raises(ProcessLookupError):
         os.kill(int(there.read_text()), 0)
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(
+    ("raises", "code", "words", "starts"),
+    [
+        pytest.param("uncorrectable ECC error encountered", 79, "a GPU of this machine failed", 2, id="only-hardware-does-it"),
+        pytest.param("unspecified launch failure", 1, "GPUs pass a test): the job ends", 4, id="a-program-may-do-it"),
+    ],
+)
+def test_a_gpu_that_passes_a_test_after_a_fault_is_used_again(
+    tmp_path: Path, raises: str, code: int, words: str, starts: int
+) -> None:
+    script, counts = tmp_path / "script.py", tmp_path / "starts"
+    script.write_text(f"open({str(counts)!r}, 'a').write('x')\nraise RuntimeError('CUDA error: {raises}')\n")
+    launcher = launch(tmp_path, WELL, "--standalone", str(script))
+    _, said = launcher.communicate(timeout=120)
+    assert launcher.returncode == code, said
+    assert words in said
+    assert len(counts.read_text()) == starts
+
+
+@pytest.mark.e2e
+def test_a_worker_is_believed_where_its_gpu_cannot_be_tested(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("raise RuntimeError('CUDA error: unspecified launch failure')\n")
+    launcher = launch(tmp_path, program(READY, GPU, error(MEMORY[0]), '{"done": 2}'), "--standalone", str(script))
+    _, said = launcher.communicate(timeout=120)
+    assert launcher.returncode == 79, said
+    assert said.count("could not be tested: CUDA out of memory") == 2
+
+
+@pytest.mark.e2e
+def test_a_gpu_that_fails_a_test_after_a_fault_is_left_at_once(tmp_path: Path) -> None:
+    script, counts = tmp_path / "script.py", tmp_path / "starts"
+    script.write_text(f"open({str(counts)!r}, 'a').write('x')\nraise RuntimeError('CUDA error: unspecified launch failure')\n")
+    broken = program(READY, GPU, then=f"if os.path.exists({str(counts)!r}): os.abort()\nprint('{{\"done\": 2}}')")
+    launcher = launch(tmp_path, broken, "--standalone", str(script))
+    _, said = launcher.communicate(timeout=120)
+    assert launcher.returncode == 79, said
+    assert "unspecified launch failure; GPU 1 (H100) of this machine: a test of it was killed by signal 6" in said
+    assert counts.read_text() == "x"
 
 
 @pytest.mark.e2e

@@ -126,6 +126,42 @@ def test_a_machine_whose_gpu_failed_leaves_and_the_others_go_on(
     assert "a GPU of this machine failed: RuntimeError: CUDA error: uncorrectable ECC error encountered" in job.logs()
 
 
+BROKEN_ONCE = """
+import os, pathlib, runpy, sys
+sys.argv[:1] = [os.environ["PLAIN"]]
+if os.environ["RANK"] == "1" and os.environ["WORLD_SIZE"] == "2":
+    try:
+        (pathlib.Path(sys.argv[1]) / "broken").touch(exist_ok=False)
+    except FileExistsError:
+        pass
+    else:
+        raise RuntimeError("CUDA error: uncorrectable ECC error encountered")
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_a_machine_whose_gpu_passes_a_test_after_a_fault_comes_back(
+    etcd: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was avoided for the life of the job."""
+    (tmp_path / "broken.py").write_text(BROKEN_ONCE)
+    (tmp_path / "devices").mkdir()
+    monkeypatch.setenv("PLAIN", str(SCRIPT))
+    settings = "--rdzv_conf=last_call_timeout=1,join_batch_seconds=0.3"
+    job = Plain(etcd, tmp_path / "output", [settings, str(tmp_path / "broken.py"), str(tmp_path / "output")], name="once")
+    well = """print('{"ready": true}\\n{"done": 1}')"""
+    job._command[1:3] = [str(SCRIPT.with_name("with_gpus.py")), str(tmp_path / "devices"), "20", well]
+    try:
+        machines = [job.start(planned=2), job.start(planned=2)]
+        job.epoch_by(2)
+        assert [machine.wait(120) for machine in machines] == [EXIT_FINISHED] * 2
+    finally:
+        job.stop_all()
+        print(job.logs())
+    assert (job.output / "broken").exists()
+    assert "this machine's GPUs pass a test: starting again here" in job.logs()
+
+
 ABORTS = """
 import os, sys, time
 from pathlib import Path
