@@ -33,7 +33,10 @@ def declare(stack: Stack, cloud: Infrastructure) -> None:
     limits = namespaces.limits(cluster, spaces)
     priorities = namespaces.priorities(cluster)
     base = [*spaces.values(), *(machines[one.name] for one in managers), *add_ons, *limits, *priorities.values()]
-    helping = helpers.helpers(cluster, cloud.helpers(cluster, workers), images.controller, manager, base)
+    helping = [
+        *helpers.helpers(cluster, cloud.helpers(cluster, workers), images.controller, manager, base),
+        *helpers.device_claims(cluster, workers, base),
+    ]
     store = etcd.etcd(cluster, volumes, images.etcd, manager, base)
     legacy = etcd.legacy_etcd(cluster, volumes, images, manager, [*base, *store])
     claims = storage.claims(cluster, volumes, spaces, [*limits, *store, *legacy])

@@ -39,16 +39,35 @@ Resources = list[pulumi.Resource]
 
 
 @dataclass(frozen=True, kw_only=True)
+class DeviceClaim:
+    """Devices of a machine that Kubernetes hands out by dynamic resource allocation, as one template for the jobs' namespace."""
+
+    name: str  # of the ResourceClaimTemplate
+    device_class: str
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Network:
     """A network between machines that is faster than TCP over the usual one, and what workers need to use it."""
 
     name: str  # for people
-    resources: Mapping[str, str]  # of Kubernetes, that a worker with the whole machine asks for
     environment: Mapping[str, str]
+    # What a worker with the whole machine asks for, by device plugins or by dynamic resource allocation.
+    resources: Mapping[str, str] = field(default_factory=dict)
+    claim: DeviceClaim | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)  # of the machines that have it, so that the cloud sets it up
+    selector: Mapping[str, str] = field(default_factory=dict)  # labels that the cloud adds, and workers must ask for
 
     def facts(self) -> dict[str, Any]:
         """Its entry in `ebb-platform`."""
-        return {"name": self.name, "resources": dict(self.resources), "environment": dict(self.environment)}
+        return {
+            "name": self.name,
+            "resources": dict(self.resources),
+            "environment": dict(self.environment),
+            **({"claim": self.claim.name} if self.claim else {}),
+            **({"selector": dict(self.selector)} if self.selector else {}),
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +133,11 @@ class NodeGroup:
         return (self.label or self.name) == MANAGER
 
     @property
+    def network(self) -> Network | None:
+        """Its fast network; of one shape, its other types have the same."""
+        return self.instance.network(self.settings)
+
+    @property
     def node_selector(self) -> dict[str, str]:
         """The node selector that holds a pod of the platform to the group's machines."""
         return dict(self.selector) or {LABEL_NODE_GROUP: self.label or self.name}
@@ -123,7 +147,8 @@ class NodeGroup:
         """The labels of its nodes, beside those that every cloud sets (zone, region, instance type)."""
         gpu = {LABEL_GPU_TYPE: self.instance.gpu_type} if self.instance.gpus else {}
         own = dict(self.instance.spot_labels) if self.capacity_type == SPOT else {}
-        return {LABEL_NODE_GROUP: self.label or self.name, LABEL_CAPACITY: self.capacity_type, **gpu, **own}
+        fast = dict(self.network.labels) if self.network else {}
+        return {LABEL_NODE_GROUP: self.label or self.name, LABEL_CAPACITY: self.capacity_type, **gpu, **own, **fast}
 
     @property
     def taints(self) -> list[dict[str, str]]:
@@ -144,7 +169,6 @@ class NodeGroup:
         oldest = {"maxAgeSeconds": self.max_age_seconds} if self.max_age_seconds else {}
         allocatable_mib = min(one.allocatable_mib(self.settings) for one in (self.instance, *self.others))
         allocatable = {"allocatableMemoryGiB": allocatable_mib / 1024} if allocatable_mib else {}
-        network = self.instance.network(self.settings)  # of one shape, its other types have the same
         return {
             "name": self.name,
             "zone": self.zone,
@@ -163,7 +187,7 @@ class NodeGroup:
             "spotDiscount": self.instance.spot_discount,
             "noticeSeconds": self.notice_seconds,
             **oldest,
-            **({"network": network.facts()} if network else {}),
+            **({"network": self.network.facts()} if self.network else {}),
             **({"selector": dict(self.selector)} if self.selector else {}),
         }
 
@@ -252,7 +276,7 @@ class Autoscaler:
 @dataclass(frozen=True, kw_only=True)
 class DevicePlugin:
     """A DaemonSet that reports devices to the kubelets of some nodes. `label`, `values`: a node needs one of these keys with
-    one of these values."""
+    one of these values. `config`: a file that it reads, by its path."""
 
     name: str
     image: str
@@ -261,6 +285,15 @@ class DevicePlugin:
     values: Sequence[str]
     privileged: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
+    config: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RdmaMachines:
+    """Machines whose network reads and writes the memory of programs. `modules`: of the kernel, that nothing else loads."""
+
+    groups: Sequence[str]  # names of their node groups
+    modules: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,6 +302,7 @@ class Helpers:
 
     autoscaler: Autoscaler | None = None
     device_plugins: tuple[DevicePlugin, ...] = ()
+    rdma: RdmaMachines | None = None
     # An agent on each spot machine asks the cloud whether it takes the machine back. False where something else marks Nodes.
     notices: bool = True
     # The machines are a cluster's own: the nodes that match a group's selector get its labels.

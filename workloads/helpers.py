@@ -12,10 +12,14 @@ Device plugins are DaemonSets that report devices to the kubelets of some nodes,
 kube-system: they need a folder of the node, which Pod Security forbids in our own namespaces. They tolerate every taint, for a
 node without its plugin has no GPUs to give; they need no token for the API server.
 
+Machines with RDMA run ebb/rdma.py, which loads drivers and lets workers lock memory; what workers ask for by dynamic resource
+allocation is a ResourceClaimTemplate in the jobs' namespace.
+
 The agents hear that the cloud takes a machine back, and mark its Node. They and their rights are in
 workloads/manifests/notices.yaml, and in node-labels.yaml beside it is what labels nodes that Ebb does not make.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,11 +33,26 @@ from pulumi_kubernetes.core.v1 import (
     ProbeArgsDict,
     SecurityContextArgsDict,
     TolerationArgsDict,
+    VolumeArgsDict,
+    VolumeMountArgsDict,
 )
 from pulumi_kubernetes.rbac.v1 import PolicyRuleArgsDict
+from pulumi_kubernetes.resource.v1 import ResourceClaimTemplate
 
 from workloads import manifest
-from workloads.cluster import NAME_LABEL, SYSTEM, Autoscaler, Cluster, DevicePlugin, Helpers, NodeGroup, Resources
+from workloads.cluster import (
+    JOBS,
+    LABEL_NODE_GROUP,
+    NAME_LABEL,
+    SYSTEM,
+    Autoscaler,
+    Cluster,
+    DevicePlugin,
+    Helpers,
+    NodeGroup,
+    RdmaMachines,
+    Resources,
+)
 from workloads.platform import IMAGE
 from workloads.pods import container_security, pod
 
@@ -44,6 +63,7 @@ PORT = 8085
 RIGHTS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 _LOOK: Sequence[str] = ("get", "list", "watch")
 PLUGIN_NAMESPACE = "kube-system"
+RDMA = "ebb-rdma"
 SOCKETS = "/var/lib/kubelet/device-plugins"  # where the kubelet listens, and looks for the plugins' own sockets
 
 
@@ -52,9 +72,39 @@ def helpers(
 ) -> Resources:
     """`image`: the controller's. `needs`: the namespaces, the manager group, the priorities. Jobs depend on all of it."""
     scaling = autoscaler(cluster, record.autoscaler, manager, needs) if record.autoscaler else []
-    plugins = [device_plugin(cluster, plugin, needs) for plugin in record.device_plugins]
+    plugins = [one for plugin in record.device_plugins for one in device_plugin(cluster, plugin, needs)]
+    plugins += [rdma(cluster, record.rdma, image, needs)] if record.rdma else []
     agents = notices(cluster, image, needs) if record.notices else []
     return [*scaling, *plugins, *agents, *(node_labels(cluster, image, manager, needs) if record.labels else [])]
+
+
+def device_claims(cluster: Cluster, groups: Sequence[NodeGroup], needs: Sequence[pulumi.Resource]) -> Resources:
+    """Templates by which workers on these groups claim devices. `needs`: the namespaces."""
+    claims = {group.network.claim: None for group in groups if group.network and group.network.claim}
+    return [
+        ResourceClaimTemplate(
+            claim.name,
+            metadata={"name": claim.name, "namespace": JOBS},
+            spec={
+                "spec": {
+                    "devices": {
+                        "requests": [
+                            {
+                                "name": "interfaces",
+                                "exactly": {
+                                    "device_class_name": claim.device_class,
+                                    "allocation_mode": "ExactCount",
+                                    "count": claim.count,
+                                },
+                            }
+                        ]
+                    }
+                }
+            },
+            opts=cluster.options(depends_on=needs),
+        )
+        for claim in claims
+    ]
 
 
 # ----------------------------------------------------------------------------------------------------------- autoscaler
@@ -219,23 +269,73 @@ def _kept_to_theirs(
 # ------------------------------------------------------------------------------------------------------- device plugins
 
 
-def device_plugin(cluster: Cluster, record: DevicePlugin, needs: Sequence[pulumi.Resource]) -> pulumi.Resource:
+def device_plugin(cluster: Cluster, record: DevicePlugin, needs: Sequence[pulumi.Resource]) -> Resources:
     """It is ready at once where no such machine runs yet, and starts with each that boots."""
-    labels = {NAME_LABEL: record.name}
-    return DaemonSet(
+    if record.config is None:
+        return [_on_machines(cluster, record.name, _plugin_pod(record), needs)]
+    path, text = record.config
+    config = core.v1.ConfigMap(
         record.name,
-        metadata={"name": record.name, "namespace": PLUGIN_NAMESPACE, "labels": labels},
+        metadata={"name": _config_name(record.name, text), "namespace": PLUGIN_NAMESPACE},
+        data={path.rpartition("/")[2]: text},
+        opts=cluster.options(depends_on=needs),
+    )
+    return [config, _on_machines(cluster, record.name, _plugin_pod(record), [*needs, config])]
+
+
+def _config_name(plugin: str, text: str) -> str:
+    """Other text is another name, and so another pod, which reads it."""
+    return f"{plugin}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def rdma(cluster: Cluster, record: RdmaMachines, image: pulumi.Input[str], needs: Sequence[pulumi.Resource]) -> pulumi.Resource:
+    """See ebb/rdma.py. Privileged, as it changes other processes and the kernel."""
+    arguments = ["--modules", *record.modules] if record.modules else []
+    container: ContainerArgsDict = {
+        "name": "rdma",
+        "image": image,
+        "image_pull_policy": "IfNotPresent",
+        "command": ["python3", "-m", "ebb.rdma", *arguments],
+        "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}},
+        "volume_mounts": [{"name": "host", "mount_path": "/host", "read_only": True}] if record.modules else [],
+        "security_context": {"privileged": True, "run_as_user": 0, "read_only_root_filesystem": True},
+    }
+    spec: PodSpecArgsDict = {
+        **_machine_pod(container, LABEL_NODE_GROUP, record.groups, seccomp="Unconfined"),
+        "host_pid": True,
+        "volumes": [{"name": "host", "host_path": {"path": "/", "type": "Directory"}}] if record.modules else [],
+    }
+    return _on_machines(cluster, RDMA, spec, needs)
+
+
+def _on_machines(cluster: Cluster, name: str, spec: PodSpecArgsDict, needs: Sequence[pulumi.Resource]) -> DaemonSet:
+    labels = {NAME_LABEL: name}
+    return DaemonSet(
+        name,
+        metadata={"name": name, "namespace": PLUGIN_NAMESPACE, "labels": labels},
         spec={
             "selector": {"match_labels": labels},
             # A new version may take all machines at once: running pods keep their devices while the plugin restarts.
             "update_strategy": {"type": "RollingUpdate", "rolling_update": {"max_unavailable": "100%"}},
-            "template": {"metadata": {"labels": labels}, "spec": _plugin_pod(record)},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
         },
         opts=cluster.options(depends_on=needs),
     )
 
 
 def _plugin_pod(record: DevicePlugin) -> PodSpecArgsDict:
+    mounts: list[VolumeMountArgsDict] = [{"name": "sockets", "mount_path": SOCKETS}]
+    volumes: list[VolumeArgsDict] = [{"name": "sockets", "host_path": {"path": SOCKETS, "type": "Directory"}}]
+    if record.config is not None:
+        path, text = record.config
+        mounts += [
+            {"name": "config", "mount_path": path.rpartition("/")[0], "read_only": True},
+            {"name": "devices", "mount_path": "/dev"},  # it looks for those that it hands out
+        ]
+        volumes += [
+            {"name": "config", "config_map": {"name": _config_name(record.name, text)}},
+            {"name": "devices", "host_path": {"path": "/dev", "type": "Directory"}},
+        ]
     container: ContainerArgsDict = {
         "name": "plugin",
         "image": record.image,
@@ -243,27 +343,32 @@ def _plugin_pod(record: DevicePlugin) -> PodSpecArgsDict:
         "args": list(record.arguments),
         "env": [{"name": name, "value": value} for name, value in sorted(record.environment.items())],
         "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "256Mi"}},
-        "volume_mounts": [{"name": "sockets", "mount_path": SOCKETS}],
+        "volume_mounts": mounts,
         "security_context": _security(record),
     }
+    seccomp = "Unconfined" if record.privileged else "RuntimeDefault"
+    return {
+        **_machine_pod(container, record.label, record.values, seccomp=seccomp),
+        "volumes": volumes,
+        "host_network": record.privileged,  # what needs the whole machine needs its network devices too
+    }
+
+
+def _machine_pod(container: ContainerArgsDict, label: str, values: Sequence[str], *, seccomp: str) -> PodSpecArgsDict:
     return {
         "containers": [container],
-        "volumes": [{"name": "sockets", "host_path": {"path": SOCKETS, "type": "Directory"}}],
         "affinity": {
             "node_affinity": {
                 "required_during_scheduling_ignored_during_execution": {
-                    "node_selector_terms": [
-                        {"match_expressions": [{"key": record.label, "operator": "In", "values": list(record.values)}]}
-                    ]
+                    "node_selector_terms": [{"match_expressions": [{"key": label, "operator": "In", "values": list(values)}]}]
                 }
             }
         },
         "tolerations": [{"operator": "Exists"}],
         "priority_class_name": "system-node-critical",
-        "host_network": record.privileged,  # what needs the whole machine needs its network devices too
         "automount_service_account_token": False,
         "enable_service_links": False,
-        "security_context": {"seccomp_profile": {"type": "Unconfined" if record.privileged else "RuntimeDefault"}},
+        "security_context": {"seccomp_profile": {"type": seccomp}},
         "termination_grace_period_seconds": 10,
     }
 

@@ -55,6 +55,13 @@ class Network:
     name: str  # for people: EFA
     resources: Mapping[str, str]  # of Kubernetes, that a worker with the whole machine asks for: the interfaces, huge pages
     environment: Mapping[str, str]
+    # Where Kubernetes hands the interfaces out by dynamic resource allocation: the ResourceClaimTemplate in the jobs' namespace.
+    claim: str = ""
+    selector: Mapping[str, str] = field(default_factory=dict)  # labels of the machines that workers then ask for, too
+
+    def reaches(self, namespace: str, jobs_namespace: str) -> bool:
+        """Return whether jobs of a namespace can have it: a template for claims is of one namespace, as claims of volumes are."""
+        return not self.claim or namespace == jobs_namespace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,7 +298,13 @@ def _node_group(item: _FactsReader) -> NodeGroup:
 def _network(item: _FactsReader | None) -> Network | None:
     if item is None:
         return None
-    return Network(name=item.text("name"), resources=item.texts("resources"), environment=item.texts("environment"))
+    return Network(
+        name=item.text("name"),
+        resources=item.texts("resources"),
+        environment=item.texts("environment"),
+        claim=item.text("claim", ""),
+        selector=item.texts("selector"),
+    )
 
 
 def _taint(item: _FactsReader) -> Taint:

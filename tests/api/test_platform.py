@@ -53,6 +53,7 @@ def test_a_group_may_have_a_fast_network() -> None:
     [
         ("EFA", "nodeGroups[4].network must be an object, found 'EFA'"),
         ({"resources": {}, "environment": {}}, "nodeGroups[4].network.name is missing"),
+        ({"name": "EFA", "claim": 8}, "nodeGroups[4].network.claim must be text, found 8"),
         ({"name": "EFA", "resources": {"a": 4}}, "nodeGroups[4].network.resources.a must be text, found 4"),
     ],
 )

@@ -34,9 +34,9 @@ def before(world: Declared, one: Registered) -> set[str]:
 
 
 PLUGINS = {"gpus", "fast-network"}
-AGENT = "ebb-notices"
-# Sockets of the kubelet; the root of a new file system; the network of the machine.
-UNRESTRICTED = {*PLUGINS, "prepare-storage", AGENT}
+AGENT, RDMA = "ebb-notices", "ebb-rdma"
+# Sockets of the kubelet; the root of a new file system; the network of the machine; its processes and its kernel.
+UNRESTRICTED = {*PLUGINS, "prepare-storage", AGENT, RDMA}
 
 
 def test_all_pods_but_these_pass_pod_security_restricted(world: Declared) -> None:
@@ -46,6 +46,7 @@ def test_all_pods_but_these_pass_pod_security_restricted(world: Declared) -> Non
         *("prepare-digits", "prepare-storage", "dataset-tiny-imagenet-200", "dataset-birds"),
         *PLUGINS,
         AGENT,
+        RDMA,
     }
     assert {name for name, pod in found.items() if violations(pod)} == UNRESTRICTED
     assert violations(found[AGENT]) == ["pod.hostNetwork"]
@@ -179,6 +180,44 @@ def test_a_privileged_plugin_is_only_what_its_record_says(world: Declared) -> No
     pod = pods(world)["fast-network"]
     assert pod["containers"][0]["securityContext"] == {"privileged": True, "runAsUser": 0}
     assert (pod["hostNetwork"], pod["containers"][0]["env"]) == (True, [{"name": "LEVEL", "value": "1"}])
+
+
+def test_a_plugin_reads_the_file_of_its_record_and_is_made_anew_when_that_changes(world: Declared) -> None:
+    pod, config = pods(world)["fast-network"], world.one("ConfigMap", "fast-network").inputs
+    mounts = {one["name"]: one["mountPath"] for one in pod["containers"][0]["volumeMounts"]}
+    assert (mounts["config"], mounts["devices"]) == ("/etc/network", "/dev")
+    assert config["data"] == {"config.json": '{"interfaces": 4}'}
+    [named] = [one["configMap"]["name"] for one in pod["volumes"] if one["name"] == "config"]
+    assert named == config["metadata"]["name"] == "fast-network-3deba290"
+    assert world.one("ConfigMap", "fast-network").key in world.before(world.one("DaemonSet", "fast-network"))
+
+
+# --- Machines with RDMA ---------------------------------------------------------------------------------------------------------
+
+
+def test_machines_with_rdma_get_drivers_and_a_limit_that_lets_workers_lock_memory(world: Declared) -> None:
+    pod = pods(world)[RDMA]
+    (container,) = pod["containers"]
+    assert container["command"] == ["python3", "-m", "ebb.rdma", "--modules", "ib_umad", "rdma_ucm"]
+    assert (container["image"], pod["hostPID"], pod["tolerations"]) == (
+        "example.org/controller@sha256:3", True, [{"operator": "Exists"}]
+    )  # fmt: skip
+    assert [one["hostPath"] for one in pod["volumes"]] == [{"path": "/", "type": "Directory"}]
+    assert [(one["mountPath"], one["readOnly"]) for one in container["volumeMounts"]] == [("/host", True)]
+    (term,) = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term == {"matchExpressions": [{"key": "ebb.dev/node-group", "operator": "In", "values": ["old-north-b"]}]}
+
+
+def test_what_workers_claim_is_a_template_that_the_facts_name(world: Declared) -> None:
+    template = world.one("ResourceClaimTemplate").inputs
+    data = world.one("ConfigMap", "ebb-platform").inputs["data"]
+    told = {group.name: group for group in parse(data).node_groups}["old-north-b"]
+    assert told.network is not None
+    assert template["metadata"] == {"name": told.network.claim, "namespace": "elastic-job"}
+    assert template["spec"]["spec"]["devices"]["requests"] == [
+        {"name": "interfaces", "exactly": {"deviceClassName": "fast.example.org", "allocationMode": "ExactCount", "count": 4}}
+    ]
+    assert told.labels["example.org/driver"] == "on"
 
 
 # --- Limits ---------------------------------------------------------------------------------------------------------------------

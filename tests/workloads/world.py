@@ -21,6 +21,7 @@ from infra.cloud import Cloud
 from infra.config import Section
 from tests.infra.cases import CASES
 from tests.infra.declared import Declared, declared
+from tests.infra.stacks import settings
 from workloads.cluster import (
     DEFAULT_IMAGE,
     LABEL_GPU_TYPE,
@@ -29,21 +30,33 @@ from workloads.cluster import (
     SPOT,
     Autoscaler,
     Cluster,
+    DeviceClaim,
     DevicePlugin,
     Helpers,
     Images,
     InstanceType,
+    Network,
     NodeGroup,
+    RdmaMachines,
     Storage,
     Volume,
 )
 
 Object = dict[str, Any]
 
+
+class Fast(InstanceType):
+    """A machine with interfaces that Kubernetes hands out."""
+
+    def network(self, _settings: Any) -> Network:
+        claim = DeviceClaim(name="interfaces-4", device_class="fast.example.org", count=4)
+        return Network(name="Fast", environment={"NCCL_NET": "fast"}, claim=claim, labels={"example.org/driver": "on"})
+
+
 TYPES = (
     InstanceType(name="plain", cpu=2, memory_gib=8, usd_per_hour=0.1),
     InstanceType(name="small", cpu=4, memory_gib=16, usd_per_hour=0.5, gpu_type="T4", gpus=1, spot_discount=0.6),
-    InstanceType(name="large", cpu=32, memory_gib=244, usd_per_hour=12.0, gpu_type="V100", gpus=4, spot_discount=0.6),
+    Fast(name="large", cpu=32, memory_gib=244, usd_per_hour=12.0, gpu_type="V100", gpus=4, spot_discount=0.6),
 )
 SETTINGS: Mapping[str, Any] = {
     "cloud": "elsewhere",
@@ -122,8 +135,10 @@ class Elsewhere:
                     values=["old-north-b"],
                     privileged=True,
                     environment={"LEVEL": "1"},
+                    config=("/etc/network/config.json", '{"interfaces": 4}'),
                 ),
             ),
+            rdma=RdmaMachines(groups=["old-north-b"], modules=["ib_umad", "rdma_ucm"]),
         )
 
     def outputs(self, cluster: Cluster) -> Mapping[str, pulumi.Input[Any]]:
@@ -165,9 +180,9 @@ def stack(**changes: Any) -> Declared:
         return declared(lambda: program.declare(checked, Elsewhere()), stack="test")
 
 
-def example(name: str) -> Declared:
-    """The program's declarations for a stack of the repository, on its own cloud."""
-    known = config.read(name)
+def example(name: str, **changes: Any) -> Declared:
+    """The program's declarations for a stack of the repository, on its own cloud; `changes`: other keys of its settings."""
+    known = config.parse({**settings(name), **changes}, config.ROOT, stack=name) if changes else config.read(name)
     cloud = clouds.named(known.cloud).make(known)
     own = next((case.answers for case in CASES if case.cloud == known.cloud), {})
     return declared(lambda: program.declare(known, cloud), stack=name, answers=own)

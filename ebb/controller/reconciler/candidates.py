@@ -92,7 +92,7 @@ def sites(wish: Wish, platform: Platform, capacity: str | None) -> list[Candidat
         right_gpu = wish.gpu_type is None or wish.gpu_type.lower() == group.gpu_type.lower()
         if fits and group.max and right_zone and right_gpu and capacity in (None, group.capacity_type):
             usable.setdefault((ANY if wish.zone == ANY else group.zone, group.gpu_type), []).append((group, fits))
-    return [_candidate(zone, gpu_type, fits, wish.needs.gpus) for (zone, gpu_type), fits in usable.items()]
+    return [_candidate(zone, gpu_type, fits, wish, platform) for (zone, gpu_type), fits in usable.items()]
 
 
 def candidate_of(wish: Wish, placed: Placed, platform: Platform | None) -> Candidate:
@@ -213,10 +213,10 @@ def complaint(wish: Wish, platform: Platform, found: Sequence[Candidate]) -> str
     )
 
 
-def _candidate(zone: str, gpu_type: str, fits: list[tuple[NodeGroup, int]], gpus: int) -> Candidate:
-    """`gpus`: of one worker."""
+def _candidate(zone: str, gpu_type: str, fits: list[tuple[NodeGroup, int]], wish: Wish, platform: Platform) -> Candidate:
     capacities = sorted({group.capacity_type for group, _ in fits}, reverse=True)
-    network = shared_network(gpus, [group for group, _ in fits])
+    network = shared_network(wish.needs.gpus, [group for group, _ in fits])
+    network = network if network and network.reaches(wish.namespace, platform.jobs_namespace) else None
     return Candidate(
         zone=zone,
         gpu_type=gpu_type,

@@ -3,7 +3,7 @@
     container = worker_container(spec["containers"])
     met = rendezvous(job, container, platform)          # Rendezvous(backend="etcd3", endpoint="etcd-service:2379")
     mount(spec, container, volumes=seat.volumes, share_bytes=seat.memory_bytes)
-    connect(container, seat.network)
+    connect(spec, container, seat.network)
     inject(container, job, index=2, attempt=0, met=met, planned=4)
 
 `mount`, `connect` and `inject` change what they are given. Other containers are left alone, and what the author set stays. What a
@@ -26,6 +26,7 @@ from ebb.api.spec import Job
 Object = dict[str, Any]
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a mount point in the pod; containers get 64 MiB otherwise
+NETWORK_CLAIM = "ebb-network"  # its name in the pod
 ENV_PROCESSES = "PET_NPROC_PER_NODE"
 ENV_THREADS = "OMP_NUM_THREADS"
 # torch's own rendezvous is for programs whose exit codes do not tell a lost peer from a bug, and torchrun's default is to end
@@ -150,13 +151,18 @@ def mount(spec: Object, container: Object, *, volumes: Sequence[Volume], share_b
         container["volumeMounts"] = mounts
 
 
-def connect(container: Object, network: Network) -> None:
+def connect(spec: Object, container: Object, network: Network) -> None:
     """Give the container the interfaces of its machine's fast network, and tell NCCL's plugin to use them."""
+    spec["nodeSelector"] = {**network.selector, **(spec.get("nodeSelector") or {})}
     resources = container.get("resources") or {}
     # Kubernetes takes limits of devices and huge pages for requests too.
     limits = {**network.resources, **(resources.get("requests") or {}), **(resources.get("limits") or {})}
     asked = {name: amount for name, amount in limits.items() if name in network.resources}
     container["resources"] = {**resources, "limits": {**(resources.get("limits") or {}), **asked}}
+    claims = spec.get("resourceClaims") or []
+    if network.claim and network.claim not in [claim.get("resourceClaimTemplateName") for claim in claims]:
+        spec["resourceClaims"] = [*claims, {"name": NETWORK_CLAIM, "resourceClaimTemplateName": network.claim}]
+        container["resources"]["claims"] = [*(resources.get("claims") or []), {"name": NETWORK_CLAIM}]
     written = variables(container)
     ours = [{"name": name, "value": value} for name, value in network.environment.items() if name not in written]
     container["env"] = [*ours, *(container.get("env") or [])]

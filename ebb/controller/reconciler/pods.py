@@ -121,7 +121,7 @@ def worker_pod(job: Job, *, index: int, attempt: int, pod_placement: PodPlacemen
     container = worker_container(spec["containers"])
     mount(spec, container, volumes=pod_placement.volumes, share_bytes=pod_placement.memory_bytes)
     if pod_placement.network:
-        connect(container, pod_placement.network)
+        connect(spec, container, pod_placement.network)
     met = pod_placement.met or rendezvous(job, container, None)
     inject(container, job, index=index, attempt=attempt, met=met, planned=pod_placement.planned or job.max_replicas)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

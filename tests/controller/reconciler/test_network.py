@@ -22,6 +22,11 @@ FABRIC = Network(
 OTHER = Network(name="EFA", resources={"vpc.amazonaws.com/efa": "2"}, environment={})
 
 
+CLAIMED = Network(
+    name="GPUDirect RDMA", resources={}, environment={"NCCL_NET": "gIB"}, claim="interfaces-8", selector={"fast": "auto"}
+)
+
+
 def large(name: str = "large", **changes: Any) -> NodeGroup:
     values = {"gpu_type": "A100", "gpus_per_node": 8, "cpu": 96.0, "memory_gib": 1152.0, "max": 3, "network": FABRIC, **changes}
     return make_group(name, **values)
@@ -38,10 +43,14 @@ def placed(job: Object, platform: Platform) -> Placed:
     return found
 
 
-def container(job: Object, platform: Platform) -> Object:
+def pod_spec(job: Object, platform: Platform) -> Object:
     made = Job.of(job)
     pod = worker_pod(made, index=0, attempt=0, pod_placement=pod_placement(made, placed(job, platform), platform))
-    return dict(pod["spec"]["containers"][0])
+    return dict(pod["spec"])
+
+
+def container(job: Object, platform: Platform) -> Object:
+    return dict(pod_spec(job, platform)["containers"][0])
 
 
 def variables(found: Object) -> Mapping[str, str | None]:
@@ -111,3 +120,33 @@ def test_it_is_forgotten_where_the_stack_has_it_no_more() -> None:
     job = Job.of(make_job(**whole()))
     before = Placed(zone="local-a", capacity_type="spot", gpu_type="A100", network="EFA")
     assert pod_placement(job, before, make_platform(large(network=None))).network is None
+
+
+def test_interfaces_that_kubernetes_hands_out_are_claimed_by_the_pod_and_its_training_container() -> None:
+    spec = pod_spec(make_job(**whole()), make_platform(large(network=CLAIMED)))
+    assert spec["resourceClaims"] == [{"name": "ebb-network", "resourceClaimTemplateName": "interfaces-8"}]
+    [training] = spec["containers"]
+    assert training["resources"]["claims"] == [{"name": "ebb-network"}]
+    assert training["resources"]["limits"] == {"nvidia.com/gpu": 8}
+    assert variables(training)["NCCL_NET"] == "gIB"
+    assert spec["nodeSelector"].items() >= {"fast": "auto"}.items()
+
+
+def test_a_claim_that_the_author_wrote_stays_alone() -> None:
+    """Two of one template would ask for twice as many interfaces as a machine has."""
+    job = make_job(**whole(resources={"claims": [{"name": "mine"}]}))
+    spec = job["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]
+    spec["resourceClaims"] = [{"name": "mine", "resourceClaimTemplateName": "interfaces-8"}]
+    made = pod_spec(job, make_platform(large(network=CLAIMED)))
+    assert made["resourceClaims"] == spec["resourceClaims"]
+    assert made["containers"][0]["resources"]["claims"] == [{"name": "mine"}]
+
+
+def test_a_job_of_a_namespace_without_the_template_uses_tcp() -> None:
+    """Its pods would wait for ever for a claim that nothing makes."""
+    job, platform = make_job(**whole()), make_platform(large(network=CLAIMED))
+    job["metadata"]["namespace"] = "team"
+    assert placed(job, platform).network == ""
+    spec = pod_spec(job, platform)
+    assert ("resourceClaims" in spec, "NCCL_NET" in variables(spec["containers"][0])) == (False, False)
+    assert placed(job, make_platform(large())).network == "EFA"
