@@ -37,7 +37,7 @@ class Case:
     in the file and another network range, with the types that it replaces. `data`: the path of what destroy does to data.
     `wrong`: a path and a value that is refused, and the key in the message. `later`: further pairs of types of which all of the
     first go before any of the second. `smallest`: GPU type -> the machine that a line with it gets. `answers`: what the cloud
-    computes, for tests/infra/declared.py.
+    computes, for tests/infra/declared.py. `fast`: a line of machines with a fast network between them.
     """
 
     cloud: str
@@ -63,6 +63,7 @@ class Case:
     later: tuple[tuple[str, str], ...] = ()
     smallest: Mapping[str, str] = field(default_factory=dict)
     answers: Mapping[str, Answer] = field(default_factory=dict)
+    fast: Mapping[str, Any]
 
     def __str__(self) -> str:
         return self.cloud

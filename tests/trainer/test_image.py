@@ -47,3 +47,11 @@ def test_the_image_finds_the_driver_where_gke_mounts_it() -> None:
     variables = dict(one.split("=", 1) for line in said for one in line.removeprefix("ENV ").split())
     assert "/usr/local/nvidia/lib64" in variables.get("LD_LIBRARY_PATH", "").split(":")
     assert variables["PATH"].split(":")[0] == "/usr/local/nvidia/bin"
+
+
+def test_a_build_without_googles_plugin_needs_no_image_of_google() -> None:
+    """The stage that it comes from is then the base itself, which every builder has already."""
+    words = (TRAINER / "Dockerfile").read_text().split("\nFROM ")
+    assert "\nARG GIB=${BASE}" in words[0]
+    assert words[1].startswith("${GIB} AS gib\n")
+    assert not any("docker.pkg.dev" in line for line in "\n".join(words).splitlines() if not line.startswith("#"))

@@ -18,6 +18,9 @@ POOL_NAME = 32  # GKE allows 40 (https://docs.cloud.google.com/kubernetes-engine
 # Stored copies of pages under https://docs.cloud.google.com, all read 2026-11-22.
 OLDEST_FLEX, OLDEST_PREEMPTIBLE = 7 * 24, 24  # hours; kubernetes-engine/docs/concepts/dws and .../how-to/preemptible-vms
 LONG_GRACE = (1, 35, 0, 1171000)  # the first version that can: kubernetes-engine/docs/concepts/spot-vms
+# GKE hands out interfaces from 1.34.1-gke.1829001 on (.../how-to/allocate-network-resources-dra); any patch of 1.35 does.
+DRANET = (1, 35)
+TCPX = "a3-highgpu-8g"
 LONGEST_WITHOUT_UPGRADES = 30  # days, of scope all: .../concepts/maintenance-windows-and-exclusions
 RANGES = 100  # authorized networks where machines are private: an older copy of kubernetes-engine/docs/how-to/authorized-networks
 # Least GiB and step of a Filestore tier: filestore/docs/service-tiers.
@@ -155,11 +158,25 @@ def _group(where: str, line: NodeGroupSettings, stack: Stack) -> Iterator[Proble
     yield from _age(where, line, own)
     for machine in catalog.machines(stack, line):
         if own.compact_placement and isinstance(machine, GcpInstance) and not machine.compact:
-            text = f"{machine.name} cannot be placed close to others: take A100, L4 or H100, or remove it"
+            text = f"{machine.name} cannot be placed close to others: take A100, L4, H100 or H200, or remove it"
             yield Problem(f"{where}.gcp.compactPlacement", text, (f"{where}.gpu", f"{where}.instanceTypes"))
+        if own.gpu_direct and isinstance(machine, GcpInstance):
+            yield from _gpu_direct(f"{where}.gcp.gpuDirect", where, machine, stack)
         if line.capacity == ON_DEMAND and machine.name in NOT_ON_DEMAND:
             text = f"{machine.name} is not sold on-demand: set capacity spot or flex-start, or instanceTypes: [a3-highgpu-8g]"
             yield Problem(f"{where}.capacity", text, (f"{where}.gpu", f"{where}.instanceTypes"))
+
+
+def _gpu_direct(key: str, where: str, machine: GcpInstance, stack: Stack) -> Iterator[Problem]:
+    if not machine.rdma:
+        with_rdma = [one.name for one in catalog.types(stack) if isinstance(one, GcpInstance) and one.rdma]
+        why = "has TCPX alone, whose helper the jobs' namespace does not let in" if machine.name == TCPX else "has no RDMA"
+        text = f"{machine.name} {why}: take {' or '.join(with_rdma)}, or remove gpuDirect"
+        yield Problem(key, text, (f"{where}.gpu", f"{where}.instanceTypes"))
+    version = stack.settings.cluster.min_version
+    if version_of(version) < DRANET:
+        text = f"found true, and gcp.cluster.minVersion is {version!r}: set that to '1.35' or higher, or remove gpuDirect"
+        yield Problem(key, text, ("gcp.cluster.minVersion",))
 
 
 def _age(where: str, line: NodeGroupSettings, own: GroupSettings) -> Iterator[Problem]:

@@ -11,7 +11,7 @@ from infra.clouds.gcp import apis, cluster, images, network, pools, storage
 from infra.clouds.gcp.settings import Settings
 from infra.config import Stack
 from infra.part import Part
-from workloads.cluster import Cluster, Helpers, Images, NodeGroup, Storage
+from workloads.cluster import Cluster, Helpers, Images, NodeGroup, RdmaMachines, Storage
 
 # A machine with GPUs boots in two to three minutes and installs its driver in one or two; GKE gives a zone up after ten
 # (https://docs.cloud.google.com/kubernetes-engine/docs/concepts/cluster-autoscaler). Jobs go elsewhere before.
@@ -74,8 +74,13 @@ class Gcp:
             researchers=control.researchers,
         )
 
+    @cached_property
+    def _network_rights(self) -> list[pulumi.Resource]:
+        return network.allow_gke(self._machines, self._settings)
+
     def node_group(self, cluster: Cluster, group: NodeGroup) -> pulumi.Resource:
-        return pools.declare(self._machines, group, self._control, self._settings, self._labels)
+        rights = self._network_rights if group.network else []
+        return pools.declare(self._machines, group, self._control, self._settings, self._labels, rights)
 
     def add_ons(self, cluster: Cluster, manager: pulumi.Resource) -> Sequence[pulumi.Resource]:
         return []  # GKE runs DNS and the storage drivers, and puts them on the first machine there is
@@ -99,7 +104,9 @@ class Gcp:
         return made
 
     def helpers(self, cluster: Cluster, groups: Sequence[NodeGroup]) -> Helpers:
-        return Helpers()  # GKE scales by itself, and its device plugin advertises GPUs
+        # GKE scales by itself, and its device plugin advertises GPUs.
+        fast = [group.name for group in groups if group.network]
+        return Helpers(rdma=RdmaMachines(groups=fast) if fast else None)
 
     def outputs(self, cluster: Cluster) -> Mapping[str, pulumi.Input[Any]]:
         return {name: value for name, value in self._outputs.items() if value is not None}

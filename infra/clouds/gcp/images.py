@@ -24,16 +24,25 @@ from infra.part import Part
 # cache (mirror.gcr.io) here would fail whenever it does not hold the image just then
 # (https://docs.cloud.google.com/artifact-registry/docs/pull-cached-dockerhub-images, stored copies, read 2026-11-22).
 BASE = "docker.io/library/python:3.11-slim-bookworm"
+# NCCL's plugin for Google's RDMA, as gpudirect-rdma/nccl-rdma-installer.yaml of https://github.com/GoogleCloudPlatform/
+# container-engine-accelerators has it (at 992db8125755, 2026-06-11).
+GIB = "us-docker.pkg.dev/gce-ai-infra/gpudirect-gib/nccl-plugin-gib:v1.1.1"
 KEPT, UNTAGGED_SECONDS = 10, 7 * 24 * 3600  # ten builds back is further than any job runs
 READER, WRITER = "roles/artifactregistry.reader", "roles/artifactregistry.writer"
 LOGS, SOURCES = "roles/logging.logWriter", "roles/storage.objectViewer"
+
+
+def recipes(stack: Stack) -> list[Recipe]:
+    """The images that the stack builds; with NCCL's plugin for RDMA where node groups have it."""
+    direct = {line.image for line in stack.node_groups if getattr(line.settings, "gpu_direct", False)}
+    return images.recipes(stack, BASE, {name: {"RDMA": "1", "GIB": GIB} for name in direct})
 
 
 def declare(part: Part, name: str, stack: Stack, settings: Settings, machines: pulumi.Output[str]) -> BuiltImages:
     """`machines`: the service account of the instances, which fetch images."""
     if settings.images.build == "none":
         return images.existing(stack, settings.images)
-    wanted = images.recipes(stack, BASE)
+    wanted = recipes(stack)
     repository = _repository(part, name, settings, [one.name for one in wanted])
     _member(part, repository, "machines", READER, machines)
     url = pulumi.Output.concat(f"{settings.region}-docker.pkg.dev/{settings.project}/", repository.repository_id)

@@ -9,12 +9,13 @@ address and reach the internet through NAT, and Google's own services without it
 from dataclasses import dataclass
 
 import pulumi
-from pulumi_gcp import compute
+from pulumi_gcp import compute, projects
 
 from infra.clouds.gcp.settings import Settings
 from infra.part import Part
 
 PODS, SERVICES = "pods", "services"
+NETWORK_ADMIN = "roles/compute.networkAdmin"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,16 @@ class Network:
 def declare(part: Part, name: str, settings: Settings) -> Network:
     """The network of a stack. `name`: what its parts are called after."""
     return _existing(part, settings) if settings.network.name else _own(part, name, settings)
+
+
+def allow_gke(part: Part, settings: Settings) -> list[pulumi.Resource]:
+    """Let GKE make networks: those of the interfaces for GPUDirect RDMA. That it needs the role says NVIDIA's guide to GKE's
+    accelerator network profile, https://docs.nvidia.com/aicr/integrator-guide/gke-a-4-x-max-networking.md (read 2026-11-25)."""
+    agent = projects.ServiceIdentity("gke", project=settings.project, service="container.googleapis.com", opts=part.child())
+    role = projects.IAMMember(
+        "gke-networks", project=settings.project, role=NETWORK_ADMIN, member=agent.member, opts=part.child()
+    )
+    return [role]
 
 
 def _existing(part: Part, settings: Settings) -> Network:

@@ -11,6 +11,8 @@ taints that GKE adds beside those named here the provider reports no difference:
 (terraform-provider-google, node_config.go, flattenTaints, read at e03b7622a26c).
 """
 
+from collections.abc import Sequence
+
 import pulumi
 from pulumi_gcp import container
 from pulumi_gcp.container._inputs import (
@@ -33,8 +35,8 @@ EFFECTS = {"NoSchedule": "NO_SCHEDULE", "NoExecute": "NO_EXECUTE", "PreferNoSche
 CRITICAL_SECONDS = 15
 # Compute Engine's API takes hyperdisk-balanced for the fourth generation and A3 where none is named (its description of
 # AttachedDiskInitializeParams.diskType, read 2026-11-22). That these have nothing else is Google's word for N4 and A3 Ultra as
-# others quote it, and an assumption for G4.
-HYPERDISK_ONLY = ("a3-ultragpu", "g4", "n4")
+# others quote it, and an assumption for A4 and G4.
+HYPERDISK_ONLY = ("a3-ultragpu", "a4", "g4", "n4")
 # NVIDIA's branch 580 is the last for GPUs before Turing (its Unix deprecation schedule, as the press quotes it, read 2026-11-22),
 # and `latest` may be newer.
 TURING = (7, 5)
@@ -47,10 +49,16 @@ def notice_seconds(settings: Settings) -> int:
     return settings.nodes.shutdown_grace_seconds - CRITICAL_SECONDS
 
 
-def declare(
-    part: Part, group: NodeGroup, control: ControlPlane, settings: Settings, stack_labels: dict[str, str]
+def declare(  # noqa: PLR0917 - one of each thing that exists before a pool
+    part: Part,
+    group: NodeGroup,
+    control: ControlPlane,
+    settings: Settings,
+    stack_labels: dict[str, str],
+    rights: Sequence[pulumi.Resource] = (),
 ) -> pulumi.Resource:
-    """A pool that exists once machines can join the cluster; deleting it drains and ends them."""
+    """A pool that exists once machines can join the cluster; deleting it drains and ends them. `rights`: what GKE must be allowed
+    before, for it."""
     own, manager = own_settings(group), group.is_manager
     return container.NodePool(
         group.name,
@@ -64,13 +72,15 @@ def declare(
         autoscaling=None if manager else _scaling(group),
         node_config=_machine(group, own, control, settings, stack_labels),
         placement_policy={"type": "COMPACT"} if own.compact_placement else None,
+        # GKE makes the networks of the fast interfaces, and removes them with the pool.
+        network_config={"accelerator_network_profile": "auto"} if group.network else None,
         # Upgrades come with the channel and cannot be turned off. One machine at a time, and no further one, for which GPUs
         # seldom are there.
         upgrade_settings={"strategy": "SURGE", "max_surge": 1 if manager else 0, "max_unavailable": 0 if manager else 1},
         # A machine of flex-start cannot be had again (.../concepts/dws): GKE refuses repair there.
         management={"auto_repair": settings.nodes.repair and group.capacity_type != FLEX_START, "auto_upgrade": True},
         opts=part.child(
-            depends_on=control.ready,
+            depends_on=[*control.ready, *rights],
             custom_timeouts=_TIMEOUTS,
             # `min` is where a new pool begins; a later one is the autoscaler's affair, and here it would replace the pool.
             ignore_changes=["initialNodeCount"],

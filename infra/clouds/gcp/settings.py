@@ -208,7 +208,11 @@ class GroupSettings(Section):
     """Section `gcp` of a node group."""
 
     compact_placement: bool = Field(
-        default=False, description="Machines close to each other: faster between them, and scarcer. With A100, L4 and H100 alone."
+        default=False, description="Machines close to each other: faster between them, and scarcer. With A100, L4, H100 and H200."
+    )
+    gpu_direct: bool = Field(
+        default=False,
+        description="GPUDirect RDMA between machines with it (a3-ultragpu-8g), on networks that GKE makes.",
     )
     preemptible: bool = Field(
         default=False,

@@ -37,4 +37,5 @@ CASE = Case(
     later=((MOUNT_TARGET, SUBNET),),
     smallest={"T4": "g4dn.xlarge", "V100": "p3.2xlarge", "a100": "p4d.24xlarge", "H100": "p5.4xlarge"},
     answers=ANSWERS,
+    fast={"instanceTypes": ["p4d.24xlarge"], "capacity": "on-demand", "max": 2, "aws": {"efa": True}},
 )

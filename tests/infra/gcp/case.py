@@ -21,6 +21,9 @@ ANSWERS: Mapping[str, Answer] = {
     "gcp:serviceaccount/account:Account": lambda name, inputs: {
         "email": f"{inputs['accountId']}@my-project-123.iam.gserviceaccount.com",
     },
+    "gcp:projects/serviceIdentity:ServiceIdentity": lambda name, inputs: {
+        "member": "serviceAccount:service-1@container-engine-robot.iam.gserviceaccount.com",
+    },
     "gcp:compute/network:Network": lambda name, inputs: {"name": name},
     "gcp:compute/disk:Disk": lambda name, inputs: {"name": name},
     "gcp:compute/router:Router": lambda name, inputs: {"name": name},
@@ -54,4 +57,5 @@ CASE = Case(
     later=((FILESTORE, NETWORK),),
     smallest={"T4": "n1-standard-4-t4", "V100": "n1-standard-8-v100", "a100": "a2-highgpu-1g", "H100": "a3-highgpu-1g"},
     answers=ANSWERS,
+    fast={"gpu": "H200", "max": 2, "gcp": {"gpuDirect": True}},
 )

@@ -11,6 +11,7 @@ from tests.infra.test_engine import PV
 
 pytestmark = pytest.mark.e2e
 
+RIGHT = "gcp:projects/iAMMember:IAMMember"
 LUSTRE, CONNECTION = "gcp:lustre/instance:Instance", "gcp:servicenetworking/connection:Connection"
 LARGE: tuple[tuple[tuple[str, ...], Any], ...] = (
     (("ebb:gcp", "storage", "lustre"), {"zone": "us-central1-a"}),
@@ -21,6 +22,7 @@ LARGE: tuple[tuple[tuple[str, ...], Any], ...] = (
         [
             {"gpu": "H100", "capacity": "flex-start", "maxAgeHours": 48, "max": 2, "zones": ["us-central1-a"], "name": "flex"},
             {"gpu": "A100", "max": 4, "zones": ["us-central1-a"], "gcp": {"compactPlacement": True}},
+            {"gpu": "H200", "max": 2, "zones": ["us-central1-a"], "gcp": {"gpuDirect": True}},
         ],
     ),
 )
@@ -33,7 +35,14 @@ def test_a_large_stack_comes_up_and_goes_in_order() -> None:
         assert stack.up().changes == {}
         order = [type_of(urn) for urn in stack.destroy().finished("delete")]
         assert stack.resources() == {}
-    for first, then in ((PV, LUSTRE), (LUSTRE, CONNECTION), (CONNECTION, NETWORK), (FILESTORE, NETWORK), (POOL, CLUSTER)):
+    for first, then in (
+        (PV, LUSTRE),
+        (LUSTRE, CONNECTION),
+        (CONNECTION, NETWORK),
+        (FILESTORE, NETWORK),
+        (POOL, CLUSTER),
+        (POOL, RIGHT),
+    ):
         assert max(at for at, kind in enumerate(order) if kind == first) < order.index(then), (first, then)
 
 

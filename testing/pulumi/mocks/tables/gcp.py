@@ -101,6 +101,12 @@ ROWS: tuple[Row, ...] = (
                  "member": "serviceAccount:{accountId}@{project}.iam.gserviceaccount.com"},
     ),
     Row("gcp:projects/service:Service", autoname="", id="{project}/{service}", replaces=("project", "service")),
+    Row(
+        "gcp:projects/serviceIdentity:ServiceIdentity", autoname="", id="projects/{project}/services/{service}",
+        replaces=("project", "service"),
+        outputs={"email": "service-1@{service}.iam.gserviceaccount.com",
+                 "member": "serviceAccount:service-1@{service}.iam.gserviceaccount.com"},
+    ),
     Row("gcp:projects/iAMMember:IAMMember", autoname="", id="{project}/{role}/{member}", replaces=_IAM),
     Row("gcp:storage/bucketIAMMember:BucketIAMMember", autoname="", id="b/{bucket}/{role}/{member}",
         replaces=("bucket", *_IAM[1:])),
