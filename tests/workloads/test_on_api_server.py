@@ -13,8 +13,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ebb.api.platform import Network, parse
+from ebb.api.spec import Job
+from ebb.controller.reconciler.pods import PodPlacement, worker_pod
 from infra.config import ROOT
-from tests.infra.cases import CASES
+from tests.builders import make_job
+from tests.controller.reconciler.test_network import CLAIMED, FABRIC, whole
+from tests.infra.cases import CASES, Case
 from tests.infra.declared import Declared
 from tests.workloads.api import Api, laid_out
 from tests.workloads.rights import (
@@ -107,9 +112,33 @@ def test_the_pods_of_all_workloads_are_let_in(api: Api, world: Declared) -> None
             metadata = {**template["metadata"], "name": "x", "namespace": item["metadata"]["namespace"]}
             pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
             said[item["metadata"]["name"]] = api.create(pod, dry_run=True)
-    assert len(said) == 13
+    assert len(said) == 14
     assert {name: answer.words for name, answer in said.items() if answer.status != 201} == {}
     assert {name for name, answer in said.items() if answer.warnings} == AS_ROOT
+
+
+@pytest.mark.parametrize("fast", [FABRIC, CLAIMED], ids=["by a device plugin", "by a claim"])
+def test_a_worker_with_a_fast_network_is_let_in(api: Api, fast: Network) -> None:
+    """Pod Security `baseline` has no room for capabilities and folders of the machine; it needs none."""
+    job = Job.of(make_job(**whole()))
+    pod = worker_pod(job, index=0, attempt=0, pod_placement=PodPlacement(network=fast, memory_bytes=2**40))
+    del pod["metadata"]["ownerReferences"]
+    answer = api.create(pod, dry_run=True)
+    assert answer.status == 201, answer.words
+    claims = [one["resourceClaimTemplateName"] for one in answer.body["spec"].get("resourceClaims", [])]
+    assert claims == ([fast.claim] if fast.claim else [])
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_objects_of_a_stack_with_a_fast_network_pass_a_server_side_dry_run(api: Api, case: Case) -> None:
+    made = objects(example(case.stack, nodeGroups=[{**case.fast, "zones": case.zones[:1]}], jobs=[], datasets=[]))
+    said = [(item, api.apply(item, dry_run=True)) for item in made]
+    assert [f"{item['kind']}: {answer.words}" for item, answer in said if answer.status not in (200, 201)] == []
+    [facts] = [item["data"] for item in made if item["metadata"]["name"] == "ebb-platform"]
+    [network] = [group.network for group in parse(facts).node_groups if group.network]
+    templates = [item["metadata"]["name"] for item in made if item["kind"] == "ResourceClaimTemplate"]
+    assert templates == ([network.claim] if network.claim else [])
+    assert "DaemonSet" in {item["kind"] for item in made}
 
 
 @pytest.mark.parametrize("path", JOB_FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")

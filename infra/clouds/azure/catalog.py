@@ -11,7 +11,7 @@ from pydantic import Field
 
 from infra import machine_types
 from infra.machine_types import MachineLine
-from workloads.cluster import InstanceType
+from workloads.cluster import InstanceType, Network
 
 # AKS sets it on machines of spot pools by itself, as a taint and as a label (https://learn.microsoft.com/azure/aks/spot-node-pool,
 # as of 2026-08). It is declared too, so that workers tolerate it, and what is declared is what is there.
@@ -24,16 +24,23 @@ DRIVER_CUDA, DRIVER_GRID = 580, 570
 # (https://learn.microsoft.com/azure/aks/node-resource-reservations, as of 2026-08).
 _SEEN_SHARE, _POD_MIB, _KUBELET_MIB, _EVICTION_MIB = 0.96, 20, 50, 100
 MAX_PODS = 30  # on a machine for jobs: a worker takes all GPUs of its machine
+# The machine's InfiniBand, all of its interfaces: one worker has the whole machine. That the device plugin calls it so says its
+# settings, plugins.py.
+IB_RESOURCE = "rdma/ib"
+# With NCCL_NET a worker that finds no InfiniBand ends with an error, and does not use TCP in silence.
+IB_ENVIRONMENT = {"NCCL_NET": "IB"}
 _RETIRED = "Azure has retired it on 2025-09-30: take T4, the next cheapest, or A100-80GB, the next faster"
 _FRACTION = "it has {share} of a GPU, and jobs count in whole ones: take Standard_NV36ads_A10_v5, the smallest with one"
 
 
 @dataclass(frozen=True, kw_only=True)
 class AzureInstance(InstanceType):
-    """One VM size. `temp_disk_gib`: the local disk that may hold an ephemeral system disk. `driver`: NVIDIA's major version."""
+    """One VM size. `temp_disk_gib`: the local disk that may hold an ephemeral system disk. `driver`: NVIDIA's major version.
+    `infiniband`: whether machines of it are connected by it."""
 
     temp_disk_gib: int = 0
     driver: int = 0
+    infiniband: bool = False
     spot_taints: tuple[tuple[str, str], ...] = (SPOT_MARK,)
     spot_labels: tuple[tuple[str, str], ...] = (SPOT_MARK,)
 
@@ -41,6 +48,12 @@ class AzureInstance(InstanceType):
         """A machine's memory less what the kernel and AKS keep."""
         nominal = self.memory_gib * 1024
         return int(nominal * _SEEN_SHARE - min(_POD_MIB * MAX_PODS + _KUBELET_MIB, nominal / 4)) - _EVICTION_MIB
+
+    def network(self, settings: Any) -> Network | None:
+        """InfiniBand, where the group's settings ask for it."""
+        if settings is None or not settings.infiniband or not self.infiniband:
+            return None
+        return Network(name="InfiniBand", resources={IB_RESOURCE: "1"}, environment=IB_ENVIRONMENT)
 
 
 class AzureLine(MachineLine):
@@ -50,6 +63,7 @@ class AzureLine(MachineLine):
     driver: Literal["cuda", "grid"] = Field(default="cuda", description="Which of NVIDIA's.")
     retired: bool = Field(default=False, description="Azure sells it no more.")
     share: str | None = Field(default=None, description="Of a GPU, where it has no whole one.")
+    infiniband: bool = Field(default=False, description="Between machines.")
 
 
 def made(line: AzureLine) -> AzureInstance:
@@ -63,6 +77,7 @@ def made(line: AzureLine) -> AzureInstance:
         spot_discount=SPOT_DISCOUNT,
         temp_disk_gib=line.temp_disk_gib,
         driver=driver if line.gpus else 0,
+        infiniband=line.infiniband,
         refused=refused,
     )
 

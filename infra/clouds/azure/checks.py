@@ -7,7 +7,7 @@ from ipaddress import IPv4Network
 from infra import catalog
 from infra.clouds.azure import names
 from infra.clouds.azure.catalog import AzureInstance
-from infra.clouds.azure.settings import Settings
+from infra.clouds.azure.settings import GroupSettings, Settings
 from infra.config import NodeGroupSettings, Problem, Stack, checks, cidrs
 from workloads.cluster import DEFAULT_IMAGE
 
@@ -31,6 +31,7 @@ def problems(stack: Stack, settings: Settings) -> Iterator[Problem]:
     yield from _pools(stack)
     for index, line in enumerate(stack.node_groups):
         yield from _driver(f"nodeGroups[{index}]", line, stack)
+        yield from _infiniband(f"nodeGroups[{index}]", line, stack)
         if len(line.instance_types) > 1:
             text = f"found {len(line.instance_types)}; an agent pool has one: make a line of each"
             yield Problem(f"nodeGroups[{index}].instanceTypes", text)
@@ -166,6 +167,16 @@ def _driver(where: str, line: NodeGroupSettings, stack: Stack) -> Iterator[Probl
                 f"{trainer.cuda} (image {line.image!r}) needs {build.driver}: add `{entry}` to ebb:trainers, with image: cuda12",
                 ("trainers", f"{where}.gpu", f"{where}.instanceTypes"),
             )
+
+
+def _infiniband(where: str, line: NodeGroupSettings, stack: Stack) -> Iterator[Problem]:
+    if not isinstance(line.settings, GroupSettings) or not line.settings.infiniband:
+        return
+    for machine in catalog.machines(stack, line):
+        if isinstance(machine, AzureInstance) and not machine.infiniband:
+            with_it = [one.name for one in catalog.types(stack) if isinstance(one, AzureInstance) and one.infiniband]
+            text = f"{machine.name} has no InfiniBand: take {', '.join(with_it)}, or remove infiniband"
+            yield Problem(f"{where}.azure.infiniband", text, (f"{where}.gpu", f"{where}.instanceTypes"))
 
 
 def _storage(stack: Stack, settings: Settings) -> Iterator[Problem]:

@@ -6,20 +6,18 @@ from typing import Any
 
 import pulumi
 
-from infra.clouds.azure import cluster, images, network, pools, storage
+from infra.clouds.azure import cluster, images, network, plugins, pools, storage
 from infra.clouds.azure.base import Base
 from infra.clouds.azure.settings import Settings
 from infra.config import Stack
 from infra.groups import manager_group
 from infra.part import Part
-from workloads.cluster import LABEL_GPU_TYPE, Cluster, DevicePlugin, Helpers, Images, NodeGroup, Storage
+from workloads.cluster import Cluster, Helpers, Images, NodeGroup, Storage
 
 # https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (MicrosoftDocs/azure-compute-docs at 533281db10ee):
 # Preempt comes at least 30 seconds before, as best Azure can. AKS drains the machine on it, as best it can
 # (https://learn.microsoft.com/azure/aks/node-auto-drain, as of 2026-08).
 NOTICE_SECONDS = 30
-# The newest of https://github.com/NVIDIA/k8s-device-plugin (versions.mk, 2026-08-19).
-NVIDIA_IMAGE = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
 
 
 class Azure:
@@ -86,20 +84,7 @@ class Azure:
 
     def helpers(self, cluster: Cluster, groups: Sequence[NodeGroup]) -> Helpers:
         pools.priorities(self._machines, groups, cluster.provider)
-        gpu_types = sorted({group.instance.gpu_type for group in groups if group.instance.gpus})
-        if not gpu_types:
-            return Helpers()
-        # AKS installs the driver alone (https://learn.microsoft.com/azure/aks/use-nvidia-gpu, as of 2026-08).
-        plugin = DevicePlugin(
-            name="nvidia-device-plugin",
-            image=NVIDIA_IMAGE,
-            # It runs on machines with GPUs alone: one that finds none has a broken driver, and a pod that fails shows that.
-            arguments=["--fail-on-init-error=true"],
-            label=LABEL_GPU_TYPE,
-            values=gpu_types,
-            environment={"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"},
-        )
-        return Helpers(device_plugins=(plugin,))
+        return plugins.helpers(groups)
 
     def outputs(self, cluster: Cluster) -> Mapping[str, pulumi.Input[Any]]:
         return {name: value for name, value in self._outputs.items() if value is not None}

@@ -18,12 +18,19 @@ from infra import images
 from infra.clouds.azure import acr, names
 from infra.clouds.azure.base import Base
 from infra.clouds.azure.cluster import ControlPlane
+from infra.config import Stack
 from infra.images import BuiltImages, Recipe
 from infra.part import Part
 
 # Docker's official image from a mirror: Docker Hub refuses anonymous pulls from the addresses that tasks share. Microsoft's own
 # mirror is not known to have this tag.
 BASE_IMAGE = "public.ecr.aws/docker/library/python:3.11-slim-bookworm"
+
+
+def recipes(stack: Stack) -> list[Recipe]:
+    """The images that the stack builds; with the libraries for InfiniBand where node groups have it."""
+    connected = {line.image for line in stack.node_groups if getattr(line.settings, "infiniband", False)}
+    return images.recipes(stack, BASE_IMAGE, {name: {"RDMA": "1"} for name in connected})
 
 
 def declare(base: Base, control: ControlPlane) -> BuiltImages:
@@ -33,7 +40,7 @@ def declare(base: Base, control: ControlPlane) -> BuiltImages:
         return images.existing(base.stack, base.settings.images)
     part = base.part("images")
     registry = _registry(base, part, control)
-    wanted = images.recipes(base.stack, BASE_IMAGE)
+    wanted = recipes(base.stack)
     urls = {one.name: pulumi.Output.concat(registry.login_server, f"/{one.repository}") for one in wanted}
     sizes = {}
     if build == "acr":

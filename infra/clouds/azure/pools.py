@@ -26,6 +26,7 @@ from infra.clouds.azure.catalog import MAX_PODS
 from infra.clouds.azure.cluster import MANAGER_PODS, NO_LOCAL_DNS, ControlPlane
 from infra.clouds.azure.machine import own, pool, system_disk
 from infra.clouds.azure.network import Network
+from infra.clouds.azure.plugins import template_tags
 from infra.part import Part
 from workloads.cluster import ON_DEMAND, SPOT, NodeGroup
 
@@ -77,7 +78,7 @@ def declare(base: Base, part: Part, group: NodeGroup, control: ControlPlane, net
         upgrade_settings=None if spot else {"max_surge": "0", "max_unavailable": "1"},
         node_labels=group.labels,
         node_taints=[f"{taint['key']}={taint['value']}:{taint['effect']}" for taint in group.taints],
-        tags=base.tags,
+        tags={**base.tags, **template_tags(group)},
         opts=part.child(
             depends_on=[network.part, *control.ready],
             ignore_changes=["count"],

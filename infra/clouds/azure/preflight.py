@@ -18,6 +18,9 @@ PROVIDERS = (
     *("Microsoft.Compute", "Microsoft.ContainerRegistry", "Microsoft.ContainerService", "Microsoft.ManagedIdentity"),
     *("Microsoft.Network", "Microsoft.Storage"),
 )
+# Machines of a pool are then on one InfiniBand network (https://azure.github.io/aks-rdma-infiniband/getting-started/prerequisites,
+# read 2026-11-25).
+IB_FEATURE = "AKSInfinibandSupport"
 # Program -> what needs it.
 TOOLS = {
     "pulumi": "it runs the stack",
@@ -51,6 +54,23 @@ def providers(look: Look) -> Iterator[Finding]:
             yield fail(f"{name} is {state.lower()}", f"az provider register --namespace {name} --wait")
     if not missing:
         yield ok(f"{', '.join(PROVIDERS)} are registered")
+
+
+def features(look: Look) -> Iterator[Finding]:
+    """Features of the subscription that node groups need."""
+    if not any(group.network for group in look.groups):
+        yield ok("none is needed")
+        return
+    one = look.arm.get(f"/providers/Microsoft.Features/providers/Microsoft.ContainerService/features/{IB_FEATURE}", "2021-07-01")
+    state = one["properties"]["state"]
+    if state == "Registered":
+        yield ok(f"{IB_FEATURE} is registered")
+    else:
+        register = f"az feature register --namespace Microsoft.ContainerService --name {IB_FEATURE}"
+        yield fail(
+            f"{IB_FEATURE} is {state.lower()}: without it machines of a pool may be on different InfiniBand networks",
+            f"{register}; when `az feature show` says Registered: az provider register --namespace Microsoft.ContainerService",
+        )
 
 
 def taken(look: Look) -> Iterator[Finding]:
@@ -124,6 +144,7 @@ CHECKS: dict[str, Callable[[Look], Iterable[Finding]]] = {
     "login and subscription": identity,
     "programs on this machine": tools,
     "resource providers": providers,
+    "features of the subscription": features,
     "region and zones": offers.zones,
     "machines in their zones": offers.machines,
     "the catalog's facts": offers.facts,

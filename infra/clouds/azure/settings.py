@@ -195,3 +195,7 @@ class GroupSettings(Section):
     proximity: bool = Field(
         default=False, description="Machines close to each other: faster between them, and scarcer. For groups of one zone."
     )
+    infiniband: bool = Field(
+        default=False,
+        description="InfiniBand between machines that have it: ND sizes with A100, H100 and H200.",
+    )

@@ -35,4 +35,5 @@ CASE = Case(
     smallest={"T4": "Standard_NC4as_T4_v3", "a100": "Standard_ND96asr_v4", "A10": "Standard_NV36ads_A10_v5",
               "H100": "Standard_ND96isr_H100_v5"},
     answers=ANSWERS,
+    fast={"gpu": "H100", "max": 2, "azure": {"infiniband": True}},
 )  # fmt: skip
