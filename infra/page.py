@@ -22,6 +22,7 @@ ROWS = (
     "maximum machine age",
     "autoscaler",
     "GPU driver",
+    "between machines",
     "data and output",
     "fast file system",
     "etcd's disk",

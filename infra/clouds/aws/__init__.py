@@ -20,6 +20,7 @@ _DIFFERENCES = {
     "node group": "launch template and managed node group in one zone, or a NodePool",
     "autoscaler": "cluster-autoscaler or Karpenter, run by Ebb",
     "GPU driver": "in the AMI; device plugin run by Ebb",
+    "between machines": "TCP; EFA, device plugin by the stack",
     "spot": "Spot node group, rebalanced by EKS",
     "notice": "120 s",
     "maximum machine age": "none; capacity-block by its reservation",

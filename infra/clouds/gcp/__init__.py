@@ -20,6 +20,7 @@ _DIFFERENCES = {
     "node group": "node pool in one zone",
     "autoscaler": "GKE's own cluster-autoscaler",
     "GPU driver": "installed by GKE, with its device plugin",
+    "between machines": "TCP; GPUDirect RDMA on networks of GKE's (a3-ultragpu-8g)",
     "spot": "spot, or preemptible, for 24 hours; location policy ANY",
     "notice": f"{_GRACE - 15} s for pods of {_GRACE} (15 of 30 before 1.35.0-gke.1171000, and for preemptible)",
     "maximum machine age": f"flex-start {checks.OLDEST_FLEX} h, preemptible {checks.OLDEST_PREEMPTIBLE} h",
