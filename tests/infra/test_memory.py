@@ -15,13 +15,14 @@ from infra import catalog, clouds
 from workloads.cluster import SPOT, InstanceType, NodeGroup
 
 AGENTS_MIB = 512  # the platform's own pods on each machine
-WITH_EFA, WITHOUT = SimpleNamespace(efa=True), SimpleNamespace(efa=False)
+# The settings by which machines have a fast network between them, whatever the cloud calls it.
+FAST, WITHOUT = (SimpleNamespace(**dict.fromkeys(("efa", "gpu_direct", "infiniband"), asked)) for asked in (True, False))
 EVERY = [
     (cloud, one, settings)
     for cloud in clouds.names()
     for one in catalog.types(cloud)
     if one.gpus
-    for settings in ([WITHOUT, WITH_EFA] if getattr(one, "efa", 0) else [WITHOUT])
+    for settings in ([WITHOUT, FAST] if one.network(FAST) else [WITHOUT])
 ]
 
 
@@ -41,7 +42,7 @@ def stack(cloud: str, instance: InstanceType, settings: Any) -> Platform:
 
 
 @pytest.mark.parametrize(
-    ("cloud", "instance", "settings"), EVERY, ids=[f"{cloud}-{one.name}{'-efa' * at.efa}" for cloud, one, at in EVERY]
+    ("cloud", "instance", "settings"), EVERY, ids=[f"{cloud}-{one.name}{'-fast' * (at is FAST)}" for cloud, one, at in EVERY]
 )
 def test_one_worker_and_as_many_as_there_are_gpus_fit(cloud: str, instance: InstanceType, settings: Any) -> None:
     platform = stack(cloud, instance, settings)
