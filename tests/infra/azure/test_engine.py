@@ -63,6 +63,16 @@ def test_another_zone_of_the_manager_shows_that_etcds_disk_goes(living: Living) 
     assert not {kind for kind, _ in replaced(run)} & {CLUSTER, AGENT_POOL}
 
 
+def test_infiniband_updates_its_pools_and_adds_what_runs_for_it(living: Living) -> None:
+    run = living.planned((("ebb:nodeGroups", 2, "azure"), {"infiniband": True}))  # type: ignore[arg-type]
+    done = {(type_of(urn), name_of(urn)): what for urn, what in run.changes.items()}
+    assert {name: what for (kind, name), what in done.items() if kind == AGENT_POOL} == {
+        "spot-a100-westus2-1": "update", "spot-a100-westus2-2": "update"
+    }  # fmt: skip
+    made = {name for (kind, name), what in done.items() if what == "create" and kind.startswith("kubernetes:")}
+    assert made == {"rdma-device-plugin", "ebb-rdma"}
+
+
 def test_another_disk_replaces_the_pools_alone_and_each_old_one_goes_first(living: Living) -> None:
     """Both have the same name: one that came first would be the old one, changed, and the deletion would take it."""
     run, asked = living.up((("ebb:azure", "nodes"), {"diskGiB": 256}))
