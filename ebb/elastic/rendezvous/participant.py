@@ -36,7 +36,7 @@ from ebb.elastic.rendezvous.membership import (
     removal,
     whole_without,
 )
-from ebb.elastic.rendezvous.peer_liveness import refuses
+from ebb.elastic.rendezvous.peer_liveness import is_unreachable, refuses
 from ebb.elastic.rendezvous.state import Entry, MemberInfo, Record, View
 from ebb.elastic.rendezvous.wire import Compare, Delete, Op, Put, Transaction
 
@@ -83,9 +83,16 @@ class Participant:
     """renew may be called by another thread than the rest."""
 
     def __init__(
-        self, etcd: Writer, settings: RendezvousSettings, *, say: Callable[[str], None], refuses: Callable[[str], bool] = refuses
+        self,
+        etcd: Writer,
+        settings: RendezvousSettings,
+        *,
+        say: Callable[[str], None],
+        refuses: Callable[[str], bool] = refuses,
+        is_unreachable: Callable[[str], bool] = is_unreachable,
     ) -> None:
-        self._etcd, self._settings, self._say, self._refuses = etcd, settings, say, refuses
+        self._etcd, self._settings, self._say = etcd, settings, say
+        self._refuses, self._is_unreachable = refuses, is_unreachable
         self._words = MemberInfo(address=settings.address, store="")
         self._next_id = ""
         self._lease = 0
@@ -203,9 +210,10 @@ class Participant:
     def _remove_dead(self, view: View, holdouts: tuple[Entry, ...]) -> bool:
         """Nobody needs to wait for the lease of a machine whose process is gone: its port refuses. True when there were such.
 
-        A machine that is off, cut off or standing still does not refuse: only its lease shows that. A newcomer may also be
-        behind a wall that refuses in place of a machine that lives, so it asks the lease too; and one member that is there is
-        enough for it, which finds out about the others by itself.
+        A machine that is off or cut off does not refuse. Its peers, whose connections to it have failed, need not wait for the
+        end of its lease either: it has missed a renewal, and nothing answers there. One that stands still answers. A newcomer
+        may also be behind a wall that refuses in place of a machine that lives, so it asks the lease too; and one member that
+        is there is enough for it, which finds out about the others by itself.
         """
         member, found = view.includes(self.id), False
         for entry in holdouts:
@@ -215,6 +223,8 @@ class Participant:
                 found = self.remove_dead(view, entry) or found
             elif not member:
                 break
+            elif self._is_silent(entry) and self._is_unreachable(entry.words.pulse):
+                found = self.remove_dead(view, entry) or found
         return found
 
     def _is_silent(self, entry: Entry) -> bool:

@@ -4,11 +4,13 @@
     liveness.attend("10.1.2.4:39911")           # keep a connection to that machine's
     if liveness.wait(0.5): ...                  # True: its connection has ended, or its port refuses
 
-Nothing is ever sent. A machine that is off, cut off or standing still does not end its connections: only its lease shows that.
+Nothing is ever sent. A machine that is off, cut off or standing still does not end its connections: only its lease shows that,
+the sooner where its system does not answer at all (is_unreachable).
 The ports of TCPStores are not used for this: each connection to one makes torch look up names.
 """
 
 import contextlib
+import errno
 import selectors
 import socket
 
@@ -83,6 +85,19 @@ def refuses(address: str) -> bool:
     except ConnectionRefusedError:
         return True
     except (OSError, ValueError):
+        return False
+    return False
+
+
+def is_unreachable(address: str) -> bool:
+    """True if nothing answers at host:port. The system of a process that is stopped, or busy, does."""
+    try:
+        _connect(address).close()
+    except TimeoutError:
+        return True
+    except OSError as error:
+        return error.errno == errno.EHOSTUNREACH
+    except ValueError:
         return False
     return False
 

@@ -1,4 +1,4 @@
-"""What a newcomer makes of a generation that it finds: whole, dead, paused, out of its reach. Real rules, an etcd in a dict."""
+"""A newcomer, or a member that has left, and a generation: whole, dead, paused, out of reach. Real rules, an etcd in a dict."""
 
 from pathlib import Path
 
@@ -13,11 +13,13 @@ LEASE_SECONDS = 10
 
 
 class World:
-    """Machines a and b train in generation 1; n is a newcomer. `refusing` are whose ports refuse, `asked` whom n has asked."""
+    """Machines a and b train in generation 1; n is a newcomer. The ports of `refusing` refuse, those of `unreachable` do not
+    answer; `asked` are whom n has asked."""
 
     def __init__(self, folder: Path) -> None:
         self.book, self.folder = Book(), folder
         self.refusing: set[str] = set()
+        self.unreachable: set[str] = set()
         self.asked: list[str] = []
         self.views: dict[str, View] = {}
         self.lives = {name: self.life(name) for name in "ab"}
@@ -41,7 +43,13 @@ class World:
             lease_seconds=LEASE_SECONDS,
             output=self.folder,
         )
-        life = Participant(self.book, settings, say=lambda text: None, refuses=refuses)
+        life = Participant(
+            self.book,
+            settings,
+            say=lambda text: None,
+            refuses=refuses,
+            is_unreachable=lambda address: address in self.unreachable,
+        )
         life.open(f"{name}:1", liveness=name)
         return life
 
@@ -51,13 +59,16 @@ class World:
         return self.lives[name].step(self.views[name], book.now)
 
     def newcomer(self, seconds: float, *, renewing: str = "") -> Record | None:
-        """What n is in after so long, while these renew their leases every two seconds."""
+        return self.wait("n", seconds, renewing=renewing)
+
+    def wait(self, who: str, seconds: float, *, renewing: str = "") -> Record | None:
+        """The generation that one is in after so long, while these renew their leases every two seconds."""
         self.asked.clear()
         for tick in range(int(seconds * 2)):
             self.book.pass_time(self.book.now + 0.5)
-            for name in [*renewing, "n"] if tick % 4 == 3 else "n":
+            for name in [*renewing, who] if tick % 4 == 3 else who:
                 self.lives[name].renew()
-            found = self.step("n")
+            found = self.step(who)
             if isinstance(found, Record):
                 return found
         return None
@@ -97,3 +108,22 @@ def test_one_of_two_is_dead_and_the_other_out_of_reach(world: World) -> None:
     assert world.newcomer(LEASE_SECONDS - 2, renewing="b") is None
     assert world.views["n"].is_broken, "b sees that, and comes to meet the others"
     assert world.lives["b"].verdict(world.views["n"], world.book.now).lost
+
+
+def test_a_member_does_not_wait_for_the_lease_of_a_silent_machine(world: World) -> None:
+    """Its connections to it have failed, so it comes to meet the others."""
+    world.unreachable = {"b"}
+    world.lives["a"].open("a:2", liveness="a")
+    found = world.wait("a", LEASE_SECONDS / 2)
+    assert found is not None
+    assert "b" not in [place.address for place in found.members]
+
+
+@pytest.mark.parametrize(
+    ("unreachable", "renewing"),
+    [pytest.param("", "", id="it-stands-still"), pytest.param("b", "b", id="only-this-machine-does-not-reach-it")],
+)
+def test_a_member_waits_for_one_that_may_live(world: World, unreachable: str, renewing: str) -> None:
+    world.unreachable = set(unreachable)
+    world.lives["a"].open("a:2", liveness="a")
+    assert world.wait("a", LEASE_SECONDS - 2, renewing=renewing) is None

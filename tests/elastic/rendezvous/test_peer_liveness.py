@@ -1,5 +1,6 @@
 """How the end of a process is noticed, and what is no end."""
 
+import socket
 import subprocess
 import sys
 import time
@@ -7,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ebb.elastic.rendezvous.peer_liveness import PeerLiveness, refuses
+from ebb.elastic.rendezvous.peer_liveness import PeerLiveness, is_unreachable, refuses
 from tests.elastic.machines import free_port, until
 
 OTHER = """
@@ -71,5 +72,19 @@ def test_attending_to_nobody_or_to_another(liveness: PeerLiveness) -> None:
 @pytest.mark.parametrize("address", ["", "nonsense", "127.0.0.1:none", "no-such-host.invalid:1"])
 def test_what_cannot_be_told_is_no_end(liveness: PeerLiveness, address: str) -> None:
     assert not refuses(address)
+    assert not is_unreachable(address)
     liveness.attend(address)
     assert not liveness.wait(0.01)
+
+
+def test_what_does_not_answer_is_unreachable(liveness: PeerLiveness) -> None:
+    """A socket whose queue is full does not answer, as a machine that is off."""
+    assert not is_unreachable(liveness.address)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        with socket.create_connection(listener.getsockname()):
+            assert is_unreachable(address)
+            assert not refuses(address)
+    assert not is_unreachable(address), "it refuses"
