@@ -2,7 +2,7 @@
 
     buckets = Buckets(parameters, group)
     buckets.arm()                      # the next backward pass is the last of the step
-    loss.backward()                    # each bucket travels as soon as its gradients are there
+    loss.backward()                    # each bucket travels as soon as its gradients are there; may raise PeerLostError
     buckets.finish()                   # .grad holds the sums, the same on every rank; raises PeerLostError
 
 DistributedDataParallel does the same, faster, over ranks that stay: it lays its buckets out anew after the first backward pass,
@@ -111,6 +111,8 @@ class Buckets:
     def _ready(self, parameter: torch.Tensor) -> None:
         if not self._armed:
             return
+        if self._group.is_over:
+            raise PeerLostError("the generation is over")  # the rest of the pass, seconds perhaps, would be for nothing
         bucket = self._bucket_of[parameter]  # type: ignore[index]  # the hook's own parameter
         bucket.missing -= 1
         if bucket.missing < 0:

@@ -161,6 +161,10 @@ class Step:
             scaled = loss if scaler is None else scaler.scale(loss)
             with noticing_loss():
                 (scaled * self._gradients.weight(micro_batch, self.samples.size)).backward()  # type: ignore[no-untyped-call]
+        except PeerLostError:
+            if self._again is None:
+                raise
+            return  # out of the program's loop: after the pass the step begins once more
         except RuntimeError as error:
             if not self._repeats(error):
                 raise

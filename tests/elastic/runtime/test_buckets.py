@@ -8,6 +8,7 @@ import torch.distributed as dist
 
 from ebb.elastic.runtime.buckets import Buckets
 from ebb.elastic.runtime.members import Members
+from ebb.elastic.runtime.process_group import PeerLostError
 
 
 class Twins(Members):
@@ -89,3 +90,15 @@ def test_a_parameter_with_two_gradients_in_a_pass_is_refused(twins: Twins) -> No
     value = torch.ones(1, 2, requires_grad=True)
     with pytest.raises(RuntimeError, match="two gradients in one backward pass"):
         (again(value) + again(value)).sum().backward()  # type: ignore[no-untyped-call]
+
+
+def test_a_pass_ends_where_a_peer_is_gone(twins: Twins) -> None:
+    first, last = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    buckets = Buckets([*first.parameters(), *last.parameters()], twins)
+    last.weight.register_post_accumulate_grad_hook(lambda _: twins.abandon())  # type: ignore[no-untyped-call]
+    buckets.arm()
+    with pytest.raises(PeerLostError):
+        last(first(torch.ones(1, 2))).sum().backward()
+    assert first.weight.grad is None
+    with pytest.raises(PeerLostError):
+        buckets.finish()
