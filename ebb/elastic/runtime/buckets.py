@@ -36,7 +36,9 @@ class Bucket:
         """Other room: a sum of a generation that is over may still write into the present one."""
         parameters = self.parameters
         ends = torch.tensor([0, *(each.numel() for each in parameters)]).cumsum(0).tolist()
-        self._flat = torch.zeros(ends[-1] + len(parameters), dtype=parameters[0].dtype, device=parameters[0].device)
+        numbers, first = ends[-1] + len(parameters), parameters[0]
+        # Written now: the kernel's pages come while a newcomer gets ready, and not in its first step, for which all wait.
+        self._flat = torch.empty(numbers, dtype=first.dtype, device=first.device).zero_()
         self._parts = [self._flat[start:end] for start, end in pairwise(ends)]
         self._counts = self._flat[ends[-1] :]
 

@@ -57,6 +57,11 @@ class Gradients(Protocol):
         """The group has other ranks now."""
 
 
+def share_gradients(models: list[torch.nn.Module], group: Group) -> Gradients:
+    """Of a run without virtual workers."""
+    return SummedGradients(models, group) if isinstance(group, Members) else AveragedGradients(models, group.world_size)
+
+
 class SummedGradients:
     """Over a group that changes (buckets.py). Whether all ranks gave their part is known when the last backward pass is through:
     share() raises PeerLostError, and the step can be done again."""

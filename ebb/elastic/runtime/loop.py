@@ -25,7 +25,7 @@ from ebb.elastic.data.tuning import Watched
 from ebb.elastic.notices.notice import Notice
 from ebb.elastic.runtime.checkpointing import Checkpointing
 from ebb.elastic.runtime.config import RunConfig
-from ebb.elastic.runtime.gradients import AveragedGradients, Gradients, SummedGradients
+from ebb.elastic.runtime.gradients import Gradients
 from ebb.elastic.runtime.loading import Fetched, Loader
 from ebb.elastic.runtime.members import Members
 from ebb.elastic.runtime.metrics import Progress
@@ -478,6 +478,7 @@ def make_loop(
     loader: Loader,
     generation: int,
     models: list[torch.nn.Module],
+    gradients: Gradients,
     listeners: list[Callable[[Progress], None]],
     follows: Follows | None = None,
     names: list[str] | None = None,
@@ -518,7 +519,7 @@ def make_loop(
         notice=notice,
         stream=stream,
         plan=plan,
-        gradients=checkpointing.virtual or _gradients(models, group),
+        gradients=gradients,
         source=read(plan),
         read=read,
         output=config.output,
@@ -559,10 +560,6 @@ def plan_of(
         together=loader.together,
         in_pairs=checkpointing.kept.in_pairs,
     )
-
-
-def _gradients(models: list[torch.nn.Module], group: Group) -> Gradients:
-    return SummedGradients(models, group) if isinstance(group, Members) else AveragedGradients(models, group.world_size)
 
 
 def _ledger(config: RunConfig, group: Group, checkpointing: Checkpointing, stream: Stream, generation: int) -> SampleLedger:

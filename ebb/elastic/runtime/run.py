@@ -21,7 +21,7 @@ from ebb.elastic.runtime import peer_loss
 from ebb.elastic.runtime.checkpointing import Checkpointing, TrainingState, Weights
 from ebb.elastic.runtime.config import ConfigError, RunConfig, resolve
 from ebb.elastic.runtime.evaluation import Measure, Stopped, evaluate, listener
-from ebb.elastic.runtime.gradients import fix_algorithms
+from ebb.elastic.runtime.gradients import fix_algorithms, share_gradients
 from ebb.elastic.runtime.loading import Loader, loader_processes
 from ebb.elastic.runtime.loop import GracefulExit, Loop, make_loop
 from ebb.elastic.runtime.members import Members, Standing
@@ -34,7 +34,7 @@ from ebb.elastic.runtime.start import Origin, choose_device, join, move_saver
 from ebb.elastic.runtime.step import Step, seed_everything
 from ebb.elastic.runtime.watchdog import Watchdog
 from ebb.elastic.speed import CompileCache, Speed
-from ebb.elastic.speed.memory import give_back_freed_memory
+from ebb.elastic.speed.memory import give_back_freed_memory, take_ahead
 
 
 def start(config: RunConfig | None = None, *, notice: Notice | None = None, **settings: Any) -> "Run":
@@ -219,6 +219,7 @@ class Run:
             raise RuntimeError(
                 "run.steps() comes after run.register_state(model=..., optimizer=...): without it nothing would survive"
             )
+        gradients = self._checkpointing.virtual or share_gradients(self._models, self._group)
         names = self._come_in(self._checkpointing) if self._inherited is not None else None
         follows = self._follows(self._checkpointing, loader)
         self._loop = make_loop(
@@ -230,6 +231,7 @@ class Run:
             loader=loader,
             generation=self.generation,
             models=self._models,
+            gradients=gradients,
             listeners=self._listeners,
             follows=follows,
             names=names,
@@ -245,6 +247,7 @@ class Run:
         """Among those that train, with their state; returns the names of the program's sums."""
         assert isinstance(self._group, Members)
         assert self._inherited is not None
+        take_ahead([each for model in self._models for each in model.parameters()])  # for the state, then for gradients
         with self._watchdog.paused():
             self.config, found, saved = come_in(self.config, self._group, self._inherited, leaving=lambda: self._notice.seen)
         self._inherited, self._start, self._fence = found, found.start, found.fence

@@ -34,3 +34,22 @@ def test_what_was_freed_is_not_asked_for_again() -> None:
 @pytest.mark.parametrize("name", ["MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"])
 def test_a_users_own_setting_stays(name: str) -> None:
     assert not memory.keep_freed_memory({name: "1"})
+
+
+AHEAD = """
+import resource, runpy, sys, types
+module = runpy.run_path(sys.argv[1])
+assert module["keep_freed_memory"]({})
+if sys.argv[2:]:
+    module["take_ahead"]([types.SimpleNamespace(nbytes=16 << 20)] * 4)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+taken = [bytearray(8 << 20) for _ in range(8)]
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.parametrize(("ahead", "waits"), [([], True), (["ahead"], False)], ids=["as-it-is-needed", "ahead"])
+def test_what_was_taken_ahead_is_there(ahead: list[str], waits: bool) -> None:
+    command = [sys.executable, "-c", AHEAD, memory.__file__, *ahead]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert (int(done.stdout) > 10_000) == waits
