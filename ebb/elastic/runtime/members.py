@@ -58,6 +58,7 @@ class Members(Group):
 
     awaits_gpus = True
     longest_seconds: float = 0.0
+    transfer_seconds: float = 0.0  # that a state has taken in this generation
     _client: PlaceClient | None = field(default=None, repr=False)
     _error: RuntimeError | None = field(default=None, repr=False)
     _backends: list[Any] = field(default_factory=list, repr=False)  # of the ranks that a state goes to, in this generation
@@ -111,7 +112,7 @@ class Members(Group):
         if place is None:
             return False
         self.rank, self.world_size, self.machine, self.machines = place.rank, place.world_size, place.machine, place.machines
-        self.broken, self._error = False, None
+        self.broken, self._error, self.transfer_seconds = False, None, 0.0
         _tell_environment(place)
         if place.world_size > 1:
             self._meet(place.address, place.port)
@@ -125,7 +126,7 @@ class Members(Group):
         """The state that chain[0] gives, on the others of the chain; None on that one, and outside. Raises PeerLostError."""
         if self.rank not in chain:
             return None
-        first = self.rank == chain[0]
+        began, first = time.monotonic(), self.rank == chain[0]
         given = give() if give is not None and first else None
         with noticing_loss():
             assert self._store is not None
@@ -134,6 +135,7 @@ class Members(Group):
             backend = self._backend(store, chain.index(self.rank), len(chain))
             self._backends.append(keep_for_ever(backend))
             state = pass_on(backend, given, first=first, wait=self.wait)
+        self.transfer_seconds = time.monotonic() - began
         return None if first else state
 
     def placed(self, place: Place) -> Place:

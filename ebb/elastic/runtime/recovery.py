@@ -130,7 +130,7 @@ class Recovery:
                     broken = True
         loop.report.say(
             f"generation {loop.report.generation}: {before} -> {self.group.world_size} ranks after step {loop.step}, in memory, "
-            f"{time.monotonic() - began:.2f} s"
+            f"{time.monotonic() - began:.2f} s, of which {self.group.transfer_seconds:.2f} s for the transfer"
         )
         return newcomers
 
