@@ -73,11 +73,12 @@ class _Fresh:
 class Fresh:
     """Starts new interpreters, as a pod does."""
 
-    def __init__(self, module: str = LAUNCHER) -> None:
-        self._module = module
+    def __init__(self, module: str = LAUNCHER, within: Sequence[str] = ()) -> None:
+        """`within` are the words before a command that put it into a network of its own (recovery/namespaces.py)."""
+        self._module, self._within = module, within
 
     def start(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> Machine:
-        command = [*dies_with_us(), sys.executable, "-m", self._module, *arguments]
+        command = [*self._within, *dies_with_us(), sys.executable, "-m", self._module, *arguments]
         with log.open("ab") as output:
             process = subprocess.Popen(
                 command, stdout=output, stderr=output, env=dict(environment), cwd=CHECKOUT, start_new_session=True

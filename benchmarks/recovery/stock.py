@@ -1,6 +1,6 @@
 """A training script as one finds it for torchrun: DistributedDataParallel, and a checkpoint at the end of each epoch.
 
-    torchrun ... benchmarks/recovery/stock.py --data DIR --output DIR --arch squeezenet1_1 --batch-size 12 --step-seconds 0.1
+    torchrun ... -m benchmarks.recovery.stock --output DIR --state-megabytes 5 --batch-size 12 --step-seconds 0.1
 
 It is written as the well-known image examples are: the batch is that of a process, the data are split by DistributedSampler,
 rank 0 saves by a temporary file and a rename, all load the checkpoint at the start. Each process writes what it did into
@@ -20,20 +20,19 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
-from torchvision import models, transforms
-from torchvision.datasets import ImageFolder
+
+from benchmarks.recovery.model import Noise, adam, perceptron
 
 EPOCHS = 1_000_000  # it is ended from outside
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--arch", default="squeezenet1_1")
+    parser.add_argument("--state-megabytes", type=float, default=5.0)
     parser.add_argument("--batch-size", type=int, default=12, help="of each process")
     parser.add_argument("--step-seconds", type=float, default=0.0, help="shortest time of a step")
-    parser.add_argument("--repeat-data", type=int, default=1, help="uses of the data in one epoch")
+    parser.add_argument("--samples", type=int, default=1440, help="of an epoch")
     train(parser.parse_args())
 
 
@@ -41,13 +40,12 @@ def train(arguments: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(minutes=5))
     world_size = dist.get_world_size()
-    data = ImageFolder(arguments.data / "train", transforms.ToTensor())
-    data.samples *= arguments.repeat_data
+    data = Noise(arguments.samples)
     sampler: DistributedSampler[Any] = DistributedSampler(data)
     loader = DataLoader(data, batch_size=arguments.batch_size, sampler=sampler)
-    network = models.get_model(arguments.arch, weights=None, num_classes=len(data.classes))  # type: ignore[attr-defined]
+    network = perceptron(arguments.state_megabytes)
     model = DistributedDataParallel(network)
-    optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
+    optimizer = adam(network)
     criterion = torch.nn.CrossEntropyLoss()
     checkpoint = arguments.output / "checkpoint.pt"
     first_epoch = _load(checkpoint, model, optimizer)
@@ -58,15 +56,15 @@ def train(arguments: argparse.Namespace) -> None:
         lines.write(json.dumps({"rank": dist.get_rank(), "world_size": world_size, "started": time.time()}) + "\n")
         for epoch in range(first_epoch, EPOCHS):
             sampler.set_epoch(epoch)
-            for number, (images, labels) in enumerate(loader):
+            for number, (inputs, labels) in enumerate(loader):
                 began = time.monotonic()
                 optimizer.zero_grad()
-                criterion(model(images), labels).backward()
+                criterion(model(inputs), labels).backward()
                 optimizer.step()
                 time.sleep(max(0.0, arguments.step_seconds - (time.monotonic() - began)))
                 each = arguments.batch_size * world_size
                 before = epoch * len(data) + number * each
-                lines.write(json.dumps({"time": time.time(), "from": before, "to": before + len(images) * world_size}) + "\n")
+                lines.write(json.dumps({"time": time.time(), "from": before, "to": before + len(inputs) * world_size}) + "\n")
             if dist.get_rank() == 0:
                 _save(checkpoint, epoch, model, optimizer)
 

@@ -1,8 +1,8 @@
 """The systems that are compared: how a machine of each is started, and where it writes its steps.
 
-Each trains the same network on the same images with 24 samples a step and two machines, a step lasting at least STEP_SECONDS.
-Ours runs as the platform starts it. Stock torchrun runs stock.py, with its defaults and with the settings that are best for it;
-its --max-restarts is above its default of 0 in both, since with 0 every loss ends the job.
+Each trains the same network on the same data with 24 samples a step, a step lasting at least STEP_SECONDS. Ours runs ours.py as
+the platform starts it. Stock torchrun runs stock.py, with its defaults and with the settings that are best for it; its
+--max-restarts is above its default of 0 in both, since with 0 every loss ends the job.
 """
 
 import json
@@ -16,15 +16,12 @@ from typing import Any
 from benchmarks.exact import processes, watch
 from benchmarks.exact.machines import LAUNCHER, Machine, environment
 from benchmarks.recovery.timeline import Line
-from devcluster.settings import CHECKOUT
 
 STEP_SECONDS = 0.1
-ARCH = "squeezenet1_1"
 GLOBAL_BATCH = 24
-# An epoch of 60 steps of two machines, 6 s: real ones are hours, after which stock torchrun with such a script would do all of
+# An epoch of 60 steps, 6 s with a small state: real ones are hours, after which stock torchrun with such a script would do all of
 # it again.
-EPOCH_REPEATS = 12
-STOCK_SCRIPT = CHECKOUT / "benchmarks" / "recovery" / "stock.py"
+EPOCH_SAMPLES = 60 * GLOBAL_BATCH
 # Processes of one new membership start within this time of each other; two memberships are further apart.
 _TOGETHER_SECONDS = 1.5
 
@@ -46,25 +43,32 @@ class System:
     def is_ours(self) -> bool:
         return self.module == LAUNCHER
 
-    def command(self, *, endpoint: str, run_id: str, arch: str, data: Path, output: Path) -> list[str]:
+    def command(self, *, endpoint: str, run_id: str, address: str, megabytes: float, output: Path) -> list[str]:
+        """The launcher's arguments on the machine with this address, for a state of so many MB."""
         flags = [f"--rdzv_backend={self.backend}", f"--rdzv_endpoint={endpoint}", f"--rdzv_id={run_id}", "--nnodes=1:4"]
-        flags += ["--nproc-per-node=1", "--local-addr=127.0.0.1", *([f"--rdzv_conf={self.conf}"] if self.conf else [])]
+        flags += ["--nproc-per-node=1", f"--local-addr={address}", *([f"--rdzv_conf={self.conf}"] if self.conf else [])]
+        trained = ["--output", str(output), "--state-megabytes", str(megabytes), "--samples", str(EPOCH_SAMPLES)]
         if self.is_ours:
+            ours = ["--device", "cpu", "--global-batch", str(GLOBAL_BATCH), "--epochs", "100000", "--log-every", "1", "--ledger"]
             return [
-                *[*flags, "-m", "trainer", "--data", str(data), "--arch", arch, "--image-size", "32", "--device", "cpu"],
-                *["--global-batch", str(GLOBAL_BATCH), "--epochs", "100000", "--workers", "0", "--log-every", "1", "--ledger"],
+                *flags,
+                "-m",
+                "benchmarks.recovery.ours",
+                *trained,
+                *ours,
                 *["--min-step-seconds", str(STEP_SECONDS), *self.more],
             ]
-        script = [str(STOCK_SCRIPT), "--data", str(data), "--output", str(output), "--arch", arch]
-        script += ["--batch-size", str(GLOBAL_BATCH // 2), "--step-seconds", str(STEP_SECONDS)]
-        return [*flags, "--max-restarts=1000", *script, "--repeat-data", str(EPOCH_REPEATS)]
+        stock = ["--batch-size", str(GLOBAL_BATCH // 2), "--step-seconds", str(STEP_SECONDS)]
+        return [*flags, "--max-restarts=1000", "-m", "benchmarks.recovery.stock", *trained, *stock]
 
-    def given(self, output: Path, *, planned: int) -> dict[str, str]:
-        """The environment of a machine; `planned` is what a controller would tell it."""
+    def given(self, output: Path, *, planned: int, interface: str = "") -> dict[str, str]:
+        """The environment of a machine; `planned` is what a controller would tell it. `interface`: the one to its peers, where
+        gloo would not find it by the host's name."""
         ours = {"EBB_OUTPUT_DIR": str(output), "EBB_PLANNED_WORKERS": str(planned)} if self.is_ours else {}
         temporary = output.parent / "tmp"  # a machine that is killed leaves its temporary files
         temporary.mkdir(exist_ok=True)
-        return environment() | {"TMPDIR": str(temporary)} | dict(self.environment) | ours
+        gloo = {"GLOO_SOCKET_IFNAME": interface} if interface else {}
+        return environment() | {"TMPDIR": str(temporary)} | dict(self.environment) | ours | gloo
 
     def lines(self, output: Path) -> list[Line]:
         return _our_lines(output) if self.is_ours else _stock_lines(output)
@@ -80,14 +84,21 @@ _DYNAMIC_BEST = "keep_alive_interval=1,keep_alive_max_attempt=5,last_call_timeou
 SYSTEMS = {
     system.name: system
     for system in (
-        System(name="ours", title="Ebb's launcher, etcd3, etcd 3.6", module=LAUNCHER, backend="etcd3", etcd=("etcd36",)),
         System(
-            name="memory",
-            title="the same, --recovery memory",
+            name="ours",
+            title="Ebb's launcher, etcd3 on etcd 3.6, --recovery memory",
             module=LAUNCHER,
             backend="etcd3",
             etcd=("etcd36",),
             more=("--recovery", "memory"),
+        ),
+        System(
+            name="restart",
+            title="the same, --recovery restart (the default)",
+            module=LAUNCHER,
+            backend="etcd3",
+            etcd=("etcd36",),
+            more=("--recovery", "restart"),
         ),
         # The slowest of the others first: three play at a time, and a long one that begins last would be alone at the end.
         System(name="etcd_v2", title="torchrun etcd-v2, defaults", backend="etcd-v2", etcd=("etcd", "--enable-v2")),
