@@ -133,7 +133,7 @@ prove-logs: install  ## 4 ranks that write 1,000 lines/s, two pods lost: every l
 	@$(BIN)/python -m devcluster environment
 	@$(BIN)/python -m benchmarks.logs
 
-bench-recovery: install  ## seconds without a step when machines change, ours beside stock torchrun
+bench-recovery: install  ## seconds without a step when machines change, at 5 to 1600 MB of state, ours beside stock torchrun (hours; goes on after Ctrl-C)
 	@$(BIN)/python -m benchmarks.recovery
 
 bench-trainer: install  ## images/s beside the original example: make bench-trainer UPSTREAM=path/to/main.py

@@ -13,7 +13,7 @@ from benchmarks.exact import processes
 from benchmarks.recovery.__main__ import KEPT, main
 from benchmarks.recovery.namespaces import Network
 
-CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=1)"
+CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=2)"
 LISTEN = (
     "import socket, sys; s = socket.create_server((sys.argv[1], 0)); print(s.getsockname()[1], flush=True); s.accept()[0].recv(1)"
 )
@@ -78,7 +78,12 @@ def test_a_machine_falls_silent_and_closes_nothing(network: Network) -> None:
 def test_nothing_is_left_of_a_network(network: Network) -> None:
     number = network.attach()
     command = [*network.within(number), "cat"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as machine:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as machine:
+        assert machine.stdin is not None
+        assert machine.stdout is not None
+        machine.stdin.write(b"there\n")
+        machine.stdin.flush()
+        assert machine.stdout.readline() == b"there\n"
         holders = [held.pid for held in network._holders.values()]
         network.__exit__()
         assert not any(Path(f"/proc/{pid}").exists() for pid in holders)
