@@ -75,7 +75,7 @@ def reasons(found: Found) -> dict[str, str]:
 
 
 def promises(table: Table) -> list[Promise]:
-    """What holds on any machine, however slow."""
+    """Those that hold on any machine, however slow."""
     made = []
     for system, event, state, found in _all(table):
         if system not in STEPS_AT_RISK:
