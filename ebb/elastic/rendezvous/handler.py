@@ -56,7 +56,7 @@ _SETTINGS = {
     "key": "PEM file of its key",
     "user": "etcd's user; the password is in the environment EBB_ETCD_PASSWORD",
     "processes": "worker processes of this machine, for those who read the membership",
-    "lease_seconds": "so long after its last sign of life a machine counts as lost (10)",
+    "lease_seconds": "so long after its last sign of life a machine counts as lost, or less where nothing answers there (10)",
     "last_call_timeout": "seconds to wait at the first start for machines that are planned but not there (5)",
     "join_batch_seconds": "seconds to wait for more newcomers before a running job is stopped for them (2)",
     "straggler_seconds": "seconds that a live machine may take to stop its workers before the others go on (120)",
