@@ -33,7 +33,7 @@ class Bucket:
         self.renew()
 
     def renew(self) -> None:
-        """Other room: a sum of a generation that is over may still write into the present one."""
+        """Other room: a sum of a generation that is over may still write into the present one, as gloo never ends some."""
         parameters = self.parameters
         ends = torch.tensor([0, *(each.numel() for each in parameters)]).cumsum(0).tolist()
         numbers, first = ends[-1] + len(parameters), parameters[0]
@@ -86,8 +86,12 @@ class Buckets:
             bucket.missing = len(bucket.parameters)
 
     def disarm(self) -> None:
-        """No backward pass is the step's last one until arm() says so."""
+        """No backward pass is the step's last one until arm() says so. What is on its way comes to nothing."""
         self._armed = False
+        for work, bucket in zip(self._works, self._buckets, strict=False):
+            if not work.is_completed():
+                bucket.renew()
+        self._works = []
 
     def finish(self) -> None:
         """Wait for the sums. Raises PeerLostError where a rank is gone: then the gradients are worth nothing."""
@@ -99,15 +103,9 @@ class Buckets:
         self._armed = False
         while self._started < len(self._buckets):  # of parameters that took no part
             self._start()
-        try:
-            for work, bucket in zip(self._works, self._buckets, strict=False):
-                self._group.finish_sum(work)
-                bucket.unpack()
-        except PeerLostError:
-            for work, bucket in zip(self._works, self._buckets, strict=False):
-                if not work.is_completed():
-                    bucket.renew()
-            raise
+        for work, bucket in zip(self._works, self._buckets, strict=False):
+            self._group.finish_sum(work)
+            bucket.unpack()
         self._group.raise_if_broken()
 
     def _ready(self, parameter: torch.Tensor) -> None:
