@@ -17,9 +17,15 @@ pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture
-def job(etcd: str, data: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Job]:
+def settings(request: pytest.FixtureRequest) -> list[str]:
+    """The trainer's flags that a test is parametrized with."""
+    return list(getattr(request, "param", ()))
+
+
+@pytest.fixture
+def job(etcd: str, data: Path, tmp_path: Path, settings: list[str], request: pytest.FixtureRequest) -> Iterator[Job]:
     """Of the launcher's flags that a test is parametrized with."""
-    training = images.training(data, "--epochs", "30", "--min-step-seconds", "0.2", "--recovery", "memory")
+    training = images.training(data, "--epochs", "30", "--min-step-seconds", "0.2", "--recovery", "memory", *settings)
     job = Job(etcd, tmp_path / "output", [*getattr(request, "param", ()), *training], name=request.node.name)
     yield job
     job.stop_all()
@@ -80,3 +86,52 @@ def test_the_ranks_of_a_machine_go_together(job: Job) -> None:
     assert alone, "the others did not wait for the new processes"
     assert [machine.wait(300) for machine in (first, second)] == [EXIT_FINISHED] * 2
     assert ledger.check(job.output).exact
+
+
+# About one a step, and no checkpoint before the end
+SNAPSHOTS = ["--snapshot-overhead", "1", "--checkpoint-min-seconds", "300", "--epochs", "6"]
+
+
+def kill_at_once(processes: list[int]) -> None:
+    """None of them notices that another one is gone."""
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for process in processes:
+            os.kill(process, number)
+
+
+def steps_redone(job: Job) -> int:
+    """From a snapshot."""
+    assert any("from a snapshot in the memory of rank" in path.read_text() for path in job.output.glob("*.log"))
+    verdict = ledger.check(job.output)
+    assert verdict.exact
+    return verdict.steps_redone
+
+
+@pytest.mark.parametrize("settings", [SNAPSHOTS], indirect=True)
+def test_the_loss_of_all_processes_goes_on_from_a_snapshot(job: Job, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = job.start(planned=2), job.start(planned=2)
+    before = job.together(2, 6)[-1]
+    kill_at_once([*workers(first.pid), *workers(second.pid)])
+    until("steps after it", lambda: job.lines()[-1]["generation"] > before["generation"])
+    after = next(line for line in job.lines() if line["generation"] > before["generation"])
+    assert [machine.wait(300) for machine in (first, second)] == [EXIT_FINISHED] * 2
+    redone = steps_redone(job)
+    with capsys.disabled():
+        print(f"\nall processes lost: {after['time'] - before['time']:.1f} s, {redone} steps redone")
+    assert redone <= 2
+    assert after["checkpoint_step"] == 0, "there was none"
+
+
+@pytest.mark.parametrize("settings", [SNAPSHOTS], indirect=True)
+@pytest.mark.parametrize("lost", [0, 1])
+def test_one_machines_memory_outlives_the_loss_of_all_processes(job: Job, lost: int) -> None:
+    """The other machine is gone, its launcher too."""
+    machines = [job.start(planned=2), job.start(planned=2)]
+    before = job.together(2, 6)[-1]["generation"]
+    gone, left = machines[lost], machines[1 - lost]
+    kill_at_once(workers(left.pid) + workers(gone.pid))
+    kill_with_children(gone)
+    new = job.start(planned=2)
+    until("two machines again", lambda: job.lines()[-1]["generation"] > before and job.lines()[-1]["world_size"] == 2)
+    assert [machine.wait(300) for machine in (left, new)] == [EXIT_FINISHED] * 2
+    assert steps_redone(job) <= 2

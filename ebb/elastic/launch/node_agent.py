@@ -43,6 +43,7 @@ def launch(arguments: list[str], reclaim: Reclaim, pipes: LogPipes) -> int:
         return EXIT_PROGRAM_FAILED
     relay = Relay.create(os.environ)  # before the first process is started, so that all of them know it
     atexit.register(relay.remove)
+    relay.lend_memory()
     module = module_of(arguments)
     ours = [f"{module}.__main__"] if is_ours(module) else []
     get_context("forkserver").set_forkserver_preload(["ebb.elastic.launch.preload", *ours])

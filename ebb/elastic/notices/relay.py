@@ -1,12 +1,17 @@
-"""Between the launcher and its workers, on one machine: until when to have left, that a checkpoint soon would be wise, who saves.
+"""Between the launcher and its workers, on one machine: until when to have left, that a checkpoint soon would be wise, who saves;
+and memory that outlives a worker.
 
     relay = Relay.create(os.environ)             # the launcher, before it starts anything
-    relay.tell_deadline(time.monotonic() + 115); relay.wish_for_checkpoint()
+    relay.tell_deadline(time.monotonic() + 115); relay.wish_for_checkpoint(); relay.lend_memory()
     relay = Relay.find(os.environ)               # a worker; None without such a launcher
-    relay.deadline(); relay.wishes(); relay.begin_saving(os.getpid()); relay.end_saving(os.getpid())
+    relay.deadline(); relay.wishes(); relay.begin_saving(os.getpid()); relay.end_saving(os.getpid()); relay.memory
 
 A signal cannot carry a time, and a second signal would kill a program that does not know it; so two small files say it. A
 worker that never looks misses nothing but the hurry. Times are of CLOCK_MONOTONIC, which the processes of a machine share.
+
+The memory is that of files without a name, which the launcher holds open (memfd_create): they go with the launcher, however it
+ends, and no limit of /dev/shm holds for them, which loader processes need for themselves. The kernel charges what is written to
+them to the pod, as it does with /dev/shm.
 """
 
 import contextlib
@@ -18,6 +23,7 @@ from pathlib import Path
 from typing import Self
 
 FOLDER_VARIABLE = "EBB_NOTICE_FOLDER"
+_NUM_FILES = 2  # of memory: while one is written, the other one is whole
 
 
 class Relay:
@@ -27,6 +33,7 @@ class Relay:
         self.folder = folder
         self._deadline = folder / "leave-by"
         self._wishes = folder / "checkpoint-wishes"
+        self._lent: list[int] = []
 
     @classmethod
     def create(cls, environment: MutableMapping[str, str]) -> Self:
@@ -42,6 +49,22 @@ class Relay:
 
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
+        while self._lent:
+            os.close(self._lent.pop())
+
+    def lend_memory(self) -> None:
+        """Files in this process's memory, empty so far, for workers to write to and to find again. None where there are no such
+        files (not on Linux)."""
+        if not hasattr(os, "memfd_create"):
+            return
+        for number in range(_NUM_FILES):
+            self._lent.append(os.memfd_create("ebb-memory"))
+            (self.folder / f"memory-{number}").symlink_to(f"/proc/{os.getpid()}/fd/{self._lent[-1]}")
+
+    @property
+    def memory(self) -> list[Path]:
+        """The files that the launcher lends."""
+        return sorted(self.folder.glob("memory-*"))
 
     def tell_deadline(self, leave_by: float) -> None:
         temporary = self._deadline.with_suffix(".tmp")

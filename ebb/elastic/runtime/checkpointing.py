@@ -6,6 +6,7 @@ checkpointing.first_step(facts, stream);  checkpointing.state(step, stream, acco
 """
 
 import hashlib
+import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -23,8 +24,10 @@ from ebb.elastic.data import DataError
 from ebb.elastic.data.order import Stream, mix
 from ebb.elastic.runtime.config import RunConfig
 from ebb.elastic.runtime.gradients import VirtualGradients
+from ebb.elastic.runtime.members import Members
 from ebb.elastic.runtime.process_group import Group
 from ebb.elastic.runtime.report import TimeAccount
+from ebb.elastic.runtime.snapshots import Snapshots, find_newest, owner_of
 from ebb.elastic.runtime.start import Origin, Start, find, open_saver
 
 Weights = Callable[[], Mapping[str, torch.Tensor]]  # by the names of the network's state_dict
@@ -150,6 +153,7 @@ class Checkpointing:
     saved: dict[str, Any]  # the small parts of the checkpoint that was loaded, or nothing
     saver: Saver
     virtual: VirtualGradients | None
+    snapshots: Snapshots | None
     best: float = 0.0
 
     @classmethod
@@ -168,8 +172,14 @@ class Checkpointing:
         """`origin`: given where another rank will give the state (come_in); otherwise it is looked for. Raises RefusedError when
         what is there must not be gone on from."""
         identity = {**kept.identity(), **_exactness(config), **identity}
-        origin = origin or find(config, start, fence, identity, group)
-        saved = load(origin.content) if origin.content else {}
+        owner = owner_of(start, identity)
+        snapshots = Snapshots.find(config, os.environ, owner=owner, optimizer=kept.optimizer)
+        saved: dict[str, Any] = {}
+        if origin is None and isinstance(group, Members) and (found := find_newest(snapshots, config, start, fence, group)):
+            origin, saved = found
+        elif origin is None:
+            origin = find(config, start, fence, identity, group)
+            saved = load(origin.content) if origin.content else {}
         if saved:
             kept.load(saved, settings_stay=not origin.own, same_names=origin.generation > 0)
             if (differences := kept.differences(saved)) and group.rank == 0:
@@ -188,6 +198,7 @@ class Checkpointing:
             saved=_remembered(saved),
             saver=open_saver(config, start, fence, identity, kept.optimizer),
             virtual=virtual,
+            snapshots=snapshots,
             best=float(saved.get("best_acc1", 0.0)),
         )
 
@@ -199,6 +210,8 @@ class Checkpointing:
 
     def take(self, saved: dict[str, Any]) -> bool:
         """Put the state of a rank that is ahead in place; True if that one's evaluation was cut short."""
+        if self.snapshots is not None:
+            self.snapshots.settle()
         self.kept.load(saved, settings_stay=False)
         if self.virtual is not None:
             self.virtual.load(saved.get("virtual_buffers"))

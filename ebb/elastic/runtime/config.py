@@ -76,6 +76,8 @@ class RunConfig:
     recovery: str = option("restart", "what ranks do when machines come or go; restart: start from a checkpoint; memory: go on "
                            "with what they hold, and give it to newcomers (on CPUs alone so far)",
                            choices=("restart", "memory"))  # fmt: skip
+    snapshot_overhead: float = option(0.01, "share of the time that snapshots in memory may take, with --recovery memory; sets "
+                                      "their distance; 0: none", low=0.0)  # fmt: skip
     leave_seconds: float = option(20.0, "longest wait for a step boundary after a notice", low=1.0)
     min_step_seconds: float = option(0.0, "shortest time of a step: to watch a small model on a fast machine", low=0.0)
     ledger: bool = option(False, "write down every sample id trained on, for the checker")

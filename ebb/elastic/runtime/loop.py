@@ -33,6 +33,7 @@ from ebb.elastic.runtime.micro_batch import FILE, device_name, halve, keep_limit
 from ebb.elastic.runtime.plan import MicroBatchPlan
 from ebb.elastic.runtime.process_group import Agreed, Agreement, Group, PeerLostError
 from ebb.elastic.runtime.report import DataWaits, Report, SampleLedger
+from ebb.elastic.runtime.snapshots import Snapshots
 from ebb.elastic.runtime.step import Step, Sums, restart
 from ebb.elastic.runtime.watchdog import Watchdog
 
@@ -115,6 +116,7 @@ class Loop:
     lag: int  # steps by which an agreement is known late
     mark: WeightsGuard
     follows: Follows | None = None
+    snapshots: Snapshots | None = None  # where this rank makes its machine's
     names: list[str] | None = None  # of the program's own sums, as rank 0 knows them
     evaluation_pending: bool = False  # one of the weights after the last step, which a notice or a loss has cut short
 
@@ -337,6 +339,7 @@ class Loop:
                 change=self.follows is not None and self.follows.group.change_wanted,
                 checkpoint_step=max(self.checkpoint_step, self.saver.saved_step),
                 sums=sums,
+                snapshot_due=self.snapshots.due if self.snapshots is not None else None,
             )
         except PeerLostError:
             if self.follows is None:
@@ -381,6 +384,8 @@ class Loop:
             return True
         self._go_on(leaving, change=any(answer.change for _, answer in agreed))
         self._save(any(answer.wish for _, answer in agreed))
+        if self.snapshots is not None and any(answer.snapshot for _, answer in agreed):
+            self.snapshots.take(self.report.generation, self.step, self.state, say=self.report.say)
         return False
 
     def _answers(self, left: int) -> list[tuple[Pending, Agreed]]:
@@ -514,6 +519,7 @@ def make_loop(
             f"at most {plan.max_micro_batch} samples at once: more ran out of memory on {device_name(group.device)} "
             f"({config.output / FILE}; without that file {config.max_micro_batch} are tried again)"
         )
+    newest_on_disk = checkpointing.origin.checkpoint_step
     loop = Loop(
         group=group,
         notice=notice,
@@ -531,12 +537,13 @@ def make_loop(
         watchdog=watchdog,
         ledger=_ledger(config, group, checkpointing, stream, generation) if config.ledger else None,
         step=first,
-        checkpoint_step=first,
+        checkpoint_step=first if newest_on_disk is None else newest_on_disk,
         log_every=config.log_every,
         min_step_seconds=config.min_step_seconds,
         lag=1 if group.device.type == "cuda" and not group.awaits_gpus else 0,
         mark=WeightsGuard([each for model in models for each in model.parameters()]),
         follows=follows,
+        snapshots=checkpointing.snapshots,
         names=names,
         evaluation_pending=bool(checkpointing.saved.get("owes_evaluation", False)),
     )

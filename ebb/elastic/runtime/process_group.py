@@ -46,6 +46,7 @@ class Agreed(NamedTuple):
     leaving: frozenset[int]  # the machines of the ranks that were told to leave
     wish: bool  # some rank wants a checkpoint soon
     change: bool  # some machine knows of newcomers
+    snapshot: bool  # each machine that makes them is due for one, or some machine has none yet
     checkpoint_step: int  # of the newest one, as rank 0 knows it
     sums: list[float]
 
@@ -63,9 +64,9 @@ class Agreement:
         """Raises PeerLostError."""
         if self.work is not None:
             self.await_work(self.work)
-        wish, change, checkpoint_step, *rest = self.values.tolist()
+        wish, change, makers, due, checkpoint_step, *rest = self.values.tolist()
         leaving = frozenset(machine for machine, told in enumerate(rest[: self.machines]) if told > 0)
-        return Agreed(leaving, wish > 0, change > 0, int(checkpoint_step), rest[self.machines :])
+        return Agreed(leaving, wish > 0, change > 0, due >= makers > 0, int(checkpoint_step), rest[self.machines :])
 
 
 @dataclass
@@ -117,13 +118,23 @@ class Group:
         if self._store is not None:
             dist.destroy_process_group()
 
-    def agree(self, *, leave: bool, wish: bool, change: bool, checkpoint_step: int, sums: list[float]) -> Agreement:
+    def agree(
+        self,
+        *,
+        leave: bool,
+        wish: bool,
+        change: bool,
+        checkpoint_step: int,
+        sums: list[float],
+        snapshot_due: float | None = None,  # snapshots.py; of a rank that makes none
+    ) -> Agreement:
         """Start to sum a step's flags and numbers over the ranks, and to tell rank 0's `checkpoint_step`; the same answer on all.
         Every rank brings as many numbers."""
         told = checkpoint_step if self.rank == 0 else 0
         leaving = [0.0] * self.machines
         leaving[self.machine] = float(leave)
-        values = torch.tensor([float(wish), float(change), float(told), *leaving, *sums], dtype=torch.float64)
+        flags = [wish, change, snapshot_due is not None, snapshot_due or 0.0]
+        values = torch.tensor([*map(float, flags), float(told), *leaving, *sums], dtype=torch.float64)
         if self._world is None:
             return Agreement(values, None, self.machines, self.wait)
         with noticing_loss():

@@ -16,6 +16,7 @@ import torch
 
 from ebb.elastic.checkpoint import CheckpointFolder, EtcdFence, Fence, FenceUnreachable, FileFence, RefusedError, claim_folder
 from ebb.elastic.checkpoint.cadence import Cadence
+from ebb.elastic.checkpoint.manifest import newest_manifest, order_of
 from ebb.elastic.checkpoint.owner import marker
 from ebb.elastic.checkpoint.plain import PlainFile
 from ebb.elastic.checkpoint.register import EtcdRegister
@@ -45,6 +46,7 @@ class Origin:
     own: bool = True  # of this job or another one of ours; not a file
     words: str = "from the start"
     content: bytes = b""
+    checkpoint_step: int | None = None  # of the newest one, where the state is none's
 
 
 def join(config: RunConfig, group: Group) -> tuple[Start, Fence]:
@@ -113,6 +115,15 @@ def _find(config: RunConfig, start: Start, fence: Fence, identity: dict[str, Any
         f"resumed from {path}, after {file.epochs} epochs" if file.step is None else f"resumed after step {file.step} from {path}"
     )
     return Origin(step=file.step or 0, epochs=0 if file.step else file.epochs, own=False, words=words, content=file.content)
+
+
+def newest_checkpoint(config: RunConfig, fence: Fence) -> tuple[int, int] | None:
+    """Generation and step, without a look at its data; None before the first. Makes the folder, as find does."""
+    CheckpointFolder(config.output, keep=config.keep_checkpoints, identity={}).prepare(fence.generation)
+    manifest, named = newest_manifest(config.output), _named(fence)
+    orders = [manifest.order if manifest else None, order_of(named) if named else None]
+    newest = max(filter(None, orders), default=None)
+    return (newest.generation, newest.step) if newest else None
 
 
 def _from_folder(path: Path, identity: dict[str, Any]) -> Origin:

@@ -29,26 +29,20 @@ def pass_on(backend: Any, state: Any, *, first: bool, wait: Callable[[dist.Work]
     """
     pieces = _Pieces(backend, wait)
     if first:
-        tensors = {memory_of(each): _dense(each) for _, each in tensors_in(state)}  # tied weights once
-        pieces.move_bytes(_outline(state, tensors))
+        tensors = {memory_of(each): dense(each) for _, each in tensors_in(state)}  # tied weights once
+        pieces.move_bytes(outline(state, tensors))
         for tensor in tensors.values():
             pieces.move(tensor)
         pieces.finish()
         return state
-    outline = torch.load(io.BytesIO(pieces.move_bytes(b"")), weights_only=True)
-    received: dict[int, torch.Tensor] = {}
-
-    def allocate(shape: torch.Tensor) -> torch.Tensor:
-        return received.setdefault(id(shape), torch.empty_strided(shape.shape, shape.stride(), dtype=shape.dtype))
-
-    state = replace_tensors(outline, allocate)
-    for tensor in received.values():
+    state, received = allocate(pieces.move_bytes(b""))
+    for tensor in received:
         pieces.move(tensor)
     pieces.finish()
     return state
 
 
-def _outline(state: Any, tensors: dict[Any, torch.Tensor]) -> bytes:
+def outline(state: Any, tensors: dict[Any, torch.Tensor]) -> bytes:
     """The state with tensors that have a shape and no numbers."""
     shapes = {
         key: torch.empty_strided(each.shape, each.stride(), dtype=each.dtype, device="meta") for key, each in tensors.items()
@@ -58,7 +52,18 @@ def _outline(state: Any, tensors: dict[Any, torch.Tensor]) -> bytes:
     return buffer.getvalue()
 
 
-def _dense(tensor: torch.Tensor) -> torch.Tensor:
+def allocate(content: bytes) -> tuple[Any, list[torch.Tensor]]:
+    """The state of an outline, with tensors in memory of their own, and these, in the order of the source's; tied ones once."""
+    found: dict[int, torch.Tensor] = {}
+
+    def new(shape: torch.Tensor) -> torch.Tensor:
+        return found.setdefault(id(shape), torch.empty_strided(shape.shape, shape.stride(), dtype=shape.dtype))
+
+    shapes = torch.load(io.BytesIO(content), weights_only=True)
+    return replace_tensors(shapes, new), list(found.values())
+
+
+def dense(tensor: torch.Tensor) -> torch.Tensor:
     """Its numbers without gaps, in any order of the dimensions: channels_last stays."""
     span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return tensor if tensor.numel() in (0, span) else tensor.contiguous()

@@ -5,14 +5,17 @@
 A process that ends without an answer is lost, and the others get new places as soon as one of them asks. Newcomers come at a
 step boundary, once `come_after` steps are done: as processes that start then, for which the others wait, or, with `beside`, as
 those that have got ready beside them.
+
+    launcher.machine("a"); launcher.regroup(programs.train, Program(...), on=["a", "b"])    # with memory that outlives them
 """
 
 import multiprocessing
 import os
+import signal
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from multiprocessing.connection import Connection
@@ -21,7 +24,7 @@ from typing import Any
 
 from torch._C._distributed_c10d import TCPStore
 
-from ebb.elastic.notices.relay import FOLDER_VARIABLE
+from ebb.elastic.notices.relay import FOLDER_VARIABLE, Relay
 from ebb.elastic.rendezvous.places import SOCKET_NAME, PlaceServer, WorkerPlace
 from tests.elastic.runtime import programs
 
@@ -44,6 +47,7 @@ class Launcher:
     beside: list[Rank] = field(default_factory=list)
     generations: int = 0
     left: bool = False
+    machines: dict[str, Relay] = field(default_factory=dict)  # those that lend memory
 
     def __post_init__(self) -> None:
         self._context = multiprocessing.get_context("forkserver")
@@ -57,6 +61,24 @@ class Launcher:
 
     def done(self) -> int:
         return programs.steps_done(self.output)
+
+    def machine(self, name: str) -> Relay:
+        """One that lends memory, from now on until it is lost."""
+        if name not in self.machines:
+            relay = self.machines[name] = Relay(self.folder / name)
+            relay.folder.mkdir()
+            (relay.folder / SOCKET_NAME).symlink_to(self.folder / SOCKET_NAME)
+            relay.lend_memory()
+        return self.machines[name]
+
+    def lose_all_processes(self) -> None:
+        """At the same moment: nobody notices that another one is gone."""
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for each in self.living:
+                os.kill(each.process.pid, number)
+        for each in self.ranks:
+            each.process.join()
+            each.ended = True
 
     def start_beside(self, function: Callable[..., Any], argument: Any, newcomers: int) -> bool:
         """Newcomers that get ready while the others train; once these have told their facts: False before that."""
@@ -72,8 +94,9 @@ class Launcher:
             self.beside.append(self.ranks[-1])
         return True
 
-    def regroup(self, function: Callable[..., Any], argument: Any, newcomers: int = 0) -> None:
-        """A new generation of those that live and of newcomers."""
+    def regroup(self, function: Callable[..., Any], argument: Any, newcomers: int = 0, *, on: Sequence[str] = ()) -> None:
+        """A new generation of those that live and of newcomers; instead of their number the names of their machines."""
+        newcomers = len(on) or newcomers
         self.generations += 1
         self._stores.append(TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=60)))
         living = [each for each in self.living if each not in self.beside]
@@ -83,12 +106,12 @@ class Launcher:
             for rank in range(size)
         ]
         self.server.give({each.process.pid: place for each, place in zip(living, places, strict=False)})
-        for place in places[len(living) :]:
-            self._start(place, function, argument)
+        for number, place in enumerate(places[len(living) :]):
+            self._start(place, function, argument, self.machine(on[number]).folder if on else self.folder)
 
-    def _start(self, place: WorkerPlace, function: Callable[..., Any], argument: Any) -> None:
+    def _start(self, place: WorkerPlace, function: Callable[..., Any], argument: Any, folder: Path | None = None) -> None:
         reader, writer = self._context.Pipe(duplex=False)
-        process = self._context.Process(target=_one, args=(place, self.folder, writer, function, argument))
+        process = self._context.Process(target=_one, args=(place, folder or self.folder, writer, function, argument))
         process.start()
         writer.close()
         self.ranks.append(Rank(process, reader))
@@ -99,6 +122,8 @@ class Launcher:
             each.process.join()
             each.process.close()
             each.reader.close()
+        for relay in self.machines.values():
+            relay.remove()
 
 
 def play(

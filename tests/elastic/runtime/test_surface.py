@@ -84,6 +84,7 @@ def test_the_settings() -> None:
         *("workers", "threads", "device", "log_every"),
         *("checkpoint_seconds", "checkpoint_min_seconds", "checkpoint_overhead", "keep_checkpoints"),
         *("resume_from", "checkpoint_file"),
-        *("first_step_seconds", "collective_seconds", "recovery", "leave_seconds", "min_step_seconds"),
+        *("first_step_seconds", "collective_seconds", "recovery", "snapshot_overhead"),
+        *("leave_seconds", "min_step_seconds"),
         *("ledger", "metrics_port", "place", "owner"),
     ]

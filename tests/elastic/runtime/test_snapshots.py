@@ -1,0 +1,342 @@
+"""Snapshots in memory that outlives a job's processes, and the start from them."""
+
+import contextlib
+import math
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+import torch
+
+from ebb.elastic.notices.relay import Relay
+from ebb.elastic.runtime import snapshots as module
+from ebb.elastic.runtime.process_group import Agreement, Group
+from ebb.elastic.runtime.snapshots import MemoryFile, SnapshotOrder, Snapshots, free_memory
+from testing import exactness as ledger
+from tests.elastic.machines import until
+from tests.elastic.runtime import programs
+from tests.elastic.runtime.generations import Launcher
+from tests.elastic.runtime.programs import Program
+from tests.elastic.runtime.ranks import together
+
+EXACT = {"virtual_workers": 5, "max_micro_batch": 2}
+EACH_STEP = {"snapshot_overhead": 1e9}
+NO_CHECKPOINT = {"checkpoint_seconds": 1e6, "checkpoint_min_seconds": 1e6}
+PLENTY = 2**33
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def relay(tmp_path: Path) -> Iterator[Relay]:
+    lender = Relay.create({})
+    lender.lend_memory()
+    yield lender
+    lender.remove()
+
+
+def opened(relay: Relay, *, owner: str = "me", free: int = PLENTY, share: float = 0.01, clock: Clock | None = None) -> Snapshots:
+    """As a process of the machine would."""
+    return Snapshots(
+        [MemoryFile(path) for path in relay.memory],
+        share=share,
+        owner=owner,
+        optimizer=torch.optim.SGD([torch.zeros(1, requires_grad=True)]),
+        free_bytes=lambda: free,
+        clock=clock or Clock(),
+    )
+
+
+def state(step: int, *, size: int = 1000) -> dict[str, Any]:
+    """With what is easily lost: tied weights, channels_last, other widths of numbers, scalars, empty tensors."""
+    weight = torch.arange(size, dtype=torch.float32) * step
+    image = torch.arange(2 * 3 * 4 * 5, dtype=torch.bfloat16).reshape(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    tensors = {"first": weight, "tied": weight, "image": image, "flag": torch.tensor(True), "none": torch.empty(0, 3)}
+    return {"step": step, "tensors": tensors, "gaps": torch.arange(10)[::2] + step, "text": ["a", (1.5, None)]}
+
+
+def assert_same(found: Any, wanted: Any) -> None:
+    if isinstance(wanted, dict):
+        assert list(found) == list(wanted)
+        for name, each in wanted.items():
+            assert_same(found[name], each)
+    elif isinstance(wanted, torch.Tensor):
+        assert torch.equal(found, wanted)
+        assert found.dtype == wanted.dtype
+    else:
+        assert found == wanted
+
+
+def test_a_state_comes_back_whole_in_another_process(relay: Relay) -> None:
+    opened(relay).take(3, 7, lambda: state(7))
+    later = opened(relay)
+    assert later.newest(below=4) == SnapshotOrder(3, 7)
+    found = later.read(SnapshotOrder(3, 7))
+    assert_same(found, state(7))
+    assert found["tensors"]["first"] is found["tensors"]["tied"]
+    assert found["tensors"]["image"].is_contiguous(memory_format=torch.channels_last)
+
+
+def test_what_is_read_is_not_written_to_again(relay: Relay) -> None:
+    """An optimizer keeps the very tensors that it loads."""
+    snapshots = opened(relay, share=1e9)
+    snapshots.take(1, 1, lambda: state(1))
+    found = opened(relay).read(SnapshotOrder(1, 1))
+    for step in (2, 3):
+        snapshots.take(1, step, lambda step=step: state(step))  # type: ignore[misc]
+    assert_same(found, state(1))
+
+
+@pytest.mark.parametrize("cut", ["_copy_all", "MemoryFile.commit"])
+def test_one_that_is_cut_off_in_the_middle_is_none(relay: Relay, monkeypatch: pytest.MonkeyPatch, cut: str) -> None:
+    snapshots = opened(relay, share=1e9)
+    for step in (1, 2):
+        snapshots.take(1, step, lambda step=step: state(step))  # type: ignore[misc]
+
+    def die(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        name, _, method = cut.partition(".")
+        patched.setattr(getattr(module, name) if method else module, method or name, die)
+        with pytest.raises(KeyboardInterrupt):
+            snapshots.take(1, 3, lambda: state(3))
+    later = opened(relay)
+    assert later.newest(below=9) == SnapshotOrder(1, 2)
+    assert_same(later.read(SnapshotOrder(1, 2)), state(2))
+
+
+@pytest.mark.parametrize("place", [0, 20, 511], ids=["checksum", "facts", "end of the header"])
+def test_a_damaged_header_is_none(relay: Relay, place: int) -> None:
+    opened(relay).take(1, 1, lambda: state(1))
+    damaged = next(path for path in relay.memory if path.stat().st_size and MemoryFile(path).facts())
+    with damaged.open("r+b", buffering=0) as file:
+        file.seek(place)
+        file.write(b"!")
+    assert opened(relay).newest(below=9) is None
+
+
+def test_a_new_process_keeps_the_newest_until_it_has_a_newer_one(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    for step in (1, 2, 3):
+        opened(relay).take(1, step, lambda step=step: state(step))  # type: ignore[misc]
+    later = opened(relay)
+    monkeypatch.setattr(module, "_copy_all", lambda pairs: os.close(-1))
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        later.take(2, 4, lambda: state(4))
+    assert opened(relay).newest(below=9) == SnapshotOrder(1, 3)
+
+
+def test_newest_is_of_the_highest_generation_below_the_present_one(relay: Relay) -> None:
+    snapshots = opened(relay, share=1e9)
+    snapshots.take(2, 50, lambda: state(50))
+    snapshots.take(3, 40, lambda: state(40))
+    assert snapshots.newest(below=9) == SnapshotOrder(3, 40)
+    assert snapshots.newest(below=3) == SnapshotOrder(2, 50)
+    assert snapshots.newest(below=2) is None
+
+
+def test_another_programs_state_is_not_gone_on_from(relay: Relay) -> None:
+    opened(relay).take(1, 1, lambda: state(1))
+    assert opened(relay, owner="another").newest(below=9) is None
+
+
+def test_the_cost_sets_the_distance(relay: Relay) -> None:
+    """A snapshot of 0.2 s that may take 1 % of the time comes every 20 s."""
+    clock = Clock()
+    snapshots = opened(relay, clock=clock)
+    assert snapshots.due == math.inf, "a newcomer has none of its own"
+
+    def slow() -> dict[str, Any]:
+        clock.now += 0.2
+        return state(1)
+
+    snapshots.take(1, 1, slow)
+    assert snapshots.seconds == pytest.approx(0.2)
+    clock.now += 19.7
+    assert snapshots.due == 0
+    clock.now += 0.2
+    assert snapshots.due == 1
+    snapshots.take(1, 2, slow)
+    assert snapshots.due == 0
+
+
+@pytest.mark.parametrize(
+    ("dues", "wanted"),
+    [
+        ((1.0, 1.0), True),
+        ((1.0, 0.0), False),
+        ((1.0, None), True),
+        ((0.0, None), False),
+        ((math.inf, 0.0), True),
+        ((None, None), False),
+    ],
+    ids=["all are due", "one is not yet", "one makes none", "nor is it due", "one has none yet", "none makes any"],
+)
+def test_all_machines_make_theirs_at_the_same_boundary(dues: tuple[float | None, ...], wanted: bool) -> None:
+    facts: dict[str, Any] = {"leave": False, "wish": False, "change": False, "checkpoint_step": 0, "sums": []}
+    told = [Group(0, 1, torch.device("cpu")).agree(**facts, snapshot_due=due).values for due in dues]
+    assert Agreement(told[0] + told[1], None, 1).wait().snapshot is wanted
+
+
+def test_where_there_is_no_room_one_line_says_so(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
+    opened(relay).take(1, 1, lambda: state(1))
+    snapshots = opened(relay, free=2**20)
+    for _ in range(3):
+        snapshots.take(2, 2, lambda: state(2, size=2**20))
+    assert snapshots.due is None
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == "no snapshots in memory: 8 MiB are needed, and 0 MiB are half of what is free. Checkpoints go on as before"
+    assert [path.stat().st_size for path in relay.memory] == [0, 0], "what there was has been given back"
+
+
+def test_nothing_grows(relay: Relay) -> None:
+    """200 snapshots by one process, whose numbers get longer."""
+    snapshots = opened(relay, share=1e9)
+    held = []
+    for step in range(200):
+        snapshots.take(1, 10**step, lambda step=step: {**state(1, size=10**5), "step": 10**step})  # type: ignore[misc]
+        held.append((sum(1 for _ in Path("/proc/self/fd").iterdir()), [path.stat().st_size for path in relay.memory]))
+    assert held[-1] == held[2]
+
+
+def test_memory_goes_with_its_lender() -> None:
+    lender = Relay.create({})
+    lender.lend_memory()
+    paths = [path.readlink() for path in lender.memory]
+    assert len(paths) == 2
+    lender.remove()
+    assert not any(path.exists() and "ebb-memory" in str(path.readlink()) for path in paths)
+
+
+@pytest.mark.parametrize(
+    ("limit", "wanted"),
+    [("max", 8000 * 1024), ("5000000", 5000000 - 3000000 + 700000), ("1000", 0), (None, 8000 * 1024)],
+)
+def test_free_memory_is_the_machines_and_the_pods(tmp_path: Path, limit: str | None, wanted: int) -> None:
+    (tmp_path / "meminfo").write_text("MemTotal: 9000 kB\nMemFree: 10 kB\nMemAvailable: 8000 kB\nHugePages_Total: 0\n")
+    if limit is not None:
+        (tmp_path / "memory.max").write_text(limit)
+        (tmp_path / "memory.current").write_text("3000000\n")
+        (tmp_path / "memory.stat").write_text("anon 1\nshmem 5\ninactive_file 500000\nactive_file 200000\n")
+    assert free_memory(tmp_path, tmp_path / "meminfo") == wanted
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> str:
+    (answer,) = together(programs.train, 1, Program(output=tmp_path_factory.mktemp("calm"), settings=EXACT))
+    return str(answer["weights"])
+
+
+def disturbed(
+    output: Path, disturb: Callable[[Launcher], list[str]], *, at: int = 6, settings: dict[str, Any] | None = None
+) -> list[Any]:
+    """All processes of two machines are lost in a step; `disturb` names the machines that go on. The answers of those."""
+    memory = {**EXACT, **NO_CHECKPOINT, **EACH_STEP, "recovery": "memory", "min_step_seconds": 0.1}
+    program = Program(output=output, settings={**memory, **(settings or {})})
+    with TemporaryDirectory(prefix="ebb-") as folder, contextlib.closing(Launcher(Path(folder), output)) as launcher:
+        launcher.regroup(programs.train, program, on=["a", "b"])
+        until("some steps", lambda: launcher.done() >= at)
+        launcher.lose_all_processes()
+        machines = disturb(launcher)
+        before = len(launcher.ranks)
+        launcher.regroup(programs.train, replace(program, settings={**program.settings, "min_step_seconds": 0.0}), on=machines)
+        answers = []
+        for each in launcher.ranks[before:]:
+            assert each.reader.poll(60)
+            kind, answer = each.reader.recv()
+            assert kind == "answered", answer
+            answers.append(answer)
+        return answers
+
+
+def first_step(answers: list[Any]) -> int:
+    """All have begun there, and gone on to the end."""
+    (first,) = {answer["steps"][0] for answer in answers}
+    assert [answer["steps"] for answer in answers] == [list(range(first, 12))] * len(answers)
+    return int(first)
+
+
+def cut_off_newest(launcher: Launcher) -> None:
+    """As a writer that dies in the middle leaves it."""
+    for relay in launcher.machines.values():
+        files = [(facts["step"], file) for file in map(MemoryFile, relay.memory) if (facts := file.facts())]
+        max(files, key=lambda each: each[0])[1].clear()
+
+
+def test_the_loss_of_all_processes_costs_the_step_under_way(tmp_path: Path, calm: str) -> None:
+    answers = disturbed(tmp_path, lambda _: ["a", "b"])
+    assert first_step(answers) >= 5
+    assert {answer["weights"] for answer in answers} == {calm}
+    verdict = ledger.check(tmp_path)
+    assert verdict.exact
+    assert verdict.steps_redone <= 1
+
+
+@pytest.mark.parametrize("left", ["a", "b"])
+def test_one_machines_memory_is_enough(tmp_path: Path, calm: str, left: str) -> None:
+    def lose_the_other(launcher: Launcher) -> list[str]:
+        launcher.machines.pop("b" if left == "a" else "a").remove()
+        return ["c", left]
+
+    answers = disturbed(tmp_path, lose_the_other)
+    assert first_step(answers) >= 5
+    assert {answer["weights"] for answer in answers} == {calm}
+    verdict = ledger.check(tmp_path)
+    assert verdict.exact
+    assert verdict.steps_redone <= 1
+
+
+def test_the_older_one_counts_where_the_newest_was_cut_off(tmp_path: Path, calm: str) -> None:
+    def cut_off(launcher: Launcher) -> list[str]:
+        cut_off_newest(launcher)
+        return ["a", "b"]
+
+    answers = disturbed(tmp_path, cut_off)
+    assert first_step(answers) >= 4
+    assert {answer["weights"] for answer in answers} == {calm}
+    verdict = ledger.check(tmp_path)
+    assert verdict.exact
+    assert 1 <= verdict.steps_redone <= 2
+
+
+def test_a_checkpoint_counts_where_no_snapshot_is_whole(tmp_path: Path, calm: str) -> None:
+    def cut_off_all(launcher: Launcher) -> list[str]:
+        for _ in range(2):
+            cut_off_newest(launcher)
+        return ["a", "b"]
+
+    answers = disturbed(tmp_path, cut_off_all, settings={"checkpoint_seconds": 0.1, "checkpoint_min_seconds": 0.0})
+    assert first_step(answers) >= 1
+    assert {answer["weights"] for answer in answers} == {calm}
+    assert ledger.check(tmp_path).exact
+
+
+def test_a_newer_checkpoint_counts_more(tmp_path: Path, calm: str) -> None:
+    """Its generation saw none of the snapshot's later steps."""
+
+    def renew(launcher: Launcher) -> list[str]:
+        for relay in launcher.machines.values():
+            for file in map(MemoryFile, relay.memory):
+                if facts := file.facts():
+                    rest = os.pread(file._descriptor, facts["rest_bytes"], 512 + facts["data_bytes"])
+                    file.commit(SnapshotOrder(0, facts["step"] + 1000), facts["owner"], rest, facts["data_bytes"])
+        return ["a", "b"]
+
+    answers = disturbed(tmp_path, renew, settings={"checkpoint_seconds": 0.1, "checkpoint_min_seconds": 0.0})
+    assert first_step(answers) >= 1
+    assert {answer["weights"] for answer in answers} == {calm}
+    assert ledger.check(tmp_path).exact
+
+
+def test_without_snapshots_all_is_lost_with_the_processes(tmp_path: Path) -> None:
+    assert first_step(disturbed(tmp_path, lambda _: ["a", "b"], settings={"snapshot_overhead": 0.0})) == 0
