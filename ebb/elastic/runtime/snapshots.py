@@ -24,6 +24,7 @@ import math
 import mmap
 import os
 import sys
+import threading
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +45,7 @@ from ebb.elastic.runtime.transfer import allocate, dense, outline
 _HEADER_BYTES = 512
 _ALIGNMENT = 64  # of each tensor: a cache line, and a multiple of every number's size
 _GROWTH = 2**16  # for the part that is no tensor: numbers in it get longer
-_TELLING = 3  # the first one takes the memory, the next one is what they cost
+_TELLING = 2  # then the cost of one is known
 _ROOM_SHARE = 0.5  # of the memory that is free when it is asked for: the training needs some for itself
 
 
@@ -174,6 +175,8 @@ class Snapshots:
         self._reserved = 0
         self._stream: torch.cuda.Stream | None = None
         self._copying: _Copying | None = None
+        self._preparing: threading.Thread | None = None
+        self._error: Exception | None = None  # in that thread
         self._number = 0  # of this process
         self._began = 0.0
         self.seconds = 0.0  # that the last one took
@@ -196,8 +199,12 @@ class Snapshots:
     @property
     def due(self) -> float | None:
         """1 if the last one is long enough ago for its cost, and 0 if not; infinite before the first: no other machine has a say
-        then. None where there are none any more."""
+        then. The reverse, -infinite, while the memory for it is being taken. None where there are none any more."""
         self._commit_copied()
+        if self._preparing is not None and self._preparing.is_alive():
+            return -math.inf
+        if self._error is not None:
+            self._give_up(self._error)
         if not self._files:
             return None
         if self._number == 0:
@@ -205,23 +212,22 @@ class Snapshots:
         return float(self._copying is None and self._clock() - self._began >= self.seconds / self._share)
 
     def take(self, generation: int, step: int, state: Callable[[], Any], *, say: Callable[[str], None] = print) -> None:
-        """Copy the state after `step` steps; on the CPU it is done when this returns."""
-        if self.due is None or self._copying is not None:
+        """Copy the state after `step` steps; on the CPU it is done when this returns. The first call, and one for a larger state,
+        only begins to take the memory, beside the training."""
+        if self.due in (None, -math.inf) or self._copying is not None:
             return
-        self._number += 1
-        if self._number == _TELLING:
-            apart = self.seconds / self._share
-            say(f"snapshots in memory: {_mib(self._reserved)} in {self.seconds:.4f} s, one every {apart:.1f} s at most")
         self._began = self._clock()
         tree = state()
         tensors = {memory_of(each): dense(each) for _, each in tensors_in(tree)}  # tied weights once
         rest, data_bytes = outline(tree, tensors), sum(_aligned(each.nbytes) for each in tensors.values())
         held = list(tensors.values())
-        try:
-            self._reserve(_HEADER_BYTES + data_bytes + len(rest), pinned=any(each.is_cuda for each in held))
-        except (OSError, MemoryError) as error:
-            self._give_up(error)
+        if (size := _HEADER_BYTES + data_bytes + len(rest)) > self._reserved:
+            self._prepare(size + _GROWTH, next((each.device for each in held if each.is_cuda), None))
             return
+        self._number += 1
+        if self._number == _TELLING:
+            apart = self.seconds / self._share
+            say(f"snapshots in memory: {_mib(size)} in {self.seconds:.4f} s, one every {apart:.1f} s at most")
         file = min(self._files, key=lambda each: self._order(each) or _NONE)
         file.clear()
 
@@ -249,24 +255,31 @@ class Snapshots:
         facts = file.facts()
         return SnapshotOrder(facts["generation"], facts["step"]) if facts and facts["owner"] == self._owner else None
 
-    def _reserve(self, size: int, *, pinned: bool) -> None:
-        """In both files at once: what can fail fails here."""
-        if size <= self._reserved:
-            return
-        size += _GROWTH
-        wanted = sum(max(0, size - each.size) for each in self._files)
-        if wanted > (room := int(_ROOM_SHARE * self._free_bytes())):
-            raise MemoryError(f"{_mib(wanted)} are needed, and {_mib(room)} are half of what is free")
-        for each in self._files:
-            each.reserve(size, pinned=pinned)
-        self._reserved = size
+    def _prepare(self, size: int, device: torch.device | None) -> None:
+        """Take the memory of both files, so that no copy can fail for want of it, nor touch a page that is not there yet: that
+        takes longer than the copy. In a thread of its own; the GPU's is told where the pages are."""
+
+        def reserve() -> None:
+            try:
+                wanted = sum(max(0, size - each.size) for each in self._files)
+                if wanted > (room := int(_ROOM_SHARE * self._free_bytes())):
+                    raise MemoryError(f"{_mib(wanted)} are needed, and {_mib(room)} are half of what is free")
+                with torch.cuda.device(device) if device is not None else contextlib.nullcontext():
+                    for each in self._files:
+                        each.reserve(size, pinned=device is not None)
+                self._reserved = size
+            except (OSError, MemoryError, RuntimeError) as error:  # the last one of CUDA
+                self._error = error
+
+        self._preparing = threading.Thread(target=reserve, name="snapshots", daemon=True)
+        self._preparing.start()
 
     def _give_up(self, error: Exception) -> None:
         """Once, and for the life of this process; what older processes have left would only get older."""
         for each in self._files:
             with contextlib.suppress(OSError):
                 each.release()
-        self._files = []
+        self._files, self._error = [], None
         print(f"no snapshots in memory: {error}. Checkpoints go on as before", file=sys.stderr, flush=True)
 
     def _copy(self, held: list[torch.Tensor], parts: list[torch.Tensor], commit: Callable[[], None]) -> None:
