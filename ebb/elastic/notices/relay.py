@@ -18,7 +18,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Self
 
@@ -43,7 +43,7 @@ class Relay:
         return cls(folder)
 
     @classmethod
-    def find(cls, environment: MutableMapping[str, str]) -> Self | None:
+    def find(cls, environment: Mapping[str, str]) -> Self | None:
         folder = environment.get(FOLDER_VARIABLE)
         return cls(Path(folder)) if folder else None
 

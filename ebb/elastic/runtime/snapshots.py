@@ -1,3 +1,5 @@
+# mypy: disallow-untyped-calls=False
+# (torch's streams and events have no types)
 """Snapshots of a replica, in memory that its processes do not take with them: for the loss of all of a job's processes.
 
     snapshots = Snapshots.find(config, os.environ, owner="...", optimizer=optimizer)    # None where no launcher lends memory
@@ -291,7 +293,7 @@ class Snapshots:
             return
         late = addresses(self._optimizer)
         computing = torch.cuda.current_stream()
-        self._stream = self._stream or torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self._stream = self._stream or torch.cuda.Stream()
         began, first, ended = (torch.cuda.Event(enable_timing=timed) for timed in (True, False, True))
         self._stream.wait_stream(computing)
         with torch.cuda.stream(self._stream):

@@ -232,10 +232,10 @@ def test_memory_goes_with_its_lender() -> None:
 class OnGpu(torch.Tensor):
     """One that says so."""
 
-    is_cuda = True  # type: ignore[assignment]
-    device = torch.device("cuda", 0)  # type: ignore[assignment]
+    is_cuda = True
+    device = torch.device("cuda", 0)
 
-    def record_stream(self, _stream: Any) -> None:  # type: ignore[override]
+    def record_stream(self, _stream: Any) -> None:
         pass
 
 
