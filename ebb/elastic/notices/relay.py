@@ -54,12 +54,11 @@ class Relay:
 
     def lend_memory(self) -> None:
         """Files in this process's memory, empty so far, for workers to write to and to find again. None where there are no such
-        files (not on Linux)."""
-        if not hasattr(os, "memfd_create"):
-            return
+        files."""
         for number in range(_NUM_FILES):
-            self._lent.append(os.memfd_create("ebb-memory"))
-            (self.folder / f"memory-{number}").symlink_to(f"/proc/{os.getpid()}/fd/{self._lent[-1]}")
+            with contextlib.suppress(AttributeError, OSError):  # no Linux; vm.memfd_noexec forbids them
+                self._lent.append(os.memfd_create("ebb-memory"))
+                (self.folder / f"memory-{number}").symlink_to(f"/proc/{os.getpid()}/fd/{self._lent[-1]}")
 
     @property
     def memory(self) -> list[Path]:

@@ -28,6 +28,7 @@ import os
 import sys
 import threading
 import time
+import weakref
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -67,6 +68,7 @@ class MemoryFile:
     def __init__(self, path: Path) -> None:
         """Raises OSError."""
         self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, self._descriptor)
         self._memory = torch.empty(0, dtype=torch.uint8)
         self._pinned = False
 
@@ -196,7 +198,7 @@ class Snapshots:
             files = [MemoryFile(path) for path in relay.memory]
         except OSError:  # its launcher is gone
             return None
-        return cls(files, share=config.snapshot_overhead, owner=owner, optimizer=optimizer) if files else None
+        return cls(files, share=config.snapshot_overhead, owner=owner, optimizer=optimizer) if len(files) > 1 else None
 
     @property
     def due(self) -> float | None:
