@@ -36,6 +36,7 @@ class TextConfig(elastic.RunConfig, SpeedOptions):
     weight_decay: float = option(0.1, "weight decay of AdamW, for matrices", low=0.0)
     warmup: float = option(0.02, "share of all samples until the peak learning rate is reached", low=0.0)
     clip: float = option(1.0, "largest norm of a step's gradient", low=0.0)
+    evaluate_every: int = option(1, "epochs between two validations; the last epoch always has one; 0: it alone", low=0)
 
 
 def parse(arguments: list[str], environment: Mapping[str, str]) -> TextConfig:
@@ -84,7 +85,7 @@ def learn(config: TextConfig, run: elastic.Run) -> None:
         scaler.step(optimizer)
         scaler.update()
         optimizer.zero_grad(set_to_none=True)
-        if step.ends_epoch:
+        if step.ends_epoch and is_due(config, epochs=step.samples.stop // len(train)):
             bits = evaluate()
 
     if run.evaluation_pending:
@@ -92,6 +93,11 @@ def learn(config: TextConfig, run: elastic.Run) -> None:
     bits = bits or validate(run, network, val)  # resumed when all was done
     run.finish(validation_bits_per_byte=round(bits["bits_per_byte"], 5))
     run.log(f"finished after step {run.step}: {bits['bits_per_byte']:.4f} bits per byte of text that it has not seen")
+
+
+def is_due(config: TextConfig, *, epochs: int) -> bool:
+    """True if a validation comes after so many of them."""
+    return epochs == config.epochs or (config.evaluate_every > 0 and epochs % config.evaluate_every == 0)
 
 
 def validate(run: elastic.Run, network: torch.nn.Module, val: Windows) -> dict[str, float]:

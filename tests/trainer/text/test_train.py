@@ -70,6 +70,25 @@ def test_it_learns_in_sixteen_bits_too(data: Path, tmp_path: Path) -> None:
     assert result(tmp_path)["validation_bits_per_byte"] < 0.9 * entropy_of_single_bytes()
 
 
+@pytest.mark.e2e
+@pytest.mark.parametrize(
+    ("every", "steps"),
+    [pytest.param("1", [6, 11, 16, 21], id="each"), pytest.param("3", [16, 21], id="third"), pytest.param("0", [21], id="last")],
+)
+def test_it_is_validated_after_the_epochs_that_one_asks_for_and_at_the_end(
+    data: Path, tmp_path: Path, every: str, steps: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[int] = []
+
+    def best(run: elastic.Run, score: float, **_: float) -> bool:
+        found.append(run.step + 1)  # the step under way counts once the loop's body has ended
+        return False
+
+    monkeypatch.setattr(elastic.Run, "best", best)
+    assert run(parse(settings(data, tmp_path, "--epochs", "4", "--evaluate-every", every), {}), Notice())
+    assert found == steps
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [
