@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -42,7 +42,8 @@ from ebb.elastic.runtime.process_group import (
 )
 from ebb.elastic.runtime.transfer import pass_on
 
-_LONGEST_LOOK = 0.05  # seconds between two looks whether all ranks have come
+T = TypeVar("T")
+_LONGEST_LOOK = 0.05  # seconds between two looks whether all ranks have come, or a newer place has
 
 
 class Standing(NamedTuple):
@@ -196,10 +197,9 @@ class Members(Group):
 
     def _meet(self, address: str, port: int) -> None:
         """Raises PeerLostError when one of the ranks is gone, or a newer generation is there already."""
-        others = sockets()
+        others, seconds = sockets(), datetime.timedelta(seconds=MEETING_SECONDS)
         with noticing_loss():
-            seconds = datetime.timedelta(seconds=MEETING_SECONDS)
-            server = TCPStore(address, port, is_master=False, wait_for_workers=False, timeout=seconds)
+            server = self._unless_over(lambda: TCPStore(address, port, is_master=False, wait_for_workers=False, timeout=seconds))
             store = PrefixStore("members", server)
             self._come(store, range(self.world_size))
             world = self._backend(store, self.rank, self.world_size)
@@ -211,25 +211,11 @@ class Members(Group):
             self._gpus = keep_for_ever(gpus)
 
     def _backend(self, store: PrefixStore, rank: int, size: int) -> Any:
-        """Connections between ranks that have come. gloo tries for MEETING_SECONDS to reach one that has died since: in a thread,
-        so that nobody here waits for it."""
-        made: Future[dist.ProcessGroupGloo] = Future()
-
-        def connect() -> None:
-            try:
-                seconds = datetime.timedelta(seconds=MEETING_SECONDS)
-                made.set_result(dist.ProcessGroupGloo(PrefixStore("gloo", store), rank, size, timeout=seconds))
-            except RuntimeError as error:
-                made.set_exception(error)
-
-        threading.Thread(target=connect, name="connecting", daemon=True).start()
-        while True:
-            with contextlib.suppress(TimeoutError):
-                backend = made.result(_LONGEST_LOOK)
-                backend._set_default_timeout(datetime.timedelta(seconds=self.longest_seconds))
-                return backend
-            if self.is_over or self._connections.closed:
-                raise PeerLostError("a peer is gone, or a newer generation is there")
+        """Connections between ranks that have come."""
+        seconds = datetime.timedelta(seconds=MEETING_SECONDS)
+        backend = self._unless_over(lambda: dist.ProcessGroupGloo(PrefixStore("gloo", store), rank, size, timeout=seconds))
+        backend._set_default_timeout(datetime.timedelta(seconds=self.longest_seconds))
+        return backend
 
     def _come(self, store: PrefixStore, ranks: Iterable[int]) -> None:
         """Wait for these ranks, however long they need to their step boundary: only the launcher, or a connection that closes,
@@ -237,10 +223,30 @@ class Members(Group):
         store.set(f"here/{self.rank}", "")
         missing, seconds = [f"here/{rank}" for rank in ranks], 0.002
         while not store.check(missing):
-            if self.is_over or self._connections.closed:
-                raise PeerLostError("a peer is gone, or a newer generation is there")
+            self._raise_if_over()
             time.sleep(seconds)  # a store has no wait that a newer place could end
             seconds = min(2 * seconds, _LONGEST_LOOK)
+
+    def _unless_over(self, connect: Callable[[], T]) -> T:
+        """What `connect` makes. To a rank that has died meanwhile, or its machine, torch tries for MEETING_SECONDS: the launcher,
+        or a connection that closes, says so sooner. Then it is left alone, in its thread, and nobody uses what it makes."""
+        made: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                made.set_result(connect())
+            except BaseException as error:
+                made.set_exception(error)
+
+        threading.Thread(target=run, name="connecting", daemon=True).start()
+        while True:
+            with contextlib.suppress(TimeoutError):
+                return made.result(_LONGEST_LOOK)
+            self._raise_if_over()
+
+    def _raise_if_over(self) -> None:
+        if self.is_over or self._connections.closed:
+            raise PeerLostError("a peer is gone, or a newer generation is there")
 
 
 def _drop(parts: list[object]) -> None:

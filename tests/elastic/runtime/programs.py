@@ -6,6 +6,7 @@
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ from ebb.elastic.runtime import loop as loops
 from ebb.elastic.runtime.config import resolve
 from ebb.elastic.runtime.gradients import VirtualGradients
 from ebb.elastic.runtime.loop import Loop
+from ebb.elastic.runtime.members import Members
 from ebb.elastic.runtime.process_group import PeerLostError
 from ebb.elastic.runtime.report import weights_sha256
 
@@ -74,6 +76,9 @@ class Program:
     build_until: int | None = None  # a newcomer needs for its model as long as the others for so many steps
     linger_at: int | None = None  # the step in which the first generation waits until a newcomer is ready: it must not be late
     dies_giving: bool = False  # rank `leaver`, in the middle of giving its state to a newcomer
+    dies_taking: bool = False  # rank `leaver`, a newcomer, in the middle of taking the others' state
+    dies_in: str = ""  # a part of a change (a method of Members) in which rank `leaver` dies
+    clock_jumps: float = 0.0  # seconds by which rank `leaver`'s clock is set in the third step
     lag: int | None = None
     score_at: dict[int, float] = field(default_factory=dict)
     break_at: int | None = None
@@ -178,13 +183,19 @@ def _linger(program: Program, run: elastic.Run, step: elastic.Step) -> None:
         threading.Event().wait(0.01)  # for another process
 
 
-def _die_giving() -> None:
-    """With the outline of the state on its way, and none of its tensors."""
+def _die_in_transfer() -> None:
+    """With the outline of the state on its way, or there, and none of its tensors."""
 
     def move(self: transfer._Pieces, tensor: torch.Tensor) -> None:
         os._exit(9)
 
     transfer._Pieces.move = move  # type: ignore[method-assign]
+
+
+def _set_clock(run: elastic.Run, seconds: float) -> None:
+    """From the third step on, as when a machine's is put right. Nobody can set the clock that only runs on."""
+    true = time.time
+    vars(time)["time"] = lambda: true() + (seconds if run.step >= 3 else 0.0)
 
 
 def _deafen(run: elastic.Run, number: int) -> None:
@@ -210,7 +221,13 @@ def _arrange(program: Program, run: elastic.Run, model: nn.Module) -> None:
     if run.rank == program.leaver and program.deaf_at is not None:
         _deafen(run, program.deaf_at)
     if run.rank == program.leaver and program.dies_giving:
-        _die_giving()
+        _die_in_transfer()
+    if run.rank == program.leaver and program.dies_taking:
+        _die_in_transfer()
+    if run.rank == program.leaver and program.dies_in:
+        setattr(Members, program.dies_in, lambda *_, **__: os._exit(9))
+    if run.rank == program.leaver and program.clock_jumps:
+        _set_clock(run, program.clock_jumps)
     if program.lag is not None:
         vars(loops)["Loop"] = lambda **parts: Loop(**{**parts, "lag": program.lag})
     vars(evaluation)["_LOOK_SECONDS"] = 0.0  # how far a rank comes before it hears of another one's notice

@@ -13,6 +13,7 @@ from ebb import elastic
 from ebb.elastic.contract import EXIT_PEER_LOST
 from ebb.elastic.notices.notice import Notice
 from ebb.elastic.runtime.config import ConfigError, resolve
+from ebb.elastic.runtime.process_group import MEETING_SECONDS
 from testing import exactness as ledger
 from tests.elastic.machines import until
 from tests.elastic.runtime import programs
@@ -31,10 +32,15 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def survived(output: Path, **facts: Any) -> list[Any]:
-    world_size, newcomers, beside = facts.pop("world_size", 3), facts.pop("newcomers", 0), facts.pop("beside", False)
+    world_size, beside = facts.pop("world_size", 3), facts.pop("beside", False)
+    coming = {name: facts.pop(name) for name in ("newcomers", "come_after") if name in facts}
     settings = {**MEMORY, **facts.pop("settings", EXACT)}
     program = Program(output=output, settings=settings, linger_at=8 if beside else None, **facts)
-    return play(programs.train, program, output=output, world_size=world_size, newcomers=newcomers, beside=beside)
+    return play(programs.train, program, output=output, world_size=world_size, beside=beside, **coming)
+
+
+def lost_seconds(output: Path) -> float:
+    return max(float(json.loads(line)["lost_seconds"]) for line in (output / "metrics.jsonl").read_text().splitlines())
 
 
 @pytest.mark.parametrize("leaver", [0, 2])
@@ -117,6 +123,43 @@ def test_a_rank_that_is_behind_evaluates_the_weights_of_the_others(tmp_path: Pat
     assert [answer["weights"] for answer in answers] == [calm] * 3
     assert answers[0]["evaluated"] == answers[1]["evaluated"] == answers[2]["evaluated"]
     assert ledger.check(tmp_path).exact
+
+
+@pytest.mark.parametrize("newcomers", [1, 2])
+def test_a_newcomer_that_dies_taking_the_state_holds_nobody_up(tmp_path: Path, calm: str, newcomers: int) -> None:
+    """Of two the second, who would have got it from the first, gets it from another one."""
+    settings = {**EXACT, "min_step_seconds": 0.2}
+    answers = survived(tmp_path, world_size=2, newcomers=newcomers, beside=True, dies_taking=True, leaver=2, settings=settings)
+    assert answers.pop(2) is None
+    assert [answer["weights"] for answer in answers] == [calm] * (1 + newcomers)
+    assert [answer["steps"] for answer in answers[:2]] == [list(range(12))] * 2
+    assert ledger.check(tmp_path).exact
+
+
+@pytest.mark.parametrize("where", ["follow", "_come", "standings", "barrier"])
+@pytest.mark.parametrize("leaver", [0, 1])
+def test_a_rank_that_is_lost_during_a_change(tmp_path: Path, calm: str, leaver: int, where: str) -> None:
+    """The others stand in the new generation already, or connect: they go on without it at once, and the newcomer with them."""
+    settings = {**EXACT, "min_step_seconds": 0.2}
+    answers = survived(tmp_path, world_size=2, newcomers=1, beside=True, dies_in=where, leaver=leaver, settings=settings)
+    assert answers.pop(leaver) is None
+    assert [answer["weights"] for answer in answers] == [calm] * 2
+    assert answers[0]["steps"] == list(range(12))
+    assert ledger.check(tmp_path).exact
+    assert lost_seconds(tmp_path) < MEETING_SECONDS / 2
+
+
+@pytest.mark.parametrize("seconds", [-86400.0, 86400.0])
+@pytest.mark.parametrize("leaver", [0, 1])
+def test_a_clock_that_jumps_changes_nothing(tmp_path: Path, calm: str, leaver: int, seconds: float) -> None:
+    """Not even the seconds that were lost by a change: they are those of a clock that only runs on."""
+    settings = {**EXACT, "min_step_seconds": 0.2}
+    answers = survived(
+        tmp_path, world_size=2, newcomers=1, come_after=5, beside=True, clock_jumps=seconds, leaver=leaver, settings=settings
+    )
+    assert [answer["weights"] for answer in answers] == [calm] * 3
+    assert ledger.check(tmp_path).exact
+    assert lost_seconds(tmp_path) < 60
 
 
 @pytest.mark.parametrize("beside", [False, True])
