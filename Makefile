@@ -118,7 +118,7 @@ bench-controller: install  ## our controller against Kubeflow's, as shipped and 
 prove-controller: install  ## kill it, cut it off, lie to it: no double pods, no lost job, no budget spent (about 15 minutes)
 	@$(BIN)/python -m benchmarks.faults
 
-prove-exact: install  ## 200 histories of machines that come, leave and are killed: every sample once, and the same weights bit for bit
+prove-exact: install  ## 500 histories of machines that come, leave and are killed, survivors in memory or restarted: every sample once, the same weights bit for bit
 	@$(BIN)/python -m benchmarks.exact
 
 prove-rendezvous: install  ## the rendezvous on etcd 3.5, 3.6 and 3.7: every scenario, 10,000 generations without growth (about 15 minutes)

@@ -1,6 +1,6 @@
 """The events of one history: machines that come, leave with notice or are killed, and when. Pure; all from the seed.
 
-    history = draw(17, agents=True, virtual=False)       # the same for the same arguments, always
+    history = draw(17, agents=True, virtual=False, recovery="memory")       # the same for the same arguments, always
 
 An event is due when the job has trained for `steps` steps as it was left by the one before, or, to hit a job that is still
 recovering, `seconds` after the one before.
@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["join", "notice", "kill-machine", "kill-rank-zero", "kill-process", "kill-all"]
+Recovery = Literal["memory", "restart"]
+RECOVERIES: tuple[Recovery, ...] = ("memory", "restart")
 KILLS: tuple[Kind, ...] = ("kill-machine", "kill-rank-zero", "kill-process", "kill-all")
-LARGEST_WORLD = 6
+LARGEST_WORLD = 8
 SHORTEST, LONGEST = 3, 5  # events
 _HURRIED = 0.25  # of the events come while the job may still recover from the last one
 _HURRY_SECONDS = (0.1, 2.5)
 _STEPS = (2, 8)
+_PROCESSES = (1, 1, 1, 2, 2, 3, 4)  # of a machine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +58,11 @@ VIRTUAL_SHAPES = (BATCHNORM, DROPOUT)
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """`agents`: every machine is a launcher started from nothing; else one forked from a process that has torch loaded."""
+    """`agents`: every machine is a launcher started from nothing; else one forked from a process that has torch loaded.
+    `recovery`: survivors keep their processes and their state, or all start anew from a checkpoint."""
 
     seed: int
+    recovery: Recovery
     agents: bool
     virtual: bool
     shape: Shape
@@ -83,7 +88,7 @@ class History:
 
 
 def after(event: Event, machines: int) -> int:
-    """The number of machines after the event. A process that is killed is started again by its machine."""
+    """The number of machines after the event. A machine starts its processes again where one of them is killed."""
     if event.kind == "join":
         return machines + event.machines
     if event.kind == "kill-all":
@@ -91,9 +96,9 @@ def after(event: Event, machines: int) -> int:
     return machines if event.kind == "kill-process" else machines - 1
 
 
-def draw(seed: int, *, agents: bool, virtual: bool) -> History:
+def draw(seed: int, *, agents: bool, virtual: bool, recovery: Recovery) -> History:
     rng = random.Random(f"exact {seed}")  # noqa: S311 - to be repeated
-    processes = rng.choice((1, 1, 2))
+    processes = rng.choice(_PROCESSES)
     largest = LARGEST_WORLD // processes
     started = machines = rng.randint(1, min(4, largest))
     events: list[Event] = []
@@ -102,6 +107,7 @@ def draw(seed: int, *, agents: bool, virtual: bool) -> History:
         machines = after(events[-1], machines)
     return History(
         seed=seed,
+        recovery=recovery,
         agents=agents,
         virtual=virtual,
         shape=rng.choice(VIRTUAL_SHAPES) if virtual else GPT,
@@ -109,6 +115,11 @@ def draw(seed: int, *, agents: bool, virtual: bool) -> History:
         machines=started,
         events=tuple(events),
     )
+
+
+def draw_recovery(seed: int) -> Recovery:
+    """For a run that plays both."""
+    return random.Random(f"recovery {seed}").choice(RECOVERIES)  # noqa: S311 - to be repeated
 
 
 def _event(rng: random.Random, machines: int, largest: int, *, first: bool) -> Event:

@@ -42,6 +42,7 @@ class Findings:
     """Results of one history; `problems` in words."""
 
     seed: int
+    recovery: str
     agents: bool
     virtual: bool
     events: list[str]
@@ -57,6 +58,9 @@ class Findings:
     losses_missing: int
     loss_off: float  # at the step where it is most
     bit_identical: bool
+    pids_kept: int
+    pids_lost: int
+    checkpoints_read: int
     seconds: float
     problems: list[str] = field(default_factory=list)
 
@@ -74,6 +78,7 @@ def judge(history: History, played: Played, reference: Result) -> Findings:
     verdict, result = ledger.check(played.output), Result.read(played.output)
     findings = Findings(
         seed=history.seed,
+        recovery=history.recovery,
         agents=history.agents,
         virtual=history.virtual,
         events=list(played.events),
@@ -89,11 +94,15 @@ def judge(history: History, played: Played, reference: Result) -> Findings:
         losses_missing=verdict.steps - len(result.losses),
         loss_off=round(max((abs(loss - reference.losses[step]) for step, loss in result.losses.items()), default=0.0), 5),
         bit_identical=result.sha256 == reference.sha256,
+        pids_kept=played.pids_kept,
+        pids_lost=played.pids_lost,
+        checkpoints_read=played.checkpoints_read,
         seconds=round(played.seconds, 1),
     )
     findings.problems = [
         *_of_samples(verdict),
         *_of_steps(played, verdict),
+        *(_of_memory(played, verdict) if history.recovery == "memory" else []),
         *_of_result(findings),
         *_of_machines(played),
     ]
@@ -121,6 +130,20 @@ def _of_steps(played: Played, verdict: ledger.Verdict) -> list[str]:
         found.append(
             f"{len(verdict.discarded)} generations had steps done again, but there were {kills} kills: {verdict.discarded}"
         )
+    return found
+
+
+def _of_memory(played: Played, verdict: ledger.Verdict) -> list[str]:
+    """Who is left keeps process and state, and does at most the step under way again: only where nobody was left is a checkpoint
+    read, and more is done again."""
+    found, nobody_left = [], played.nobody_left
+    if played.pids_lost:
+        found.append(f"{played.pids_lost} processes that no event had hit were not there any more")
+    if played.needlessly_read:
+        found.append(f"{played.needlessly_read} checkpoints were read while processes were there that had trained")
+    more = {generation: steps for generation, steps in verdict.discarded.items() if steps > 1}
+    if len(more) > nobody_left:
+        found.append(f"more than the step under way was done again: {more}, but nobody was left only {nobody_left} times")
     return found
 
 

@@ -24,6 +24,9 @@ STEP_SECONDS = {True: 0.25, False: 0.08}
 CHECKPOINT_SECONDS = 1.0
 # Shorter waits for newcomers, and for leases of which nobody is left, than the defaults: more happens in a minute.
 _QUICK = "last_call_timeout=1,join_batch_seconds=0.3,lease_seconds=4"
+# An evaluation that an event cuts short still ends all processes: so there is one, at the end, after all events.
+_IN_MEMORY = ["--recovery", "memory", "--evaluate-every", "0"]
+_AFTERWARDS = Event(kind="join", steps=2)  # never happens: what the last event has left is looked at when this one is due
 
 
 class BrokenError(Exception):
@@ -42,13 +45,20 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """`events` are those that hit the job before it had finished, `codes` the exit codes of all machines that were not killed."""
+    """`events` are those that hit the job before it had finished, `codes` the exit codes of all machines that were not killed.
+    Of worker processes that no event has hit, `pids_kept` were still there, and `pids_lost` not, when all trained again.
+    """
 
     output: Path
     events: tuple[Kind, ...]
     codes: tuple[int, ...]
     seconds: float
     step_seconds: float
+    pids_kept: int = 0
+    pids_lost: int = 0
+    nobody_left: int = 0  # events after which no process was left that had trained
+    checkpoints_read: int = 0
+    needlessly_read: int = 0  # of them, while a process was there that had trained
 
 
 def training(stage: Stage, history: History, *, epochs: int) -> list[str]:
@@ -59,6 +69,7 @@ def training(stage: Stage, history: History, *, epochs: int) -> list[str]:
         *["--global-batch", str(shape.global_batch), "--epochs", str(epochs), "--seed", "7"],
         *["--lr", str(shape.lr), "--workers", "0"],
         *["--checkpoint-seconds", str(CHECKPOINT_SECONDS), "--checkpoint-min-seconds", "0.2", "--ledger", "--log-every", "1"],
+        *(_IN_MEMORY if history.recovery == "memory" else []),
         *(["--virtual-workers", str(LARGEST_WORLD)] if history.virtual else []),  # every rank must have one
     ]
 
@@ -71,6 +82,13 @@ class Play:
     epochs: int
     machines: list[Machine] = field(default_factory=list)  # that should live
     _ended: int = 0  # a generation that the last event has ended for certain, at the same world size perhaps
+    _trained: dict[int, Machine] = field(default_factory=dict)  # the processes that did when all had met, but for those hit since
+    _pids_kept: int = 0
+    _pids_lost: int = 0
+    _nobody_left: int = 0
+    _may_read: bool = True  # checkpoints: nobody was left who had trained, since all had met
+    _read: int = 0  # when all had met
+    _needlessly_read: int = 0
     _gone: list[tuple[Machine, bool]] = field(default_factory=list)  # and whether with notice
 
     @property
@@ -91,10 +109,15 @@ class Play:
                 if not self._wait_for(event):
                     break
                 self._happen(event)
+                self._nobody_left += not self._trained
+                self._may_read |= not self._trained
                 done.append(event.kind)
+            else:
+                self._wait_for(_AFTERWARDS)
             self._note("all has happened")
             codes = self._wait_for_end()
             self._note(f"ended with {codes}")
+            self._count_reads()
         finally:
             for machine in [*self.machines, *(machine for machine, _ in self._gone)]:
                 machine.kill()
@@ -104,6 +127,11 @@ class Play:
             codes=codes,
             seconds=time.monotonic() - began,
             step_seconds=self.step_seconds,
+            pids_kept=self._pids_kept,
+            pids_lost=self._pids_lost,
+            nobody_left=self._nobody_left,
+            checkpoints_read=self._read,
+            needlessly_read=self._needlessly_read,
         )
 
     def _wait_for(self, event: Event) -> bool:
@@ -124,7 +152,27 @@ class Play:
             found = watch.look(self.output)
             raise BrokenError(f"{PATIENCE_SECONDS:.0f} s in vain for {event.steps} steps by {world_size} ranks; there is {found}")
         self._note("due")
-        return not watch.is_finished(self.output)
+        if watch.is_finished(self.output):
+            return False
+        self._compare_processes()
+        return True
+
+    def _compare_processes(self) -> None:
+        """All train: those that did when all had met before, and that no event has hit, are among them."""
+        now = {rank.pid: rank.machine for rank in watch.ranks(self.output, self.machines).values()}
+        missing = self._trained.keys() - now.keys()
+        self._pids_kept += len(self._trained) - len(missing)
+        if missing and self.history.recovery == "memory":
+            self._note(f"processes that no event had hit are gone: {sorted(missing)}")
+        self._pids_lost += len(missing)
+        self._trained = now
+        self._count_reads()
+
+    def _count_reads(self) -> None:
+        """Since all had met before. Machines that start from nothing may meet one after the other, each from a checkpoint."""
+        before, self._read = self._read, watch.checkpoints_read(self.folder)
+        self._needlessly_read += 0 if self._may_read else self._read - before
+        self._may_read = False
 
     def _note(self, text: str) -> None:
         """For whoever has to find out what went wrong."""
@@ -164,11 +212,16 @@ class Play:
         if isinstance(found, dict):
             _, victim = sorted(found.items())[event.target % len(found)]
             processes.send(victim.pid, signal.SIGKILL)
+            self._forget(victim.machine)
             self._end_generation()
 
     def _end_generation(self) -> None:
         sight = watch.look(self.output)
         self._ended = sight.generation if sight else self._ended
+
+    def _forget(self, machine: Machine) -> None:
+        """Its processes, which go together, need not be there any more."""
+        self._trained = {pid: other for pid, other in self._trained.items() if other is not machine}
 
     def _let_go(self, machine: Machine, *, told: bool) -> None:
         if told:
@@ -176,6 +229,7 @@ class Play:
         else:
             machine.kill()
         self.machines.remove(machine)
+        self._forget(machine)
         self._gone.append((machine, told))
 
     def _start(self, count: int, *, planned: int) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.exact import pictures, planted, words
 from benchmarks.exact.etcd import etcd
-from benchmarks.exact.history import KILLS, SHORTEST, History, Shape, draw
+from benchmarks.exact.history import KILLS, RECOVERIES, SHORTEST, History, Recovery, Shape, draw, draw_recovery
 from benchmarks.exact.judge import Findings, Result, judge
 from benchmarks.exact.machines import Forked, Fresh, given_up, until
 from benchmarks.exact.play import PATIENCE_SECONDS, BrokenError, Play, Played, Stage, job_environment, training
@@ -49,6 +49,7 @@ class Settings:
 
     first: int
     histories: int
+    recovery: Recovery | None  # None: of each history drawn
     agents: int
     at_once: int
     resume: bool
@@ -63,29 +64,43 @@ class Totals:
     broken: dict[int, list[str]] = field(default_factory=dict)
 
     def figures(self) -> Figures:
-        found = self.findings
-        kinds = Counter(event for each in found for event in each.events)
-        virtual = [each for each in found if each.virtual]
-        return {
-            "histories": len(found),
-            "agent_histories": sum(each.agents for each in found),
-            "events": kinds.total(),
-            "joins": kinds["join"],
-            "notices": kinds["notice"],
-            "kills": sum(kinds[kind] for kind in KILLS),
-            "kills_by_kind": {kind: kinds[kind] for kind in KILLS},
-            "samples": sum(each.samples for each in found),
-            "samples_lost": sum(each.samples_lost for each in found),
-            "samples_repeated": sum(each.samples_repeated for each in found),
-            "steps": sum(each.steps for each in found),
-            "steps_redone": sum(each.steps_redone for each in found),
-            "most_redone_at_once": max((each.most_redone for each in found), default=0),
-            "virtual_histories": len(virtual),
-            "bit_identical": sum(each.bit_identical for each in virtual) if virtual else None,
-            "validation_off_most": max((each.validation_off for each in found), default=0.0),
-            "loss_off_most": max((each.loss_off for each in found), default=0.0),
-            "worlds": dict(sorted(Counter(world for each in found for world in each.worlds).items())),
-        }
+        """Of all, and of each way to recover."""
+        parts = {way: [each for each in self.findings if each.recovery == way] for way in RECOVERIES}
+        ways = {way: _sums(found) | _of_processes(found) for way, found in parts.items() if found}
+        return _sums(self.findings) | {"recovery": ways}
+
+
+def _of_processes(found: Sequence[Findings]) -> Figures:
+    return {
+        "pids_kept": sum(each.pids_kept for each in found),
+        "pids_lost": sum(each.pids_lost for each in found),
+        "checkpoints_read": sum(each.checkpoints_read for each in found),
+    }
+
+
+def _sums(found: Sequence[Findings]) -> Figures:
+    kinds = Counter(event for each in found for event in each.events)
+    virtual = [each for each in found if each.virtual]
+    return {
+        "histories": len(found),
+        "agent_histories": sum(each.agents for each in found),
+        "events": kinds.total(),
+        "joins": kinds["join"],
+        "notices": kinds["notice"],
+        "kills": sum(kinds[kind] for kind in KILLS),
+        "kills_by_kind": {kind: kinds[kind] for kind in KILLS},
+        "samples": sum(each.samples for each in found),
+        "samples_lost": sum(each.samples_lost for each in found),
+        "samples_repeated": sum(each.samples_repeated for each in found),
+        "steps": sum(each.steps for each in found),
+        "steps_redone": sum(each.steps_redone for each in found),
+        "most_redone_at_once": max((each.most_redone for each in found), default=0),
+        "virtual_histories": len(virtual),
+        "bit_identical": sum(each.bit_identical for each in virtual) if virtual else None,
+        "validation_off_most": max((each.validation_off for each in found), default=0.0),
+        "loss_off_most": max((each.loss_off for each in found), default=0.0),
+        "worlds": dict(sorted(Counter(world for each in found for world in each.worlds).items())),
+    }
 
 
 class Proof:
@@ -181,13 +196,13 @@ class Proof:
         return True
 
     def _summarize(self, history: History) -> str:
-        where = "agents" if history.agents else "forked"
+        where = f"{history.recovery}, {'agents' if history.agents else 'forked'}{', virtual' if history.virtual else ''}"
         found = next((each for each in self.totals.findings if each.seed == history.seed), None)
         if history.seed in self.totals.broken:
             return f"seed {history.seed} ({where}) BROKEN: {'; '.join(self.totals.broken[history.seed])}"
         assert found is not None
         return (
-            f"seed {history.seed} ({where}{', virtual' if history.virtual else ''}): {', '.join(found.events)}; "
+            f"seed {history.seed} ({where}): {', '.join(found.events)}; "
             f"{found.generations} generations, {found.steps_redone} steps redone, {found.seconds:.0f} s"
         )
 
@@ -198,7 +213,8 @@ def histories(settings: Settings) -> list[History]:
     for number in range(count):
         seed = settings.first + number
         agents = (number + 1) * settings.agents // count > number * settings.agents // count
-        found.append(draw(seed, agents=agents, virtual=seed % VIRTUAL_OF in VIRTUAL))
+        recovery = settings.recovery or draw_recovery(seed)
+        found.append(draw(seed, agents=agents, virtual=seed % VIRTUAL_OF in VIRTUAL, recovery=recovery))
     return found
 
 
@@ -214,7 +230,7 @@ def run(settings: Settings) -> tuple[Figures, dict[int, list[str]]]:
 @contextlib.contextmanager
 def _counted(records: Records, settings: Settings) -> Iterator[Callable[[], float]]:
     """Count the seconds of this run and of the interrupted ones before it."""
-    began, key = time.monotonic(), f"seconds of {settings.histories} histories"
+    began, key = time.monotonic(), f"seconds of {settings.histories} histories, recovery {settings.recovery or 'both'}"
     before = (records.get(key) or {}).get("seconds", 0.0) if settings.resume else 0.0
 
     def seconds() -> float:
@@ -236,4 +252,4 @@ def _stage(settings: Settings) -> Iterator[Stage]:
 
 
 def _key(history: History) -> str:
-    return f"history {history.seed} agents={history.agents} virtual={history.virtual}"
+    return f"history {history.seed} recovery={history.recovery} agents={history.agents} virtual={history.virtual}"

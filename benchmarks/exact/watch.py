@@ -15,6 +15,7 @@ from typing import NamedTuple
 from benchmarks.exact import processes
 from benchmarks.exact.machines import Machine
 
+_RESUMED = " ranks, resumed after step "
 _NAME = re.compile(r"g(\d+)-r(\d+)\.jsonl")
 
 
@@ -57,6 +58,11 @@ def ranks(output: Path, machines: Sequence[Machine]) -> dict[int, Rank]:
 
 def is_finished(output: Path) -> bool:
     return (output / "result.json").exists()
+
+
+def checkpoints_read(folder: Path) -> int:
+    """So often a generation has gone on from a checkpoint, by what the ranks 0 have said in their machines' logs."""
+    return sum(path.read_text(errors="replace").count(_RESUMED) for path in folder.glob("machine*.log"))
 
 
 def losses(output: Path) -> dict[str, float]:

@@ -1,17 +1,23 @@
 """What is drawn: the same from the same seed, and nothing that a job could not live through."""
 
+import dataclasses
+import itertools
 from collections import Counter
+from pathlib import Path
 
-from benchmarks.exact.history import GPT, KILLS, LARGEST_WORLD, LONGEST, SHORTEST, VIRTUAL_SHAPES, Event, draw
+from benchmarks.exact.history import GPT, KILLS, LARGEST_WORLD, LONGEST, RECOVERIES, SHORTEST, VIRTUAL_SHAPES, Event, draw
 from benchmarks.exact.run import Settings, histories
 
-DRAWN = [draw(seed, agents=False, virtual=False) for seed in range(1, 201)]
+DRAWN = [draw(seed, agents=False, virtual=False, recovery="restart") for seed in range(1, 201)]
 
 
 def test_the_same_seed_is_the_same_history() -> None:
-    assert draw(17, agents=True, virtual=False) == draw(17, agents=True, virtual=False)
-    assert draw(17, agents=True, virtual=False).events == draw(17, agents=False, virtual=True).events
-    assert draw(17, agents=True, virtual=False) != draw(18, agents=True, virtual=False)
+    assert draw(17, agents=True, virtual=False, recovery="restart") == draw(17, agents=True, virtual=False, recovery="restart")
+    assert (
+        draw(17, agents=True, virtual=False, recovery="restart").events
+        == draw(17, agents=False, virtual=True, recovery="restart").events
+    )
+    assert draw(17, agents=True, virtual=False, recovery="restart") != draw(18, agents=True, virtual=False, recovery="restart")
 
 
 def test_a_job_always_has_a_machine_and_never_more_than_fit() -> None:
@@ -24,18 +30,31 @@ def test_a_job_always_has_a_machine_and_never_more_than_fit() -> None:
 def test_two_hundred_histories_hold_everything() -> None:
     kinds = Counter(event.kind for history in DRAWN for event in history.events)
     worlds = {size * history.processes for history in DRAWN for size in history.sizes()}
-    assert worlds == set(range(1, 7))
+    assert worlds == set(range(1, LARGEST_WORLD + 1))
     assert all(kinds[kind] >= 20 for kind in (*KILLS, "join", "notice")), kinds
-    assert {history.processes for history in DRAWN} == {1, 2}
+    assert {history.processes for history in DRAWN} == {1, 2, 3, 4}
     assert {history.shape for history in DRAWN} == {GPT}
-    assert {draw(seed, agents=False, virtual=True).shape for seed in range(1, 201)} == set(VIRTUAL_SHAPES)
+    assert {draw(seed, agents=False, virtual=True, recovery="restart").shape for seed in range(1, 201)} == set(VIRTUAL_SHAPES)
     hurried = [event for history in DRAWN for event in history.events if event.seconds is not None]
     assert len(hurried) > 50
     assert all(history.events[0].seconds is None for history in DRAWN)
 
 
+def test_a_run_plays_both_ways_to_recover_or_the_one_that_it_is_told(tmp_path: Path) -> None:
+    settings = Settings(first=1, histories=200, agents=34, at_once=1, recovery=None, resume=True, folder=tmp_path)
+    drawn = histories(settings)
+    ways = Counter(history.recovery for history in drawn)
+    assert all(80 < ways[way] < 120 for way in RECOVERIES)
+    assert {(history.recovery, history.agents, history.virtual) for history in drawn} == set(
+        itertools.product(RECOVERIES, (True, False), (True, False))
+    )
+    only = histories(dataclasses.replace(settings, recovery="memory"))
+    assert {history.recovery for history in only} == {"memory"}
+    assert [history.events for history in only] == [history.events for history in drawn], "only the way to recover differs"
+
+
 def test_sizes_follow_the_events() -> None:
-    history = draw(1, agents=False, virtual=False)
+    history = draw(1, agents=False, virtual=False, recovery="restart")
     kinds: list[tuple[Event, int]] = [
         (Event(kind="join", machines=2), 4),
         (Event(kind="notice"), 1),
@@ -49,8 +68,8 @@ def test_sizes_follow_the_events() -> None:
         assert one.sizes() == [2, expected]
 
 
-def test_agents_are_spread_evenly_and_virtual_workers_go_by_the_seed(tmp_path: object) -> None:
-    settings = Settings(first=1, histories=200, agents=34, at_once=1, resume=True, folder=tmp_path)  # type: ignore[arg-type]
+def test_agents_are_spread_evenly_and_virtual_workers_go_by_the_seed(tmp_path: Path) -> None:
+    settings = Settings(first=1, histories=200, agents=34, at_once=1, recovery=None, resume=True, folder=tmp_path)
     drawn = histories(settings)
     assert sum(history.agents for history in drawn) == 34
     assert sum(history.agents for history in drawn[:100]) == 17

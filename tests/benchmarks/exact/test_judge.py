@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.exact import planted
-from benchmarks.exact.history import Kind, draw
+from benchmarks.exact.history import Kind, Recovery, draw
 from benchmarks.exact.judge import Findings, Result, interval_steps, judge
 from benchmarks.exact.play import Played
 from testing import exactness as ledger
@@ -22,9 +22,11 @@ def judged(
     virtual: bool = False,
     events: tuple[Kind, ...] = EVENTS,
     codes: tuple[int, ...] = (0,),
+    recovery: Recovery = "restart",
+    **processes: int,
 ) -> Findings:
-    played = Played(output=output, events=events, codes=codes, seconds=1.0, step_seconds=0.1)
-    return judge(draw(1, agents=False, virtual=virtual), played, REFERENCE)
+    played = Played(output=output, events=events, codes=codes, seconds=1.0, step_seconds=0.1, **processes)
+    return judge(draw(1, agents=False, virtual=virtual, recovery=recovery), played, REFERENCE)
 
 
 def test_all_promises_kept(tmp_path: Path) -> None:
@@ -85,6 +87,24 @@ def test_more_than_an_interval_done_again(tmp_path: Path, monkeypatch: pytest.Mo
     assert judged(records.write(tmp_path, redone=3)).problems == [
         "generation 1: 3 steps done again, more than the 2 of a checkpoint interval"
     ]
+
+
+@pytest.mark.parametrize(
+    ("redone", "processes", "problem"),
+    [
+        pytest.param(1, {}, "", id="the step under way"),
+        pytest.param(2, {"nobody_left": 1, "checkpoints_read": 2}, "", id="nobody was left"),
+        pytest.param(2, {}, "more than the step under way was done again: {1: 2}, but nobody was left only 0 times", id="redone"),
+        pytest.param(0, {"pids_lost": 1}, "1 processes that no event had hit were not there any more", id="process"),
+        pytest.param(0, {"needlessly_read": 1}, "1 checkpoints were read while processes were there that had trained", id="read"),
+    ],
+)
+def test_survivors_keep_their_processes_and_all_but_a_step(
+    tmp_path: Path, redone: int, processes: dict[str, int], problem: str
+) -> None:
+    records.write(tmp_path, redone=redone)
+    assert judged(tmp_path, recovery="memory", **processes).problems == ([problem] if problem else [])
+    assert judged(tmp_path, recovery="restart", **processes).problems == [], "all start anew from a checkpoint"
 
 
 def test_wrong_exit_codes_and_too_few_events(tmp_path: Path) -> None:

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.exact import play
-from benchmarks.exact.history import LARGEST_WORLD, Event, History, draw
+from benchmarks.exact import play, watch
+from benchmarks.exact.history import LARGEST_WORLD, Event, History, Recovery, draw
 from benchmarks.exact.play import BrokenError, Play, Stage
 from tests.benchmarks.exact import records
 from tests.benchmarks.exact.test_watch import Standing
 
-TWO = replace(draw(1, agents=False, virtual=False), machines=2, processes=1)
+TWO = replace(draw(1, agents=False, virtual=False, recovery="restart"), machines=2, processes=1)
+
+NOBODY = 1 << 30  # no process has such an id, so that none is hit
 
 
 class Starter:
@@ -23,7 +25,7 @@ class Starter:
 
     def start(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> Standing:
         self.told.append(arguments)
-        return Standing(1 << 30, log)
+        return Standing(NOBODY, log)
 
 
 def playing(folder: Path, history: History = TWO, *, epochs: int = 12) -> tuple[Play, Starter]:
@@ -52,10 +54,53 @@ def test_each_history_trains_its_own_network(tmp_path: Path) -> None:
     job._start(1, planned=1)
     assert "-m trainer.text.train --size tiny --data" in told(starter)
     assert "--virtual-workers" not in told(starter)
-    job, starter = playing(tmp_path, draw(3, agents=False, virtual=True))
+    job, starter = playing(tmp_path, draw(3, agents=False, virtual=True, recovery="restart"))
     job._start(1, planned=1)
     assert "-m trainer --image-size 32 --arch shufflenet_v2_x0_5 --data" in told(starter)
     assert f"--virtual-workers {LARGEST_WORLD}" in told(starter)
+
+
+@pytest.mark.parametrize("recovery", ["memory", "restart"])
+def test_each_history_recovers_its_own_way(tmp_path: Path, recovery: Recovery) -> None:
+    job, starter = playing(tmp_path, replace(TWO, recovery=recovery))
+    job._start(1, planned=1)
+    assert ("--recovery memory" in told(starter)) is (recovery == "memory")
+
+
+def test_processes_that_no_event_has_hit_are_looked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, _ = playing(tmp_path, replace(TWO, recovery="memory"))
+    job._start(2, planned=2)
+    first, second = job.machines
+
+    def compare(found: dict[int, watch.Rank]) -> tuple[int, int]:
+        monkeypatch.setattr(watch, "ranks", lambda *_: found)
+        before = job._pids_kept, job._pids_lost
+        job._compare_processes()
+        return job._pids_kept - before[0], job._pids_lost - before[1]
+
+    assert compare({0: watch.Rank(first, NOBODY + 11), 1: watch.Rank(second, NOBODY + 21)}) == (0, 0)
+    assert compare({0: watch.Rank(second, NOBODY + 21), 1: watch.Rank(first, NOBODY + 11)}) == (2, 0)
+    assert compare({0: watch.Rank(second, NOBODY + 22), 1: watch.Rank(first, NOBODY + 11)}) == (1, 1)
+    job._happen(Event(kind="kill-process", target=0))
+    assert compare({0: watch.Rank(first, NOBODY + 11), 1: watch.Rank(second, NOBODY + 23)}) == (1, 0), (
+        "the machine whose process was killed"
+    )
+    job._happen(Event(kind="notice", target=0))
+    assert compare({0: watch.Rank(second, NOBODY + 23)}) == (1, 0), "the machine that has left"
+    job._happen(Event(kind="kill-machine", target=0))
+    assert not job._trained, "nobody is left who has trained"
+
+
+def test_a_checkpoint_is_needed_only_where_nobody_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, _ = playing(tmp_path, replace(TWO, recovery="memory"))
+    job._start(1, planned=1)
+    counted: list[int] = []
+    for reads, nobody_left in ((1, False), (1, False), (3, True), (4, False)):
+        monkeypatch.setattr(watch, "checkpoints_read", lambda _, reads=reads: reads)
+        job._may_read |= nobody_left
+        job._count_reads()
+        counted.append(job._needlessly_read)
+    assert counted == [0, 0, 0, 1]
 
 
 def test_an_event_is_due_at_its_world_size_and_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

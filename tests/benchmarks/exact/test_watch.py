@@ -47,6 +47,16 @@ def test_the_losses_are_those_of_steps_as_done_last(tmp_path: Path) -> None:
     assert watch.losses(tmp_path) == {str(step): 0.5 for step in range(1, 6)} | {"6": 1.5}
 
 
+def test_the_checkpoints_that_were_read_are_counted_in_the_logs(tmp_path: Path) -> None:
+    (tmp_path / "machine0.log").write_text("generation 1: 2 ranks, from the start; 47 steps in all\n")
+    (tmp_path / "machine1.log").write_text(
+        "generation 3: 1 ranks, joined after step 4, with the state of rank 0; 47 steps in all\n"
+    )
+    assert watch.checkpoints_read(tmp_path) == 0
+    (tmp_path / "machine2.log").write_text("generation 4: 1 ranks, resumed after step 7 of generation 3; 47 steps in all\n")
+    assert watch.checkpoints_read(tmp_path) == 1
+
+
 def test_a_rank_is_found_by_the_file_that_it_has_open(tmp_path: Path) -> None:
     records.write(tmp_path)
     code = "import sys, time; files = [open(name) for name in sys.argv[1:]]; print(flush=True); time.sleep(60)"
