@@ -134,8 +134,8 @@ def _of_steps(played: Played, verdict: ledger.Verdict) -> list[str]:
 
 
 def _of_memory(played: Played, verdict: ledger.Verdict) -> list[str]:
-    """Who is left keeps process and state, and does at most the step under way again: only where nobody was left is a checkpoint
-    read, and more is done again."""
+    """A process that is left keeps its state, and does at most the step under way again: only where none was left is a checkpoint
+    read, and more done again."""
     found, nobody_left = [], played.nobody_left
     if played.pids_lost:
         found.append(f"{played.pids_lost} processes that no event had hit were not there any more")

@@ -1,6 +1,7 @@
 """The judge and the planted faults, on records written by hand."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,9 @@ def judged(
     events: tuple[Kind, ...] = EVENTS,
     codes: tuple[int, ...] = (0,),
     recovery: Recovery = "restart",
-    **processes: int,
+    processes: Mapping[str, int] | None = None,
 ) -> Findings:
-    played = Played(output=output, events=events, codes=codes, seconds=1.0, step_seconds=0.1, **processes)
+    played = Played(output=output, events=events, codes=codes, seconds=1.0, step_seconds=0.1, **(processes or {}))
     return judge(draw(1, agents=False, virtual=virtual, recovery=recovery), played, REFERENCE)
 
 
@@ -103,8 +104,8 @@ def test_survivors_keep_their_processes_and_all_but_a_step(
     tmp_path: Path, redone: int, processes: dict[str, int], problem: str
 ) -> None:
     records.write(tmp_path, redone=redone)
-    assert judged(tmp_path, recovery="memory", **processes).problems == ([problem] if problem else [])
-    assert judged(tmp_path, recovery="restart", **processes).problems == [], "all start anew from a checkpoint"
+    assert judged(tmp_path, recovery="memory", processes=processes).problems == ([problem] if problem else [])
+    assert judged(tmp_path, recovery="restart", processes=processes).problems == [], "all start anew from a checkpoint"
 
 
 def test_wrong_exit_codes_and_too_few_events(tmp_path: Path) -> None:
