@@ -62,7 +62,7 @@ class Job:
     """One job and its machines."""
 
     def __init__(self, endpoint: str, output: Path, arguments: list[str], name: str = "job", backend: str = "etcd3") -> None:
-        self.output = output
+        self.output, self._endpoint = output, endpoint
         self._command = [
             *[sys.executable, "-m", "ebb.elastic.launch", f"--rdzv_backend={backend}", f"--rdzv_endpoint={endpoint}"],
             *[f"--rdzv_id={name}", "--nnodes=1:4", *arguments],
@@ -70,11 +70,14 @@ class Job:
         self._machines: list[subprocess.Popen[bytes]] = []
         output.mkdir()
 
-    def start(self, planned: int = 0) -> "subprocess.Popen[bytes]":
-        """`planned` is how many machines a controller would tell it that the job is to have; 0: none tells it anything."""
+    def start(self, planned: int = 0, endpoint: str = "") -> "subprocess.Popen[bytes]":
+        """`planned` is how many machines a controller would tell it that the job is to have; 0: none tells it anything.
+        `endpoint`: its own way to etcd."""
+        own = {f"--rdzv_endpoint={self._endpoint}": f"--rdzv_endpoint={endpoint or self._endpoint}"}
+        command = [own.get(word, word) for word in self._command]
         with (self.output / f"machine{len(self._machines)}.log").open("wb") as log:
             machine = subprocess.Popen(
-                self._command,
+                command,
                 stdout=log,
                 stderr=log,
                 env={
@@ -107,6 +110,10 @@ class Job:
             return newest if len(newest) >= steps and newest[0]["world_size"] == world_size else None
 
         return until(f"{steps} steps by {world_size} machines", enough)
+
+    def log(self, number: int) -> str:
+        """Of the machine that was started as this one, from 0."""
+        return (self.output / f"machine{number}.log").read_text()
 
     def logs(self) -> str:
         return "\n".join(f"--- {path.name}\n{path.read_text()[-3000:]}" for path in sorted(self.output.glob("*.log")))
