@@ -87,7 +87,7 @@ def test_a_patch_takes_fields_over_and_leaves_the_others(api: Api) -> None:
     """Of an object that an add-on has applied; here one with the patched names and only what a DaemonSet must have."""
     [patch] = patches(example("imagenet"))
     metadata, [changed] = patch["metadata"], patch["spec"]["template"]["spec"]["containers"]
-    probe = {"httpGet": {"path": "/healthz", "port": 9910}, **dict.fromkeys(changed["livenessProbe"], 2)}
+    probe: Object = {"httpGet": {"path": "/healthz", "port": 9910}, **dict.fromkeys(changed["livenessProbe"], 2)}
     container = {"name": changed["name"], "image": "example.org/none", "livenessProbe": probe}
     labels = {"app": metadata["name"]}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}

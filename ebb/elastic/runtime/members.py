@@ -228,8 +228,8 @@ class Members(Group):
             seconds = min(2 * seconds, _LONGEST_LOOK)
 
     def _unless_over(self, connect: Callable[[], T]) -> T:
-        """The connection that `connect` makes. To a rank that has died meanwhile, or its machine, torch tries for MEETING_SECONDS:
-        the launcher, or a connection that closes, says so sooner. Then it is left alone, in its thread, and nobody uses it."""
+        """The connection that `connect` makes. Where a rank has died meanwhile torch tries for MEETING_SECONDS: the launcher, or
+        a connection that closes, says so sooner. Then it is left alone, in its thread, and nobody uses what it makes."""
         made: Future[T] = Future()
 
         def run() -> None:

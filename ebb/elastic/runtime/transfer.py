@@ -22,7 +22,7 @@ _PIECE_BYTES = 16 * 2**20  # large enough for the network, small enough for all 
 _AHEAD = 4  # pieces on their way at once
 
 
-def pass_on(backend: Any, state: Any, *, first: bool, wait: Callable[[dist.Work], None]) -> Any:
+def pass_on(backend: Any, state: Any, *, first: bool, wait: Callable[[dist.Work], object]) -> Any:
     """The state of rank 0, the `first`, a tree of tensors and plain values, on each rank of the backend: there on the CPU.
 
     `wait` waits for one of its collectives; what it raises comes out of here.
@@ -72,7 +72,7 @@ def dense(tensor: torch.Tensor) -> torch.Tensor:
 class _Pieces:
     """From rank 0 to the others, in the order in which all ranks ask for them."""
 
-    def __init__(self, backend: Any, wait: Callable[[dist.Work], None]) -> None:
+    def __init__(self, backend: Any, wait: Callable[[dist.Work], object]) -> None:
         self._backend, self._wait = backend, wait
         self._moving: deque[dist.Work] = deque()
 

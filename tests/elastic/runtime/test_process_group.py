@@ -5,6 +5,7 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ def beside_a_tracker(opened: Path) -> tuple[list[int], list[int], list[bytes]]:
         meets.set()
         return found
 
-    rank, meets, looked_up = int(os.environ["RANK"]), threading.Event(), groups.sockets
+    rank, meets, looked_up = int(os.environ["RANK"]), threading.Event(), connections.sockets
     connect()
     if rank == 0:
         vars(groups)["sockets"] = look_up
@@ -119,7 +120,7 @@ def kill_the_source(what: str, ids: Path) -> float:
     waits: list[dist.Work] = []
     if rank == 1 and what == "broadcast":
         threading.Thread(target=kill_in_message).start()
-    moves = {
+    moves: dict[str, Callable[[], object]] = {
         "broadcast": lambda: group.hand_out_tensors([content], 0),
         "transfer": lambda: pass_on(group._world, {"it": content} if rank == 0 else None, first=rank == 0, wait=wait),
     }

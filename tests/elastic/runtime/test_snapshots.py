@@ -223,7 +223,7 @@ def test_the_cost_sets_the_distance(relay: Relay) -> None:
 def test_all_machines_make_theirs_at_the_same_boundary(dues: tuple[float | None, ...], wanted: bool) -> None:
     facts: dict[str, Any] = {"leave": False, "wish": False, "change": False, "checkpoint_step": 0, "sums": []}
     told = [Group(0, 1, torch.device("cpu")).agree(**facts, snapshot_due=due).values for due in dues]
-    assert Agreement(told[0] + told[1], None, 1).wait().snapshot is wanted
+    assert Agreement(told[0] + told[1], None, 1, lambda _: None).wait().snapshot is wanted
 
 
 def test_where_there_is_no_room_one_line_says_so(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
