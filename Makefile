@@ -121,7 +121,7 @@ prove-controller: install  ## kill it, cut it off, lie to it: no double pods, no
 prove-exact: install  ## 500 histories of machines that come, leave and are killed, survivors in memory or restarted: every sample once, the same weights bit for bit
 	@$(BIN)/python -m benchmarks.exact
 
-prove-rendezvous: install  ## the rendezvous on etcd 3.5, 3.6 and 3.7: every scenario, 10,000 generations without growth (about 15 minutes)
+prove-rendezvous: install  ## the rendezvous on etcd 3.5, 3.6 and 3.7: every scenario, 10,000 generations and 1,000 changes without growth, 64 members (about 30 minutes)
 	@$(BIN)/python -m devcluster environment
 	@$(BIN)/python -m benchmarks.rendezvous
 

@@ -1,4 +1,4 @@
-"""Plays all scenarios of the rendezvous, and 10,000 generations, on each etcd: `python -m benchmarks.rendezvous`."""
+"""All scenarios of the rendezvous, many generations, changes and members, on each etcd: `python -m benchmarks.rendezvous`."""
 
 import argparse
 import asyncio
@@ -23,6 +23,7 @@ from tests.elastic.rendezvous.servers import VERSIONS
 KEPT, BROKEN, FAILED, INTERRUPTED = 0, 1, 2, 130
 WITHOUT = "no etcd"  # scenarios that need none: the rules, on an etcd in a dict
 SCENARIOS = "tests/elastic/rendezvous"
+_SCALE = ("members", "start_seconds", "form_seconds", "lost", "survive_seconds", "load")
 HELP = f"""\
 First it builds each etcd with Go, where it is not there yet (a minute or two each). Then:
 
@@ -30,9 +31,13 @@ First it builds each etcd with Go, where it is not there yet (a minute or two ea
                 restarts or loses its data, TLS and passwords, plain torchrun; and random histories of the rules without an etcd
   generations   two machines meet again and again, every tenth time with a new one of them; keys, threads, descriptors and
                 memory at the end are compared with those after a fifth. All versions at once: this waits more than it computes
+  changes       the same with workers that live through them (--recovery memory): the first of two does 1,000, each 20th of them
+                the loss of the other; compared is what its process, the launchers' and etcd hold. All versions at once
+  members       64 processes without a trainer meet in one rendezvous, then 20 are killed at once, rank 0 among them
 
 The last line is one JSON object: of each version scenarios passed and failed, generations, keys_at_end (3 are right: two machines
-and the generation) and megabytes by which this process and etcd's have grown. About 12 minutes on 2 cores, the builds apart.
+and the generation) and megabytes by which this process and etcd's have grown; changes and what has grown by them; members, the
+seconds that they need to meet and, without the lost, to meet again. About 30 minutes on 2 cores, the builds apart.
 
 exit status: 0 all passed and nothing grew, 1 not so, 2 it could not be measured, 130 interrupted
 """
@@ -44,6 +49,9 @@ class Settings:
 
     versions: tuple[str, ...]
     generations: int
+    changes: int
+    members: int
+    lost: int
     scenarios: str
 
 
@@ -61,6 +69,9 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     parser.add_argument(
         "--scenarios", metavar="WORDS", default="", help="only those that pytest -k finds by these (default: all)"
     )
+    parser.add_argument("--changes", metavar="N", type=int, default=1000, help="of each version (default: %(default)d)")
+    parser.add_argument("--members", metavar="N", type=int, default=64, help="of one rendezvous (default: %(default)d)")
+    parser.add_argument("--lost", metavar="N", type=int, default=20, help="of them, at once (default: %(default)d)")
     given = parser.parse_args(arguments)
     versions = tuple(given.versions.split(","))
     unknown = sorted(set(versions) - VERSIONS.keys())
@@ -68,7 +79,18 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         parser.error(f"--versions has {unknown[0]!r}: use some of {every}")
     if given.generations < 10:
         parser.error(f"--generations {given.generations} cannot show that nothing grows: use 10 or more")
-    return Settings(versions=versions, generations=given.generations, scenarios=given.scenarios)
+    if given.changes < 10:
+        parser.error(f"--changes {given.changes} cannot show that nothing grows: use 10 or more")
+    if not 0 < given.lost < given.members:
+        parser.error(f"--lost {given.lost} must leave some of --members {given.members}, and take one at least")
+    return Settings(
+        versions=versions,
+        generations=given.generations,
+        changes=given.changes,
+        members=given.members,
+        lost=given.lost,
+        scenarios=given.scenarios,
+    )
 
 
 def outcomes(report: Path, versions: Sequence[str]) -> dict[str, dict[str, list[str]]]:
@@ -85,7 +107,10 @@ def outcomes(report: Path, versions: Sequence[str]) -> dict[str, dict[str, list[
     return found
 
 
-def verdict(found: Mapping[str, Mapping[str, list[str]]], endured: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+Told = Mapping[str, Mapping[str, Any]]  # by version
+
+
+def verdict(found: Mapping[str, Mapping[str, list[str]]], endured: Told, changed: Told, gathered: Told) -> dict[str, Any]:
     """The last line. A scenario that was skipped is not passed: each etcd has been built."""
     growth = {
         name: {size: round(each["after"][size] - each["before"][size], 1) for size in ("megabytes", "etcd_megabytes")}
@@ -103,13 +128,19 @@ def verdict(found: Mapping[str, Mapping[str, list[str]]], endured: Mapping[str, 
             name: round(1000 * each["seconds"] / each["generations"], 1) for name, each in endured.items()
         },
         "grown": {name: each["grown"] for name, each in endured.items() if each["grown"]},
+        "changes": {name: each["changes"] for name, each in changed.items()},
+        "grown_by_changes": {name: each["grown"] for name, each in changed.items() if each["grown"]},
+        "milliseconds_per_change": {name: round(1000 * each["seconds"] / each["changes"], 1) for name, each in changed.items()},
+        "members": {name: {key: each[key] for key in _SCALE} for name, each in gathered.items()},
     }
 
 
 def is_kept(told: Mapping[str, Any], settings: Settings) -> bool:
     """Also that each version was there: what did not run has not failed, but shows nothing."""
-    complete = set(told["generations"]) == set(settings.versions) and all(told["passed"][name] for name in settings.versions)
-    return complete and not told["failures"] and not told["grown"]
+    parts = ("generations", "changes", "members")
+    complete = all(set(told[part]) == set(settings.versions) for part in parts)
+    complete = complete and all(told["passed"][name] for name in settings.versions)
+    return complete and not told["failures"] and not told["grown"] and not told["grown_by_changes"]
 
 
 def run(settings: Settings, folder: Path) -> int:
@@ -125,7 +156,15 @@ def run(settings: Settings, folder: Path) -> int:
     if not report.exists():
         raise BoxError("pytest has played nothing; its last lines say why")
     say(f"{settings.generations} generations on each etcd, side by side")
-    told = verdict(outcomes(report, settings.versions), generations(settings))
+    endured = side_by_side(settings.versions, "tests.elastic.rendezvous.endurance", f"--generations={settings.generations}")
+    say(f"{settings.changes} changes on each etcd, side by side")
+    changed = side_by_side(settings.versions, "tests.elastic.runtime.endurance", f"--changes={settings.changes}")
+    say(f"{settings.members} members on each etcd, one after the other")
+    scale = ["tests.elastic.rendezvous.scale", f"--members={settings.members}", f"--lost={settings.lost}"]
+    gathered: dict[str, dict[str, Any]] = {}
+    for version in settings.versions:
+        gathered |= side_by_side([version], *scale)
+    told = verdict(outcomes(report, settings.versions), endured, changed, gathered)
     kept = is_kept(told, settings)
     print(json.dumps({**told, "kept": kept, "seconds": round(time.monotonic() - began, 1)}), flush=True)
     return KEPT if kept else BROKEN
@@ -150,14 +189,14 @@ def scenarios(settings: Settings, report: Path) -> list[str]:
     return [sys.executable, "-m", "pytest", "-v", "--no-header", "-m", "not proof", f"--junitxml={report}", *chosen, SCENARIOS]
 
 
-def generations(settings: Settings) -> dict[str, dict[str, Any]]:
-    """version -> what tests/elastic/rendezvous/endurance.py says of it at its end; a version that broke is not there."""
-    program = [sys.executable, "-m", "tests.elastic.rendezvous.endurance", f"--generations={settings.generations}"]
+def side_by_side(versions: Sequence[str], module: str, *arguments: str) -> dict[str, dict[str, Any]]:
+    """version -> what the module says of it at its end; a version that broke is not there."""
+    program = [sys.executable, "-m", module, *arguments]
     running = {
         version: subprocess.Popen(
             [*program, f"--version={version}"], stdout=subprocess.PIPE, text=True, cwd=CHECKOUT, env=_environment()
         )
-        for version in settings.versions
+        for version in versions
     }
     found: dict[str, dict[str, Any]] = {}
     try:

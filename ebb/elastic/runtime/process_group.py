@@ -6,7 +6,7 @@
 A world of one has no process group at all. Tensors on the CPU go through gloo, those on a GPU through NCCL. `longest_seconds` is
 the limit of a single collective, which torch fixes here: that of the first step of a generation. watchdog.py has the shorter one.
 
-gloo alone does not notice every loss. When a connection closes it tells the operations that are queued on it, and forgets the
+gloo alone does not notice every loss. When a connection closes it informs the operations that are queued on it, and forgets the
 one that is half received, or half sent, which then waits for its whole timeout (transport/tcp/pair.cc, Pair::signalException, in
 torch 2.13; a peer killed in the middle of a broadcast of 800 MB shows it). So wait() looks at the connections itself.
 """

@@ -172,7 +172,7 @@ class Recovery:
     def evaluate(self, loop: Loop, once: Callable[[Callable[[], bool]], dict[str, float]]) -> dict[str, float]:
         """once(told), on all ranks; again, without those that leave or are lost, as often as that cuts it short.
 
-        A rank that is through with it while another one is not tells that one the figures. Raises GracefulExit; PeerLostError
+        A rank that is through with it while another one is not gives that one the figures. Raises GracefulExit; PeerLostError
         where the weights are others for this evaluation, or where it cannot go on without newcomers, who are in none.
         """
         loop.take_newer()

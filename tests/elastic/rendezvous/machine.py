@@ -76,6 +76,7 @@ def live(name: str, endpoint: str, path: str, environment: dict[str, str], setti
             file.write(json.dumps({"event": event, "time": time.time(), **more}) + "\n")
 
     membership = handler(endpoint, **settings)
+    Path(path).with_suffix(".begun").touch()
     try:
         while True:
             info = membership.next_rendezvous()
@@ -170,6 +171,11 @@ class Machines:
             return int(last[0]["number"]) if same and len({each["number"] for each in last}) == 1 else None
 
         return until(f"{names} in one generation: {[self._all[name].last() for name in names]}", agreed, limit_seconds)
+
+    def kill_quietly(self) -> None:
+        for machine in self._all.values():
+            if machine.process.is_alive():
+                machine.kill()
 
     def kill_all(self) -> None:
         for name, machine in self._all.items():
