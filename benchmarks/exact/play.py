@@ -24,8 +24,6 @@ STEP_SECONDS = {True: 0.25, False: 0.08}
 CHECKPOINT_SECONDS = 1.0
 # Shorter waits for newcomers, and for leases of which nobody is left, than the defaults: more happens in a minute.
 _QUICK = "last_call_timeout=1,join_batch_seconds=0.3,lease_seconds=4"
-# An evaluation that an event cuts short still ends all processes: so there is one, at the end, after all events.
-_IN_MEMORY = ["--recovery", "memory", "--evaluate-every", "0"]
 _AFTERWARDS = Event(kind="join", steps=2)  # never happens: what the last event has left is looked at when this one is due
 
 
@@ -69,7 +67,7 @@ def training(stage: Stage, history: History, *, epochs: int) -> list[str]:
         *["--global-batch", str(shape.global_batch), "--epochs", str(epochs), "--seed", "7"],
         *["--lr", str(shape.lr), "--workers", "0"],
         *["--checkpoint-seconds", str(CHECKPOINT_SECONDS), "--checkpoint-min-seconds", "0.2", "--ledger", "--log-every", "1"],
-        *(_IN_MEMORY if history.recovery == "memory" else []),
+        *["--recovery", history.recovery],
         *(["--virtual-workers", str(LARGEST_WORLD)] if history.virtual else []),  # every rank must have one
     ]
 
