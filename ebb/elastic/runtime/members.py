@@ -136,6 +136,9 @@ class Members(Group):
             backend = self._backend(store, chain.index(self.rank), len(chain))
             self._backends.append(keep_for_ever(backend))
             state = pass_on(backend, given, first=first, wait=self.wait)
+            self.wait(backend.allreduce([torch.zeros(1)]))  # all have it: nobody cuts the connections too soon
+        _let_go_beside(self._backends)
+        self._backends = []
         self.transfer_seconds = time.monotonic() - began
         return None if first else state
 
@@ -191,9 +194,7 @@ class Members(Group):
         parts = [*self._backends, self._gpus, self._world, self._store]
         self._world = self._store = self._gpus = None
         self._backends, self._connections = [], Connections()
-        # gloo's threads and descriptors go with the last reference. Its destructors may wait for ever for peers that are gone,
-        # though not with Python's lock: so a thread of their own waits, if any.
-        threading.Thread(target=_drop, args=(parts,), name="old-generation", daemon=True).start()
+        _let_go_beside(parts)
 
     def _meet(self, address: str, port: int) -> None:
         """Raises PeerLostError when one of the ranks is gone, or a newer generation is there already."""
@@ -249,7 +250,13 @@ class Members(Group):
             raise PeerLostError("a peer is gone, or a newer generation is there")
 
 
-def _drop(parts: list[object]) -> None:
+def _let_go_beside(parts: list[Any]) -> None:
+    """gloo's threads and descriptors go with the last reference. Its destructors may wait for ever for peers that are gone,
+    though not with Python's lock: so a thread of their own waits, if any."""
+    threading.Thread(target=_drop, args=(parts,), name="old-generation", daemon=True).start()
+
+
+def _drop(parts: list[Any]) -> None:
     while parts:
         let_go(parts[-1])
         parts.pop()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ebb.elastic.contract import EXIT_FINISHED, EXIT_HARDWARE, EXIT_RECLAIMED
+from ebb.elastic.launch.exit_policy import KILLED_LIMIT
 from tests.elastic.machines import Job, children, kill_with_children, until
 
 pytestmark = pytest.mark.e2e
@@ -185,8 +186,9 @@ except RuntimeError:
 """
 
 
-def test_ten_aborts_beside_lost_machines_spend_nothing(etcd: str, tmp_path: Path) -> None:
-    """As NCCL's watchdog ends a survivor. By itself a worker may end so three times."""
+def test_aborts_beside_lost_machines_spend_nothing(etcd: str, tmp_path: Path) -> None:
+    """As NCCL's watchdog ends a survivor. By itself a worker may end so three times. In some of the ten losses the launcher has
+    heard of it first, and has ended the survivor before it aborts."""
     (tmp_path / "aborts.py").write_text(ABORTS)
     settings = "--rdzv_conf=last_call_timeout=1,join_batch_seconds=0.3"
     job = Plain(etcd, tmp_path / "output", [settings, str(tmp_path / "aborts.py"), str(tmp_path / "output")], name="aborts")
@@ -199,7 +201,7 @@ def test_ten_aborts_beside_lost_machines_spend_nothing(etcd: str, tmp_path: Path
             job.epoch_by(1)
         (job.output / "stop").touch()
         assert first.wait(60) == EXIT_FINISHED
-        assert len((job.output / "aborts").read_text().splitlines()) == 10
+        assert len((job.output / "aborts").read_text().splitlines()) > KILLED_LIMIT
         assert "starting it again" not in job.logs()
     finally:
         job.stop_all()
