@@ -40,6 +40,7 @@ class Connections:
 
     names: frozenset[str] = frozenset()
     store_port: int = 0
+    certain: bool = True  # none of them is anything else
 
     @classmethod
     def between(cls, others: frozenset[str], *, rank: int, store_port: int, tell_all: Callable[[list[Any]], list[Any]]) -> Self:
@@ -52,8 +53,7 @@ class Connections:
         shared = {name for name, (here, there) in ends.items() if (there, here) in theirs}
         if shared:
             found = frozenset(shared | {name for name, (_, there) in ends.items() if there.endswith(f":{store_port}")})
-        # otherwise a proxy sits between the ranks
-        connections = cls(found, store_port)
+        connections = cls(found, store_port, certain=bool(shared))  # otherwise a proxy sits between the ranks
         for connection, _ in duplicates(found):
             with connection:
                 _probe(connection)
@@ -61,7 +61,9 @@ class Connections:
 
     @property
     def closed(self) -> bool:
-        """True if the other end of one is gone, or this one."""
+        """True if the other end of one is gone, or this one. Never behind a proxy: what closes there may be a tracker's."""
+        if not self.certain:
+            return False
         there = duplicates(self.names)
         poll = select.poll()
         for connection, _ in there:

@@ -41,6 +41,25 @@ def test_a_peer_that_ends_while_the_others_are_abandoned(monkeypatch: pytest.Mon
         each.close()
 
 
+def test_behind_a_proxy_nothing_that_closes_is_a_loss() -> None:
+    """There no connection has both its ends among the ranks, and those of the program's own threads cannot be told apart."""
+    others = connections.sockets()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ours = socket.create_connection(server.getsockname())
+        theirs = server.accept()[0]
+
+    def between(ends: list[list[tuple[str, str]]]) -> Connections:
+        return Connections.between(others, rank=0, store_port=0, tell_all=lambda mine: [mine, *ends])
+
+    here, there = (f"127.0.0.1:{each.getsockname()[1]}" for each in (ours, theirs))
+    direct, proxied = between([[(there, here)]]), between([[("10.0.0.2:1", "10.0.0.9:2")]])
+    assert not direct.closed
+    theirs.close()
+    assert direct.closed
+    assert not proxied.closed
+    ours.close()
+
+
 def limit(connection: socket.socket) -> int:
     return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
 
