@@ -88,7 +88,7 @@ def test_processes_that_no_event_has_hit_are_looked_for_again(tmp_path: Path, mo
     job._happen(Event(kind="notice", target=0))
     assert compare({0: watch.Rank(second, NOBODY + 23)}) == (1, 0), "the machine that has left"
     job._happen(Event(kind="kill-machine", target=0))
-    assert not job._trained, "nobody is left who has trained"
+    assert not job._trained, "no process is left that has trained"
 
 
 def test_a_checkpoint_is_needed_only_where_nobody_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ class Endured:
     after: Sizes
 
     def grown(self) -> list[str]:
-        """What is larger at the end than it may be; the allowances are for caches that fill, not for each generation."""
+        """Say what is larger at the end than it may be; the allowances are for caches that fill, not for each generation."""
         before, after = self.before, self.after
         limits = {
             "keys": KEYS,

@@ -23,13 +23,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ebb.elastic.notices.relay import FOLDER_VARIABLE
 from ebb.elastic.rendezvous.places import SOCKET_NAME, PlaceServer, WorkerPlace
 from tests.elastic.machines import NO_DNS, until
 from tests.elastic.rendezvous.endurance import COMPACTION, KEYS, resident, settled
 from tests.elastic.rendezvous.machine import handler
 from tests.elastic.rendezvous.servers import VERSIONS, Server, built
 from tests.elastic.runtime import programs
+from tests.elastic.runtime.generations import set_environment
 from tests.elastic.runtime.programs import Program
 
 LOST_EACH = 20
@@ -73,7 +73,7 @@ class Endured:
     after: Sizes
 
     def grown(self) -> list[str]:
-        """What is larger at the end than it may be; the allowances are for caches that fill, not for each change."""
+        """Say what is larger at the end than it may be; the allowances are for caches that fill, not for each change."""
         found = [] if self.same_process else ["the first worker's process has ended"]
         for name in ("worker", "launchers"):
             before, after = asdict(getattr(self.before, name)), asdict(getattr(self.after, name))
@@ -142,19 +142,7 @@ class Machine:
 
 
 def work(place: WorkerPlace, folder: Path, output: Path) -> None:
-    os.environ.update(
-        MASTER_ADDR=place.address,
-        MASTER_PORT=str(place.port),
-        RANK=str(place.rank),
-        WORLD_SIZE=str(place.world_size),
-        GROUP_RANK=str(place.machine),
-        GROUP_WORLD_SIZE=str(place.machines),
-        TORCHELASTIC_RUN_ID="test",
-        TORCHELASTIC_USE_AGENT_STORE="True",
-        OMP_NUM_THREADS="1",
-        **NO_DNS,
-    )
-    os.environ[FOLDER_VARIABLE] = str(folder)
+    set_environment(place, folder, TORCHELASTIC_USE_AGENT_STORE="True", **NO_DNS)
     programs.train(Program(output=output, settings=_TRAINING))
 
 

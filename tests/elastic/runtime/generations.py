@@ -184,7 +184,8 @@ def _take(rank: Rank) -> bool:
     return rank.answer is None or rank.answer["left"]
 
 
-def _one(place: WorkerPlace, folder: Path, answer: Connection, function: Callable[..., Any], argument: Any) -> None:
+def set_environment(place: WorkerPlace, folder: Path, **more: str) -> None:
+    """In a process of its own: what a launcher sets for a worker."""
     os.environ.update(
         MASTER_ADDR=place.address,
         MASTER_PORT=str(place.port),
@@ -194,8 +195,13 @@ def _one(place: WorkerPlace, folder: Path, answer: Connection, function: Callabl
         GROUP_WORLD_SIZE=str(place.machines),
         TORCHELASTIC_RUN_ID="test",
         OMP_NUM_THREADS="1",
+        **more,
     )
     os.environ[FOLDER_VARIABLE] = str(folder)
+
+
+def _one(place: WorkerPlace, folder: Path, answer: Connection, function: Callable[..., Any], argument: Any) -> None:
+    set_environment(place, folder)
     try:
         answer.send(("answered", function(argument)))
     except BaseException:

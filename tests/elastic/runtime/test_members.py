@@ -16,7 +16,7 @@ from tests.elastic.runtime.ranks import together
 
 
 def serve() -> TCPStore:
-    """What the launcher of rank 0 does."""
+    """The store, which the launcher of rank 0 serves otherwise."""
     port = int(os.environ["MASTER_PORT"])
     return TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=60))
 
