@@ -4,7 +4,7 @@ A node group's labels, taints, resources and prices come from one record, NodeGr
 what pods tolerate and what `ebb-platform` reports to the CLI cannot disagree. No cloud's name occurs here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -286,6 +286,21 @@ class DevicePlugin:
     privileged: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     config: tuple[str, str] | None = None
+
+    @classmethod
+    def nvidia(cls, image: str, groups: Iterable[NodeGroup]) -> list["DevicePlugin"]:
+        """NVIDIA's, for clouds whose machines have its driver alone; none where no group has GPUs."""
+        gpu_types = sorted({group.instance.gpu_type for group in groups if group.instance.gpus})
+        plugin = cls(
+            name="nvidia-device-plugin",
+            image=image,
+            # It runs on machines with GPUs alone: one that finds none has a broken driver, and a pod that fails shows that.
+            arguments=["--fail-on-init-error=true"],
+            label=LABEL_GPU_TYPE,
+            values=gpu_types,
+            environment={"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"},
+        )
+        return [plugin] if gpu_types else []
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ import json
 from collections.abc import Sequence
 
 from infra.clouds.azure.catalog import IB_RESOURCE
-from workloads.cluster import LABEL_GPU_TYPE, LABEL_NODE_GROUP, DevicePlugin, Helpers, NodeGroup, RdmaMachines
+from workloads.cluster import LABEL_NODE_GROUP, DevicePlugin, Helpers, NodeGroup, RdmaMachines
 
 # The newest of https://github.com/NVIDIA/k8s-device-plugin (versions.mk, 2026-08-19).
 NVIDIA_IMAGE = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
@@ -31,19 +31,8 @@ TEMPLATE_TAG = "k8s.io_cluster-autoscaler_node-template_resources_{}"
 
 def helpers(groups: Sequence[NodeGroup]) -> Helpers:
     """`groups`: those for jobs."""
-    plugins = []
-    if gpu_types := sorted({group.instance.gpu_type for group in groups if group.instance.gpus}):
-        # AKS installs the driver alone (https://learn.microsoft.com/azure/aks/use-nvidia-gpu, as of 2026-08).
-        nvidia = DevicePlugin(
-            name="nvidia-device-plugin",
-            image=NVIDIA_IMAGE,
-            # It runs on machines with GPUs alone: one that finds none has a broken driver, and a pod that fails shows that.
-            arguments=["--fail-on-init-error=true"],
-            label=LABEL_GPU_TYPE,
-            values=gpu_types,
-            environment={"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"},
-        )
-        plugins.append(nvidia)
+    # AKS installs the driver alone (https://learn.microsoft.com/azure/aks/use-nvidia-gpu, as of 2026-08).
+    plugins = DevicePlugin.nvidia(NVIDIA_IMAGE, groups)
     connected = [group.name for group in groups if group.network]
     if not connected:
         return Helpers(device_plugins=tuple(plugins))

@@ -18,7 +18,6 @@ from infra.clouds.aws.settings import Settings
 from infra.part import Part
 from workloads.cluster import (
     CAPACITY_BLOCK,
-    LABEL_GPU_TYPE,
     LABEL_NODE_GROUP,
     ON_DEMAND,
     SPOT,
@@ -125,17 +124,7 @@ def priorities(groups: Sequence[NodeGroup]) -> dict[int, list[str]]:
 def _plugins(settings: Settings, groups: Sequence[NodeGroup]) -> Iterable[DevicePlugin]:
     """EKS's NVIDIA AMI has driver, container toolkit and the kernel's part of EFA, but neither plugin
     (https://docs.aws.amazon.com/eks/latest/userguide/ml-eks-optimized-ami.html, read 2026-11-21)."""
-    gpu_types = sorted({group.instance.gpu_type for group in groups if group.instance.gpus})
-    if gpu_types:
-        yield DevicePlugin(
-            name="nvidia-device-plugin",
-            image=NVIDIA_IMAGE,
-            # It runs on machines with GPUs alone: one that finds none has a broken driver, and a pod that fails shows that.
-            arguments=["--fail-on-init-error=true"],
-            label=LABEL_GPU_TYPE,
-            values=gpu_types,
-            environment={"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"},
-        )
+    yield from DevicePlugin.nvidia(NVIDIA_IMAGE, groups)
     with_efa = sorted(group.name for group in groups if machine.efa_interfaces(group))
     if with_efa:
         region = settings.region if settings.region in EFA_REGIONS else "us-west-2"
