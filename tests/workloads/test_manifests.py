@@ -103,8 +103,9 @@ def test_every_pod_passes_restricted_in_the_platforms_class_and_writes_nowhere()
 def test_the_elastic_rest_goes_after_jobs_and_pushes_nobody_off() -> None:
     classes = documents("priorities.yaml")
     values = {name: item["value"] for (_, name), item in classes.items()}
-    assert values["ebb-system"] > values["ebb-job"] > values["ebb-elastic"] > 0
-    assert classes["PriorityClass", "ebb-elastic"]["preemptionPolicy"] == "Never"
+    assert values["ebb-system"] > values["ebb-job"] == values["ebb-replacement"] > values["ebb-elastic"] > 0
+    never = {name for (_, name), item in classes.items() if item.get("preemptionPolicy") == "Never"}
+    assert never == {"ebb-elastic", "ebb-replacement"}
     assert [name for (_, name), item in classes.items() if item.get("globalDefault")] == ["ebb-job"]
 
 

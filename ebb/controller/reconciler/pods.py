@@ -97,8 +97,8 @@ def job_service(job: Job) -> Object:
     }
 
 
-def worker_pod(job: Job, *, index: int, attempt: int, pod_placement: PodPlacement, elastic_class: str = "") -> Object:
-    """The pod of one worker. `elastic_class`: the PriorityClass of workers beyond minReplicas, "" for that of all others."""
+def worker_pod(job: Job, *, index: int, attempt: int, pod_placement: PodPlacement, priority_class: str = "") -> Object:
+    """The pod of one worker. `priority_class`: "" for that of the template, or of the job."""
     template = _copy(job.worker.template)
     written = template.get("metadata") or {}
     metadata = _metadata(job, worker_name(job.name, index), worker_labels(job.name, index))
@@ -115,7 +115,7 @@ def worker_pod(job: Job, *, index: int, attempt: int, pod_placement: PodPlacemen
     spec.setdefault("terminationGracePeriodSeconds", pod_placement.grace_seconds)
     _tolerate(spec, pod_placement.taints)
     _stay_off(spec, pod_placement)
-    _rank(spec, job, elastic_class if index >= job.min_replicas else "")
+    _rank(spec, job, priority_class)
     _name_host(spec, job, metadata["name"])
     _harden(spec)
     container = worker_container(spec["containers"])
@@ -189,11 +189,11 @@ def _stay_off(spec: Object, pod_placement: PodPlacement) -> None:
                 term[kind] = [*(term.get(kind) or []), *rules]
 
 
-def _rank(spec: Object, job: Job, elastic_class: str) -> None:
+def _rank(spec: Object, job: Job, priority_class: str) -> None:
     """Whose place the scheduler gives to whom. A class says `priority` and `preemptionPolicy` too, and the API server refuses a
     pod whose own differ: those of the template belong to the template's class."""
-    if elastic_class:
-        spec["priorityClassName"] = elastic_class
+    if priority_class:
+        spec["priorityClassName"] = priority_class
         for key in ("priority", "preemptionPolicy"):
             spec.pop(key, None)
     elif job.spec.priority_class_name:

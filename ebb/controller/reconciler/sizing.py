@@ -8,6 +8,9 @@ elastic ones, and a second round would cost every start the boot of a machine. W
 when the first have machines; but on a cluster that no stack of ours describes, where nothing says that machines come one by one,
 all at once again. The rule by which jobs let go of halves (queue.py) holds everywhere.
 
+A job never pushes off a worker of its own: while an elastic one has a machine, the replacement of a first one waits for a free
+machine, ahead of all elastic workers.
+
 An automatic job wants as many workers as there is room for, from minReplicas to maxReplicas. It grows in one batch and at most
 once a minute, because every change of size costs all workers a pause; it shrinks at once, when machines do not come or others
 need theirs. Room is what the node groups may grow to, less what others have and less the minReplicas of those that wait.
@@ -31,9 +34,9 @@ from ebb.controller.reconciler.summary import here
 from ebb.controller.reconciler.types import CreatePod, CreateRun, JobView, PlanBuilder
 from ebb.controller.reconciler.worker_state import Outcome
 
-ELASTIC_CLASS = (
-    "ebb-elastic"  # the PriorityClass of workers that make room for another job's first ones (manifests/priorities.yaml)
-)
+# PriorityClasses (manifests/priorities.yaml) of workers that make room for another job's first ones, and of those that come for a
+# lost first one while such workers of the same job run.
+ELASTIC_CLASS, REPLACEMENT_CLASS = "ebb-elastic", "ebb-replacement"
 MOST_SHUNNED = 100  # a pod's size has a limit; where more are silent, nothing is believed of any (node_heartbeats.py)
 RESTART_SECONDS, RESTART_MAX_SECONDS = 5.0, 60.0  # the pause before the first restart; doubles with every failure
 Near = Sequence[tuple[Claim, Candidate]]  # the other jobs that are at the same site
@@ -47,7 +50,7 @@ def resize(view: JobView, draft: PlanBuilder) -> None:
     aim(view, draft)
     serve(view, draft)
     held = {worker.index for worker, _ in view.workers} | set(draft.status.succeeded_indices)
-    elastic = _elastic_class(view)
+    first, elastic = _priority_classes(view)
     all_at_once = view.observed.platform is None or elastic or enough_scheduled(view)
     most = view.wanted if all_at_once else min(view.wanted, view.job.min_replicas)
     missing = [index for index in range(most) if index not in held]
@@ -70,16 +73,22 @@ def resize(view: JobView, draft: PlanBuilder) -> None:
         meeting = run_id(container, rendezvous_id(view.job, draft.status.restarts))
         draft.actions.append(CreateRun(endpoint=placed.met.endpoint, folder=placed.met.folder(meeting)))
     for index in created:
-        pod = worker_pod(view.job, index=index, attempt=draft.status.restarts, pod_placement=placed, elastic_class=elastic)
+        name = first if index < view.job.min_replicas else elastic
+        pod = worker_pod(view.job, index=index, attempt=draft.status.restarts, pod_placement=placed, priority_class=name)
         draft.actions.append(CreatePod(pod))
     draft.event(names.REASON_POD_CREATED, f"Created {numbered(created)}.")
 
 
-def _elastic_class(view: JobView) -> str:
-    """The PriorityClass of workers beyond minReplicas; "" where there is none below that of the first ones."""
+def _priority_classes(view: JobView) -> tuple[str, str]:
+    """Of new workers among the first minReplicas, and beyond; "" for the job's own, and where none is below that."""
     priorities, asked = view.observed.priorities, view.job.worker.template["spec"].get("priorityClassName")
-    first = priorities.get(asked or view.job.spec.priority_class_name or "", priorities.get("", 0))
-    return ELASTIC_CLASS if priorities.get(ELASTIC_CLASS, first) < first else ""
+    own = priorities.get(asked or view.job.spec.priority_class_name or "", priorities.get("", 0))
+    if priorities.get(ELASTIC_CLASS, own) >= own:
+        return "", ""
+    if not any(worker.pod["spec"].get("priorityClassName") == ELASTIC_CLASS for worker in scheduled(view)):
+        return "", ELASTIC_CLASS
+    # Above the job's own, the replacement would be safer than the job may be; on a cluster without it, it makes room itself.
+    return REPLACEMENT_CLASS if priorities.get(REPLACEMENT_CLASS, own + 1) <= own else ELASTIC_CLASS, ELASTIC_CLASS
 
 
 def _pausing(view: JobView, draft: PlanBuilder) -> bool:

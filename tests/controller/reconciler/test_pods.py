@@ -25,10 +25,10 @@ LONG = [f"{'x' * 63}.{letter}.example.org" for letter in "abcdefghijklmnopqrstuv
 
 
 def pod_of(
-    job: Object, *, index: int = 1, attempt: int = 0, pod_placement: PodPlacement | None = None, elastic_class: str = ""
+    job: Object, *, index: int = 1, attempt: int = 0, pod_placement: PodPlacement | None = None, priority_class: str = ""
 ) -> Object:
     return worker_pod(
-        Job.of(job), index=index, attempt=attempt, pod_placement=pod_placement or PodPlacement(), elastic_class=elastic_class
+        Job.of(job), index=index, attempt=attempt, pod_placement=pod_placement or PodPlacement(), priority_class=priority_class
     )
 
 
@@ -207,23 +207,20 @@ def test_a_notice_less_a_margin(notice: int, seconds: int) -> None:
 
 
 MINE = {"priorityClassName": "mine", "priority": 10, "preemptionPolicy": "PreemptLowerPriority"}
-RANKS: dict[str, tuple[Object, str | None, str, int, Object]] = {
-    # template, the job's class, elastic class, index (of 1 to 4) -> what the pod says
-    "nothing said": ({}, None, "", 0, {}),
-    "the job's": ({}, "high", "", 0, {"priorityClassName": "high"}),
-    "the template's before the job's": (MINE, "high", "", 0, MINE),
-    "a first worker": ({}, "high", "elastic", 0, {"priorityClassName": "high"}),
-    "a first worker of a template with a class": (MINE, "high", "elastic", 0, MINE),
-    "beyond minReplicas": ({}, "high", "elastic", 1, {"priorityClassName": "elastic"}),
-    "beyond minReplicas of a template with a class": (MINE, "high", "elastic", 1, {"priorityClassName": "elastic"}),
-    "beyond minReplicas, no such class": (MINE, "high", "", 3, MINE),
+RANKS: dict[str, tuple[Object, str | None, str, Object]] = {
+    # template, the job's class, the planner's -> what the pod says
+    "nothing said": ({}, None, "", {}),
+    "the job's": ({}, "high", "", {"priorityClassName": "high"}),
+    "the template's before the job's": (MINE, "high", "", MINE),
+    "the planner's before the job's": ({}, "high", "elastic", {"priorityClassName": "elastic"}),
+    "the planner's before the template's": (MINE, "high", "elastic", {"priorityClassName": "elastic"}),
 }
 
 
-@pytest.mark.parametrize(("pod", "own", "elastic", "index", "expected"), RANKS.values(), ids=RANKS)
-def test_priority(pod: Object, own: str | None, elastic: str, index: int, expected: Object) -> None:
+@pytest.mark.parametrize(("pod", "own", "planned", "expected"), RANKS.values(), ids=RANKS)
+def test_priority(pod: Object, own: str | None, planned: str, expected: Object) -> None:
     job = make_job(pod=pod, low=1, priorityClassName=own)
-    spec = spec_of(job, index=index, elastic_class=elastic)
+    spec = spec_of(job, priority_class=planned)
     assert {key: spec[key] for key in MINE if key in spec} == expected
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from ebb.api.clock import stamp
+from ebb.api.contract import LABEL_INDEX
 from ebb.api.schema import encode
 from ebb.api.status import Dry
 from ebb.controller.reconciler.capacity import Supply
@@ -16,7 +17,7 @@ from tests.looks import again, done, look
 Object = dict[str, Any]
 ONE = make_platform(make_group("t4-local-a", max=8))
 JOB = placed_job(low=2, replicas=4, high=5)
-CLASSES = {"": 1000, "ebb-job": 1000, "ebb-elastic": 100}
+CLASSES = {"": 1000, "ebb-job": 1000, "ebb-replacement": 1000, "ebb-elastic": 100}
 
 
 def leaving(pod: Object) -> Object:
@@ -54,14 +55,40 @@ def test_who_is_created(decided: Plan, actions: list[str]) -> None:
     assert done(decided) == actions
 
 
-def test_elastic_workers_have_the_class_that_makes_room() -> None:
-    def classes(priorities: dict[str, int]) -> list[str | None]:
-        decided = look(JOB, *scheduled(JOB, 0), make_pod(JOB, 3), platform=ONE, priorities=priorities)
-        bodies = [action.body for action in decided.actions if isinstance(action, CreatePod)]
-        return [body["spec"].get("priorityClassName") for body in bodies]
+def classes(job: Object, *pods: Object, priorities: dict[str, int]) -> dict[str, str | None]:
+    """Of the pods that are created, by index."""
+    decided = look(job, *pods, platform=ONE, priorities=priorities)
+    bodies = [action.body for action in decided.actions if isinstance(action, CreatePod)]
+    return {body["metadata"]["labels"][LABEL_INDEX]: body["spec"].get("priorityClassName") for body in bodies}
 
-    assert classes(CLASSES) == [None, "ebb-elastic"]
-    assert classes({}) == [None, None]
+
+def elastic(pod: Object) -> Object:
+    return {**pod, "spec": {**pod["spec"], "priorityClassName": "ebb-elastic"}}
+
+
+def test_elastic_workers_have_the_class_that_makes_room() -> None:
+    assert classes(JOB, *scheduled(JOB, 0), make_pod(JOB, 3), priorities=CLASSES) == {"1": None, "2": "ebb-elastic"}
+    assert classes(JOB, *scheduled(JOB, 0), make_pod(JOB, 3), priorities={}) == {"1": None, "2": None}
+
+
+def test_a_lost_first_worker_pushes_off_none_of_its_own_job() -> None:
+    """The scheduler would take the machine of an elastic one, and the job would lose two for one."""
+    left = [make_pod(JOB, 1), elastic(make_pod(JOB, 2)), elastic(make_pod(JOB, 3))]
+    assert classes(JOB, *left, priorities=CLASSES) == {"0": "ebb-replacement"}
+    without = {name: value for name, value in CLASSES.items() if name != "ebb-replacement"}
+    assert classes(JOB, *left, priorities=without) == {"0": "ebb-elastic"}, "a cluster with older manifests"
+
+
+def test_a_lost_first_worker_makes_room_where_none_of_its_own_could_go() -> None:
+    waiting = elastic(pending(JOB, 2)[0])
+    assert classes(JOB, make_pod(JOB, 1), waiting, priorities=CLASSES) == {"0": None, "3": "ebb-elastic"}
+
+
+@pytest.mark.parametrize(("value", "found"), [(5000, "ebb-replacement"), (500, "ebb-elastic")])
+def test_a_replacement_is_never_safer_than_its_job(value: int, found: str) -> None:
+    job = placed_job(low=2, replicas=4, high=5, priorityClassName="own")
+    left = [make_pod(job, 1), elastic(make_pod(job, 2)), elastic(make_pod(job, 3))]
+    assert classes(job, *left, priorities={**CLASSES, "own": value}) == {"0": found}
 
 
 def planned(decided: Plan) -> list[str]:
