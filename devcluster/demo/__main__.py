@@ -7,6 +7,7 @@ again: the devcluster and the stack heal, the old job is deleted, a new one is t
 import argparse
 import asyncio
 import json
+import random
 import sys
 import time
 from asyncio.subprocess import PIPE
@@ -127,10 +128,8 @@ class Play:
         self.story.tell(f"{len(nodes)} spot machines booted in {' and '.join(sorted(zones))}")
 
     async def reclaim(self, *, notice: bool) -> None:
-        """Take away the machine under one of the workers, as a cloud does."""
-        pod = max(
-            (p for p in await self.pods() if p["status"].get("phase") == "Running"), key=lambda p: str(p["metadata"]["name"])
-        )
+        """Take away the machine under one of the workers, any of them, as a cloud does."""
+        pod = random.choice([pod for pod in await self.pods() if pod["status"].get("phase") == "Running"])  # noqa: S311 - no secret
         node = pod["spec"]["nodeName"]
         how = ["--notice", str(NOTICE_SECONDS)] if notice else ["--no-notice"]
         self.story.tell(
