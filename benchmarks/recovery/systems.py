@@ -86,7 +86,7 @@ SYSTEMS = {
     for system in (
         System(
             name="ours",
-            title="Ebb's launcher, etcd3 on etcd 3.6, --recovery memory",
+            title="Ebb's launcher, etcd3 on etcd 3.6, --recovery memory (the default)",
             module=LAUNCHER,
             backend="etcd3",
             etcd=("etcd36",),
@@ -94,7 +94,7 @@ SYSTEMS = {
         ),
         System(
             name="restart",
-            title="the same, --recovery restart (the default)",
+            title="the same, --recovery restart",
             module=LAUNCHER,
             backend="etcd3",
             etcd=("etcd36",),

@@ -1,4 +1,5 @@
-"""A zone that runs out of machines under a job: the job goes to another one as a whole, and no sample is lost on the way.
+"""A zone that runs out of machines under a job: the job goes to another one as a whole, and no sample is lost on the way. One that
+has its first workers left stays, and takes no machine from itself.
 
 This file comes before test_platform.py, whose last tests take the platform down.
 """
@@ -24,8 +25,8 @@ def zones(platform: Platform) -> set[str]:
     return found
 
 
-def placed(platform: Platform) -> str:
-    return str(job(platform, NAME)["status"]["placement"]["zone"])
+def placed(platform: Platform, name: str = NAME) -> str:
+    return str(job(platform, name)["status"]["placement"]["zone"])
 
 
 def test_a_job_leaves_a_dry_zone_as_a_whole_and_finishes(platform: Platform) -> None:
@@ -54,4 +55,42 @@ def test_a_job_leaves_a_dry_zone_as_a_whole_and_finishes(platform: Platform) -> 
     assert [f"from {first} (spot T4) to {second} (spot T4)" in event["message"] for event in events] == [True]
     assert exactness.check(output).samples_lost == 0
     platform.ebb("delete", NAME)
+    platform.until("all spot machines leave", lambda: not platform.nodes())
+
+
+def test_a_lost_first_worker_costs_its_job_no_second_one(platform: Platform) -> None:
+    """There is no machine for the replacement but that of the job's own elastic worker."""
+    name = "selfless"
+    platform.ebb("submit", "--name", name, "--gpus", "3", "--gpu", "T4", "--min", "2", "--",
+                 *TRAINER, "--epochs", "400", "--log-every", "1", "--min-step-seconds", "0.2")  # fmt: skip
+    output = output_of(platform, name)
+
+    def pods() -> dict[str, Object]:
+        found = platform.get("pods", "-n", NAMESPACE, "-l", f"job-name={name}")["items"]
+        return {pod["metadata"]["name"]: pod for pod in found}
+
+    def uids(*indices: int) -> list[str]:
+        found = pods()
+        return [found[f"{name}-worker-{index}"]["metadata"]["uid"] for index in indices]
+
+    def refused() -> str:
+        """The scheduler's words on the replacement of worker 0."""
+        pod = pods().get(f"{name}-worker-0", {"metadata": {"uid": lost}, "status": {}})
+        said = next((one for one in pod["status"].get("conditions", []) if one["type"] == "PodScheduled"), {})
+        return str(said.get("message", "")) if pod["metadata"]["uid"] != lost else ""
+
+    platform.until("three workers train", lambda: [s for s in steps_of(output) if s["world_size"] == 3][5:])
+    zone, (lost, *others), steps = placed(platform, name), uids(0, 1, 2), len(steps_of(output))
+    platform.box("exhaust", zone)
+    try:
+        platform.box("reclaim", pods()[f"{name}-worker-0"]["spec"]["nodeName"], "--no-notice")
+        said = platform.until("the scheduler has no machine for the replacement", refused)
+        assert "preemption" in said.lower(), said
+        platform.until("the others train on", lambda: [s for s in steps_of(output)[steps:] if s["world_size"] == 2][10:])
+    finally:
+        platform.box("restore", zone)
+    platform.until("three train again", lambda: steps_of(output)[-1]["world_size"] == 3)
+    assert uids(1, 2) == others
+    assert job(platform, name)["status"]["reclaims"] == 1
+    platform.ebb("delete", name)
     platform.until("all spot machines leave", lambda: not platform.nodes())

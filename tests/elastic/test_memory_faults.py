@@ -1,4 +1,4 @@
-"""--recovery memory beside faults that end no process: a machine stands still, is cut off from etcd, or etcd is down.
+"""Recovery in memory beside faults that end no process: a machine stands still, is cut off from etcd, or etcd is down.
 
 Leases are short here (4 s for 10): what lasts three of them lasts 12 s, as 30 s with the default.
 """

@@ -1,4 +1,4 @@
-"""--recovery memory on loopback: launchers, workers and etcd; survivors keep their processes, and no checkpoint is read."""
+"""Recovery in memory on loopback: launchers, workers and etcd; survivors keep their processes, and no checkpoint is read."""
 
 import json
 import os

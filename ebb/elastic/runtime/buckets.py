@@ -1,6 +1,6 @@
-"""Gradients summed over the ranks of a group that changes under the model: --recovery memory.
+"""Gradients summed over the ranks of a group that changes under the model: recovery in memory.
 
-    buckets = Buckets(parameters, group)
+    buckets = Buckets(parameters, group)                  # or dtype=torch.bfloat16: half the bytes, 8 significant bits
     buckets.arm()                      # the next backward pass is the last of the step
     loss.backward()                    # each bucket travels as soon as its gradients are there; may raise PeerLostError
     buckets.finish()                   # .grad holds the sums, the same on every rank; raises PeerLostError
@@ -27,8 +27,8 @@ BUCKET_BYTES = 25 * 2**20
 class Bucket:
     """Some parameters of one dtype, and the room in which their gradients travel."""
 
-    def __init__(self, parameters: list[torch.nn.Parameter]) -> None:
-        self.parameters = parameters
+    def __init__(self, parameters: list[torch.nn.Parameter], dtype: torch.dtype) -> None:
+        self.parameters, self._dtype = parameters, dtype
         self.missing = len(parameters)
         self.renew()
 
@@ -38,7 +38,7 @@ class Bucket:
         ends = torch.tensor([0, *(each.numel() for each in parameters)]).cumsum(0).tolist()
         numbers, first = ends[-1] + len(parameters), parameters[0]
         # Written now: the kernel's pages come while a newcomer gets ready, and not in its first step, for which all wait.
-        self._flat = torch.empty(numbers, dtype=first.dtype, device=first.device).zero_()
+        self._flat = torch.empty(numbers, dtype=self._dtype, device=first.device).zero_()
         self._parts = [self._flat[start:end] for start, end in pairwise(ends)]
         self._counts = self._flat[ends[-1] :]
 
@@ -51,7 +51,7 @@ class Bucket:
             if gradient is None:
                 part.zero_()
             elif gradient.is_sparse:
-                raise RuntimeError("a gradient is sparse; with --recovery memory layers need sparse=False")
+                raise RuntimeError("a gradient is sparse: make the layer with sparse=False, or set --recovery restart")
             else:
                 part.view_as(parameter).copy_(gradient)
         return self._flat
@@ -61,7 +61,7 @@ class Bucket:
         """The sums, into the gradients."""
         for count, parameter, part in zip(self._counts.tolist(), self.parameters, self._parts, strict=True):
             if count and parameter.grad is None:
-                parameter.grad = part.view_as(parameter).clone()
+                parameter.grad = part.view_as(parameter).to(parameter.dtype, copy=True)
             elif count and parameter.grad is not None:
                 parameter.grad.copy_(part.view_as(parameter))
 
@@ -69,9 +69,17 @@ class Bucket:
 class Buckets:
     """Of all parameters of a run, the last ones first: their gradients come first."""
 
-    def __init__(self, parameters: Iterable[torch.nn.Parameter], group: Members, *, limit_bytes: int = BUCKET_BYTES) -> None:
+    def __init__(
+        self,
+        parameters: Iterable[torch.nn.Parameter],
+        group: Members,
+        *,
+        limit_bytes: int = BUCKET_BYTES,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """`dtype`: in which gradients travel and are summed; None: their own."""
         self._group = group
-        self._buckets = [Bucket(each) for each in _cut(list(parameters), limit_bytes)]
+        self._buckets = [Bucket(each, dtype or each[0].dtype) for each in _cut(list(parameters), limit_bytes)]
         self._bucket_of = {parameter: bucket for bucket in self._buckets for parameter in bucket.parameters}
         self._works: list[torch.distributed.Work] = []
         self._started = 0

@@ -73,11 +73,11 @@ class RunConfig:
     first_step_seconds: float = option(1800.0, "longest time until the first step of a generation is done", low=1.0)
     # 240 s: well under five minutes, and a hundred times the slowest step that we have seen
     collective_seconds: float = option(240.0, "longest time of any later step: then a machine hangs, and all meet again", low=1.0)
-    recovery: str = option("restart", "what ranks do when machines come or go; restart: start from a checkpoint; memory: go on "
-                           "with what they hold, and give it to newcomers (on CPUs alone so far)",
-                           choices=("restart", "memory"))  # fmt: skip
-    snapshot_overhead: float = option(0.01, "share of the time that snapshots in memory may take, with --recovery memory; sets "
-                                      "their distance; 0: none", low=0.0)  # fmt: skip
+    recovery: str = option("auto", "what ranks do when machines come or go; memory: go on with what they hold, and give it to "
+                           "newcomers; restart: start from a checkpoint; auto: memory on CPUs under Ebb's launcher",
+                           choices=("auto", "memory", "restart"))  # fmt: skip
+    snapshot_overhead: float = option(0.01, "share of the time that snapshots in memory may take, where ranks recover in memory; "
+                                      "sets their distance; 0: none", low=0.0)  # fmt: skip
     leave_seconds: float = option(20.0, "longest wait for a step boundary after a notice", low=1.0)
     min_step_seconds: float = option(0.0, "shortest time of a step: to watch a small model on a fast machine", low=0.0)
     ledger: bool = option(False, "write down every sample id trained on, for the checker")

@@ -57,20 +57,22 @@ class Gradients(Protocol):
         """The group has other ranks now."""
 
 
-def share_gradients(models: list[torch.nn.Module], group: Group) -> Gradients:
-    """Of a run without virtual workers."""
-    return SummedGradients(models, group) if isinstance(group, Members) else AveragedGradients(models, group.world_size)
+def share_gradients(models: list[torch.nn.Module], group: Group, *, summed_as: torch.dtype | None) -> Gradients:
+    """Of a run without virtual workers. `summed_as`: of a group that changes; DistributedDataParallel has a hook for it."""
+    if isinstance(group, Members):
+        return SummedGradients(models, group, summed_as=summed_as)
+    return AveragedGradients(models, group.world_size)
 
 
 class SummedGradients:
     """Over a group that changes (buckets.py). Whether all ranks gave their part is known when the last backward pass is through:
     share() raises PeerLostError, and the step can be done again."""
 
-    def __init__(self, models: list[torch.nn.Module], group: Members) -> None:
+    def __init__(self, models: list[torch.nn.Module], group: Members, *, summed_as: torch.dtype | None) -> None:
         self._group = group
         self._parameters = [each for model in models for each in model.parameters()]
         self._saved = SavedBuffers([each for model in models for each in model.buffers()])
-        self._buckets = Buckets(self._parameters, group)
+        self._buckets = Buckets(self._parameters, group, dtype=summed_as)
 
     def begin(self, micro_batch: MicroBatch) -> None:
         self._saved.keep()

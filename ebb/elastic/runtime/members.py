@@ -1,4 +1,4 @@
-"""A group that is made again under a living model: --recovery memory.
+"""A group that is made again under a living model: recovery in memory.
 
     group = Members.enter(config.place, device, longest_seconds=1800)
     group.start_sum(values); group.raise_if_broken()               # errors become `broken`, never an exception in backward()

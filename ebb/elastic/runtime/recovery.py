@@ -1,4 +1,4 @@
-"""Recovery in memory: a run's processes live through a change of machines (--recovery memory).
+"""Recovery in memory: a run's processes live through a change of machines.
 
     recovery = Recovery(config=config, group=group, checkpointing=checkpointing, loader=loader, ...)
     recovery.follow(loop, broken=True)       # at a step boundary, or before any of a step is done; afterwards the loop goes on

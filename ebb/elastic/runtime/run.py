@@ -30,7 +30,7 @@ from ebb.elastic.runtime.micro_batch import NoRoomError, is_out_of_memory, read_
 from ebb.elastic.runtime.process_group import Group, PeerLostError, is_loss
 from ebb.elastic.runtime.recovery import Evaluated, Inherited, Recovery, come_in, inherit, inherit_beside
 from ebb.elastic.runtime.report import weights_sha256, write_json
-from ebb.elastic.runtime.start import Origin, choose_device, join, move_saver
+from ebb.elastic.runtime.start import Origin, choose_device, decide_recovery, join, move_saver
 from ebb.elastic.runtime.step import Step, seed_everything
 from ebb.elastic.runtime.watchdog import Watchdog
 from ebb.elastic.speed import CompileCache, Speed
@@ -56,9 +56,9 @@ class Run:
 
     def __init__(self, config: RunConfig, notice: Notice) -> None:
         torch.set_num_threads(config.threads or config.place.cores)
-        self.config = config
-        self.output = config.output
         self.device = choose_device(config)
+        self.config = config = decide_recovery(config, self.device, os.environ)
+        self.output = config.output
         self._notice = notice
         self._noticed = threading.Event()
         self._answers: list[Any] = []  # of other ranks, before the first step
@@ -73,12 +73,13 @@ class Run:
             steady_seconds=config.collective_seconds,
             act=lambda sentence: peer_loss.give_up(sentence, self._group, self._noticed),
         )
-        if self.world_size > 1 or config.recovery == "memory":  # alone there is nobody to wait for
+        if self.world_size > 1 or config.recovery == "memory":  # otherwise, alone, there is nobody to wait for
             self._watchdog.start()
         if config.virtual_workers:
             fix_algorithms(self.device)
         seed_everything(config.seed)
         self._models: list[torch.nn.Module] = []
+        self._summed_as: torch.dtype | None = None  # gradients; None: as they are
         self._listeners: list[Callable[[Progress], None]] = []
         self._checkpointing: Checkpointing | None = None
         self._loop: Loop | None = None
@@ -145,7 +146,9 @@ class Run:
         if speed is not None:
             model = speed.prepare(model, self.device, cache)
         if isinstance(self._group, Members):
-            _check_summed(speed, options)
+            _check_summed(options)
+            if speed is not None and speed.compression == "bf16":
+                self._summed_as = torch.bfloat16
         elif self.world_size > 1 and not self.config.virtual_workers:
             model = self._shared(model, speed, options)
         self._models.append(model)
@@ -219,7 +222,7 @@ class Run:
             raise RuntimeError(
                 "run.steps() comes after run.register_state(model=..., optimizer=...): without it nothing would survive"
             )
-        gradients = self._checkpointing.virtual or share_gradients(self._models, self._group)
+        gradients = self._checkpointing.virtual or share_gradients(self._models, self._group, summed_as=self._summed_as)
         names = self._come_in(self._checkpointing) if self._inherited is not None else None
         follows = self._follows(self._checkpointing, loader)
         self._loop = make_loop(
@@ -455,12 +458,11 @@ _OPTIONS = inspect.signature(DistributedDataParallel).parameters.keys() - {"modu
 _WITHOUT_EFFECT = {"find_unused_parameters", "static_graph", "gradient_as_bucket_view", "bucket_cap_mb"}
 
 
-def _check_summed(speed: Speed | None, options: dict[str, Any]) -> None:
+def _check_summed(options: dict[str, Any]) -> None:
     """Raises ConfigError for what only DistributedDataParallel can do."""
-    if others := sorted(options.keys() - _WITHOUT_EFFECT):
+    asked = {name for name, value in options.items() if (name, value) != ("broadcast_buffers", False)}
+    if others := sorted(asked - _WITHOUT_EFFECT):
         raise ConfigError(
-            f"run.distribute({others[0]}=...) is DistributedDataParallel's, which --recovery memory does without; "
-            f"allowed: {', '.join(sorted(_WITHOUT_EFFECT))}"
+            f"run.distribute({others[0]}=...) is DistributedDataParallel's, which recovery in memory does without; allowed: "
+            f"{', '.join(sorted(_WITHOUT_EFFECT))}. With --recovery restart (EBB_RECOVERY=restart) all of its options are"
         )
-    if speed is not None and speed.compression != "none":
-        raise ConfigError(f"--compress-gradients is {speed.compression!r}; with --recovery memory only none works so far")

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from ebb.elastic.checkpoint.plain import PlainFile
 from ebb.elastic.checkpoint.register import EtcdRegister
 from ebb.elastic.checkpoint.saver import Saver
 from ebb.elastic.checkpoint.seeds import read_file
+from ebb.elastic.notices.relay import FOLDER_VARIABLE
 from ebb.elastic.rendezvous import generation
 from ebb.elastic.runtime.config import ConfigError, RunConfig
 from ebb.elastic.runtime.process_group import Group
@@ -212,6 +213,20 @@ def choose_device(config: RunConfig) -> torch.device:
         )
     keep_freed_memory(os.environ)
     return torch.device("cpu")
+
+
+def decide_recovery(config: RunConfig, device: torch.device, environment: Mapping[str, str]) -> RunConfig:
+    """With memory or restart in the place of auto, the same on all ranks. Raises ConfigError where memory cannot be."""
+    if config.recovery == "memory" and config.place.world_size > 1 and not config.place.launched:
+        raise ConfigError(
+            "--recovery is 'memory', but nothing that could give this process its next place has started it: start the program "
+            "with `python -m ebb.elastic.launch`, or set --recovery restart"
+        )
+    if config.recovery != "auto":
+        return config
+    ours = config.place.launched and FOLDER_VARIABLE in environment  # torchrun gives nobody a place
+    # On GPUs a stand-in of NCCL alone has tried memory (tests/elastic/runtime/test_nccl.py)
+    return replace(config, recovery="memory" if ours and device.type == "cpu" else "restart")
 
 
 def given_gpu(environment: Mapping[str, str], devices: Path = Path("/dev")) -> str:

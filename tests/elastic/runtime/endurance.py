@@ -1,4 +1,4 @@
-"""Many changes of one job in the same processes (--recovery memory), on a real etcd: does anything grow?
+"""Many changes of one job in the same processes (recovery in memory), on a real etcd: does anything grow?
 
     python -m tests.elastic.runtime.endurance --version 3.6 --changes 1000
 

@@ -51,6 +51,27 @@ def test_every_gradient_is_the_sum_however_they_are_cut(twins: Twins, limit_byte
         assert torch.equal(one, 2 * parameter.grad)
 
 
+class Richer(Twins):
+    """The other rank has a gradient of 1 where this one has none."""
+
+    def start_sum(self, values: torch.Tensor) -> dist.Work:
+        values.add_(values == 0)
+        return super().start_sum(values)
+
+
+def test_gradients_may_travel_in_half_the_bytes() -> None:
+    """And keep their own type, also those that another rank alone has."""
+    used, unused = torch.nn.Linear(1, 1, bias=False), torch.nn.Linear(1, 1, bias=False)
+    group = Richer(0, 2, torch.device("cpu"))
+    buckets = Buckets([*used.parameters(), *unused.parameters()], group, dtype=torch.bfloat16)
+    assert {each._flat.dtype for each in buckets._buckets} == {torch.bfloat16}
+    summed(buckets, (used(torch.ones(1, 1)) * (1 + 2**-12)).sum())
+    for parameter in (used.weight, unused.weight):
+        assert parameter.grad is not None
+        assert parameter.grad.dtype == torch.float32
+        assert parameter.grad.item() == 2  # 2**-12 is lost in 8 significant bits
+
+
 def test_a_parameter_that_took_no_part_keeps_none(twins: Twins) -> None:
     used, unused = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
     buckets = Buckets([*used.parameters(), *unused.parameters()], twins, limit_bytes=1)
@@ -74,7 +95,7 @@ def test_sparse_gradients_are_refused(twins: Twins) -> None:
     layer = torch.nn.Embedding(3, 2, sparse=True)
     buckets = Buckets(layer.parameters(), twins)
     buckets.arm()
-    with pytest.raises(RuntimeError, match="layers need sparse=False"):
+    with pytest.raises(RuntimeError, match="sparse=False, or set --recovery restart"):
         layer(torch.tensor([1])).sum().backward()
 
 

@@ -1,4 +1,4 @@
-"""--recovery memory: processes that live through changes, with the state that they hold."""
+"""Recovery in memory: processes that live through changes, with the state that they hold."""
 
 import contextlib
 import json
@@ -12,8 +12,10 @@ import torch
 from ebb import elastic
 from ebb.elastic.contract import EXIT_PEER_LOST
 from ebb.elastic.notices.notice import Notice
+from ebb.elastic.notices.relay import FOLDER_VARIABLE
 from ebb.elastic.runtime.config import ConfigError, resolve
 from ebb.elastic.runtime.process_group import MEETING_SECONDS
+from ebb.elastic.runtime.start import decide_recovery
 from testing import exactness as ledger
 from tests.elastic.machines import until
 from tests.elastic.runtime import programs
@@ -222,8 +224,37 @@ def test_a_newcomer_starts_again_when_nobody_is_left_who_has_trained(tmp_path: P
 
 def test_what_only_torchs_own_can_do_is_refused(tmp_path: Path) -> None:
     run = elastic.start(resolve({}, output=tmp_path, recovery="memory"), notice=Notice())
-    with pytest.raises(ConfigError, match="broadcast_buffers"):
+    run.distribute(torch.nn.Linear(2, 2), broadcast_buffers=False, find_unused_parameters=True)
+    with pytest.raises(ConfigError, match=r"broadcast_buffers=.*With --recovery restart"):
         run.distribute(torch.nn.Linear(2, 2), broadcast_buffers=True)
+
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
+TORCHRUN = {"TORCHELASTIC_RUN_ID": "digits", "WORLD_SIZE": "2"}
+LAUNCHER = {**TORCHRUN, FOLDER_VARIABLE: "/tmp"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "device", "environment", "decided"),
+    [
+        ("auto", CPU, LAUNCHER, "memory"),
+        ("auto", GPU, LAUNCHER, "restart"),  # no GPU has tried the other way
+        ("auto", CPU, TORCHRUN, "restart"),
+        ("auto", CPU, {}, "restart"),
+        ("memory", GPU, LAUNCHER, "memory"),
+        ("restart", CPU, LAUNCHER, "restart"),
+    ],
+)
+def test_cpus_under_our_launcher_recover_in_memory(
+    tmp_path: Path, asked: str, device: torch.device, environment: dict[str, str], decided: str
+) -> None:
+    assert decide_recovery(resolve(environment, output=tmp_path, recovery=asked), device, environment).recovery == decided
+
+
+def test_memory_is_refused_where_nothing_gives_places(tmp_path: Path) -> None:
+    environment = {"WORLD_SIZE": "2"}
+    with pytest.raises(ConfigError, match=r"--recovery is 'memory'.*ebb.elastic.launch.*--recovery restart"):
+        decide_recovery(resolve(environment, output=tmp_path, recovery="memory"), CPU, environment)
 
 
 def test_many_changes_leave_nothing_behind(tmp_path: Path) -> None:

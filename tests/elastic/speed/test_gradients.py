@@ -124,7 +124,7 @@ def test_options_of_the_program_reach_torch(monkeypatch: pytest.MonkeyPatch) -> 
 def test_run_distribute_passes_its_options_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, object] = {}
     monkeypatch.setattr(settings, "DistributedDataParallel", lambda model, **options: given.update(options) or model)
-    run = elastic.start(resolve({}, output=tmp_path), notice=Notice())
+    run = elastic.start(resolve({}, output=tmp_path, recovery="restart"), notice=Notice())
     run._group.world_size = 2
     run.distribute(torch.nn.Linear(2, 2), speed=Speed(), find_unused_parameters=True)
     assert given["find_unused_parameters"] is True
