@@ -182,8 +182,8 @@ def _jobs() -> NetworkPolicySpecArgsDict:
 
 
 def _gateway() -> NetworkPolicySpecArgsDict:
-    """Nobody comes in, and it speaks to nobody: port-forward begins in the pod itself, and the machine mounts its volumes. A job
-    that gives itself the gateway's label is shut off in the same way."""
+    """A second wall: it listens on its loopback alone. Nobody comes in, and it speaks to nobody: port-forward and probes begin in
+    the pod itself, and the machine mounts its volumes. A job that gives itself the gateway's label is shut off as well."""
     return _spec({"match_labels": {NAME_LABEL: GATEWAY}}, ingress=[], egress=[])
 
 

@@ -155,7 +155,7 @@ async def _until(condition: Callable[[], object], otherwise: str, pods: list[Pod
 async def gateway(folder: Path) -> AsyncIterator[Files]:
     """The real one, as a process, and the client's way to it without an API server in between."""
     port = free_port()
-    command = [sys.executable, "-m", "ebb.gateway", f"--listen=127.0.0.1:{port}", f"--volume=output={folder}/output"]
+    command = [sys.executable, "-m", "ebb.gateway", f"--port={port}", f"--volume=output={folder}/output"]
     process = await Process.start("gateway", command, folder, cwd=CHECKOUT)
     try:
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:

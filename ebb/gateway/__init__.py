@@ -9,7 +9,9 @@
     DELETE /v1/files?path=...[&recursive=1]
     GET    /healthz
 
-One small pod in the jobs' namespace, as a claim belongs to one namespace. It runs as the jobs' user, has no token, and is reached
-by port-forward alone. Anyone allowed to do that may read and write the volumes by a job as well, so it does not authenticate.
-Paths are those that workers see. volumes.py holds them inside the volumes, uploads.py is what is on its way, app.py speaks HTTP.
+One small pod in the jobs' namespace, as a claim belongs to one namespace. It runs as the jobs' user and has no token. It listens
+on its pod's loopback, which clients reach by the API server's port-forward: other pods do not, with network policies or without.
+Anyone allowed to do that may read and write the volumes by a job as well, so it does not authenticate. Paths are those that
+workers see. volumes.py holds them inside the volumes, uploads.py is what is on its way, app.py speaks HTTP, and probe.py asks for
+the kubelet whether it answers.
 """

@@ -1,7 +1,7 @@
 """Runs the gateway: `python -m ebb.gateway --volume data=/mnt/data --read-only sets=/mnt/sets`.
 
-Without --listen on all addresses at port 8080, as its pod does. Exit codes: 0 told to stop (SIGTERM, SIGINT), 1 it cannot serve,
-2 its command line is wrong.
+It listens on the loopback and nowhere else: whoever reaches it may delete all volumes, and no option lets a pod's network in.
+Exit codes: 0 told to stop (SIGTERM, SIGINT), 1 it cannot serve, 2 its command line is wrong.
 """
 
 import argparse
@@ -10,7 +10,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from ebb.api.contract import GATEWAY_PORT
 from ebb.gateway.app import make_app
 from ebb.gateway.volumes import MountedVolume, Volumes
 
+LOOPBACK = "127.0.0.1"
 SHUTDOWN_SECONDS = 2.0  # whoever is cut off goes on where it was: nothing is worth waiting for
 SHARED = 0o002  # of what is written the group may change all, as the volumes' folders say
 log = logging.getLogger("ebb.gateway")
@@ -30,7 +32,6 @@ log = logging.getLogger("ebb.gateway")
 class GatewaySettings:
     """The command line."""
 
-    host: str
     port: int
     volumes: tuple[MountedVolume, ...]
 
@@ -38,13 +39,12 @@ class GatewaySettings:
 def read_settings(arguments: Sequence[str]) -> GatewaySettings:
     """The only reader of argv."""
     parser = argparse.ArgumentParser(prog="python -m ebb.gateway", description="Files of the jobs' volumes over HTTP.")
-    parser.add_argument("--listen", default=f":{GATEWAY_PORT}", metavar="HOST:PORT", help="default: %(default)s")
+    parser.add_argument("--port", default=str(GATEWAY_PORT), help="of the loopback; 0: any free one (default: %(default)s)")
     parser.add_argument("--volume", action="append", default=[], metavar="NAME=PATH", help="may be repeated")
     parser.add_argument("--read-only", action="append", default=[], metavar="NAME=PATH", help="a volume that nobody changes")
     given = parser.parse_args(arguments)
-    host, _, port = given.listen.rpartition(":")
-    if not port.isdecimal():
-        parser.error(f"--listen {given.listen!r} is not HOST:PORT: use for example 127.0.0.1:8080")
+    if not given.port.isdecimal() or int(given.port) > 65535:
+        parser.error(f"--port {given.port!r} is not a port: use 0 to 65535, for example {GATEWAY_PORT}")
     volumes = []
     for text, read_only in [(one, False) for one in given.volume] + [(one, True) for one in given.read_only]:
         name, _, path = text.partition("=")
@@ -53,7 +53,19 @@ def read_settings(arguments: Sequence[str]) -> GatewaySettings:
         volumes.append(MountedVolume(name=name, path=Path(path), read_only=read_only))
     if not volumes:
         parser.error("no volume: give --volume NAME=PATH")
-    return GatewaySettings(host=host or "0.0.0.0", port=int(port), volumes=tuple(volumes))  # noqa: S104 - a policy lets in nobody but port-forward
+    return GatewaySettings(port=int(given.port), volumes=tuple(volumes))
+
+
+@asynccontextmanager
+async def listening(settings: GatewaySettings) -> AsyncIterator[int]:
+    """Answer on a port of the loopback while the block runs. Raises OSError if it cannot listen."""
+    runner = web.AppRunner(make_app(Volumes(settings.volumes)), access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, LOOPBACK, settings.port).start()
+        yield int(runner.addresses[0][1])
+    finally:
+        await runner.cleanup()
 
 
 async def serve(settings: GatewaySettings) -> None:
@@ -61,15 +73,10 @@ async def serve(settings: GatewaySettings) -> None:
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, told.set)
-    runner = web.AppRunner(make_app(Volumes(settings.volumes)), access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, settings.host, settings.port).start()
-        log.info("serving %s on port %d", ", ".join(str(one.path) for one in settings.volumes), settings.port)
+    async with listening(settings) as port:
+        log.info("serving %s on %s:%d", ", ".join(str(one.path) for one in settings.volumes), LOOPBACK, port)
         await told.wait()
         log.info("told to stop")
-    finally:
-        await runner.cleanup()
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -80,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         asyncio.run(serve(settings))
     except OSError as error:
-        log.error("cannot serve on %s:%d: %s; choose another --listen", settings.host, settings.port, error.strerror)
+        log.error("cannot serve on %s:%d: %s; choose another --port", LOOPBACK, settings.port, error.strerror)
         return 1
     return 0
 

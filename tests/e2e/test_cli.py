@@ -5,6 +5,7 @@ They share one box with the other end-to-end tests (see conftest.py) and leave i
 
 import contextlib
 import copy
+import errno
 import json
 import re
 import signal
@@ -18,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from devcluster.settings import Box
+from ebb.api.contract import GATEWAY, GATEWAY_PORT
 from tests.e2e.conftest import BOX, Object, Platform
 
 pytestmark = pytest.mark.e2e
@@ -133,6 +135,17 @@ def test_outputs_and_data(mine: Platform, hello: str, tmp_path: Path) -> None:
     assert (tmp_path / "back.bin").read_bytes() == big.read_bytes()
     mine.ebb("data", "rm", "-r", "data/e2e")
     assert "e2e" not in mine.ebb("data", "ls", "data")
+
+
+def test_other_pods_cannot_reach_the_gateway_although_no_policy_is_enforced(mine: Platform, hello: str) -> None:
+    """Refused, so the packet has come to the gateway's pod: a policy's packet is lost. And it listens on no other port there."""
+    space = ["-n", "elastic-job"]
+    (gateway,) = mine.get("pods", *space, "-l", f"app.kubernetes.io/name={GATEWAY}")["items"]
+    dial = f"import socket; print(socket.socket().connect_ex(('{gateway['status']['podIP']}', {GATEWAY_PORT})))"
+    assert int(mine.ebb("exec", hello, "--", "python3", "-c", dial)) == errno.ECONNREFUSED
+    sockets = mine.kubectl("exec", *space, gateway["metadata"]["name"], "--", "cat", "/proc/net/tcp", "/proc/net/tcp6")
+    listening = [words[1] for words in map(str.split, sockets.splitlines()) if words[3] == "0A"]
+    assert listening == [f"0100007F:{GATEWAY_PORT:04X}"]
 
 
 def free_port() -> int:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from ebb.gateway.__main__ import read_settings
 from ebb.gateway.listing import entries
 from tests.gateway.world import asking, sha256, volumes
 
@@ -237,30 +236,3 @@ async def test_a_name_that_is_too_long(tmp_path: Path) -> None:
     async with asking(tmp_path) as gateway:
         status, told = await gateway.put(f"data/{'x' * 256}", b"x")
     assert (status, "255 bytes are the most" in told["error"]) == (400, True)
-
-
-# --- Its command line -----------------------------------------------------------------------------------------------------------
-
-
-def test_its_arguments() -> None:
-    settings = read_settings(["--listen=127.0.0.1:9", "--volume=data=/mnt/data", "--read-only=environment=/opt/ebb/environment"])
-    assert (settings.host, settings.port) == ("127.0.0.1", 9)
-    assert [(one.name, str(one.path), one.read_only) for one in settings.volumes] == [
-        ("data", "/mnt/data", False),
-        ("environment", "/opt/ebb/environment", True),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ([], "no volume: give --volume NAME=PATH"),
-        (["--volume", "data"], "volume 'data' is not NAME=PATH"),
-        (["--volume", "data=mnt"], "volume 'data=mnt' is not NAME=PATH"),
-        (["--listen", "here", "--volume", "data=/mnt"], "--listen 'here' is not HOST:PORT"),
-    ],
-)
-def test_arguments_that_make_no_sense(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        read_settings(arguments)
-    assert words in capsys.readouterr().err

@@ -71,6 +71,8 @@ RESEARCHER_MAY_NOT: Requests = {
     "forward a port of etcd, by WebSocket": ("GET", f"{CORE}/ebb-system/pods/etcd-0/portforward"),
     "run a command in etcd": ("POST", f"{CORE}/ebb-system/pods/etcd-0/exec?command=ls"),
     "read etcd's log": ("GET", f"{CORE}/ebb-system/pods/etcd-0/log"),
+    "reach a pod's address": ("GET", f"{CORE}/elastic-job/pods/worker-0:8080/proxy/"),
+    "reach a service's address": ("GET", f"{CORE}/elastic-job/services/worker-0:8080/proxy/"),
     "change the gateway": ("PATCH", "/apis/apps/v1/namespaces/elastic-job/deployments/ebb-gateway"),
     "cordon a machine": ("PATCH", "/api/v1/nodes/none"),
     "reach into a machine": ("GET", "/api/v1/nodes/none/proxy/logs"),

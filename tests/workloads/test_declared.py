@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from ebb.api.contract import GATEWAY_PORT
 from ebb.api.platform import parse
 from ebb.gateway.__main__ import read_settings
 from tests.infra.declared import Declared, Registered
@@ -287,6 +288,7 @@ def test_the_gateway_has_the_volumes_of_the_jobs_where_workers_see_them(world: D
     pod = pods(world)["ebb-gateway"]
     (container,) = pod["containers"]
     settings = read_settings(container["args"])
+    assert settings.port == GATEWAY_PORT, "the client and the probe ask there"
     facts = parse(world.one("ConfigMap", "ebb-platform").inputs["data"])
     assert [(one.name, str(one.path), one.read_only) for one in settings.volumes] == [
         (one.name, one.mount_path, one.read_only) for one in facts.volumes

@@ -13,6 +13,7 @@ from ebb.api import contract
 from ebb.api.platform import NAME, NAMESPACE
 from ebb.api.usage import NAME as MACHINE_USAGE
 from ebb.controller.__main__ import LEASE, read_settings
+from ebb.gateway import probe as gateway_probe
 from tests.pod_security import violations
 
 ROOT = Path(__file__).parents[2]
@@ -149,9 +150,21 @@ def test_the_gateways_pod_is_the_jobs_user_without_a_token_and_writes_only_to_vo
     assert (container["securityContext"]["readOnlyRootFilesystem"], container["image"]) == (True, "ebb-controller")
     assert container["resources"]["requests"].keys() == container["resources"]["limits"].keys() == {"cpu", "memory"}
     assert template["metadata"]["labels"] == {"app.kubernetes.io/name": contract.GATEWAY}
-    assert container["ports"][0]["containerPort"] == contract.GATEWAY_PORT
     assert (deployment["spec"]["replicas"], deployment["spec"]["strategy"]) == (1, {"type": "Recreate"})
-    assert {container[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")} == {"/healthz"}
+
+
+def test_the_gateway_opens_no_port_and_is_asked_from_inside() -> None:
+    """A probe by HTTP or TCP comes to the pod's address, where nothing listens."""
+    found = documents("gateway.yaml")
+    assert found.keys() == {("Deployment", contract.GATEWAY)}, "a Service would lead to nothing"
+    (container,) = found["Deployment", contract.GATEWAY]["spec"]["template"]["spec"]["containers"]
+    assert "ports" not in container
+    probes = {name: container[name] for name in container if name.endswith("Probe")}
+    assert probes.keys() == {"startupProbe", "livenessProbe"}
+    for probe in probes.values():
+        assert probe.keys() - {"timeoutSeconds", "periodSeconds", "failureThreshold"} == {"exec"}
+        assert probe["exec"]["command"] == ["python3", "-m", gateway_probe.__name__]
+        assert probe["timeoutSeconds"] > gateway_probe.SECONDS, "else the kubelet does not hear what is wrong"
 
 
 def test_the_controllers_arguments_are_understood() -> None:
