@@ -23,12 +23,13 @@ def test_the_rendezvous_is_called_and_told_the_same() -> None:
 
 
 def test_what_the_controller_must_know_is_shared() -> None:
-    assert {"EXIT_FINISHED", "EXIT_PROGRAM_FAILED", "EXIT_RECLAIMED"} <= set(SHARED)
+    assert {name for name in vars(trainer) if name.startswith("EXIT_")} - {"EXIT_PEER_LOST"} <= set(SHARED)
     assert {name for name in vars(trainer) if name.startswith("ENV_")} <= set(SHARED)
 
 
 def test_exit_codes_are_these() -> None:
     assert (trainer.EXIT_FINISHED, trainer.EXIT_PROGRAM_FAILED, trainer.EXIT_RECLAIMED) == (0, 1, 138)
+    assert (trainer.EXIT_HARDWARE, trainer.EXIT_NO_PROGRAM) == (79, 78)
 
 
 def test_a_lost_peer_is_no_code_that_a_pod_may_end_with() -> None:

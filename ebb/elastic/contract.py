@@ -10,6 +10,7 @@ EXIT_FINISHED: Final = 0  # trained to the end, evaluated, result.json is writte
 EXIT_PROGRAM_FAILED: Final = 1  # the program raised, or its settings are wrong: starting it again would fail again
 EXIT_RECLAIMED: Final = 138  # left at a step boundary because of a SIGTERM: start a replacement, charge no budget
 EXIT_HARDWARE: Final = 79  # this machine's hardware is at fault: start a replacement on another one, charge no budget
+EXIT_NO_PROGRAM: Final = 78  # the program is not there: no machine and no other try could start it, so the job ends at once
 
 # Only between a worker process and its launcher, never the code of a pod: another machine vanished, meet the others again.
 EXIT_PEER_LOST: Final = 75

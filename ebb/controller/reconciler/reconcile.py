@@ -146,6 +146,8 @@ def _final_failure(job: Job, worker: Worker, status: Status) -> str:
     policy, limit = job.worker.restart_policy, job.spec.backoff_limit
     if policy == NEVER:
         return "restartPolicy is Never."
+    if worker.exit_code == names.EXIT_NO_PROGRAM:
+        return "Another try would not find it either."
     if policy == EXIT_CODE and worker.exit_code not in names.RETRYABLE_EXIT_CODES:
         return "restartPolicy ExitCode does not try again after that code."
     return f"backoffLimit {limit} is spent." if status.failures > limit else ""

@@ -226,7 +226,7 @@ def _judge_exit(worker: Worker) -> WorkerVerdict | None:
     if worker.exit_code == EXIT_RECLAIMED:
         return _reclaimed(names.CAUSE_LEFT, words)
     if worker.exit_code == EXIT_HARDWARE:
-        return _reclaimed(names.CAUSE_HARDWARE, LAUNCHER.sub("", _last_words(worker)) or words)
+        return _reclaimed(names.CAUSE_HARDWARE, _last_words(worker) or words)
     return None
 
 
@@ -254,7 +254,7 @@ def _ended(worker: Worker) -> WorkerVerdict | None:
 def _last_words(worker: Worker) -> str:
     """The last line of a traceback is the error; the rest is in the log."""
     message = worker.exit_message or (worker.pod.get("status") or {}).get("message") or ""
-    return str(message).strip().rpartition("\n")[2][-MESSAGE_LENGTH:]
+    return LAUNCHER.sub("", str(message).strip().rpartition("\n")[2])[-MESSAGE_LENGTH:]
 
 
 def _reclaimed(cause: str, message: str, *, force: bool = False, until: float | None = None) -> WorkerVerdict:

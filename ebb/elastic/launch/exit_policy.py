@@ -19,7 +19,14 @@ import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ebb.elastic.contract import EXIT_FINISHED, EXIT_HARDWARE, EXIT_PEER_LOST, EXIT_PROGRAM_FAILED, EXIT_RECLAIMED
+from ebb.elastic.contract import (
+    EXIT_FINISHED,
+    EXIT_HARDWARE,
+    EXIT_NO_PROGRAM,
+    EXIT_PEER_LOST,
+    EXIT_PROGRAM_FAILED,
+    EXIT_RECLAIMED,
+)
 from ebb.elastic.faults import Fault, known_fault, may_be_programs
 
 KILLED_LIMIT = 3  # workers that a signal killed (out of memory, a crash in C): chance, or a bug
@@ -140,7 +147,7 @@ class ExitPolicy:
 def exit_code(failure: Failure) -> int:
     """The launcher's exit code: the program's own, or a shell's for a signal, but never one that means something else."""
     code = 128 - failure.code if failure.code < 0 else failure.code
-    return EXIT_PROGRAM_FAILED if code in (EXIT_FINISHED, EXIT_HARDWARE, *_MEMBERSHIP) else code
+    return EXIT_PROGRAM_FAILED if code in (EXIT_FINISHED, EXIT_HARDWARE, EXIT_NO_PROGRAM, *_MEMBERSHIP) else code
 
 
 def _killed(failures: Sequence[Failure]) -> list[Failure]:

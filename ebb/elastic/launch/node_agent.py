@@ -3,8 +3,8 @@
     code = launch(sys.argv[1:], reclaim, pipes)
 
 In this order: code that came with the job is unpacked, the workers' fork server and a test of the GPUs start, torch is imported,
-the cloud's notices are listened for, the machine is found to be fit (hardware_check.py), the machines meet, and the agent runs
-the workers to the end. Errors that a user can mend become a sentence and exit code 1.
+the program is looked for (locate.py), the cloud's notices are listened for, the machine is found to be fit (hardware_check.py),
+the machines meet, and the agent runs the workers to the end. Errors that a user can mend become a sentence and exit code 1.
 """
 
 import atexit
@@ -15,9 +15,10 @@ from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ebb.elastic.contract import ENV_OUTPUT_DIR, EXIT_FINISHED, EXIT_HARDWARE, EXIT_PROGRAM_FAILED
+from ebb.elastic.contract import ENV_OUTPUT_DIR, EXIT_FINISHED, EXIT_HARDWARE, EXIT_NO_PROGRAM, EXIT_PROGRAM_FAILED
 from ebb.elastic.launch.code import CodeError, bring
 from ebb.elastic.launch.hardware_check import GpuTest, find_fault, is_wanted, warn_of_little_space
+from ebb.elastic.launch.locate import find_missing
 from ebb.elastic.launch.logs import LogPipes
 from ebb.elastic.launch.reclaim import Reclaim, say
 from ebb.elastic.launch.settings import is_ours, launch_config, module_of, parse, prepare
@@ -55,6 +56,9 @@ def launch(arguments: list[str], reclaim: Reclaim, pipes: LogPipes) -> int:
         atexit.register(gpus.stop)
         gpus.begin()
     settings = parse(arguments)
+    if missing := find_missing(settings, os.environ, say):
+        say(missing)
+        return EXIT_NO_PROGRAM
     watcher = _watch(settings.notices, relay)
     if settings.module:
         warm_up()

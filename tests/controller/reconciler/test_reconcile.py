@@ -167,6 +167,9 @@ COUNTS: dict[str, tuple[Plan, tuple[int, int, int, str]]] = {
     "exit-code-permanent": (look(make_job(policy="ExitCode"), ended(1)), (0, 1, 0, "Failed")),
     "exit-code-retryable": (look(make_job(policy="ExitCode"), ended(137)), (0, 1, 1, "Waiting")),
     "always": (look(make_job(policy="Always"), ended(1)), (0, 1, 1, "Waiting")),
+    "no-program": (look(JOB, ended(78), make_pod(JOB, 1)), (0, 1, 0, "Failed")),
+    "no-program-whatever-the-policy": (look(make_job(policy="Always"), ended(78)), (0, 1, 0, "Failed")),
+    "no-program-but-its-machine-went": (look(JOB, ended(78), gone=frozenset({"n0"})), (1, 0, 0, "Waiting")),
     "suspended": (look(make_job(suspend=True), *running(JOB, 2)), (0, 0, 0, "Suspended")),
     "never-placed-then-deleted": (look(JOB, make_pod(JOB, phase="Pending", node="", deleted=NOW)), (0, 0, 0, "Waiting")),
 }
@@ -176,6 +179,19 @@ COUNTS: dict[str, tuple[Plan, tuple[int, int, int, str]]] = {
 def test_what_is_counted(decided: Plan, counts: tuple[int, int, int, str]) -> None:
     status = decided.status
     assert (status.reclaims, status.failures, status.restarts, status.state) == counts
+
+
+def test_a_program_that_is_not_there_is_named_and_not_tried_again() -> None:
+    said = "[launcher 12:00:01] no file 'train.py' in /opt/ebb, and no code came with the job"
+    pod = make_pod(JOB, phase="Failed", exit_code=78, message=f"[launcher 12:00:00] waits\n{said}\n")
+    decided = look(JOB, pod, make_pod(JOB, 1))
+    (failed,) = [condition for condition in decided.status.conditions if condition.type == "Failed"]
+    assert failed.message == (
+        "The program of worker 0 failed: Error, exit code 78: no file 'train.py' in /opt/ebb, and no code came with the job. "
+        "Another try would not find it either."
+    )
+    later = look(again(JOB, decided), pod, make_pod(JOB, 1), now=NOW + 600)
+    assert (later.status.state, done(later)) == ("Failed", ["-1"])
 
 
 def test_each_loss_is_counted_once_however_often_it_is_seen() -> None:

@@ -269,7 +269,7 @@ def test_a_machine_whose_gpu_failed_leaves_the_job_to_the_others(error: Exceptio
 
 
 @pytest.mark.parametrize(
-    ("code", "expected"), [(3, 3), (1, 1), (255, 255), (-9, 137), (-6, 134), (-10, 1), (75, 1), (138, 1), (79, 1)]
+    ("code", "expected"), [(3, 3), (1, 1), (255, 255), (-9, 137), (-6, 134), (-10, 1), (75, 1), (138, 1), (79, 1), (78, 1)]
 )
 def test_the_exit_code_of_the_launcher(code: int, expected: int) -> None:
     assert exit_code(Failure(code=code)) == expected, "138 by signal 10 is no reclaim"

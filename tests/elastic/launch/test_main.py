@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from ebb.elastic.contract import EXIT_NO_PROGRAM
+from tests.elastic.launch.wheels import pack
 from tests.elastic.machines import until
 
 pytestmark = pytest.mark.e2e
+ROOT = Path(__file__).parents[3]
 
 
 def launch(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -60,10 +63,10 @@ def test_without_arguments_it_teaches(arguments: list[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        pytest.param(["--nnodes=0:2", "--rdzv_backend=etcd3", "x.py"], "min_nodes must be > 0", id="no-machines"),
-        pytest.param(["--nproc-per-node=many", "x.py"], "Unsupported nproc_per_node value: many", id="processes"),
-        pytest.param(["--nnodes=2", "--rdzv_backend=etcd3", "x.py"], "--rdzv_endpoint is missing", id="no-endpoint"),
-        pytest.param(["--nnodes=2", "--rdzv_backend=zoo", "--rdzv_endpoint=a:1", "x.py"], "'zoo'", id="unknown-backend"),
+        pytest.param(["--nnodes=0:2", "--rdzv_backend=etcd3", __file__], "min_nodes must be > 0", id="no-machines"),
+        pytest.param(["--nproc-per-node=many", __file__], "Unsupported nproc_per_node value: many", id="processes"),
+        pytest.param(["--nnodes=2", "--rdzv_backend=etcd3", __file__], "--rdzv_endpoint is missing", id="no-endpoint"),
+        pytest.param(["--nnodes=2", "--rdzv_backend=zoo", "--rdzv_endpoint=a:1", __file__], "'zoo'", id="unknown-backend"),
     ],
 )
 def test_wrong_settings_are_a_sentence(arguments: list[str], words: str) -> None:
@@ -71,6 +74,38 @@ def test_wrong_settings_are_a_sentence(arguments: list[str], words: str) -> None
     assert done.returncode == 1
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param(
+            ["train.py"], "no file 'train.py' in {folder}, and no code came with the job: submit its folder", id="a-file"
+        ),
+        pytest.param(["-m", "no_such.train"], "no module 'no_such.train' in {folder}, and no code came", id="a-module"),
+        pytest.param(["--no-python", "./run.sh"], "no program './run.sh' that may be run in {folder}", id="a-program"),
+    ],
+)
+def test_a_program_that_is_not_there_has_a_code_of_its_own(
+    arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a job of two machines, of which the other one never comes: it is not waited for."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    done = launch("--nnodes=2", "--rdzv_backend=etcd3", "--rdzv_endpoint=127.0.0.1:1", *arguments)
+    assert done.returncode == EXIT_NO_PROGRAM, done.stderr
+    assert words.format(folder=tmp_path) in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_program_that_is_not_in_the_jobs_code(tmp_path: Path) -> None:
+    sha = pack(tmp_path / "code.tar.gz", {"src/train.py": "print('ran')\n"})
+    environment = {"EBB_CODE_ARCHIVE": str(tmp_path / "code.tar.gz"), "EBB_CODE_SHA256": sha}
+    done = launch("--standalone", "train.py", **environment)
+    assert done.returncode == EXIT_NO_PROGRAM, done.stderr
+    assert "no file 'train.py' in the code that came with the job: name it as it is there" in done.stderr
+    assert "ran\n" in launch("--standalone", "src/train.py", **environment).stdout
+    assert "ran\n" in launch("--standalone", "-m", "src.train", **environment).stdout
 
 
 @pytest.mark.parametrize(
