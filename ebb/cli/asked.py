@@ -20,6 +20,7 @@ from ebb.api.platform import ON_DEMAND, SPOT
 from ebb.client.errors import BadRequest
 from ebb.client.platform.connection import find_user
 from ebb.client.submission.jobfile import is_elastic_job, read_file, request_of
+from ebb.client.submission.program import with_code
 from ebb.client.submission.request import Request
 
 Program = Annotated[
@@ -33,6 +34,12 @@ class JobOptions:
 
     file: dict[str, Any]
     flags: dict[str, Any]
+    place: Path | None = None  # the folder of the file
+
+    def with_code(self, request: Request, program: Iterable[str]) -> Request:
+        """The request with the folder of its program. One of the file is looked for beside the file first. Raises BadRequest."""
+        beside = [self.place] if self.place is not None and not list(program) else []
+        return with_code(request, [*beside, Path()])
 
     def request(self, program: Iterable[str], suffix: str) -> Request:
         """Both as one, which a whole ElasticJob cannot be. Raises BadRequest."""
@@ -70,8 +77,10 @@ def options(
         str | None, typer.Option(metavar="TIME", help="Stop then, with a checkpoint: 12h, or 2026-12-01T18:00Z.")
     ] = None,
     code: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Send this folder with the job, except what .gitignore ignores.")
+        str | None,
+        typer.Option(metavar="DIR", help="Send this folder, less what .gitignore ignores; default: that of a program here."),
     ] = None,
+    no_code: Annotated[bool, typer.Option("--no-code", help="Send no folder: the image has the program.")] = False,
     env: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A variable for the program; may be repeated.")] = None,
     env_file: Annotated[
         str | None, typer.Option(metavar="FILE", help="Lines K=V. Not for secrets: anyone who can see the job sees them.")
@@ -84,14 +93,18 @@ def options(
     """Typer's options -> what they say. Raises BadRequest for a file that cannot be read."""
     if spot_then_on_demand and spot is not None:
         raise BadRequest("--spot-then-on-demand says what --spot and --on-demand say: give one of the three.")
+    if no_code and code is not None:
+        raise BadRequest("--no-code says the opposite of --code: give one of the two.")
+    if code == "":
+        raise BadRequest("code is empty: name the folder of your program, as in --code .")
     flags = {
         "name": name, "gpus": gpus, "gpu": gpu, "min": low, "max": high, "zone": zone, "env": env or None, "image": image,
         "shm": shm, "data": data, "capacity": None if spot is None else SPOT if spot else ON_DEMAND, "priority": priority,
-        "max-cost": max_cost, "deadline": deadline, "code": code, "env-file": env_file,
+        "max-cost": max_cost, "deadline": deadline, "code": False if no_code else code, "env-file": env_file,
     }  # fmt: skip
     if spot_then_on_demand:
         flags["capacity"] = SPOT_THEN_ON_DEMAND
-    return JobOptions(read_file(file) if file else {}, flags)
+    return JobOptions(read_file(file) if file else {}, flags, file.parent if file else None)
 
 
 def takes_job_options(verb: Callable[..., None]) -> Callable[..., None]:

@@ -34,6 +34,7 @@ from ebb.client.staging.clone import Clone, clone
 from ebb.client.staging.code import Code, packed
 from ebb.client.submission.fit import Fit, Price, find_fit, price
 from ebb.client.submission.jobfile import read_file, request_of
+from ebb.client.submission.program import with_code
 from ebb.client.submission.request import Request
 from ebb.client.submission.submit import Prepared, prepare, submit
 from ebb.client.timeline.events import events, follow_events
@@ -91,4 +92,5 @@ __all__ = [
     "top_now",
     "wait",
     "wait_for",
+    "with_code",
 ]

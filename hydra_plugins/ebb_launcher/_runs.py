@@ -55,7 +55,7 @@ def _plan(told: LauncherSettings, words: Sequence[str], multirun: str, points: t
         points=tuple(once.values()),
         style=sweeps.HYDRA,
         max_parallel=told.max_parallel,
-        code=packed(Path(request.code), log.info) if request.code is not None else None,
+        code=packed(Path(request.code), log.info) if request.code else None,
     )
 
 

@@ -38,7 +38,7 @@ def cluster() -> FakeKube:
 
 def run(misuse: Misuse, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Result:
     """In the folder, with no platform but the fake one and nobody's settings."""
-    for name, content in misuse.files:
+    for name, content in (("train.py", ""), *misuse.files):
         (folder / name).write_text(content)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))

@@ -114,7 +114,8 @@ def test_refusals(flags: list[str], sentence: str) -> None:
     gpu = [] if "--gpu" in flags or not groups else ["--gpu", "T4"]
     kube = FakeKube(platform_map(*groups))
     name = [] if "--name" in flags else ["--name", "digits"]
-    result = invoke("submit", *name, *gpu, *flags, "--", "train.py", kube=kube)
+    code = [] if "--code" in flags else ["--no-code"]
+    result = invoke("submit", *name, *gpu, *code, *flags, "--", "train.py", kube=kube)
     assert (result.exit_code, result.stderr) == (2, f"ebb: {sentence}\n")
     assert not [sent for sent in kube.sent if sent[0] != "GET"]
 
@@ -133,7 +134,7 @@ def test_a_program_on_the_command_line() -> None:
 
 
 def test_several_gpu_types_need_a_choice() -> None:
-    result = invoke("submit", "--", "train.py", kube=FakeKube(platform_map(EIGHT)))
+    result = invoke("submit", "--no-code", "--", "train.py", kube=FakeKube(platform_map(EIGHT)))
     sentence = "gpu is missing, and this platform has several: choose one of T4 and A100 with --gpu."
     assert (result.exit_code, result.stderr) == (2, f"ebb: {sentence}\n")
 

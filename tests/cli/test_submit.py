@@ -221,7 +221,9 @@ def test_a_fast_network_that_only_some_zones_have_is_not_promised() -> None:
 
 def test_plan_names_the_fast_network() -> None:
     kube = FakeKube(platform_map(FAST))
-    result = invoke("submit", "--name", "j", "--gpu", "A100", "--gpus", "16", "--yes", "--", "python", "a.py", kube=kube)
+    result = invoke(
+        "submit", "--name", "j", "--gpu", "A100", "--gpus", "16", "--yes", "--no-code", "--", "python", "a.py", kube=kube
+    )
     assert "  machines  g4dn.xlarge (spot) in local-a\n  network   EFA\n" in result.stdout, result.stderr
 
 
@@ -246,13 +248,13 @@ def test_plan_is_shown_before_the_job_is_sent() -> None:
 
 
 def test_a_taken_name_is_said() -> None:
-    result = invoke("submit", "--name", "digits", "--", "train.py", kube=FakeKube(platform_map(), elastic_job()))
+    result = invoke("submit", "--name", "digits", "--no-code", "--", "train.py", kube=FakeKube(platform_map(), elastic_job()))
     sentence = "name 'digits' is taken: choose another --name, or remove that job with `ebb delete digits`."
     assert (result.exit_code, result.stderr) == (1, f"ebb: {sentence}\n")
 
 
 def test_zone_and_capacity_go_into_the_job() -> None:
-    result = invoke("submit", "--zone", "local-b", "--spot", "--dry-run", "--", "train.py")
+    result = invoke("submit", "--zone", "local-b", "--spot", "--dry-run", "--no-code", "--", "train.py")
     spec = yaml.safe_load(result.stdout)["spec"]
     assert spec["placement"] == {"gpuType": "T4", "capacity": "spot", "zone": "local-b"}
     assert "topology.kubernetes.io/zone" not in spec["replicaSpecs"]["Worker"]["template"]["spec"]["nodeSelector"]
@@ -274,7 +276,7 @@ FLEX = node_group("flex", "local-b", gpuType="H100", capacityType="flex-start", 
 )
 def test_machines_that_are_waited_for(tmp_path: Path, said: str, groups: tuple[dict[str, Any], ...], capacity: str) -> None:
     file = tmp_path / "job.yaml"
-    file.write_text(f"gpu: H100\n{said}\ncommand: train.py\n")
+    file.write_text(f"gpu: H100\n{said}\ncode: false\ncommand: train.py\n")
     result = invoke("submit", "-f", str(file), "--dry-run", kube=FakeKube(platform_map(*groups)))
     assert result.exit_code == 0, result.stderr
     spec = yaml.safe_load(result.stdout)["spec"]
@@ -290,7 +292,7 @@ def test_a_job_file_and_flags_that_win(tmp_path: Path) -> None:
     assert found == Request(
         name="digits", arguments=("train.py", "--lr", "0.1"), gpus=3, max_gpus=4, gpu="T4", env={"LR": "0.1", "SEED": "2"}
     )
-    assert invoke("submit", "-f", str(file), "--dry-run").exit_code == 0
+    assert invoke("submit", "-f", str(file), "--no-code", "--dry-run").exit_code == 0
 
 
 def test_an_elastic_job_goes_as_it_is(tmp_path: Path) -> None:

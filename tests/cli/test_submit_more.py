@@ -26,7 +26,7 @@ def invoke(*words: str, kube: FakeKube | None = None, answer: str | None = None,
 
 
 def manifest(*words: str, kube: FakeKube | None = None, user: str = "ada") -> Object:
-    result = invoke("submit", "--name", "digits", *words, "--dry-run", "--", "train.py", kube=kube, user=user)
+    result = invoke("submit", "--name", "digits", *words, "--no-code", "--dry-run", "--", "train.py", kube=kube, user=user)
     assert result.exit_code == 0, result.stderr
     body: Object = yaml.safe_load(result.stdout)
     assert violations(pod_of(body)) == []
@@ -131,7 +131,7 @@ OUTLOOKS = {
 
 @pytest.mark.parametrize(("words", "objects", "now", "most"), OUTLOOKS.values(), ids=OUTLOOKS)
 def test_what_it_would_meet_and_cost_is_shown(words: list[str], objects: list[Object], now: str, most: str) -> None:
-    result = invoke("submit", *words, "--", "train.py", kube=FakeKube(platform_map(), *objects))
+    result = invoke("submit", *words, "--no-code", "--", "train.py", kube=FakeKube(platform_map(), *objects))
     assert result.exit_code == 0, result.stderr
     assert f"  now       {now}" in result.stdout
     assert f"  at most   {most}" in result.stdout
@@ -145,7 +145,7 @@ def test_what_it_would_meet_and_cost_is_shown(words: list[str], objects: list[Ob
 def test_a_terminal_is_asked(answer: str | None, words: list[str], sent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verb, "is_interactive", lambda: True)
     kube = FakeKube(platform_map())
-    result = invoke("submit", *words, "--", "train.py", kube=kube, answer=answer)
+    result = invoke("submit", *words, "--no-code", "--", "train.py", kube=kube, answer=answer)
     assert result.exit_code == (0 if sent else 1)
     posted = [path for verb, path in kube.sent if verb == "POST"]
     assert posted == ([f"/apis/elastic.pytorch.org/v1alpha1/namespaces/{NS}/elasticjobs"] if sent else [])
@@ -154,4 +154,4 @@ def test_a_terminal_is_asked(answer: str | None, words: list[str], sent: bool, m
 
 def test_a_pipe_is_not_asked() -> None:
     assert not is_interactive() or pytest.skip("a person runs this test")
-    assert invoke("submit", "--", "train.py").exit_code == 0
+    assert invoke("submit", "--no-code", "--", "train.py").exit_code == 0

@@ -18,6 +18,13 @@ A100 = node_group("spot-a100", "local-a", gpuType="A100", gpusPerNode=8, cpu=96,
 SCAN = "sweep --name scan --gpus 1 --gpu T4 lr=0.1,0.01 wd=range(0,0.1,0.05)"
 
 
+@pytest.fixture(autouse=True)
+def _program_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder goes along with every run."""
+    (tmp_path / "train.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+
+
 def ebb(kube: FakeKube, line: str) -> Result:
     return CliRunner().invoke(app, shlex.split(line), obj=session(kube), env={"COLUMNS": "80"})
 
@@ -90,7 +97,7 @@ def test_the_schema_of_show() -> None:
                 {
                     "job": "scan-bd63fa16", "point": {"lr": "0.1"}, "state": "running", "detail": "", "step": 7,
                     "total_steps": None, "metric": 0.0, "usd_spent": None, "stopped_because": "",
-                    "command": "ebb submit -- python train.py --lr 0.1",
+                    "command": "ebb submit --code . -- python train.py --lr 0.1",
                 }
             ],
         }
@@ -116,7 +123,8 @@ def test_the_printed_command_starts_the_same_run(flags: str) -> None:
     kube = FakeKube(platform_map(A100))
     told = json.loads(ebb(kube, f"sweep --name scan {flags} text='\"a b\"' -o json -- python train.py --x 1").stdout)
     command = told["sweep"]["runs"][0]["command"].removeprefix("ebb ")
-    alone = yaml.safe_load(ebb(kube, f"{command.replace(' -- ', ' --dry-run -- ')}").stdout)
+    name = told["submitted"][0]
+    alone = yaml.safe_load(ebb(kube, command.replace(" -- ", f" --name {name} --dry-run -- ")).stdout)
     assert alone["spec"] == jobs(kube)[0]["spec"]
 
 

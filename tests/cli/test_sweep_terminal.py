@@ -92,7 +92,9 @@ async def test_on_a_terminal_it_asks_and_shows_one_table(tmp_path: Path, started
     """A terminal of 80 columns: the runs are over while it looks."""
     kube = FakeKube(platform_map())
     async with serving(kube, tmp_path) as kubeconfig:
-        terminal = started(kubeconfig, "sweep --name scan lr=0.1,0.01 wd=range(0,0.1,0.05) --watch -- train.py --epochs 3")
+        terminal = started(
+            kubeconfig, "sweep --name scan lr=0.1,0.01 wd=range(0,0.1,0.05) --watch --no-code -- train.py --epochs 3"
+        )
         await terminal.until("Start them? [Y/n]")
         assert not jobs(kube)
         terminal.type("y\n")
@@ -108,7 +110,7 @@ async def test_on_a_terminal_it_asks_and_shows_one_table(tmp_path: Path, started
 async def test_on_a_terminal_no_means_nothing(tmp_path: Path, started: Start) -> None:
     kube = FakeKube(platform_map())
     async with serving(kube, tmp_path) as kubeconfig:
-        terminal = started(kubeconfig, "sweep --name scan lr=1,2 -- train.py")
+        terminal = started(kubeconfig, "sweep --name scan lr=1,2 --no-code -- train.py")
         await terminal.until("Start them?")
         terminal.type("n\n")
         assert await terminal.ended() == Exit.FAILED
@@ -119,7 +121,7 @@ async def test_on_a_terminal_no_means_nothing(tmp_path: Path, started: Start) ->
 async def test_ctrl_c_leaves_the_runs_alone(tmp_path: Path, started: Start) -> None:
     kube = FakeKube(platform_map())
     async with serving(kube, tmp_path) as kubeconfig:
-        terminal = started(kubeconfig, "sweep --yes --name scan lr=1,2 --stop-worst 0.5 --after 10 -- train.py")
+        terminal = started(kubeconfig, "sweep --yes --name scan lr=1,2 --stop-worst 0.5 --after 10 --no-code -- train.py")
         await terminal.until("Ctrl-C leaves all runs alone; run the same command again to continue.")
         await terminal.until("scan: 2 waiting")
         terminal.interrupt()
@@ -131,7 +133,7 @@ async def test_ctrl_c_leaves_the_runs_alone(tmp_path: Path, started: Start) -> N
 async def test_the_worst_are_stopped_before_ones_eyes(tmp_path: Path, started: Start) -> None:
     kube = FakeKube(platform_map())
     async with serving(kube, tmp_path) as kubeconfig:
-        terminal = started(kubeconfig, "sweep --yes --name scan lr=1,2 --stop-worst 0.5 --after 10 -- train.py")
+        terminal = started(kubeconfig, "sweep --yes --name scan lr=1,2 --stop-worst 0.5 --after 10 --no-code -- train.py")
         await terminal.until("scan: 2 waiting")
         reports(kube, "Running", step=12)  # a loss of 0 and one of 0.1
         await terminal.until("is stopped: loss 0.1 at step 10 is among the worst 50% of 2 runs.")

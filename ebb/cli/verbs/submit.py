@@ -5,6 +5,8 @@ import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
+from textwrap import wrap
 from typing import Annotated, Any
 
 import typer
@@ -16,19 +18,21 @@ from ebb.cli.exits import Exit
 from ebb.cli.options import Format, Namespace, Output, Session, note, print_json, record, run, session_of
 from ebb.cli.render import make_console, plan
 from ebb.cli.terminal import Writer, confirm, is_interactive
-from ebb.client.errors import BadRequest
+from ebb.client.errors import BadRequest, NoPlatform
 from ebb.client.gpus import gpus
 from ebb.client.jobs.view import JobView
 from ebb.client.logs import follow_logs, on_volume
 from ebb.client.platform.connection import Ebb
 from ebb.client.staging.clone import Clone, clone, fitting, stem_of
-from ebb.client.staging.code import amount
+from ebb.client.staging.code import amount, packed
 from ebb.client.staging.delivery import CodePlace
 from ebb.client.submission.fit import price
+from ebb.client.submission.offline import NO_NAMESPACE, Offline, prepare_offline
 from ebb.client.submission.outlook import Outlook, outlook
+from ebb.client.submission.request import Request, check
 from ebb.client.submission.submit import Prepared, prepare, prepare_whole
 from ebb.client.submission.submit import submit as send
-from ebb.kube import KubeError
+from ebb.kube import KubeconfigError, KubeError, Unreachable
 
 
 @takes_job_options
@@ -72,10 +76,21 @@ class Submission:
         whole = self.asked.is_whole(self.program)
         if whole and self.origin:
             raise BadRequest("from: a file of kind ElasticJob is sent as it is. Give a short job file, or leave --from out.")
+        request = None if whole or self.origin else self._request()  # what can be refused without a platform is refused first
+        code = packed(Path(request.code), note) if request and request.code else None
         async with AsyncExitStack() as opened:
-            ebb = await opened.enter_async_context(session.open(self.namespace))
+            try:
+                ebb = await opened.enter_async_context(session.open(self.namespace))
+            except (NoPlatform, KubeconfigError, Unreachable) as error:
+                if not dry_run or self.origin:
+                    raise
+                self._show_without_platform(error, prepare_offline(request, self.namespace, code) if request else self._whole())
+                return Exit.OK
             made = await self._clone(session, ebb, opened) if self.origin else None
-            prepared = prepare_whole(ebb, self.asked.file, self.namespace) if whole else self._prepare(ebb, made)
+            if request is not None:
+                prepared = prepare(ebb, request, code, note=note)
+            else:
+                prepared = prepare_whole(ebb, self.asked.file, self.namespace) if made is None else self._prepare_clone(ebb, made)
             seen = None if dry_run else await _outlook(ebb, prepared)
             self._show(ebb, prepared, seen, made, dry_run=dry_run)
             if dry_run:
@@ -96,15 +111,28 @@ class Submission:
     async def _clone(self, session: Session, ebb: Ebb, opened: AsyncExitStack) -> Clone:
         assert self.origin is not None
         source = await opened.enter_async_context(session.open_before(self.namespace)) if session.named_after else ebb
-        own = self.asked.flags.get("code") or self.asked.file.get("code")
-        return await clone(source, self.origin, ebb, resume=self.resume, code=not own, note=note)
+        told = (self.asked.flags.get("code"), self.asked.file.get("code"))
+        return await clone(source, self.origin, ebb, resume=self.resume, code=told == (None, None), note=note)
 
-    def _prepare(self, ebb: Ebb, made: Clone | None) -> Prepared:
+    def _request(self) -> Request:
+        """The request with its code, whatever the platform. Raises BadRequest."""
+        request = self.asked.request(self.program, suffix=secrets.token_hex(2))
+        check(request)
+        return self.asked.with_code(request, self.program)
+
+    def _whole(self) -> Offline:
+        """A whole ElasticJob, which only a namespace may be missing from."""
+        metadata = {**self.asked.file["metadata"], **({"namespace": self.namespace} if self.namespace else {})}
+        missing = () if "namespace" in metadata else (NO_NAMESPACE,)
+        return Offline(body={**self.asked.file, "metadata": metadata}, missing=missing)
+
+    def _prepare_clone(self, ebb: Ebb, made: Clone) -> Prepared:
+        """With the code of the job that is cloned, if any, unless another folder is named."""
         suffix = secrets.token_hex(2)
-        if made is None:
-            return prepare(ebb, self.asked.request(self.program, suffix=suffix), note=note)
         asked = JobOptions(cloned(made, self.asked, suffix), self.asked.flags)
         request = replace(asked.request(self.program, suffix=suffix), resume_from=made.resume_from)
+        if request.code:
+            request = asked.with_code(request, self.program)
         return prepare(ebb, request, made.code, note=note)
 
     def _show(self, ebb: Ebb, prepared: Prepared, seen: Outlook | None, made: Clone | None, *, dry_run: bool) -> None:
@@ -121,6 +149,16 @@ class Submission:
             console.print(plan(prepared.request, prepared.fit, ebb.platform, arguments, console.width, **lines))
         if dry_run:
             typer.echo(yaml.safe_dump(body, sort_keys=False), nl=False) if text else print_json(body)
+
+    def _show_without_platform(self, error: Exception, offline: Offline) -> None:
+        """The manifest as far as it is known, and in comments above it what a platform would add."""
+        lines = [f"no platform answers, so this is not all of the job: {error}", *offline.missing]
+        if self.output is Output.JSON:
+            note("\n".join(lines))
+            print_json(offline.body)
+            return
+        typer.echo("".join(f"# {line}\n" for text in lines for line in wrap(text, 118)), nl=False)
+        typer.echo(yaml.safe_dump(offline.body, sort_keys=False), nl=False)
 
     def _declined(self) -> bool:
         return self.output is Output.TEXT and is_interactive() and not confirm("Start it?")

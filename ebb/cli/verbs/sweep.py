@@ -94,7 +94,7 @@ def run(
     made = _plan(asked, overrides, tuple(words or ())[len(overrides) :], (random, seed), hydra=hydra, max_parallel=max_parallel)
     rule = _rule(stop_worst, metric, after)
     sweeps.check_metric(metric)
-    if made.request.code is not None:
+    if made.request.code:
         made = replace(made, code=packed(Path(made.request.code), note))
     if dry_run:
         return call(ctx, namespace, lambda ebb: _print_manifests(ebb, made, output))
@@ -161,7 +161,9 @@ def _plan(
             "name is missing: give the sweep one, as in --name lr-scan, so that the same command finds its runs again."
         )
     style = sweeps.HYDRA if hydra else sweeps.FLAGS
-    return sweeps.SweepPlan(name=request.name, request=request, points=points, style=style, max_parallel=max_parallel)
+    made = sweeps.SweepPlan(name=request.name, request=request, points=points, style=style, max_parallel=max_parallel)
+    first = asked.with_code(made.request_of(points[0]), program)  # a point may be part of the program's name
+    return replace(made, request=replace(request, code=first.code))
 
 
 def _rule(fraction: float | None, metric: str, after: int | None) -> sweeps.Rule | None:

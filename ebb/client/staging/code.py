@@ -16,6 +16,7 @@ import tarfile
 import tempfile
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,7 +74,8 @@ def pack(folder: Path, archive: Path, note: Callable[[str], None] = ignore) -> C
     entries = listed(folder)
     size = sum(entry.size for entry in entries)
     if size >= _WORTH_A_LINE:
-        note(f"packing {folder}: {amount(size)} in {len(entries)} files")
+        where = f"most of it in {_largest(entries)}; .gitignore keeps out what need not travel"
+        note(f"packing {folder}: {amount(size)} in {len(entries)} files, {where}")
     try:
         with (
             archive.open("wb") as file,
@@ -117,8 +119,8 @@ def listed(folder: Path) -> list[CodeEntry]:
         found.append(entry)
         if len(found) > MOST_FILES:
             raise BadRequest(
-                f"code {str(folder)!r} holds more than {MOST_FILES} files: name the folder of the program alone, or add what it "
-                "does not need to .gitignore. Data goes with `ebb data put`."
+                f"code {str(folder)!r} holds more than {MOST_FILES} files, most of them in {_fullest(found)}: name the folder of "
+                "the program alone, or add what it does not need to .gitignore. Data goes with `ebb data put`."
             )
     if not found:
         raise BadRequest(f"code {str(folder)!r} holds nothing that .gitignore does not ignore: name the folder of your program.")
@@ -141,6 +143,11 @@ def amount(size: float) -> str:
             return f"{size:.0f} {unit}" if size >= 10 or unit == "B" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.1f} GB"
+
+
+def _fullest(entries: Sequence[CodeEntry]) -> str:
+    """The folder with the most files; "." where they lie in none."""
+    return Counter(entry.name.rpartition("/")[0].partition("/")[0] or "." for entry in entries).most_common(1)[0][0]
 
 
 class Tally:
@@ -279,9 +286,17 @@ def _add(tar: tarfile.TarFile, entries: Sequence[CodeEntry], size: int, note: Ca
 
 
 def _too_large(folder: Path, entries: Sequence[CodeEntry]) -> str:
-    largest = sorted(entries, key=lambda entry: entry.size, reverse=True)[:3]
-    words = ", ".join(f"{entry.name} ({amount(entry.size)})" for entry in largest)
     return (
         f"code {str(folder)!r} packs to more than {amount(LARGEST_BYTES)}, and no more than that travels with a job. "
-        f"Its largest files: {words}. Add what the program does not need to .gitignore; data goes with `ebb data put`."
+        f"Most of it is in {_largest(entries)}. Add what the program does not need to .gitignore; data goes with `ebb data put`."
     )
+
+
+def _largest(entries: Sequence[CodeEntry]) -> str:
+    """The three largest of the folders, and of the files beside them."""
+    sizes: dict[str, int] = {}
+    for entry in entries:
+        first, inside, _ = entry.name.partition("/")
+        name = first + inside
+        sizes[name] = sizes.get(name, 0) + entry.size
+    return ", ".join(f"{name} ({amount(sizes[name])})" for name in sorted(sizes, key=lambda name: sizes[name], reverse=True)[:3])

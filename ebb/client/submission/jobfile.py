@@ -4,9 +4,11 @@
     gpus: 2
     max: 4
     gpu: T4
-    code: .
     env: {LR: 0.1}
     command: python train.py --lr 0.1
+
+train.py is looked for beside the file, then in the current folder; the one that has it goes along, as `code: .` says and `code:
+false` denies (program.py).
 
 The first line, a path or an address, lets editors complete and check the file (jobschema.py). A flag wins over the file. A file
 of kind ElasticJob is not a request: it goes to the cluster as it is.
@@ -24,6 +26,7 @@ from ebb.api.contract import API_VERSION, KIND
 from ebb.api.parts import SPOT_THEN_ON_DEMAND
 from ebb.api.platform import CAPACITY_BLOCK, FLEX_START, ON_DEMAND, SPOT
 from ebb.client.errors import BadRequest
+from ebb.client.submission.program import find_program
 from ebb.client.submission.request import Request, launcher_arguments
 from ebb.client.times import moment
 
@@ -68,6 +71,8 @@ def request_of(file: Mapping[str, Any], flags: Mapping[str, Any], command: Itera
             raise BadRequest(f"key {key!r} in the job file is unknown: use {', '.join(KEYS)}.")
     told = {key: value for key, value in flags.items() if value is not None and key != "env"}
     merged = {key: value for key, value in file.items() if value is not None} | told
+    if merged.get("code") is False:
+        merged["code"] = ""
     arguments = launcher_arguments(tuple(command) or _command(merged.get("command")))
     texts = {key: _text(key, merged[key]) for key in TEXTS if key in merged}
     counts = {key: _count(key, merged[key]) for key in COUNTS if key in merged}
@@ -130,11 +135,8 @@ def assignments(pairs: Iterable[str]) -> dict[str, str]:
 
 def generated_name(arguments: Iterable[str], suffix: str) -> str:
     """A name out of the program's: `python train.py` -> train-x7k2."""
-    words = list(arguments)
-    if "-m" in words[:-1]:
-        program = words[words.index("-m") + 1].split(".")[-1]
-    else:
-        program = next((PurePosixPath(word).stem for word in words if word.endswith(".py")), "job")
+    found = find_program(arguments)
+    program = "job" if found is None else found.name.split(".")[-1] if found.module else PurePosixPath(found.name).stem
     plain = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in program.lower()).strip("-")
     stem = plain[:30].strip("-") if plain[:1].isalpha() else f"job-{plain[:26]}".strip("-")
     return f"{stem}-{suffix}"

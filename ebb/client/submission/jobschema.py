@@ -36,8 +36,8 @@ PROPERTIES: dict[str, dict[str, Any]] = {
     "data": {"description": "Data folder on a shared volume; passed to the program as --data.", **_TEXT},
     "code": {
         "description": "This folder, relative to the job file, travels with the job, less what .gitignore ignores; what a "
-        "requirements.txt in it asks for is installed.",
-        **_TEXT,
+        "requirements.txt in it asks for is installed. Default: the folder that holds the program; false: none.",
+        "anyOf": [_TEXT, {"enum": [False]}],
     },
     "priority": {"description": "job (the usual), or elastic: it makes room for all others.", "enum": list(PRIORITIES)},
     "max-cost": {

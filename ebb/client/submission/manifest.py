@@ -141,7 +141,7 @@ def _container(request: Request, fit: Fit, platform: Platform, code: CodePlace |
 
 
 def _image(request: Request, fit: Fit, platform: Platform) -> str:
-    return request.image or fit.groups[0].trainer_image or platform.trainer_image
+    return request.image or next((group.trainer_image for group in fit.groups[:1]), "") or platform.trainer_image
 
 
 def _arguments(request: Request, platform: Platform) -> list[str]:

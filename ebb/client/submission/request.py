@@ -37,7 +37,7 @@ class Request:
     image: str | None = None
     shm: str | None = None
     data: str | None = None
-    code: str | None = None  # the folder that travels with the job
+    code: str | None = None  # the folder that travels with the job; "": none does, whatever the program is
     priority: str | None = None
     max_cost: float | None = None  # USD
     deadline: str | None = None  # RFC 3339
@@ -55,17 +55,33 @@ def check(request: Request) -> None:
 
 
 def launcher_arguments(words: Iterable[str]) -> tuple[str, ...]:
-    """Return what follows `--`, as the launcher's arguments; `python train.py` and `torchrun train.py` are taken as typed.
+    """Return what follows `--`, as the launcher's arguments; `python train.py` and `torchrun train.py` are taken as typed, and so
+    are `accelerate launch train.py` and `./run.sh`.
 
     Raises BadRequest for what no launcher can start.
     """
     arguments = list(words)
+    if arguments[:2] == ["accelerate", "launch"]:
+        return _without_accelerate(arguments[2:])
+    if arguments and arguments[0].endswith(".sh"):
+        script = arguments[0] if "/" in arguments[0] else f"./{arguments[0]}"
+        return ("--no-python", script, *arguments[1:])
     if arguments and re.fullmatch(r"(python[\d.]*|torchrun)", PurePosixPath(arguments[0]).name):
         arguments = arguments[1:]
         if arguments[:1] == ["-u"]:  # output is never buffered: the pod sets PYTHONUNBUFFERED
             arguments = arguments[1:]
         if arguments[:1] == ["-c"]:
             raise BadRequest("program '-c' is text on the command line, and every process needs a file: write it to a script.")
+    return tuple(arguments)
+
+
+def _without_accelerate(arguments: list[str]) -> tuple[str, ...]:
+    """Return the program that `accelerate launch` would start: Accelerate finds its processes by torchrun's variables too."""
+    if arguments and arguments[0].startswith("-") and arguments[0] not in ("-m", "--module"):
+        raise BadRequest(
+            f"program: accelerate's {arguments[0]!r} has no meaning here, where Ebb starts the processes: leave it out, and say "
+            "it in the script or by a variable, as in --env ACCELERATE_MIXED_PRECISION=bf16."
+        )
     return tuple(arguments)
 
 
@@ -134,12 +150,14 @@ def command_of(request: Request, verb: str = "submit", *, name: str = "", more: 
     options = [word for field in fields(request) for word in _option(field, getattr(request, field.name))]
     capacity = [f"--{request.capacity}"] if request.capacity else []
     env = [word for key, value in request.env.items() for word in ("--env", f"{key}={value}")]
-    python = [] if request.arguments[:1] == ("-m",) else ["python"]
+    python = [] if request.arguments[:1] in (("-m",), ("--no-python",)) else ["python"]
     return shlex.join(["ebb", verb, *named, *options, *capacity, *env, *more, "--", *python, *request.arguments])
 
 
 def _option(field: "Field[object]", value: object) -> tuple[str, ...]:
     """A field of a request as its flag; nothing where it has its default."""
+    if field.name == "code" and value == "":
+        return ("--no-code",)
     if field.name in _NO_FLAGS or value is None or (field.default is not MISSING and value == field.default):
         return ()
     flag = f"--{_FLAG_OF.get(field.name, field.name).replace('_', '-')}"

@@ -35,7 +35,7 @@ class Prepared:
 def prepare(ebb: Ebb, request: Request, code: Code | None = None, note: Callable[[str], None] = ignore) -> Prepared:
     """Return what would be sent. `code`: what packed() made of request.code, where several jobs share it. Raises BadRequest."""
     fit = find_fit(request, ebb.platform)
-    if code is None and request.code is not None:
+    if code is None and request.code:
         code = packed(Path(request.code), note)
     if code is not None and request.image is not None:
         note(f"image {request.image} must start Ebb's launcher (python -m ebb.elastic.launch): that unpacks the code.")

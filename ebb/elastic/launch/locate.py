@@ -42,8 +42,8 @@ def find_missing(
 
 def _where(environment: Mapping[str, str]) -> str:
     if environment.get(ENV_CODE_ARCHIVE):
-        return "in the code that came with the job: name it as it is there, or submit the folder that holds it with --code DIR"
-    return f"in {Path.cwd()}, and no code came with the job: submit its folder with --code DIR, or name one that is there"
+        return "in the code that came with the job: name it as it is there, or send the folder that holds it with --code DIR"
+    return f"in {Path.cwd()}, and no code came with the job: send its folder along with --code DIR, or name one that is there"
 
 
 def _has_module(name: str, environment: Mapping[str, str]) -> bool:

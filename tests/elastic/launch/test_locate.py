@@ -39,11 +39,11 @@ def test_what_is_there_is_let_through(folder: Path) -> None:
 def test_what_is_missing_is_named_with_the_fix(folder: Path) -> None:
     (folder / "run.sh").touch(0o644)
     assert missing("train.py") == (
-        f"no file 'train.py' in {folder}, and no code came with the job: submit its folder with --code DIR, or name one "
+        f"no file 'train.py' in {folder}, and no code came with the job: send its folder along with --code DIR, or name one "
         "that is there"
     )
     assert missing("train.py", {"EBB_CODE_ARCHIVE": "/ebb/code/code.tar.gz"}) == (
-        "no file 'train.py' in the code that came with the job: name it as it is there, or submit the folder that holds it with "
+        "no file 'train.py' in the code that came with the job: name it as it is there, or send the folder that holds it with "
         "--code DIR"
     )
     assert missing("no_such.train", module=True).startswith(f"no module 'no_such.train' in {folder}")

@@ -79,9 +79,7 @@ def test_wrong_settings_are_a_sentence(arguments: list[str], words: str) -> None
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        pytest.param(
-            ["train.py"], "no file 'train.py' in {folder}, and no code came with the job: submit its folder", id="a-file"
-        ),
+        pytest.param(["train.py"], "no file 'train.py' in {folder}, and no code came with the job: send its folder", id="a-file"),
         pytest.param(["-m", "no_such.train"], "no module 'no_such.train' in {folder}, and no code came", id="a-module"),
         pytest.param(["--no-python", "./run.sh"], "no program './run.sh' that may be run in {folder}", id="a-program"),
     ],
