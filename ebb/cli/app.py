@@ -25,6 +25,7 @@ class Verb:
 
 SECTIONS: dict[str, dict[str, Verb]] = {
     "Run": {
+        "init": Verb("init:init", "Write a job file, ebb.yaml, from a few questions."),
         "submit": Verb("submit:submit", "Start a job: ebb submit --gpus 2 --gpu T4 -- python train.py"),
         "sweep": Verb("sweep:sweep", "Many runs: ebb sweep --name scan lr=0.1,0.01 -- python train.py"),
         "local": Verb("local:local", "Run the job on this machine only: ebb local -- python train.py"),

@@ -81,6 +81,7 @@ DOCUMENTS: Mapping[str, tuple[str, Any]] = {
     "top": ("ebb top", Top),
     "wait": ("ebb wait JOB...", {"job": JobView, **JOBS}),
     "check": ("ebb check", {"findings": tuple[Finding, ...]}),
+    "init": ("ebb init", {"file": str, "next": str}),
     "submit": ("ebb submit", {"job": JobView, "price": Price | None, "outlook": Outlook | None, "code": str}),
     "scale": ("ebb scale JOB GPUS", {"job": JobView}),
     "stop": ("ebb stop JOB...", JOBS),
