@@ -42,7 +42,7 @@ def run(misuse: Misuse, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Result
         (folder / name).write_text(content)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
-    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("HOME", str(folder / "home"))
     words = shlex.split(misuse.command)
     assert words[0] == "ebb", misuse.command
     return CliRunner().invoke(app, words[1:], obj=session(cluster()), prog_name="ebb", env={"COLUMNS": "80", "TERM": "dumb"})

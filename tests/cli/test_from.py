@@ -153,8 +153,9 @@ def test_a_clone_keeps_the_way_of_its_job_whatever_is_here(
     world: dict[str, FakeKube], home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A program of the image stays one though a file of its name lies here, and code goes only where it is named."""
-    monkeypatch.chdir(home)
-    (home / "train.py").write_text("1")
+    (home / "here").mkdir()
+    monkeypatch.chdir(home / "here")
+    (home / "here" / "train.py").write_text("1")
     assert invoke(world, "submit", "--name", "bare", "--no-code", "--", "train.py").exit_code == 0
     assert invoke(world, "submit", "--name", "coded", "--", "train.py").exit_code == 0
     clones = {"bare": False, "bare --code .": True, "coded": True, "coded --no-code": False}
@@ -163,9 +164,9 @@ def test_a_clone_keeps_the_way_of_its_job_whatever_is_here(
         assert result.exit_code == 0, result.stderr
         annotations = world["local"]._objects[ELASTIC_JOBS.path(NS, f"clone-{number}")]["metadata"]["annotations"]
         assert ("ebb.dev/code" in annotations) is coded, words
-    (home / "src").mkdir()
+    (home / "here" / "src").mkdir()
     result = invoke(world, "submit", "--from", "coded", "--code", "src")
-    assert (result.exit_code, f"program 'train.py' is not in {home}/src" in result.stderr) == (2, True)
+    assert (result.exit_code, f"program 'train.py' is not in {home}/here/src" in result.stderr) == (2, True)
 
 
 def test_code_that_is_gone_is_said(world: dict[str, FakeKube], home: Path) -> None:

@@ -68,6 +68,8 @@ def with_code(request: Request, folders: Sequence[Path]) -> Request:
         return request
     for folder in own:
         if (found := _find(folder, program)) is not None:
+            if request.code is None:
+                _check_is_meant(folder, program)
             _check_travels(folder, program, found)
             return replace(request, code=str(folder))
     if program.module or _is_of_the_image(request, program):
@@ -111,6 +113,16 @@ def _check_elsewhere(program: Program, folders: Sequence[Path]) -> None:
         raise BadRequest(
             f"program {program.name!r} is a path on this machine, and workers have its folder elsewhere: name it as "
             f"{path.relative_to(inside.absolute())}, or say --no-code if the workers have that very path."
+        )
+
+
+def _check_is_meant(folder: Path, program: Program) -> None:
+    """Refuse to send a home folder, keys and all, unless somebody says so. Raises BadRequest."""
+    root = folder.resolve()
+    if root in (Path.home().resolve(), Path(root.anchor)):
+        raise BadRequest(
+            f"program {program.name!r} is in {root}, and all of that would go with the job, keys and settings too: move the "
+            "program to a folder of its own, or say that this is meant with --code ."
         )
 
 

@@ -102,6 +102,18 @@ def test_the_first_folder_that_has_it_goes(here: Path) -> None:
     assert code_of("train.py", here / "src", Path()) == "."
 
 
+def test_a_home_folder_goes_only_where_it_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(here))
+    with pytest.raises(BadRequest) as refused:
+        code_of("train.py")
+    assert str(refused.value) == (
+        f"program 'train.py' is in {here}, and all of that would go with the job, keys and settings too: move the program to a "
+        "folder of its own, or say that this is meant with --code ."
+    )
+    assert code_of("train.py", code=".") == "."
+    assert code_of("src/deep.py", here / "src", Path(), code="") == ""
+
+
 REFUSED: dict[str, tuple[Callable[[], str | None], str]] = {
     "nowhere": (
         lambda: code_of("tarin.py"),
