@@ -61,6 +61,18 @@ async def test_the_job_fails_when_the_budget_is_spent_and_says_why(place: Place)
     await job.until("people are told", lambda: names.REASON_FAILED in job.reasons)
 
 
+async def test_a_program_that_is_not_there_is_started_once(place: Place) -> None:
+    job = await place.submit(replicas=2, backoffLimit=3)
+    await job.runs(2)
+    await job.ends(0, 1, code=names.EXIT_NO_PROGRAM, message="[launcher 12:00:00] no file 'train.py' in /opt/ebb")
+    await job.until("it failed", lambda: job.state == names.FAILED)
+    assert (
+        "exit code 78: no file 'train.py' in /opt/ebb. Another try would not find it either."
+        in job.condition(names.FAILED)["message"]
+    )
+    assert (job.status["failures"], job.status.get("restarts", 0)) == (1, 0)
+
+
 async def test_a_budget_of_zero_tolerates_no_failure(place: Place) -> None:
     job = await place.submit(replicas=2, backoffLimit=0)
     await job.runs(2)
