@@ -26,7 +26,7 @@ def settings(request: pytest.FixtureRequest) -> list[str]:
 @pytest.fixture
 def job(etcd: str, data: Path, tmp_path: Path, settings: list[str], request: pytest.FixtureRequest) -> Iterator[Job]:
     """Of the launcher's flags that a test is parametrized with."""
-    training = images.training(data, "--epochs", "30", "--min-step-seconds", "0.2", "--recovery", "memory", *settings)
+    training = images.training(data, "--epochs", "45", "--min-step-seconds", "0.2", "--recovery", "memory", *settings)
     job = Job(etcd, tmp_path / "output", [*getattr(request, "param", ()), *training], name=request.node.name)
     yield job
     job.stop_all()
@@ -66,7 +66,7 @@ def test_survivors_keep_their_process_and_their_state(job: Job, capsys: pytest.C
     with capsys.disabled():
         print(f"\nrecovery seconds {json.dumps(recoveries)}; {verdict}")
     assert verdict.exact
-    assert verdict.samples == 3600
+    assert verdict.samples == 5400
     assert "resumed after step" not in job.logs()
     for number in (1, 2):
         assert f"getting ready while {number} of the job's machines train" in job.logs()

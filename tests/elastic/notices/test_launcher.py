@@ -64,7 +64,7 @@ def test_a_machine_that_is_taken_back_leaves_with_a_checkpoint(cloud: AwsMetadat
 def test_a_machine_that_waits_for_others_leaves_at_once(cloud: AwsMetadata, tmp_path: Path) -> None:
     cloud.action = {"action": "terminate", "time": cloud.stamp(118)}
     meeting = ["--nnodes=2:2", "--rdzv_backend=c10d", "--rdzv_endpoint=localhost:0", "--rdzv_id=lonely"]
-    machine = start(cloud, tmp_path, *meeting, "-m", "no.such.module")
+    machine = start(cloud, tmp_path, *meeting, "-m", "trainer")
     try:
         assert machine.wait(60) == EXIT_RECLAIMED
     finally:

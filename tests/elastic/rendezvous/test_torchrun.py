@@ -54,7 +54,8 @@ class Agents:
 
     def worlds(self) -> list[str]:
         """One line for each worker process that ever met its peers: "rank size pid"."""
-        return [path.read_text() for path in self.folder.glob("world-*")]
+        found = [path.read_text() for path in self.folder.glob("world-*")]
+        return [line for line in found if len(line.split()) == 3]  # the others are being written
 
     def world(self, size: int, besides: set[str]) -> set[str]:
         """Wait for as many new workers that found each other."""
