@@ -53,27 +53,36 @@ class _Generation:
     steps: dict[int, dict[int, list[list[int]]]]  # step -> rank -> one list of ids per line
 
 
-def check(output: Path) -> Verdict:
-    """The verdict on a finished job. Raises LedgerError when there is nothing to judge."""
+def check(output: Path, *, unfinished: tuple[int, int] | None = None) -> Verdict:
+    """The verdict on a finished job, or on an unfinished one: (generation, steps done) then says how far it has come.
+
+    Raises LedgerError when there is nothing to judge.
+    """
     generations = _read(output / "ledger")
-    final = _final_generation(output, generations)
-    dataset_size, global_batch, epochs = generations[final].shape
-    total_steps = -(-dataset_size * epochs // global_batch)
+    final = unfinished[0] if unfinished else _final_generation(output)
+    if final not in generations:
+        raise LedgerError(f"the job ends in generation {final}, of which there is no ledger")
+    dataset_size, global_batch, all_epochs = generations[final].shape
+    total_steps = unfinished[1] if unfinished else -(-dataset_size * all_epochs // global_batch)
+    total_samples = min(dataset_size * all_epochs, total_steps * global_batch)
+    epochs = -(-total_samples // dataset_size)  # the last one may be under way
     line = _descent(generations, final, total_steps)
     problems: list[str] = []
     counts = [Counter[int]() for _ in range(epochs)]
     other_size = 0
     for step in range(total_steps):
         ids = _ids_of_step(generations[line[step]], step, problems)
-        other_size += len(ids) != min(global_batch, dataset_size * epochs - step * global_batch)
+        other_size += len(ids) != min(global_batch, total_samples - step * global_batch)
         _count(ids, step, global_batch, dataset_size, counts)
-    lost = sum(dataset_size - len(epoch.keys() & range(dataset_size)) for epoch in counts)
+    due = [min(dataset_size, total_samples - number * dataset_size) for number in range(epochs)]
+    lost = sum(max(0, wanted - len(epoch.keys() & range(dataset_size))) for wanted, epoch in zip(due, counts, strict=True))
     repeated = sum(times - 1 for epoch in counts for times in epoch.values())
     strangers = sorted({number for epoch in counts for number in epoch} - set(range(dataset_size)))
     if strangers:
         problems.append(f"ids that are not in the data set: {strangers[:5]}")
     discarded = {
-        number: sum(line.get(step) != number for step in generation.steps) for number, generation in sorted(generations.items())
+        number: sum(line.get(step, number) != number for step in generation.steps)
+        for number, generation in sorted(generations.items())
     }
     return Verdict(
         samples_lost=lost,
@@ -130,16 +139,13 @@ def _read_file(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return header, entries
 
 
-def _final_generation(output: Path, generations: dict[int, _Generation]) -> int:
+def _final_generation(output: Path) -> int:
     try:
-        number = int(json.loads((output / "result.json").read_text(encoding="utf-8"))["generation"])
+        return int(json.loads((output / "result.json").read_text(encoding="utf-8"))["generation"])
     except FileNotFoundError:
         raise LedgerError(f"{output} has no result.json: the job has not finished") from None
     except (ValueError, KeyError, TypeError) as error:
         raise LedgerError(f"{output / 'result.json'} cannot be read: {error}") from error
-    if number not in generations:
-        raise LedgerError(f"result.json is of generation {number}, of which there is no ledger")
-    return number
 
 
 def _descent(generations: dict[int, _Generation], final: int, total_steps: int) -> dict[int, int]:

@@ -124,6 +124,25 @@ def test_what_is_lost_and_repeated(history: History, steps: dict[int, list[int]]
     assert verdict.exact is fine
 
 
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [
+        pytest.param([3, 1, 0, 2], (True, 0, 0), id="whole"),
+        pytest.param([3, 1, 0], (False, 1, 0), id="dropped"),
+        pytest.param([3, 1, 0, 0], (False, 1, 1), id="one-instead-of-another"),
+    ],
+)
+def test_a_job_that_was_ended_from_outside_is_judged_as_far_as_it_came(
+    history: History, second: list[int], expected: tuple[bool, int, int]
+) -> None:
+    """Step 2 was under way; of its epoch, the second one, step 1 holds three samples."""
+    history.alone(1, {0: STEPS[0], 1: STEPS[1]})
+    history.alone(2, {1: second, 2: [4]}, resumed=(1, 1))
+    verdict = check(history.output, unfinished=(2, 2))
+    assert (verdict.exact, verdict.samples_lost, verdict.samples_repeated) == expected
+    assert (verdict.steps, verdict.steps_redone, verdict.discarded) == (2, 1, {1: 1})
+
+
 def test_a_step_of_another_size_although_no_sample_is_lost(history: History) -> None:
     history.alone(1, {0: STEPS[0], 1: STEPS[1][:3], 2: [STEPS[1][3], *STEPS[2]]})
     history.finish(1)
@@ -211,7 +230,7 @@ def damaged_in_the_middle(history: History) -> None:
 BROKEN = {
     no_result: "has no result.json: the job has not finished",
     no_ledger: "has no ledger: train with --ledger",
-    other_generation_finished: "result.json is of generation 2, of which there is no ledger",
+    other_generation_finished: "the job ends in generation 2, of which there is no ledger",
     missing_ancestor: "generation 2, from which a later one resumed, has no ledger",
     ancestor_from_the_future: "generation 1 says that it resumed from generation 2",
     other_data: "generation 1 trained on other data",
