@@ -15,8 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.controller.processes import BenchmarkError, free_port
-from benchmarks.exact.etcd import etcd
+from benchmarks.controller.processes import BenchmarkError
 from benchmarks.exact.machines import GivenUpError, given_up
 from benchmarks.exact.records import Records, fingerprint
 from benchmarks.recovery import figures as kept
@@ -230,17 +229,12 @@ class Run:
         say(f"round {number + 1}, {name}, {state} MB, {event}: {words}; load {os.getloadavg()[0]:.1f}")
 
     def _stage(self, name: str, megabytes: float, opened: ExitStack) -> Stage:
-        """An etcd of its own, one more in a network of namespaces; for c10d the port on which one of its machines will listen."""
+        """A rendezvous of its own; for one on etcd another in a network of namespaces."""
         system, network, far = SYSTEMS[name], None, ""
-        if system.etcd is None:
-            near = f"127.0.0.1:{free_port()}"
-        else:
-            tool, *flags = system.etcd
-            near = opened.enter_context(etcd(self.folder, tool=tool, flags=flags))
-            if SILENT in self.settings.events and not _silence_missing():
-                network = opened.enter_context(Network())
-                within, host = network.within(0), network.address(0)
-                far = opened.enter_context(etcd(self.folder, tool=tool, flags=flags, host=host, within=within))
+        near = opened.enter_context(system.rendezvous(self.folder))
+        if system.etcd is not None and SILENT in self.settings.events and not _silence_missing():
+            network = opened.enter_context(Network())
+            far = opened.enter_context(system.rendezvous(self.folder, host=network.address(0), within=network.within(0)))
         return Stage(
             megabytes=megabytes,
             endpoint=lambda on_network: far if on_network else near,

@@ -79,7 +79,7 @@ class Job:
     run_id: str
     network: Network | None = None
     machines: list[Machine] = field(default_factory=list)
-    _left: list[Machine] = field(default_factory=list)
+    left: list[Machine] = field(default_factory=list)  # that events have taken; one with notice may still be leaving
     _places: dict[int, int] = field(default_factory=dict)  # of a machine's process: its number in the network
     _started: int = 0
 
@@ -125,14 +125,14 @@ class Job:
         before = {line.incarnation for line in self.system.lines(self.output)}
         ranks = self.system.ranks(self.output, self.machines)
         count = MACHINES + event.after - len(self.machines)
-        victims = _victims(ranks, event, -count) if event.process or count < 0 else []
+        victims = choose_victims(ranks, event, -count) if event.process or count < 0 else []
         living = {rank.pid: rank.machine for rank in ranks.values() if rank.machine not in {each.machine for each in victims}}
         read = {pid: bytes_read(pid) for pid in living}
         happened = time.time()
         for _ in range(count):
             self.start(planned=MACHINES + event.after)
         for victim in victims:
-            self._lose(name, victim)
+            self.lose(name, victim)
 
         def look() -> Change | None:
             return between(self.system.lines(self.output), before, len(self.machines), happened=happened)
@@ -155,11 +155,12 @@ class Job:
             load=round(os.getloadavg()[0], 1),
         )
 
-    def _lose(self, name: str, victim: Rank) -> None:
+    def lose(self, name: str, victim: Rank) -> None:
+        """Let the event of this name hit it. A machine that leaves is no longer among `machines`."""
         if EVENTS[name].process:
             return processes.send(victim.pid, signal.SIGKILL)
         self.machines.remove(victim.machine)
-        self._left.append(victim.machine)
+        self.left.append(victim.machine)
         if name == "notice":
             return victim.machine.tell()
         if name == SILENT:
@@ -176,14 +177,14 @@ class Job:
         return max(told)
 
     def stop(self) -> None:
-        for machine in (*self.machines, *self._left):
+        for machine in (*self.machines, *self.left):
             machine.kill()
 
 
 _TRANSFER = re.compile(r"generation (\d+): .* in memory, .*, of which ([\d.]+) s for the transfer")
 
 
-def _victims(ranks: dict[int, Rank], event: Event, count: int) -> list[Rank]:
+def choose_victims(ranks: dict[int, Rank], event: Event, count: int) -> list[Rank]:
     """The first rank, or the last ones; one of each machine."""
     ordered = sorted(ranks, reverse=not event.rank0)
     return [ranks[number] for number in ordered[: max(1, count)]]
@@ -212,7 +213,7 @@ def play(system: System, events: Sequence[str], stage: Stage, folder: Path, run_
                 if job is not None:
                     job.stop()
                 number += 1
-                job = _come_up(Job(system, stage, folder / f"job{number}", f"{run_id}-{number}", network), wanted)
+                job = come_up(Job(system, stage, folder / f"job{number}", f"{run_id}-{number}", network), wanted)
             found = job.change(name)
             yield name, found
             job = _goes_on(job, found)
@@ -229,7 +230,8 @@ def _goes_on(job: Job, found: Found) -> Job | None:
     return None
 
 
-def _come_up(job: Job, machines: int) -> Job:
+def come_up(job: Job, machines: int) -> Job:
+    """Wait until so many machines train together. Raises FailedError."""
     shutil.rmtree(job.folder, ignore_errors=True)
     for _ in range(machines):
         job.start(planned=machines)

@@ -5,6 +5,7 @@ the platform starts it. Stock torchrun runs stock.py, with its defaults and with
 --max-restarts is above its default of 0 in both, since with 0 every loss ends the job.
 """
 
+import contextlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +14,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from benchmarks.controller.processes import free_port
 from benchmarks.exact import processes, watch
+from benchmarks.exact.etcd import etcd
 from benchmarks.exact.machines import LAUNCHER, Machine, environment
 from benchmarks.recovery.timeline import Line
 
@@ -42,6 +45,16 @@ class System:
     @property
     def is_ours(self) -> bool:
         return self.module == LAUNCHER
+
+    @contextlib.contextmanager
+    def rendezvous(self, folder: Path, *, host: str = "127.0.0.1", within: Sequence[str] = ()) -> Iterator[str]:
+        """Its endpoint: an etcd of its own, or for c10d a port on which one of the machines will listen. See etcd()."""
+        if self.etcd is None:
+            yield f"{host}:{free_port()}"
+            return
+        tool, *flags = self.etcd
+        with etcd(folder, tool=tool, flags=flags, host=host, within=within) as endpoint:
+            yield endpoint
 
     def command(self, *, endpoint: str, run_id: str, address: str, megabytes: float, output: Path) -> list[str]:
         """The launcher's arguments on the machine with this address, for a state of so many MB."""
