@@ -22,6 +22,7 @@ from benchmarks.goodput.account import by_name, take_account
 from benchmarks.goodput.play import BACK, KINDS, MACHINES, Play, Played, draw
 from benchmarks.recovery.play import EVENTS, FailedError, Stage
 from benchmarks.recovery.systems import STEP_SECONDS, SYSTEMS
+from devcluster import tools
 from devcluster.commands import say
 from devcluster.settings import BoxError
 
@@ -140,6 +141,9 @@ class Run:
         beside = [name for name in settings.systems if name not in alone]
         turns = [*([name] for name in alone), *([beside] if beside else [])]
         say(f"{', then '.join(' beside '.join(names) for names in turns)}: {settings.each_seconds / 60:.0f} minutes each")
+        for name in settings.systems:  # building one takes minutes, and cores
+            if (etcd := SYSTEMS[name].etcd) is not None:
+                tools.main_ensure(etcd[0])
         for number, names in enumerate(turns, 1):
             self._waiting = (len(turns) - number) * settings.each_seconds
             if len(names) == 1:
