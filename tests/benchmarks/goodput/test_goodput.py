@@ -17,6 +17,7 @@ from benchmarks.goodput import __main__ as bench
 from benchmarks.goodput.account import Happened, Window
 from benchmarks.goodput.play import JOIN, KINDS, Played
 from benchmarks.recovery.play import FailedError
+from benchmarks.recovery.systems import SYSTEMS, System
 from benchmarks.recovery.timeline import Line
 from devcluster.settings import CHECKOUT
 from testing.exactness import Verdict
@@ -60,7 +61,7 @@ class Stand:
 def measure(monkeypatch: pytest.MonkeyPatch, folder: Path, found: dict[str, Played | FailedError], *more: str) -> bench.Run:
     """With c10d as the stock ones: it needs no etcd. Ours gets none either."""
     monkeypatch.setattr(bench, "Play", type("Stood", (Stand,), {"found": found, "order": []}))
-    monkeypatch.setitem(bench.SYSTEMS, bench.OURS, bench.SYSTEMS["c10d"].__class__(name=bench.OURS, title="ours", backend="c10d"))
+    monkeypatch.setitem(SYSTEMS, bench.OURS, System(name=bench.OURS, title="ours", backend="c10d"))
     run = bench.Run(bench.read_settings(["--only", ",".join(found), *more]), folder)
     run.measure()
     return run
