@@ -82,8 +82,8 @@ def take_account(lines: Sequence[Line], happened: Sequence[Happened], window: Wi
     step_seconds = undisturbed_step_seconds(lines, window)
     ideal = (window.ended - window.began) / step_seconds
     before = lineage([line for line in lines if line.time <= window.began])
-    # What an event throws away of the time before the window is missing in it.
-    steps = sum(line.time <= window.ended for line in lineage(lines)) - len(before)
+    # Steps from before the window that an event throws away are missing in it, and may be more than it has made so far.
+    steps = max(0, sum(line.time <= window.ended for line in lineage(lines)) - len(before))
     waits = longest_waits(lines, happened, window.ended, step_seconds)
     return Account(
         goodput=round(steps / ideal, 4),

@@ -67,6 +67,11 @@ def test_steps_from_before_the_first_event_that_it_throws_away_are_missing() -> 
     assert (found.steps, found.steps_redone, found.goodput) == (90, 10, 0.9)
 
 
+def test_a_job_that_has_not_made_up_for_what_was_thrown_away_has_no_goodput() -> None:
+    found = account(steps("b", 90.5, range(0, 20)))
+    assert (found.steps, found.goodput, found.steps_redone, found.seconds_lost) == (0, 0.0, 20, 100.0)
+
+
 def test_steps_of_another_size_take_the_place_of_those_they_do_again() -> None:
     """Fewer processes of a stock script make smaller steps, and more of them; a step is a step."""
     lines = [*steps("a", 30.5, range(30, 40)), *steps("b", 60.5, range(60, 200), size=12)]
