@@ -48,7 +48,8 @@ goodput = steps that count at the end / steps that an undisturbed job would have
 from the first event to the end of --minutes, at the rate before the first event in the same run. A step that was done again
 counts once, one that was thrown away does not. A step lasts {STEP_SECONDS:g} s at least, so that the rate does not depend on the
 number of machines; with a large state, or on a busy machine, it does, and `reasons` says so. A job that ends makes no steps
-in the rest of the time; `reasons` says when and why. benchmarks/goodput/__init__.py has all of the definition.
+in the rest of the time; `reasons` says when and why. A launcher that ends by itself is not started again.
+benchmarks/goodput/__init__.py has all of the definition.
 
 {chr(10).join(f"  {name:20}{system.title}" for name, system in SYSTEMS.items())}
 

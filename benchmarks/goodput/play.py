@@ -165,13 +165,15 @@ class Play:
             for machine in self._job.left:
                 machine.kill()  # with notice, it may not have gone yet: as many live everywhere
             self._job.start(planned=MACHINES)
-        elif (victim := self._victim(name, ranks)) is not None:
-            self._trained = {pid: machine for pid, machine in self._trained.items() if machine is not victim.machine}
-            self._job.lose(name, victim)
-        else:
-            self._reasons.append(
-                f"{name} after {time.time() - self._happened[0].time:.0f} s hit nothing: there was no worker process"
-            )
+            return
+        victim, seconds = self._victim(name, ranks), time.time() - self._happened[0].time
+        if victim is None:
+            self._reasons.append(f"{name} after {seconds:.0f} s hit nothing: there was no worker process")
+            return
+        self._trained = {pid: machine for pid, machine in self._trained.items() if machine is not victim.machine}
+        if ranks and not self._trained:
+            self._reasons.append(f"{name} after {seconds:.0f} s left nobody who had trained: new machines were still starting")
+        self._job.lose(name, victim)
 
     def _victim(self, name: str, ranks: dict[int, Rank]) -> Rank | None:
         """While a job has no ranks, the machine that is the oldest stands for that of rank 0, and the newest for another."""
