@@ -184,7 +184,7 @@ def test_goodput_of_ours(tmp_path: Path) -> None:
     assert ours["steps"] == pytest.approx(counted, abs=30)  # it went on for a moment after the end
 
 
-@pytest.mark.e2e
+@pytest.mark.proof
 def test_a_torchrun_job_that_ends_makes_no_more_steps(tmp_path: Path) -> None:
     """c10d does not survive that a machine leaves with notice; it is not waited for until the end."""
     run = bench.Run(bench.read_settings(["--only", "c10d_best", "--minutes", "3", "--every", "10"]), tmp_path)
