@@ -4,6 +4,8 @@
         number = network.attach()                   # of a new machine
         network.within(number)                      # the words before a command that then runs there
         network.silence(number)                     # as a machine that loses its power, or a cable that is cut
+    network.cut(number, other)                  # nothing that the other one sends arrives there any more; refuse=True: it is told
+    network.heal(number)                        # of all that it did not hear
 
 A stopped process will not do: its kernel still answers for its connections. Each machine is a network namespace with a veth to a
 switch, which is one too (network.within(0)), so the host's own network is left alone. Root makes them; anybody else does where
@@ -67,6 +69,17 @@ class Network:
     def silence(self, number: int) -> None:
         self._run(0, "link", "set", f"m{number}", "down")
 
+    def cut(self, number: int, other: int, *, refuse: bool = False) -> None:
+        """One way: packets of `other` are dropped at this machine. Refused ones come back at once, and go no way."""
+        if refuse:
+            rule = ["OUTPUT", "-d", self.address(other), "-p", "tcp", "-j", "REJECT", "--reject-with", "tcp-reset"]
+        else:
+            rule = ["INPUT", "-s", self.address(other), "-j", "DROP"]
+        self._filter(number, "-A", *rule)
+
+    def heal(self, number: int) -> None:
+        self._filter(number, "-F")
+
     def within(self, number: int) -> list[str]:
         users = ["--user", "--preserve-credentials"] if self._as_user else []
         return ["nsenter", "--target", str(self._holders[number].pid), *users, "--net", "--"]
@@ -87,7 +100,10 @@ class Network:
             held.kill()
             held.communicate()
 
-    def _run(self, number: int, *words: str) -> None:
-        done = subprocess.run([*self.within(number), "ip", *words], capture_output=True, text=True, check=False)
+    def _filter(self, number: int, *words: str) -> None:
+        self._run(number, *words, program="iptables")
+
+    def _run(self, number: int, *words: str, program: str = "ip") -> None:
+        done = subprocess.run([*self.within(number), program, *words], capture_output=True, text=True, check=False)
         if done.returncode:
-            raise BenchmarkError(f"ip {' '.join(words)}: {done.stderr.strip()}")
+            raise BenchmarkError(f"{program} {' '.join(words)}: {done.stderr.strip()}")

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -70,11 +70,16 @@ class Job:
         self._machines: list[subprocess.Popen[bytes]] = []
         output.mkdir()
 
-    def start(self, planned: int = 0, endpoint: str = "") -> "subprocess.Popen[bytes]":
+    def start(
+        self, planned: int = 0, endpoint: str = "", within: Sequence[str] = (), address: str = ""
+    ) -> "subprocess.Popen[bytes]":
         """`planned` is how many machines a controller would tell it that the job is to have; 0: none tells it anything.
-        `endpoint`: its own way to etcd."""
+        `endpoint`: its own way to etcd. `within` are the words before a command that put it into a network of its own
+        (benchmarks/recovery/namespaces.py), where it has this address on eth0."""
         own = {f"--rdzv_endpoint={self._endpoint}": f"--rdzv_endpoint={endpoint or self._endpoint}"}
-        command = [own.get(word, word) for word in self._command]
+        command = [*within, *(own.get(word, word) for word in self._command)]
+        if address:
+            command.insert(command.index("ebb.elastic.launch") + 1, f"--local-addr={address}")
         with (self.output / f"machine{len(self._machines)}.log").open("wb") as log:
             machine = subprocess.Popen(
                 command,
@@ -86,6 +91,7 @@ class Job:
                     "EBB_OUTPUT_DIR": str(self.output),
                     "EBB_PLANNED_WORKERS": str(planned),
                     "OMP_NUM_THREADS": "1",
+                    **({"GLOO_SOCKET_IFNAME": "eth0"} if address else {}),
                 },
                 start_new_session=True,
             )

@@ -6,10 +6,10 @@
     member.meet("10.1.2.3:41999")              # leaves that generation, and is in the next
     member.leave()                             # the others need not wait for the lease to expire
 
-Three threads run from the first meeting on: one renews the lease, one watches, one finds out when the next member's process
-ends. When etcd is away nothing ends because of it: the view stays as it was. When it is back and this machine's key is gone (it
-was paused or cut off, or etcd lost its data), the verdict says so; at the next meeting it is a newcomer. It starts no processes
-and knows nothing of torch.
+Four threads run from the first meeting on: one renews the lease, one watches, one finds out when the next member's process
+ends, and one asks the others where they may be cut off from this machine. When etcd is away nothing ends because of it: the
+view stays as it was. When it is back and this machine's key is gone (it was paused or cut off, or etcd lost its data), the
+verdict says so; at the next meeting it is a newcomer. It starts no processes and knows nothing of torch.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ class Member:
         self._etcd, self._settings, self._say = etcd, settings, say
         self._participant = Participant(etcd, settings, say=say)
         self._view: View | None = None
-        self._changed = threading.Event()
+        self._changed, self._news = threading.Event(), threading.Event()
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._liveness: PeerLiveness | None = None
@@ -117,6 +117,7 @@ class Member:
         self.leave()
         self._stop.set()
         self._etcd.close()
+        self._news.set()
         if self._liveness:
             self._liveness.wake()
         for thread in self._threads:
@@ -148,7 +149,10 @@ class Member:
             return self._liveness
         self._stop.clear()
         self._liveness = PeerLiveness(self._settings.address)
-        for run, arguments in ((self._keep_leases, ()), (self._watch, ()), (self._attend, (self._liveness,))):
+        for run, arguments in (
+            *((self._keep_leases, ()), (self._watch, ()), (self._ask, ())),
+            (self._attend, (self._liveness,)),
+        ):
             thread = threading.Thread(target=run, args=arguments, name=f"rendezvous{run.__name__}", daemon=True)
             thread.start()
             self._threads.append(thread)
@@ -163,6 +167,14 @@ class Member:
                 with contextlib.suppress(EtcdError):
                     self._participant.remove_dead(view, peer)
                 self._stop.wait(RETRY_SECONDS)  # for the watch to bring it; or etcd is away
+
+    def _ask(self) -> None:
+        while not self._stop.is_set():
+            self._news.wait(RETRY_SECONDS)
+            self._news.clear()
+            if view := self._view:
+                with contextlib.suppress(EtcdError):
+                    self._participant.ask(view, time.monotonic())
 
     def _keep_leases(self) -> None:
         seconds, renewed_at = self._settings.lease_seconds / 5, time.monotonic()
@@ -209,3 +221,4 @@ class Member:
         prefix = self._settings.prefix
         self._view = View.of(prefix, items.values(), revision, now=time.monotonic(), before=self._view)
         self._changed.set()
+        self._news.set()

@@ -3,12 +3,17 @@
     decide(view, me, now, rules) -> Wait | Form | Closed    # for one that waits for a generation
     assess(view, me, number, now, rules) -> Verdict          # for one that is in a generation and trains
     whole_without(view, after, rules) -> Record | Wait | None   # for one that could get ready beside a generation
+    to_ask(view, me, unreached)                              # the others that this machine should try to reach
+
+Machines may all reach etcd and not each other. So each says in its key which others do not answer it, and no two of whom one says
+that of the other are in a generation together: those that reach most of the others go on, the rest waits outside. Nobody asks
+while all is well; when a generation ends by a loss and yet all its machines are there, they ask each other before the next one.
 
 What makes it safe is the transaction of `formation`, not the clock: `now` (this machine's own, monotonic) only decides when to
 try. The key `generation` says all there is of the present one, so there is never more than one; a machine is in it by its id.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ebb.elastic.rendezvous.state import Entry, MemberInfo, MemberRecord, Record, View
@@ -18,6 +23,9 @@ from ebb.elastic.rendezvous.wire import Compare, Delete, Op, Put, Transaction
 _MAX_COMPARES = 120
 # The others try to form a generation so much later than the first, and each other: it may be dead.
 _TURN_SECONDS = 0.5
+# Machines that may be apart wait so long for each to have asked the others, which takes a second (peer_liveness.answers). While
+# one has not said whom it does not reach, the wrong ones would go on, or ones that do not reach each other.
+_ASKING_SECONDS = 6.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +78,57 @@ def decide(view: View, me: str, now: float, rules: Rules) -> Wait | Form | Close
 
 def _candidates(view: View, rules: Rules) -> tuple[Entry, ...]:
     """Newcomers wait where a member says so, unless there are too few without them."""
-    members = tuple(entry for entry in view.ready if view.includes(entry.id))
-    alone = any(entry.words.members_only for entry in members) and len(members) >= rules.min_size
-    return members if alone else view.ready
+    members = _in_touch(entry for entry in view.ready if view.includes(entry.id))
+    if any(entry.words.members_only for entry in members) and len(members) >= rules.min_size:
+        return members
+    return members + _in_touch(entry for entry in view.newcomers if not _is_apart(entry, members))
+
+
+def _in_touch(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """Without those that reach the fewest of the others, the last ones first, until all reach each other."""
+    left = list(entries)
+    while any(entry.words.unreached for entry in left):
+        apart = [sum(_is_apart(entry, [other]) for other in left) for entry in left]
+        if not any(apart):
+            break
+        del left[max(range(len(left)), key=lambda number: (apart[number], number))]
+    return tuple(left)
+
+
+def _is_apart(entry: Entry, others: Iterable[Entry]) -> bool:
+    """True if it does not reach one of them, or that one does not reach it."""
+    pulse, unreached = entry.words.pulse, entry.words.unreached
+    return any(other.words.pulse in unreached or pulse in other.words.unreached for other in others)
+
+
+def may_be_apart(view: View) -> bool:
+    """True if the generation ended by a loss, and yet all its machines are there."""
+    if view.record is None or not view.is_broken or not all(member in view.by_id for member in view.record.ids):
+        return False
+    words = [entry.words for entry in view.ready if view.includes(entry.id)]
+    return any(each.failed for each in words) and not any(each.by_itself for each in words)
+
+
+def to_ask(view: View, me: str, unreached: Collection[str]) -> set[str]:
+    """The pulses that should answer this machine: the members', where it waits outside or they may be apart; always those that
+    have not answered before."""
+    if view.closed is not None:
+        return set()
+    asks = not view.includes(me) or may_be_apart(view)
+    others = [entry for entry in view.entries if entry.id != me]
+    return {entry.words.pulse for entry in others if entry.words.pulse in unreached or (asks and view.includes(entry.id))} - {""}
+
+
+def answers_of(view: View, me: str, *, unreached: tuple[str, ...], asked: int) -> Transaction | None:
+    """Says which machines do not answer this one, and changes nothing else of its key; None if the key says so already."""
+    entry = view.by_id.get(me)
+    if entry is None or (entry.words.unreached, entry.words.asked) == (unreached, asked):
+        return None
+    key = view.key_of(me)
+    return Transaction(
+        compares=[Compare(key, "mod_revision", entry.mod_revision)],
+        operations=[Put(key, replace(entry.words, unreached=unreached, asked=asked).json(), entry.lease)],
+    )
 
 
 def planned_size(view: View, rules: Rules) -> int:
@@ -88,6 +144,10 @@ def _due(view: View, size: int, rules: Rules) -> float | None:
     if view.holdouts:
         # a whole generation trains: its members see who waits, and stop first
         return None if view.broken_at is None else view.broken_at + rules.straggler_seconds
+    if may_be_apart(view) and view.broken_at is not None:
+        members = [entry for entry in view.ready if view.includes(entry.id)]
+        asked = all(entry.words.asked == view.number for entry in members)
+        return view.changed_at if asked else view.broken_at + _ASKING_SECONDS
     survives = view.includes(view.ready[0].id)
     if survives or size >= planned_size(view, rules):
         return view.changed_at
@@ -155,7 +215,8 @@ def assess(view: View, me: str, number: int, now: float, rules: Rules) -> Verdic
         others = [entry.words for entry in view.ready if view.includes(entry.id)]
         lost, cause = any(words.failed for words in others), any(words.by_itself for words in others)
         return Verdict(max(1, len(view.newcomers)), lost=gone or lost, cause=gone or cause)
-    fitting = view.newcomers[: rules.max_size - len(record.ids)]
+    members = [view.by_id[member] for member in record.ids]
+    fitting = [entry for entry in view.newcomers if not _is_apart(entry, members)][: rules.max_size - len(record.ids)]
     complete = len(record.ids) + len(fitting) >= planned_size(view, rules)
     if fitting and (complete or now - min(entry.since for entry in fitting) >= rules.join_batch_seconds):
         return Verdict(len(fitting))

@@ -5,6 +5,7 @@
     outcome = participant.step(view, now)    # a Record: it is in this generation; a number: look again after so many seconds
     participant.verdict(view, now)           # once in a generation
     participant.renew(); participant.leave()
+    participant.ask(view, now)               # the others, where they may be cut off from this machine, which all reach etcd
 
 member.py gives it threads and waits. It has no clock and starts nothing, so that a test can play thousands of lives.
 
@@ -15,7 +16,7 @@ generation is, so that a number is never given twice even when nothing was saved
 
 import contextlib
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -29,14 +30,17 @@ from ebb.elastic.rendezvous.membership import (
     Rules,
     Verdict,
     Wait,
+    answers_of,
     assess,
     decide,
     formation,
+    may_be_apart,
     readiness,
     removal,
+    to_ask,
     whole_without,
 )
-from ebb.elastic.rendezvous.peer_liveness import is_unreachable, refuses
+from ebb.elastic.rendezvous.peer_liveness import is_unreachable, refuses, unanswered
 from ebb.elastic.rendezvous.state import Entry, MemberInfo, Record, View
 from ebb.elastic.rendezvous.wire import Compare, Delete, Op, Put, Transaction
 
@@ -45,6 +49,8 @@ KEPT_SECONDS = 7 * 24 * 3600
 PATIENCE_SECONDS = 1.0  # between two looks when no news wake us: for what time alone decides
 # Of a lease: who has not renewed it for so long has missed a renewal (member.py: one in each fifth).
 _SILENCE_SHARE = 0.3
+# A machine that did not answer, and is not on the list any more, may come back under another id within this time.
+_REMEMBERED_SECONDS = 60.0
 RETRY_SECONDS = 0.5  # while etcd is away, or a port is asked; also after an attempt at what another machine did first
 
 
@@ -80,7 +86,7 @@ class Writer(Protocol):
 
 
 class Participant:
-    """renew may be called by another thread than the rest."""
+    """renew, remove_dead and ask may each be called by another thread than the rest."""
 
     def __init__(
         self,
@@ -90,9 +96,13 @@ class Participant:
         say: Callable[[str], None],
         refuses: Callable[[str], bool] = refuses,
         is_unreachable: Callable[[str], bool] = is_unreachable,
+        unanswered: Callable[[Collection[str]], set[str]] = unanswered,
     ) -> None:
         self._etcd, self._settings, self._say = etcd, settings, say
-        self._refuses, self._is_unreachable = refuses, is_unreachable
+        self._refuses, self._is_unreachable, self._unanswered = refuses, is_unreachable, unanswered
+        self._unreached: dict[str, float] = {}  # with the time at which it was last on the list
+        self._answered: set[str] = set()  # since this machine has waited outside
+        self._asked = 0  # the last generation after whose end it has asked the others
         self._words = MemberInfo(address=settings.address, store="")
         self._next_id = ""
         self._lease = 0
@@ -126,7 +136,7 @@ class Participant:
             raise JobClosed(view.closed)
         try:
             if not self.id:
-                return self._register(view)
+                return self._register(view, now)
             if view.record and view.includes(self.id) and view.number > self.number:
                 self.number = view.number
                 return view.record
@@ -151,6 +161,27 @@ class Participant:
         ids = view.record.ids
         peer = ids[(ids.index(self.id) + 1) % len(ids)]
         return view.by_id.get(peer) if peer != self.id else None
+
+    def ask(self, view: View, now: float) -> None:
+        """Find out which of the others answer, where that is in question, and say so in its key. Raises EtcdError."""
+        self._ask(view, now)
+        if (told := answers_of(view, self.id, unreached=self._told(), asked=self._asked)) is not None:
+            self._transact(told)
+
+    def _ask(self, view: View, now: float) -> None:
+        member = view.includes(self.id)
+        if member:
+            self._answered = set()
+        asked = to_ask(view, self.id, self._unreached) - self._answered
+        silent = self._unanswered(asked)
+        if not member:
+            self._answered |= asked - silent
+        listed = {entry.words.pulse for entry in view.entries}
+        known = {pulse: now if pulse in listed else seen for pulse, seen in self._unreached.items() if pulse not in asked}
+        kept = {pulse: seen for pulse, seen in known.items() if now - seen < _REMEMBERED_SECONDS}
+        self._unreached = kept | dict.fromkeys(silent, now)
+        if member and may_be_apart(view):
+            self._asked = view.number
 
     def remove_dead(self, view: View, entry: Entry) -> bool:
         """Its process is gone: take it off the list, if it has said nothing since. Raises EtcdError."""
@@ -188,7 +219,8 @@ class Participant:
             return self._forget() if looked else PATIENCE_SECONDS
         says_so = entry.words.store == self._words.store
         if not says_so and view.includes(self.id):
-            self._transact(readiness(view, self.id, self._words, self._lease))
+            words = replace(self._words, unreached=self._told(), asked=self._asked)
+            self._transact(readiness(view, self.id, words, self._lease))
             return PATIENCE_SECONDS
         if not says_so or not view.is_ready(entry):
             return self._forget()  # the others have gone on without it
@@ -231,14 +263,19 @@ class Participant:
         left, granted = self._etcd.time_to_live(entry.lease)
         return granted - left - 1 >= _SILENCE_SHARE * granted  # what is left is rounded down
 
-    def _register(self, view: View) -> float:
+    def _told(self) -> tuple[str, ...]:
+        return tuple(sorted(self._unreached))
+
+    def _register(self, view: View, now: float) -> float:
         """As a newcomer. Repeated as it is when no answer comes: it must not be there twice."""
+        self._ask(view, now)  # before they stop for it
         if not self._lease:
             self._lease = self._etcd.grant(self._settings.lease_seconds)
         self._next_id = self._next_id or secrets.token_hex(8)
         key = f"{self._settings.prefix}members/{self._next_id}"
         # read now: whatever an etcd that has lost its data knew of was noted before this key is written
-        words = replace(self._words, floor=max(highest_generation_on_disk(self._settings.output), self.number))
+        floor = max(highest_generation_on_disk(self._settings.output), self.number)
+        words = replace(self._words, floor=floor, unreached=self._told(), asked=self._asked)
         self._put_revision = self._etcd.put(key, words.json(), self._lease)
         self.id, self._next_id, self._registered_in = self._next_id, "", view
         return PATIENCE_SECONDS

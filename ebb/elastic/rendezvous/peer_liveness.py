@@ -13,9 +13,14 @@ import contextlib
 import errno
 import selectors
 import socket
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 
 _CONNECT_SECONDS = 0.3
 _BACKLOG = 128
+_TRIES = 3  # a packet may be lost on its way
+_MOST_AT_ONCE = 64
 
 
 class PeerLiveness:
@@ -100,6 +105,30 @@ def is_unreachable(address: str) -> bool:
     except ValueError:
         return False
     return False
+
+
+def answers(address: str) -> bool:
+    """True if a connection to host:port can be made, by one of several tries. True also for what is no address."""
+    for _ in range(_TRIES):
+        began = time.monotonic()
+        try:
+            _connect(address).close()
+        except ValueError:
+            return True
+        except OSError:  # a wall may refuse at once
+            time.sleep(max(0.0, began + _CONNECT_SECONDS - time.monotonic()))
+        else:
+            return True
+    return False
+
+
+def unanswered(addresses: Iterable[str]) -> set[str]:
+    """Those that do not answer, all asked at once."""
+    asked = list(addresses)
+    if not asked:
+        return set()
+    with ThreadPoolExecutor(min(len(asked), _MOST_AT_ONCE), thread_name_prefix="rendezvous_ask") as pool:
+        return {address for address, heard in zip(asked, pool.map(answers, asked), strict=True) if not heard}
 
 
 def _connect(address: str) -> socket.socket:

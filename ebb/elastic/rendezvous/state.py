@@ -18,7 +18,7 @@ from ebb.elastic.rendezvous.wire import Item
 @dataclass(frozen=True, kw_only=True)
 class MemberInfo:
     """The words of a machine about itself, in its key. `store` is host:port of the TCPStore that is used if it becomes rank 0,
-    `pulse` that of the port that its process holds (peer_liveness.py)."""
+    `pulse` that of the port that its process holds (peer_liveness.py). `unreached` are the pulses that do not answer it."""
 
     address: str
     store: str
@@ -30,6 +30,8 @@ class MemberInfo:
     failed: bool = False  # its workers did not end by agreement: nobody needs to wait for the others' to do so
     by_itself: bool = False  # and not because of another machine's: what others' workers are aborted for
     members_only: bool = False  # its workers are in the middle of what newcomers could not take part in
+    unreached: tuple[str, ...] = ()
+    asked: int = 0  # the last generation after whose end it has asked the others
 
     def json(self) -> bytes:
         return json.dumps(asdict(self)).encode()
@@ -183,7 +185,8 @@ class View:
 
 
 def _entry(member: str, item: Item, now: float) -> Entry:
-    words = MemberInfo(**json.loads(item.value))
+    found = json.loads(item.value)
+    words = MemberInfo(**{**found, "unreached": tuple(found.get("unreached", ()))})
     return Entry(
         id=member,
         words=words,

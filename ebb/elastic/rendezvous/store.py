@@ -15,6 +15,7 @@ from torch._C._distributed_c10d import TCPStore  # what torch.distributed has, w
 from torch.distributed import DistError
 
 from ebb.elastic.rendezvous.generation import STORE_KEY, Generation
+from ebb.elastic.rendezvous.peer_liveness import answers
 from ebb.elastic.rendezvous.state import Record
 
 # All machines of a generation reach its store within this time, or meet again. They have only just said that they are ready.
@@ -91,7 +92,9 @@ def _connect(store: str, check: Callable[[], None]) -> TCPStore:
         check()
         try:
             client = TCPStore(host, int(port), is_master=False, wait_for_workers=False, timeout=_CONNECT_TIMEOUT)
-        except DistError:  # it refuses: its process is gone, which `check` will soon know
+        except DistError as error:
+            if not answers(store):  # its process is gone, or the network to it: the machines find out which when they meet again
+                raise AssemblyFailed from error
             continue
         client.set_timeout(_STORE_TIMEOUT)
         return client

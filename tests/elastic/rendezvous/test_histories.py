@@ -1,6 +1,7 @@
 """Random lives of many machines by the real rules, on an etcd in a dict: what must never happen does not, and all end together.
 
-Machines come, leave, die, are paused, stop their workers slowly, see etcd late, get no answers; etcd loses its data.
+Machines come, leave, die, are paused, stop their workers slowly, see etcd late, get no answers, are cut off from each other; etcd
+loses its data.
 """
 
 import contextlib
@@ -29,20 +30,28 @@ class Machine:
     def __init__(self, name: str, world: "World") -> None:
         self.name, self.world = name, world
         settings = RendezvousSettings(run_id="job", address=name, rules=world.rules, output=world.output, planned=world.planned)
-        self.life = Participant(world.book, settings, say=lambda text: None, refuses=world.refuses)
+        self.life = Participant(
+            world.book,
+            settings,
+            say=lambda text: None,
+            refuses=world.refuses,
+            is_unreachable=lambda address: world.is_cut(name, address),
+            unanswered=lambda addresses: {each for each in addresses if world.is_silent(name, each)},
+        )
         self.stores = 0
         self.view: View | None = None
         self.in_generation: Record | None = None
         self.dead = self.left = False
         self.paused_until = self.stopping_until = self.acts_at = 0.0
         self.renewed_at = 0.0
-        self.stops = False
+        self.stops = self.failed = False
         self.ids: set[str] = set()
         self.open()
 
     def open(self) -> None:
         self.stores += 1
-        self.life.open(f"{self.name}:{self.stores}", liveness=self.name)
+        self.life.open(f"{self.name}:{self.stores}", liveness=self.name, failed=self.failed)
+        self.failed = False
 
     def tick(self) -> None:
         now = self.world.now
@@ -53,6 +62,9 @@ class Machine:
             self.renewed_at = now
             with contextlib.suppress(EtcdError):
                 self.life.renew()
+        if self.view is not None:
+            with contextlib.suppress(EtcdError):
+                self.life.ask(self.view, now)
         if now < self.acts_at or self.view is None:
             return
         if self.in_generation is None:
@@ -61,6 +73,9 @@ class Machine:
             if now >= self.stopping_until:
                 self.in_generation, self.stops = None, False
                 self.open()
+        elif any(self.world.is_cut(self.name, place.address) for place in self.in_generation.members):
+            self.in_generation, self.failed = None, True  # at once: its collective, or its store, breaks
+            self.open()
         elif self.life.verdict(self.view, now).waiting:
             self.stops = True
             self.stopping_until = now + self.world.random.choice([0.0, 0.3, 3.0, 30.0, 200.0] if self.world.chaos else [0.3])
@@ -100,6 +115,14 @@ class World:
         self.now = 0.0
         self.chaos = True
         self.losses = 0
+        self.cuts: set[frozenset[str]] = set()  # pairs of names
+
+    def is_cut(self, one: str, other: str) -> bool:
+        return frozenset([one, other]) in self.cuts
+
+    def is_silent(self, asking: str, address: str) -> bool:
+        machine = next(machine for machine in self.machines if machine.name == address)
+        return machine.dead or machine.left or self.is_cut(asking, address)
 
     def refuses(self, address: str) -> bool:
         """The port of a process that is gone; now and then nothing is heard of it."""
@@ -134,12 +157,17 @@ class World:
 
     def happen(self) -> None:
         machine = self.random.choice(self.live()) if self.live() else None
-        event = self.random.choices(["join", "leave", "die", "pause", "lose"], [8, 3, 3, 4, 0.7])[0]
+        event = self.random.choices(["join", "leave", "die", "pause", "lose", "cut", "heal"], [8, 3, 3, 4, 0.7, 3, 3])[0]
         if event == "join" and len(self.live()) < self.rules.max_size + 2:
             self.machines.append(Machine(f"m{len(self.machines)}", self))
         elif event == "lose":
             self.book.lose_data()
             self.losses += 1
+        elif event == "cut":
+            few = self.random.sample(self.live(), min(len(self.live()), self.random.choice([1, 1, 2])))
+            self.cuts |= {frozenset([one.name, other.name]) for one in few for other in self.live() if other not in few}
+        elif event == "heal":
+            self.cuts.clear()
         elif machine and event == "die":
             machine.dead = True
         elif machine and event == "leave" and self.now >= machine.paused_until:
@@ -172,6 +200,7 @@ def test_a_random_history(seed: int, tmp_path: Path) -> None:
     world.run(CHAOS_SECONDS)
 
     world.chaos = False
+    world.cuts.clear()
     while len(world.live()) < world.rules.min_size:
         world.machines.append(Machine(f"m{len(world.machines)}", world))
     for machine in world.machines:
@@ -184,3 +213,36 @@ def test_a_random_history(seed: int, tmp_path: Path) -> None:
     keys = [key for key in world.book.items if "/members/" in key]
     assert len(keys) == len(world.live()), "machines that are gone leave nothing"
     print(f"{len(world.machines)} machines, {len(world.records)} generations, {world.losses} losses of data")
+
+
+@pytest.mark.parametrize(
+    ("size", "cuts", "left"),
+    [
+        pytest.param(2, ["01"], "0", id="two"),
+        pytest.param(3, ["02", "12"], "01", id="the-last-of-three"),
+        pytest.param(3, ["01", "02"], "12", id="the-first-of-three"),
+        pytest.param(3, ["12"], "01", id="two-of-three-that-both-reach-the-first"),
+        pytest.param(5, ["03", "04", "13", "14", "23", "24"], "012", id="two-against-three"),
+        pytest.param(5, ["02", "03", "04", "12", "13", "14"], "234", id="the-first-two-against-three"),
+        pytest.param(4, ["01", "02", "03", "12", "13", "23"], "0", id="nobody-reaches-anybody"),
+    ],
+)
+def test_the_most_that_reach_each_other_go_on(size: int, cuts: list[str], left: str, tmp_path: Path) -> None:
+    """For as long as the others are cut off, in one generation; then all are together again."""
+    world = World(0, tmp_path)
+    world.chaos, world.planned, world.rules = False, size, Rules(min_size=1, max_size=6)
+    world.machines = [Machine(f"m{number}", world) for number in range(size)]
+    world.run(10)
+    order = [place.address for place in world.records[-1].members]
+    assert len(order) == size
+    world.cuts = {frozenset([order[int(one)], order[int(other)]]) for one, other in cuts}
+    world.run(10)
+    count = len(world.records)
+    assert [place.address for place in world.records[-1].members] == [order[int(each)] for each in left]
+    assert count == 2, "none that would fall apart"
+    world.run(300)
+    assert len(world.records) == count, "nobody disturbs them"
+    world.cuts.clear()
+    world.run(10)
+    assert world.at_rest()
+    assert len(world.records) == count + 1
