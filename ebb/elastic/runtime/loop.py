@@ -66,6 +66,7 @@ class Pending:
     seconds: float = 0.0
 
 
+_SHORTEST_LEASE_SECONDS = 2.0  # of the rendezvous: the others take nobody for dead who stood still for less
 _PROBES = 4  # tensors of which the first number is kept
 
 
@@ -373,6 +374,9 @@ class Loop:
             now.seconds = seconds
         self.watchdog.beat()
         self.ended = last
+        if agreed and not last and self._is_left_behind(agreed, time.monotonic() - started):
+            self._go_on(frozenset(), change=False)
+            return False
         for each, answer in agreed:
             self._report(each, answer)
         if not agreed and self.follows is not None and self._reported < self.step:
@@ -387,6 +391,14 @@ class Loop:
         if self.snapshots is not None and any(answer.snapshot for _, answer in agreed):
             self.snapshots.take(self.report.generation, self.step, self.state, say=self.report.say)
         return False
+
+    def _is_left_behind(self, agreed: list[tuple[Pending, Agreed]], seconds: float) -> bool:
+        """True if this process stood still, and the others have gone on without it: its lines would come among theirs."""
+        stopping = any(answer.leaving or answer.change for _, answer in agreed)  # then the others leave by agreement
+        if self.follows is None or stopping or seconds < _SHORTEST_LEASE_SECONDS or not self.follows.group.is_left:
+            return False
+        self.follows.group.abandon()
+        return True
 
     def _answers(self, left: int) -> list[tuple[Pending, Agreed]]:
         """All but so many; none where a peer is gone and this process goes on without it."""

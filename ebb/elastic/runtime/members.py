@@ -102,6 +102,11 @@ class Members(Group):
         """True if this generation can do nothing more: a peer is gone, or the launcher has a new place already."""
         return self.broken or (self._client is not None and self._client.place_waits)
 
+    @property
+    def is_left(self) -> bool:
+        """True if it is over, or another rank is gone from it."""
+        return self.is_over or self._connections.closed
+
     def follow(self, *, broken: bool, leaving: Callable[[], bool], members_only: bool = False) -> bool:
         """Into the next generation, whenever it comes; without newcomers, if `members_only` and there are enough. False if
         `leaving`, which is asked while nobody gives a place, is true. Raises PeerLostError: of the new generation too a rank may
@@ -165,7 +170,7 @@ class Members(Group):
         if self._gpus is None:
             return self.wait(work)
         with noticing_loss():
-            if not self._gpus.wait(work, lost=lambda: self.is_over or self._connections.closed):
+            if not self._gpus.wait(work, lost=lambda: self.is_left):
                 raise PeerLostError("a peer is gone, or has left")
 
     def _hand_out_on_gpu(self, tensor: torch.Tensor, source: int) -> None:
@@ -246,7 +251,7 @@ class Members(Group):
             self._raise_if_over()
 
     def _raise_if_over(self) -> None:
-        if self.is_over or self._connections.closed:
+        if self.is_left:
             raise PeerLostError("a peer is gone, or a newer generation is there")
 
 
