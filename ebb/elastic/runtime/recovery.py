@@ -27,7 +27,7 @@ from ebb.elastic.runtime.loop import GracefulExit, Loop, plan_of
 from ebb.elastic.runtime.members import Members, Standing
 from ebb.elastic.runtime.peer_loss import meet_again, save_after_loss
 from ebb.elastic.runtime.process_group import PeerLostError
-from ebb.elastic.runtime.start import Start, join, move_saver
+from ebb.elastic.runtime.start import Start, join, move_saver, newest_checkpoint
 
 
 @dataclass(frozen=True, order=True)
@@ -57,6 +57,8 @@ def inherit(config: RunConfig, group: Members, mine: Standing) -> Inherited:
     found = group.standings(mine)
     source = max(range(group.world_size), key=lambda rank: (found[rank].step, -rank))
     step, facts = found[source]
+    if step >= 0 and start.generation > facts["generation"] + 1:
+        _end_if_outrun(config, group, fence, step, facts["generation"])
     needy = [rank for rank, each in enumerate(found) if each.step != step] if step >= 0 else []
     return Inherited(
         start=start,
@@ -67,6 +69,14 @@ def inherit(config: RunConfig, group: Members, mine: Standing) -> Inherited:
         newcomers=any(each.step < 0 for each in found),
         evaluated=max((Evaluated(*each.facts["evaluated"]) for each in found if each.step >= 0), default=Evaluated()),
     )
+
+
+def _end_if_outrun(config: RunConfig, group: Members, fence: Fence, step: int, generation: int) -> None:
+    """The source was left behind, and others have trained without it. Where none of them is left, their checkpoint is further on
+    than all that is in memory: new processes go on from that."""
+    newest = newest_checkpoint(config, fence) if group.rank == 0 else None
+    if group.hand_out_facts(newest is not None and newest[0] > generation and newest[1] > step):
+        meet_again(PeerLostError(f"nobody is left of those who have trained since step {step}"))
 
 
 def inherit_beside(config: RunConfig, group: Members) -> Inherited:
