@@ -1,7 +1,7 @@
 # Everything that one does with Ebb on this machine. `make` alone prints this list.
 # Each target does its own set-up, may be run again at any time, and may be interrupted at any time.
 .DEFAULT_GOAL := help
-.PHONY: help install demo walk up down preview graph preflight costs prices leftovers rehearse bump test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week prove-exact prove-rendezvous prove-checkpoints prove-interruptions prove-money prove-notice prove-karpenter prove-kubeconfig prove-manager prove-logs bench-recovery bench-goodput bench-trainer clean
+.PHONY: help install demo walk up down preview graph preflight costs prices leftovers rehearse bump test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week prove-exact prove-outages prove-rendezvous prove-checkpoints prove-interruptions prove-money prove-notice prove-karpenter prove-kubeconfig prove-manager prove-logs bench-recovery bench-goodput bench-trainer clean
 export PYTHONDONTWRITEBYTECODE = 1
 # One for all checkouts: most of what mypy reads is the SDKs. It compares contents, so another checkout's entries do no harm.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ebb/mypy
@@ -124,6 +124,10 @@ prove-exact: install  ## 500 histories of machines that come, leave and are kill
 prove-rendezvous: install  ## the rendezvous on etcd 3.5, 3.6 and 3.7: every scenario, 10,000 generations and 1,000 changes without growth, 64 members (about 30 minutes)
 	@$(BIN)/python -m devcluster environment
 	@$(BIN)/python -m benchmarks.rendezvous
+
+prove-outages: install  ## recovery in memory: a rank stopped for 30 s, etcd away for 60 s, machines cut off from etcd and from each other (about 15 minutes)
+	@$(BIN)/python -m devcluster environment
+	@$(BIN)/python -m tests.elastic.outages
 
 prove-checkpoints: install  ## a writer killed at 1,000 points: always a valid newest checkpoint (about a minute)
 	@$(BIN)/python -m devcluster environment

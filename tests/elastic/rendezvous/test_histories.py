@@ -235,7 +235,7 @@ def test_the_most_that_reach_each_other_go_on(size: int, cuts: list[str], left: 
     world.run(10)
     order = [place.address for place in world.records[-1].members]
     assert len(order) == size
-    world.cuts = {frozenset([order[int(one)], order[int(other)]]) for one, other in cuts}
+    world.cuts = {frozenset(order[int(each)] for each in pair) for pair in cuts}
     world.run(10)
     count = len(world.records)
     assert [place.address for place in world.records[-1].members] == [order[int(each)] for each in left]

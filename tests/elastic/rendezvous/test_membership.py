@@ -11,14 +11,16 @@ from ebb.elastic.rendezvous.membership import (
     Rules,
     Verdict,
     Wait,
+    answers_of,
     assess,
     decide,
     formation,
     readiness,
+    to_ask,
     whole_without,
 )
 from ebb.elastic.rendezvous.state import MemberInfo, MemberRecord, Record, View
-from ebb.elastic.rendezvous.wire import Compare, Delete, Item
+from ebb.elastic.rendezvous.wire import Compare, Delete, Item, Put
 
 PREFIX = "/ebb/job/"
 RULES = Rules(min_size=1, max_size=4)
@@ -137,6 +139,70 @@ def test_a_member_says_that_it_is_ready_only_for_what_follows_its_own_generation
     assert b'"after": 7' in said.operations[0].value  # type: ignore[union-attr]
 
 
+def lost(name: str, *unreached: str, asked: int = 7, **words: Any) -> Item:
+    """A member of generation 7 whose workers have lost a peer, and which does not reach these others."""
+    return entry(name, 60, after=7, failed=True, asked=asked, pulse=name, unreached=unreached, **words)
+
+
+@pytest.mark.parametrize(
+    ("items", "now", "expected"),
+    [
+        pytest.param([lost("a"), lost("b"), lost("c")], 100, (8, "abc"), id="all-reach-each-other"),
+        pytest.param([lost("a"), lost("b", asked=6), lost("c")], 100, 106.0, id="one-has-not-asked-yet"),
+        pytest.param([lost("a"), lost("b", asked=6), lost("c")], 106, (8, "abc"), id="and-is-not-waited-for-longer"),
+        pytest.param([lost("a"), lost("b", asked=6)], 100, (8, "ab"), id="one-is-gone-that-explains-it"),
+        pytest.param([lost("a"), lost("b", asked=6, by_itself=True), lost("c")], 100, (8, "abc"), id="one-failed-by-itself"),
+        pytest.param([lost("a", "c"), lost("b"), lost("c")], 100, (8, "ab"), id="one-way-is-enough"),
+        pytest.param([lost("a"), lost("b"), lost("c", "a")], 100, (8, "ab"), id="the-other-way-too"),
+        pytest.param([lost("a"), lost("b", "c"), lost("c", "a", "b")], 100, (8, "ab"), id="the-most-go-on"),
+        pytest.param([lost("b"), lost("c"), lost("a", "b", "c")], 100, None, id="and-not-the-first"),
+        pytest.param([lost("a", "x"), lost("b"), lost("c"), entry("x", 9, pulse="x")], 100, (8, "abc"), id="nor-a-newcomer"),
+        pytest.param([lost("a"), lost("b"), lost("c"), entry("x", 9, pulse="x", unreached=("b",))], 100, (8, "abc"),
+                     id="that-does-not-reach-one"),
+        pytest.param([lost("a"), lost("b"), lost("c"), entry("x", 9, pulse="x")], 100, (8, "abcx"), id="but-others"),
+    ],
+)  # fmt: skip
+def test_machines_that_do_not_reach_each_other_are_not_together(
+    items: list[Item], now: float, expected: tuple[int, str] | float | None
+) -> None:
+    whole = view(generation(7, "abc"), *(entry(name, 1) for name in "abc"), now=50)
+    found = decide(view(generation(7, "abc"), *items, before=whole), "a", now, RULES)
+    assert (members_of(found) if isinstance(found, Form) else found.until) == expected  # type: ignore[union-attr]
+
+
+ALL = [generation(7, "ab"), entry("a", 1, pulse="a"), entry("b", 2, pulse="b")]
+
+
+@pytest.mark.parametrize(
+    ("items", "me", "unreached", "expected"),
+    [
+        pytest.param(ALL, "a", "", "", id="nobody-while-they-train"),
+        pytest.param(ALL, "a", "b", "b", id="one-that-has-not-answered"),
+        pytest.param(ALL, "a", "x", "", id="but-not-one-that-is-gone"),
+        pytest.param([*ALL, entry("c", 3, pulse="c")], "c", "", "ab", id="a-newcomer-asks-the-members"),
+        pytest.param([*ALL, entry("c", 3, pulse="c")], "a", "", "", id="they-do-not-ask-it"),
+        pytest.param([generation(7, "ab"), lost("a"), entry("b", 2, pulse="b")], "b", "", "a", id="when-one-has-lost-a-peer"),
+        pytest.param([generation(7, "abc"), lost("a"), entry("b", 2, pulse="b")], "b", "", "", id="not-when-one-is-gone"),
+        pytest.param([*ALL, Item(key=f"{PREFIX}closed", value=b"done")], "a", "b", "", id="the-job-is-over"),
+    ],
+)
+def test_who_asks_whom(items: list[Item], me: str, unreached: str, expected: str) -> None:
+    assert to_ask(view(*items), me, set(unreached)) == set(expected)
+
+
+def test_what_a_machine_has_found_out_changes_nothing_else_in_its_key() -> None:
+    seen = view(*ALL)
+    assert answers_of(seen, "a", unreached=(), asked=0) is None, "it says so already"
+    assert answers_of(seen, "x", unreached=("b",), asked=7) is None, "it is not on the list"
+    told = answers_of(seen, "a", unreached=("b",), asked=7)
+    assert told is not None
+    assert told.compares == [Compare(f"{PREFIX}members/a", "mod_revision", 1)]
+    (put,) = told.operations
+    assert isinstance(put, Put)
+    after = view(ALL[0], Item(key=put.key, value=put.value, create_revision=1, mod_revision=9), ALL[2]).by_id["a"]
+    assert after.words == replace(seen.by_id["a"].words, unreached=("b",), asked=7)
+
+
 GONE = Verdict(1, lost=True, cause=True)
 FULL = [entry("a", 1), entry("b", 2), entry("c", 3), entry("d", 4)]
 
@@ -149,6 +215,7 @@ FULL = [entry("a", 1), entry("b", 2), entry("c", 3), entry("d", 4)]
         pytest.param([generation(7, "ab"), *FULL[:3]], 100, Verdict(), id="one-of-them-is-waited-for"),
         pytest.param([generation(7, "ab"), *FULL[:3]], 102, Verdict(1), id="for-two-seconds"),
         pytest.param([generation(7, "abcd"), *FULL, entry("e", 5)], 999, Verdict(), id="who-does-not-fit-disturbs-nobody"),
+        pytest.param([*ALL, entry("c", 3, pulse="c", unreached=("b",))], 999, Verdict(), id="nor-who-does-not-reach-one"),
         pytest.param([generation(7, "ab"), entry("a", 1)], 100, GONE, id="a-member-is-gone"),
         pytest.param([generation(7, "ab"), entry("b", 2)], 100, GONE, id="this-one-was-taken-for-dead"),
         pytest.param([generation(7, "ab"), entry("a", 1), Item(key=f"{PREFIX}left/b")], 100, Verdict(1), id="a-member-has-left"),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ebb.elastic.rendezvous.peer_liveness import PeerLiveness, is_unreachable, refuses
+from ebb.elastic.rendezvous.peer_liveness import PeerLiveness, answers, is_unreachable, refuses, unanswered
 from tests.elastic.machines import free_port, until
 
 OTHER = """
@@ -73,6 +73,7 @@ def test_attending_to_nobody_or_to_another(liveness: PeerLiveness) -> None:
 def test_what_cannot_be_told_is_no_end(liveness: PeerLiveness, address: str) -> None:
     assert not refuses(address)
     assert not is_unreachable(address)
+    assert answers(address) or "invalid" in address
     liveness.attend(address)
     assert not liveness.wait(0.01)
 
@@ -87,4 +88,6 @@ def test_what_does_not_answer_is_unreachable(liveness: PeerLiveness) -> None:
         with socket.create_connection(listener.getsockname()):
             assert is_unreachable(address)
             assert not refuses(address)
+            assert unanswered([address, liveness.address]) == {address}
     assert not is_unreachable(address), "it refuses"
+    assert not answers(address), "which is no answer"
