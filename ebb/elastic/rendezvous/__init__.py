@@ -2,6 +2,6 @@
 
 handler.py is the interface to torch, member.py one machine with its threads, participant.py its next action, membership.py the
 rules (pure), state.py the keys in etcd, etcd.py the client and wire.py its messages, peer_liveness.py notices a dead process at
-once, store.py holds the TCPStore of a generation, generation.py describes it to a worker process, and
+once, and who does not answer, store.py holds the TCPStore of a generation, generation.py describes it to a worker process, and
 places.py gives those that live through a change their ranks in the next one.
 """

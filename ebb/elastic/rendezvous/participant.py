@@ -165,7 +165,7 @@ class Participant:
     def ask(self, view: View, now: float) -> None:
         """Find out which of the others answer, where that is in question, and say so in its key. Raises EtcdError."""
         self._ask(view, now)
-        if (told := answers_of(view, self.id, unreached=self._told(), asked=self._asked)) is not None:
+        if (told := answers_of(view, self.id, unreached=self._list_unreached(), asked=self._asked)) is not None:
             self._transact(told)
 
     def _ask(self, view: View, now: float) -> None:
@@ -219,7 +219,7 @@ class Participant:
             return self._forget() if looked else PATIENCE_SECONDS
         says_so = entry.words.store == self._words.store
         if not says_so and view.includes(self.id):
-            words = replace(self._words, unreached=self._told(), asked=self._asked)
+            words = replace(self._words, unreached=self._list_unreached(), asked=self._asked)
             self._transact(readiness(view, self.id, words, self._lease))
             return PATIENCE_SECONDS
         if not says_so or not view.is_ready(entry):
@@ -263,7 +263,7 @@ class Participant:
         left, granted = self._etcd.time_to_live(entry.lease)
         return granted - left - 1 >= _SILENCE_SHARE * granted  # what is left is rounded down
 
-    def _told(self) -> tuple[str, ...]:
+    def _list_unreached(self) -> tuple[str, ...]:
         return tuple(sorted(self._unreached))
 
     def _register(self, view: View, now: float) -> float:
@@ -275,7 +275,7 @@ class Participant:
         key = f"{self._settings.prefix}members/{self._next_id}"
         # read now: whatever an etcd that has lost its data knew of was noted before this key is written
         floor = max(highest_generation_on_disk(self._settings.output), self.number)
-        words = replace(self._words, floor=floor, unreached=self._told(), asked=self._asked)
+        words = replace(self._words, floor=floor, unreached=self._list_unreached(), asked=self._asked)
         self._put_revision = self._etcd.put(key, words.json(), self._lease)
         self.id, self._next_id, self._registered_in = self._next_id, "", view
         return PATIENCE_SECONDS
