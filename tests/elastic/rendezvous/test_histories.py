@@ -115,14 +115,14 @@ class World:
         self.now = 0.0
         self.chaos = True
         self.losses = 0
-        self.cuts: set[frozenset[str]] = set()  # pairs of names
+        self.cuts: set[tuple[str, str]] = set()  # by name, who does not reach whom
 
     def is_cut(self, one: str, other: str) -> bool:
-        return frozenset([one, other]) in self.cuts
+        return (one, other) in self.cuts or (other, one) in self.cuts
 
     def is_silent(self, asking: str, address: str) -> bool:
         machine = next(machine for machine in self.machines if machine.name == address)
-        return machine.dead or machine.left or self.is_cut(asking, address)
+        return machine.dead or machine.left or (asking, address) in self.cuts
 
     def refuses(self, address: str) -> bool:
         """The port of a process that is gone; now and then nothing is heard of it."""
@@ -165,7 +165,8 @@ class World:
             self.losses += 1
         elif event == "cut":
             few = self.random.sample(self.live(), min(len(self.live()), self.random.choice([1, 1, 2])))
-            self.cuts |= {frozenset([one.name, other.name]) for one in few for other in self.live() if other not in few}
+            pairs = {(one.name, other.name) for one in few for other in self.live() if other not in few}
+            self.cuts |= pairs | {(other, one) for one, other in pairs if self.random.random() < 0.8}
         elif event == "heal":
             self.cuts.clear()
         elif machine and event == "die":
@@ -225,6 +226,9 @@ def test_a_random_history(seed: int, tmp_path: Path) -> None:
         pytest.param(5, ["03", "04", "13", "14", "23", "24"], "012", id="two-against-three"),
         pytest.param(5, ["02", "03", "04", "12", "13", "14"], "234", id="the-first-two-against-three"),
         pytest.param(4, ["01", "02", "03", "12", "13", "23"], "0", id="nobody-reaches-anybody"),
+        pytest.param(2, ["0>1"], "0", id="the-second-reaches-the-first"),
+        pytest.param(2, ["1>0"], "0", id="the-first-reaches-the-second"),
+        pytest.param(3, ["0>2", "1>2"], "01", id="the-last-reaches-the-others"),
     ],
 )
 def test_the_most_that_reach_each_other_go_on(size: int, cuts: list[str], left: str, tmp_path: Path) -> None:
@@ -235,7 +239,8 @@ def test_the_most_that_reach_each_other_go_on(size: int, cuts: list[str], left: 
     world.run(10)
     order = [place.address for place in world.records[-1].members]
     assert len(order) == size
-    world.cuts = {frozenset(order[int(each)] for each in pair) for pair in cuts}
+    world.cuts = {(order[int(pair[0])], order[int(pair[-1])]) for pair in cuts}
+    world.cuts |= {(order[int(pair[-1])], order[int(pair[0])]) for pair in cuts if ">" not in pair}
     world.run(10)
     count = len(world.records)
     assert [place.address for place in world.records[-1].members] == [order[int(each)] for each in left]
@@ -246,3 +251,17 @@ def test_the_most_that_reach_each_other_go_on(size: int, cuts: list[str], left: 
     world.run(10)
     assert world.at_rest()
     assert len(world.records) == count + 1
+
+
+def test_a_newcomer_says_at_once_whom_it_does_not_reach(tmp_path: Path) -> None:
+    """Else the others would stop for it."""
+    world = World(0, tmp_path)
+    world.chaos, world.planned, world.rules = False, 2, Rules(min_size=1, max_size=6)
+    world.machines = [Machine("m0", world)]
+    world.run(10)
+    world.cuts = {("m1", "m0")}
+    newcomer = Machine("m1", world)
+    newcomer.look()
+    assert newcomer.view is not None
+    newcomer.life.step(newcomer.view, world.now)
+    assert json.loads(world.book.items[f"/ebb/job/members/{newcomer.life.id}"].value)["unreached"] == ["m0"]
