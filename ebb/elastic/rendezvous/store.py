@@ -93,6 +93,7 @@ def _connect(store: str, check: Callable[[], None]) -> TCPStore:
         try:
             client = TCPStore(host, int(port), is_master=False, wait_for_workers=False, timeout=_CONNECT_TIMEOUT)
         except DistError as error:
+            check()
             if not answers(store):  # its process is gone, or the network to it: the machines find out which when they meet again
                 raise AssemblyFailed from error
             continue
