@@ -1,5 +1,5 @@
-"""A zone that runs out of machines under a job: the job goes to another one as a whole, and no sample is lost on the way. One that
-has its first workers left stays, and takes no machine from itself.
+"""A zone that runs out of machines under a job: the job goes to another one as a whole, and no sample is lost on the way. A job
+that has its first workers left stays, and takes no machine from itself.
 
 This file comes before test_platform.py, whose last tests take the platform down.
 """
@@ -76,8 +76,8 @@ def test_a_lost_first_worker_costs_its_job_no_second_one(platform: Platform) -> 
     def refused() -> str:
         """The scheduler's words on the replacement of worker 0."""
         pod = pods().get(f"{name}-worker-0", {"metadata": {"uid": lost}, "status": {}})
-        said = next((one for one in pod["status"].get("conditions", []) if one["type"] == "PodScheduled"), {})
-        return str(said.get("message", "")) if pod["metadata"]["uid"] != lost else ""
+        words = [one.get("message", "") for one in pod["status"].get("conditions", []) if one["type"] == "PodScheduled"]
+        return "".join(words) if pod["metadata"]["uid"] != lost else ""
 
     platform.until("three workers train", lambda: [s for s in steps_of(output) if s["world_size"] == 3][5:])
     zone, (lost, *others), steps = placed(platform, name), uids(0, 1, 2), len(steps_of(output))
