@@ -91,7 +91,7 @@ def make_pod(
     )
     if exit_code is not None:
         why = exit_reason or ("Completed" if exit_code == 0 else "Error")
-        ended = {"exitCode": exit_code, "reason": why, "finishedAt": stamp(finished)}
+        ended = {"exitCode": exit_code, "reason": why, "startedAt": stamp(started), "finishedAt": stamp(finished)}
         state = {"terminated": {**ended, **({"message": message} if message else {})}}
     pod["status"] = {
         "phase": phase,

@@ -193,7 +193,7 @@ class FakeKube(Faults):
         def edit(pod: Object) -> None:
             container = pod["spec"]["containers"][0]["name"]
             pod["spec"]["nodeName"] = node
-            states = [{"name": container, "state": {"running": {}}}]
+            states = [{"name": container, "state": {"running": {"startedAt": stamp(self.clock())}}}]
             pod["status"] = {"phase": "Running", "podIP": "10.0.0.1", "containerStatuses": states}
 
         self.change(PODS, name, edit)
@@ -207,6 +207,8 @@ class FakeKube(Faults):
 
         def edit(pod: Object) -> None:
             ended = {"exitCode": exit_code, "reason": "Error" if exit_code else "Completed", "finishedAt": stamp(self.clock())}
+            ran = pod["status"]["containerStatuses"][0]["state"].get("running") or {}
+            ended |= {"startedAt": ran["startedAt"]} if "startedAt" in ran else {}
             pod["status"]["containerStatuses"][0]["state"] = {
                 "terminated": {**ended, **({"message": message} if message else {})}
             }

@@ -127,6 +127,7 @@ REASON_NO_PRICE: Final = "NoPrice"  # spec.budget cannot be kept: the machines h
 REASON_TIME_UP: Final = "DeadlinePassed"  # held: spec.deadline is over
 REASON_CANNOT_START: Final = "CannotStart"  # containers cannot start: image, configuration, volume; restarted once, then held
 REASON_NO_PROGRESS: Final = "NoProgress"  # no new step for too long or over too many generations; restarted once, then held
+REASON_REPEATEDLY_LOST: Final = "RepeatedlyLost"  # a worker is lost as soon as it comes: pauses, and at last the job is held
 REASON_PROGRESSES: Final = "Progresses"
 REASON_MOVED: Final = "Moved"  # the job goes to another zone, or from spot to on-demand or back
 REASON_RELEASED: Final = "MachinesReleased"  # a job that could not be placed as a whole lets go of what it holds

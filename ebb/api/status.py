@@ -149,6 +149,17 @@ class Member:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ShortLived:
+    """status.shortLived: a worker that was lost soon after it came, time after time."""
+
+    index: int = described("The worker's index.", count())
+    times: int = described("How often in a row.", count(1))
+    at: str = described("When it was last so.", TIME)
+    node: str = described("On which machine.", TEXT, default="")
+    message: str = described("Why.", TEXT, default="")
+
+
+@dataclass(frozen=True, kw_only=True)
 class HistoryEntry:
     """Something that happened to the job."""
 
@@ -208,6 +219,12 @@ class Status:
     hold: Hold | None = described("Why the controller stopped the job, if it did.", model=Hold, default=None)
     stall: Stall | None = described("The watch over the job's progress.", model=Stall, default=None)
     dry: tuple[Dry, ...] = described("Where machines could not be had lately.", model=Dry, many=True, default=())
+    short_lived: tuple[ShortLived, ...] = described(
+        "Workers that are lost as soon as they come; their replacements wait longer each time.",
+        model=ShortLived,
+        many=True,
+        default=(),
+    )
     recorded: bool = described("Whether the record of the ended job was written.", FLAG, default=False)
     first_success_time: str | None = described(
         "When the first worker finished; the others have a grace to do so too.", TIME, default=None

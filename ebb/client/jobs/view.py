@@ -37,6 +37,7 @@ CAUSES = {
     names.REASON_TIME_UP: "its deadline has passed",
     names.REASON_CANNOT_START: "its workers cannot start",
     names.REASON_NO_PROGRESS: "it makes no steps",
+    names.REASON_REPEATEDLY_LOST: "its workers are lost as soon as they come",
 }
 """history[].cause in words."""
 REASONS = {

@@ -90,7 +90,13 @@ HISTORY_SAYS_MORE = {
 }
 EVENT_SAYS_MORE = {
     "failed": {names.REASON_PROGRAM_FAILED, names.REASON_FAILED},
-    "held": {names.REASON_BUDGET, names.REASON_TIME_UP, names.REASON_CANNOT_START, names.REASON_NO_PROGRESS},
+    "held": {
+        names.REASON_BUDGET,
+        names.REASON_TIME_UP,
+        names.REASON_CANNOT_START,
+        names.REASON_NO_PROGRESS,
+        names.REASON_REPEATEDLY_LOST,
+    },
     "stalled": {names.REASON_CANNOT_START, names.REASON_NO_PROGRESS},
     "ended": {names.REASON_SUCCEEDED, names.REASON_FAILED, names.REASON_DEADLINE},
 }

@@ -13,6 +13,7 @@ from ebb.api import contract as names
 from ebb.api.clock import stamp, unix
 from ebb.api.parts import ALL_WORKERS
 from ebb.api.status import LEFT, PROGRAM_FAILED, RECLAIMED, HistoryEntry, Member, Status
+from ebb.controller.reconciler import short_lives
 from ebb.controller.reconciler.types import JobView, PlanBuilder
 from ebb.controller.reconciler.worker_state import Outcome, Worker, WorkerVerdict
 
@@ -43,6 +44,8 @@ def account(view: JobView, draft: PlanBuilder) -> list[Loss]:
             believed = _limit_faults(view, draft.status, verdict)
             cause = _settle(view, draft, worker, believed)
             member = replace(member, settled=cause)
+            if believed.outcome is Outcome.RECLAIMED and cause == believed.cause:
+                short_lives.note(view, draft, worker, believed)
             if cause == names.CAUSE_PROGRAM:
                 failures.append((worker, believed))
         members.append(member)

@@ -16,7 +16,7 @@ from ebb.api.clock import stamp, unix
 from ebb.api.parts import CLEAN_NONE, EXIT_CODE, NEVER
 from ebb.api.spec import Job
 from ebb.api.status import PROGRAM_FAILED, HistoryEntry, Progress, Stall, Status
-from ebb.controller.reconciler import money, stall_policy
+from ebb.controller.reconciler import money, short_lives, stall_policy
 from ebb.controller.reconciler.failure_policy import Loss, account, dismiss, dismissed, stop, trained
 from ebb.controller.reconciler.lifecycle import ASKED, after_end, end, finish, hold, suspend
 from ebb.controller.reconciler.placing import place
@@ -95,7 +95,7 @@ def _run(view: JobView, draft: PlanBuilder) -> None:
         limit = view.job.spec.active_deadline_seconds
         message = f"The job ran longer than activeDeadlineSeconds {limit}: raise it, or submit the job again to go on."
         end(view, draft, names.FAILED, names.REASON_DEADLINE, message)
-    elif stop := stop or stall_policy.watch(view, draft):
+    elif stop := stop or stall_policy.watch(view, draft) or short_lives.verdict(view, draft):
         hold(view, draft, *stop)
     elif draft.status.restarts > view.job.status.restarts:
         dismiss(draft)

@@ -22,7 +22,7 @@ from dataclasses import replace
 from ebb.api import contract as names
 from ebb.api.clock import stamp, unix
 from ebb.api.template import worker_container
-from ebb.controller.reconciler import stockouts
+from ebb.controller.reconciler import short_lives, stockouts
 from ebb.controller.reconciler.candidates import Candidate, pod_placement
 from ebb.controller.reconciler.capacity import Claim, claim
 from ebb.controller.reconciler.containers import rendezvous_id, run_id
@@ -57,6 +57,8 @@ def resize(view: JobView, draft: PlanBuilder) -> None:
     free = [index for index in missing if worker_name(view.job.name, index) not in view.observed.taken]
     if len(free) < len(missing):
         draft.wakes.append(view.now + RESTART_SECONDS)
+    resting = short_lives.resting(view, draft)
+    free = [index for index in free if index not in resting]
     created = free[: max(0, view.job.max_replicas - len(view.workers))]
     if not created or _pausing(view, draft):
         return

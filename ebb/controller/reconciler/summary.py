@@ -16,7 +16,7 @@ from ebb.api.clock import stamp, unix
 from ebb.api.needs import Wish
 from ebb.api.parts import ANY, SINGLE
 from ebb.api.status import ReplicaStatus, ReplicaStatuses, Status
-from ebb.controller.reconciler import stockouts
+from ebb.controller.reconciler import short_lives, stockouts
 from ebb.controller.reconciler.candidates import Candidate, candidate_of, elsewhere, home_of
 from ebb.controller.reconciler.failure_policy import faulty_machines
 from ebb.controller.reconciler.scheduling import start_error, unscheduled
@@ -86,6 +86,9 @@ def waiting_for(view: JobView, status: Status) -> tuple[str, str]:
     if leaving and status.placement:
         place = here(view, status).title
         return names.REASON_MOVED, f"they start in {place} when {_counted(leaving, 'has', 'have')} left the old place."
+    lost = short_lives.waiting(view, status.short_lived)
+    if lost:
+        return names.REASON_REPEATEDLY_LOST, lost[0].lower() + lost[1:]
     if unscheduled(view):
         return _for_machines(view, status)
     waiting = [worker for worker, verdict in view.workers if verdict.outcome is Outcome.LIVES and not worker.started]

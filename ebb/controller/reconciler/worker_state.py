@@ -95,7 +95,7 @@ class Worker:
     exit_message: str
     finished_at: float | None
     started: bool  # the training container runs
-    started_at: float  # since when, by the kubelet's clock, unix seconds; 0: not, or nobody says
+    started_at: float  # since when it runs or ran, by the kubelet's clock, unix seconds; 0: never, or nobody says
     pod: Object
 
     @classmethod
@@ -124,7 +124,7 @@ class Worker:
             exit_message=ended.get("message", ""),
             finished_at=unix(ended.get("finishedAt")),
             started="running" in state,
-            started_at=unix((state.get("running") or {}).get("startedAt")) or 0.0,
+            started_at=unix((state.get("running") or ended).get("startedAt")) or 0.0,
             pod=pod,
         )
 
