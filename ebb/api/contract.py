@@ -145,6 +145,7 @@ REASON_SPEC_INVALID: Final = "InvalidSpec"  # written before the current CRD val
 REASON_ETCD_ALARM: Final = "EtcdAlarm"  # etcd refuses writes; the message says what that stops, and the fix
 REASON_ETCD_CURED: Final = "EtcdCured"
 WAITING_FOR_MACHINES: Final = "WaitingForMachines"  # pods exist, no machine has room yet
+WAITING_FOR_GATES: Final = "SchedulingGated"  # spec.schedulingGates of the pods: somebody else says when they may be scheduled
 WAITING_FOR_START: Final = "WaitingForStart"  # placed on machines, containers not running yet
 WAITING_FOR_WORKERS: Final = "WaitingForWorkers"  # some run, fewer than minReplicas
 WAITING_FOR_NAMES: Final = "NamesTaken"  # pods of an earlier job of that name are still on their way out

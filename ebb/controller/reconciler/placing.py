@@ -29,6 +29,7 @@ from ebb.controller.reconciler.relocation import (
     out_of_stockout,
     to_other_machines,
 )
+from ebb.controller.reconciler.scheduling import gated_base
 from ebb.controller.reconciler.summary import blocked, here, strangers, summarize
 from ebb.controller.reconciler.types import JobView, PlanBuilder
 from ebb.controller.reconciler.worker_state import Outcome
@@ -51,6 +52,8 @@ def place(view: JobView, draft: PlanBuilder) -> bool:
     lacking = _lacking(view)
     if lacking:
         return _wait(view, draft, *lacking)
+    if gated_base(view):
+        return True  # the job stays as it is, for as long as somebody wants
     site = here(view, draft.status)
     stockout = stockouts.find(view, site, draft.wakes)
     if site.fits:

@@ -1,6 +1,7 @@
 """Workers with and without a machine, since when, and the errors that keep them from starting. Pure.
 
-scheduled(view), unscheduled(view)          # that live and have one, and that live and have none
+scheduled(view), unscheduled(view)          # that live and have one, and that live and wait for one
+gated(view)                           # that somebody keeps from the scheduler: they wait for no machine yet
 missing_base(view)                    # of the first minReplicas workers, those whose lack keeps the job below minReplicas
 """
 
@@ -39,7 +40,18 @@ def scheduled(view: JobView) -> list[Worker]:
 
 def unscheduled(view: JobView) -> list[Worker]:
     """Workers that wait for a machine."""
-    return [worker for worker, verdict in view.workers if verdict.outcome is Outcome.LIVES and not worker.node]
+    alive = [worker for worker, verdict in view.workers if verdict.outcome is Outcome.LIVES and not worker.node]
+    return [worker for worker in alive if not gates(worker)]
+
+
+def gated(view: JobView) -> list[Worker]:
+    """Workers that the scheduler may not look at, and the autoscaler does not."""
+    return [worker for worker, verdict in view.workers if verdict.outcome is Outcome.LIVES and not worker.node and gates(worker)]
+
+
+def gates(worker: Worker) -> list[str]:
+    """The names of its scheduling gates. Who set one takes it out of the pod when it may be scheduled."""
+    return [gate["name"] for gate in worker.pod["spec"].get("schedulingGates") or ()]
 
 
 def enough_scheduled(view: JobView) -> bool:
@@ -50,6 +62,11 @@ def enough_scheduled(view: JobView) -> bool:
 def missing_base(view: JobView) -> list[Worker]:
     """The first minReplicas workers without a machine, of a job that has fewer than minReplicas with one."""
     return [] if enough_scheduled(view) else [worker for worker in unscheduled(view) if worker.index < view.job.min_replicas]
+
+
+def gated_base(view: JobView) -> list[Worker]:
+    """The same, for lack of a gate's removal."""
+    return [] if enough_scheduled(view) else [worker for worker in gated(view) if worker.index < view.job.min_replicas]
 
 
 def waiting_since(view: JobView, workers: list[Worker]) -> float | None:

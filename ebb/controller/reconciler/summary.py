@@ -19,7 +19,7 @@ from ebb.api.status import ReplicaStatus, ReplicaStatuses, Status
 from ebb.controller.reconciler import short_lives, stockouts
 from ebb.controller.reconciler.candidates import Candidate, candidate_of, elsewhere, home_of
 from ebb.controller.reconciler.failure_policy import faulty_machines
-from ebb.controller.reconciler.scheduling import start_error, unscheduled
+from ebb.controller.reconciler.scheduling import gated_base, gates, start_error, unscheduled
 from ebb.controller.reconciler.stockouts import Kind
 from ebb.controller.reconciler.types import JobView
 from ebb.controller.reconciler.worker_state import Outcome, Worker
@@ -59,9 +59,11 @@ def blocked(view: JobView, status: Status, reason: str, message: str) -> Status:
     """Fewer than minReplicas workers run, for this reason."""
     had_run = status.is_true(names.RUNNING) or status.is_true(names.RESTARTING)
     status = _figures(view, status).with_condition(names.RUNNING, False, reason, message, view.now)
-    # maxParallel is the author's own wish, as suspension is: no time is lost by it.
-    waits = None if reason == names.WAITING_FOR_GROUP else status.waiting_since or stamp(view.now, digits=3)
-    status = replace(status, waiting_since=waits)
+    # maxParallel is the author's own wish, as suspension is: no time is lost by it. With a gate no machine is asked for yet.
+    if reason in (names.WAITING_FOR_GROUP, names.WAITING_FOR_GATES):
+        status = count(view, status)
+    else:
+        status = replace(status, waiting_since=status.waiting_since or stamp(view.now, digits=3))
     if not had_run:
         return replace(status, state=names.WAITING)
     restarting = status.with_condition(names.RESTARTING, True, names.REASON_RESTARTING, message, view.now)
@@ -86,12 +88,14 @@ def waiting_for(view: JobView, status: Status) -> tuple[str, str]:
     if leaving and status.placement:
         place = here(view, status).title
         return names.REASON_MOVED, f"they start in {place} when {_counted(leaving, 'has', 'have')} left the old place."
-    lost = short_lives.waiting(view, status.short_lived)
-    if lost:
-        return names.REASON_REPEATEDLY_LOST, lost[0].lower() + lost[1:]
+    kept = _kept_back(view, status)
+    if kept:
+        return kept
     if unscheduled(view):
         return _for_machines(view, status)
-    waiting = [worker for worker, verdict in view.workers if verdict.outcome is Outcome.LIVES and not worker.started]
+    waiting = [
+        worker for worker, verdict in view.workers if verdict.outcome is Outcome.LIVES and worker.node and not worker.started
+    ]
     if waiting:
         what = f"{_counted(waiting, 'waits', 'wait')} for containers to start"
         return names.WAITING_FOR_START, _sentence(
@@ -101,6 +105,18 @@ def waiting_for(view: JobView, status: Status) -> tuple[str, str]:
         first = min(view.observed.taken)
         return names.WAITING_FOR_NAMES, f"pod {first} belongs to somebody else: it must be gone before its name is free."
     return names.WAITING_FOR_WORKERS, "the others are being created."
+
+
+def _kept_back(view: JobView, status: Status) -> tuple[str, str] | None:
+    """Workers that no machine would help: they pause, or a gate keeps them from the scheduler."""
+    lost = short_lives.waiting(view, status.short_lived)
+    if lost:
+        return names.REASON_REPEATEDLY_LOST, lost[0].lower() + lost[1:]
+    held = gated_base(view)
+    if held:
+        gate = gates(held[0])[0]
+        return names.WAITING_FOR_GATES, f"{_counted(held, 'waits', 'wait')} until somebody removes scheduling gate {gate!r}."
+    return None
 
 
 def strangers(view: JobView, status: Status) -> list[Worker]:
