@@ -141,6 +141,7 @@ REASON_LEAVES: Final = "WorkerLeaves"  # by plan, before its machine is too old
 REASON_PROGRAM_FAILED: Final = "ProgramFailed"
 REASON_POD_CREATED: Final = "SuccessfulCreatePod"
 REASON_CREATE_REFUSED: Final = "FailedCreate"  # the API server refused a pod or service; its words are in the message
+REASON_API_ERROR: Final = "APIServerError"  # what the job needs fails and is tried again; the message has the words
 REASON_SPEC_INVALID: Final = "InvalidSpec"  # written before the current CRD validated it
 REASON_ETCD_ALARM: Final = "EtcdAlarm"  # etcd refuses writes; the message says what that stops, and the fix
 REASON_ETCD_CURED: Final = "EtcdCured"

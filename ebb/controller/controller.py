@@ -10,6 +10,7 @@ be done twice and may be interrupted; a failure of one ends the round, and the q
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 from ebb.api import contract as names
@@ -22,8 +23,8 @@ from ebb.controller.cluster_cache import ClusterCache, Object
 from ebb.controller.etcd.legacy import Runs, Send
 from ebb.controller.executor import Api, Executor
 from ebb.controller.metrics import ERRORS, FAILURES, QUEUE_DEPTH, RECLAIMS, RECONCILE_SECONDS, WATCH_AGE, Metrics, Recovery
-from ebb.controller.rate_limits import Refusals, WriteLimit, as_before, only_figures, without_creations
-from ebb.controller.reconciler.reconcile import plan, refused
+from ebb.controller.rate_limits import Refusals, Retries, WriteLimit, as_before, only_figures, without_creations
+from ebb.controller.reconciler.reconcile import failing, plan, refused
 from ebb.controller.reconciler.records import DELETED, record
 from ebb.controller.reconciler.types import Event, Plan
 from ebb.controller.scraper import Fetch, Scraper
@@ -47,7 +48,8 @@ class Controller:
         self._queue: WorkQueue[Key] = WorkQueue()
         self.cluster = ClusterCache(api, self._queue, clock)
         self._scraper = Scraper(fetch, self.cluster, self._queue.add, clock=clock)
-        self._write_limit, self._refusals, self._recovery = WriteLimit(), Refusals(), Recovery(metrics)
+        self._write_limit, self._refusals, self._retries = WriteLimit(), Refusals(), Retries()
+        self._recovery = Recovery(metrics)
         self._runs = Runs(send, jobs=self.unfinished)
         self._executor = Executor(api, self.cluster, self._recovery, fence=fence, clock=clock, make_run=self._runs.create)
         self._usage = UsageRecorder(api, self.cluster, fence=fence, clock=clock)
@@ -91,6 +93,8 @@ class Controller:
                 try:
                     again_after = await self._reconcile(key)
                 except (KubeError, TimeoutError) as error:
+                    if not isinstance(error, Conflict):
+                        await self._tell(key, str(error) or "no answer in time")
                     wait = self._queue.failed(key)
                     # A lost race is ordinary: the copy was a moment behind.
                     level = logging.DEBUG if isinstance(error, Conflict) else logging.WARNING
@@ -102,8 +106,23 @@ class Controller:
                     log.exception("%s/%s: the controller cannot handle this job; again in %.1f s", *key, wait)
                     self.metrics.count(ERRORS)
                 else:
+                    if self._retries.words(key):
+                        self._queue.add(key)  # the condition still says what is over
+                    self._retries.forget(key)
                     self._queue.done(key, again_after=again_after)
             self.metrics.observe(RECONCILE_SECONDS, loop.time() - started)
+
+    async def _tell(self, key: Key, error: str) -> None:
+        """Say in the job's condition and by an event that a round for it failed, once it did so several times in a row."""
+        words, value = self._retries.failed(key, error), self.cluster.jobs.objects.get(key)
+        if not words or value is None:
+            return
+        # Where it is the status that cannot be written, the log has to do.
+        with suppress(SpecError, KubeError, TimeoutError):
+            job = self.cluster.claims.job(key)
+            status, event = failing(job.status, words, self._clock())
+            if status != job.status:
+                await self._executor.write(value, encode(status), (event,), matters=False)
 
     async def _reconcile(self, key: Key) -> float | None:
         """One round for one job; returns seconds until the next is due. Raises KubeError."""
@@ -129,6 +148,10 @@ class Controller:
         decided = plan(job, await self.cluster.observe(job, now, self._scraper.latest.get(key)), now)
         # Before anything is awaited: a job that is looked at meanwhile must not count on the same machines.
         self.cluster.decided(key, decided.status)
+        words = self._retries.words(key)
+        if words and decided.once_written:
+            # It may be these that fail: the condition is not to change to and fro with each attempt.
+            decided = as_before(job.status, replace(decided, status=failing(decided.status, words, now)[0]))
         self._recovery.noticed(key, decided, now)
         if job.status.observed_generation != job.generation:
             self._refusals.forget(key)  # other pods are asked for now
@@ -167,7 +190,7 @@ class Controller:
         be tried again."""
         waiting = self.cluster.departed.pop(key, [])
         if waiting:
-            for memory in (self._scraper, self._recovery, self._write_limit, self._refusals):
+            for memory in (self._scraper, self._recovery, self._write_limit, self._refusals, self._retries):
                 memory.forget(key)
         while waiting:
             try:

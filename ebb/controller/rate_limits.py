@@ -1,6 +1,7 @@
 """Limits on status writes and on retries of refused creations, so that many jobs do not flood an API server.
 
     limit = WriteLimit(); wait = limit.wait(key, job.status, decided, now); limit.wrote(key, now)
+    retries = Retries(); words = retries.failed(key, message)
     refusals = Refusals(); seconds = refusals.refused(key, messages, now); refusals.resting(key, now)
 
 While 64 workers start, most looks find other figures and nothing else. Those are written about once per second. Whatever must be
@@ -8,6 +9,7 @@ remembered before it is acted upon, and whatever people were told of, is written
 Pure: times are arguments, of a monotonic clock.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -18,6 +20,7 @@ from ebb.controller.reconciler.types import CreatePod, CreateRun, CreateService,
 Key = tuple[str, str]
 
 WRITE_SECONDS = 1.0
+TOLD_FAILURES = 3  # in a row
 FIRST_REFUSAL_SECONDS, LAST_REFUSAL_SECONDS = 5.0, 60.0  # of a quota or an admission rule: the world must change first
 
 
@@ -73,6 +76,36 @@ class Refusals:
     def forget(self, key: Key) -> None:
         """A creation succeeded, or the job is another one now."""
         self._held.pop(key, None)
+
+
+class Retries:
+    """Errors of the API server that are tried again, by job: of what passes at once nobody needs to hear."""
+
+    def __init__(self) -> None:
+        self._failures: dict[Key, tuple[int, str]] = {}
+
+    def failed(self, key: Key, message: str) -> str:
+        """Take in the next failure in a row; returns the words to tell people, "" for none yet.
+
+        Words that differ in figures alone, such as a duration, stay as they were: each other one is a write and an event."""
+        count, words = self._failures.get(key, (0, ""))
+        if _without_figures(message) != _without_figures(words):
+            words = message
+        self._failures[key] = count + 1, words
+        return self.words(key)
+
+    def words(self, key: Key) -> str:
+        """The same, without another failure."""
+        count, words = self._failures.get(key, (0, ""))
+        return words if count >= TOLD_FAILURES else ""
+
+    def forget(self, key: Key) -> None:
+        """A round succeeded, or the job is gone."""
+        self._failures.pop(key, None)
+
+
+def _without_figures(message: str) -> str:
+    return re.sub(r"[0-9]+", "", message)
 
 
 def without_creations(decided: Plan) -> Plan:

@@ -12,7 +12,7 @@ from ebb.controller.reconciler.types import Observed, Plan
 from ebb.kube import ELASTIC_JOBS, EVENTS, NODES, PODS, SERVICES, Conflict, KubeError, Unreachable
 from tests.builders import make_job, make_node
 from tests.fake_time import run
-from tests.world import started
+from tests.world import FakeCluster, started
 
 ERRORS = {
     "conflict-on-status": ("replace", ELASTIC_JOBS, Conflict("modified", status=409, reason="Conflict")),
@@ -134,5 +134,71 @@ def test_a_machine_that_is_not_ready_is_given_up_whatever_its_clock_says(hours: 
             assert world.status().get("reclaims", 0) == 0
             await world.settle(2)
             assert [entry["cause"] for entry in world.status()["history"]] == ["NodeNotReady"]
+
+    run(story())
+
+
+WEBHOOK = KubeError('Internal error occurred: failed calling webhook "pods.example.org": timeout after 10.0s', status=500)
+
+
+def condition(world: FakeCluster) -> tuple[str, str, str]:
+    found = next(item for item in world.status()["conditions"] if item["type"] == "Running")
+    return found["status"], found["reason"], found["message"]
+
+
+def test_a_webhook_that_is_down_is_told_after_the_third_try_and_forgotten_when_it_is_up() -> None:
+    async def story() -> None:
+        async with started() as world:
+            world.api.fail("create", PODS, WEBHOOK, times=26)
+            world.api.put(ELASTIC_JOBS, make_job(replicas=1))
+            await world.settle(0.1)
+            assert (len(world.api.failed_at), world.status()) == (2, {}), "the second try"
+            await world.settle(0.2)
+            assert condition(world) == (
+                "False",
+                "APIServerError",
+                f"The API server fails at what the job needs, which is tried again every 30 s or sooner: {WEBHOOK}",
+            )
+            assert world.state() == "Waiting"
+            await world.settle(500)
+            assert world.pods() == []
+            assert world.events().count("APIServerError") == 1
+            assert [call[0] for call in world.api.calls].count("status") == 1, "said once, written once"
+            await world.settle(60)
+            assert world.pods() == ["digits-worker-0"]
+            assert condition(world)[1] == "WaitingForMachines"
+            assert "webhook" not in str(world.status())
+
+    run(story())
+
+
+def test_a_job_that_runs_says_that_it_cannot_get_its_lost_worker_back() -> None:
+    async def story() -> None:
+        async with started() as world:
+            await world.start_all(make_job())
+            world.api.fail("create", PODS, WEBHOOK, times=12)
+            world.api.remove(PODS, "digits-worker-1")
+            await world.settle(5)
+            assert condition(world)[:2] == ("True", "ElasticJobRunning")
+            assert str(WEBHOOK) in condition(world)[2]
+            await world.settle(120)
+            assert condition(world)[2] == "1 of 2 workers run."
+
+    run(story())
+
+
+def test_a_deletion_that_fails_again_and_again_is_told_without_a_write_for_each_try() -> None:
+    async def story() -> None:
+        async with started() as world:
+            await world.start_all(make_job())
+            world.api.fail("delete", PODS, WEBHOOK, times=40)
+            world.edit_spec(suspend=True)
+            await world.settle(30)
+            assert condition(world)[:2] == ("False", "APIServerError")
+            written = len(world.api.calls)
+            await world.settle(120)
+            assert len(world.api.calls) == written
+            await world.settle(600)
+            assert (world.state(), condition(world)[1]) == ("Suspended", "ElasticJobSuspended")
 
     run(story())

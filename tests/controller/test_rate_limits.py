@@ -7,7 +7,7 @@ import pytest
 
 from ebb.api.clock import stamp
 from ebb.api.status import Cost, HistoryEntry, Hold, Member, Placed, Progress, ReplicaStatus, ReplicaStatuses, Status
-from ebb.controller.rate_limits import Refusals, WriteLimit, only_figures, without_creations
+from ebb.controller.rate_limits import Refusals, Retries, WriteLimit, only_figures, without_creations
 from ebb.controller.reconciler.types import CreatePod, CreateService, DeletePod, Event, Plan
 from tests.builders import NOW
 
@@ -115,3 +115,11 @@ def test_a_plan_without_creations_still_stops_what_is_to_stop() -> None:
     events = (Event("SuccessfulCreatePod", ""), Event("Scaled", ""))
     decided = Plan(status=WRITTEN, actions=(CreatePod({}), stop, CreateService({})), events=events)
     assert without_creations(decided) == Plan(status=WRITTEN, actions=(stop,), events=events[1:])
+
+
+def test_only_the_third_error_in_a_row_is_told_and_figures_in_it_change_nothing() -> None:
+    retries = Retries()
+    assert [retries.failed(KEY, f"no answer in {seconds} s") for seconds in (1, 2, 3, 4)] == ["", "", *["no answer in 1 s"] * 2]
+    assert retries.failed(KEY, "refused") == "refused"
+    retries.forget(KEY)
+    assert (retries.words(KEY), retries.failed(KEY, "refused")) == ("", "")

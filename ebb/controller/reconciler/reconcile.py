@@ -71,11 +71,22 @@ def refused(decided: Plan, messages: Sequence[str], now: float) -> Plan:
         status = replace(status, recorded=False)  # it may be what was refused; one that exists is as good
     if status.ended:
         return replace(decided, status=status, events=(*decided.events, event))
+    reason = names.WAITING_FOR_QUOTA if EXCEEDED in message else names.REASON_CREATE_REFUSED
+    return replace(decided, status=_hindered(status, reason, message, now), events=(*decided.events, event))
+
+
+def failing(status: Status, error: str, now: float) -> tuple[Status, Event]:
+    """The status of a job for which the API server fails again and again, and the event that says so. An ended job has nothing
+    that its condition could say."""
+    message = f"The API server fails at what the job needs, which is tried again every 30 s or sooner: {error}"
+    event = Event(names.REASON_API_ERROR, message, True)
+    return (status if status.ended else _hindered(status, names.REASON_API_ERROR, message, now)), event
+
+
+def _hindered(status: Status, reason: str, message: str, now: float) -> Status:
+    """A job that runs goes on, though not as it should."""
     running = status.is_true(names.RUNNING)
-    refusal = names.WAITING_FOR_QUOTA if EXCEEDED in message else names.REASON_CREATE_REFUSED
-    reason = names.REASON_RUNNING if running else refusal
-    status = status.with_condition(names.RUNNING, running, reason, message, now)
-    return replace(decided, status=status, events=(*decided.events, event))
+    return status.with_condition(names.RUNNING, running, names.REASON_RUNNING if running else reason, message, now)
 
 
 def _run(view: JobView, draft: PlanBuilder) -> None:

@@ -19,10 +19,10 @@ from ebb.api.status import ReplicaStatus, ReplicaStatuses, Status
 from ebb.controller.reconciler import short_lives, stockouts
 from ebb.controller.reconciler.candidates import Candidate, candidate_of, elsewhere, home_of
 from ebb.controller.reconciler.failure_policy import faulty_machines
-from ebb.controller.reconciler.scheduling import gated_base, gates, start_error, unscheduled
+from ebb.controller.reconciler.scheduling import gated_base, gates, scheduled, start_error, unscheduled
 from ebb.controller.reconciler.stockouts import Kind
 from ebb.controller.reconciler.types import JobView
-from ebb.controller.reconciler.worker_state import Outcome, Worker
+from ebb.controller.reconciler.worker_state import Worker
 
 DETAIL_LENGTH = 200
 STOCKOUTS = {
@@ -93,9 +93,7 @@ def waiting_for(view: JobView, status: Status) -> tuple[str, str]:
         return kept
     if unscheduled(view):
         return _for_machines(view, status)
-    waiting = [
-        worker for worker, verdict in view.workers if verdict.outcome is Outcome.LIVES and worker.node and not worker.started
-    ]
+    waiting = [worker for worker in scheduled(view) if not worker.started]
     if waiting:
         what = f"{_counted(waiting, 'waits', 'wait')} for containers to start"
         return names.WAITING_FOR_START, _sentence(
