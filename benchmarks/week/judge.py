@@ -20,9 +20,9 @@ Object = dict[str, Any]
 LATE_SECONDS = 5.0  # between two watches of a busy API server, and a controller in the middle of a round
 RELEASE_SECONDS = 100.0  # until an ended job holds no pod: a silent machine's kubelet never says that one is gone
 PROGRESS_SECONDS = 29.0  # figures alone are written at most every 30 s, in whole seconds
-# Until the controller knows that a machine is silent: 13 s after its last word, and again if its watch broke meanwhile; 4 s for
+# Until the controller knows that a machine is silent: 23 s after its last word, and again if its watch broke meanwhile; 4 s for
 # its round and ours. Kubernetes itself knows after 50 s.
-KNOWN_SECONDS = 30.0
+KNOWN_SECONDS = 50.0
 SENT_MOST = 3  # one worker to one silent machine: a controller that has just begun to act knows of no silence
 FIGURES = ("progress", "lastReconcileTime")
 SUMS = ("usdSpent", "usdOnDemand", "machineSeconds", "at")

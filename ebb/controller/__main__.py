@@ -29,6 +29,7 @@ from ebb.controller.election import Election, LeadershipLost
 from ebb.controller.etcd.alarm import EtcdAlarm, http_ask
 from ebb.controller.etcd.legacy import http_send
 from ebb.controller.metrics import HELP, JOBS, LEADS, Health, Metrics, by_state, show_process
+from ebb.controller.node_heartbeats import LEAST_SECONDS, RENEWAL_SECONDS
 from ebb.controller.scraper import http_fetch
 from ebb.kube import Kube, KubeconfigError
 
@@ -44,6 +45,7 @@ class ControllerSettings:
     namespace: str
     host: str
     port: int
+    silent_after: float | None
     etcd: str  # "": its alarms are not watched
     identity: str
     log_format: str
@@ -57,6 +59,13 @@ def read_settings(arguments: Sequence[str]) -> ControllerSettings:
     parser.add_argument("--namespace", default=NAMESPACE, help="where the Lease is (default: %(default)s)")
     parser.add_argument("--listen", default=":8080", metavar="HOST:PORT", help="for /metrics and probes (default: %(default)s)")
     parser.add_argument("--etcd", default="", metavar="http://HOST:PORT", help="watch this etcd's alarms (default: none)")
+    parser.add_argument(
+        "--silent-after",
+        type=float,
+        default=None,
+        metavar="SECONDS",
+        help=f"without a sign of life from a machine, before its workers are replaced (default: {LEAST_SECONDS:g})",
+    )
     parser.add_argument("--log-format", choices=logs.FORMATS, default=None, help="default: text on a terminal, else json")
     parser.add_argument("--verbose", action="store_true", help="log every retry")
     given = parser.parse_args(arguments)
@@ -65,6 +74,11 @@ def read_settings(arguments: Sequence[str]) -> ControllerSettings:
         parser.error(f"--listen {given.listen!r} is not HOST:PORT: use for example 127.0.0.1:8080")
     if given.etcd and not given.etcd.startswith(("http://", "https://")):
         parser.error(f"--etcd {given.etcd!r} is not an address: use for example http://etcd:2379")
+    if given.silent_after is not None and not given.silent_after > RENEWAL_SECONDS:
+        parser.error(
+            f"--silent-after {given.silent_after:g} is too short: kubelets renew every {RENEWAL_SECONDS:g} s, so use more than "
+            f"that, for example {LEAST_SECONDS:g}"
+        )
     # A container that is started again in its pod takes its own lease over at once; elsewhere two processes must differ.
     identity = os.environ.get("POD_NAME") or f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
     return ControllerSettings(
@@ -72,6 +86,7 @@ def read_settings(arguments: Sequence[str]) -> ControllerSettings:
         namespace=given.namespace,
         host=host or "0.0.0.0",  # noqa: S104 - probes and Prometheus come from outside the pod
         port=int(port),
+        silent_after=given.silent_after,
         etcd=given.etcd.rstrip("/"),
         identity=identity,
         log_format=given.log_format or logs.default_format(),
@@ -84,7 +99,15 @@ async def run(settings: ControllerSettings) -> None:
     async with Kube.connect(settings.kubeconfig) as api, http_fetch() as fetch, http_send() as send, AsyncExitStack() as opened:
         election = Election(api, settings.namespace, LEASE, identity=settings.identity, clock=time.time)
         metrics = Metrics()
-        controller = Controller(api, fence=election.check, fetch=fetch, send=send, clock=time.time, metrics=metrics)
+        controller = Controller(
+            api,
+            fence=election.check,
+            fetch=fetch,
+            send=send,
+            clock=time.time,
+            metrics=metrics,
+            silent_after=settings.silent_after,
+        )
         metrics.gauge(LEADS, "1 on the controller that acts.", lambda: {"": float(election.leads)})
         metrics.gauge(JOBS, HELP[JOBS], lambda: by_state(controller.cluster.jobs.objects.values()) if election.leads else {})
         show_process(metrics)

@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 class ClusterCache:
     """See the module's docstring. The queue is given the keys of jobs that are to be looked at; `clock` is wall time."""
 
-    def __init__(self, api: Reader, queue: WorkQueue[Key], clock: Callable[[], float]) -> None:
+    def __init__(self, api: Reader, queue: WorkQueue[Key], clock: Callable[[], float], silent_after: float | None = None) -> None:
         self._api, self._queue, self._changed, self._clock = api, queue, queue.add, clock
         self._children, self._words = Children(), Words()
         self._reports: dict[str, dict[str, GroupState]] = {}  # namespace -> the autoscaler's report there
@@ -60,7 +60,7 @@ class ClusterCache:
         self.claims = Claims(clock)
         # Jobs that were deleted, as last seen, and when, until somebody takes them.
         self.departed: dict[Key, list[tuple[Object, float]]] = {}
-        self.machines = Machines(api, self._machine_changed)
+        self.machines = Machines(api, self._machine_changed, silent_after)
         self.jobs = Reflector(api, ELASTIC_JOBS, on_change=self._job_changed, habits=Habits(trim=trimming.trim_job))
         self.pods = self._reflect_children(api, PODS, trimming.trim_pod)
         self.services = self._reflect_children(api, SERVICES, trimming.trim_service)

@@ -26,7 +26,8 @@ from ebb.controller.metrics import ERRORS, FAILURES, QUEUE_DEPTH, RECLAIMS, RECO
 from ebb.controller.rate_limits import Refusals, Retries, WriteLimit, as_before, only_figures, without_creations
 from ebb.controller.reconciler.reconcile import failing, plan, refused
 from ebb.controller.reconciler.records import DELETED, record
-from ebb.controller.reconciler.types import Event, Plan
+from ebb.controller.reconciler.types import Event, Observed, Plan
+from ebb.controller.reconciler.worker_state import is_unknown
 from ebb.controller.scraper import Fetch, Scraper
 from ebb.controller.usage.recorder import UsageRecorder
 from ebb.controller.workqueue import WorkQueue
@@ -39,14 +40,22 @@ log = logging.getLogger(__name__)
 
 class Controller:
     """`fence` raises when this process must not write any more; its exception ends `run`. `clock` is wall time. `send` speaks to
-    the etcds of torch's own rendezvous."""
+    the etcds of torch's own rendezvous. `silent_after`: seconds without a sign of life after which a machine may be given up."""
 
     def __init__(
-        self, api: Api, *, fence: Callable[[], None], fetch: Fetch, send: Send, clock: Callable[[], float], metrics: Metrics
+        self,
+        api: Api,
+        *,
+        fence: Callable[[], None],
+        fetch: Fetch,
+        send: Send,
+        clock: Callable[[], float],
+        metrics: Metrics,
+        silent_after: float | None = None,
     ) -> None:
-        self._clock, self.metrics = clock, metrics
+        self._clock, self._fetch, self.metrics = clock, fetch, metrics
         self._queue: WorkQueue[Key] = WorkQueue()
-        self.cluster = ClusterCache(api, self._queue, clock)
+        self.cluster = ClusterCache(api, self._queue, clock, silent_after)
         self._scraper = Scraper(fetch, self.cluster, self._queue.add, clock=clock)
         self._write_limit, self._refusals, self._retries = WriteLimit(), Refusals(), Retries()
         self._recovery = Recovery(metrics)
@@ -145,7 +154,8 @@ class Controller:
             await self._executor.write(value, _unusable(value, str(error), self._clock()), ())
             return None
         now = self._clock()
-        decided = plan(job, await self.cluster.observe(job, now, self._scraper.latest.get(key)), now)
+        observed = await self.cluster.observe(job, now, self._scraper.latest.get(key))
+        decided = plan(job, await self._ask_workers(observed), now)
         # Before anything is awaited: a job that is looked at meanwhile must not count on the same machines.
         self.cluster.decided(key, decided.status)
         words = self._retries.words(key)
@@ -164,6 +174,20 @@ class Controller:
         if decided.wake_at is not None:
             due.append(decided.wake_at - self._clock())
         return min(due, default=None)
+
+    async def _ask_workers(self, observed: Observed) -> Observed:
+        """Ask the workers of machines that look lost for their metrics. One that answers is well, whatever its kubelet does."""
+        if observed.doubt:
+            return observed  # nothing is given up in any case
+        lost = observed.silent | {name for name, node in observed.nodes.items() if is_unknown(node)}
+        asked = {
+            pod["spec"]["nodeName"]: pod["status"]["podIP"]
+            for pod in observed.pods
+            if pod["spec"].get("nodeName") in lost and (pod.get("status") or {}).get("podIP")
+        }
+        answers = await asyncio.gather(*(self._fetch(address) for address in asked.values()))
+        answering = frozenset(node for node, text in zip(asked, answers, strict=True) if text is not None)
+        return replace(observed, answering=answering)
 
     async def _write_status(self, key: Key, value: Object, job: Job, decided: Plan) -> float:
         """Write the status if it changed and tell the events; returns seconds after which to write it, if that can wait."""

@@ -43,9 +43,9 @@ class Reader(WatchSource, Protocol):
 class Machines:
     """See the module's docstring."""
 
-    def __init__(self, api: Reader, changed: Callable[[str], None]) -> None:
+    def __init__(self, api: Reader, changed: Callable[[str], None], silent_after: float | None = None) -> None:
         self._api, self._changed = api, changed
-        self._silence = NodeHeartbeats()
+        self._silence = NodeHeartbeats(silent_after)
         self._unknown: set[str] = set()  # their Ready condition says so
         self._noticed: set[str] = set()  # the cloud takes them back
         self._unready: dict[str, float] = {}  # when they were first seen so; the machines' own clocks may be hours away

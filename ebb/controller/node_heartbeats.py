@@ -5,6 +5,7 @@
     look = silence.look(known={"n0", "n1"}, unknown=set(), stale="", now=loop.time())     # .silent, .doubt, .again_at
 
 A kubelet renews its Lease every quarter of the Lease's duration (kubelet 1.35, nodeLeaseRenewIntervalFraction: 10 s of 40 s).
+One that misses a turn is not silent yet. Trainings do not wait for this: their launchers notice a lost peer in about 5 s.
 What counts is when this process saw the time in a Lease change, on its own monotonic clock, so that no two clocks are compared.
 After a gap of the watch every clock begins anew, since what was not seen proves nothing.
 
@@ -18,8 +19,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 SHARE = 4  # renewals in the duration of a Lease
+RENEWAL_SECONDS = 10.0  # between two of a Lease of 40 s, the default
 SPARE_SECONDS = 3.0  # a renewal that is this late was not merely slow
-LEAST_SECONDS = 13.0  # 10 s between renewals by default, and the spare
+# A kubelet that cannot renew tries five times within a second and then waits for its next turn: one that misses a single turn is
+# well, and heard of 20 s after the last time. The spare comes on top.
+LEAST_SECONDS = 23.0
 LATE_SECONDS = 1.0  # a renewal that is this late counts as missed among its neighbours
 SETTLE_SECONDS = 13.0  # every machine renewed once by then, or is silent itself
 BURST_SECONDS = 2.0  # Kubernetes marks the machines that it takes for lost one after the other: all, before the first is believed
@@ -43,9 +47,8 @@ class _Clock:
     def due(self) -> float:
         return self.at + self.period
 
-    @property
-    def silent_at(self) -> float:
-        return self.at + max(LEAST_SECONDS, self.period + SPARE_SECONDS)
+    def silent_at(self, least_seconds: float) -> float:
+        return self.at + max(least_seconds, self.period + SPARE_SECONDS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,9 +61,11 @@ class HeartbeatReport:
 
 
 class NodeHeartbeats:
-    """See the module's docstring. A machine without a Lease is never silent."""
+    """See the module's docstring. A machine without a Lease is never silent, and none is before `least_seconds` (None:
+    LEAST_SECONDS)."""
 
-    def __init__(self) -> None:
+    def __init__(self, least_seconds: float | None = None) -> None:
+        self._least_seconds = LEAST_SECONDS if least_seconds is None else least_seconds
         self._clocks: dict[str, _Clock] = {}
         self._cause, self._until = "", 0.0
         self._unknown: frozenset[str] = frozenset()
@@ -91,7 +96,7 @@ class NodeHeartbeats:
     def look(self, *, known: Collection[str], unknown: Collection[str], stale: str, now: float) -> HeartbeatReport:
         """`known`: all Nodes; `unknown`: those whose Ready condition says so; `stale`: why the copy of them is old, if it is."""
         clocks = {node: clock for node, clock in self._clocks.items() if node in known}
-        silent = frozenset(node for node, clock in clocks.items() if now >= clock.silent_at)
+        silent = frozenset(node for node, clock in clocks.items() if now >= clock.silent_at(self._least_seconds))
         if not self._unknown.issuperset(unknown):
             self._marked_at = now
         self._unknown = frozenset(unknown)
@@ -104,7 +109,7 @@ class NodeHeartbeats:
         doubt = self._settled(cause, now) or (LATE if _many_are_late(silent, clocks, now) else "")
         if not trouble and not stale:
             doubt = ""  # nobody is taken for dead
-        due = [clock.silent_at for node, clock in clocks.items() if node not in silent]
+        due = [clock.silent_at(self._least_seconds) for node, clock in clocks.items() if node not in silent]
         if doubt:
             due.append(now + RECHECK_SECONDS)
         return HeartbeatReport(silent=silent, doubt=doubt, again_at=min(due, default=None))

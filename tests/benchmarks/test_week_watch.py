@@ -114,7 +114,7 @@ def test_a_worker_that_is_made_when_a_machine_is_known_to_be_silent_must_not_go_
     assert scene.judge.violations == []
     scene.pod(make_pod(1, node=""))
     scene.pod(make_pod(1))
-    words = "one: pod one-worker-1 was made 31 s after spot-week-a-1 fell silent, and was sent there"
+    words = "one: pod one-worker-1 was made 51 s after spot-week-a-1 fell silent, and was sent there"
     assert scene.judge.violations == ([words] if wrong else [])
 
 

@@ -6,6 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+import pytest
+
+from ebb.controller.__main__ import read_settings
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS, LEASES, NODES, PODS, SERVICES, Denied
 from tests.builders import make_job, make_lease, make_node
 from tests.fake_time import run
@@ -50,13 +53,13 @@ async def renewal(world: FakeCluster, node: str) -> None:
         await world.settle(0.1)
 
 
-def test_the_worker_of_a_machine_that_falls_silent_is_replaced_within_fifteen_seconds() -> None:
+def test_the_worker_of_a_machine_that_falls_silent_is_replaced_within_twenty_five_seconds() -> None:
     async def story() -> None:
         async with training() as world:
             old = world.pod("digits-worker-1")["metadata"]["uid"]
             await renewal(world, "n1")
             world.dead = {"n1"}
-            await world.settle(15)
+            await world.settle(25)
             new = world.pod("digits-worker-1")["metadata"]
             assert new["uid"] != old, "its pod was deleted with force: nobody else would have confirmed its end"
             assert "deletionTimestamp" not in new
@@ -126,7 +129,7 @@ def test_no_machine_is_named_where_karpenter_would_start_none_for_such_a_pod() -
 
 def test_a_machine_that_is_slow_to_renew_loses_nobody() -> None:
     async def story() -> None:
-        async with training(every=12.5) as world:
+        async with training(every=22.5) as world:
             await world.settle(120)
             assert deletions(world) == []
 
@@ -184,10 +187,10 @@ def test_a_new_leader_waits_for_every_machine_to_have_its_turn() -> None:
         async with training() as world:
             await renewal(world, "n1")
             world.dead = {"n1"}
-            await world.settle(11)
+            await world.settle(21)
             await world.kill()
             world.start()
-            await world.settle(12)
+            await world.settle(22)
             assert deletions(world) == []
             await world.settle(4)
             assert deletions(world) == ["digits-worker-1"]
@@ -238,3 +241,29 @@ def test_a_machine_that_goes_while_there_is_doubt_is_acted_upon_when_that_clears
             assert world.pod("digits-worker-1")["metadata"]["uid"] != old
 
     run(story())
+
+
+def test_a_worker_that_answers_keeps_its_place_on_a_machine_whose_kubelet_does_not() -> None:
+    async def story() -> None:
+        async with training() as world:
+            world.api.change(PODS, "digits-worker-1", lambda pod: pod["status"].update(podIP="10.0.0.2"))
+            world.metrics_text["10.0.0.2"] = "up 1\n"
+            world.dead = {"n1"}
+            await world.settle(40)
+            world.api.put(NODES, make_node("n1", ready="Unknown"))  # Kubernetes' own verdict changes nothing
+            await world.settle(60)
+            assert (deletions(world), world.status()["reclaims"]) == ([], 0)
+            del world.metrics_text["10.0.0.2"]  # now it is gone as well
+            await world.settle(6)
+            assert deletions(world) == ["digits-worker-1"]
+            assert [entry["cause"] for entry in world.status()["history"]] == ["NodeSilent"]
+
+    run(story())
+
+
+@pytest.mark.parametrize("seconds", ["10", "nan", "-1"])
+def test_a_limit_that_every_machine_would_exceed_is_refused(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        read_settings(["--silent-after", seconds])
+    assert f"--silent-after {seconds} is too short: kubelets renew every 10 s, so use more than that" in capsys.readouterr().err
+    assert read_settings(["--silent-after", "45"]).silent_after == 45

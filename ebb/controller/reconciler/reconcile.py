@@ -28,6 +28,7 @@ from ebb.controller.reconciler.worker_state import NOT_READY_SECONDS as NOT_READ
 from ebb.controller.reconciler.worker_state import Outcome, Worker, WorkerVerdict
 
 PROGRESS_SECONDS = 30.0  # progress alone rewrites the object at most this often
+ANSWERING_SECONDS = 5.0  # until a machine that looks lost, and whose worker answers, is asked again
 CLOCKS_DIFFER = 60.0  # a machine that is there so long after its end was told by another clock than ours
 EXCEEDED = "exceeded quota"  # the words of Kubernetes' ResourceQuota admission
 
@@ -192,6 +193,8 @@ def _replace_lost(view: JobView, draft: PlanBuilder) -> None:
             since, leaves_at = view.observed.unready.get(worker.node), view.leaves_at(worker)
             lost_at = None if since is None or since >= NOT_READY else view.now + NOT_READY - since
             draft.wakes += [due for due in (lost_at, leaves_at) if due is not None]
+    if view.observed.answering:
+        draft.wakes.append(view.now + ANSWERING_SECONDS)
     if surplus:
         stopped = numbered([worker.index for worker in surplus])
         draft.event(names.REASON_SCALED, f"Stopped {stopped}: the job was scaled to {view.wanted}.")

@@ -92,6 +92,7 @@ class Observed:
     nodes: Mapping[str, Object] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()  # nodes that the API server was asked about and does not have
     silent: frozenset[str] = frozenset()  # nodes whose Lease the controller has not seen renewed for too long
+    answering: frozenset[str] = frozenset()  # nodes that look lost, but of which the job's worker answers
     unready: Mapping[str, float] = field(default_factory=dict)  # nodes that are not ready: seconds since the controller saw it
     shunned: frozenset[str] = frozenset()  # nodes of the cluster that no new worker shall go to: silent, or on their way out
     doubt: str = ""  # why silence proves nothing now, so that no worker may be deleted with force for it; "": it does
@@ -147,7 +148,7 @@ class JobView:
                 observed.unready.get(worker.node, 0.0),
                 node_gone=worker.node in observed.gone,
                 silent=worker.node in observed.silent,
-                doubt=bool(observed.doubt),
+                doubt=bool(observed.doubt) or worker.node in observed.answering,
                 too_old=leaves_at is not None and now >= leaves_at,
             )
             judged.append((worker, verdict))

@@ -155,8 +155,9 @@ def judge(
     too_old: bool = False,
 ) -> WorkerVerdict:
     """`node` is the worker's Node (None: not known yet), not ready for so long; `node_gone`: the API server says that it does not
-    exist; `silent`: the controller has not seen it renew its Lease for too long. `doubt`: silence proves nothing now, nor does it
-    allow force. `too_old`: the worker is to leave its machine before the cloud takes that for its age."""
+    exist; `silent`: the controller has not seen it renew its Lease for too long. `doubt`: silence proves nothing now, as while
+    the worker itself answers, nor does it allow force. `too_old`: the worker is to leave its machine before the cloud takes that
+    for its age."""
     lost = None
     if worker.node and node_gone:
         lost = _reclaimed(names.CAUSE_NODE_GONE, "its machine is gone", force=not doubt)
@@ -178,6 +179,11 @@ def node_trouble(node: Object, unready_seconds: float, *, silent: bool = False, 
     if ready.get("status") == "False" and unready_seconds >= NOT_READY_SECONDS:
         return _reclaimed(names.CAUSE_NODE_NOT_READY, ready.get("message", "its machine is not ready"))
     return None
+
+
+def is_unknown(node: Object) -> bool:
+    """Return whether Kubernetes itself has not heard of a machine for too long."""
+    return bool(_condition(node, "Ready").get("status") == "Unknown")
 
 
 def has_notice(node: Object) -> bool:
