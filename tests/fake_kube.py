@@ -184,7 +184,7 @@ class FakeKube(Faults):
         if resource == ELASTIC_JOBS:
             for kind in (PODS, SERVICES):
                 for child in self.all(kind):
-                    if child["metadata"]["ownerReferences"][0]["uid"] == value["metadata"]["uid"]:
+                    if any(owner["uid"] == value["metadata"]["uid"] for owner in child["metadata"].get("ownerReferences", ())):
                         self.remove(kind, child["metadata"]["name"])
 
     def pod_runs(self, name: str, node: str) -> None:

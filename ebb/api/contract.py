@@ -150,6 +150,7 @@ WAITING_FOR_GATES: Final = "SchedulingGated"  # spec.schedulingGates of the pods
 WAITING_FOR_START: Final = "WaitingForStart"  # placed on machines, containers not running yet
 WAITING_FOR_WORKERS: Final = "WaitingForWorkers"  # some run, fewer than minReplicas
 WAITING_FOR_NAMES: Final = "NamesTaken"  # pods of an earlier job of that name are still on their way out
+REASON_SERVICE_TAKEN: Final = "ServiceNameTaken"  # the Service of the workers' names is not the job's; training does without
 WAITING_FOR_ZONE: Final = "NoZoneFits"  # no zone of the stack can hold minReplicas of these pods
 WAITING_BOOTING: Final = "MachinesBooting"  # the autoscaler has asked the cloud for machines
 WAITING_DRY: Final = "ZoneDry"  # the cloud has no such machines now; the message has its words

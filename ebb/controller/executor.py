@@ -19,6 +19,7 @@ from ebb.controller.cluster_cache import ClusterCache, Object
 from ebb.controller.etcd.legacy import RunError
 from ebb.controller.machines import Reader
 from ebb.controller.metrics import Recovery
+from ebb.controller.reconciler.pods import owner_of
 from ebb.controller.reconciler.types import (
     Action,
     CreatePod,
@@ -86,6 +87,7 @@ class Executor:
     ) -> None:
         self._api, self._cluster, self._recovery, self._fence, self._clock = api, cluster, recovery, fence, clock
         self._make_run = make_run
+        self._told_of_services: set[str] = set()  # UIDs of jobs
         self._writes = asyncio.Semaphore(WRITES_AT_ONCE)
         self._event_queues: list[asyncio.Queue[Object]] = [asyncio.Queue(MAX_QUEUED_EVENTS) for _ in range(SENDERS)]
 
@@ -117,7 +119,8 @@ class Executor:
                     index = int(body["metadata"]["labels"][names.LABEL_INDEX])
                     self._recovery.replaced((job.namespace, job.name), index, self._clock())
                 case CreateService(body):
-                    await self.create(SERVICES, self._cluster.services, body)
+                    if not await self.create(SERVICES, self._cluster.services, body):
+                        await self._check_owner(job, body["metadata"]["name"])
                 case CreateRecord(body):
                     await self.create(CONFIG_MAPS, None, body)
                 case DeletePod(name=name, uid=uid, grace_seconds=grace_seconds):
@@ -132,8 +135,26 @@ class Executor:
         with suppress(NotFound, Conflict):
             await self._api.delete(resource, namespace, name, uid=uid, grace_seconds=grace_seconds)
 
-    async def create(self, resource: Resource, copy: Reflector | None, body: Object) -> None:
-        """Create an object that may exist already. Raises KubeError."""
+    async def _check_owner(self, job: Job, name: str) -> None:
+        """Tell people, once, of a Service of that name that is somebody else's. An earlier job's goes away by itself."""
+        value = self._cluster.jobs.objects.get((job.namespace, job.name))
+        if job.uid in self._told_of_services or value is None:
+            return
+        for service in (await self._api.list_page(SERVICES, job.namespace, fields=f"metadata.name={name}"))[0]:
+            owner = owner_of(service)
+            if owner and (owner["uid"] == job.uid or owner["name"] == job.name):
+                return
+            owners = [f"{item['kind']} {item['name']}" for item in service["metadata"].get("ownerReferences") or ()]
+            message = (
+                f"Service {name} is not this job's: it belongs to {' and '.join(owners) or 'no other object'}. The names of the "
+                "workers may lead nowhere or to other pods; Ebb's own rendezvous needs none. If the program does, delete that "
+                "Service, or submit the job under another name."
+            )
+            self._told_of_services.add(job.uid)
+            self.emit_events(value, (Event(names.REASON_SERVICE_TAKEN, message, True),))
+
+    async def create(self, resource: Resource, copy: Reflector | None, body: Object) -> bool:
+        """Create an object that may exist already; returns whether it did not. Raises KubeError."""
         self._fence()
         try:
             created = await self._api.create(resource, body["metadata"]["namespace"], body)
@@ -144,6 +165,8 @@ class Executor:
                 raise
             # Ours of an earlier round, which the watch will tell of; or somebody else's, which the next round sees is taken.
             log.debug("%s exists already", body["metadata"]["name"])
+            return False
+        return True
 
     async def write(self, value: Object, status: Object, events: tuple[Event, ...], *, matters: bool = True) -> None:
         """The one status write of a round. A Conflict means that the decision was about an old object: nothing is told then.

@@ -1,9 +1,13 @@
 """The controller as a whole, told as stories: a job, a cluster that does something to it, what comes out."""
 
+from typing import Any
+
+import pytest
+
 from ebb.api.clock import stamp
 from ebb.api.contract import TAINT_RECLAIM
-from ebb.kube import ELASTIC_JOBS, NODES, PODS, SERVICES
-from tests.builders import make_job, make_node
+from ebb.kube import ELASTIC_JOBS, EVENTS, NODES, PODS, SERVICES
+from tests.builders import UID, make_job, make_node, make_service
 from tests.fake_time import run
 from tests.world import started
 
@@ -269,5 +273,47 @@ def test_a_job_that_breaks_the_rules_is_told_so_and_left_alone() -> None:
             await world.settle()
             assert world.pods() == []
             assert "minReplicas 3" in world.status()["conditions"][0]["message"]
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("references", "owner"),
+    [([], "no other object"), ([{"kind": "Deployment", "name": "web", "uid": "1", "controller": True}], "Deployment web")],
+)
+def test_a_service_of_that_name_that_is_somebody_elses_is_told_once_and_the_job_goes_on(references: Any, owner: str) -> None:
+    async def story() -> None:
+        async with started() as world:
+            metadata = {"name": "digits-workers", "namespace": "elastic-job", "uid": "foreign", "ownerReferences": references}
+            world.api.put(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {}})
+            await world.start_all(make_job())
+            await world.settle(30)
+            (event,) = [item for item in world.api.all(EVENTS) if item["reason"] == "ServiceNameTaken"]
+            assert event["type"] == "Warning"
+            assert event["message"].startswith(f"Service digits-workers is not this job's: it belongs to {owner}. ")
+            assert world.state() == "Running"
+            world.edit_spec(replicas=3)
+            await world.settle(30)
+            assert world.events().count("ServiceNameTaken") == 1
+            world.api.remove(ELASTIC_JOBS, "digits")
+            await world.settle()
+            assert world.api.names(SERVICES) == ["digits-workers"], "it is not ours to delete"
+
+    run(story())
+
+
+def test_a_service_that_an_earlier_job_of_that_name_leaves_behind_is_not_told_of() -> None:
+    async def story() -> None:
+        async with started() as world:
+            old = make_service(make_job(uid="earlier"))
+            world.api.put(SERVICES, old)
+            await world.start_all(make_job())
+            await world.settle(30)
+            assert "ServiceNameTaken" not in world.events()
+            world.api.remove(SERVICES, "digits-workers")  # Kubernetes collects it
+            world.edit_spec(replicas=3)
+            await world.settle(10)
+            (service,) = world.api.all(SERVICES)
+            assert service["metadata"]["ownerReferences"][0]["uid"] == UID
 
     run(story())
