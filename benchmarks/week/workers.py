@@ -23,6 +23,7 @@ Object = dict[str, Any]
 
 TICK_SECONDS = 0.25
 STEPS_PER_SECOND = 10.0
+LIVED_SECONDS = 3600.0  # what a worker that ends had run for, as far as the controller is told
 
 
 @dataclass
@@ -89,8 +90,9 @@ class SimulatedWorkers:
     async def end(self, worker: Worker, code: int, reason: str) -> bool:
         """The worker's program ends with this code; False when somebody had asked the worker to leave before, so that nobody can
         tell which came first."""
-        now = stamp(time.time())
-        ended = {"exitCode": code, "reason": reason, "startedAt": now, "finishedAt": now}
+        now = time.time()
+        # A second here is three minutes of the week.
+        ended = {"exitCode": code, "reason": reason, "startedAt": stamp(now - LIVED_SECONDS), "finishedAt": stamp(now)}
         phase = "Failed" if code else "Succeeded"
         return await self._write(worker, {"phase": phase, "containerStatuses": [_container({"terminated": ended}, ready=False)]})
 

@@ -39,10 +39,10 @@ class Machines(Kubelets):
         """The machine of a pod."""
         return self.all[self._pod(pod)["spec"]["nodeName"]]
 
-    async def ends(self, pod: str, code: int, *, reason: str = "", message: str = "") -> None:
-        """A worker's program ends by itself."""
+    async def ends(self, pod: str, code: int, *, reason: str = "", message: str = "", lived: float = 3600.0) -> None:
+        """A worker's program ends by itself, after so many seconds."""
         self._die(pod)
-        await self._write_status(self._pod(pod), terminated(code, reason, message), "Succeeded" if code == 0 else "Failed")
+        await self._write_status(self._pod(pod), terminated(code, reason, message, lived), "Succeeded" if code == 0 else "Failed")
 
     async def fails(self, pod: str, reason: str, message: str = "", *conditions: Object) -> None:
         """The kubelet ends a pod, for reasons that are its own."""

@@ -125,7 +125,7 @@ class Job:
 
     # --- What its machines do ---
 
-    async def ends(self, *indices: int, code: int, **more: str) -> None:
+    async def ends(self, *indices: int, code: int, **more: Any) -> None:
         """The programs of these workers end."""
         for index in indices:
             await self.machines.ends(self.worker(index), code, **more)

@@ -8,6 +8,7 @@ import pytest
 from ebb.api import contract as names
 from ebb.kube import PODS
 from tests.apiserver.place import Job, Place
+from tests.apiserver.test_placement import waits_for
 
 BUDGET: dict[str, Any] = {"backoffLimit": 0}  # the first failure of a program would end the job
 
@@ -113,6 +114,20 @@ async def test_a_launcher_that_left_on_sigterm_is_a_reclaim(place: Place) -> Non
     old = job.pod_uid(1)
     await job.ends(1, code=names.EXIT_RECLAIMED)
     await is_reclaim(job, names.CAUSE_LEFT, index=1, old=old)
+
+
+async def test_a_launcher_that_leaves_as_soon_as_it_starts_pauses_and_the_server_keeps_the_count(place: Place) -> None:
+    job = await training(place, replicas=1)
+    old = job.pod_uid(0)
+    await job.ends(0, code=names.EXIT_RECLAIMED, lived=1.0)
+    await job.is_replaced(0, old)
+    await job.runs(1)
+    await job.ends(0, code=names.EXIT_RECLAIMED, lived=1.0)
+    await waits_for(job, names.REASON_REPEATEDLY_LOST, "worker 0 was lost 2 times in a row before it had run for 60 s")
+    (entry,) = job.status["shortLived"]
+    assert (entry["index"], entry["times"]) == (0, 2)
+    await job.runs(1)
+    assert (job.status["failures"], job.status["reclaims"]) == (0, 2)
 
 
 @pytest.mark.parametrize("code", [1, 137, 138, 143, 0])
