@@ -277,10 +277,14 @@ def test_a_job_that_breaks_the_rules_is_told_so_and_left_alone() -> None:
     run(story())
 
 
-@pytest.mark.parametrize(
-    ("references", "owner"),
-    [([], "no other object"), ([{"kind": "Deployment", "name": "web", "uid": "1", "controller": True}], "Deployment web")],
-)
+DEPLOYMENT = {"kind": "Deployment", "name": "web", "uid": "1", "controller": True}
+OWNERS: dict[str, tuple[list[Any], str]] = {
+    "nobody": ([], "no other object"),
+    "a-deployment": ([DEPLOYMENT], "Deployment web"),
+}
+
+
+@pytest.mark.parametrize(("references", "owner"), OWNERS.values(), ids=OWNERS.keys())
 def test_a_service_of_that_name_that_is_somebody_elses_is_told_once_and_the_job_goes_on(references: Any, owner: str) -> None:
     async def story() -> None:
         async with started() as world:

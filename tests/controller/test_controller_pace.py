@@ -25,6 +25,10 @@ def say(pod: Object, reason: str) -> None:
     pod["status"]["reason"] = reason
 
 
+def refuse(pod: Object) -> None:
+    pod["status"] = {"phase": "Failed", "reason": "OutOfnvidia.com/gpu", "message": "Pod was rejected"}
+
+
 def created(world: FakeCluster) -> int:
     return sum(1 for verb, plural, _ in world.api.calls if (verb, plural) == ("create", "pods"))
 
@@ -265,8 +269,7 @@ def test_workers_that_are_lost_at_once_are_not_created_without_end(ends: str) ->
                         world.api.pod_runs(name, "n0")
                         world.api.pod_ends(name, 138)
                     if ends == "refused":
-                        refused = {"phase": "Failed", "reason": "OutOfnvidia.com/gpu", "message": "Pod was rejected"}
-                        world.api.change(PODS, name, lambda pod, status=refused: pod.update(status=dict(status)))
+                        world.api.change(PODS, name, refuse)
             writes = [call for call in world.api.calls if call[0] == "status"]
             assert 8 <= created(world) <= 12
             assert len(writes) <= 30

@@ -14,7 +14,7 @@ Object = dict[str, Any]
 
 JOB = make_job(replicas=1, low=1, high=1)
 PAIR = make_job(replicas=2, low=1, high=2)
-REFUSED = {
+REFUSED: Object = {
     "phase": "Failed",
     "reason": "OutOfnvidia.com/gpu",
     "said": "Pod was rejected: Node didn't have enough resource: nvidia.com/gpu, requested: 1, used: 0, capacity: 0",
