@@ -175,12 +175,12 @@ def still(stage: Stage, *, rank_zero: bool) -> Outage:
     before = checkpoints(job)
     signal_all(processes, signal.SIGCONT)
     stage.together_again(job, 2)
-    assert workers(other.pid) == kept
+    assert workers(other.pid) == kept, "the other one's process has ended"
     late = [name for name in checkpoints(job) - before if name < max(before)]
     assert not late, f"checkpoints of an older generation: {late}"
     found = stage.finish(job, machines)
-    assert found.trained == [1]
-    assert found.without_step < stage.lengths.lease + 6
+    assert {1} <= set(found.trained) <= {1, 2}, found  # both may have agreed on one step more
+    assert found.without_step < stage.lengths.lease + 6, found
     return found
 
 

@@ -41,6 +41,9 @@ class Fence(Protocol):
     def newest(self) -> str | None:
         """The name of the newest committed checkpoint, if the fence keeps it. Raises Unreachable."""
 
+    def is_replaced(self) -> bool:
+        """True if a newer generation exists, as far as can be known now. Also beside another call."""
+
 
 def highest_generation(output: Path, disk: Disk | None = None) -> int:
     """Of any claim and any checkpoint, committed or not, in a job's folder; 0 without one. A new generation must be higher."""
@@ -81,7 +84,7 @@ class FileFence:
             if not self._claimed and not _create(self._disk, self._output, self.generation):
                 raise Stale(f"generation {self.generation} was claimed by another while the disk could not be written")
             self._claimed = True
-            highest = max((int(name) for name in look(self._disk, self._output / _CLAIMS) if name.isdigit()), default=0)
+            highest = self._highest()
         except OSError as error:
             raise FenceUnreachable(f"{self._output / _CLAIMS} cannot be read or written: {error.strerror}") from error
         if highest > self.generation:
@@ -89,6 +92,15 @@ class FileFence:
 
     def newest(self) -> str | None:
         return None
+
+    def is_replaced(self) -> bool:
+        try:
+            return self._highest() > self.generation
+        except OSError:
+            return False
+
+    def _highest(self) -> int:
+        return max((int(name) for name in look(self._disk, self._output / _CLAIMS) if name.isdigit()), default=0)
 
 
 def _create(disk: Disk, output: Path, generation: int) -> bool:
@@ -152,6 +164,12 @@ class EtcdFence:
     def newest(self) -> str | None:
         self._own_membership()
         return _name_in(self._register.read(self._key))
+
+    def is_replaced(self) -> bool:
+        try:
+            return _number_in(self._read_membership()) > self.generation
+        except FenceUnreachable:
+            return False
 
     def _own_membership(self) -> bytes:
         """The record that this generation was formed with."""

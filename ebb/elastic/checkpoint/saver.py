@@ -125,6 +125,11 @@ class Saver:
         self.stalls.append(0.0)
         self._count(self._clock() - start)
 
+    @property
+    def is_replaced(self) -> bool:
+        """True if a newer generation than that of this saver is known of."""
+        return self._fence.is_replaced()
+
     def claim(self, step: int) -> bool:
         """After a loss: True for the first of all survivors that asks for this step."""
         return self._folder.claim_saving(self._fence.generation, step)

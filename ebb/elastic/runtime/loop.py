@@ -129,7 +129,7 @@ class Loop:
         self.score: tuple[float, dict[str, float]] | None = None
         self._sums = Sums(self.group.device)
         self._waits = DataWaits(self.group.rank, self.group.world_size, lambda: self.source.waited_seconds)
-        self._newer: dict[str, Any] | None = None  # a state one step ahead, to be taken at the boundary
+        self._newer: dict[str, Any] | None = None  # a state that is ahead, to be taken at the boundary
         self._reported = 0  # the last step of which the account knows, as far as the ranks agreed on it
         self._lost_seconds = 0.0  # of the step under way: in which no step could go on
         self._open: tuple[Step, float] | None = None  # the step that the program has, and when it got it
@@ -291,11 +291,21 @@ class Loop:
             plan = self.plan.micro_batches(self.step)
             restart(self._open[0], micro_batches=plan, source=self.source, write_down=self._write_down)
 
+    @property
+    def is_outrun(self) -> bool:
+        """True if the program has a step that it has not begun, and others have done it."""
+        return self._newer is not None and self._open is not None and not self._open[0].begun
+
     def take_newer(self) -> None:
-        """For an evaluation: the step that the others have done is done here too."""
-        if self._newer is not None and self._open is not None:
+        """At a boundary, or for an evaluation: the steps that the others have done are done here too."""
+        if self._newer is None or self.follows is None:
+            return
+        if self._open is not None:
             (step, _), self._open = self._open, None
             self._count(step)
+        else:
+            self.follows.take(self, self._newer)
+            self.mark.set()
 
     def enter(
         self,
@@ -368,13 +378,15 @@ class Loop:
         """Agree on the step; True to leave."""
         now = self._pending[-1] if self._pending else None
         agreed = self._answers(0 if last else self.lag)
-        self.notice.wait(self.min_step_seconds - (time.monotonic() - started))
+        answered = time.monotonic()
+        pause = max(0.0, self.min_step_seconds - (answered - started))
+        self.notice.wait(pause)
         seconds = time.monotonic() - started - self._lost_seconds
         if now is not None:
             now.seconds = seconds
         self.watchdog.beat()
         self.ended = last
-        if agreed and not last and self._is_left_behind(agreed, time.monotonic() - started):
+        if agreed and not last and self._is_left_behind(agreed, time.monotonic() - answered - pause):
             self._go_on(frozenset(), change=False)
             return False
         for each, answer in agreed:
@@ -393,9 +405,13 @@ class Loop:
         return False
 
     def _is_left_behind(self, agreed: list[tuple[Pending, Agreed]], seconds: float) -> bool:
-        """True if this process stood still, and the others have gone on without it: its lines would come among theirs."""
+        """True if this process stood still for so long, and the others have gone on without it: its lines would come among
+        theirs."""
         stopping = any(answer.leaving or answer.change for _, answer in agreed)  # then the others leave by agreement
-        if self.follows is None or stopping or seconds < _SHORTEST_LEASE_SECONDS or not self.follows.group.is_left:
+        if self.follows is None or stopping or seconds < _SHORTEST_LEASE_SECONDS:
+            return False
+        # Behind data that this process has not read yet, it does not see that a connection is closed.
+        if not (self.follows.group.is_left or self.saver.is_replaced):
             return False
         self.follows.group.abandon()
         return True
@@ -420,6 +436,7 @@ class Loop:
         broken = self.follows.group.is_over
         if leaving or change or broken:
             self.follow_group(broken=broken)
+            self.take_newer()  # where this process stood still, and the others went on
 
     def _taken(self, left: int) -> list[Pending]:
         return [self._pending.popleft() for _ in range(len(self._pending) - left)]

@@ -185,8 +185,10 @@ class Recovery:
         A rank that is through with it while another one is not gives that one the figures. Raises GracefulExit; PeerLostError
         where the weights are others for this evaluation, or where it cannot go on without newcomers, who are in none.
         """
+        before = loop.step
         loop.take_newer()
-        self.through += 1
+        if loop.step <= before + 1:
+            self.through += 1  # otherwise the others have made this one, and those after it
         while self.evaluated.count < self.through:
             loop.evaluating = True
             told = listener(loop.notice, self.group) if loop.may_stop else lambda: False
@@ -224,10 +226,15 @@ class Recovery:
         loop.evaluating = loop.evaluation_pending = False
         if loop.follow_group(broken=broken, members_only=True):
             raise PeerLostError("an evaluation cannot go on with newcomers, nor without them")
+        if loop.is_outrun:
+            meet_again(PeerLostError("the others have gone on from the step before which the program evaluates"))
+        loop.take_newer()
         loop.renew_step()
 
     def take(self, loop: Loop, saved: dict[str, Any]) -> None:
-        """The state of another rank, which is a step ahead, in the place of this one's."""
+        """The state of another rank, which is ahead, in the place of this one's."""
+        if int(saved["step"]) > loop.step + 1:
+            self.through = self.evaluated.count
         pending = self.checkpointing.take(saved)
         loop.take(int(saved["step"]), saved["account"], evaluation_pending=pending)
         try:

@@ -203,3 +203,19 @@ def test_a_claim_is_higher_than_any_checkpoint(tmp_path: Path) -> None:
     place.prepare(7)
     place.write(dump(state(1)), generation=7, step=1)
     assert (highest_generation(tmp_path), FileFence.claim(tmp_path).generation) == (7, 8)
+
+
+def test_a_generation_hears_that_it_is_replaced(register: FakeRegister, tmp_path: Path) -> None:
+    """And takes nobody's word for it while etcd, or the folder, says nothing."""
+    ours, ours_in_files = fence(register, 3), FileFence.claim(tmp_path)
+    assert not ours.is_replaced()
+    assert not ours_in_files.is_replaced()
+    register.away = True
+    assert not ours.is_replaced()
+    register.away = False
+    register.form(4)
+    FileFence.claim(tmp_path)
+    assert ours.is_replaced()
+    assert ours_in_files.is_replaced()
+    register.forget()
+    assert not ours.is_replaced()

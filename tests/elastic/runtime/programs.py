@@ -5,6 +5,7 @@
 
 import contextlib
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -79,10 +80,12 @@ class Program:
     dies_taking: bool = False  # rank `leaver`, a newcomer, in the middle of taking the others' state
     dies_in: str = ""  # a part of a change (a method of Members) in which rank `leaver` dies
     clock_jumps: float = 0.0  # seconds by which rank `leaver`'s clock is set in the third step
+    stands_at: int | None = None  # the step after which rank `leaver` stands still (SIGSTOP), in the pause before the next one
     lag: int | None = None
     score_at: dict[int, float] = field(default_factory=dict)
     break_at: int | None = None
     evaluate_at: int | None = None  # the step at whose end 40 points are evaluated, one by one
+    evaluate_again_at: int | None = None
     disturbed_by: str = ""  # in that evaluation rank `leaver` hears a notice, or vanishes; the others wait until they know
     room: int = 0  # samples at once for which rank `leaver` has memory; 0: for any number
     short_from: int = 0  # the first step in which that is so
@@ -144,7 +147,7 @@ def _steps(program: Program, run: elastic.Run, notice: Notice, answer: dict[str,
             evaluate(program, run, model, notice, answer)
         if mine and step.number == program.leave_at:
             notice.give()
-        _linger(program, run, step)
+        _linger(program, run, step, notice)
         for batch in step:
             if mine and step.number == program.vanish_at and program.vanish_in != "body":
                 _vanish(program)
@@ -178,7 +181,20 @@ def steps_done(output: Path) -> int:
         return 0
 
 
-def _linger(program: Program, run: elastic.Run, step: elastic.Step) -> None:
+def _stand_still(notice: Notice) -> None:
+    """In the next pause between two steps, until somebody sends SIGCONT."""
+
+    def wait(seconds: float) -> None:
+        del notice.wait
+        os.kill(os.getpid(), signal.SIGSTOP)
+        notice.wait(seconds)
+
+    vars(notice)["wait"] = wait
+
+
+def _linger(program: Program, run: elastic.Run, step: elastic.Step, notice: Notice) -> None:
+    if run.rank == program.leaver and step.number == program.stands_at:
+        _stand_still(notice)
     while step.number == program.linger_at and run.generation == 1 and not run._group.change_wanted:  # type: ignore[attr-defined]  # of Members
         threading.Event().wait(0.01)  # for another process
 
@@ -263,7 +279,7 @@ def _limit_room(program: Program, run: elastic.Run, model: nn.Module) -> None:
 
 def _judge(program: Program, run: elastic.Run, model: nn.Module, notice: Notice, answer: dict[str, Any]) -> None:
     number = answer["steps"][-1]
-    if number == program.evaluate_at:
+    if number is not None and number in (program.evaluate_at, program.evaluate_again_at):
         evaluate(program, run, model, notice, answer)
     if number in program.score_at:
         run.best(program.score_at[number], accuracy=program.score_at[number])

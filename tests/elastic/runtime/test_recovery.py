@@ -2,6 +2,9 @@
 
 import contextlib
 import json
+import os
+import signal
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -203,6 +206,44 @@ def test_without_virtual_workers_the_gradient_is_that_of_the_whole_batch(tmp_pat
         assert answer["steps"] == list(range(12))
         for found, wanted in zip(answer["gradient"], alone["gradient"], strict=True):
             assert torch.tensor(found) == pytest.approx(torch.tensor(wanted), abs=1e-5)
+
+
+@pytest.mark.parametrize("leaver", [0, 2])
+@pytest.mark.parametrize("settings", [EXACT, {}], ids=["virtual", "summed"])
+def test_a_rank_that_stood_still_while_the_others_went_on_takes_their_state(
+    tmp_path: Path, calm: str, settings: dict[str, Any], leaver: int
+) -> None:
+    """At its step boundary, and not after a step more, in whose sums it would be alone."""
+    settings = {**MEMORY, **settings, "min_step_seconds": 0.5}
+    program = Program(output=tmp_path, settings=settings, stands_at=2, leaver=leaver, evaluate_at=4, evaluate_again_at=10)
+    with TemporaryDirectory(prefix="ebb-") as folder, contextlib.closing(Launcher(Path(folder), tmp_path)) as launcher:
+        launcher.regroup(programs.train, program, 3)
+        still = launcher.ranks[leaver]
+        until("it stands still", lambda: is_stopped(still.process.pid))
+        began = time.monotonic()
+        launcher.beside = [still]  # no part of the next generation
+        launcher.regroup(programs.train, program)
+        until("the others make steps", lambda: launcher.done() >= 6 and time.monotonic() - began > 2.5)
+        os.kill(still.process.pid, signal.SIGCONT)
+        launcher.beside = []
+        launcher.server.tell_change()
+        others = [each.process.pid for each in launcher.ranks if each is not still]
+        until("the others ask", lambda: launcher.server.all_ask(others))
+        launcher.regroup(programs.train, program)
+        assert all(each.reader.poll(60) for each in launcher.ranks), "they wait for each other"
+        answers = [each.reader.recv() for each in launcher.ranks]
+    assert [kind for kind, _ in answers] == ["answered"] * 3, answers
+    weights = {answer["weights"] for _, answer in answers}
+    assert len(weights) == 1
+    assert "virtual_workers" not in settings or weights == {calm}
+    assert answers[1][1]["steps"] == list(range(12))
+    written = [json.loads(line)["generation"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert written == sorted(written), "its own line came among those of the others"
+    assert ledger.check(tmp_path).exact
+
+
+def is_stopped(process: int) -> bool:
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 def test_a_newcomer_starts_again_when_nobody_is_left_who_has_trained(tmp_path: Path) -> None:
