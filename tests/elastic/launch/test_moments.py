@@ -101,7 +101,7 @@ def test_while_it_waits_for_others(start: Start, tmp_path: Path, backend: str) -
     process, endpoint = start_etcd(built("3.6"), tmp_path)
     try:
         where = endpoint if backend == "etcd3" else "127.0.0.1:0"
-        first = start("--nnodes=2:2", f"--rdzv_backend={backend}", f"--rdzv_endpoint={where}", "--rdzv_id=lonely", "-m", "never")
+        first = start("--nnodes=2:2", f"--rdzv_backend={backend}", f"--rdzv_endpoint={where}", "--rdzv_id=lonely", "-m", "trainer")
         until("it waits", lambda: "meeting the other machines" in first.log())
         time.sleep(0.5)
         assert first.tell() < 5
@@ -113,7 +113,7 @@ def test_while_it_waits_for_others(start: Start, tmp_path: Path, backend: str) -
 def test_while_torch_waits_inside_c(start: Start, tmp_path: Path) -> None:
     """For the store of a machine that is not there: torch's own rendezvous does not come back to Python for a minute."""
     where = ["--nnodes=2", "--node-rank=1", "--master-addr=127.0.0.1", "--master-port=1"]
-    first = start(*where, "-m", "never")
+    first = start(*where, "-m", "trainer")
     until("it waits", lambda: "meeting the other machines" in first.log())
     time.sleep(0.5)
     print(f"left in {first.tell():.2f} s")
