@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from ebb.client.errors import BadRequest
 from ebb.client.staging.code import listed
-from ebb.client.submission.request import Request
+from ebb.client.submission.request import SHELLS, Request
 
 # torchrun's flags that take a value, and the launcher's own one; the word after any other flag may be the program.
 WITH_VALUE = frozenset(
@@ -38,9 +38,12 @@ class Program:
 
 
 def find_program(arguments: Iterable[str]) -> Program | None:
-    """Return the program among the launcher's arguments: the first word that is no flag and no flag's value."""
+    """Return the program among the launcher's arguments: the first word that is no flag and no flag's value; a
+    shell's script."""
     flags, words = set[str](), iter(arguments)
     for word in words:
+        if word in SHELLS and "no_python" in flags:
+            return Program(next(words, word))
         if not word.startswith("-"):
             return Program(word, module=bool(flags & {"m", "module"}), command="no_python" in flags)
         flag, equals, _ = word.lstrip("-").replace("-", "_").partition("=")
@@ -101,7 +104,7 @@ def _is_of_the_image(request: Request, program: Program) -> bool:
     if request.code is not None:
         return False
     if program.command and "/" not in program.name:
-        return True  # a command on the PATH, such as bash
+        return True  # a command on the PATH
     return request.image is None and PurePosixPath(program.name).parts[0] == "trainer"
 
 

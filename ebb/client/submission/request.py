@@ -18,6 +18,7 @@ _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")  # DNS-1035: the workers' Serv
 _NAME_LENGTH = 63
 PRIORITIES = {"job": "ebb-job", "elastic": "ebb-elastic"}
 """--priority: the PriorityClasses that jobs may have (manifests/priorities.yaml), by their short names."""
+SHELLS = ("bash", "sh")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -56,7 +57,7 @@ def check(request: Request) -> None:
 
 def launcher_arguments(words: Iterable[str]) -> tuple[str, ...]:
     """Return what follows `--`, as the launcher's arguments; `python train.py` and `torchrun train.py` are taken as typed, and so
-    are `accelerate launch train.py` and `./run.sh`.
+    are `accelerate launch train.py`, `./run.sh` and `bash run.sh`.
 
     Raises BadRequest for what no launcher can start.
     """
@@ -66,6 +67,10 @@ def launcher_arguments(words: Iterable[str]) -> tuple[str, ...]:
     if arguments and arguments[0].endswith(".sh"):
         script = arguments[0] if "/" in arguments[0] else f"./{arguments[0]}"
         return ("--no-python", script, *arguments[1:])
+    if arguments and arguments[0] in SHELLS:
+        if len(arguments) == 1 or arguments[1].startswith("-"):
+            raise BadRequest(f"program {arguments[0]!r} has no script: name one, as in {arguments[0]} run.sh.")
+        return ("--no-python", *arguments)
     if arguments and re.fullmatch(r"(python[\d.]*|torchrun)", PurePosixPath(arguments[0]).name):
         arguments = arguments[1:]
         if arguments[:1] == ["-u"]:  # output is never buffered: the pod sets PYTHONUNBUFFERED

@@ -19,6 +19,7 @@ PROGRAMS = {
     "accelerate's module": ("accelerate launch -m mine", Program("mine", module=True)),
     "a shell script": ("./run.sh a", Program("./run.sh", command=True)),
     "a shell script without a folder": ("run.sh", Program("./run.sh", command=True)),
+    "a shell's script": ("bash run.sh a", Program("run.sh")),
     "only flags": ("--standalone -r 3", None),
 }
 
@@ -74,7 +75,18 @@ GOES = (
 )
 
 
-@pytest.mark.parametrize("line", [*GOES, "run.sh --x", "accelerate launch train.py", "trainer/own.py", "python ./train.py"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *GOES,
+        "run.sh --x",
+        "bash run.sh --x",
+        "sh src/deep.py",
+        "accelerate launch train.py",
+        "trainer/own.py",
+        "python ./train.py",
+    ],
+)
 @pytest.mark.usefixtures("here")
 def test_the_folder_of_a_local_program_goes_along(line: str) -> None:
     assert code_of(line) == "."
@@ -112,6 +124,18 @@ def test_a_home_folder_goes_only_where_it_is_named(here: Path, monkeypatch: pyte
     )
     assert code_of("train.py", code=".") == "."
     assert code_of("src/deep.py", here / "src", Path(), code="") == ""
+
+
+@pytest.mark.parametrize("line", ["bash", "sh -c true"])
+def test_a_shell_needs_a_script(line: str) -> None:
+    with pytest.raises(BadRequest, match=r"program '(ba)?sh' has no script: name one, as in (ba)?sh run.sh"):
+        launcher_arguments(line.split())
+
+
+@pytest.mark.usefixtures("here")
+def test_a_shells_script_that_is_nowhere_is_refused() -> None:
+    with pytest.raises(BadRequest, match=r"program 'gone\.sh' is not in"):
+        code_of("bash gone.sh")
 
 
 REFUSED: dict[str, tuple[Callable[[], str | None], str]] = {

@@ -101,7 +101,9 @@ def test_while_it_waits_for_others(start: Start, tmp_path: Path, backend: str) -
     process, endpoint = start_etcd(built("3.6"), tmp_path)
     try:
         where = endpoint if backend == "etcd3" else "127.0.0.1:0"
-        first = start("--nnodes=2:2", f"--rdzv_backend={backend}", f"--rdzv_endpoint={where}", "--rdzv_id=lonely", "-m", "trainer")
+        first = start(
+            "--nnodes=2:2", f"--rdzv_backend={backend}", f"--rdzv_endpoint={where}", "--rdzv_id=lonely", "-m", "trainer"
+        )
         until("it waits", lambda: "meeting the other machines" in first.log())
         time.sleep(0.5)
         assert first.tell() < 5
