@@ -1,4 +1,4 @@
-"""The sharing of two cores (pure tests as they come, slow ones in two streams, in order), and tests without a network."""
+"""The sharing of two cores (pure tests as they come, slow ones by folder, in order), and tests without a network."""
 
 import gc
 import signal
@@ -8,22 +8,23 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling, Scheduling, WorkStealingScheduling
 
-# `testing` has engines too: they are here so that the streams take about as long as each other.
+# Folders whose slow tests may run beside any others. Those of all other folders share the machine's clusters and engines.
 PROCESSES = ("apiserver", "benchmarks", "cli", "client", "controller", "elastic", "hydra_plugins", "kube", "testing", "trainer")
 
 
-class Streams(LoadScopeScheduling):
+class Folders(LoadScopeScheduling):
     """A scope is what one process runs in order. (xdist's own `loadgroup` does nothing with pytest 9.2.)"""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "processes" if nodeid.split("/")[1] in PROCESSES else "clusters and engines"
+        folder = nodeid.split("/")[1]
+        return folder if folder in PROCESSES else "clusters and engines"
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
     """For `-n 2`: the slow tests are those that are asked for by `-m e2e...`."""
     slow = config.option.markexpr.startswith("e2e")
-    return Streams(config, log) if slow else WorkStealingScheduling(config, log)
+    return Folders(config, log) if slow else WorkStealingScheduling(config, log)
 
 
 def pytest_configure() -> None:
