@@ -339,6 +339,12 @@ def launch(
     )
 
 
+def there(folder: Path) -> str:
+    """A script that no launcher comes to start."""
+    (folder / "script.py").touch()
+    return str(folder / "script.py")
+
+
 NEVER = ["--nnodes=1:2", "--rdzv_backend=etcd3", "--rdzv_endpoint=127.0.0.1:9", "--rdzv_id=never"]  # it would wait for ever
 WELL = program(READY, GPU, '{"done": 2}')
 
@@ -347,7 +353,7 @@ WELL = program(READY, GPU, '{"done": 2}')
 @pytest.mark.parametrize("flags", [[], ["-m"]], ids=["script", "module"])
 def test_a_machine_whose_gpu_fails_does_not_join(tmp_path: Path, flags: list[str]) -> None:
     broken = program(READY, GPU, error("CUDA error: uncorrectable ECC error encountered"), '{"done": 2}')
-    launcher = launch(tmp_path, broken, *NEVER, *flags, "trainer" if flags else "script.py")
+    launcher = launch(tmp_path, broken, *NEVER, *flags, "trainer" if flags else there(tmp_path))
     _, said = launcher.communicate(timeout=120)
     assert launcher.returncode == 79, said
     last = said.strip().splitlines()[-1]  # what the controller passes on
@@ -358,15 +364,15 @@ def test_a_machine_whose_gpu_fails_does_not_join(tmp_path: Path, flags: list[str
 
 @pytest.mark.e2e
 def test_a_notice_ends_a_test_that_hangs(tmp_path: Path) -> None:
-    there = tmp_path / "pid"
-    hangs = program(READY, GPU, then=f"open({str(there)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)")
-    launcher = launch(tmp_path, hangs, *NEVER, "script.py", silent_seconds=600)
-    until("the test", lambda: there.exists() and there.read_text())
+    pid = tmp_path / "pid"
+    hangs = program(READY, GPU, then=f"open({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)")
+    launcher = launch(tmp_path, hangs, *NEVER, there(tmp_path), silent_seconds=600)
+    until("the test", lambda: pid.exists() and pid.read_text())
     launcher.send_signal(signal.SIGTERM)
     _, said = launcher.communicate(timeout=120)
     assert launcher.returncode == 138, said
     with pytest.raises(ProcessLookupError):
-        os.kill(int(there.read_text()), 0)
+        os.kill(int(pid.read_text()), 0)
 
 
 @pytest.mark.e2e
@@ -426,9 +432,9 @@ def test_the_check_as_a_setting(tmp_path: Path, word: str, code: int, words: str
 
 
 @pytest.mark.e2e
-def test_a_machine_that_others_cannot_reach_does_not_join() -> None:
+def test_a_machine_that_others_cannot_reach_does_not_join(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "ebb.elastic.launch", *NEVER, "--local-addr=192.0.2.1", "script.py"],
+        [sys.executable, "-m", "ebb.elastic.launch", *NEVER, "--local-addr=192.0.2.1", there(tmp_path)],
         capture_output=True,
         text=True,
         timeout=120,
