@@ -231,12 +231,16 @@ def _managed(checkpoint: Any) -> Iterator[dict[str, Any]]:
 
 
 def remove_stale_locks(state: Path) -> None:
-    """A Pulumi that was killed leaves its lock behind, and the next one would ask a person to remove it."""
+    """A Pulumi that was killed leaves its lock behind, and the next one would ask a person to remove it. Attributes that it was
+    about to write, in a file beside each of its own, may be empty: the next one would end with "EOF", and needs none."""
     for lock in (state / ".pulumi" / "locks").rglob("*.json"):
         with contextlib.suppress(OSError, ValueError, KeyError):
             content = json.loads(lock.read_text())
             if content["hostname"] == socket.gethostname() and not _is_pulumi(int(content["pid"])):
                 lock.unlink()
+                for attributes in (state / ".pulumi").rglob("*.attrs"):
+                    if not attributes.stat().st_size:
+                        attributes.unlink()
                 print(f"removed the lock of a Pulumi that was killed (process {content['pid']})", file=sys.stderr)
 
 

@@ -170,12 +170,17 @@ def test_the_lock_of_a_killed_pulumi_goes_before_its_parent_has_noticed(tmp_path
     lock.parent.mkdir(parents=True)
     with subprocess.Popen([pulumi, "60"]) as process:
         lock.write_text(json.dumps({"pid": process.pid, "hostname": socket.gethostname()}))
+        whole, cut_short = lock.with_name("whole.attrs"), lock.with_name("cut-short.attrs")
+        whole.write_text("{}")
+        cut_short.touch()
         launcher.remove_stale_locks(tmp_path)
         assert lock.exists(), "it works"
+        assert cut_short.exists()
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # dead, and not reaped
         launcher.remove_stale_locks(tmp_path)
         assert not lock.exists()
+        assert [path.name for path in lock.parent.iterdir()] == ["whole.attrs"]
 
 
 def test_an_interrupted_program_says_nothing(tmp_path: Path) -> None:
