@@ -86,7 +86,8 @@ def test_jobs_and_what_idled_are_the_boxs_machines(platform: Platform) -> None:
     written_since(platform, time.time())
     pod = platform.get("pod", "dear-worker-1", "-n", NAMESPACE)
     platform.box("reclaim", pod["spec"]["nodeName"], "--no-notice")
-    platform.until("the reclaim is counted", lambda: job(platform, "dear")["status"].get("reclaims") == 1)
+    # Two, where the replacement still finds the machine's Node and is lost with it
+    platform.until("the reclaim is counted", lambda: job(platform, "dear")["status"].get("reclaims", 0) >= 1)
     platform.until("its worker is back", lambda: job(platform, "dear")["status"].get("ready") == "2/2")
     platform.until("time has passed", lambda: time.monotonic() - began > SECONDS, seconds=2 * SECONDS)
     platform.ebb("delete", "dear", "cheap")
