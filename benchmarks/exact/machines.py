@@ -15,8 +15,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
@@ -191,6 +192,18 @@ class GivenUpError(Exception):
 
 given_up = threading.Event()
 """Set when the run is interrupted: all waits of all threads end by GivenUpError."""
+
+
+@contextmanager
+def side_by_side(most: int) -> Iterator[ThreadPoolExecutor]:
+    """Threads for jobs that are played at once: where one fails, or Ctrl-C comes, all others give up."""
+    with ThreadPoolExecutor(most) as pool:
+        try:
+            yield pool
+        except BaseException:
+            given_up.set()
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def until(look: Callable[[], T | None], seconds: float) -> T | None:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from benchmarks.exact import pictures, planted, words
 from benchmarks.exact.etcd import etcd
 from benchmarks.exact.history import KILLS, RECOVERIES, SHORTEST, History, Recovery, Shape, draw, draw_recovery
 from benchmarks.exact.judge import Findings, Result, judge
-from benchmarks.exact.machines import Forked, Fresh, given_up, until
+from benchmarks.exact.machines import Forked, Fresh, side_by_side, until
 from benchmarks.exact.play import PATIENCE_SECONDS, BrokenError, Play, Played, Stage, job_environment, training
 from benchmarks.exact.records import Records, fingerprint
 from devcluster.commands import say
@@ -117,16 +117,11 @@ class Proof:
         missing = sorted((history for history in histories if not self._is_done(history)), key=lambda history: not history.agents)
         if len(missing) < len(histories):
             say(f"{len(histories) - len(missing)} histories are done already: {self._records.path}")
-        with ThreadPoolExecutor(self._settings.at_once) as pool:
+        with side_by_side(self._settings.at_once) as pool:
             waiting = {pool.submit(self.one, history): history for history in missing}
-            try:
-                for number, future in enumerate(as_completed(waiting), 1):
-                    future.result()
-                    say(f"{number} of {len(missing)} done: {self._summarize(waiting[future])}")
-            except BaseException:
-                given_up.set()
-                pool.shutdown(cancel_futures=True)
-                raise
+            for number, future in enumerate(as_completed(waiting), 1):
+                future.result()
+                say(f"{number} of {len(missing)} done: {self._summarize(waiting[future])}")
 
     def one(self, history: History) -> None:
         """Play, judge, keep."""

@@ -11,13 +11,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmarks.controller.processes import BenchmarkError
-from benchmarks.exact.machines import GivenUpError, given_up
+from benchmarks.exact.machines import GivenUpError, side_by_side
 from benchmarks.goodput.account import by_name, take_account
 from benchmarks.goodput.play import BACK, KINDS, MACHINES, Play, Played, draw
 from benchmarks.recovery.play import EVENTS, FailedError, Stage
@@ -153,14 +152,9 @@ class Run:
                 self._play_at_once(names)
 
     def _play_at_once(self, names: Sequence[str]) -> None:
-        with ThreadPoolExecutor(len(names)) as pool:
-            try:
-                for future in [pool.submit(self._play, name) for name in names]:
-                    future.result()
-            except BaseException:
-                given_up.set()
-                pool.shutdown(cancel_futures=True)
-                raise
+        with side_by_side(len(names)) as pool:
+            for future in [pool.submit(self._play, name) for name in names]:
+                future.result()
 
     def _play(self, name: str) -> None:
         settings, system = self.settings, SYSTEMS[name]

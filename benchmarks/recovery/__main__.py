@@ -10,13 +10,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.controller.processes import BenchmarkError
-from benchmarks.exact.machines import GivenUpError, given_up
+from benchmarks.exact.machines import GivenUpError, side_by_side
 from benchmarks.exact.records import Records, fingerprint
 from benchmarks.recovery import figures as kept
 from benchmarks.recovery.namespaces import Network
@@ -162,18 +161,13 @@ class Run:
 
     def _round_of_all(self, number: int, names: list[str], stages: dict[str, Stage]) -> None:
         """Ours by itself, then the others: side by side where the state is small."""
-        with ThreadPoolExecutor(OTHERS_AT_ONCE) as pool:
-            try:
-                small = [name for name in names if not SYSTEMS[name].is_ours and stages[name].megabytes < LARGE_MEGABYTES]
-                for name in names:
-                    if name not in small:
-                        self._round(number, name, stages[name])
-                for future in [pool.submit(self._round, number, name, stages[name]) for name in small]:
-                    future.result()
-            except BaseException:
-                given_up.set()
-                pool.shutdown(cancel_futures=True)
-                raise
+        with side_by_side(OTHERS_AT_ONCE) as pool:
+            small = [name for name in names if not SYSTEMS[name].is_ours and stages[name].megabytes < LARGE_MEGABYTES]
+            for name in names:
+                if name not in small:
+                    self._round(number, name, stages[name])
+            for future in [pool.submit(self._round, number, name, stages[name]) for name in small]:
+                future.result()
 
     def _round(self, number: int, name: str, stage: Stage) -> None:
         state, began = f"{stage.megabytes:g}", time.monotonic()

@@ -223,7 +223,7 @@ def cut_off(stage: Stage) -> Outage:
 
 
 def etcd_down(stage: Stage) -> Outage:
-    """Nobody reaches it: no step waits for it, and nobody is found to be gone."""
+    """No machine reaches it: no step waits for it, and all machines stay in their generation."""
     process, endpoint = stage.own_etcd()
     job = stage.job(endpoint)
     machines = [job.start(planned=2), job.start(planned=2)]

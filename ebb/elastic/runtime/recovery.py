@@ -76,7 +76,7 @@ def _end_if_outrun(config: RunConfig, group: Members, fence: Fence, step: int, g
     than all that is in memory: new processes go on from that."""
     newest = newest_checkpoint(config, fence) if group.rank == 0 else None
     if group.hand_out_facts(newest is not None and newest[0] > generation and newest[1] > step):
-        meet_again(PeerLostError(f"nobody is left of those who have trained since step {step}"))
+        meet_again(PeerLostError(f"all machines that have trained since step {step} are gone"))
 
 
 def inherit_beside(config: RunConfig, group: Members) -> Inherited:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.exact import machines
 from benchmarks.exact.records import Records
 from benchmarks.recovery import __main__ as bench
 from benchmarks.recovery.play import EVENTS, FailedError, Found, Stage
@@ -36,7 +37,7 @@ class Player:
 def player(monkeypatch: pytest.MonkeyPatch) -> Player:
     player = Player()
     monkeypatch.setattr(bench, "play", player)
-    monkeypatch.setattr(bench, "given_up", threading.Event())  # that of all benchmarks in this process stays unset
+    monkeypatch.setattr(machines, "given_up", threading.Event())  # that of all benchmarks in this process stays unset
     return player
 
 
