@@ -8,12 +8,32 @@ from typing import Any
 from ebb.controller.controller import Controller
 from ebb.controller.etcd.legacy import RunError
 from ebb.controller.metrics import Metrics
+from ebb.controller.reconciler.notifications import Notification
 from ebb.kube import ELASTIC_JOBS, EVENTS, LEASES, NODES, PODS
 from tests.builders import NOW, make_lease, make_node
 from tests.fake_kube import FakeKube
 
 Object = dict[str, Any]
 DIGITS = "digits"
+
+
+class FakeReceiver:
+    """A webhook that outlives controllers. Without `taken` there is none."""
+
+    def __init__(self) -> None:
+        self.taken: list[Notification] | None = None
+        self.problem = ""  # why nothing is taken
+        self.answer_seconds = 0.0  # until it answers, after it has taken one
+
+    def is_there(self) -> bool:
+        return self.taken is not None
+
+    async def send(self, what: Notification) -> str:
+        if self.taken is None or self.problem:
+            return self.problem or "none"
+        self.taken.append(what)
+        await asyncio.sleep(self.answer_seconds)
+        return ""
 
 
 class FakeCluster:
@@ -26,6 +46,7 @@ class FakeCluster:
         self.metrics_text: dict[str, str] = {}  # address of a worker -> its metrics
         self.asked_etcd: list[str] = []  # of one with the v2 API
         self.etcd_is_away = False
+        self.notifications = FakeReceiver()
         self.dead: set[str] = set()  # machines whose kubelet renews no Lease any more
 
     def job(self, name: str = DIGITS) -> Object:
@@ -91,7 +112,13 @@ class FakeCluster:
             return self.metrics_text.get(address)
 
         self.controller = Controller(
-            self.api, fence=self._fence, fetch=fetch, send=self._send, clock=self.api.clock, metrics=Metrics()
+            self.api,
+            fence=self._fence,
+            fetch=fetch,
+            send=self._send,
+            clock=self.api.clock,
+            metrics=Metrics(),
+            receiver=self.notifications,
         )
         self._task = asyncio.create_task(self.controller.run())
 

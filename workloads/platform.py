@@ -32,6 +32,7 @@ from workloads.cluster import (
 
 IMAGE = "ebb-controller"  # what the files say in place of an image
 PLATFORM, PLATFORM_SCHEMA = "ebb-platform", "1"
+NOTIFICATIONS = "ebb-notifications"  # controller.yaml mounts it
 TRAINER = "ebb-trainer"  # what job files say in place of the stack's trainer image; ebb-trainer:<name> is that of ebb:trainers
 RESEARCHERS_OWN = ("spec.replicaSpecs.Worker.replicas", "spec.suspend")
 
@@ -51,6 +52,16 @@ def controller(cluster: Cluster, image: pulumi.Input[str], manager: NodeGroup, n
         images={IMAGE: image},
     )
     return [*program, *rights, *policy, *kind]
+
+
+def notifications(cluster: Cluster, webhook: str, needs: Sequence[pulumi.Resource]) -> pulumi.Resource:
+    """The Secret from which the controller reads where notifications go. `needs`: its namespace."""
+    return core.v1.Secret(
+        NOTIFICATIONS,
+        metadata={"name": NOTIFICATIONS, "namespace": SYSTEM},
+        string_data={"webhook": pulumi.Output.secret(webhook)},
+        opts=cluster.options(depends_on=needs),
+    )
 
 
 def gateway(

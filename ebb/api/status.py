@@ -14,6 +14,7 @@ from ebb.api.contract import CREATED, FAILED, RESTARTING, RUNNING, STALLED, SUCC
 from ebb.api.schema import FLAG, NUMBER, TEXT, TIME, Schema, count, described, one_of
 
 HISTORY_LENGTH = 20  # enough for a day of spot machines; the object must stay small, as it is written often
+TEXTS: Schema = {"type": "array", "items": {"type": "string"}}
 INDICES: Schema = {"type": "array", "items": {"type": "integer", "format": "int32"}}
 
 RECLAIMED, LEFT, PROGRAM_FAILED, PLACED, STALL, HELD, ENDED = "reclaimed", "left", "failed", "placed", "stalled", "held", "ended"
@@ -224,6 +225,9 @@ class Status:
         model=ShortLived,
         many=True,
         default=(),
+    )
+    notified: tuple[str, ...] = described(
+        "Notifications that the stack's webhook took: the latest of each kind; the controller's memory.", TEXTS, default=()
     )
     recorded: bool = described("Whether the record of the ended job was written.", FLAG, default=False)
     first_success_time: str | None = described(

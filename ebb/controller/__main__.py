@@ -19,6 +19,7 @@ import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from aiohttp import web
 
@@ -31,6 +32,7 @@ from ebb.controller.etcd.legacy import http_send
 from ebb.controller.metrics import HELP, JOBS, LEADS, Health, Metrics, by_state, show_process
 from ebb.controller.node_heartbeats import LEAST_SECONDS, RENEWAL_SECONDS
 from ebb.controller.scraper import http_fetch
+from ebb.controller.webhook import Webhook
 from ebb.kube import Kube, KubeconfigError
 
 LEASE = "ebb-controller"
@@ -46,6 +48,7 @@ class ControllerSettings:
     host: str
     port: int
     silent_after: float | None
+    webhook: Path | None  # the file with the address that notifications go to
     etcd: str  # "": its alarms are not watched
     identity: str
     log_format: str
@@ -59,6 +62,12 @@ def read_settings(arguments: Sequence[str]) -> ControllerSettings:
     parser.add_argument("--namespace", default=NAMESPACE, help="where the Lease is (default: %(default)s)")
     parser.add_argument("--listen", default=":8080", metavar="HOST:PORT", help="for /metrics and probes (default: %(default)s)")
     parser.add_argument("--etcd", default="", metavar="http://HOST:PORT", help="watch this etcd's alarms (default: none)")
+    parser.add_argument(
+        "--webhook-file",
+        type=Path,
+        metavar="FILE",
+        help="send notifications to the address in this file (default: none)",
+    )
     parser.add_argument(
         "--silent-after",
         type=float,
@@ -87,6 +96,7 @@ def read_settings(arguments: Sequence[str]) -> ControllerSettings:
         host=host or "0.0.0.0",  # noqa: S104 - probes and Prometheus come from outside the pod
         port=int(port),
         silent_after=given.silent_after,
+        webhook=given.webhook_file,
         etcd=given.etcd.rstrip("/"),
         identity=identity,
         log_format=given.log_format or logs.default_format(),
@@ -96,7 +106,13 @@ def read_settings(arguments: Sequence[str]) -> ControllerSettings:
 
 async def run(settings: ControllerSettings) -> None:
     """Lead, and act while leading. Raises LeadershipLost, ConfigError."""
-    async with Kube.connect(settings.kubeconfig) as api, http_fetch() as fetch, http_send() as send, AsyncExitStack() as opened:
+    async with (
+        Kube.connect(settings.kubeconfig) as api,
+        http_fetch() as fetch,
+        http_send() as send,
+        Webhook.open(settings.webhook) as webhook,
+        AsyncExitStack() as opened,
+    ):
         election = Election(api, settings.namespace, LEASE, identity=settings.identity, clock=time.time)
         metrics = Metrics()
         controller = Controller(
@@ -106,6 +122,7 @@ async def run(settings: ControllerSettings) -> None:
             send=send,
             clock=time.time,
             metrics=metrics,
+            receiver=webhook,
             silent_after=settings.silent_after,
         )
         metrics.gauge(LEADS, "1 on the controller that acts.", lambda: {"": float(election.leads)})

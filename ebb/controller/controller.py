@@ -1,6 +1,6 @@
 """The loop around the planner: look at a job, decide, act, write one status, tell people. `python -m ebb.controller` runs it.
 
-    controller = Controller(api, fence=election.check, fetch=fetch, send=send, clock=time.time, metrics=Metrics())
+    controller = Controller(api, fence=election.check, fetch=fetch, send=send, clock=time.time, metrics=..., receiver=webhook)
     await controller.run()
 
 Everything here is plumbing: reconcile.py decides what is to be done, cluster_cache.py gathers what is seen. Actions may
@@ -23,6 +23,7 @@ from ebb.controller.cluster_cache import ClusterCache, Object
 from ebb.controller.etcd.legacy import Runs, Send
 from ebb.controller.executor import Api, Executor
 from ebb.controller.metrics import ERRORS, FAILURES, QUEUE_DEPTH, RECLAIMS, RECONCILE_SECONDS, WATCH_AGE, Metrics, Recovery
+from ebb.controller.notifier import Notifier, Receiver
 from ebb.controller.rate_limits import Refusals, Retries, WriteLimit, as_before, only_figures, without_creations
 from ebb.controller.reconciler.reconcile import failing, plan, refused
 from ebb.controller.reconciler.records import DELETED, record
@@ -40,7 +41,8 @@ log = logging.getLogger(__name__)
 
 class Controller:
     """`fence` raises when this process must not write any more; its exception ends `run`. `clock` is wall time. `send` speaks to
-    the etcds of torch's own rendezvous. `silent_after`: seconds without a sign of life after which a machine may be given up."""
+    the etcds of torch's own rendezvous. `silent_after`: seconds without a sign of life after which a machine may be given up.
+    `receiver` takes notifications."""
 
     def __init__(
         self,
@@ -51,6 +53,7 @@ class Controller:
         send: Send,
         clock: Callable[[], float],
         metrics: Metrics,
+        receiver: Receiver,
         silent_after: float | None = None,
     ) -> None:
         self._clock, self._fetch, self.metrics = clock, fetch, metrics
@@ -61,6 +64,7 @@ class Controller:
         self._recovery = Recovery(metrics)
         self._runs = Runs(send, jobs=self.unfinished)
         self._executor = Executor(api, self.cluster, self._recovery, fence=fence, clock=clock, make_run=self._runs.create)
+        self._notifier = Notifier(receiver, changed=self._queue.add, clock=clock, metrics=metrics)
         self._usage = UsageRecorder(api, self.cluster, fence=fence, clock=clock)
         metrics.gauge(QUEUE_DEPTH, "Jobs that wait to be looked at.", lambda: {"": len(self._queue)})
         metrics.gauge(WATCH_AGE, "Since when nothing came from the API server, by kind.", self.ages)
@@ -77,6 +81,7 @@ class Controller:
             tasks.create_task(self._executor.send_events())
             tasks.create_task(self._runs.run())
             tasks.create_task(self._usage.run())
+            tasks.create_task(self._notifier.run())
             for _ in range(JOBS_AT_ONCE):
                 tasks.create_task(self._work())
 
@@ -162,6 +167,7 @@ class Controller:
         if words and decided.once_written:
             # It may be these that fail: the condition is not to change to and fro with each attempt.
             decided = as_before(job.status, replace(decided, status=failing(decided.status, words, now)[0]))
+        decided = replace(decided, status=self._notifier.note(key, job, decided.status, now))
         self._recovery.noticed(key, decided, now)
         if job.status.observed_generation != job.generation:
             self._refusals.forget(key)  # other pods are asked for now
@@ -214,7 +220,7 @@ class Controller:
         be tried again."""
         waiting = self.cluster.departed.pop(key, [])
         if waiting:
-            for memory in (self._scraper, self._recovery, self._write_limit, self._refusals, self._retries):
+            for memory in (self._scraper, self._recovery, self._write_limit, self._refusals, self._retries, self._notifier):
                 memory.forget(key)
         while waiting:
             try:

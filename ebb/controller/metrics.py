@@ -35,6 +35,8 @@ RECOVERY_SECONDS = "ebb_recovery_seconds"
 RECLAIMS = "ebb_reclaims_total"
 FAILURES = "ebb_program_failures_total"
 ERRORS = "ebb_reconcile_errors_total"
+NOTIFICATIONS = "ebb_notifications_total"
+NOTIFICATION_FAILURES = "ebb_notification_failures_total"
 QUEUE_DEPTH = "ebb_queue_depth"
 WATCH_AGE = "ebb_watch_age_seconds"
 LEADS = "ebb_leads"
@@ -46,9 +48,11 @@ HELP = {
     RECLAIMS: "Workers lost to reclaims, by cause.",
     FAILURES: "Failures of programs that were counted.",
     ERRORS: "Looks at a job that failed and were retried.",
+    NOTIFICATIONS: "Notifications that the webhook took, by kind.",
+    NOTIFICATION_FAILURES: "Attempts to send a notification that failed and were repeated.",
     JOBS: "Jobs by state.",
 }
-COUNTERS = (RECLAIMS, FAILURES, ERRORS)
+COUNTERS = (RECLAIMS, FAILURES, ERRORS, NOTIFICATIONS, NOTIFICATION_FAILURES)
 HISTOGRAMS = {RECONCILE_SECONDS: LOOK_BUCKETS, REPLACEMENT_SECONDS: LOSS_BUCKETS, RECOVERY_SECONDS: LOSS_BUCKETS}
 SILENT_SECONDS = 180.0  # every watch ends within 72 s and is begun anew: this long is one that nothing noticed to be broken
 STUCK_SECONDS = 300.0  # one look makes a few calls, each of at most 60 s

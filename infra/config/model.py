@@ -143,6 +143,11 @@ class Stack(Section):
     jobs: tuple[dict[str, Any], ...] = Field(
         default=(), strict=False, description="Jobs of the stack: files with ElasticJobs, or ElasticJobs in place."
     )
+    webhook: Annotated[str, Form(r"https?://\S+", "an address that begins with https://")] | None = Field(
+        default=None,
+        description="Where the controller sends notifications about jobs, as JSON or to Slack; `pulumi config set --secret` it.",
+        examples=["https://hooks.slack.com/services/..."],
+    )
     legacy_rendezvous: bool = Field(
         default=False,
         description="An etcd 3.5 with the v2 API beside the other: for torch's own rendezvous, in images without Ebb's trainer.",

@@ -1,7 +1,7 @@
 """Reads a Stack from its file or from the engine, or raises a ConfigError that lists every problem."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,15 @@ from infra.config.model import CLOUD_KEY, Stack
 from infra.config.salvage import drop_consequences, salvage
 from infra.config.section import NAMESPACE, ROOT, ConfigError, Problem, Section, choice, report
 
+WEBHOOK = "webhook"  # an address that holds a token: the one setting that has to be encrypted
+
 
 def load() -> Stack:
     """The settings of the stack that runs. Raises ConfigError."""
     everything = {**runtime.get_config_env(), **runtime.CONFIG.get()}
     own = {key: _structured(value) for key, value in _own(everything)}
-    return parse(_priced(own, ROOT, pulumi.get_stack()), ROOT, stack=pulumi.get_stack())
+    encrypted = {key for key in own if runtime.is_config_secret(f"{NAMESPACE}:{key}")}
+    return parse(_priced(own, ROOT, pulumi.get_stack()), ROOT, stack=pulumi.get_stack(), encrypted=encrypted)
 
 
 def read(stack: str, root: Path = ROOT) -> Stack:
@@ -53,7 +56,8 @@ def _priced(own: dict[str, Any], root: Path, stack: str) -> dict[str, Any]:
 
 def _own(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for key, value in values.items():
-        if key.startswith(f"{NAMESPACE}:"):
+        # An encrypted value, in a file: the engine alone can read it, and no program without the engine needs one.
+        if key.startswith(f"{NAMESPACE}:") and not (isinstance(value, dict) and set(value) == {"secure"}):
             yield key.split(":", 1)[1], value
 
 
@@ -65,8 +69,9 @@ def _structured(value: Any) -> Any:
         return value
 
 
-def parse(values: Mapping[str, Any], root: Path, *, stack: str = "stack") -> Stack:
-    """Check settings; files that they name are relative to `root`, `stack` is the name. Raises ConfigError with all problems."""
+def parse(values: Mapping[str, Any], root: Path, *, stack: str = "stack", encrypted: Collection[str] = ()) -> Stack:
+    """Check settings; files that they name are relative to `root`, `stack` is the name, `encrypted` the keys whose values the
+    stack's file has encrypted. Raises ConfigError with all problems."""
     cloud = values.get("cloud")
     known = isinstance(cloud, str) and cloud in clouds.names()
     jobs, unread = job_files.read(values.get("jobs"), root)
@@ -76,6 +81,9 @@ def parse(values: Mapping[str, Any], root: Path, *, stack: str = "stack") -> Sta
     if not known:
         problems, wrong = [Problem("cloud", choice(cloud, clouds.names())), *problems], wrong | {"cloud"}
     problems += [*sections.problems, *unread, *job_files.problems(jobs)]
+    if WEBHOOK in values and WEBHOOK not in encrypted:
+        text = "is in the stack's file for all to read: `pulumi config set --secret ebb:webhook ADDRESS` encrypts it"
+        problems.append(Problem(WEBHOOK, text))
     crossed = [*checks.name(stack), *checks.problems(settings), *sections.crossed(settings)]
     problems += drop_consequences(crossed, wrong | sections.wrong)
     if problems:

@@ -155,6 +155,21 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, text: str | None, s
     assert says in str(caught.value)
 
 
+def test_a_webhook_has_to_be_encrypted() -> None:
+    address = "https://hooks.slack.com/services/x"
+    assert config.parse(settings() | {"webhook": address}, ROOT, encrypted=["webhook"]).webhook == address
+    with pytest.raises(config.ConfigError, match=r"webhook: is in the stack's file.*pulumi config set --secret ebb:webhook"):
+        config.parse(settings() | {"webhook": address}, ROOT)
+    with pytest.raises(config.ConfigError, match=r"webhook.*https://"):
+        config.parse(settings() | {"webhook": "hooks.slack.com"}, ROOT, encrypted=["webhook"])
+
+
+def test_what_is_encrypted_is_left_to_the_engine(tmp_path: Path) -> None:
+    values = {f"ebb:{key}": value for key, value in settings().items()}
+    (tmp_path / "Pulumi.one.yaml").write_text(yaml.safe_dump({"config": values | {"ebb:webhook": {"secure": "v1:abc"}}}))
+    assert config.read("one", tmp_path).webhook is None
+
+
 @pytest.mark.parametrize("name", ["Dev", "my_stack", "a-name-that-is-much-too-long"])
 def test_a_stacks_name_is_part_of_other_names(name: str) -> None:
     with pytest.raises(config.ConfigError, match="the stack's name: found"):

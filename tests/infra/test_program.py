@@ -1,11 +1,13 @@
 """What the program declares, by Pulumi's mocks: the objects, their order, and that labels and selectors agree."""
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from pulumi.runtime import rpc
 
 from infra import config, program
 from infra.clouds.local import Local
@@ -21,6 +23,8 @@ FACTS = {
     "image.controller": "ebb/controller:1", "image.trainer": "ebb/trainer:1", "image.etcd": "ebb/etcd:1",
 }  # fmt: skip
 ROOT = Path(__file__).parent.parent.parent
+# The engine's marks of an encrypted value.
+SIGNATURE, SECRET = rpc._special_sig_key, rpc._special_secret_sig
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 
 
@@ -32,13 +36,13 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
     return declared(tmp_path_factory.mktemp("program"), jobs=[JOB])
 
 
-def declared(folder: Path, **changes: Any) -> Graph:
+def declared(folder: Path, encrypted: Collection[str] = (), **changes: Any) -> Graph:
     """All resources of the local stack by name, with changes to its settings."""
     kubeconfig = folder / "kubeconfig"
     cluster = {"server": "https://x", "certificate-authority-data": "eA=="}
     kubeconfig.write_text(yaml.safe_dump({"clusters": [{"name": "x", "cluster": cluster}]}))
     values = local_settings() | {"local": {"kubeconfig": str(kubeconfig)}} | changes
-    stack = config.parse(values, ROOT)
+    stack = config.parse(values, ROOT, encrypted=encrypted)
     world = declared_by(lambda: program.declare(stack, Local(stack, stack.settings)), stack="local", answers={CONFIG_MAP: _box})
     return {one.name: one for one in world.resources}
 
@@ -210,6 +214,16 @@ def test_the_older_etcd_is_there_if_the_stack_wants_it(tmp_path: Path, monkeypat
 def test_a_box_without_the_older_etcd_says_how_it_gets_it(tmp_path: Path) -> None:
     with pytest.raises(config.ConfigError, match="python -m devcluster up --legacy-etcd"):
         declared(tmp_path, legacyRendezvous=True)
+
+
+def test_a_webhook_is_a_secret_that_the_controller_mounts(tmp_path: Path, graph: Graph) -> None:
+    there = declared(tmp_path, encrypted=["webhook"], webhook="https://example.org/hook")
+    secret = there["ebb-notifications"].inputs
+    assert secret["metadata"] == {"name": "ebb-notifications", "namespace": "ebb-system"}
+    assert secret["stringData"] == {SIGNATURE: SECRET, "value": {"webhook": "https://example.org/hook"}}
+    (volume,) = workloads(there)[CONTROLLER]["template"]["spec"]["volumes"]
+    assert volume["secret"] == {"secretName": secret["metadata"]["name"], "optional": True}
+    assert "ebb-notifications" not in graph
 
 
 def test_a_missing_kubeconfig_is_said(tmp_path: Path) -> None:
