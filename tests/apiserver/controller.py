@@ -37,6 +37,7 @@ class Process:
         self._kubeconfig = folder / f"{name}.kubeconfig"
         self._write_kubeconfig(server, token, account)
         self._running: subprocess.Popen[bytes] | None = None
+        self.arguments: tuple[str, ...] = ()  # further ones, from the next start on
         self.port = 0
         self.ends = 0  # how often it ended by itself and was started again
 
@@ -52,6 +53,7 @@ class Process:
             "--listen",
             f"127.0.0.1:{self.port}",
             "--verbose",
+            *self.arguments,
         ]
         begin = ["tests.apiserver.shifted", json.dumps(self.settings)] if self.settings else ["ebb.controller"]
         env = {key: value for key, value in os.environ.items() if not key.startswith("KUBE")}
