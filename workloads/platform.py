@@ -45,7 +45,8 @@ def controller(cluster: Cluster, image: pulumi.Input[str], manager: NodeGroup, n
     """
     kind = manifest.declare(manifest.read("crd.yaml"), cluster.options(depends_on=needs))
     rights = manifest.declare(manifest.read("rbac.yaml"), cluster.options(depends_on=needs))
-    policy = manifest.declare(manifest.read("policy.yaml"), cluster.options(depends_on=kind))
+    # It asks for a right that the controller has: the other way round an older one could not write records for a moment.
+    policy = manifest.declare(manifest.read("policy.yaml"), cluster.options(depends_on=[*kind, *rights]))
     program = manifest.declare(
         manifest.placed(manifest.read("controller.yaml"), {"nodeSelector": manager.node_selector}),
         cluster.options(depends_on=[*needs, *kind, *rights]),

@@ -8,15 +8,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from ebb import client
+from ebb.api.contract import LABEL_RECORD
 from ebb.client.diagnostics.symptoms import Finding
 from ebb.client.jobs.top import top_now
 from ebb.client.jobs.watch import list_jobs, status, wait_for
 from ebb.client.platform.connection import Ebb, connect
 from ebb.client.timeline.events import events
-from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS, NODES, KubeError, Object, Resource
+from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS, NODES, Denied, Kube, KubeError, Object, Resource
 from tests.apiserver.plane import ACCOUNTS, JOBS, SYSTEM, Made, found, gone
 from tests.cli.world import elastic_job, platform_map
 
@@ -41,14 +43,18 @@ async def ada(made: Made, tmp_path: Path) -> AsyncIterator[Path]:
         "POST", ACCOUNTS.path(JOBS, "ada", "token"),
         body={"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}},
     )  # fmt: skip
-    path = tmp_path / "kubeconfig"
-    path.write_text(made.processes.kubeconfig.read_text())
-    config = json.loads(path.read_text())
-    config["users"][0]["user"] = {"token": answer["status"]["token"]}
-    path.write_text(json.dumps(config))
-    yield path
+    yield login(made, answer["status"]["token"], tmp_path)
     await gone(made.kube.delete(ELASTIC_JOBS, JOBS, NAME))
     await gone(made.kube.delete(CONFIG_MAPS, SYSTEM, "ebb-platform"))
+
+
+def login(made: Made, token: str, folder: Path) -> Path:
+    """A kubeconfig with this token in place of the administrator's certificate."""
+    config = json.loads(made.processes.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": token}
+    path = folder / "kubeconfig"
+    path.write_text(json.dumps(config))
+    return path
 
 
 def binding(kind: str, role: str) -> Object:
@@ -119,6 +125,58 @@ async def test_looking_needs_no_other_rights(made: Made, ada: Path) -> None:
 
     await found_in_time(looked)
     await made.kube.delete(EVENTS, JOBS, f"{NAME}.1")
+
+
+def config_map(name: str, **labels: str) -> Object:
+    metadata = {"name": name, "namespace": JOBS, "labels": labels}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"usdSpent": "1"}}
+
+
+def a_record(name: str) -> Object:
+    return config_map(name, **{LABEL_RECORD: "true"})
+
+
+async def may_write(kube: Kube) -> None:
+    await kube.create(CONFIG_MAPS, JOBS, config_map("settings"), dry_run=True)
+
+
+async def test_a_researcher_can_neither_edit_nor_delete_the_record_of_a_job_nor_make_one_up(made: Made, ada: Path) -> None:
+    name, other = "ebb-record-job-0b8e7a52", "settings"
+    await made.kube.create(CONFIG_MAPS, JOBS, a_record(name))
+    try:
+        async with connected(ada) as ebb:
+            await found(lambda: may_write(ebb.kube))  # her rights are there
+            for attempt in (
+                lambda: ebb.kube.patch(CONFIG_MAPS, JOBS, name, {"data": {"usdSpent": "0"}}),
+                lambda: ebb.kube.patch(CONFIG_MAPS, JOBS, name, {"metadata": {"labels": {LABEL_RECORD: None}}}),
+                lambda: ebb.kube.delete(CONFIG_MAPS, JOBS, name),
+                lambda: ebb.kube.request("DELETE", CONFIG_MAPS.path(JOBS), query={"labelSelector": f"{LABEL_RECORD}=true"}),
+                lambda: ebb.kube.create(CONFIG_MAPS, JOBS, a_record("made-up")),
+                lambda: ebb.kube.create(CONFIG_MAPS, JOBS, config_map("ebb-record-of-a-job-that-runs-00000000")),
+            ):
+                with pytest.raises(Denied, match="the controller alone writes and deletes those"):
+                    await attempt()
+            # Her own are hers as before, until she gives one the label.
+            await ebb.kube.create(CONFIG_MAPS, JOBS, config_map(other))
+            await ebb.kube.patch(CONFIG_MAPS, JOBS, other, {"data": {"usdSpent": "2"}})
+            with pytest.raises(Denied, match="leave out the label"):
+                await ebb.kube.patch(CONFIG_MAPS, JOBS, other, {"metadata": {"labels": {LABEL_RECORD: "true"}}})
+            await ebb.kube.delete(CONFIG_MAPS, JOBS, other)
+            assert (await ebb.kube.get(CONFIG_MAPS, JOBS, name))["data"] == {"usdSpent": "1"}
+    finally:
+        await gone(made.kube.delete(CONFIG_MAPS, JOBS, name))
+
+
+async def test_the_controller_writes_and_deletes_records_and_deletes_nothing_else(made: Made, tmp_path: Path) -> None:
+    await made.kube.create(CONFIG_MAPS, JOBS, config_map("settings"))
+    try:
+        async with Kube.connect(str(login(made, await made.token(), tmp_path))) as kube:
+            await kube.create(CONFIG_MAPS, JOBS, a_record("ebb-record-job-11111111"))
+            with pytest.raises(Denied, match="settings is no record"):
+                await kube.delete(CONFIG_MAPS, JOBS, "settings")
+            await kube.delete(CONFIG_MAPS, JOBS, "ebb-record-job-11111111")
+    finally:
+        await gone(made.kube.delete(CONFIG_MAPS, JOBS, "settings"))
 
 
 async def found_in_time(check: Callable[[], Awaitable[None]]) -> None:

@@ -185,7 +185,8 @@ def test_the_controllers_rights_are_these() -> None:
         *(("nodes", verb) for verb in ("get", "list", "watch")),
         *(("events", verb) for verb in ("list", "watch", "create")),
         *(("leases", verb) for verb in ("create", "get", "update", "list", "watch")),
-        *(("configmaps", verb) for verb in ("create", "get", "list", "watch", "update")),
+        *(("configmaps", verb) for verb in ("create", "get", "list", "watch", "update", "delete")),
+        *(("records", verb) for verb in ("create", "delete")),
         *((kind, verb) for kind in ("nodeclaims", "priorityclasses") for verb in ("list", "watch")),
     }
     assert not any("*" in rule["verbs"] + rule["resources"] + rule["apiGroups"] for rule in rules)
@@ -204,6 +205,7 @@ def test_rights_in_namespaces_of_the_platform_are_for_single_objects_or_for_look
             ("configmaps", report, look),
         },
         "ebb-controller-autoscaler": {("configmaps", report, look)},
+        "ebb-controller-records": {("configmaps", "", ("delete", "list"))},
         "ebb-controller-heartbeats": {("leases", "", ("list", "watch"))},
     }
 
@@ -212,7 +214,7 @@ def test_the_bindings_name_the_account_of_the_deployment() -> None:
     account = documents("controller.yaml")["Deployment", "ebb-controller"]["spec"]["template"]["spec"]["serviceAccountName"]
     bindings = [item for (kind, _), item in documents("rbac.yaml").items() if kind.endswith("Binding")]
     subject = {"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}
-    assert [item["subjects"] for item in bindings] == [[subject]] * 4
+    assert [item["subjects"] for item in bindings] == [[subject]] * 5
     assert all(item["roleRef"]["name"] == item["metadata"]["name"] for item in bindings)
     assert ("ServiceAccount", account) in documents("rbac.yaml")
 
