@@ -19,6 +19,7 @@ import aiohttp
 
 from ebb.api.contract import METRICS_PORT
 from ebb.api.status import Progress
+from ebb.controller.cautious_http import ask, cautious_session
 from ebb.controller.metrics import read_progress
 
 Key = tuple[str, str]
@@ -137,15 +138,14 @@ def _progress(text: str, now: float) -> Progress | None:
 @asynccontextmanager
 async def http_fetch() -> AsyncIterator[Fetch]:
     """The real Fetch."""
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)) as session:
+    async with cautious_session(TIMEOUT_SECONDS) as session:
 
         async def fetch(address: str) -> str | None:
             host = f"[{address}]" if ":" in address else address
             try:
-                async with session.get(f"http://{host}:{METRICS_PORT}/metrics") as answer:
-                    raw = await answer.content.read(LONGEST_BYTES)
+                status, raw = await ask(session, "GET", f"http://{host}:{METRICS_PORT}/metrics", longest_bytes=LONGEST_BYTES)
             except (aiohttp.ClientError, TimeoutError, OSError):
                 return None
-            return raw.decode(errors="replace") if answer.status == 200 else None
+            return raw.decode(errors="replace") if status == 200 else None
 
         yield fetch

@@ -17,6 +17,7 @@ from typing import Any
 import aiohttp
 
 from ebb.api import contract as names
+from ebb.controller.cautious_http import ask, cautious_session
 from ebb.controller.metrics import Metrics
 from ebb.controller.reconciler.types import Event
 
@@ -114,14 +115,13 @@ def read_alarm(said: str) -> str | None:
 @asynccontextmanager
 async def http_ask(address: str) -> AsyncIterator[Ask]:
     """The real Ask. etcd answers 503 under an alarm, with the same JSON."""
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)) as session:
+    async with cautious_session(TIMEOUT_SECONDS) as session:
 
-        async def ask() -> str | None:
+        async def ask_health() -> str | None:
             try:
-                async with session.get(f"{address}/health") as answer:
-                    raw = await answer.content.read(LONGEST_BYTES)
+                _, raw = await ask(session, "GET", f"{address}/health", longest_bytes=LONGEST_BYTES)
             except (aiohttp.ClientError, TimeoutError, OSError):
                 return None
             return raw.decode(errors="replace")
 
-        yield ask
+        yield ask_health

@@ -20,6 +20,8 @@ from typing import Any
 
 import aiohttp
 
+from ebb.controller.cautious_http import ask, cautious_session
+
 Object = dict[str, Any]
 Send = Callable[[str, str, Mapping[str, str]], Awaitable[Object]]
 """Method, address, fields -> what an etcd answers, also where it refuses. Raises RunError if it gives no such answer."""
@@ -27,7 +29,7 @@ Send = Callable[[str, str, Mapping[str, str]], Awaitable[Object]]
 EXISTS = 105  # an errorCode of the v2 API
 EVERY_SECONDS = 3600.0  # a run that is over is a few kilobytes
 TIMEOUT_SECONDS = 5.0
-LONGEST_BYTES = 64 * 2**20
+LONGEST_BYTES = 8 * 2**20  # some thousand runs; job files name the address, so anything may answer
 RUN, MEMBER = "run_", "rank_"  # what torch calls the folder, and in it the key of a member, which lives for 10 s
 OURS = re.compile(r"(.+-[0-9a-f]{8})(-r\d+)?")  # ids that the controller gives (reconciler/containers.py)
 log = logging.getLogger(__name__)
@@ -87,18 +89,20 @@ def _name(node: Object) -> str:
 @asynccontextmanager
 async def http_send() -> AsyncIterator[Send]:
     """The real Send."""
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)) as session:
+    async with cautious_session(TIMEOUT_SECONDS) as session:
 
         async def send(method: str, address: str, fields: Mapping[str, str]) -> Object:
             try:
-                async with session.request(method, address, params=fields) as answer:
-                    read = json.loads(await answer.content.read(LONGEST_BYTES))
+                status, raw = await ask(session, method, address, longest_bytes=LONGEST_BYTES, fields=fields)
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 raise RunError(f"{address}: {error or type(error).__name__}: does this etcd run?") from error
+            # Where it does not look like etcd nothing of the answer is told: job files name the address.
+            try:
+                read = json.loads(raw)
             except ValueError as error:
-                raise RunError(f"{address}: {answer.status}: is this an etcd 3.5 with --enable-v2?") from error
+                raise RunError(f"{address}: {status}: is this an etcd 3.5 with --enable-v2?") from error
             if not isinstance(read, dict):
-                raise RunError(f"{address}: {answer.status}: is this an etcd 3.5 with --enable-v2?")
+                raise RunError(f"{address}: {status}: is this an etcd 3.5 with --enable-v2?")
             return read
 
         yield send
