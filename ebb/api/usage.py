@@ -122,6 +122,7 @@ class MachineUsage:
     who: dict[str, Who] = field(default_factory=dict)  # by job
     open: dict[str, Standing] = field(default_factory=dict)  # the machines that there are
     gaps: tuple[Gap, ...] = ()
+    record_days: float = 0.0  # how long the controller keeps the records of jobs; 0: for ever, or nobody knows
 
     def count(self, standing: Standing, since: float, until: float) -> None:
         """A machine stood like this."""
@@ -233,6 +234,7 @@ def _document(usage: MachineUsage) -> dict[str, Any]:
         **({"cut": usage.cut} if usage.cut else {}),
         "who": {job: asdict(who) for job, who in sorted(usage.who.items()) if job in named},
         "open": {name: {**asdict(one), "held": dict(one.held)} for name, one in usage.open.items()},
+        **({"recordDays": usage.record_days} if usage.record_days else {}),
         "gaps": [{**asdict(gap), "begun": stamp(gap.begun, digits=3), "ended": stamp(gap.ended, digits=3)} for gap in usage.gaps],
     }
 
@@ -262,6 +264,7 @@ def read(data: Mapping[str, str]) -> MachineUsage:
                 Gap(begun=_time(gap["begun"]), ended=_time(gap["ended"]), vanished=gap["vanished"], came=gap["came"])
                 for gap in root["gaps"]
             ),
+            record_days=float(root.get("recordDays", 0)),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise MachineUsageError(

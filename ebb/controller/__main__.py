@@ -25,12 +25,14 @@ from aiohttp import web
 
 from ebb.api import json_logs as logs
 from ebb.api.platform import NAMESPACE
+from ebb.api.usage import JOB_DAYS as LEAST_DAYS
 from ebb.controller.controller import Controller
 from ebb.controller.election import Election, LeadershipLost
 from ebb.controller.etcd.alarm import EtcdAlarm, http_ask
 from ebb.controller.etcd.legacy import http_send
 from ebb.controller.metrics import HELP, JOBS, LEADS, Health, Metrics, by_state, show_process
 from ebb.controller.node_heartbeats import LEAST_SECONDS, RENEWAL_SECONDS
+from ebb.controller.record_retention import KEPT_DAYS
 from ebb.controller.scraper import http_fetch
 from ebb.controller.webhook import Webhook
 from ebb.kube import Kube, KubeconfigError
@@ -49,6 +51,7 @@ class ControllerSettings:
     port: int
     silent_after: float | None
     webhook: Path | None  # the file with the address that notifications go to
+    record_days: float
     etcd: str  # "": its alarms are not watched
     identity: str
     log_format: str
@@ -75,6 +78,13 @@ def read_settings(arguments: Sequence[str]) -> ControllerSettings:
         metavar="SECONDS",
         help=f"without a sign of life from a machine, before its workers are replaced (default: {LEAST_SECONDS:g})",
     )
+    parser.add_argument(
+        "--keep-records",
+        type=float,
+        default=KEPT_DAYS,
+        metavar="DAYS",
+        help="how long the record of what an ended job cost is kept (default: %(default)s)",
+    )
     parser.add_argument("--log-format", choices=logs.FORMATS, default=None, help="default: text on a terminal, else json")
     parser.add_argument("--verbose", action="store_true", help="log every retry")
     given = parser.parse_args(arguments)
@@ -88,6 +98,11 @@ def read_settings(arguments: Sequence[str]) -> ControllerSettings:
             f"--silent-after {given.silent_after:g} is too short: kubelets renew every {RENEWAL_SECONDS:g} s, so use more than "
             f"that, for example {LEAST_SECONDS:g}"
         )
+    if not given.keep_records >= LEAST_DAYS:
+        parser.error(
+            f"--keep-records {given.keep_records:g} is too short: the machine usage record has single jobs for {LEAST_DAYS} "
+            f"days, so use that or more, for example {KEPT_DAYS}"
+        )
     # A container that is started again in its pod takes its own lease over at once; elsewhere two processes must differ.
     identity = os.environ.get("POD_NAME") or f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
     return ControllerSettings(
@@ -97,6 +112,7 @@ def read_settings(arguments: Sequence[str]) -> ControllerSettings:
         port=int(port),
         silent_after=given.silent_after,
         webhook=given.webhook_file,
+        record_days=given.keep_records,
         etcd=given.etcd.rstrip("/"),
         identity=identity,
         log_format=given.log_format or logs.default_format(),
@@ -124,6 +140,7 @@ async def run(settings: ControllerSettings) -> None:
             metrics=metrics,
             receiver=webhook,
             silent_after=settings.silent_after,
+            record_days=settings.record_days,
         )
         metrics.gauge(LEADS, "1 on the controller that acts.", lambda: {"": float(election.leads)})
         metrics.gauge(JOBS, HELP[JOBS], lambda: by_state(controller.cluster.jobs.objects.values()) if election.leads else {})

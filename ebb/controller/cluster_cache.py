@@ -32,6 +32,7 @@ from ebb.kube.reflector import Habits, Key, Reflector, key_of
 
 Object = dict[str, Any]
 
+JOBS_NAMESPACE = "elastic-job"  # where there is no stack: manifests/namespaces.yaml
 OPTIONAL_SECONDS = 5.0  # how long the start waits for what is a help
 # Changes of claims come in bursts, and each may make every waiting job be looked at. Those that wait behind others are told
 # soon, the rest, for which it is seldom news, later.
@@ -138,6 +139,11 @@ class ClusterCache:
             if owner and job and job["metadata"]["uid"] == owner["uid"]:
                 found.append(pod)
         return found
+
+    def namespaces(self) -> set[str]:
+        """The stack's for jobs, and those of the jobs that there are."""
+        own = self._platform.jobs_namespace if self._platform else JOBS_NAMESPACE
+        return {own} | {namespace for namespace, _ in self.jobs.objects}
 
     def training(self) -> list[Key]:
         """The jobs whose workers may train."""

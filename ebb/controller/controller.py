@@ -29,6 +29,7 @@ from ebb.controller.reconciler.reconcile import failing, plan, refused
 from ebb.controller.reconciler.records import DELETED, record
 from ebb.controller.reconciler.types import Event, Observed, Plan
 from ebb.controller.reconciler.worker_state import is_unknown
+from ebb.controller.record_retention import KEPT_DAYS, RecordRetention
 from ebb.controller.scraper import Fetch, Scraper
 from ebb.controller.usage.recorder import UsageRecorder
 from ebb.controller.workqueue import WorkQueue
@@ -42,7 +43,7 @@ log = logging.getLogger(__name__)
 class Controller:
     """`fence` raises when this process must not write any more; its exception ends `run`. `clock` is wall time. `send` speaks to
     the etcds of torch's own rendezvous. `silent_after`: seconds without a sign of life after which a machine may be given up.
-    `receiver` takes notifications."""
+    `record_days`: how long the record of a job is kept. `receiver` takes notifications."""
 
     def __init__(
         self,
@@ -55,6 +56,7 @@ class Controller:
         metrics: Metrics,
         receiver: Receiver,
         silent_after: float | None = None,
+        record_days: float = KEPT_DAYS,
     ) -> None:
         self._clock, self._fetch, self.metrics = clock, fetch, metrics
         self._queue: WorkQueue[Key] = WorkQueue()
@@ -65,7 +67,8 @@ class Controller:
         self._runs = Runs(send, jobs=self.unfinished)
         self._executor = Executor(api, self.cluster, self._recovery, fence=fence, clock=clock, make_run=self._runs.create)
         self._notifier = Notifier(receiver, changed=self._queue.add, clock=clock, metrics=metrics)
-        self._usage = UsageRecorder(api, self.cluster, fence=fence, clock=clock)
+        self._usage = UsageRecorder(api, self.cluster, fence=fence, clock=clock, record_days=record_days)
+        self._retention = RecordRetention(api, fence=fence, clock=clock, days=record_days, namespaces=self.cluster.namespaces)
         metrics.gauge(QUEUE_DEPTH, "Jobs that wait to be looked at.", lambda: {"": len(self._queue)})
         metrics.gauge(WATCH_AGE, "Since when nothing came from the API server, by kind.", self.ages)
 
@@ -82,6 +85,7 @@ class Controller:
             tasks.create_task(self._runs.run())
             tasks.create_task(self._usage.run())
             tasks.create_task(self._notifier.run())
+            tasks.create_task(self._retention.run())
             for _ in range(JOBS_AT_ONCE):
                 tasks.create_task(self._work())
 

@@ -214,6 +214,12 @@ def _notes(bills: tuple[Bill, ...], usage: MachineUsage | None, window: Window, 
         said.append(f"The machine usage record begins at {stamp(usage.begun)}: before that only jobs are known.")
     if usage.jobs and max(window.since, usage.begun) < exact_from(usage):
         said.append(f"Jobs of other namespaces, and jobs deleted while no controller ran, are known from {_known_from(usage)}.")
+    kept_from = window.now - usage.record_days * DAY
+    if usage.record_days and window.since < kept_from:
+        said.append(
+            f"Records of jobs are kept for {usage.record_days:g} days: there are none of jobs that ended before"
+            f" {stamp(kept_from)}."
+        )
     if usage.until < window.now - STALE_SECONDS:
         said.append(
             f"The machine usage record ends at {stamp(usage.until)}: does the controller run? Later use is assumed unchanged."

@@ -45,10 +45,19 @@ class UsageApi(Reader, Protocol):
 
 
 class UsageRecorder:
-    """`fence` raises when this process must not write any more; `clock` is wall time."""
+    """`fence` raises when this process must not write any more; `clock` is wall time; `record_days`: for readers."""
 
-    def __init__(self, api: UsageApi, cluster: ClusterCache, *, fence: Callable[[], None], clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        api: UsageApi,
+        cluster: ClusterCache,
+        *,
+        fence: Callable[[], None],
+        clock: Callable[[], float],
+        record_days: float,
+    ) -> None:
         self._api, self._cluster, self._fence, self._clock = api, cluster, fence, clock
+        self._record_days = record_days
         self._meter: Meter | None = None
         self._version = ""  # of the ConfigMap as last read or written; "": there is none
         self._sent: set[str] = set()  # how far each record counted that was written, or may have been
@@ -127,6 +136,7 @@ class UsageRecorder:
 
     async def _write(self, meter: Meter) -> None:
         """Nothing as long as there is no machine of a stack."""
+        meter.usage.record_days = self._record_days
         meter.usage.who |= self._who
         meter.settle(self._clock())
         self._who.clear()
