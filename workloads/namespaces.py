@@ -46,12 +46,14 @@ EVERY_POD: Mapping[str, Any] = {}
 # A load balancer or its node port would be made by the cluster and not by Pulumi: it costs money, opens the network, and stays
 # in the cloud after `pulumi destroy`.
 NOTHING_IN_THE_CLOUD: Mapping[str, str] = {"services.loadbalancers": "0", "services.nodeports": "0"}
-# A loop that submits without end must not fill the API server's store. 5000 are 78 jobs of 64 workers; each has a Service.
+# A loop that submits without end must not fill the API server's store, and no stack shall meet these limits: 10,000 workers, or
+# as many jobs of one, each with a Service, and as much again for those that end while others start. Records of jobs are
+# ConfigMaps and stay for 400 days: 50k are some 120 jobs a day.
 # Written as the API server writes them back, so that a refresh finds no difference.
 MANY: Mapping[str, str] = {
-    "pods": "5k",
-    "services": "5k",
-    "configmaps": "20k",
+    "pods": "20k",
+    "services": "20k",
+    "configmaps": "50k",
     "secrets": "50",
     # The stack's own are a handful. A pod's template can ask for more (an `ephemeral` volume), each a disk where the cloud lets
     # the cluster make disks.

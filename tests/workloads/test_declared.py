@@ -8,6 +8,8 @@ import yaml
 
 from ebb.api.contract import GATEWAY_PORT
 from ebb.api.platform import parse
+from ebb.api.quantities import quantity
+from ebb.controller.record_retention import KEPT_DAYS
 from ebb.gateway.__main__ import read_settings
 from tests.infra.declared import Declared, Registered
 from tests.pod_security import violations
@@ -230,6 +232,14 @@ def test_nothing_in_the_namespaces_can_make_a_load_balancer(world: Declared) -> 
     for namespace in ("elastic-job", "ebb-system"):
         hard = spec(world, "ResourceQuota", f"quota-{namespace}-objects")["hard"]
         assert (hard["services.loadbalancers"], hard["services.nodeports"]) == ("0", "0")
+
+
+def test_ten_thousand_workers_have_room_twice(world: Declared) -> None:
+    """Of jobs of one worker too, which have a Service each; and a year's records of many jobs beside people's own settings."""
+    hard = spec(world, "ResourceQuota", "quota-elastic-job-objects")["hard"]
+    assert quantity(hard["pods"]) >= 20_000
+    assert quantity(hard["services"]) >= 20_000
+    assert quantity(hard["configmaps"]) >= KEPT_DAYS * 100
 
 
 @pytest.mark.parametrize("namespace", ["ebb-system", "elastic-job"])
