@@ -78,10 +78,14 @@ def make_pod(
     exit_reason: str = "",
     said: str = "",
     uid: str = "",
+    marked: bool = False,
 ) -> Object:
-    """A worker's pod. `deleted`: when its deletion was asked for; `exit_code`: its training container has ended, with that
-    `exit_reason` and `message`; `reason` and `said` are the kubelet's, of the pod as a whole."""
+    """A worker's pod. `marked`: it says which spec it was started with; one of an older controller does not. `deleted`: when its
+    deletion was asked for; `exit_code`: its training container has ended, with that `exit_reason` and `message`; `reason` and
+    `said` are the kubelet's, of the pod as a whole."""
     pod = worker_pod(Job.of(job), index=index, attempt=attempt, pod_placement=PodPlacement())
+    if not marked:
+        del pod["metadata"]["annotations"][names.ANNOTATION_SPEC]
     pod["metadata"] |= {"uid": uid or f"pod-{index}-{attempt}", "resourceVersion": "1", "creationTimestamp": stamp(NOW - 50)}
     if deleted is not None:
         pod["metadata"] |= {"deletionTimestamp": stamp(deleted + grace), "deletionGracePeriodSeconds": grace}

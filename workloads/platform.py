@@ -34,7 +34,12 @@ IMAGE = "ebb-controller"  # what the files say in place of an image
 PLATFORM, PLATFORM_SCHEMA = "ebb-platform", "1"
 NOTIFICATIONS = "ebb-notifications"  # controller.yaml mounts it
 TRAINER = "ebb-trainer"  # what job files say in place of the stack's trainer image; ebb-trainer:<name> is that of ebb:trainers
-RESEARCHERS_OWN = ("spec.replicaSpecs.Worker.replicas", "spec.suspend")
+# An image that was built anew is for later jobs: the API server refuses another one while workers run.
+RESEARCHERS_OWN = (
+    "spec.replicaSpecs.Worker.replicas",
+    "spec.suspend",
+    "spec.replicaSpecs.Worker.template.spec.containers[*].image",
+)
 
 
 def controller(cluster: Cluster, image: pulumi.Input[str], manager: NodeGroup, needs: Sequence[pulumi.Resource]) -> Resources:

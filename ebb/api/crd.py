@@ -10,7 +10,7 @@ import yaml
 
 from ebb.api.contract import GROUP, KIND, PLURAL, VERSION
 from ebb.api.schema import Schema, schema_of
-from ebb.api.spec import JobSpec
+from ebb.api.spec import FIXED_RULES, JobSpec
 from ebb.api.status import Status
 
 PATH = Path(__file__).parents[2] / "workloads" / "manifests" / "crd.yaml"
@@ -92,7 +92,7 @@ def _object() -> Schema:
             "spec": schema_of(JobSpec, "What is wanted.", JobSpec.RULES),
             "status": schema_of(Status, "What is, written by the controller alone."),
         },
-        "x-kubernetes-validations": list(NAME_RULES),
+        "x-kubernetes-validations": [*NAME_RULES, *FIXED_RULES],
     }
 
 

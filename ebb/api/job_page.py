@@ -40,11 +40,12 @@ spec:
 
 def text() -> str:
     """The page."""
-    properties = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    schema = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    properties = schema["properties"]
     parts = [HEAD]
     for name, title in (("spec", "What you write"), ("status", "What the controller answers")):
         parts += [f"\n## `{name}`: {title}\n\n| field | type | meaning |\n|---|---|---|\n", *_rows(properties[name], "")]
-        rules = list(_rules(properties[name]))
+        rules = [*_rules(properties[name]), *(rule["message"] for rule in schema["x-kubernetes-validations"] if name == "spec")]
         if rules:
             parts += ["\nRefused by the API server, with these words:\n\n", *(f"- {rule}\n" for rule in rules)]
     return "".join(parts)

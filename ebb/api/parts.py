@@ -30,7 +30,7 @@ class WorkerSpec:
         count(1, MOST_WORKERS),
     )
     template: Object = described(
-        "The worker's pod. The image must start a torchrun-compatible launcher. Pods made from now on use a changed template.",
+        "The worker's pod. The image must start a torchrun-compatible launcher. Only a job without workers may change it.",
         OPAQUE,
     )
     restart_policy: str = described(

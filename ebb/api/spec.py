@@ -41,7 +41,12 @@ from ebb.api.template import refusal
 
 Object = dict[str, Any]
 
-_SUSPENDED = "(has(self.suspend) && self.suspend) || (has(oldSelf.suspend) && oldSelf.suspend)"
+# No worker runs, or is to: the job is suspended or held, or has no pods. Rules with it are of the whole object, as only those see
+# its status.
+_STOPPED = (
+    "(has(self.spec.suspend) && self.spec.suspend) || (has(oldSelf.spec.suspend) && oldSelf.spec.suspend)"
+    " || !has(oldSelf.status) || !has(oldSelf.status.replicas) || oldSelf.status.replicas == 0 || has(oldSelf.status.hold)"
+)
 
 
 def _rule(rule: str, message: str, expression: str | None = None) -> Schema:
@@ -50,12 +55,24 @@ def _rule(rule: str, message: str, expression: str | None = None) -> Schema:
 
 
 def _fixed(field: str) -> Schema:
-    """A field that only a suspended job may change, because running workers were started with it."""
-    same = f"has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})"
+    """A field that only a job without workers may change, because running ones were started with it."""
+    new, old = f"self.spec.{field}", f"oldSelf.spec.{field}"
     return _rule(
-        f"{_SUSPENDED} || ({same})",
+        f"{_STOPPED} || (has({new}) == has({old}) && (!has({new}) || {new} == {old}))",
         f"spec.{field} cannot change while workers run, as they were started with it: set spec.suspend to true first.",
     )
+
+
+FIXED_RULES: tuple[Schema, ...] = (
+    *map(_fixed, ("minReplicas", "maxReplicas", "rdzvBackend", "rdzvEndpoint", "nprocPerNode", "replicaSpecs.Worker.template")),
+    # A missing bound is Worker.replicas, and launchers that were told different bounds do not agree on a rendezvous.
+    _rule(
+        f"{_STOPPED} || (has(self.spec.minReplicas) && has(self.spec.maxReplicas))"
+        " || self.spec.replicaSpecs.Worker.replicas == oldSelf.spec.replicaSpecs.Worker.replicas",
+        "spec.replicaSpecs.Worker.replicas cannot change while workers run, as it stands for the missing spec.minReplicas or "
+        "spec.maxReplicas too: set spec.suspend to true first, or give both when you submit a job that is to be scaled.",
+    ),
+)
 
 
 class SpecError(ValueError):
@@ -84,16 +101,6 @@ class JobSpec:
             "spec.minReplicas is above spec.maxReplicas: swap them, or set both to the size that you want.",
             "'spec.minReplicas is %d, above spec.maxReplicas %d: swap them, or set both to the size that you want.'"
             ".format([self.minReplicas, self.maxReplicas])",
-        ),
-        _fixed("minReplicas"),
-        _fixed("maxReplicas"),
-        _fixed("rdzvBackend"),
-        # A missing bound is Worker.replicas, and launchers that were told different bounds do not agree on a rendezvous.
-        _rule(
-            f"{_SUSPENDED} || (has(self.minReplicas) && has(self.maxReplicas))"
-            " || self.replicaSpecs.Worker.replicas == oldSelf.replicaSpecs.Worker.replicas",
-            "spec.replicaSpecs.Worker.replicas cannot change while workers run, as it stands for the missing spec.minReplicas or "
-            "spec.maxReplicas too: set spec.suspend to true first, or give both when you submit a job that is to be scaled.",
         ),
     )
 

@@ -204,7 +204,9 @@ class Status:
     )
     failures: int = described("Failures of the program, counted against backoffLimit.", count(), default=0)
     restarts: int = described(
-        "How often all workers were started again, after a failure of the program or for making no progress.", count(), default=0
+        "How often all workers were started again, after a failure of the program, for making no progress, or with a changed spec.",
+        count(),
+        default=0,
     )
     last_failure_time: str | None = described("When the program last failed; the next start waits a little.", TIME, default=None)
     waiting_since: str | None = described("Since when fewer than minReplicas workers run.", TIME, default=None)

@@ -47,6 +47,21 @@ REFUSED: dict[str, tuple[Object, str]] = {
 }
 
 
+STARTED_WITH: tuple[tuple[str, Object], ...] = (
+    ("minReplicas", {"minReplicas": 2}),
+    ("maxReplicas", {"maxReplicas": 8}),
+    ("maxReplicas", {"maxReplicas": None}),
+    ("rdzvEndpoint", {"rdzvEndpoint": "other:2379"}),
+    ("nprocPerNode", {"nprocPerNode": 2}),
+    (r"replicaSpecs\.Worker\.template", {"replicaSpecs": {"Worker": {"template": {"spec": {"nodeSelector": {"disk": "fast"}}}}}}),
+    (r"replicaSpecs\.Worker\.template", {"replicaSpecs": {"Worker": {"template": {"metadata": {"labels": {"a": "b"}}}}}}),
+    (
+        r"replicaSpecs\.Worker\.template",
+        {"replicaSpecs": {"Worker": {"template": {"spec": {"containers": [{"name": "elasticjob-worker", "image": "x:2"}]}}}}},
+    ),
+)
+
+
 @pytest.mark.parametrize(("changes", "sentence"), REFUSED.values(), ids=REFUSED)
 async def test_the_api_server_refuses(place: Place, changes: Object, sentence: str) -> None:
     assert sentence in await place.refusal(**changes)
@@ -63,10 +78,19 @@ async def test_a_name_that_no_service_can_have_is_refused(place: Place, name: st
     assert "metadata.name must begin with a letter" in await place.refusal(name)
 
 
-@pytest.mark.parametrize("change", [{"minReplicas": 2}, {"maxReplicas": 8}, {"maxReplicas": None}], ids=["min", "max", "no-max"])
-async def test_bounds_cannot_change_while_workers_run(place: Place, change: Object) -> None:
+async def test_what_workers_were_started_with_cannot_change_while_they_run(place: Place) -> None:
     job = await place.submit(replicas=2)
-    with pytest.raises(Invalid, match=r"set spec\.suspend to true first"):
+    await job.runs(2)
+    for field, change in STARTED_WITH:
+        said = rf"spec\.{field} cannot change while workers run, as they were started with it: set spec\.suspend to true first"
+        with pytest.raises(Invalid, match=said):
+            await job.patch(**change)
+    await job.patch(replicaSpecs={"Worker": {"replicas": 3}}, budget={"maxUSD": 3})
+
+
+async def test_a_job_without_workers_may_change_in_all_that_they_are_started_with(place: Place) -> None:
+    job = await place.submit(replicas=2, suspend=True)
+    for _, change in STARTED_WITH:
         await job.patch(**change)
 
 

@@ -1,10 +1,15 @@
 """How many workers there are: scaling while the job runs, and never one too many."""
 
+from typing import Any
+
 import pytest
 
 from ebb.api import contract as names
 from ebb.kube import ELASTIC_JOBS, Invalid, Resource
+from tests.apiserver.controller import Process
 from tests.apiserver.place import Place
+
+Object = dict[str, Any]
 
 SCALES = Resource("elastic.pytorch.org", "v1alpha1", "elasticjobs", "ElasticJob")
 
@@ -119,14 +124,22 @@ async def test_a_missing_bound_is_the_number_of_workers_so_only_a_suspended_job_
     assert {pod["spec"]["containers"][0]["args"][3] for pod in job.pods.values()} == {"--nnodes=3:3"}
 
 
-async def test_a_changed_template_is_for_pods_made_from_then_on(place: Place) -> None:
+async def test_a_job_that_was_changed_while_nobody_looked_starts_again_as_a_whole(place: Place, controller: Process) -> None:
+    """Suspended, changed and resumed without a controller: its workers never learned of it."""
     job = await place.submit(replicas=2)
     await job.runs(2)
-    before = {index: job.pod_uid(index) for index in (0, 1)}
+    await controller.stop()
     container = {"name": names.WORKER_CONTAINER, "image": "example.org/trainer:2"}
-    await job.patch(replicaSpecs={"Worker": {"template": {"spec": {"containers": [container]}}}})
-    await job.looked()
-    assert {index: job.pod_uid(index) for index in (0, 1)} == before
-    await job.scale(3)
-    await job.runs(3)
-    assert [job.pods[index]["spec"]["containers"][0]["image"][-1] for index in (0, 1, 2)] == ["1", "1", "2"]
+    await job.patch(suspend=True)
+    await job.patch(maxReplicas=8, replicaSpecs={"Worker": {"template": {"spec": {"containers": [container]}}}})
+    await job.patch(suspend=False)
+    await controller.start()
+    await job.until("all are new", lambda: {image(pod) for pod in job.pods.values()} == {"example.org/trainer:2"})
+    await job.runs(2)
+    assert all("--nnodes=1:8" in pod["spec"]["containers"][0]["args"] for pod in job.pods.values())
+    assert (job.status["restarts"], job.status["failures"], job.status["reclaims"]) == (1, 0, 0)
+    await job.until("people are told", lambda: names.REASON_SPEC_CHANGED in job.reasons)
+
+
+def image(pod: Object) -> str:
+    return str(pod["spec"]["containers"][0]["image"])

@@ -30,13 +30,10 @@ async def test_workers_have_the_four_upstream_labels_and_ours(place: Place) -> N
 
 
 async def test_labels_and_annotations_of_the_template_are_kept(place: Place) -> None:
-    job = await place.submit(replicas=1)
-    await job.runs(1)
+    job = await place.submit(replicas=1, suspend=True)
     template = {"metadata": {"labels": {"team": "vision"}, "annotations": {"note": "mine"}}}
-    await job.patch(replicaSpecs={"Worker": {"template": template}})
-    old = job.pod_uid(0)
-    await place.machines.vanish(job.machine(0))
-    await job.is_replaced(0, old)
+    await job.patch(replicaSpecs={"Worker": {"template": template}}, suspend=False)
+    await job.runs(1)
     metadata = job.pods[0]["metadata"]
     assert (metadata["labels"]["team"], metadata["annotations"]["note"]) == ("vision", "mine")
 

@@ -33,7 +33,7 @@ def test_the_planner_sees_the_same_worker_in_what_is_left_of_its_pod() -> None:
     job = make_job(container={"resources": {"limits": {"nvidia.com/gpu": 1}}, "env": [{"name": "A", "value": "b"}]})
     condition = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "evicted"}
     for pod in (
-        make_pod(job),
+        make_pod(job, marked=True),
         make_pod(
             job, 3, phase="Failed", exit_code=1, message="Traceback", deleted=NOW, conditions=(condition,), reason="Evicted"
         ),

@@ -15,6 +15,7 @@ from tests.infra.declared import Declared, Registered
 from tests.pod_security import violations
 from tests.workloads.world import Elsewhere, Object, objects, pod_template, stack
 from workloads.cluster import Helpers
+from workloads.platform import RESEARCHERS_OWN
 
 
 @pytest.fixture(scope="module")
@@ -413,7 +414,7 @@ def test_jobs_get_the_stacks_images(world: Declared) -> None:
 
 def test_size_and_suspension_of_a_job_are_its_researchers(world: Declared) -> None:
     for one in world.all("ElasticJob"):
-        assert one.ignore_changes == ("spec.replicaSpecs.Worker.replicas", "spec.suspend")
+        assert one.ignore_changes == RESEARCHERS_OWN
 
 
 def test_all_jobs_go_before_the_claims(world: Declared) -> None:

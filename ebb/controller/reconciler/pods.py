@@ -17,6 +17,7 @@ from ebb.api.platform import Network, Taint, Volume
 from ebb.api.spec import Job
 from ebb.api.template import worker_container
 from ebb.controller.reconciler.containers import Rendezvous, connect, inject, mount, rendezvous
+from ebb.controller.reconciler.spec_changes import spec_hash, without_nulls
 from ebb.controller.reconciler.types import CreateService, DeleteService, JobView, PlanBuilder
 
 Object = dict[str, Any]
@@ -99,7 +100,7 @@ def job_service(job: Job) -> Object:
 
 def worker_pod(job: Job, *, index: int, attempt: int, pod_placement: PodPlacement, priority_class: str = "") -> Object:
     """The pod of one worker. `priority_class`: "" for that of the template, or of the job."""
-    template = _copy(job.worker.template)
+    template = without_nulls(job.worker.template)
     written = template.get("metadata") or {}
     metadata = _metadata(job, worker_name(job.name, index), worker_labels(job.name, index))
     metadata["labels"] = {**(written.get("labels") or {}), **metadata["labels"]}
@@ -108,6 +109,7 @@ def worker_pod(job: Job, *, index: int, attempt: int, pod_placement: PodPlacemen
         ANNOTATION_DO_NOT_DISRUPT: "true",
         **(written.get("annotations") or {}),
         names.ANNOTATION_ATTEMPT: str(attempt),
+        names.ANNOTATION_SPEC: spec_hash(job),
     }
     spec = template["spec"]
     spec["restartPolicy"] = "Never"
@@ -125,14 +127,6 @@ def worker_pod(job: Job, *, index: int, attempt: int, pod_placement: PodPlacemen
     met = pod_placement.met or rendezvous(job, container, None)
     inject(container, job, index=index, attempt=attempt, met=met, planned=pod_placement.planned or job.max_replicas)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-
-
-def _copy(value: Any) -> Any:
-    """A copy that may be changed. Fields that are null are left out, which to the API server is the same: `securityContext:` with
-    nothing behind it is silent too."""
-    if isinstance(value, Mapping):
-        return {key: _copy(item) for key, item in value.items() if item is not None}
-    return [_copy(item) for item in value] if isinstance(value, list) else value
 
 
 def _labels(job: str) -> dict[str, str]:

@@ -16,7 +16,7 @@ from ebb.api.clock import stamp, unix
 from ebb.api.parts import CLEAN_NONE, EXIT_CODE, NEVER
 from ebb.api.spec import Job
 from ebb.api.status import PROGRAM_FAILED, HistoryEntry, Progress, Stall, Status
-from ebb.controller.reconciler import money, short_lives, stall_policy
+from ebb.controller.reconciler import money, short_lives, spec_changes, stall_policy
 from ebb.controller.reconciler.failure_policy import Loss, account, dismiss, dismissed, stop, trained
 from ebb.controller.reconciler.lifecycle import ASKED, after_end, end, finish, hold, suspend
 from ebb.controller.reconciler.placing import place
@@ -109,7 +109,7 @@ def _run(view: JobView, draft: PlanBuilder) -> None:
         end(view, draft, names.FAILED, names.REASON_DEADLINE, message)
     elif stop := stop or stall_policy.watch(view, draft) or short_lives.verdict(view, draft):
         hold(view, draft, *stop)
-    elif draft.status.restarts > view.job.status.restarts:
+    elif spec_changes.restart(view, draft) or draft.status.restarts > view.job.status.restarts:
         dismiss(draft)
         _summarize(view, draft)
     else:

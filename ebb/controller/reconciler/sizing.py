@@ -29,6 +29,7 @@ from ebb.controller.reconciler.containers import rendezvous_id, run_id
 from ebb.controller.reconciler.pods import serve, worker_name, worker_pod
 from ebb.controller.reconciler.queue import FreeCapacity, queue
 from ebb.controller.reconciler.scheduling import doubled, enough_scheduled, missing_base, scheduled, unscheduled, waiting_since
+from ebb.controller.reconciler.spec_changes import of_another_spec
 from ebb.controller.reconciler.stockouts import Kind, Stockout
 from ebb.controller.reconciler.summary import here
 from ebb.controller.reconciler.types import CreatePod, CreateRun, JobView, PlanBuilder
@@ -60,7 +61,8 @@ def resize(view: JobView, draft: PlanBuilder) -> None:
     resting = short_lives.resting(view, draft)
     free = [index for index in free if index not in resting]
     created = free[: max(0, view.job.max_replicas - len(view.workers))]
-    if not created or _pausing(view, draft):
+    # Workers that were started with another spec would train beside the new ones, into the same output.
+    if not created or of_another_spec(view) or _pausing(view, draft):
         return
     assert draft.status.placement is not None
     placed = pod_placement(view.job, draft.status.placement, view.observed.platform)

@@ -20,6 +20,7 @@ from ebb.controller.reconciler import short_lives, stockouts
 from ebb.controller.reconciler.candidates import Candidate, candidate_of, elsewhere, home_of
 from ebb.controller.reconciler.failure_policy import faulty_machines
 from ebb.controller.reconciler.scheduling import gated_base, gates, scheduled, start_error, unscheduled
+from ebb.controller.reconciler.spec_changes import of_another_spec
 from ebb.controller.reconciler.stockouts import Kind
 from ebb.controller.reconciler.types import JobView
 from ebb.controller.reconciler.worker_state import Worker
@@ -106,7 +107,10 @@ def waiting_for(view: JobView, status: Status) -> tuple[str, str]:
 
 
 def _kept_back(view: JobView, status: Status) -> tuple[str, str] | None:
-    """Workers that no machine would help: they pause, or a gate keeps them from the scheduler."""
+    """Workers that no machine would help: others must leave first, they pause, or a gate keeps them from the scheduler."""
+    others = of_another_spec(view)
+    if others:
+        return names.REASON_SPEC_CHANGED, f"they start with the changed spec when {_counted(others, 'has', 'have')} left."
     lost = short_lives.waiting(view, status.short_lived)
     if lost:
         return names.REASON_REPEATEDLY_LOST, lost[0].lower() + lost[1:]

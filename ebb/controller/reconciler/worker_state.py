@@ -87,6 +87,7 @@ class Worker:
     node: str  # "" before it is scheduled
     phase: str
     attempt: int
+    spec: str  # the hash of what it was started with; "": an older controller made it
     ip: str
     grace_seconds: int
     deleted_at: float | None  # when its deletion was asked for, unix seconds
@@ -102,6 +103,7 @@ class Worker:
     def of(cls, pod: Object) -> "Worker":
         """`pod` must carry the labels of pods.worker_labels."""
         metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
+        annotations = metadata.get("annotations") or {}
         trains = worker_container(spec["containers"]).get("name")
         states = status.get("containerStatuses") or ()
         state: Object = next((item.get("state") or {} for item in states if item.get("name") == trains), {})
@@ -115,7 +117,8 @@ class Worker:
             uid=metadata["uid"],
             node=spec.get("nodeName", ""),
             phase=status.get("phase", "Pending"),
-            attempt=int((metadata.get("annotations") or {}).get(names.ANNOTATION_ATTEMPT, 0)),
+            attempt=int(annotations.get(names.ANNOTATION_ATTEMPT, 0)),
+            spec=annotations.get(names.ANNOTATION_SPEC, ""),
             ip=status.get("podIP", ""),
             grace_seconds=spec.get("terminationGracePeriodSeconds", 30),
             deleted_at=deleted_at,
