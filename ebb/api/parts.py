@@ -16,6 +16,7 @@ SPOT, ON_DEMAND, CAPACITY_BLOCK, FLEX_START = "spot", "on-demand", "capacity-blo
 SPOT_THEN_ON_DEMAND = "spot-then-on-demand"
 FALLBACK_SECONDS = 600  # a spot machine that is to be had comes within minutes (cluster-autoscaler gives up after 15)
 MANUAL, AUTOMATIC = "manual", "automatic"
+RESTART_JOB, RESTART_WORKER, IGNORE, FAIL_JOB, HOLD_JOB = "RestartJob", "RestartWorker", "Ignore", "FailJob", "HoldJob"
 ANY_WORKER, ALL_WORKERS = "AnyWorker", "AllWorkers"
 MOST_WORKERS = 1000  # of one job: status.members names each, and an object of the API may have 1.5 MB
 
@@ -126,4 +127,56 @@ class ProgressPolicy:
         "no step over several generations is.",
         count(1),
         default=None,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureRule:
+    """One of spec.failurePolicy.rules."""
+
+    RULES: ClassVar[tuple[Schema, ...]] = (
+        {
+            "rule": "has(self.onExitCodes) || has(self.onReasons) || has(self.onMessage)",
+            "message": "a rule of spec.failurePolicy has to say what it is for: give onExitCodes, onReasons or onMessage.",
+        },
+    )
+
+    action: str = described(
+        "RestartJob: all workers start again, which spends one of backoffLimit, whatever restartPolicy says. RestartWorker: only "
+        "those that failed do, and it spends one too. Ignore: they are replaced as after a reclaim, with pauses where they fail "
+        "at once, and nothing is spent. FailJob: the job fails. HoldJob: it is stopped, and any change of the spec lets it try "
+        "again.",
+        one_of(RESTART_JOB, RESTART_WORKER, IGNORE, FAIL_JOB, HOLD_JOB),
+    )
+    on_exit_codes: tuple[int, ...] = described(
+        "Exit codes of the worker's container; 128 and a signal's number for one that a signal ended (SIGSEGV: 139).",
+        {"type": "array", "minItems": 1, "maxItems": 255, "items": count(1, 255)},
+        default=(),
+    )
+    on_reasons: tuple[str, ...] = described(
+        "Kubernetes' reasons for the end of the container or pod, for example OOMKilled or Evicted.",
+        {"type": "array", "minItems": 1, "maxItems": 20, "items": {"type": "string", "minLength": 1}},
+        default=(),
+    )
+    on_message: str | None = described(
+        "Words that the end of the worker's log has, for example DataLoader worker. Capitals count.",
+        {"type": "string", "minLength": 1, "maxLength": 200},
+        default=None,
+    )
+    times: int | None = described(
+        "The rule counts so often; after that the next one does. Default: without a limit.", count(1), default=None
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailurePolicy:
+    """spec.failurePolicy."""
+
+    rules: tuple[FailureRule, ...] = described(
+        "The first rule that fits counts, for all workers that fail together by the one that failed first. Reclaims never come "
+        "here.",
+        model=FailureRule,
+        many=True,
+        most=20,
+        default=(),
     )

@@ -45,11 +45,12 @@ def described(
     model: type | None = None,
     many: bool = False,
     key: str | None = None,
+    most: int | None = None,
     json: str | None = None,
 ) -> Any:
     """A field of an API object. Without default it is required. `model` nests another class; `many`: a list of it, in which `key`
-    distinguishes the items for server-side apply."""
-    metadata = {"meaning": meaning, "schema": schema, "model": model, "many": many, "key": key, "json": json}
+    distinguishes the items for server-side apply, and which has at most `most` of them."""
+    metadata = {"meaning": meaning, "schema": schema, "model": model, "many": many, "key": key, "most": most, "json": json}
     if factory is not MISSING:
         return dataclasses.field(default_factory=factory, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -111,7 +112,8 @@ def _field_schema(field: "dataclasses.Field[Any]") -> Schema:
     if field.metadata["many"]:
         key = field.metadata["key"]
         kind = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]} if key else {}
-        return {"type": "array", "description": meaning, **kind, "items": schema_of(model, meaning, rules)}
+        most = {"maxItems": field.metadata["most"]} if field.metadata["most"] else {}
+        return {"type": "array", "description": meaning, **kind, **most, "items": schema_of(model, meaning, rules)}
     return schema_of(model, meaning, rules)
 
 

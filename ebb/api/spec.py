@@ -27,6 +27,7 @@ from ebb.api.parts import (
     MANUAL,
     MOST_WORKERS,
     Budget,
+    FailurePolicy,
     Group,
     Placement,
     ProgressPolicy,
@@ -190,6 +191,11 @@ class JobSpec:
     )
     budget: Budget | None = described("What the job may cost.", model=Budget, default=None)
     group: Group | None = described("The sweep that this job belongs to.", model=Group, default=None)
+    failure_policy: FailurePolicy | None = described(
+        "Rules about failures of the program; without one, restartPolicy and backoffLimit say what happens.",
+        model=FailurePolicy,
+        default=None,
+    )
     progress: ProgressPolicy = described(
         "When a job that makes no steps is stopped.", model=ProgressPolicy, factory=ProgressPolicy
     )
@@ -279,6 +285,11 @@ def _problem(spec: JobSpec) -> str:
             f"change them so that 1 <= minReplicas <= replicas <= maxReplicas <= {MOST_WORKERS}."
         )
     problem = misshapen(worker.template, "spec.replicaSpecs.Worker.template") or _never(spec.deadline)
+    for index, rule in enumerate(spec.failure_policy.rules if spec.failure_policy else ()):
+        if not (rule.on_exit_codes or rule.on_reasons or rule.on_message):
+            problem = problem or (
+                f"spec.failurePolicy.rules[{index}] has to say what it is for: give onExitCodes, onReasons or onMessage."
+            )
     if problem:
         return problem
     if not ((worker.template.get("spec") or {}).get("containers")):

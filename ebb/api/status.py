@@ -161,6 +161,14 @@ class ShortLived:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RuleUse:
+    """status.failureRules: how often a rule of spec.failurePolicy was used."""
+
+    rule: int = described("Its place in the list, from 1.", count(1))
+    times: int = described("How often.", count(1))
+
+
+@dataclass(frozen=True, kw_only=True)
 class HistoryEntry:
     """Something that happened to the job."""
 
@@ -227,6 +235,9 @@ class Status:
         model=ShortLived,
         many=True,
         default=(),
+    )
+    failure_rules: tuple[RuleUse, ...] = described(
+        "How often each rule of spec.failurePolicy was used.", model=RuleUse, many=True, default=()
     )
     notified: tuple[str, ...] = described(
         "Notifications that the stack's webhook took: the latest of each kind; the controller's memory.", TEXTS, default=()

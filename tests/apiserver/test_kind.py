@@ -43,6 +43,18 @@ REFUSED: dict[str, tuple[Object, str]] = {
     "a group without a name": ({"group": {"name": "", "maxParallel": 1}}, "spec.group.name"),
     "a deadline that is no time": ({"deadline": "tomorrow"}, "spec.deadline"),
     "an unknown capacity": ({"placement": {"capacity": "cheap"}}, 'supported values: "spot", "on-demand"'),
+    "a rule for every failure": (
+        {"failurePolicy": {"rules": [{"action": "Ignore"}]}},
+        "a rule of spec.failurePolicy has to say what it is for: give onExitCodes, onReasons or onMessage.",
+    ),
+    "a rule for a success": (
+        {"failurePolicy": {"rules": [{"action": "Ignore", "onExitCodes": [0]}]}},
+        "onExitCodes[0]",
+    ),
+    "a rule that does what nobody knows": (
+        {"failurePolicy": {"rules": [{"action": "Retry", "onExitCodes": [1]}]}},
+        'supported values: "RestartJob", "RestartWorker", "Ignore", "FailJob", "HoldJob"',
+    ),
     "an unknown way of scaling": ({"scaling": "wild"}, 'supported values: "manual", "automatic"'),
 }
 

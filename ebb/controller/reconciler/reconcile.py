@@ -13,10 +13,10 @@ from dataclasses import replace
 from ebb.api import contract as names
 from ebb.api import costs
 from ebb.api.clock import stamp, unix
-from ebb.api.parts import CLEAN_NONE, EXIT_CODE, NEVER
+from ebb.api.parts import CLEAN_NONE, EXIT_CODE, FAIL_JOB, HOLD_JOB, IGNORE, NEVER, RESTART_WORKER
 from ebb.api.spec import Job
 from ebb.api.status import PROGRAM_FAILED, HistoryEntry, Progress, Stall, Status
-from ebb.controller.reconciler import money, short_lives, spec_changes, stall_policy
+from ebb.controller.reconciler import failure_rules, money, short_lives, spec_changes, stall_policy
 from ebb.controller.reconciler.failure_policy import Loss, account, dismiss, dismissed, stop, trained
 from ebb.controller.reconciler.lifecycle import ASKED, after_end, end, finish, hold, suspend
 from ebb.controller.reconciler.placing import place
@@ -133,36 +133,55 @@ def _resume(view: JobView, draft: PlanBuilder) -> None:
 
 
 def _program_failed(view: JobView, draft: PlanBuilder, failed: Sequence[Loss]) -> None:
-    """Spend one of the budget for all that failed together."""
+    """Do what a rule says, else spend one of the budget, for all that failed together."""
     worker, verdict = min(failed, key=lambda loss: (loss[0].finished_at or view.now, loss[0].index))
+    what, action = f"The program of worker {worker.index} failed: {verdict.message}.", ""
+    if ruled := failure_rules.matching(view.job, draft.status, worker):
+        number, action = ruled[0], ruled[1].action
+        draft.status = failure_rules.counted(draft.status, number)
+        what += f" Rule {number} of spec.failurePolicy says {action}."
+    if action == HOLD_JOB:
+        hold(view, draft, names.REASON_PROGRAM_FAILED, f"{what} Any change of the job's spec lets it try again.")
+        return
+    if action == IGNORE:
+        for loss in failed:
+            short_lives.note(view, draft, *loss)
+        draft.event(names.REASON_PROGRAM_FAILED, f"{what} It is replaced, and nothing is spent.", warning=True)
+        _summarize(view, draft)
+        return
     status, limit = draft.status, view.job.spec.backoff_limit
     entry = HistoryEntry(
         at=stamp(view.now, digits=3), what=PROGRAM_FAILED, worker=worker.index, node=worker.node or None, cause=verdict.message
     )
     draft.status = replace(status, failures=status.failures + 1, last_failure_time=stamp(view.now))
     draft.remember(entry)
-    what = f"The program of worker {worker.index} failed: {verdict.message}."
-    final = _final_failure(view.job, worker, draft.status)
+    final = _final_failure(view.job, worker, draft.status, action)
     if final:
         end(view, draft, names.FAILED, names.REASON_FAILED, f"{what} {final}")
         return
-    draft.status = replace(draft.status, restarts=status.restarts + 1)
-    dismiss(draft)
-    message = f"{what} Failure {draft.status.failures} of {limit} tolerated: all workers start again."
+    again = "it starts again" if len(failed) == 1 else f"{numbered([loss[0].index for loss in failed])} start again"
+    if action != RESTART_WORKER:
+        again = "all workers start again"
+        draft.status = replace(draft.status, restarts=status.restarts + 1)
+        dismiss(draft)
+    message = f"{what} Failure {draft.status.failures} of {limit} tolerated: {again}."
     draft.event(names.REASON_PROGRAM_FAILED, message, warning=True)
     _summarize(view, draft)
 
 
-def _final_failure(job: Job, worker: Worker, status: Status) -> str:
-    """The reason why this failure ends the job; "" if it does not."""
+def _final_failure(job: Job, worker: Worker, status: Status, action: str) -> str:
+    """The reason why this failure ends the job; "" if it does not. `action`: what a rule says; "": there is none."""
     policy, limit = job.worker.restart_policy, job.spec.backoff_limit
+    spent = f"backoffLimit {limit} is spent." if status.failures > limit else ""
+    if action:
+        return "The job ends." if action == FAIL_JOB else spent
     if policy == NEVER:
         return "restartPolicy is Never."
     if worker.exit_code == names.EXIT_NO_PROGRAM:
         return "Another try would not find it either."
     if policy == EXIT_CODE and worker.exit_code not in names.RETRYABLE_EXIT_CODES:
         return "restartPolicy ExitCode does not try again after that code."
-    return f"backoffLimit {limit} is spent." if status.failures > limit else ""
+    return spent
 
 
 def _overdue(view: JobView, draft: PlanBuilder) -> bool:
@@ -185,7 +204,7 @@ def _replace_lost(view: JobView, draft: PlanBuilder) -> None:
         elif worker.index >= view.wanted:
             stop(draft, worker)
             surplus.append(worker)
-        elif verdict.outcome is Outcome.LEAVES:
+        elif verdict.outcome in (Outcome.LEAVES, Outcome.FAILED):  # FAILED: a rule replaces it alone
             stop(draft, worker)
         elif verdict.outcome is Outcome.RECLAIMED:
             draft.delete(worker, _grace(worker, verdict, view), once_written=_unknown(view, worker))

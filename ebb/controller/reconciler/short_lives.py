@@ -24,7 +24,7 @@ from ebb.controller.reconciler.worker_state import BY_SCHEDULER, SHUTDOWN_REASON
 LIVED_SECONDS = 60.0  # a worker that ran for so long is not one that cannot live; importing torch takes 5 to 20
 PAUSE_SECONDS, PAUSE_MAX_SECONDS = 5.0, 300.0  # before the second replacement; doubles
 MOST = 8  # in a row: 5 minutes of pauses, within which a device plugin or a webhook that starts anew is back
-CAUSES = frozenset({names.CAUSE_DISRUPTED, names.CAUSE_LEFT})
+CAUSES = frozenset({names.CAUSE_DISRUPTED, names.CAUSE_LEFT, names.CAUSE_PROGRAM})  # the last where a rule ignores it
 MESSAGE_LENGTH = 300
 
 
