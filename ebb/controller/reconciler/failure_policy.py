@@ -1,6 +1,7 @@
 """Counts what happened to workers, each loss once: the planner's bookkeeping in status.members, reclaims and failures.
 
     failed = account(view, draft)       # workers whose program failed and for which nothing is counted yet
+    number, rule = matching_rule(view.job, draft.status, failed[0][0])     # what the job itself says of such a failure
 
 Only here do reclaims grow. Failures of the program are handed back, because what they cost is the planner's decision. Losses that
 the controller caused itself (scaled down, restarted with the group, a machine left before it is too old) are settled without
@@ -11,8 +12,9 @@ from dataclasses import replace
 
 from ebb.api import contract as names
 from ebb.api.clock import stamp, unix
-from ebb.api.parts import ALL_WORKERS
-from ebb.api.status import LEFT, PROGRAM_FAILED, RECLAIMED, HistoryEntry, Member, Status
+from ebb.api.parts import ALL_WORKERS, FailureRule
+from ebb.api.spec import Job
+from ebb.api.status import LEFT, PROGRAM_FAILED, RECLAIMED, HistoryEntry, Member, RuleUse, Status
 from ebb.controller.reconciler import short_lives
 from ebb.controller.reconciler.types import JobView, PlanBuilder
 from ebb.controller.reconciler.worker_state import Outcome, Worker, WorkerVerdict
@@ -163,3 +165,36 @@ def _reclaimed(view: JobView, draft: PlanBuilder, index: int, node: str, verdict
         draft.event(names.REASON_HARDWARE, message, warning=True)
         return
     draft.event(names.REASON_RECLAIMED, f"Worker {index} on {node} is lost: {reason}. It will be replaced.", warning=True)
+
+
+def matching_rule(job: Job, status: Status, worker: Worker) -> tuple[int, FailureRule] | None:
+    """The first rule of spec.failurePolicy that fits this failure and is not used up, with its number, from 1; where there is
+    none, restartPolicy and backoffLimit say what happens."""
+    policy = job.spec.failure_policy
+    for number, rule in enumerate(policy.rules if policy else (), 1):
+        used_up = rule.times is not None and _times(status, number) >= rule.times
+        if not used_up and _fits(rule, worker):
+            return number, rule
+    return None
+
+
+def count_rule(status: Status, number: int) -> Status:
+    """Write down another use of the rule."""
+    others = [use for use in status.failure_rules if use.rule != number]
+    uses = [*others, RuleUse(rule=number, times=_times(status, number) + 1)]
+    return replace(status, failure_rules=tuple(sorted(uses, key=lambda use: use.rule)))
+
+
+def _times(status: Status, number: int) -> int:
+    return next((use.times for use in status.failure_rules if use.rule == number), 0)
+
+
+def _fits(rule: FailureRule, worker: Worker) -> bool:
+    """All that the rule names has to fit; a rule that names nothing is refused before."""
+    reasons = {worker.exit_reason, (worker.pod.get("status") or {}).get("reason", "")}
+    words = worker.exit_message or str((worker.pod.get("status") or {}).get("message") or "")
+    return (
+        (not rule.on_exit_codes or worker.exit_code in rule.on_exit_codes)
+        and (not rule.on_reasons or not reasons.isdisjoint(rule.on_reasons))
+        and (not rule.on_message or rule.on_message in words)
+    )

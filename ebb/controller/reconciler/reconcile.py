@@ -16,8 +16,8 @@ from ebb.api.clock import stamp, unix
 from ebb.api.parts import CLEAN_NONE, EXIT_CODE, FAIL_JOB, HOLD_JOB, IGNORE, NEVER, RESTART_WORKER
 from ebb.api.spec import Job
 from ebb.api.status import PROGRAM_FAILED, HistoryEntry, Progress, Stall, Status
-from ebb.controller.reconciler import failure_rules, money, short_lives, spec_changes, stall_policy
-from ebb.controller.reconciler.failure_policy import Loss, account, dismiss, dismissed, stop, trained
+from ebb.controller.reconciler import money, short_lives, spec_changes, stall_policy
+from ebb.controller.reconciler.failure_policy import Loss, account, count_rule, dismiss, dismissed, matching_rule, stop, trained
 from ebb.controller.reconciler.lifecycle import ASKED, after_end, end, finish, hold, suspend
 from ebb.controller.reconciler.placing import place
 from ebb.controller.reconciler.pods import leave_seconds, selector
@@ -136,9 +136,9 @@ def _program_failed(view: JobView, draft: PlanBuilder, failed: Sequence[Loss]) -
     """Do what a rule says, else spend one of the budget, for all that failed together."""
     worker, verdict = min(failed, key=lambda loss: (loss[0].finished_at or view.now, loss[0].index))
     what, action = f"The program of worker {worker.index} failed: {verdict.message}.", ""
-    if ruled := failure_rules.matching(view.job, draft.status, worker):
+    if ruled := matching_rule(view.job, draft.status, worker):
         number, action = ruled[0], ruled[1].action
-        draft.status = failure_rules.counted(draft.status, number)
+        draft.status = count_rule(draft.status, number)
         what += f" Rule {number} of spec.failurePolicy says {action}."
     if action == HOLD_JOB:
         hold(view, draft, names.REASON_PROGRAM_FAILED, f"{what} Any change of the job's spec lets it try again.")
