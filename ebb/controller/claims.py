@@ -20,6 +20,7 @@ from ebb.api import contract as names
 from ebb.api.spec import Job, SpecError
 from ebb.api.status import Dry, Status
 from ebb.controller.reconciler.capacity import Claim, ClusterCapacity, survey
+from ebb.controller.reconciler.queue import Line, SharedCapacity
 
 Object = dict[str, Any]
 Key = tuple[str, str]
@@ -64,6 +65,7 @@ class Claims:
         self._dry: dict[Key, tuple[Dry, ...]] = {}
         self._priorities: Mapping[str, int] = {}
         self._fresh_at = 0.0
+        self._shared: _Shared | None = None  # as long as no claim changes
 
     def put(self, key: Key, value: Object | None) -> Effect:
         """Take in a job's new version."""
@@ -101,12 +103,11 @@ class Claims:
         now = self._clock()
         if now - self._fresh_at >= REFRESH_SECONDS:
             self._refresh(now)
-        # 500 jobs look at one another 500 times while they are submitted: without a loop of Python's.
-        claims = list(self._claims.values())
-        if but in self._claims:
-            del claims[list(self._claims).index(but)]
+        if self._shared is None:
+            self._shared = _Shared(self._claims)
+        # Thousands of jobs look at one another while they wait: without a loop of Python's.
         dry = chain.from_iterable(entries for key, entries in self._dry.items() if key != but)
-        return ClusterCapacity(claims=tuple(claims), dry=tuple(dry))
+        return SharedCapacity(claims=self._shared.but(but), dry=tuple(dry), line=self._shared.line)
 
     def rank(self, priorities: Mapping[str, int]) -> None:
         """The values of the PriorityClasses changed."""
@@ -128,18 +129,36 @@ class Claims:
             self._survey(key, job)
 
     def _survey(self, key: Key, job: Job | None) -> Effect:
-        old = self._claims.pop(key, None)
+        old, new = self._claims.get(key), None
         self._dry.pop(key, None)
         self._shown.pop(key, None)
-        if job is None:
-            return _effect(old, None)
-        self._shown[key] = job
-        alone = survey((job,), self._priorities, self._clock(), but=NOBODY)
-        if alone.dry:
-            self._dry[key] = alone.dry
-        for claim in alone.claims:
-            self._claims[key] = claim
-        return _effect(old, self._claims.get(key))
+        if job is not None:
+            self._shown[key] = job
+            alone = survey((job,), self._priorities, self._clock(), but=NOBODY)
+            new = next(iter(alone.claims), None)
+            if alone.dry:
+                self._dry[key] = alone.dry
+        if new is None:
+            self._claims.pop(key, None)
+        else:
+            self._claims[key] = new
+        if new != old:
+            self._shared = None
+        return _effect(old, new)
+
+
+class _Shared:
+    """All claims as they are now, for every job that looks."""
+
+    def __init__(self, claims: Mapping[Key, Claim]) -> None:
+        self._all = tuple(claims.values())
+        self._places = {key: place for place, key in enumerate(claims)}
+        self.line = Line(self._all)
+
+    def but(self, key: Key) -> tuple[Claim, ...]:
+        """Those of the others."""
+        place = self._places.get(key)
+        return self._all if place is None else self._all[:place] + self._all[place + 1 :]
 
 
 def _behind(job: Job) -> bool:

@@ -15,18 +15,20 @@ Two jobs that each hold half of what both need would wait for ever. The order is
 what it has, and those behind let go one after the other until it has minReplicas. They come back when it has, or is gone.
 """
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from ebb.api.needs import Wish
 from ebb.api.platform import Platform
 from ebb.api.status import Placed
 from ebb.controller.reconciler.candidates import Candidate, candidate_of, sites, ways
-from ebb.controller.reconciler.capacity import Claim, ClusterCapacity
+from ebb.controller.reconciler.capacity import Claim, ClusterCapacity, Key
 from ebb.controller.reconciler.scheduling import missing_base, waiting_since
 from ebb.controller.reconciler.types import JobView, PlanBuilder
 
+Rank = tuple[int, float, Key]
 ROUNDING = 1e-6  # machines are shared in fractions
 
 
@@ -47,6 +49,12 @@ class FreeCapacity:
             self._free[group.name] -= used
             workers -= int(used * fits + ROUNDING)
 
+    def copy(self) -> "FreeCapacity":
+        """As it is now, whatever is taken of this one later."""
+        copied = FreeCapacity(None)
+        copied._free = dict(self._free)
+        return copied
+
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
@@ -62,15 +70,16 @@ class Queue:
     """The others, as far as this job must mind them. `holders`: placed jobs. `waiting`: those before it without a place."""
 
     free: FreeCapacity
-    holders: tuple[tuple[Claim, Candidate], ...] = ()
-    waiting: tuple[Turn, ...] = ()
+    holders: Sequence[tuple[Claim, Candidate]] = ()
+    waiting: Sequence[Turn] = ()
     in_group: int = 0  # jobs of its group that run or go first
 
     def before(self, me: Claim, site: Candidate) -> Claim | None:
         """For whom the job waits at a site: the one right before it in the line, or the first that has machines there."""
-        waiting = [turn.claim for turn in self.waiting if turn.site.overlaps(site)]
-        holders = sorted((claim for claim, place in self.holders if place.overlaps(site)), key=lambda claim: claim.rank)
-        return next(iter([*reversed(waiting), *holders]), None)
+        for turn in reversed(self.waiting):
+            if turn.site.overlaps(site):
+                return turn.claim
+        return min((claim for claim, place in self.holders if place.overlaps(site)), key=lambda claim: claim.rank, default=None)
 
 
 @dataclass
@@ -100,22 +109,80 @@ class _Book:
         return turn
 
 
+class _Walk:
+    """The turns of all jobs without a place, in their order; a job sees those before its own."""
+
+    def __init__(self, claims: Iterable[Claim], platform: Platform | None) -> None:
+        located, others = [], []
+        for claim in claims:
+            (located if claim.located else others).append(claim)
+        free, running = FreeCapacity(platform), Counter(map(_group, located))
+        self._holders = tuple(_places(located, platform))
+        for claim, site in self._holders:
+            free.take(site, claim.holds)
+        self._running = running.copy()
+        self._started: dict[tuple[str, str], list[Rank]] = {}  # of each group those that will start, by rank
+        self._turns: list[Turn] = []
+        self._ranks: list[Rank] = []  # of the turns
+        self._left, self._taken = [free.copy()], list[Rank]()  # what is left before and after each that takes something
+        book = _Book(platform) if platform else None
+        for rank, claim in sorted(((claim.rank, claim) for claim in others), key=lambda pair: pair[0]):
+            found = book.sites(claim.wish) if book else []
+            if (book and not found) or claim.refused or (claim.group and running[_group(claim)] >= claim.group_max):
+                continue  # it cannot start, whatever becomes free
+            running[_group(claim)] += 1
+            self._started.setdefault(_group(claim), []).append(rank)
+            if book and found:
+                takes = id(claim.wish) not in book.spent
+                self._turns.append(book.turn(claim, found, free))
+                self._ranks.append(rank)
+                if takes:
+                    self._taken.append(rank)
+                    self._left.append(free.copy())
+
+    def before(self, me: Claim) -> Queue:
+        """The line as this job sees it."""
+        group, rank = _group(me), me.rank
+        in_group = self._running[group] + bisect_left(self._started.get(group, ()), rank) if me.group else 0
+        return Queue(
+            free=self._left[bisect_left(self._taken, rank)],
+            holders=self._holders,
+            waiting=self._turns[: bisect_left(self._ranks, rank)],
+            in_group=in_group,
+        )
+
+
+class Line:
+    """The line of all jobs, walked once for as long as no claim changes: some thousand jobs that wait are looked at every half
+    minute, and each sees the others."""
+
+    def __init__(self, claims: Iterable[Claim]) -> None:
+        self._claims = {claim.key: claim for claim in claims}
+        self._walked: tuple[Platform | None, _Walk] | None = None
+
+    def before(self, me: Claim, platform: Platform | None) -> Queue | None:
+        """None: the job has a place, or another rank, in this line, which therefore must be walked without it."""
+        own = self._claims.get(me.key)
+        if me.located or (own is not None and (own.located or own.rank != me.rank)):
+            return None
+        if self._walked is None or self._walked[0] is not platform:
+            self._walked = platform, _Walk(self._claims.values(), platform)
+        return self._walked[1].before(me)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedCapacity(ClusterCapacity):
+    """The other jobs, and the line of all that is walked for all of them."""
+
+    line: Line
+
+
 def queue(me: Claim, cluster_capacity: ClusterCapacity, platform: Platform | None) -> Queue:
     """The line as this job sees it."""
-    free, running = FreeCapacity(platform), Counter(_group(claim) for claim in cluster_capacity.claims if claim.located)
-    holders = tuple(_places([claim for claim in cluster_capacity.claims if claim.located], platform))
-    for claim, site in holders:
-        free.take(site, claim.holds)
-    waiting, book = [], _Book(platform) if platform else None
-    ahead = (claim for claim in cluster_capacity.claims if not claim.located and claim.rank < me.rank)
-    for claim in sorted(ahead, key=lambda claim: claim.rank):
-        found = book.sites(claim.wish) if book else []
-        if (book and not found) or claim.refused or (claim.group and running[_group(claim)] >= claim.group_max):
-            continue  # it cannot start, whatever becomes free
-        running[_group(claim)] += 1
-        if book and found:
-            waiting.append(book.turn(claim, found, free))
-    return Queue(free=free, holders=holders, waiting=tuple(waiting), in_group=running[_group(me)] if me.group else 0)
+    shared = cluster_capacity.line.before(me, platform) if isinstance(cluster_capacity, SharedCapacity) else None
+    if shared is not None:
+        return shared
+    return _Walk((claim for claim in cluster_capacity.claims if claim.located or claim.rank < me.rank), platform).before(me)
 
 
 def _group(claim: Claim) -> tuple[str, str]:
@@ -170,6 +237,6 @@ def yields_to(view: JobView, draft: PlanBuilder, me: Claim, site: Candidate) -> 
 
 def _kept_out(me: Claim, cluster_capacity: ClusterCapacity, alone: Queue, view: JobView) -> Claim | None:
     """A job before this one that has no place, and would have one without it."""
-    with_me = queue(me, replace(cluster_capacity, claims=(*cluster_capacity.claims, me)), view.observed.platform)
+    with_me = queue(me, ClusterCapacity(claims=(*cluster_capacity.claims, me)), view.observed.platform)
     blocked = {turn.claim.key for turn in alone.waiting if turn.blocked}
     return next((turn.claim for turn in with_me.waiting if turn.blocked and turn.claim.key not in blocked), None)

@@ -1,0 +1,125 @@
+"""The line that all waiting jobs share: each sees in it what it would alone, and with more jobs a look does not cost more."""
+
+import random
+import sys
+from types import FrameType
+
+import pytest
+
+from ebb.api.needs import Wish
+from ebb.api.platform import Platform
+from ebb.api.spec import Job
+from ebb.controller.claims import Claims
+from ebb.controller.reconciler.candidates import sites, ways
+from ebb.controller.reconciler.capacity import Claim, ClusterCapacity
+from ebb.controller.reconciler.queue import Line, SharedCapacity, queue
+from ebb.controller.reconciler.reconcile import plan
+from ebb.controller.reconciler.types import Observed
+from tests.builders import NOW, make_group, make_platform
+from tests.controller.reconciler.scenes import claim, gpu_job
+
+PLATFORM = make_platform(
+    make_group("a", max=20), make_group("b", zone="local-b", max=5), make_group("od", capacity_type="on-demand", max=3)
+)
+JOBS = (
+    gpu_job("small", low=1, replicas=1, high=None),
+    gpu_job("wide", low=6, replicas=8, high=None),
+    gpu_job("bound", low=2, replicas=2, high=None, placement={"zone": "local-b"}),
+    gpu_job("nowhere", low=2, replicas=2, high=None, placement={"gpuType": "H100"}),
+)
+
+
+def town(rng: random.Random, count: int) -> list[Claim]:
+    """Jobs with and without a place, in groups and none, of few wishes, as those of sweeps are."""
+    wishes = [Wish.of(Job.of(job)) for job in JOBS]
+    found = []
+    for number in range(count):
+        wish = rng.choice(wishes)
+        zone = rng.choice(["", "", "", "local-a", "local-b"])
+        group = rng.choice(["", "", "sweep", "other"])
+        found.append(
+            claim(
+                f"job-{number}", zone, job=JOBS[wishes.index(wish)], least=wish.least, wish=wish, created=NOW - rng.randrange(50),
+                priority=rng.choice([0, 0, 0, 100]), group=group, group_max=rng.randint(1, 4) if group else 0,
+                refused=rng.random() < 0.1, placed=rng.randint(0, wish.least) if zone else 0,
+            )
+        )  # fmt: skip
+    return found
+
+
+def seen(me: Claim, capacity: ClusterCapacity, platform: Platform | None) -> tuple[object, ...]:
+    line = queue(me, capacity, platform)
+    known = [site for way in ways(me.wish) for site in sites(me.wish, PLATFORM, way)] if platform else []
+    return (
+        [(site.title, line.free.room(site), line.before(me, site)) for site in known],
+        list(line.holders),
+        list(line.waiting),
+        line.in_group,
+    )
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_each_job_sees_in_the_shared_line_what_it_would_see_alone(seed: int) -> None:
+    rng = random.Random(seed)
+    claims = town(rng, 40)
+    platform = PLATFORM if seed % 5 else None
+    line = Line(claims)
+    for me in claims:
+        others = tuple(other for other in claims if other is not me)
+        shared = SharedCapacity(claims=others, line=line)
+        assert seen(me, shared, platform) == seen(me, ClusterCapacity(claims=others), platform)
+
+
+@pytest.mark.parametrize("now", [{"zone": "local-a", "located": True}, {"priority": 50}, {"created": NOW + 5}])
+def test_a_job_that_stands_elsewhere_in_the_line_than_it_thinks_does_not_meet_itself(now: dict[str, object]) -> None:
+    """As when its place was decided and is not written yet."""
+    me, first = claim("me", created=NOW - 1), claim("first", created=NOW - 2)
+    shared = SharedCapacity(claims=(first,), line=Line([first, claim("me", **{"created": NOW - 1, **now})]))
+    assert seen(me, shared, PLATFORM) == seen(me, ClusterCapacity(claims=(first,)), PLATFORM)
+
+
+def test_jobs_are_seen_as_they_are_now() -> None:
+    claims = Claims(lambda: NOW)
+    for name in ("a", "b"):
+        claims.put(("elastic-job", name), gpu_job(name, uid=name))
+    me = claim("me", created=NOW + 1)
+    assert len(queue(me, claims.cluster_capacity(but=me.key), PLATFORM).waiting) == 2
+    claims.put(("elastic-job", "a"), None)
+    assert len(queue(me, claims.cluster_capacity(but=me.key), PLATFORM).waiting) == 1
+    claims.put(("elastic-job", "b"), gpu_job("b", uid="b", suspend=True))
+    assert len(queue(me, claims.cluster_capacity(but=me.key), PLATFORM).waiting) == 0
+
+
+def calls_of_a_look(jobs: int) -> float:
+    """Calls of Python functions, on average, when one of so many jobs that wait is looked at."""
+    claims, looks = Claims(lambda: NOW), 20
+    for number in range(jobs):
+        name = f"job-{number:04}"
+        claims.put(("elastic-job", name), gpu_job(name, low=4, replicas=4, uid=name))
+    counted = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal counted
+        counted += event == "call"
+
+    def look(number: int) -> None:
+        key = "elastic-job", f"job-{number:04}"
+        observed = Observed(platform=PLATFORM, cluster_capacity=claims.cluster_capacity(but=key))
+        decided = plan(claims.job(key), observed, NOW)
+        assert (decided.status.state, decided.status.placement) == ("Waiting", None)
+        claims.decided(key, decided.status)
+
+    look(jobs - 1)  # the one after a change walks the line
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        for number in range(jobs - looks, jobs):
+            look(number)
+    finally:
+        sys.setprofile(before)
+    return counted / looks
+
+
+def test_a_look_at_a_waiting_job_costs_the_same_among_a_hundred_and_a_thousand() -> None:
+    few, many = calls_of_a_look(100), calls_of_a_look(1000)
+    assert many < 1.05 * few, (few, many)
