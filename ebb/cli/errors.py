@@ -24,8 +24,9 @@ def classify(error: Exception) -> tuple[Exit, str]:
     """The exit code and the sentence for one of EXPECTED."""
     if isinstance(error, Denied):
         return Exit.FAILED, f"not allowed: {error}. Ask the platform's owner, or check which user your kubeconfig names."
-    if isinstance(error, KubeError) and (error.status == 429 or error.status >= 500):
-        return Exit.NO_PLATFORM, f"the API server cannot answer now: {error}. Try again."
+    if isinstance(error, KubeError) and error.busy:
+        when = f" in {error.retry_seconds:g} s" if error.retry_seconds else ""
+        return Exit.NO_PLATFORM, f"the API server cannot answer now: {error}. Try again{when}."
     return next((code for kinds, code in _CODES if isinstance(error, kinds)), Exit.FAILED), str(error)
 
 

@@ -113,7 +113,7 @@ class Controller:
                 except (KubeError, TimeoutError) as error:
                     if not isinstance(error, Conflict):
                         await self._tell(key, str(error) or "no answer in time")
-                    wait = self._queue.failed(key)
+                    wait = self._queue.failed(key, error.retry_seconds if isinstance(error, KubeError) else 0.0)
                     # A lost race is ordinary: the copy was a moment behind.
                     level = logging.DEBUG if isinstance(error, Conflict) else logging.WARNING
                     log.log(level, "%s/%s: %s; again in %.2f s", *key, error, wait)

@@ -205,6 +205,7 @@ class Executor:
                 await self._api.create(EVENTS, body["metadata"]["namespace"], body)
             except KubeError as error:
                 log.warning("event %s was not sent: %s", body["reason"], error)
+                await asyncio.sleep(error.retry_seconds)
 
 
 def _event(value: Object, event: Event, now: float) -> Object:

@@ -72,11 +72,12 @@ class WorkQueue(Generic[Key]):
         self._failures.pop(key, None)
         self._release(key, again_after)
 
-    def failed(self, key: Key) -> float:
-        """The key was not dealt with; returns the seconds after which it comes again, doubling from 0.05 to 30."""
+    def failed(self, key: Key, at_least: float = 0.0) -> float:
+        """The key was not dealt with; returns the seconds after which it comes again, doubling from 0.05 to 30, and no less than
+        a busy server asked for."""
         count = self._failures.get(key, 0)
         self._failures[key] = count + 1
-        wait = float(min(LAST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2.0 ** min(count, 20)))
+        wait = max(at_least, float(min(LAST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2.0 ** min(count, 20))))
         # What was added meanwhile waits as well: a key that fails is not to be tried faster because the world changes.
         self._again.discard(key)
         self._release(key, wait)

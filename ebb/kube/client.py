@@ -15,6 +15,7 @@ from ebb.kube.kinds import PODS, Object, Objects, Resource
 
 REQUEST_SECONDS = 60.0  # no single answer of an API server takes longer; the server's own limit is 60 s
 CONNECT_SECONDS = 10.0
+LONGEST_RETRY_SECONDS = 60.0  # that a server may ask for: no outage is to outlast its cause by more
 UNAUTHORIZED = 401
 
 MERGE = "application/merge-patch+json"
@@ -251,7 +252,8 @@ class Kube:
                     if answer.status == UNAUTHORIZED and attempt == 1 and await self._credentials.renew(token):
                         continue
                     if answer.status >= 400:
-                        raise _refusal(_status_of(await answer.text()), answer.status)
+                        status, after = _status_of(await answer.text()), answer.headers.get("Retry-After", "")
+                        raise _refusal(status, answer.status, after)
                     yield answer
                     return
         except (aiohttp.ClientError, TimeoutError, asyncio.IncompleteReadError, OSError) as error:
@@ -282,9 +284,14 @@ def _status_of(text: str) -> Object:
     return parsed if isinstance(parsed, dict) else {"message": text.strip()[:300]}
 
 
-def _refusal(status: Object, code: int) -> KubeError:
+def _refusal(status: Object, code: int, retry_after: str = "") -> KubeError:
+    """`retry_after`: the header, which an event inside a watch has none of: there the status says the same."""
     message = status.get("message") or f"the API server answered {code}"
-    return BY_STATUS.get(code, KubeError)(message, status=code, reason=status.get("reason") or "")
+    told = (status.get("details") or {}).get("retryAfterSeconds") or 0
+    seconds = float(retry_after) if retry_after.isdecimal() else float(told)
+    return BY_STATUS.get(code, KubeError)(
+        message, status=code, reason=status.get("reason") or "", retry_seconds=min(seconds, LONGEST_RETRY_SECONDS)
+    )
 
 
 async def load(kubeconfig: str | None, context: str | None) -> Credentials:

@@ -12,13 +12,21 @@ ConfigError                 no usable kubeconfig
 
 from collections.abc import Mapping
 
+TOO_MANY_REQUESTS, SERVER_ERRORS = 429, 500
+
 
 class KubeError(Exception):
-    """The API server refused. `status` is the HTTP status (0: none), `reason` the server's word for it, e.g. AlreadyExists."""
+    """The API server refused. `status` is the HTTP status (0: none), `reason` the server's word for it, e.g. AlreadyExists;
+    `retry_seconds`: for how long the server asks to be left alone (Retry-After), 0 if it does not say."""
 
-    def __init__(self, message: str, status: int = 0, reason: str = "") -> None:
+    def __init__(self, message: str, status: int = 0, reason: str = "", retry_seconds: float = 0.0) -> None:
         super().__init__(message)
-        self.status, self.reason = status, reason
+        self.status, self.reason, self.retry_seconds = status, reason, retry_seconds
+
+    @property
+    def busy(self) -> bool:
+        """Return whether the server cannot do it now, which says nothing about the request."""
+        return self.status == TOO_MANY_REQUESTS or self.status >= SERVER_ERRORS
 
 
 class NotFound(KubeError):

@@ -3,9 +3,10 @@
     pods = Reflector(api, PODS, labels="group-name=elastic.pytorch.org", on_change=changed)
     task = asyncio.create_task(pods.run()); await pods.synced.wait(); pods.objects[("ns", "name")]
 
-Used by the controller and by the devcluster. A watch that ends, breaks or goes silent is taken up again where it stopped;
-after 410 Gone everything is listed again and only differences are told. `observe` puts the answer to one's own write into the
-copy, so that the next decision knows of it although the watch is later. The objects are shared: nobody may change one.
+Used by the controller and by the devcluster. A watch that ends, breaks or goes silent is taken up again where it stopped, and
+one that a busy server refuses when that server said; after 410 Gone everything is listed again and only differences are told.
+`observe` puts the answer to one's own write into the copy, so that the next decision knows of it although the watch is later.
+The objects are shared: nobody may change one.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ REFUSED_RETRY_SECONDS = 60.0  # for a kind that one may do without: whoever gran
 # How long the server keeps one watch; spread, so that reconnections are. A short watch that ends in order is the sign of a quiet
 # cluster rather than of a dead connection: bookmarks come every minute, but the first only after up to two (measured, 1.35).
 SERVER_SECONDS = 60
+LIST_AFTER = 8  # failures of a busy server in a row, within about a minute
 LATE_SECONDS = 10.0  # an end that is this late will not come
 LASTING_SECONDS = 5.0
 PAGE = 500  # objects per answer, as client-go: a list in one piece would be in memory three times over
@@ -107,6 +109,7 @@ class Reflector:
         self._labels, self._fields = labels, fields
         self._version = ""
         self._broken = False
+        self._failures = 0  # in a row
         self._heard: float | None = None
 
     @property
@@ -120,19 +123,21 @@ class Reflector:
         self._hear()
         wait = FIRST_RETRY_SECONDS
         while True:
-            began = loop.time()
+            began, asked = loop.time(), 0.0
             try:
                 if not self._version:
                     await self._list()
                 await self._watch()
             except KubeError as error:
                 self._fail(error)
+                asked = error.retry_seconds
             if loop.time() - began > LASTING_SECONDS:
                 wait = FIRST_RETRY_SECONDS  # it did work for a while
-                if not self.refused:
+                if not self.refused and not asked:
                     continue
             pause = REFUSED_RETRY_SECONDS if self.refused else wait
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads reconnections, guards nothing
+            spread = random.uniform(0.5, 1.5)  # noqa: S311 - spreads reconnections, guards nothing
+            await asyncio.sleep(max(pause * spread, asked * max(1.0, spread)))
             wait = min(LAST_RETRY_SECONDS, wait * 2)
 
     def observe(self, value: Object) -> None:
@@ -148,7 +153,9 @@ class Reflector:
     def _fail(self, error: KubeError) -> None:
         """Decide where to take up again: at the last word, unless the server itself refuses that."""
         self.tried.set()
-        if not isinstance(error, Unreachable):
+        self._failures += 1
+        # A list of everything is what a busy server can do with least. But one that only ever fails to watch may know why.
+        if not isinstance(error, Unreachable) and not (error.busy and self._failures < LIST_AFTER):
             self._version = ""
         if self.habits.optional and isinstance(error, Denied | NotFound):
             if self.refused:
@@ -184,7 +191,7 @@ class Reflector:
                 break
         for key in [key for key, held in self.objects.items() if key not in present and _version(held) <= int(version)]:
             self._drop(key)
-        self._version, self._broken, self.refused = version, False, False
+        self._version, self._broken, self.refused, self._failures = version, False, False, 0
         self.synced.set()
         self.tried.set()
         self._on_gap()
@@ -213,6 +220,7 @@ class Reflector:
     def _resume(self) -> None:
         """The server spoke."""
         self._hear()
+        self._failures = 0
         if self._broken:
             self._broken = False
             self._on_gap()

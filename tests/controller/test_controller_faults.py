@@ -53,6 +53,21 @@ def test_a_server_that_is_busy_is_not_a_waiting_reason() -> None:
     run(story())
 
 
+def test_a_server_that_asks_for_time_gets_it() -> None:
+    async def story() -> None:
+        async with started() as world:
+            busy = KubeError("too many requests", status=429, retry_seconds=5)
+            world.api.fail("create", PODS, busy)
+            world.api.fail("create", EVENTS, busy)
+            world.api.put(ELASTIC_JOBS, make_job(replicas=1))
+            await world.settle(4.8)
+            assert (world.pods(), world.events()) == ([], [])
+            await world.settle(1)
+            assert world.pods() == ["digits-worker-0"]
+
+    run(story())
+
+
 def test_history_that_was_compacted_is_listed_again() -> None:
     async def story() -> None:
         async with started() as world:

@@ -72,6 +72,17 @@ def test_failures_back_off_and_success_forgives_them() -> None:
     assert (waits[11], waits[12]) == (30.0, 0.05)
 
 
+def test_a_busy_server_gets_the_time_that_it_asks_for() -> None:
+    async def story() -> tuple[float, float, float]:
+        queue: WorkQueue[str] = WorkQueue()
+        queue.add("a")
+        first = queue.failed(await queue.take(), 7.0)
+        await queue.take()
+        return first, asyncio.get_running_loop().time(), queue.failed("a", 0.01)
+
+    assert run(story()) == (7.0, 7.0, 0.1)
+
+
 def test_a_change_does_not_speed_up_a_key_that_fails() -> None:
     async def story() -> float:
         queue: WorkQueue[str] = WorkQueue()

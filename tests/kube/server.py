@@ -25,7 +25,8 @@ PLAIN = Habits()
 
 
 class Server:
-    """Lists what `pods` holds; each watch plays the next script: (type, object) pairs, then "end", "hang" or "cut"."""
+    """Lists what `pods` holds; each watch plays the next script: (type, object) pairs, then "end", "hang" or "cut"; or a status
+    with which it is refused, and the seconds after which to try again."""
 
     def __init__(self) -> None:
         self.pods: list[Object] = []
@@ -33,6 +34,7 @@ class Server:
         self.scripts: list[list[Any]] = []
         self.lists = 0
         self.watched_from: list[str] = []
+        self.watched_at: list[float] = []
         self.errors: list[int] = []
         self.pages: list[int] = []  # how many objects were on each
         self.forgetful = False  # answers 410 to whoever asks for a second page
@@ -56,6 +58,11 @@ class Server:
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         self.watched_from.append(request.query["resourceVersion"])
+        self.watched_at.append(asyncio.get_running_loop().time())
+        if self.scripts and isinstance(self.scripts[0][0], int):
+            code, after = self.scripts.pop(0)
+            status = {"kind": "Status", "code": code, "message": "later"}
+            return web.json_response(status, status=code, headers={"Retry-After": str(after)} if after else {})
         answer = web.StreamResponse(headers={"Content-Type": "application/json"})
         await answer.prepare(request)
         for step in self.scripts.pop(0) if self.scripts else ["hang"]:

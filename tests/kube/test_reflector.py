@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
-from ebb.kube import PODS, Unreachable
+from ebb.kube import PODS, KubeError, Unreachable
+from ebb.kube.reflector import LIST_AFTER
 from tests.kube.server import Server, names, pod, watching
 
 
@@ -74,6 +76,57 @@ async def test_errors_are_waited_out(code: int, tmp_path: Path) -> None:
     async with watching(server, tmp_path) as (reflector, seen):
         await seen.until(reflector.synced.is_set)
         assert seen.changes == ["+a@5"]
+
+
+@pytest.mark.parametrize("code", [429, 503])
+async def test_a_busy_server_is_asked_again_when_it_said_and_for_what_came_since(code: int, tmp_path: Path) -> None:
+    server = Server()
+    server.pods = [pod("a", 5)]
+    server.scripts = [[("ADDED", pod("b", 11)), "end"], [code, 1], [("ADDED", pod("c", 12)), "hang"]]
+    async with watching(server, tmp_path) as (_, seen):
+        await seen.until(lambda: len(seen.changes) == 3)
+        assert (server.watched_from, server.lists) == (["10", "11", "11"], 1)
+        assert server.watched_at[2] - server.watched_at[1] >= 1
+
+
+async def test_a_watch_that_a_busy_server_ends_goes_on_where_it_was(tmp_path: Path) -> None:
+    server = Server()
+    busy = {"kind": "Status", "code": 429, "message": "too many requests", "details": {"retryAfterSeconds": 1}}
+    server.scripts = [[("ADDED", pod("a", 11)), ("ERROR", busy)], [("ADDED", pod("b", 12)), "hang"]]
+    async with watching(server, tmp_path) as (_, seen):
+        await seen.until(lambda: len(seen.changes) == 2)
+        assert (server.watched_from, server.lists) == (["10", "11"], 1)
+        assert server.watched_at[1] - server.watched_at[0] >= 1
+
+
+async def test_a_watch_that_fails_again_and_again_is_begun_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ebb.kube.reflector.LAST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("ebb.kube.reflector.FIRST_RETRY_SECONDS", 0.01)
+    server = Server()
+    server.scripts = [[500, 0]] * LIST_AFTER + [[("ADDED", pod("b", 12)), "hang"]]
+    async with watching(server, tmp_path) as (_, seen):
+        await seen.until(lambda: len(seen.changes) == 1)
+        assert (len(server.watched_from), server.lists) == (LIST_AFTER + 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("after", "details", "seconds"),
+    [("7", {}, 7), ("", {"retryAfterSeconds": 3}, 3), ("soon", {}, 0), ("86400", {}, 60), ("", {}, 0)],
+)
+async def test_the_seconds_that_a_server_asks_for_are_in_the_error(
+    after: str, details: dict[str, int], seconds: float, tmp_path: Path
+) -> None:
+    server = Server()
+
+    async def refuse(_: web.Request) -> web.Response:
+        status = {"kind": "Status", "message": "later", "details": details}
+        return web.json_response(status, status=429, headers={"Retry-After": after} if after else {})
+
+    server.answer = refuse  # type: ignore[method-assign]
+    async with watching(server, tmp_path) as (reflector, _):
+        with pytest.raises(KubeError, match="later") as raised:
+            await reflector._api.list_page(PODS)
+        assert (raised.value.busy, raised.value.retry_seconds) == (True, seconds)
 
 
 async def test_an_object_created_again_under_its_name_is_two_changes(tmp_path: Path) -> None:

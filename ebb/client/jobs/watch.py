@@ -67,7 +67,7 @@ async def states(
                 raise
             if failures == 2:  # one break is every load balancer's habit
                 on_trouble(f"{error}; trying again")
-            await asyncio.sleep(RETRY_SECONDS[min(failures, len(RETRY_SECONDS)) - 1])
+            await asyncio.sleep(max(error.retry_seconds, RETRY_SECONDS[min(failures, len(RETRY_SECONDS)) - 1]))
 
 
 class Board:

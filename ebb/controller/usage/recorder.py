@@ -99,7 +99,8 @@ class UsageRecorder:
             return REFUSED_SECONDS
         except (KubeError, TimeoutError) as error:
             log.warning("machine usage record: %s", error or "no answer")
-            return REFUSED_SECONDS if isinstance(error, Denied | Invalid) else GATHER_SECONDS
+            asked = error.retry_seconds if isinstance(error, KubeError) else 0.0
+            return REFUSED_SECONDS if isinstance(error, Denied | Invalid) else max(GATHER_SECONDS, asked)
         except BUGS:
             log.exception("machine usage record: the controller cannot keep it; again in %.0f s", REFUSED_SECONDS)
             return REFUSED_SECONDS
