@@ -160,6 +160,7 @@ WAITING_CLOUD_QUOTA: Final = "CloudQuota"  # the account may not have more of th
 WAITING_BEHIND: Final = "BehindOthers"  # jobs before this one in the order need the machines first
 WAITING_FOR_GROUP: Final = "GroupFull"  # spec.group.maxParallel jobs of the group run
 WAITING_FOR_QUOTA: Final = "QuotaExceeded"  # a ResourceQuota of the namespace; the message has its words
+WAITING_QUOTA_TOO_SMALL: Final = "QuotaTooSmall"  # minReplicas is more than a ResourceQuota of the namespace allows at all
 WAITING_FOR_PLATFORM: Final = "PlatformUnreadable"  # ConfigMap ebb-platform is there but cannot be understood
 WAITING_FOR_RENDEZVOUS: Final = "NoLegacyRendezvous"  # the job asks for a rendezvous that no etcd of the stack speaks
 

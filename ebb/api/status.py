@@ -113,6 +113,21 @@ class Hold:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Quota:
+    """status.quota: a ResourceQuota keeps the job below minReplicas."""
+
+    since: str = described("Since when it refuses workers; or when the job last tried again.", TIME)
+    generation: int = described("The generation of the spec whose workers it refuses.", {"type": "integer"})
+    message: str = described("The API server's words; empty while the job tries again.", TEXT, default="")
+    too_small: bool = described("Whether minReplicas is more than it allows at all.", FLAG, default=False)
+    room: float | None = described(
+        "What it leaves to the jobs of the namespace, of the resource in question.", NUMBER, default=None
+    )
+    at: str | None = described("When the job gave its workers back; absent: it has some.", TIME, default=None)
+    times: int = described("How often in a row it gave them back.", count(), default=0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Stall:
     """status.stall: what the controller remembers to notice a job that pays for machines and trains nothing."""
 
@@ -212,7 +227,7 @@ class Status:
     )
     failures: int = described("Failures of the program, counted against backoffLimit.", count(), default=0)
     restarts: int = described(
-        "How often all workers were started again, after a failure of the program, for making no progress, or with a changed spec.",
+        "How often all workers were started again: after a failure of the program, for making no progress, with a changed spec.",
         count(),
         default=0,
     )
@@ -228,6 +243,7 @@ class Status:
         "The spec.budget.maxUSD of which people were told that it is nearly spent.", NUMBER, default=None
     )
     hold: Hold | None = described("Why the controller stopped the job, if it did.", model=Hold, default=None)
+    quota: Quota | None = described("The quota that keeps the job below minReplicas.", model=Quota, default=None)
     stall: Stall | None = described("The watch over the job's progress.", model=Stall, default=None)
     dry: tuple[Dry, ...] = described("Where machines could not be had lately.", model=Dry, many=True, default=())
     short_lived: tuple[ShortLived, ...] = described(

@@ -261,7 +261,7 @@ class Controller:
                 return decided, 0.0
         else:
             await self._executor.do_all(job, stripped.at_once)
-        decided = refused(stripped, problems, self._clock())
+        decided = refused(job, stripped, problems, self._clock())
         if self._refusals.repeats(key, problems):
             decided = replace(decided, events=stripped.events)
         return as_before(job.status, decided), wait or self._refusals.refused(key, problems, now)

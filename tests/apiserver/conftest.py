@@ -29,6 +29,8 @@ SETTINGS: dict[str, float] = {
     "ebb.controller.reconciler.sizing.SHRINKS_SECONDS": 1.0,
     "ebb.controller.reconciler.placing.AGAIN_SECONDS": 2.0,
     "ebb.controller.reconciler.stall_policy.ERROR_SECONDS": 1.0,
+    "ebb.controller.reconciler.quotas.REFUSED_SECONDS": 4.0,
+    "ebb.controller.reconciler.quotas.TRIAL_SECONDS": 2.0,
     "ebb.controller.rate_limits.FIRST_REFUSAL_SECONDS": 0.5,
     "ebb.controller.node_heartbeats.LEAST_SECONDS": 4.0,
     "ebb.controller.node_heartbeats.SETTLE_SECONDS": 4.0,

@@ -138,9 +138,9 @@ async def test_of_a_sweep_only_so_many_run_at_once(place: Place) -> None:
 
 async def test_a_quota_of_the_namespace_is_a_reason_to_wait_in_the_servers_words(place: Place, line: Line) -> None:
     """It is tried again after pauses that double, and the job goes on when there is room."""
-    quota: Object = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}}
-    await place.made.kube.create(QUOTAS, place.namespace, quota)
-    await _enforced(place)
+    await _limit_pods(place, 2)
+    other = await place.submit("other", replicas=1)
+    await other.runs(1)
     job = await place.submit(replicas=2, low=2)
     await waits_for(job, names.WAITING_FOR_QUOTA, "exceeded quota: few")
 
@@ -156,6 +156,27 @@ async def test_a_quota_of_the_namespace_is_a_reason_to_wait_in_the_servers_words
     assert job.status["failures"] == 0
     await place.made.kube.delete(QUOTAS, place.namespace, "few")
     await job.runs(2)
+
+
+async def test_of_two_jobs_with_half_of_what_a_quota_allows_one_starts_and_the_other_holds_nothing(place: Place) -> None:
+    await _limit_pods(place, 6)
+    jobs = [await place.submit(name, replicas=4, low=4) for name in ("one", "two")]
+    large = await place.submit("large", replicas=7, low=7, high=7)
+    await waits_for(large, names.WAITING_QUOTA_TOO_SMALL, "allows 6 of pods in all, and minReplicas 7 needs 7 x 1 of pods")
+    await large.until("it holds nothing", lambda: not large.pods)
+    runs = await jobs[0].until("one of them runs", lambda: next((job for job in jobs if job.state == names.RUNNING), None))
+    waits = next(job for job in jobs if job is not runs)
+    await waits.until("the other holds nothing", lambda: not waits.pods)
+    await waits_for(waits, names.WAITING_FOR_QUOTA, "ResourceQuota 'few'")
+    await runs.ends(0, 1, 2, 3, code=0)
+    await waits.runs(4)
+
+
+async def _limit_pods(place: Place, most: int) -> None:
+    hard: Object = {"pods": str(most)}
+    quota: Object = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": {"hard": hard}}
+    await place.made.kube.create(QUOTAS, place.namespace, quota)
+    await _enforced(place)
 
 
 async def _enforced(place: Place) -> None:

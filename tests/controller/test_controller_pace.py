@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ebb.controller.reconciler import reconcile
+from ebb.controller.reconciler import quotas
 from ebb.controller.reconciler.types import Observed
 from ebb.kube import ELASTIC_JOBS, NODES, PODS, Denied, Invalid, Unreachable
 from tests.builders import make_job, make_node
@@ -249,7 +249,7 @@ def test_nodes_that_the_copy_never_had_are_asked_for_all_at_once_and_those_seen_
 
 
 def test_the_planners_words_for_a_quota_are_kubernetes_own() -> None:
-    assert reconcile.EXCEEDED in str(QUOTA)
+    assert quotas.EXCEEDED in str(QUOTA)
 
 
 @pytest.mark.parametrize("ends", ["refused", "left"])

@@ -17,7 +17,7 @@ from ebb.api.status import RECLAIMED, Dry
 
 RECENT_SECONDS = 1800.0  # spot shortages of a zone last minutes to hours; older reclaims say little
 HUNGRY = (names.WAITING_FOR_MACHINES, names.WAITING_BOOTING, names.WAITING_DRY, names.WAITING_CLOUD_QUOTA)
-REFUSED = (names.WAITING_FOR_QUOTA, names.REASON_CREATE_REFUSED, names.WAITING_FOR_RENDEZVOUS)
+REFUSED = (names.WAITING_FOR_QUOTA, names.WAITING_QUOTA_TOO_SMALL, names.REASON_CREATE_REFUSED, names.WAITING_FOR_RENDEZVOUS)
 Key = tuple[str, str]  # namespace and name of a job
 
 
@@ -42,6 +42,9 @@ class Claim:
     automatic: bool = False  # it lets go of workers beyond minReplicas when others need their machines
     hungry_since: float | None = None  # since when it waits, where it was placed, for machines; None: it does not
     refused: bool = False  # a quota, or a rendezvous that the stack does not have: it holds what it has and gets no more
+
+    pods: int = 0  # that exist, those on their way out included
+    short_of_quota: bool = False  # a quota keeps it below minReplicas, though not for good
 
     @property
     def waits(self) -> bool:
@@ -103,7 +106,7 @@ def survey(jobs: Iterable[Job], priorities: Mapping[str, int], now: float, *, bu
 
 def claim(job: Job, priorities: Mapping[str, int], now: float) -> Claim:
     """One job's claim. Where it names no PriorityClass, the one under "" counts: that of pods that name none."""
-    placed, template = job.status.placement, job.worker.template["spec"]
+    placed, template, quota = job.status.placement, job.worker.template["spec"], job.status.quota
     running = job.status.condition(names.RUNNING)
     recent = [entry for entry in job.status.history if entry.what == RECLAIMED and now - (unix(entry.at) or 0) < RECENT_SECONDS]
     return Claim(
@@ -124,6 +127,8 @@ def claim(job: Job, priorities: Mapping[str, int], now: float) -> Claim:
         hungry_since=_hungry_since(job),
         refused=running is not None and running.status != "True" and running.reason in REFUSED,
         wish=_one(Wish.of(job)),
+        pods=job.status.replicas,
+        short_of_quota=bool(quota and quota.message and not quota.too_small),
     )
 
 

@@ -68,7 +68,7 @@ def suspend(view: JobView, draft: PlanBuilder, reason: str, message: str) -> Non
         draft.event(reason, message, warning=reason != names.REASON_SUSPENDED)
     status = status.with_condition(names.SUSPENDED, True, reason, message, view.now)
     placement = status.placement if any(not worker.finished for worker, _ in view.workers) else None  # chosen anew on resume
-    draft.status = replace(status, state=names.SUSPENDED, start_time=None, placement=placement, short_lived=())
+    draft.status = replace(status, state=names.SUSPENDED, start_time=None, placement=placement, short_lived=(), quota=None)
 
 
 def end(view: JobView, draft: PlanBuilder, kind: str, reason: str, message: str) -> None:

@@ -15,7 +15,7 @@ from ebb.api.needs import Wish
 from ebb.api.platform import Platform
 from ebb.api.status import PLACED, HistoryEntry, Placed
 from ebb.api.template import worker_container
-from ebb.controller.reconciler import stockouts
+from ebb.controller.reconciler import quotas, stockouts
 from ebb.controller.reconciler.candidates import Candidate, best, candidate_of, complaint, sites, unplaced, ways
 from ebb.controller.reconciler.capacity import Claim, claim
 from ebb.controller.reconciler.containers import rendezvous
@@ -40,6 +40,9 @@ AGAIN_SECONDS = 30.0  # what changes for a waiting job wakes it (claims.py); thi
 def place(view: JobView, draft: PlanBuilder) -> bool:
     """See the module's docstring."""
     me = claim(view.job, view.observed.priorities, view.now)
+    refused = quotas.verdict(view, draft, me)
+    if refused:
+        return _give_back(view, draft, *refused)
     if draft.status.placement is None:
         return _first(view, draft, me)
     leaving = strangers(view, draft.status)
@@ -54,6 +57,11 @@ def place(view: JobView, draft: PlanBuilder) -> bool:
         return _wait(view, draft, *lacking)
     if gated_base(view):
         return True  # the job stays as it is, for as long as somebody wants
+    return _stay_or_go(view, draft, me)
+
+
+def _stay_or_go(view: JobView, draft: PlanBuilder, me: Claim) -> bool:
+    """Leave the place of a job for another one, or for a job that goes first, where there is a reason to."""
     site = here(view, draft.status)
     stockout = stockouts.find(view, site, draft.wakes)
     if site.fits:
@@ -158,6 +166,15 @@ def _release(view: JobView, draft: PlanBuilder, first: Claim, site: Candidate) -
     return _wait(view, draft, names.WAITING_BEHIND, f"{_title(first)} goes first in {site.title}.")
 
 
+def _give_back(view: JobView, draft: PlanBuilder, reason: str, message: str) -> bool:
+    """Let go of what a quota let in, which is less than the job needs; the workers are stopped in the next round."""
+    if draft.status.placement is not None or _held(view):
+        dismiss(draft)
+        draft.status = replace(draft.status, placement=None)
+        draft.event(names.REASON_RELEASED, message)
+    return _wait(view, draft, reason, message)
+
+
 def _enter(view: JobView, draft: PlanBuilder, placed: Placed) -> None:
     draft.remember(HistoryEntry(at=stamp(view.now, digits=3), what=PLACED, cause=placed.zone))
 
@@ -183,7 +200,7 @@ def _wait(view: JobView, draft: PlanBuilder, reason: str, message: str) -> bool:
         return False
     before = draft.status.condition(names.RUNNING)
     draft.status = blocked(view, draft.status, reason, message)
-    in_line = reason in (names.WAITING_BEHIND, names.WAITING_FOR_GROUP)
+    in_line = reason in (names.WAITING_BEHIND, names.WAITING_FOR_GROUP, names.WAITING_FOR_QUOTA)
     if in_line:
         draft.wakes.append(view.now + AGAIN_SECONDS)
     if before is None or before.reason != reason or (before.message != message and not in_line):

@@ -16,7 +16,7 @@ from ebb.api.clock import stamp, unix
 from ebb.api.parts import CLEAN_NONE, EXIT_CODE, FAIL_JOB, HOLD_JOB, IGNORE, NEVER, RESTART_WORKER
 from ebb.api.spec import Job
 from ebb.api.status import PROGRAM_FAILED, HistoryEntry, Progress, Stall, Status
-from ebb.controller.reconciler import money, short_lives, spec_changes, stall_policy
+from ebb.controller.reconciler import money, quotas, short_lives, spec_changes, stall_policy
 from ebb.controller.reconciler.failure_policy import Loss, account, count_rule, dismiss, dismissed, matching_rule, stop, trained
 from ebb.controller.reconciler.lifecycle import ASKED, after_end, end, finish, hold, suspend
 from ebb.controller.reconciler.placing import place
@@ -30,7 +30,6 @@ from ebb.controller.reconciler.worker_state import Outcome, Worker, WorkerVerdic
 PROGRESS_SECONDS = 30.0  # progress alone rewrites the object at most this often
 ANSWERING_SECONDS = 5.0  # until a machine that looks lost, and whose worker answers, is asked again
 CLOCKS_DIFFER = 60.0  # a machine that is there so long after its end was told by another clock than ours
-EXCEEDED = "exceeded quota"  # the words of Kubernetes' ResourceQuota admission
 
 
 def plan(job: Job, observed: Observed, now: float) -> Plan:
@@ -64,7 +63,7 @@ def plan(job: Job, observed: Observed, now: float) -> Plan:
     return draft.plan()
 
 
-def refused(decided: Plan, messages: Sequence[str], now: float) -> Plan:
+def refused(job: Job, decided: Plan, messages: Sequence[str], now: float) -> Plan:
     """The same plan after the API server refused some of its creations: the job's condition says so in the server's words."""
     status, message = decided.status, messages[0]
     event = Event(names.REASON_CREATE_REFUSED, message, True)
@@ -72,8 +71,9 @@ def refused(decided: Plan, messages: Sequence[str], now: float) -> Plan:
         status = replace(status, recorded=False)  # it may be what was refused; one that exists is as good
     if status.ended:
         return replace(decided, status=status, events=(*decided.events, event))
-    reason = names.WAITING_FOR_QUOTA if EXCEEDED in message else names.REASON_CREATE_REFUSED
-    return replace(decided, status=_hindered(status, reason, message, now), events=(*decided.events, event))
+    reason = names.WAITING_FOR_QUOTA if quotas.EXCEEDED in message else names.REASON_CREATE_REFUSED
+    status = quotas.noted(job, _hindered(status, reason, message, now), messages, now)
+    return replace(decided, status=status, events=(*decided.events, event))
 
 
 def failing(status: Status, error: str, now: float) -> tuple[Status, Event]:

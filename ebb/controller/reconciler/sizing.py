@@ -22,7 +22,7 @@ from dataclasses import replace
 from ebb.api import contract as names
 from ebb.api.clock import stamp, unix
 from ebb.api.template import worker_container
-from ebb.controller.reconciler import short_lives, stockouts
+from ebb.controller.reconciler import quotas, short_lives, stockouts
 from ebb.controller.reconciler.candidates import Candidate, pod_placement
 from ebb.controller.reconciler.capacity import Claim, claim
 from ebb.controller.reconciler.containers import rendezvous_id, run_id
@@ -53,6 +53,7 @@ def resize(view: JobView, draft: PlanBuilder) -> None:
     held = {worker.index for worker, _ in view.workers} | set(draft.status.succeeded_indices)
     first, elastic = _priority_classes(view)
     all_at_once = view.observed.platform is None or elastic or enough_scheduled(view)
+    all_at_once = all_at_once and not quotas.leaves_none_for_more(view)
     most = view.wanted if all_at_once else min(view.wanted, view.job.min_replicas)
     missing = [index for index in range(most) if index not in held]
     free = [index for index in missing if worker_name(view.job.name, index) not in view.observed.taken]

@@ -6,6 +6,7 @@ import pytest
 
 from ebb.api.clock import stamp
 from ebb.api.schema import encode
+from ebb.api.spec import Job
 from ebb.controller.reconciler.capacity import Supply
 from ebb.controller.reconciler.reconcile import refused
 from ebb.controller.reconciler.types import Plan
@@ -134,9 +135,9 @@ def test_a_look_that_finds_nothing_new_changes_nothing() -> None:
 
 
 def test_a_refused_pod_is_told_in_the_servers_words_but_does_not_stop_what_runs() -> None:
-    waiting = refused(look(JOB), ["exceeded quota: pods"], NOW)
-    denied = refused(look(JOB), ["pods is forbidden: no such class"], NOW)
-    runs = refused(look(JOB, make_pod(JOB)), ["exceeded quota: pods"], NOW)
+    waiting = refused(Job.of(JOB), look(JOB), ["exceeded quota: pods"], NOW)
+    denied = refused(Job.of(JOB), look(JOB), ["pods is forbidden: no such class"], NOW)
+    runs = refused(Job.of(JOB), look(JOB, make_pod(JOB)), ["exceeded quota: pods"], NOW)
     found = [decided.status.condition("Running") for decided in (waiting, denied, runs)]
     assert [(item.status, item.reason, item.message) for item in found if item] == [
         ("False", "QuotaExceeded", "exceeded quota: pods"),

@@ -188,9 +188,10 @@ def test_it_is_written_once_with_the_final_sum() -> None:
 
 
 def test_a_record_that_was_refused_is_written_later() -> None:
-    decided = look(make_job(status=DONE))
+    job = make_job(status=DONE)
+    decided = look(job)
     assert decided.status.recorded
-    said = refused(decided, ["exceeded quota: configmaps"], NOW)
+    said = refused(Job.of(job), decided, ["exceeded quota: configmaps"], NOW)
     assert not said.status.recorded
     assert said.status.conditions == decided.status.conditions, "what became of the job is not changed by that"
 

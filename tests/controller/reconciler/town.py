@@ -9,7 +9,8 @@ A machine holds one worker. A group may have `limits[zone]` machines of the clou
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ebb.api import contract as names
@@ -17,8 +18,9 @@ from ebb.api.clock import stamp
 from ebb.api.platform import Platform
 from ebb.api.schema import encode
 from ebb.api.spec import Job
+from ebb.controller.rate_limits import Refusals, as_before, without_creations
 from ebb.controller.reconciler.capacity import ClusterCapacity, Supply, Word, survey
-from ebb.controller.reconciler.reconcile import plan
+from ebb.controller.reconciler.reconcile import plan, refused
 from ebb.controller.reconciler.types import CreatePod, DeletePod, Event, Observed, Plan
 from tests.builders import NOW, make_node
 
@@ -29,9 +31,11 @@ PRIORITIES = {"": 1000, "ebb-job": 1000, "ebb-replacement": 1000, "ebb-elastic":
 
 
 class Town:
-    """See the module's docstring. `dry`: zones that give no more machines now."""
+    """See the module's docstring. `dry`: zones that give no more machines now. `quota`: GPUs that the namespace may ask for."""
 
-    def __init__(self, platform: Platform | None, *, limits: Mapping[str, int], rng: random.Random) -> None:
+    def __init__(
+        self, platform: Platform | None, *, limits: Mapping[str, int], rng: random.Random, quota: int | None = None
+    ) -> None:
         self.platform, self.limits, self.rng = platform, dict(limits), rng
         self.now = NOW
         self.jobs: dict[str, Object] = {}
@@ -44,6 +48,7 @@ class Town:
         self.events: list[tuple[float, str, Event]] = []
         self.writes = 0
         self.dry: set[str] = set()
+        self.quota, self._refusals = quota, Refusals()
         self._count = 0
         self._parsed: dict[str, tuple[Object, Job]] = {}
         self._markets: dict[str, tuple[Job, int, ClusterCapacity]] = {}
@@ -196,8 +201,9 @@ class Town:
         if known == basis and self.now < wake:
             return
         decided = plan(job, observed, self.now)
-        self._seen[name] = basis, decided.wake_at or float("inf")
-        self._carry_out(name, decided)
+        decided, again_at = self._act(name, job, decided)
+        self._seen[name] = basis, min(decided.wake_at or float("inf"), again_at)
+        self._write(name, decided)
 
     def _signs(self, pod: Object) -> tuple[object, ...]:
         """All of a pod that changes here."""
@@ -206,7 +212,26 @@ class Town:
         said = word and (word.triggered, word.message)  # a refusal is said again and again
         return pod["metadata"]["uid"], pod["spec"].get("nodeName"), pod["status"]["phase"], _leaves(pod), conditions, said
 
-    def _carry_out(self, name: str, decided: Plan) -> None:
+    def _act(self, name: str, job: Job, decided: Plan) -> tuple[Plan, float]:
+        """As Controller._act: what came of it, and when what was refused is tried again."""
+        key = (job.namespace, job.name)
+        wait, problems = self._refusals.resting(key, self.now)
+        stripped = without_creations(decided)
+        if not wait or stripped.actions == decided.actions:
+            problems = tuple(self._do(name, decided))
+            if not problems:
+                self._refusals.forget(key)
+                return decided, float("inf")
+        else:
+            tuple(self._do(name, stripped))
+        told = refused(job, stripped, problems, self.now)
+        told = replace(told, events=stripped.events) if self._refusals.repeats(key, problems) else told
+        again = self.now + (wait or self._refusals.refused(key, problems, self.now))
+        return as_before(job.status, told), again
+
+    def _do(self, name: str, decided: Plan) -> Iterator[str]:
+        """The refusals. Under a quota one pod gets in at a look, as jobs create theirs side by side."""
+        created = 0
         for action in decided.actions:
             if isinstance(action, DeletePod) and action.name in self.pods[name]:
                 pod = self.pods[name][action.name]
@@ -216,7 +241,19 @@ class Town:
                     pod["metadata"] |= {"deletionTimestamp": stamp(self.now + 30), "deletionGracePeriodSeconds": 30}
                     pod["left"] = self.now + LEAVE
             elif isinstance(action, CreatePod):
-                self._create(name, action.body)
+                if self.quota is not None and created:
+                    continue
+                created, used = created + 1, len(self._all_pods())
+                if self.quota is None or used < self.quota:
+                    self._create(name, action.body)
+                    continue
+                gpus = "requests.nvidia.com/gpu"
+                yield (
+                    f'pods "{action.body["metadata"]["name"]}" is forbidden: exceeded quota: gpus, requested: {gpus}=1, '
+                    f"used: {gpus}={used}, limited: {gpus}={self.quota}"
+                )
+
+    def _write(self, name: str, decided: Plan) -> None:
         self.events += [(self.now, name, event) for event in decided.events]
         if encode(decided.status) != self.jobs[name].get("status"):
             self.writes += 1
