@@ -152,7 +152,7 @@ class _Walk:
         )
 
 
-class Line:
+class SharedQueue:
     """The line of all jobs, walked once for as long as no claim changes: some thousand jobs that wait are looked at every half
     minute, and each sees the others."""
 
@@ -174,7 +174,7 @@ class Line:
 class SharedCapacity(ClusterCapacity):
     """The other jobs, and the line of all that is walked for all of them."""
 
-    line: Line
+    line: SharedQueue
 
 
 def queue(me: Claim, cluster_capacity: ClusterCapacity, platform: Platform | None) -> Queue:

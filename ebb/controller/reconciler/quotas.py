@@ -105,17 +105,18 @@ class _Short:
 
 def verdict(view: JobView, draft: PlanBuilder, me: Claim) -> Wait | None:
     """The reason why the job is to have no workers now. Keeps status.quota up to date."""
-    quota, others = draft.status.quota, tuple(one for one in view.observed.cluster_capacity.claims if one.key[0] == me.key[0])
+    quota, claims = draft.status.quota, view.observed.cluster_capacity.claims
     alive = sum(verdict.outcome is Outcome.LIVES for _, verdict in view.workers) + view.finished(draft.status)
     if quota and (quota.generation != view.job.generation or (quota.at is None and alive >= me.least)):
         quota = None
         draft.status = replace(draft.status, quota=None)
     if quota is None:
-        first = None if alive or draft.status.placement else first_short(others, me)
+        first = None if alive or draft.status.placement else first_short(claims, me)
         return (names.WAITING_BEHIND, f"{_title(first)} goes first within the namespace's quota.") if first else None
     refusal = Refusal.of(quota.message)
     if refusal is None:
         return None  # a trial whose outcome is not known yet
+    others = tuple(one for one in claims if one.key[0] == me.key[0])
     if quota.room is None:
         quota = replace(quota, room=_room(view, refusal, others))
         draft.status = replace(draft.status, quota=quota)
@@ -125,13 +126,18 @@ def verdict(view: JobView, draft: PlanBuilder, me: Claim) -> Wait | None:
 
 def first_short(claims: Iterable[Claim], me: Claim) -> Claim | None:
     """The first job before this one, of its namespace, that a quota keeps below minReplicas."""
-    found = [one for one in claims if one.short_of_quota and one.key[0] == me.key[0] and one.rank < me.rank]
+    found = [one for one in _short_in(me.key[0], claims) if one.rank < me.rank]
     return min(found, key=lambda one: one.rank, default=None)
 
 
 def leaves_none_for_more(view: JobView) -> bool:
     """Return whether some job of the namespace lacks first workers for its quota, so that nobody's elastic ones are made."""
-    return any(one.short_of_quota and one.key[0] == view.job.namespace for one in view.observed.cluster_capacity.claims)
+    return bool(_short_in(view.job.namespace, view.observed.cluster_capacity.claims))
+
+
+def _short_in(namespace: str, claims: Iterable[Claim]) -> list[Claim]:
+    # A list, and no generator: some thousand jobs that wait each go through all the others, twice a minute.
+    return [one for one in claims if one.short_of_quota and one.key[0] == namespace]
 
 
 def _holds(view: JobView, draft: PlanBuilder, short: _Short) -> Wait | None:
