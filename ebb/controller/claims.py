@@ -20,7 +20,7 @@ from ebb.api import contract as names
 from ebb.api.spec import Job, SpecError
 from ebb.api.status import Dry, Status
 from ebb.controller.reconciler.capacity import Claim, ClusterCapacity, survey
-from ebb.controller.reconciler.queue import SharedQueue, SharedCapacity
+from ebb.controller.reconciler.queue import SharedCapacity, SharedQueue
 
 Object = dict[str, Any]
 Key = tuple[str, str]

@@ -12,7 +12,7 @@ from ebb.api.spec import Job
 from ebb.controller.claims import Claims
 from ebb.controller.reconciler.candidates import sites, ways
 from ebb.controller.reconciler.capacity import Claim, ClusterCapacity
-from ebb.controller.reconciler.queue import SharedQueue, SharedCapacity, queue
+from ebb.controller.reconciler.queue import SharedCapacity, SharedQueue, queue
 from ebb.controller.reconciler.reconcile import plan
 from ebb.controller.reconciler.types import Observed
 from tests.builders import NOW, make_group, make_platform
