@@ -19,14 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from devcluster.commands import CommandError, run
+from devcluster.settings import CHECKOUT
 from devcluster.walk.terminal import Terminal, WalkError
 
 HEAD = """# A walk through Ebb
 
-A new user's screen, from an empty cluster to a finished job, a sweep and a report. Recorded on {recorded} by `make walk`, which
-types each command into a terminal of 80 columns on the local stack (`make up`), waits for what is to be seen and writes this
-page: every block is what the terminal showed. The machines are network namespaces of one computer with few cores, so seconds
-here are not those of a cloud, whose machines take minutes to boot.
+A new user's screen: a script of one's own, a job that loses a machine, the live page, a sweep, a report. Recorded on {recorded}
+by `make walk`, which types each command into a terminal of 80 columns on the local stack (`make up`), waits for what is to be
+seen and writes this page: every block is what the terminal showed. The machines are network namespaces of one computer with few
+cores, so seconds here are not those of a cloud, whose machines take minutes to boot.
 """
 
 
@@ -79,8 +80,8 @@ def find_browser() -> str | None:
     return next((found for name in ((named,) if named else NAMES) if (found := shutil.which(name))), None)
 
 
-async def picture(browser: str, page: Path, out: Path, *, scheme: str, width: int = 1280, height: int = 1650) -> None:
-    """Write a PNG of the upper part of a page. Raises CommandError."""
+async def picture(browser: str, page: str, out: Path, *, scheme: str, width: int = 1280, height: int = 1650) -> None:
+    """Write a PNG of the upper part of the page at an address. Raises CommandError."""
     with tempfile.TemporaryDirectory(prefix="ebb-browser-") as profile:
         await run(
             browser,
@@ -92,13 +93,18 @@ async def picture(browser: str, page: Path, out: Path, *, scheme: str, width: in
             f"--blink-settings=preferredColorScheme={SCHEMES[scheme]}",
             f"--window-size={width},{height}",
             f"--screenshot={out}",
-            page.resolve().as_uri(),
+            page,
         )
 
 
-JOB, SWEEP = "digits", "scan"
+MINE, JOB, SWEEP = "mine", "digits", "scan"
 BOOT_SECONDS, TRAIN_SECONDS = 240.0, 600.0  # of limits to waiting
 PROGRAM = "-m trainer --data /mnt/data/digits --arch resnet18 --image-size 32"
+SUBMIT_MINE = rf"""\
+ebb submit --name {MINE} --gpus 2 --gpu T4 \
+  --progress-regex 'epoch (?P<step>\d+), .* loss (?P<loss>[\d.]+)' -- \
+  python train.py"""
+UI = "ebb ui --no-open"
 SUBMIT = f"""\
 ebb submit --name {JOB} --gpus 2 --gpu T4 --min 1 --max 4 -- \\
   {PROGRAM} \\
@@ -109,6 +115,7 @@ ebb sweep --name {SWEEP} --gpus 1 --gpu T4 --max-parallel 2 --watch \\
   {PROGRAM} \\
   --epochs 2 --global-batch 64 --log-every 1"""
 QUESTION = re.compile(r"\[Y/n\]:?$")
+ADDRESS = re.compile(r"http://127\.0\.0\.1:\S+")
 LOSS = re.compile(r"\bloss +\d")
 LOST = re.compile(r"worker \d+\b.* (was lost|reclaimed)", re.DOTALL)
 ONE = re.compile(r"workers +1 of 2")
@@ -133,8 +140,10 @@ class Walk:
     async def perform(self) -> list[Scene]:
         """All acts, in order. Raises WalkError where one does not go as it should."""
         await self.clear_the_stage()
+        await self.own_script()
         await self.first_loss()
         await self.lose_a_machine()
+        await self.look_at_the_page()
         await self.read_logs()
         await self.finish()
         await self.sweep()
@@ -145,10 +154,29 @@ class Walk:
     async def clear_the_stage(self) -> None:
         """An earlier walk may have left its jobs."""
         there = {job["name"] for job in (await self.ask("list", "-o", "json"))["jobs"]}
-        old = sorted(name for name in there if name == JOB or name.startswith(f"{SWEEP}-"))
+        old = sorted(filter(_is_ours, there))
         if old:
             self.tell(f"removing what an earlier walk left: {', '.join(old)}")
             await self.run("delete", *old)
+
+    async def own_script(self) -> None:
+        self.tell("a script of one's own")
+        (self.folder / "train.py").write_text(readme_script())
+        await self.terminal.type("cat train.py")
+        script = await self.terminal.finished()
+        await self.say_yes(SUBMIT_MINE)
+        submitted = await self.terminal.finished()
+        await self.terminal.type(f"ebb wait {MINE}")
+        await self.terminal.finished(limit_seconds=BOOT_SECONDS + TRAIN_SECONDS)
+        await self.terminal.type(f"ebb logs {MINE} --tail 4")
+        log = await self.terminal.finished()
+        await self.terminal.type(f"ebb status {MINE}")
+        status = await self.terminal.finished()
+        text = (
+            "An ordinary DistributedDataParallel script, with no line of Ebb in it, in an otherwise empty folder. `ebb submit` "
+            "sends the folder along, and `--progress-regex` says where step and loss stand in what the script prints."
+        )
+        self.show("Your own script", text, script, submitted, log, status)
 
     async def first_loss(self) -> None:
         self.tell("three commands to the first loss")
@@ -160,11 +188,11 @@ class Walk:
         await self.terminal.type(f"ebb status {JOB} --watch")
         loss = await self.terminal.until("the first loss", _sees(LOSS), limit_seconds=BOOT_SECONDS)
         text = (
-            "What GPUs are there, start on two of them, look: three commands. `ebb submit` says what will run where and what it "
-            f"costs before it asks. {time.monotonic() - began:.0f} seconds after it was typed, the first loss is on the screen; "
+            "The image's own trainer, for a few minutes. What GPUs are there, start on two of them, look: `ebb submit` says what "
+            f"it costs before it asks. {time.monotonic() - began:.0f} seconds after it was typed the first loss is there; "
             "until then two spot machines were asked for, booted, and met."
         )
-        self.show("Three commands to the first loss", text, gpus, submitted, loss)
+        self.show("A longer job", text, gpus, submitted, loss)
 
     async def lose_a_machine(self) -> None:
         """The first terminal still watches."""
@@ -183,6 +211,21 @@ class Walk:
             "the job."
         )
         self.show("A machine is taken away", text, taken, lost, back, _tail(left, 2))
+
+    async def look_at_the_page(self) -> None:
+        """The job trains on meanwhile."""
+        self.tell("the live page")
+        await self.cloud.type(UI)
+        screen = await self.cloud.until("its address", _sees(ADDRESS), limit_seconds=60.0)
+        found = ADDRESS.search(screen)
+        pictures: tuple[tuple[str, str], ...] = ()
+        if self.pictures and found:
+            await self.photograph("ui.png", found[0], scheme="light")
+            pictures = (("the live page, light", f"{self.pictures.name}/ui.png"),)
+        await self.cloud.press("C-c")
+        closed = await self.cloud.finished(code=130)
+        text = "`ebb ui` shows it in the browser, as it comes: losses, reclaims, logs, money. Only this machine can reach it."
+        self.show("The live page", text, ADDRESS.sub("http://127.0.0.1:38211/?token=...", closed), pictures=pictures)
 
     async def read_logs(self) -> None:
         self.tell("logs")
@@ -210,7 +253,7 @@ class Walk:
         of_job = await self.terminal.finished()
         await self.terminal.type(f"ebb report {SWEEP}")
         of_sweep = await self.terminal.finished()
-        pictures = await self.photograph() if self.pictures else ()
+        pictures = await self.photograph_reports() if self.pictures else ()
         text = "One file each, with everything in it: to look at, to send, to keep."
         self.show("A report", text, of_job, of_sweep, pictures=pictures)
 
@@ -219,15 +262,19 @@ class Walk:
         await self.terminal.type("ebb list")
         listed = await self.terminal.finished()
         names = [job["name"] for job in (await self.ask("list", "-o", "json"))["jobs"]]
-        await self.run("delete", *(name for name in names if name == JOB or name.startswith(f"{SWEEP}-")))
+        await self.run("delete", *filter(_is_ours, names))
         self.show("What there is now", "All of it in one table. The machines have left by themselves.", listed)
 
-    async def photograph(self) -> tuple[tuple[str, str], ...]:
+    async def photograph(self, file: str, page: str, *, scheme: str) -> None:
         assert self.pictures is not None
         self.pictures.mkdir(parents=True, exist_ok=True)
+        await picture(self.browser, page, self.pictures / file, scheme=scheme)
+
+    async def photograph_reports(self) -> tuple[tuple[str, str], ...]:
+        assert self.pictures is not None
         wanted = [(JOB, "light", "report-light.png"), (JOB, "dark", "report-dark.png"), (SWEEP, "light", "sweep-light.png")]
         for name, scheme, file in wanted:
-            await picture(self.browser, self.folder / f"{name}.html", self.pictures / file, scheme=scheme)
+            await self.photograph(file, (self.folder / f"{name}.html").resolve().as_uri(), scheme=scheme)
         folder = self.pictures.name
         return tuple((f"the report of {name}, {scheme}", f"{folder}/{file}") for name, scheme, file in wanted)
 
@@ -258,6 +305,17 @@ class Walk:
     def show(self, title: str, text: str, *screens: str, pictures: tuple[tuple[str, str], ...] = ()) -> None:
         shown = tuple(cleaned(screen, self.hidden) for screen in screens)
         self.scenes.append(Scene(title=title, text=text, screens=shown, pictures=pictures))
+
+
+def readme_script() -> str:
+    """The script that the README begins with: what is promised there is what is tried here."""
+    found = re.search(r"^```python\n(.*?)^```", (CHECKOUT / "README.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+def _is_ours(job: str) -> bool:
+    return job in (MINE, JOB) or job.startswith(f"{SWEEP}-")
 
 
 def _asks(screen: str) -> bool:

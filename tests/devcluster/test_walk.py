@@ -28,6 +28,13 @@ case "$*" in
   "list -o json") [ -f old ] && echo '{"jobs": [{"name": "scan-1"}, {"name": "other"}]}' || echo '{"jobs": []}' ;;
   "list") echo "NAME    STATE"; echo "digits  finished" ;;
   "delete"*) rm -f old ;;
+  "submit --name mine"*) read -r -p "Start it? [Y/n]: " answer; echo "mine is submitted." ;;
+  "wait mine") echo "mine is finished" >&2 ;;
+  "logs mine --tail 4") echo "w0 | epoch 19, rank 0: loss 0.0421" ;;
+  "status mine") echo "mine  finished" ;;
+  "ui --no-open")
+    trap 'echo "ebb: the page is closed; jobs continue."; exit 130' INT
+    echo "http://127.0.0.1:4711/?token=very-secret"; while true; do sleep 0.1; done ;;
   "submit"*) echo "digits on local"; read -r -p "Start it? [Y/n]: " answer; touch submitted; echo "digits is submitted." ;;
   "status digits -o json") echo '{"workers": [{"state": "leaving", "machine": "m-1"}, {"state": "running", "machine": "m-2"}]}' ;;
   "status digits --watch")
@@ -143,8 +150,10 @@ async def test_the_whole_walk(short_path: Path) -> None:
     assert told[0] == "removing what an earlier walk left: scan-1"
     assert "delete scan-1\n" in (state / "calls").read_text()
     assert [scene.title for scene in scenes] == [
-        "Three commands to the first loss",
+        "Your own script",
+        "A longer job",
         "A machine is taken away",
+        "The live page",
         "Logs",
         "The end",
         "A sweep of four",
@@ -152,14 +161,17 @@ async def test_the_whole_walk(short_path: Path) -> None:
         "What there is now",
     ]
     assert "Start it? [Y/n]:" in text
-    assert "loss 0." in scenes[0].screens[-1]
-    taken, lost, back, left = scenes[1].screens
+    assert "DistributedDataParallel(net)" in scenes[0].screens[0]
+    assert scenes[0].screens[-1].endswith("mine  finished")
+    assert "loss 0." in scenes[1].screens[-1]
+    taken, lost, back, left = scenes[2].screens
     assert taken.splitlines()[-1] == "taking m-2 from ~/state"  # a path of this machine is hidden
     assert "was lost" in lost
     assert "2 of 2" in back
     assert left.endswith("ebb: stopped watching; jobs continue.")
-    assert scenes[4].screens[0].count("running") >= 2
-    assert scenes[5].screens == ("$ ebb report digits\ndigits.html", "$ ebb report scan\nscan.html")
+    assert "secret" not in text
+    assert scenes[6].screens[0].count("running") >= 2
+    assert scenes[7].screens == ("$ ebb report digits\ndigits.html", "$ ebb report scan\nscan.html")
     assert str(short_path) not in text
 
 
@@ -186,8 +198,8 @@ async def test_a_picture_is_asked_for_of_the_browser(tmp_path: Path, monkeypatch
     fake.chmod(0o755)
     monkeypatch.setenv("EBB_BROWSER", str(fake))
     assert play.find_browser() == str(fake)
-    await play.picture(str(fake), tmp_path / "r.html", tmp_path / "r.png", scheme="dark", width=360, height=800)
-    assert (tmp_path / "r.png").read_text() == f"preferredColorScheme=0 360,800 {(tmp_path / 'r.html').as_uri()}"
+    await play.picture(str(fake), "http://127.0.0.1/r", tmp_path / "r.png", scheme="dark", width=360, height=800)
+    assert (tmp_path / "r.png").read_text() == "preferredColorScheme=0 360,800 http://127.0.0.1/r"
 
 
 def typed(command: str, *more: str) -> str:
@@ -201,7 +213,10 @@ def typed(command: str, *more: str) -> str:
     return result.output
 
 
-def test_what_the_walk_types_is_understood() -> None:
+def test_what_the_walk_types_is_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(play.readme_script())
+    assert "name: mine" in typed(play.SUBMIT_MINE, "--dry-run")
     assert "name: digits" in typed(play.SUBMIT, "--dry-run")
     sweep = typed(play.SWEEP_OF_FOUR, "--dry-run")
     assert sweep.count("kind: ElasticJob") == 4
