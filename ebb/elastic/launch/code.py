@@ -14,20 +14,17 @@ import os
 import shutil
 import tarfile
 import tempfile
-import time
 import zlib
 from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import Path, PurePosixPath
 
 from ebb.elastic.contract import ENV_CODE_ARCHIVE, ENV_CODE_SHA256, ENV_PACKAGES
+from ebb.elastic.launch.locate import PATIENCE_SECONDS, wait_for_file
 from ebb.elastic.launch.packages import PackagesError, ensure
 
 REQUIREMENTS = "requirements.txt"
 _OURS = ("ebb", "trainer")
-# A network file system's client may answer for up to a minute that a file is not there which another machine has just written.
-_PATIENCE_SECONDS = 60.0
 _PIECE = 2**20
-_NOTE_SECONDS = 10.0
 
 Say = Callable[[str], None]
 
@@ -57,11 +54,15 @@ def bring(environment: MutableMapping[str, str], say: Say) -> Path | None:
     return folder
 
 
-def unpack(archive: Path, sha256: str, say: Say, *, patience_seconds: float = _PATIENCE_SECONDS) -> Path:
+def unpack(archive: Path, sha256: str, say: Say, *, patience_seconds: float = PATIENCE_SECONDS) -> Path:
     """Into a folder of its own. Raises CodeError."""
     folder: Path | None = None
     try:
-        _await(archive, say, patience_seconds)
+        if not wait_for_file(archive, say, patience_seconds=patience_seconds):
+            raise CodeError(
+                f"the job's code is not there: {archive} is no file. If it was removed from the volume, submit the job again "
+                "with --code; with a manifest of your own, mount it there"
+            )
         folder = Path(tempfile.mkdtemp(prefix=f"code-{sha256[:8]}-"))
         found = _digest(archive)
         if sha256 and found != sha256:
@@ -79,21 +80,6 @@ def unpack(archive: Path, sha256: str, say: Say, *, patience_seconds: float = _P
         raise CodeError(_trouble(archive, error)) from error
     say(f"code {found[:12]} unpacked to {folder}")
     return folder
-
-
-def _await(archive: Path, say: Say, patience_seconds: float) -> None:
-    deadline, told = time.monotonic() + patience_seconds, 0.0
-    while not archive.is_file():
-        now = time.monotonic()
-        if now >= deadline:
-            raise CodeError(
-                f"the job's code is not there: {archive} is no file. If it was removed from the volume, submit the job again "
-                "with --code; with a manifest of your own, mount it there"
-            )
-        if now - told >= _NOTE_SECONDS:
-            say(f"waiting for the job's code to show up as {archive}")
-            told = now
-        time.sleep(min(1.0, patience_seconds))  # network file systems tell of no changes by other machines
 
 
 def _digest(path: Path) -> str:

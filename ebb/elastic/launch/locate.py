@@ -17,8 +17,9 @@ from pathlib import Path
 
 from ebb.elastic.contract import ENV_CODE_ARCHIVE
 
-# As for the job's code (code.py): a network file system may take so long to show what another machine has written.
-_PATIENCE_SECONDS = 60.0
+# A network file system's client may answer for up to a minute that a file is not there which another machine has just written.
+PATIENCE_SECONDS = 60.0
+_NOTE_SECONDS = 10.0
 
 
 def find_missing(
@@ -26,7 +27,7 @@ def find_missing(
     environment: Mapping[str, str],
     say: Callable[[str], None],
     *,
-    patience_seconds: float = _PATIENCE_SECONDS,
+    patience_seconds: float = PATIENCE_SECONDS,
 ) -> str:
     """Return why the program cannot be started here; "" if it can, as far as can be seen without starting it."""
     name: str = settings.training_script
@@ -36,8 +37,9 @@ def find_missing(
         return f"no module {name!r} {_where(environment)}"
     if settings.no_python:
         return "" if shutil.which(name) else f"no program {name!r} that may be run {_where(environment)}"
-    _await(Path(name), say, patience_seconds)
-    return "" if Path(name).exists() else f"no file {name!r} {_where(environment)}"
+    path = Path(name)
+    there = wait_for_file(path, say, patience_seconds=patience_seconds) if _is_on_volume(path) else path.exists()
+    return "" if there else f"no file {name!r} {_where(environment)}"
 
 
 def _where(environment: Mapping[str, str]) -> str:
@@ -58,11 +60,21 @@ def _has_module(name: str, environment: Mapping[str, str]) -> bool:
         sys.path[:] = before
 
 
-def _await(path: Path, say: Callable[[str], None], patience_seconds: float) -> None:
-    """Give a volume time to show the file; an image and the job's own code are whole from the start."""
-    if path.exists() or not path.is_absolute() or not any(os.path.ismount(folder) for folder in list(path.parents)[:-1]):
-        return
-    say(f"waiting for {path} to show up on its volume")
-    deadline = time.monotonic() + patience_seconds
-    while not path.exists() and time.monotonic() < deadline:
+def wait_for_file(path: Path, say: Callable[[str], None], *, patience_seconds: float = PATIENCE_SECONDS) -> bool:
+    """Give a volume time to show what another machine has written; return True if it is there. Raises OSError."""
+    now = time.monotonic()
+    deadline, next_note = now + patience_seconds, now
+    while not path.exists():
+        now = time.monotonic()
+        if now >= deadline:
+            return False
+        if now >= next_note:
+            say(f"waiting for {path} to show up on its volume")
+            next_note = now + _NOTE_SECONDS
         time.sleep(min(1.0, patience_seconds))  # network file systems tell of no changes by other machines
+    return True
+
+
+def _is_on_volume(path: Path) -> bool:
+    """True below a mount point other than the root; an image, and the job's own code, are whole from the start."""
+    return path.is_absolute() and any(os.path.ismount(folder) for folder in list(path.parents)[:-1])

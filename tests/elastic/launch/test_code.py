@@ -92,7 +92,7 @@ def test_an_archive_that_may_not_be_looked_at_is_said(tmp_path: Path, monkeypatc
     def stale(path: Path) -> bool:
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
 
-    monkeypatch.setattr(Path, "is_file", stale)
+    monkeypatch.setattr(Path, "exists", stale)
     with pytest.raises(CodeError, match=r"cannot be unpacked: Stale file handle: .*code\.tar\.gz\. Can user 1000 read"):
         unpack(tmp_path / "code.tar.gz", "", print)
 
@@ -101,7 +101,7 @@ def test_an_archive_that_does_not_show_up_is_said(tmp_path: Path) -> None:
     told = list[str]()
     with pytest.raises(CodeError, match=r"the job's code is not there: .* is no file"):
         unpack(tmp_path / "code.tar.gz", "", told.append, patience_seconds=0.01)
-    assert told == [f"waiting for the job's code to show up as {tmp_path}/code.tar.gz"]
+    assert told == [f"waiting for {tmp_path}/code.tar.gz to show up on its volume"]
 
 
 def test_without_code_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
