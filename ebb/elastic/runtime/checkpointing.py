@@ -139,7 +139,7 @@ def unwrap(model: torch.nn.Module) -> torch.nn.Module:
 
 
 Facts = dict[str, Any]  # of a dataset: dataset_size, fingerprint
-_REMEMBERED = ("sampler", "account", "owes_evaluation")  # parts of a checkpoint that are needed after it is loaded
+_REMEMBERED = ("sampler", "account", "evaluation_pending")  # parts of a checkpoint that are needed after it is loaded
 
 
 @dataclass(kw_only=True)
@@ -216,7 +216,7 @@ class Checkpointing:
         if self.virtual is not None:
             self.virtual.load(saved.get("virtual_buffers"))
         self.best = float(saved.get("best_acc1", 0.0))
-        return bool(saved["owes_evaluation"])
+        return bool(saved["evaluation_pending"])
 
     def first_step(self, facts: Facts, stream: Stream) -> int:
         """The number of steps that are done. Raises DataError when they were done on other data."""
@@ -245,7 +245,7 @@ class Checkpointing:
             "account": account.saved(),
             "config": self.config.plain(),
             "identity": self.identity,
-            "owes_evaluation": evaluation_pending,
+            "evaluation_pending": evaluation_pending,
         }
         return self.kept.state(reached, seed=stream.seed, virtual=self.virtual, parts=parts)
 

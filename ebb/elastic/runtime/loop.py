@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Never, Protocol
 
 import torch
 
@@ -119,13 +119,12 @@ class Loop:
     follows: Follows | None = None
     snapshots: Snapshots | None = None  # where this rank makes its machine's
     names: list[str] | None = None  # of the program's own sums, as rank 0 knows them
-    evaluation_pending: bool = False  # one of the weights after the last step, which a notice or a loss has cut short
+    evaluation_pending: bool = False  # one of the weights after the last step, which is under way, or was cut short
 
     def __post_init__(self) -> None:
         self.at_boundary = True
         self.mark.set()
         self.ended = False
-        self.evaluating = False  # now, or when an error came
         self.score: tuple[float, dict[str, float]] | None = None
         self._sums = Sums(self.group.device)
         self._waits = DataWaits(self.group.rank, self.group.world_size, lambda: self.source.waited_seconds)
@@ -144,11 +143,9 @@ class Loop:
             self._waits.begin_step()
             step = self._step()
             self._open = step, started
-            self.evaluating = False
             yield step
-            if self._open is not None:  # otherwise it was counted for an evaluation in its body (recovery.py)
-                self._open = None
-                self._count(step)
+            self._open = None
+            self._end_body(step)
             if self._between(started):
                 self.leave()
         self.settle()
@@ -160,7 +157,7 @@ class Loop:
         """The program has left the loop, on every rank at the same step, and has not failed: that step is the last one."""
         if self._open is not None and self._open[0].done:
             (step, started), self._open = self._open, None
-            self._count(step)
+            self._end_body(step)
             self._between(started, last=True)
 
     def updated(self, *_: object) -> None:
@@ -173,36 +170,27 @@ class Loop:
         """True if the state is that after `step` steps."""
         return self.at_boundary and self.mark.holds()
 
-    @property
-    def may_stop(self) -> bool:
-        """True if an evaluation finds the state of a step: nothing of the present one is done, or all of it."""
-        if self._open is None or not self._open[0].begun:
-            return self.ended or self.whole
-        return self._open[0].done and not self.at_boundary and self.mark.holds()
-
-    def come_to_boundary(self) -> None:
-        """An evaluation was cut short after the update of a step, and the program does not come back: the step is done."""
-        if self.evaluating and self._open is not None and self._open[0].begun and self.may_stop:
-            (step, started), self._open = self._open, None
-            self._count(step)
-            if self._pending:
-                self._pending[-1].seconds = time.monotonic() - started
-            self.evaluation_pending = True
-
-    def stop_evaluation(self) -> None:
-        """On all ranks, since one was told to leave: nothing comes after it but leave_evaluation()."""
-        self.come_to_boundary()
-        self.settle()
+    def begin_evaluation(self) -> bool:
+        """The present weights are to be judged. True if this may be cut short and made again: it finds the state of a step, and
+        until it is through that is kept with the evaluation pending. An update that is done ends its step here for that."""
+        self.take_newer()
+        if self._open is not None:
+            step, started = self._open
+            if step.done and not step.counted and not self.at_boundary and self.mark.holds():
+                self._count(step)
+                if self._pending:
+                    self._pending[-1].seconds = time.monotonic() - started
+            if step.begun and not step.counted:
+                return False
+        if not (self.ended or self.whole):
+            return False
         self.evaluation_pending = True
+        return True
 
-    def leave_evaluation(self) -> None:
-        """After stop_evaluation, when the program has put back whatever it had changed for the evaluation."""
-        if not self.evaluating or self.ended:
-            return  # all was saved
-        if self.whole:
-            self.save_now()
-        what = "with a checkpoint" if self.whole else "without a checkpoint, since it has changed the weights"
-        self.report.say(f"left an evaluation after step {self.step} {what}")
+    @property
+    def resumes_with_evaluation(self) -> bool:
+        """True if who goes on from the present state has to evaluate it: the body that was to do so has not ended."""
+        return self.evaluation_pending or (self._open is not None and self._open[0].counted)
 
     def judged(self, score: float, metrics: dict[str, float]) -> None:
         """The present weights were. Those of the step under way are kept at its end."""
@@ -287,7 +275,7 @@ class Loop:
 
     def renew_step(self) -> None:
         """The step that the program has begins in the present generation: nothing of it is done."""
-        if self._open is not None:
+        if self._open is not None and not self._open[0].counted:
             plan = self.plan.micro_batches(self.step)
             restart(self._open[0], micro_batches=plan, source=self.source, write_down=self._write_down)
 
@@ -300,9 +288,8 @@ class Loop:
         """At a boundary, or for an evaluation: the steps that the others have done are done here too."""
         if self._newer is None or self.follows is None:
             return
-        if self._open is not None:
-            (step, _), self._open = self._open, None
-            self._count(step)
+        if self._open is not None and not self._open[0].counted:
+            self._count(self._open[0])
         else:
             self.follows.take(self, self._newer)
             self.mark.set()
@@ -370,9 +357,15 @@ class Loop:
             self.follows.take(self, self._newer)
         else:
             self.step += 1
-        self.at_boundary = True
+        step.counted = self.at_boundary = True
         self.mark.set()
         self.evaluation_pending = False
+
+    def _end_body(self, step: Step) -> None:
+        if not step.counted:
+            self._count(step)
+        self.at_boundary = True  # changes since an evaluation for which it was counted belong to the step too
+        self.mark.set()
 
     def _between(self, started: float, *, last: bool = False) -> bool:
         """Agree on the step; True to leave."""
@@ -489,11 +482,14 @@ class Loop:
                 self.saver.save_now(self.step, self.state, **facts)
             self.group.barrier()  # nobody goes before
 
-    def leave(self) -> None:
-        """Raises GracefulExit."""
+    def leave(self) -> Never:
+        """At a boundary, or from an evaluation. Raises GracefulExit."""
         self.settle()
-        self.save_now()
-        self.report.say(f"left after step {self.step} with a checkpoint")
+        whole = self.whole  # the program may have changed the weights behind our back since the evaluation began
+        if whole:
+            self.save_now()
+        where = "an evaluation " if self.evaluation_pending else ""
+        self.report.say(f"left {where}after step {self.step} {'with' if whole else 'without'} a checkpoint")
         raise GracefulExit
 
     def close(self) -> None:
@@ -560,7 +556,7 @@ def make_loop(
         output=config.output,
         saver=checkpointing.saver,
         state=lambda: checkpointing.state(
-            loop.step, stream, loader.facts, report.account, evaluation_pending=loop.evaluation_pending
+            loop.step, stream, loader.facts, report.account, evaluation_pending=loop.resumes_with_evaluation
         ),
         report=report,
         watchdog=watchdog,
@@ -574,7 +570,7 @@ def make_loop(
         follows=follows,
         snapshots=checkpointing.snapshots,
         names=names,
-        evaluation_pending=bool(checkpointing.saved.get("owes_evaluation", False)),
+        evaluation_pending=bool(checkpointing.saved.get("evaluation_pending", False)),
     )
     checkpointing.kept.optimizer.register_step_post_hook(loop.updated)
     for model in models:

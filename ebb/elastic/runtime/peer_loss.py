@@ -42,14 +42,13 @@ def repeat_smaller(error: BaseException, group: Group, loop: Loop) -> Never:
 
 def save_after_loss(group: Group, loop: Loop) -> None:
     """Keep the steps that are done. On GPUs the last ones may be of a broken collective, unless the group waits for each. In the
-    middle of a step's update, or of what the program does after it (but for an evaluation), the state is that of no step. The
+    middle of a step's update, or of what the program does after it before it evaluates, the state is that of no step. The
     first survivor with a whole state saves it, whatever its rank: nobody waits for one that may be gone."""
     group.abandon()  # first: others may wait for this rank, and not for the one that is gone
     with loop.notice.saving():  # a write that is under way takes its time too
         loop.saver.finish()
         if group.device.type != "cpu" and group.world_size > 1 and not group.awaits_gpus:
             return
-        loop.come_to_boundary()
         if loop.at_boundary:
             loop.gradients.undo()
         if loop.whole and loop.saver.claim(loop.step):

@@ -186,35 +186,31 @@ class Recovery:
         where the weights are others for this evaluation, or where it cannot go on without newcomers, who are in none.
         """
         before = loop.step
-        loop.take_newer()
+        repeatable = loop.begin_evaluation()
         if loop.step <= before + 1:
             self.through += 1  # otherwise the others have made this one, and those after it
         while self.evaluated.count < self.through:
-            loop.evaluating = True
-            told = listener(loop.notice, self.group) if loop.may_stop else lambda: False
+            told = listener(loop.notice, self.group) if repeatable else lambda: False
             try:
                 with loop.watchdog.unhurried():
                     self.evaluated = Evaluated(self.through, once(told))
             except Stopped:
                 self._go_on_after_notice(loop)
             except PeerLostError:
-                if not loop.may_stop:
+                if not repeatable:
                     raise
                 self._evaluate_again(loop, broken=True)
-        loop.evaluating = loop.evaluation_pending = False
+        loop.evaluation_pending = False
         return self.evaluated.figures
 
     def _go_on_after_notice(self, loop: Loop) -> None:
         """All ranks have stopped the evaluation, since one of them heard a notice."""
-        loop.come_to_boundary()
-        loop.evaluating = False
         try:
             loop.settle()
             told = self.group.agree(leave=loop.notice.seen, wish=False, change=False, checkpoint_step=0, sums=[]).wait()
         except PeerLostError:
             return self._evaluate_again(loop, broken=True)
         if len(told.leaving) == self.group.machines:
-            loop.evaluation_pending = True
             loop.leave()
         if self.group.machine in told.leaving:
             loop.report.say(f"left an evaluation after step {loop.step}; the other machines make it")
@@ -222,8 +218,6 @@ class Recovery:
         return self._evaluate_again(loop, broken=False)
 
     def _evaluate_again(self, loop: Loop, *, broken: bool) -> None:
-        loop.come_to_boundary()
-        loop.evaluating = loop.evaluation_pending = False
         if loop.follow_group(broken=broken, members_only=True):
             raise PeerLostError("an evaluation cannot go on with newcomers, nor without them")
         if loop.is_outrun:

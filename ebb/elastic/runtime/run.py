@@ -309,9 +309,11 @@ class Run:
         """The means of what `measure(batch)` sums up over a batch's samples, by name, over the whole dataset; and `samples`,
         their number. Each rank has a share, nothing is padded, all get the same answer. Without gradients, and in eval mode.
 
-        A notice ends it on all ranks (GracefulExit), with a checkpoint of the step: so it comes last in the loop's body, after
-        all that a checkpoint keeps has changed. The next generation does not come back to that place: see `evaluation_pending`. A
-        program that validates other weights must not copy them over the model's own: a notice then has to wait for its end.
+        One that a notice or a loss cuts short is made again from its start: here by the machines that stay, where ranks recover
+        in memory. Otherwise all ranks end with a checkpoint of the step (GracefulExit), and new processes do not come back to
+        that place in the program: see `evaluation_pending`. So it comes last in the loop's body, after all that a checkpoint
+        keeps has changed. A program that validates other weights must not copy them over the model's own: a notice then has to
+        wait for its end.
         """
         return dict(self._answer(lambda: self._evaluate(dataset, measure, batch_size, workers, options)))
 
@@ -327,25 +329,20 @@ class Run:
         def once(told: Callable[[], bool]) -> dict[str, float]:
             return evaluate(self._models, loader, measure, self._group, batch_size=batch_size, told=told, more=more)
 
-        if self._loop is not None and isinstance(self._loop.follows, Recovery):
-            return self._loop.follows.evaluate(self._loop, once)
-        with self._watchdog.unhurried(), self._evaluating() as told:
-            return once(told)
-
-    @contextlib.contextmanager
-    def _evaluating(self) -> Iterator[Callable[[], bool]]:
-        """Yield the function that says when to stop."""
-        told, loop = listener(self._notice, self._group), self._loop
-        if loop is not None:
-            loop.evaluating = True
+        loop = self._loop
+        if loop is not None and isinstance(loop.follows, Recovery):
+            return loop.follows.evaluate(loop, once)
+        told = listener(self._notice, self._group) if loop is None or loop.begin_evaluation() else lambda: False
         try:
-            yield told if loop is None or loop.may_stop else lambda: False
+            with self._watchdog.unhurried():
+                found = once(told)
         except Stopped:
-            if loop is not None:
-                loop.stop_evaluation()
-            raise GracefulExit from None  # what is left to do comes in __exit__
+            if loop is None:
+                raise GracefulExit from None
+            loop.leave()
         if loop is not None:
-            loop.evaluating = loop.evaluation_pending = False
+            loop.evaluation_pending = False
+        return found
 
     def best(self, score: float, **metrics: float) -> None:
         """The result of a validation of the present weights, on all ranks; higher is better. Their checkpoint is kept besides the
@@ -413,8 +410,6 @@ class Run:
         try:
             if error is None:
                 self._end()
-            elif isinstance(error, GracefulExit) and self._loop is not None:
-                self._loop.leave_evaluation()
         except (PeerLostError, Stale) as lost:
             error = lost
         if isinstance(error, Stale) or (self.world_size > 1 and is_loss(error)):

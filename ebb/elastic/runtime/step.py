@@ -101,6 +101,7 @@ class Step:
         self._counted = 1.0  # of each sample in it: a half where it comes twice, 0 where it weighs nothing
         self.begun = False  # it has read samples
         self.done = False  # the step's gradient lies in the parameters
+        self.counted = False  # its update is done too: the loop's state is the one after it
 
     def __iter__(self) -> Iterator[Any]:
         """The micro-batches of this rank. When it is through, the gradient of the step lies in the parameters.

@@ -5,10 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch.nn.functional import cross_entropy
 
+from ebb import elastic
+from ebb.elastic.checkpoint import Stale
 from ebb.elastic.checkpoint.__main__ import entries
+from ebb.elastic.notices.notice import Notice
+from ebb.elastic.runtime import peer_loss
+from ebb.elastic.runtime.config import resolve
 from testing import exactness as ledger
-from tests.elastic.runtime.programs import Program, train
+from tests.elastic.runtime.programs import Points, Program, network, train
 from tests.elastic.runtime.ranks import Ended, together
 
 STEPS = 12  # 10 samples each of 37, 3 epochs
@@ -68,6 +75,55 @@ def test_a_lost_rank_costs_the_evaluation_and_no_step(tmp_path: Path, calm: dict
     assert second[0]["evaluated"] == {"owed": calm["evaluated"][7]}
     assert second[0]["weights"] == calm["weights"]
     assert ledger.check(tmp_path).exact
+
+
+def test_a_body_that_ends_the_loop_with_an_evaluation_reports_its_step(tmp_path: Path) -> None:
+    (answer,) = together(train, 1, program(tmp_path, break_at=7))
+    assert (answer["step"], list(answer["evaluated"])) == (8, [7])
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == list(range(1, 9))
+
+
+def evaluate_and_go_on(run: elastic.Run, lost_in: str) -> dict[str, Any]:
+    """To the second step's body."""
+    model = run.distribute(network(plain=True))
+    bias, optimizer = model.get_parameter("0.bias"), torch.optim.SGD(model.parameters(), 0.1)
+    run.register_state(model=model, optimizer=optimizer)
+    first = None
+    for step in run.steps(run.loader(Points())):
+        first = step.number if first is None else first
+        if step.number == 1:
+            break
+        for batch in step:
+            step.backward(cross_entropy(model(batch["point"]), batch["label"]))
+        optimizer.step()
+        run.evaluate(Points(4), lambda batch: {"loss": cross_entropy(model(batch["point"]), batch["label"])})
+        if lost_in == "the same body":
+            raise Stale("others have gone on")
+        with torch.no_grad():
+            bias.fill_(0.25)
+    return {"first": first, "pending": run.evaluation_pending, "changed": bool((bias == 0.25).all())}
+
+
+@pytest.mark.parametrize("lost_in", ["the same body", "the next body"])
+def test_the_body_may_go_on_after_an_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost_in: str) -> None:
+    """What it changes belongs to the step; before it ends, the program need not have written the figures down."""
+
+    def end(code: int) -> None:
+        run._loop.close()  # type: ignore[union-attr]  # it has begun
+        raise SystemExit(code)
+
+    def lose() -> None:
+        evaluate_and_go_on(run, lost_in)
+        raise Stale("others have gone on")
+
+    monkeypatch.setattr(peer_loss, "end", end)
+    config = resolve({}, output=tmp_path, global_batch=10, workers=0, threads=torch.get_num_threads())
+    with pytest.raises(SystemExit, match="75"), elastic.start(config, notice=Notice()) as run:
+        lose()
+    with elastic.start(config, notice=Notice()) as run:
+        found = evaluate_and_go_on(run, lost_in)
+    assert found == {"first": 1, "pending": lost_in == "the same body", "changed": lost_in == "the next body"}
 
 
 def test_weights_that_are_there_for_the_evaluation_alone_are_never_kept(tmp_path: Path, calm: dict[str, Any]) -> None:

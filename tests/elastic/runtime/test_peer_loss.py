@@ -28,7 +28,6 @@ def survivor(output: Path, rank: int, *, step: int = 7, whole: bool = True) -> t
         at_boundary=False,
         state=lambda: state(step),
         notice=Notice(Relay(output)),
-        come_to_boundary=lambda: None,
     )
     return Group(rank, 8, torch.device("cpu")), loop
 
