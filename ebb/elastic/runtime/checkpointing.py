@@ -216,7 +216,7 @@ class Checkpointing:
         if self.virtual is not None:
             self.virtual.load(saved.get("virtual_buffers"))
         self.best = float(saved.get("best_acc1", 0.0))
-        return bool(saved["evaluation_pending"])
+        return bool(saved.get("evaluation_pending", False))  # older checkpoints have another word for it
 
     def first_step(self, facts: Facts, stream: Stream) -> int:
         """The number of steps that are done. Raises DataError when they were done on other data."""
