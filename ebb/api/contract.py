@@ -29,6 +29,7 @@ LABEL_RECORD: Final = "ebb.dev/record"  # of the ConfigMap that says what an end
 RECORD_KEY: Final = "record.json"  # in it: all of that as one JSON document
 ANNOTATION_CODE: Final = "ebb.dev/code"  # of a job: the sha256 of the code that came with it, its version
 LABEL_USER: Final = "ebb.dev/user"  # of a job: who says to have submitted it; no proof
+LABEL_SECRET: Final = "ebb.dev/secret"  # noqa: S105 - no secret; of a Secret and the ConfigMap beside it: what `ebb` calls it
 ANNOTATION_SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 SELECTOR_ALL: Final = f"{LABEL_GROUP}={GROUP}"  # every pod and service of every ElasticJob
 GPU_RESOURCE: Final = "nvidia.com/gpu"

@@ -17,6 +17,7 @@ import typer
 
 from ebb.api.parts import SPOT_THEN_ON_DEMAND
 from ebb.api.platform import ON_DEMAND, SPOT
+from ebb.cli.options import secret_names
 from ebb.client.errors import BadRequest
 from ebb.client.platform.connection import find_user
 from ebb.client.submission.jobfile import is_elastic_job, read_file, request_of
@@ -83,7 +84,19 @@ def options(
     no_code: Annotated[bool, typer.Option("--no-code", help="Send no folder: the image has the program.")] = False,
     env: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A variable for the program; may be repeated.")] = None,
     env_file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Lines K=V. Not for secrets: anyone who can see the job sees them.")
+        str | None, typer.Option(metavar="FILE", help="Lines K=V. Anyone who can see the job sees them: tokens go into --secret.")
+    ] = None,
+    secret: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[=PLACE]",
+            help="hf-token: the variable HF_TOKEN; hf-token=OTHER; hf-token=/secrets/hf: a file. `ebb secret set` has made it.",
+            autocompletion=secret_names,
+        ),
+    ] = None,
+    registry_secret: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Login to the image's registry; see `ebb secret set`.", autocompletion=secret_names),
     ] = None,
     image: Annotated[str | None, typer.Option(help="Default: the platform's trainer image.")] = None,
     shm: Annotated[str | None, typer.Option(help="Size of /dev/shm, such as 1Gi; default: a quarter of the memory.")] = None,
@@ -101,6 +114,7 @@ def options(
         "name": name, "gpus": gpus, "gpu": gpu, "min": low, "max": high, "zone": zone, "env": env or None, "image": image,
         "shm": shm, "data": data, "capacity": None if spot is None else SPOT if spot else ON_DEMAND, "priority": priority,
         "max-cost": max_cost, "deadline": deadline, "code": False if no_code else code, "env-file": env_file,
+        "secret": secret or None, "registry-secret": registry_secret,
     }  # fmt: skip
     if spot_then_on_demand:
         flags["capacity"] = SPOT_THEN_ON_DEMAND

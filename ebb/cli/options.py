@@ -11,21 +11,31 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from ebb.api.contract import LABEL_SECRET
 from ebb.cli.render import make_console
 from ebb.client.errors import NoPlatform
 from ebb.client.platform.connection import Answer, Ebb, Opener, connect, everywhere, wants_all
-from ebb.kube import Kube
+from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, Kube
 
 LIMIT_SECONDS = 1.0
 
 
 def job_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """The names of the jobs that begin so, those that were named already left out."""
+    return _complete(ctx, incomplete, _job_names)
+
+
+def secret_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The same of secrets."""
+    return _complete(ctx, incomplete, _secret_names)
+
+
+def _complete(ctx: typer.Context, incomplete: str, ask: Callable[[Ebb], Awaitable[list[str]]]) -> list[str]:
     logging.disable()  # a kubeconfig's plugin that fails is logged elsewhere
     given = _given_options(ctx)
     named = {name for value in ctx.params.values() if isinstance(value, list | tuple) for name in value}
     try:
-        found = asyncio.run(_names(given))
+        found = asyncio.run(_names(given, ask))
     except BaseException:
         return []
     finally:
@@ -33,12 +43,18 @@ def job_names(ctx: typer.Context, incomplete: str) -> list[str]:
     return [name for name in found if name.startswith(incomplete) and name not in named]
 
 
-async def _names(given: dict[str, Any]) -> list[str]:
-    from ebb.client.platform.connection import connect  # noqa: PLC0415 - half of the second; nothing else of this file's users needs it
-    from ebb.kube import ELASTIC_JOBS  # noqa: PLC0415
-
+async def _names(given: dict[str, Any], ask: Callable[[Ebb], Awaitable[list[str]]]) -> list[str]:
     async with asyncio.timeout(LIMIT_SECONDS), connect(**given) as ebb:
-        return sorted(job["metadata"]["name"] for job in await ebb.kube.list(ELASTIC_JOBS, ebb.namespace))
+        return sorted(await ask(ebb))
+
+
+async def _job_names(ebb: Ebb) -> list[str]:
+    return [job["metadata"]["name"] for job in await ebb.kube.list(ELASTIC_JOBS, ebb.namespace)]
+
+
+async def _secret_names(ebb: Ebb) -> list[str]:
+    maps = await ebb.kube.list(CONFIG_MAPS, ebb.namespace, labels=LABEL_SECRET)
+    return [item["metadata"]["labels"][LABEL_SECRET] for item in maps]
 
 
 def _given_options(ctx: typer.Context) -> dict[str, Any]:

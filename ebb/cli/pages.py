@@ -108,6 +108,7 @@ def _facts(job: JobView, reclaims: Sequence[Reclaim]) -> list[tuple[str, str]]:
         ("workers", size + gpus),
         ("where", f"{job.capacity}, {zone}" if job.capacity else zone),
         ("network", job.network),
+        ("secrets", ", ".join(use.words for use in job.secrets)),
         ("last seen" if job.state in OVER else "progress", _progress(job)),
         ("speed" if job.state == RUNNING_STATE else "last speed", _speed(job)),
         ("left", f"about {duration(job.eta_seconds)}" if job.eta_seconds is not None else ""),

@@ -25,6 +25,7 @@ from ebb.client.jobs.watch import JobStatus
 from ebb.client.local_run.plan import LocalRun
 from ebb.client.local_run.process import LocalResult
 from ebb.client.report import RunReport, SweepReport
+from ebb.client.secrets.store import SecretView
 from ebb.client.submission.fit import Price
 from ebb.client.submission.outlook import Outlook
 from ebb.client.sweep import Started, SweepView
@@ -97,6 +98,8 @@ DOCUMENTS: Mapping[str, tuple[str, Any]] = {
     "data-transfer": ("ebb data put, ebb data get, ebb outputs get JOB", Transfer),
     "platform": ("ebb platform add, use, remove", PLATFORM),
     "platform-list": ("ebb platform list", {"platforms": tuple[PlatformView, ...]}),
+    "secret": ("ebb secret set, ebb secret rm", {"secret": SecretView}),
+    "secret-list": ("ebb secret list", {"secrets": tuple[SecretView, ...]}),
     "sweep": ("ebb sweep", Also((Started,), {"sweep": SweepView})),
     "sweep-show": ("ebb sweep show SWEEP, and each line of it or of ebb sweep with --watch", {"sweep": SweepView}),
     "sweep-stop": ("ebb sweep stop SWEEP", {"stopped": tuple[str, ...]}),

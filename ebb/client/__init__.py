@@ -12,6 +12,7 @@ A verb is one coroutine whose first argument is the connection; it returns froze
 platform/     where a platform is, and connecting to it      submission/   requests, and the ElasticJob made of each
 jobs/         jobs as they are now and as they change       timeline/     what happened to them      logs/   what they print
 change.py     scale, stop, resume, delete                   staging/      code and checkpoints that travel with a job
+secrets/      tokens and keys for jobs
 files/        volumes, outputs, and the insides of workers  costs/, gpus.py   prices, bills, free machines
 sweep/        many runs of one program                      report/       one HTML page of a job or a sweep
 diagnostics/  `ebb check`                                   local_run/    a job on this machine, without a platform
@@ -30,6 +31,7 @@ from ebb.client.jobs.view import JobView, WorkerView
 from ebb.client.jobs.watch import JobStatus, list_jobs, status, wait, wait_for
 from ebb.client.platform import platforms
 from ebb.client.platform.connection import Answer, Ebb, connect, everywhere
+from ebb.client.secrets.store import SecretView, list_secrets, remove_secret, set_registry_secret, set_secret
 from ebb.client.staging.clone import Clone, clone
 from ebb.client.staging.code import Code, packed
 from ebb.client.submission.fit import Fit, Price, find_fit, price
@@ -60,6 +62,7 @@ __all__ = [
     "Price",
     "Request",
     "Scaled",
+    "SecretView",
     "TimedOut",
     "Top",
     "WorkerView",
@@ -77,15 +80,19 @@ __all__ = [
     "gateway",
     "list_jobs",
     "list_outputs",
+    "list_secrets",
     "packed",
     "platforms",
     "port",
     "prepare",
     "price",
     "read_file",
+    "remove_secret",
     "request_of",
     "resume",
     "scale",
+    "set_registry_secret",
+    "set_secret",
     "status",
     "stop",
     "submit",

@@ -8,9 +8,18 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from ebb.cli.app import app
+from ebb.client.secrets.uses import variables
 from tests.cli.test_look import RUNNING
-from tests.cli.world import FakeKube, elastic_job, node_group, platform_map, session, worker_pod
+from tests.cli.world import FakeKube, elastic_job, known_secret, node_group, platform_map, session, worker_pod
 
+QUEUED = elastic_job("queued", state="Waiting")  # with the secret wandb
+QUEUED["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["env"] = variables({"WANDB": "wandb"})
+# What is there of them for researchers: a value, the login to a registry, and a value that is no text.
+SECRETS = [
+    known_secret("wandb", variable="WANDB"),
+    known_secret("hub", kind="registry", registry="ghcr.io", username="ada"),
+    known_secret("blob"),
+]
 EIGHT = node_group("a100", "local-a", gpuType="A100", gpusPerNode=8, cpu=96, memoryGiB=1152, max=11)
 
 
@@ -28,12 +37,12 @@ def cluster() -> FakeKube:
     """A platform with T4 on spot and one group of A100; a job that runs, one that waits, one that stopped, two that are over."""
     jobs = [
         RUNNING,
-        elastic_job("queued", state="Waiting"),
+        QUEUED,
         elastic_job("paused", state="Suspended"),
         elastic_job("done", state="Succeeded"),
         elastic_job("broken", state="Failed", message="exit code 1."),
     ]
-    return FakeKube(platform_map(EIGHT), *jobs, worker_pod(0, node="n1"), worker_pod(1, state="waiting"))
+    return FakeKube(platform_map(EIGHT), *jobs, *SECRETS, worker_pod(0, node="n1"), worker_pod(1, state="waiting"))
 
 
 def run(misuse: Misuse, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Result:

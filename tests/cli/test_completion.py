@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from ebb.cli.app import app
 from tests.cli.program import EBB
-from tests.cli.world import elastic_job, platform_map
+from tests.cli.world import elastic_job, known_secret, platform_map
 from tests.client.expiring import serving
 
 JOBS = ("digits", "digits-2", "imagenet")
@@ -46,9 +46,16 @@ async def completed(**environment: str) -> tuple[str, str]:
 async def platform(folder: Path) -> AsyncIterator[str]:
     """A platform with three jobs answers, while this lasts. Its kubeconfig."""
     async with serving(folder, "file") as server:
-        for item in (platform_map(), *map(elastic_job, JOBS)):
+        for item in (platform_map(), *map(elastic_job, JOBS), known_secret("hf-token"), known_secret("wandb")):
             server.put(item)
         yield str(server.kubeconfig)
+
+
+@pytest.mark.parametrize("words", ["ebb submit --secret h", "ebb secret rm h"])
+async def test_secret_names_are_completed(tmp_path: Path, words: str) -> None:
+    asked = {"_EBB_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    async with platform(tmp_path) as kubeconfig:
+        assert await completed(EBB_KUBECONFIG=kubeconfig, **asked) == ("hf-token\n", "")
 
 
 @pytest.mark.parametrize("shell", ASKED)

@@ -212,7 +212,10 @@ def test_in_the_box_it_is_a_job_like_any_other(here: Path, monkeypatch: pytest.M
         ("local --workers 0 -- train.py", "workers 0 is too few"),
         ("local --data nowhere -- train.py", "data 'nowhere' is not on this machine"),
         ("local --python nowhere -- train.py", "python 'nowhere' is not a program"),
-        ("local -f whole.yaml --zone a", "zone: of a file of kind ElasticJob only name, gpus, data, env can be changed here"),
+        (
+            "local -f whole.yaml --zone a",
+            "zone: of a file of kind ElasticJob only name, gpus, data, env, secret can be",
+        ),
         ("local -f whole.yaml -- train.py", "the program: of a file of kind ElasticJob"),
         ("local -f whole.yaml", "its container starts a program of its own"),
         ("local --in-box --workers 2 -- train.py", "--workers and --python are for training without --in-box"),

@@ -99,6 +99,16 @@ def worker_pod(
     }  # fmt: skip
 
 
+def known_secret(name: str, **facts: str) -> Object:
+    """The ConfigMap that says a secret is there."""
+    told = {"kind": "value", "variable": "", "registry": "", "username": "", "set_by": "ada", "set_at": "2026-11-21T12:00:00Z"}
+    return {
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": f"ebb-secret-{name}", "namespace": NS, "uid": f"uid-{name}", "labels": {"ebb.dev/secret": name}},
+        "data": {"about.json": json.dumps(told | facts)},
+    }  # fmt: skip
+
+
 class FakeKube(Kube):
     """Objects in a dict, a history of events for watches, logs by pod uid. `broken` makes every exchange fail."""
 
@@ -243,6 +253,10 @@ class FakeKube(Kube):
                 self.remove(pod)
         elif method == "PATCH":
             self.put(_merged(self._objects[path], body or {}))
+        elif method == "PUT":
+            replaced = body or {}
+            kept = {key: self._objects[path]["metadata"].get(key) for key in ("uid", "creationTimestamp")}
+            self.put({**replaced, "metadata": {**kept, **replaced["metadata"]}})
         return self._objects.get(path, {})
 
     def _record(self, kind: str, item: Object) -> None:
@@ -270,10 +284,10 @@ def _path(item: Object) -> str:
 
 def _selected(item: Object, query: Mapping[str, str]) -> bool:
     labels = item["metadata"].get("labels") or {}
-    pairs = [pair.split("=") for pair in query.get("labelSelector", "").split(",") if pair]
+    pairs = [pair.partition("=") for pair in query.get("labelSelector", "").split(",") if pair]
     field, _, wanted = query.get("fieldSelector", "").partition("=")
     found = item.get(field) if field == "reason" else item["metadata"]["name"]
-    return all(labels.get(key) == value for key, value in pairs) and wanted in ("", found)
+    return all(labels.get(key) == value if equals else key in labels for key, equals, value in pairs) and wanted in ("", found)
 
 
 def _owner(item: Object) -> str:

@@ -87,14 +87,21 @@ class Server:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         plural, name, what = request.match_info["plural"], request.match_info.get("name"), request.match_info.get("what")
         if name is None:
-            return await self._watch(request, plural) if "watch" in request.query else self._list(plural)
+            return (
+                await self._watch(request, plural)
+                if "watch" in request.query
+                else self._list(plural, request.query.get("labelSelector", ""))
+            )
         found = self.objects.get((plural, name))
         if found is None:
             return web.json_response({"kind": "Status", "code": 404, "message": "not found"}, status=404)
         return await self._log(request, found) if what == "log" else web.json_response(found)
 
-    def _list(self, plural: str) -> web.Response:
+    def _list(self, plural: str, label: str) -> web.Response:
+        """Of selectors those that ask for a label, whatever its value."""
         items = [item for (kind, _), item in self.objects.items() if kind == plural]
+        if label and "=" not in label:
+            items = [item for item in items if label in item["metadata"].get("labels", {})]
         return web.json_response({"items": items, "metadata": {"resourceVersion": str(len(self.events))}})
 
     async def _watch(self, request: web.Request, plural: str) -> web.StreamResponse:

@@ -236,6 +236,7 @@ def test_a_researchers_rights_are_these() -> None:
             ("elasticjobs", "", full),
             ("elasticjobs/scale", "", ("get", "patch", "update")),
             ("configmaps", "", full),
+            ("secrets", "", ("create", "delete", "update")),  # none of which shows a value
             *((kind, "", look) for kind in ("pods", "pods/log", "events")),
             *((kind, "", ("create", "get")) for kind in ("pods/exec", "pods/portforward")),
             *((kind, "", ("get", "list")) for kind in ("persistentvolumeclaims", "resourcequotas")),

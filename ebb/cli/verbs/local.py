@@ -23,10 +23,11 @@ from ebb.client.jobs.view import FINISHED, STOPPED
 from ebb.client.local_run import LocalResult, LocalRun, find_python, plan, request_of_elastic_job, start
 from ebb.client.local_run.plan import Here
 from ebb.client.platform.connection import find_box
+from ebb.client.secrets.uses import destinations
 from ebb.client.submission.jobfile import assignments, is_elastic_job
 from ebb.client.submission.request import Request, command_of
 
-_OF_ELASTIC_JOBS = ("name", "gpus", "data", "env")
+_OF_ELASTIC_JOBS = ("name", "gpus", "data", "env", "secret")
 
 
 @takes_job_options
@@ -79,6 +80,7 @@ def _request(asked: JobOptions, program: tuple[str, ...]) -> Request:
         raise BadRequest(f"{what}: of a file of kind ElasticJob only {', '.join(_OF_ELASTIC_JOBS)} can be changed here.")
     told: dict[str, Any] = {key: asked.flags[key] for key in ("name", "gpus", "data") if asked.flags[key] is not None}
     request = request_of_elastic_job(asked.file)
+    told["secrets"] = {**request.secrets, **destinations(asked.flags["secret"] or ())}
     return replace(request, **told, env={**request.env, **assignments(asked.flags["env"] or ())})
 
 
@@ -104,6 +106,7 @@ def _here() -> Here:
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,  # macOS has no affinity
         output_root=os.environ.get(ENV_OUTPUT_DIR) or None,
         python_path=os.environ.get("PYTHONPATH", ""),
+        variables=frozenset(os.environ),
     )
 
 

@@ -23,6 +23,7 @@ from ebb.client.gpus import gpus
 from ebb.client.jobs.view import JobView
 from ebb.client.logs import follow_logs, on_volume
 from ebb.client.platform.connection import Ebb
+from ebb.client.secrets.store import check_there
 from ebb.client.staging.clone import Clone, clone, fitting, stem_of
 from ebb.client.staging.code import amount, packed
 from ebb.client.staging.delivery import CodePlace
@@ -91,6 +92,7 @@ class Submission:
                 prepared = prepare(ebb, request, code, note=note)
             else:
                 prepared = prepare_whole(ebb, self.asked.file, self.namespace) if made is None else self._prepare_clone(ebb, made)
+            await check_there(ebb, prepared.body["metadata"].get("namespace") or ebb.namespace, prepared.body)
             seen = None if dry_run else await _outlook(ebb, prepared)
             self._show(ebb, prepared, seen, made, dry_run=dry_run)
             if dry_run:
@@ -181,7 +183,9 @@ def cloned(made: Clone, asked: JobOptions, suffix: str) -> dict[str, Any]:
     told = {**asked.file, **{key: value for key, value in asked.flags.items() if value is not None}}
     settings = fitting(made.settings, told)
     variables = {**settings.get("env", {}), **(asked.file.get("env") or {})}
-    return {"name": f"{stem_of(made.name)}-{suffix}", **settings, **asked.file, "env": variables}
+    told_secrets = asked.file.get("secret") or []
+    secrets = [*settings.get("secret", []), *(told_secrets if isinstance(told_secrets, list) else [told_secrets])]
+    return {"name": f"{stem_of(made.name)}-{suffix}", **settings, **asked.file, "env": variables, "secret": secrets}
 
 
 def _start(made: Clone | None) -> str:

@@ -258,6 +258,7 @@ RIGHTS: tuple[Right, ...] = (
     Right(verb="watch", resource="events", verbs=("events -f",)),
     Right(verb="list", resource="configmaps", verbs=("cost", "list")),
     Right(verb="create", resource="configmaps", verbs=("submit --code",)),
+    *(Right(verb=verb, resource="secrets", verbs=("secret",), needed=False) for verb in ("create", "update", "delete")),
     Right(verb="create", resource="pods/exec", verbs=("exec",)),
     Right(verb="create", resource="pods/portforward", verbs=("port", "data", "outputs", "report")),
     Right(verb="list", resource="nodes", place="*", verbs=("status", "top", "gpus"), needed=False),

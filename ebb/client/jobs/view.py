@@ -12,6 +12,7 @@ from typing import Any
 from ebb.api import contract as names
 from ebb.api.quantities import counted
 from ebb.client.jobs.goodput import goodput
+from ebb.client.secrets.uses import SecretUse, uses_of
 from ebb.kube import Object
 
 FINISHED, FAILED_STATE, RUNNING_STATE, WAITING_STATE = "finished", "failed", "running", "waiting"
@@ -114,6 +115,7 @@ class JobView:
     seconds_lost: float = 0.0  # after the first start, with fewer than min_workers
     usd_saved: float | None = None  # against on-demand machines, until now
     network: str = ""  # the fast one between its workers, such as EFA; "": TCP
+    secrets: tuple[SecretUse, ...] = ()  # by name, and where their values go
 
 
 def view(job: Object, now: float | None = None) -> JobView:
@@ -162,6 +164,7 @@ def view(job: Object, now: float | None = None) -> JobView:
         seconds_lost=float(status.get("secondsLost") or 0),
         usd_saved=None if spent is None or on_demand is None else on_demand - spent,
         network=chosen.get("network") or "",
+        secrets=uses_of(pod),
     )
 
 

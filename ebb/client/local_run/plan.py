@@ -15,6 +15,7 @@ from typing import Any
 from ebb.api.contract import ENV_JOB, ENV_OUTPUT_DIR, WORKER_CONTAINER
 from ebb.client.errors import BadRequest
 from ebb.client.jobs.view import gpus_per_worker, worker_spec
+from ebb.client.secrets.uses import uses_of
 from ebb.client.submission.request import Request, check
 
 CHECKOUT = Path(__file__).parents[3]  # or the folder into which Ebb was installed
@@ -88,7 +89,7 @@ OUTPUT_FOLDER = "ebb-output"
 LAUNCHER = "ebb.elastic.launch"
 _OF_PLATFORMS = {
     "gpu": "gpu", "zone": "zone", "capacity": "spot", "image": "image", "shm": "shm", "min_gpus": "min", "max_gpus": "max",
-    "priority": "priority", "max_cost": "max-cost", "deadline": "deadline",
+    "priority": "priority", "registry_secret": "registry-secret", "max_cost": "max-cost", "deadline": "deadline",
 }  # fmt: skip
 
 
@@ -117,6 +118,7 @@ class Here:
     folder: Path
     cores: int
     output_root: str | None = None
+    variables: frozenset[str] = frozenset()  # that are set in this shell: their names
     python_path: str = ""
 
 
@@ -130,6 +132,7 @@ def plan(request: Request, interpreter: Interpreter, here: Here, *, workers: int
     if not folder.is_dir():
         raise BadRequest(f"code {request.code!r} is not a folder: name the one that holds your program, as in --code .")
     _check_hides_nothing(folder)
+    _check_secrets(request, here)
     output = Path(here.output_root or here.folder / OUTPUT_FOLDER / request.name).absolute()
     own = request.env.get("PYTHONPATH", "")
     path = ":".join(filter(None, (interpreter.path, own, here.python_path)))  # one of the user's own would hide the launcher
@@ -162,12 +165,30 @@ def request_of_elastic_job(file: Mapping[str, Any]) -> Request:
         )
     processes = int(worker.get("replicas") or 1) * (file["spec"].get("nprocPerNode") or gpus_per_worker(dict(file)) or 1)
     env = {item["name"]: str(item["value"]) for item in container.get("env") or [] if "value" in item}
+    uses = uses_of(((worker.get("template") or {}).get("spec")) or {})
     return Request(
         name=file["metadata"]["name"],
         arguments=tuple(map(str, container["args"])),
         gpus=processes,
         env={key: value for key, value in env.items() if key != "HOME" and not key.startswith("EBB_")},  # are for pods
+        secrets={use.variable or use.path: use.name for use in uses if use.variable or use.path},
     )
+
+
+def _check_secrets(request: Request, here: Here) -> None:
+    """Refuse a secret whose value is not here: variables are those of this shell, files are where workers would see them. The
+    platform gives no value away, and the program gets what is here without it being in a command. Raises BadRequest."""
+    for place, name in request.secrets.items():
+        if place.startswith("/") and not Path(place).is_file():
+            raise BadRequest(
+                f"secret {name!r}: {place} is not on this machine. Here a secret's file is looked for under the path that "
+                "workers see: put it there, or give it as a variable."
+            )
+        if not place.startswith("/") and place not in here.variables:
+            raise BadRequest(
+                f"secret {name!r}: {place} is not set in this shell, and here the value comes from there, as no platform gives "
+                f"it away. Set it without leaving it in the history: read -rs {place} && export {place}"
+            )
 
 
 def _check_hides_nothing(folder: Path) -> None:

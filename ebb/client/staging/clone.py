@@ -29,6 +29,7 @@ from ebb.client.jobs.view import gpus_per_worker, worker_spec
 from ebb.client.jobs.watch import ignore
 from ebb.client.logs.sources import job_folder
 from ebb.client.platform.connection import Ebb, read_job
+from ebb.client.secrets.uses import PREFIX, uses_of, words_of
 from ebb.client.staging import checkpoints
 from ebb.client.staging.checkpoints import Checkpoint
 from ebb.client.staging.code import Code, digest
@@ -91,7 +92,7 @@ def same(one: Ebb, other: Ebb) -> bool:
 def settings_of(job: Object, platform: Platform) -> dict[str, Any]:
     """The job file of a job that `ebb submit` made. Raises BadRequest for others."""
     pod = ((worker_spec(job).get("template") or {}).get("spec")) or {}
-    container = _container(job, pod, platform)
+    container, used = _container(job, pod, platform), uses_of(pod)
     spec, size = job["spec"], gpus_per_worker(job)
     replicas = int(worker_spec(job).get("replicas") or 1)
     placement = spec.get("placement") or {}
@@ -108,9 +109,11 @@ def settings_of(job: Object, platform: Platform) -> dict[str, Any]:
         "priority": priority if priority != "job" else None,
         "max-cost": (spec.get("budget") or {}).get("maxUSD"),
         "env": _env(container),
+        "secret": words_of({use.variable or use.path: use.name for use in used if use.variable or use.path}),
+        "registry-secret": next((use.name for use in used if not use.variable and not use.path), None),
         "command": list(container.get("args") or []),
     }
-    return {key: value for key, value in found.items() if value not in (None, {})}
+    return {key: value for key, value in found.items() if value not in (None, {}, [])}
 
 
 def stem_of(name: str) -> str:
@@ -136,8 +139,11 @@ def fitting(settings: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, A
 def _container(job: Object, pod: Object, platform: Platform) -> Object:
     containers: list[Object] = pod.get("containers") or []
     volumes = {volume["name"] for volume in pod.get("volumes") or []} - {volume.name for volume in platform.volumes}
+    volumes = {name for name in volumes if not name.startswith(PREFIX)}
+    known = len(uses_of({"containers": [{"env": _variables(containers)}]}))
+    foreign = sum("value" not in variable for variable in _variables(containers)) != known
     whole = len(containers) == 1 and containers[0]["name"] == WORKER_CONTAINER and not containers[0].get("command")
-    if not whole or not volumes <= _VOLUMES or pod.get("initContainers") or any("value" not in e for e in _variables(containers)):
+    if not whole or not volumes <= _VOLUMES or pod.get("initContainers") or foreign:
         raise BadRequest(
             f"from {job['metadata']['name']!r}: this job was not made by `ebb submit`, so its settings cannot be read back. "
             "Send its file again, with another metadata.name."
@@ -150,7 +156,7 @@ def _variables(containers: list[Object]) -> list[Object]:
 
 
 def _env(container: Object) -> dict[str, str]:
-    named = {item["name"]: item["value"] for item in container.get("env") or []}
+    named = {item["name"]: item["value"] for item in container.get("env") or [] if "value" in item}
     return {key: value for key, value in named.items() if key not in _OURS and not key.startswith("EBB_")}
 
 

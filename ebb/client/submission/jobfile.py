@@ -26,13 +26,14 @@ from ebb.api.contract import API_VERSION, KIND
 from ebb.api.parts import SPOT_THEN_ON_DEMAND
 from ebb.api.platform import CAPACITY_BLOCK, FLEX_START, ON_DEMAND, SPOT
 from ebb.client.errors import BadRequest
+from ebb.client.secrets.uses import destinations, secret_name
 from ebb.client.submission.program import find_program
 from ebb.client.submission.request import Request, launcher_arguments
 from ebb.client.times import moment
 
-TEXTS = ("name", "gpu", "zone", "capacity", "image", "shm", "data", "code", "priority")
+TEXTS = ("name", "gpu", "zone", "capacity", "image", "shm", "data", "code", "priority", "registry-secret")
 COUNTS = ("gpus", "min", "max")
-KEYS = (*TEXTS, *COUNTS, "max-cost", "deadline", "env", "env-file", "command")
+KEYS = (*TEXTS, *COUNTS, "max-cost", "deadline", "env", "env-file", "secret", "command")
 CAPACITIES = (SPOT, ON_DEMAND, SPOT_THEN_ON_DEMAND, CAPACITY_BLOCK, FLEX_START)
 _PATHS = ("code", "env-file")
 
@@ -69,7 +70,7 @@ def request_of(file: Mapping[str, Any], flags: Mapping[str, Any], command: Itera
     for key in file:
         if key not in KEYS:
             raise BadRequest(f"key {key!r} in the job file is unknown: use {', '.join(KEYS)}.")
-    told = {key: value for key, value in flags.items() if value is not None and key != "env"}
+    told = {key: value for key, value in flags.items() if value is not None and key not in ("env", "secret")}
     merged = {key: value for key, value in file.items() if value is not None} | told
     if merged.get("code") is False:
         merged["code"] = ""
@@ -78,6 +79,7 @@ def request_of(file: Mapping[str, Any], flags: Mapping[str, Any], command: Itera
     counts = {key: _count(key, merged[key]) for key in COUNTS if key in merged}
     if texts.get("capacity") not in (None, *CAPACITIES):
         raise BadRequest(f"capacity {texts['capacity']!r} is unknown: use {', '.join(CAPACITIES[:-1])} or {CAPACITIES[-1]}.")
+    registry = texts.pop("registry-secret", None)
     return Request(
         name=texts.pop("name", "") or generated_name(arguments, suffix),
         arguments=arguments,
@@ -85,6 +87,8 @@ def request_of(file: Mapping[str, Any], flags: Mapping[str, Any], command: Itera
         min_gpus=counts.get("min"),
         max_gpus=counts.get("max"),
         env=_variables(file, flags),
+        secrets=destinations(_secrets(file.get("secret"))) | destinations(flags.get("secret") or ()),
+        registry_secret=None if registry is None else secret_name(registry),
         max_cost=_money(merged.get("max-cost")),
         deadline=_deadline(merged.get("deadline")),
         **texts,
@@ -100,6 +104,16 @@ def _variables(file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, s
         if source is file:
             found |= _env(file.get("env") or {})
     return found | assignments(flags.get("env") or ())
+
+
+def _secrets(value: object) -> list[str]:
+    """One text, or a list of them, as --secret has them."""
+    if value is None:
+        return []
+    found = value if isinstance(value, list) else [value]
+    if not all(isinstance(item, str) for item in found):
+        raise BadRequest("secret is not a list of names: write it as in `secret: [hf-token, gcs=/secrets/gcs.json]`.")
+    return found
 
 
 def read_variables(path: Path) -> dict[str, str]:

@@ -13,6 +13,8 @@ from ebb.client.submission.request import PRIORITIES
 PATH = Path(__file__).parents[3] / "docs" / "job.schema.json"
 _TEXT, _COUNT = {"type": "string"}, {"type": "integer", "minimum": 1}
 _SCALAR = {"type": ["string", "number", "boolean"]}
+_SECRET_NAME = "[A-Za-z]([-_A-Za-z0-9]*[A-Za-z0-9])?"  # noqa: S105 - a name
+_SECRET = {"type": "string", "pattern": f"^{_SECRET_NAME}(=([A-Z_][A-Z0-9_]*|/.+))?$"}
 
 PROPERTIES: dict[str, dict[str, Any]] = {
     "name": {
@@ -56,6 +58,16 @@ PROPERTIES: dict[str, dict[str, Any]] = {
         "additionalProperties": {"type": ["string", "number"]},
     },
     "env-file": {"description": "A file, relative to the job file, with lines NAME=VALUE; env wins over it.", **_TEXT},
+    "secret": {
+        "description": "Secrets, as `ebb secret set` has them, by name: hf-token (its value is the variable HF_TOKEN), "
+        "hf-token=OTHER, or hf-token=/secrets/hf (a file). Values have no place here.",
+        "anyOf": [_SECRET, {"type": "array", "items": _SECRET}],
+    },
+    "registry-secret": {
+        "description": "The secret with the login to the image's registry, as `ebb secret set NAME --registry HOST` made it.",
+        "type": "string",
+        "pattern": f"^{_SECRET_NAME}$",
+    },
     "command": {
         "description": "The program, as on a command line or as a list of words, such as `python train.py --lr 0.1`.",
         "anyOf": [_TEXT, {"type": "array", "items": _SCALAR, "minItems": 1}],

@@ -24,6 +24,7 @@ from ebb.api.contract import (
 from ebb.api.parts import SPOT_THEN_ON_DEMAND
 from ebb.api.platform import Platform, Taint, Volume
 from ebb.client.errors import BadRequest
+from ebb.client.secrets import uses
 from ebb.client.staging.delivery import MOUNT, PACKAGES, CodePlace, find_output
 from ebb.client.submission.fit import Fit
 from ebb.client.submission.request import PRIORITIES, Request
@@ -36,8 +37,11 @@ USER = 1000  # the trainer image's, and the owner of the shared volumes
 def manifest(request: Request, fit: Fit, platform: Platform, namespace: str, code: CodePlace | None = None) -> Object:
     """The ElasticJob of a request that fits; `code`: where its pods will find what travels with it.
 
-    Raises BadRequest if its data is on no volume.
+    Raises BadRequest if its data is on no volume, or the file of a secret on one.
     """
+    for place, name in request.secrets.items():
+        if place.startswith("/"):
+            uses.check_mounts(name, place, [volume.mount_path for volume in platform.volumes])
     return {
         "apiVersion": ELASTIC_JOBS.api_version,
         "kind": ELASTIC_JOBS.kind,
@@ -103,12 +107,14 @@ def _pod(request: Request, fit: Fit, platform: Platform, code: CodePlace | None)
             "fsGroupChangePolicy": "OnRootMismatch",  # a volume with a million files is not walked at every start
             "seccompProfile": {"type": "RuntimeDefault"},
         },
+        **({"imagePullSecrets": [{"name": uses.object_name(request.registry_secret)}]} if request.registry_secret else {}),
         "containers": [_container(request, fit, platform, code)],
         "volumes": [
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{fit.shm_mib}Mi"}},
             {"name": "tmp", "emptyDir": {}},
             *({"name": volume.name, "persistentVolumeClaim": _claim(volume)} for volume in platform.volumes),
             *([{"name": CODE_VOLUME, "configMap": {"name": code.config_map}}] if code and code.config_map else []),
+            *uses.volumes(request.secrets),
         ],
     }
 
@@ -120,7 +126,10 @@ def _container(request: Request, fit: Fit, platform: Platform, code: CodePlace |
         "image": _image(request, fit, platform),
         "imagePullPolicy": "IfNotPresent",
         "args": _arguments(request, platform),
-        "env": [{"name": key, "value": value} for key, value in _environment(request, platform, code).items()],
+        "env": [
+            *({"name": key, "value": value} for key, value in _environment(request, platform, code).items()),
+            *uses.variables(request.secrets),
+        ],
         # No limit on CPU: loader workers may use what the machine has idle, and throttling would slow every rank down to one.
         "resources": {
             "requests": {"cpu": f"{fit.cpu_millis}m", "memory": memory, GPU_RESOURCE: gpus},
@@ -136,6 +145,7 @@ def _container(request: Request, fit: Fit, platform: Platform, code: CodePlace |
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
             *(_mount(volume) for volume in platform.volumes),
             *([{"name": CODE_VOLUME, "mountPath": MOUNT, "readOnly": True}] if code and code.config_map else []),
+            *uses.mounts(request.secrets),
         ],
     }
 

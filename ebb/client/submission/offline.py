@@ -90,7 +90,7 @@ def _clear(request: Request, body: Object) -> list[str]:
         del container["image"]
         missing.append("the image: the platform's trainer image")
     container["resources"] = {kind: {GPU_RESOURCE: amounts[GPU_RESOURCE]} for kind, amounts in container["resources"].items()}
-    pod["volumes"] = [volume for volume in pod["volumes"] if volume["name"] in ("tmp", CODE_VOLUME)]
+    pod["volumes"] = [volume for volume in pod["volumes"] if volume["name"] in ("tmp", CODE_VOLUME) or "secret" in volume]
     names = {volume["name"] for volume in pod["volumes"]}
     container["volumeMounts"] = [mount for mount in container["volumeMounts"] if mount["name"] in names]
     del pod["tolerations"]

@@ -13,6 +13,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import PurePosixPath
 
 from ebb.client.errors import BadRequest
+from ebb.client.secrets.uses import check_uses, secret_name, words_of
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")  # DNS-1035: the workers' Service and host names carry it
 _NAME_LENGTH = 63
@@ -35,6 +36,8 @@ class Request:
     zone: str | None = None
     capacity: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)  # a variable, or the path of a file -> the secret's name
+    registry_secret: str | None = None  # the login to the registry of the image
     image: str | None = None
     shm: str | None = None
     data: str | None = None
@@ -51,6 +54,9 @@ def check(request: Request) -> None:
     check_name(request.name)
     _check_program(request)
     _check_env(request.env)
+    check_uses(request.secrets, request.env)
+    if request.registry_secret is not None:
+        secret_name(request.registry_secret)
     _check_counts(request)
     _check_limits(request)
 
@@ -146,7 +152,7 @@ def _check_limits(request: Request) -> None:
 
 _FLAG_OF = {"min_gpus": "min", "max_gpus": "max"}  # where the flag has another name than the field
 # Written apart from the others; what belongs to this one start and would be wrong at the next; the job that it went on from.
-_NO_FLAGS = frozenset({"name", "arguments", "capacity", "env", "user", "deadline", "resume_from"})
+_NO_FLAGS = frozenset({"name", "arguments", "capacity", "env", "secrets", "user", "deadline", "resume_from"})
 
 
 def command_of(request: Request, verb: str = "submit", *, name: str = "", more: Iterable[str] = ()) -> str:
@@ -155,8 +161,9 @@ def command_of(request: Request, verb: str = "submit", *, name: str = "", more: 
     options = [word for field in fields(request) for word in _option(field, getattr(request, field.name))]
     capacity = [f"--{request.capacity}"] if request.capacity else []
     env = [word for key, value in request.env.items() for word in ("--env", f"{key}={value}")]
+    secrets = [word for text in words_of(request.secrets) for word in ("--secret", text)]
     python = [] if request.arguments[:1] in (("-m",), ("--no-python",)) else ["python"]
-    return shlex.join(["ebb", verb, *named, *options, *capacity, *env, *more, "--", *python, *request.arguments])
+    return shlex.join(["ebb", verb, *named, *options, *capacity, *env, *secrets, *more, "--", *python, *request.arguments])
 
 
 def _option(field: "Field[object]", value: object) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from ebb.client.errors import ClientError
 from ebb.client.jobs.view import JobView, view
 from ebb.client.jobs.watch import ignore
 from ebb.client.platform.connection import Ebb
+from ebb.client.secrets.store import check_there
 from ebb.client.staging.code import Code, packed
 from ebb.client.staging.delivery import CodePlace, Delivery, DeliveryFiles, deliver, place_of
 from ebb.client.submission.fit import Fit, find_fit
@@ -55,9 +56,10 @@ def prepare_whole(ebb: Ebb, file: Mapping[str, Any], namespace: str | None) -> P
 async def submit(ebb: Ebb, body: Object, *, code: CodePlace | None = None, note: Callable[[str], None] = ignore) -> JobView:
     """Send it, and first the code that travels with it: if the job cannot be made, that is taken back.
 
-    Raises ClientError when the name is taken or the namespace is not there, KubeError.
+    Raises Missing for a secret that is not there, ClientError when the name is taken or the namespace is not there, KubeError.
     """
     namespace = body["metadata"].get("namespace") or ebb.namespace
+    await check_there(ebb, namespace, body)
     if code is None:
         return view(await _create(ebb, namespace, body))
     delivery = await _deliver(ebb, namespace, code, note)

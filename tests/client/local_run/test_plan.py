@@ -8,6 +8,7 @@ import yaml
 from ebb.client import BadRequest, Request
 from ebb.client.local_run import Interpreter, LocalRun, plan, request_of_elastic_job
 from ebb.client.local_run.plan import Here
+from ebb.client.secrets.uses import variables
 from ebb.kube import Object
 
 PYTHON = Interpreter(python="/opt/python")
@@ -73,10 +74,30 @@ def test_what_only_a_platform_has_is_left_aside(tmp_path: Path) -> None:
     assert run.left_aside == ("gpu", "zone", "spot", "image", "shm", "max", "max-cost")
 
 
+def test_a_secret_is_what_this_machine_has_and_in_no_command(tmp_path: Path) -> None:
+    """The program inherits the variable, and opens the file."""
+    secrets = {"HF_TOKEN": "hf-token", str(Path(__file__)): "gcs"}
+    here = Here(folder=tmp_path, cores=1, variables=frozenset({"HF_TOKEN"}))
+    run = plan(Request(name="a", arguments=("train.py",), secrets=secrets, registry_secret="lab"), PYTHON, here)
+    assert (dict(run.environment).keys(), run.left_aside) == ({"EBB_JOB", "EBB_OUTPUT_DIR"}, ("registry-secret",))
+
+
+def test_an_elastic_job_has_its_secrets_here_too() -> None:
+    container = {"name": "elasticjob-worker", "args": ["train.py"], "env": variables({"HF_TOKEN": "hf-token"})}
+    worker = {"template": {"spec": {"containers": [container]}}}
+    request = request_of_elastic_job({"metadata": {"name": "a"}, "spec": {"replicaSpecs": {"Worker": worker}}})
+    assert (request.secrets, request.env) == ({"HF_TOKEN": "hf-token"}, {})
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"arguments": ()}, "nothing to run"),
+        (
+            {"secrets": {"HF_TOKEN": "hf"}},
+            r"HF_TOKEN is not set in this shell.*read -rs HF_TOKEN && export HF_TOKEN",
+        ),
+        ({"secrets": {"/keys/hf": "hf"}}, "secret 'hf': /keys/hf is not on this machine"),
         ({"data": "digits"}, "data 'digits' is not on this machine: give a folder that is"),
         ({"code": "nowhere"}, "code 'nowhere' is not a folder"),
         ({"workers": 0}, "workers 0 is too few"),

@@ -31,5 +31,5 @@ def test_every_field_of_a_request_is_thought_of() -> None:
     """A new one either becomes the flag of its own name, or is named in commandline.py."""
     assert {field.name for field in fields(Request)} == {
         "name", "arguments", "gpus", "min_gpus", "max_gpus", "gpu", "zone", "capacity", "env", "image", "shm", "data", "code",
-        "priority", "max_cost", "deadline", "user", "resume_from",
+        "priority", "max_cost", "deadline", "user", "resume_from", "secrets", "registry_secret",
     }  # fmt: skip

@@ -1,0 +1,26 @@
+"""An API server on which one may write Secrets and read none, as researchers may."""
+
+from collections.abc import Mapping
+
+from ebb.kube import Denied, Object
+from tests.cli.world import FakeKube
+
+MAY = frozenset({"POST", "PUT", "DELETE"})
+
+
+class BlindKube(FakeKube):
+    """Its answers to what one may do say no more than a real one's."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Object | None = None,
+        query: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+    ) -> Object:
+        if "/secrets" in path and method not in MAY:
+            raise Denied(f"may not {method} {path}", status=403)
+        answer = await super().request(method, path, body=body, query=query, content_type=content_type)
+        return {} if "/secrets" in path and method == "DELETE" else answer
