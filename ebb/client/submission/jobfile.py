@@ -110,8 +110,9 @@ def _secrets(value: object) -> list[str]:
     """One text, or a list of them, as --secret has them."""
     if value is None:
         return []
-    found = value if isinstance(value, list) else [value]
-    if not all(isinstance(item, str) for item in found):
+    given: list[object] = value if isinstance(value, list) else [value]
+    found = [item for item in given if isinstance(item, str)]
+    if found != given:
         raise BadRequest("secret is not a list of names: write it as in `secret: [hf-token, gcs=/secrets/gcs.json]`.")
     return found
 
