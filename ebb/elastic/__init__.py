@@ -9,7 +9,7 @@
         run.register_state(model=model, optimizer=optimizer, schedule=schedule)       # the newest checkpoint is loaded here
         for step in run.steps(run.loader(train_set, workers=4)):            # goes on where the job stands
             for images, labels in step:                                     # this rank's micro-batches
-                step.backward(criterion(model(images), labels))             # the mean over the micro-batch
+                step.backward(criterion(model(images), labels))             # the mean over the micro-batch; weight=tokens
             optimizer.step(); optimizer.zero_grad()
             if step.ends_epoch:
                 schedule.step()

@@ -8,7 +8,8 @@ checkpointing.py  the state that checkpoints hold
 loop.py           the steps, one after the other: agree, save, leave, write down
 evaluation.py     every sample once over all ranks, until a notice comes
 step.py           one step: its micro-batches and its gradient
-gradients.py      how ranks share gradients: averaged, or in an order that no world size changes; buckets.py: in memory's way
+gradients.py      how ranks share gradients: averaged, or in an order that no world size changes; buckets.py: in memory's way;
+                  weights.py: a mean over tokens and not over samples
 plan.py           the samples that a rank reads; loading.py: batches of them on the device
 process_group.py  the ranks of a generation; connections.py: how the loss of one is noticed; watchdog.py: how long they wait for
                   each other; peer_loss.py: how a survivor ends

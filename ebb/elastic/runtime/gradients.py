@@ -1,7 +1,8 @@
 """The same gradient on all ranks of a generation: the mean over the global batch, whatever their shares are.
 
 AveragedGradients: the loss that a program gives is a mean over a micro-batch. Its weight is (samples of the micro-batch) /
-(samples of the step), so the sum over all micro-batches of all ranks is the gradient that one large batch would have.
+(samples of the step), so the sum over all micro-batches of all ranks is the gradient that one large batch would have. Weights of
+the program's own (weights.py) stand in the place of the samples.
 
 VirtualGradients: bit for bit the same weights at any number of ranks. A fixed number of virtual workers computes, and ranks lend
 them processors.
@@ -15,6 +16,8 @@ It costs V times the network's traffic of the gradients and memory for those of 
 of processor, the same number of threads, and the same torch.
 """
 
+import contextlib
+import math
 import os
 from typing import Protocol
 
@@ -26,6 +29,7 @@ from ebb.elastic.runtime.buckets import Buckets
 from ebb.elastic.runtime.members import Members
 from ebb.elastic.runtime.plan import MicroBatch, workers_of
 from ebb.elastic.runtime.process_group import Group
+from ebb.elastic.runtime.weights import Weights, divide, positive, refuse_mix, without_gradients
 
 
 class Gradients(Protocol):
@@ -34,14 +38,18 @@ class Gradients(Protocol):
     def begin(self, micro_batch: MicroBatch) -> None:
         """Before its forward pass."""
 
-    def weight(self, micro_batch: MicroBatch, step_size: int) -> float:
-        """The factor of the mean loss before its backward pass."""
+    def weight(self, micro_batch: MicroBatch, step_size: int, given: float | None = None) -> float:
+        """The factor of the mean loss before its backward pass, once for each. `given`: the program's, for its samples."""
+
+    def pass_of_nothing(self) -> contextlib.AbstractContextManager[None]:
+        """Around a backward pass whose gradients do not count."""
 
     def end(self, micro_batch: MicroBatch) -> None:
         """After its backward pass."""
 
-    def share(self, step_size: int) -> None:
-        """All micro-batches are done: leave the step's gradient in the parameters, the same on every rank."""
+    def share(self, step_size: int) -> float:
+        """All micro-batches are done: leave the step's gradient in the parameters, the same on every rank. The answer is the
+        factor that was missing in weight(), which the step's loss needs too: 1 where weights are samples."""
 
     def commit(self) -> None:
         """The step is done."""
@@ -61,7 +69,7 @@ def share_gradients(models: list[torch.nn.Module], group: Group, *, summed_as: t
     """Of a run without virtual workers. `summed_as`: of a group that changes; DistributedDataParallel has a hook for it."""
     if isinstance(group, Members):
         return SummedGradients(models, group, summed_as=summed_as)
-    return AveragedGradients(models, group.world_size)
+    return AveragedGradients(models, group)
 
 
 class SummedGradients:
@@ -73,20 +81,26 @@ class SummedGradients:
         self._parameters = [each for model in models for each in model.parameters()]
         self._saved = SavedBuffers([each for model in models for each in model.buffers()])
         self._buckets = Buckets(self._parameters, group, dtype=summed_as)
+        self._weights = Weights(group)
 
     def begin(self, micro_batch: MicroBatch) -> None:
         self._saved.keep()
         if micro_batch.last:
             self._buckets.arm()
 
-    def weight(self, micro_batch: MicroBatch, step_size: int) -> float:
-        return micro_batch.num_samples / step_size
+    def weight(self, micro_batch: MicroBatch, step_size: int, given: float | None = None) -> float:
+        self._weights.add(given, last=micro_batch.last)
+        return (micro_batch.num_samples if given is None else given) / step_size
+
+    def pass_of_nothing(self) -> contextlib.AbstractContextManager[None]:
+        return without_gradients(self._parameters)
 
     def end(self, micro_batch: MicroBatch) -> None:
         """Nothing: gradients add up in the parameters."""
 
-    def share(self, step_size: int) -> None:
+    def share(self, step_size: int) -> float:
         self._buckets.finish()
+        return _divide(self._parameters, self._weights.total(), step_size)
 
     def commit(self) -> None:
         self._saved.forget()
@@ -97,22 +111,24 @@ class SummedGradients:
     def undo(self) -> None:
         """The gradients go too: they are of a part of the ranks, or of the samples."""
         self._buckets.disarm()
+        self._weights.forget()
         self._saved.put_back()
         for each in self._parameters:
             each.grad = None
 
     def follow(self) -> None:
-        """Nothing: the buckets ask the group each time."""
+        self._weights.follow()  # the buckets ask the group each time
 
 
 class AveragedGradients:
     """DistributedDataParallel averages over ranks during the last backward pass of a step: times their number it is the sum.
     Alone a rank has the whole sum already."""
 
-    def __init__(self, wrapped: list[torch.nn.Module], world_size: int) -> None:
+    def __init__(self, wrapped: list[torch.nn.Module], group: Group) -> None:
         self._wrapped = [each for each in wrapped if isinstance(each, DistributedDataParallel)]
         self._parameters = [each for model in wrapped for each in model.parameters()]
-        self._world_size = world_size
+        self._world_size = group.world_size
+        self._weights = Weights(group)
         self._buffers = SavedBuffers([each for model in wrapped for each in model.buffers()])
 
     def begin(self, micro_batch: MicroBatch) -> None:
@@ -120,14 +136,19 @@ class AveragedGradients:
         for each in self._wrapped:
             each.require_backward_grad_sync = micro_batch.last  # what its no_sync() does, over a loop that is the program's
 
-    def weight(self, micro_batch: MicroBatch, step_size: int) -> float:
-        return micro_batch.num_samples * self._world_size / step_size
+    def weight(self, micro_batch: MicroBatch, step_size: int, given: float | None = None) -> float:
+        self._weights.add(given, last=micro_batch.last)
+        return (micro_batch.num_samples if given is None else given) * self._world_size / step_size
+
+    def pass_of_nothing(self) -> contextlib.AbstractContextManager[None]:
+        return without_gradients(self._parameters)
 
     def end(self, micro_batch: MicroBatch) -> None:
         """Nothing: gradients add up in the parameters."""
 
-    def share(self, step_size: int) -> None:
-        """Nothing: the last backward pass did."""
+    def share(self, step_size: int) -> float:
+        """The last backward pass has summed them."""
+        return _divide(self._parameters, self._weights.total(), step_size)
 
     def commit(self) -> None:
         self._buffers.forget()
@@ -137,6 +158,7 @@ class AveragedGradients:
         return self._world_size == 1 or not (given or any(each.static_graph for each in self._wrapped))
 
     def undo(self) -> None:
+        self._weights.forget()
         self._buffers.put_back()
         for parameter in self._parameters:
             parameter.grad = None
@@ -145,6 +167,15 @@ class AveragedGradients:
 
     def follow(self) -> None:
         raise NotImplementedError("DistributedDataParallel averages over the ranks with which it was made")
+
+
+def _divide(parameters: list[torch.nn.Parameter], total: float | None, step_size: int) -> float:
+    """By the sum of the program's weights, where weight() has divided by the samples."""
+    if total is None:
+        return 1.0
+    factor = step_size / total
+    divide((each.grad for each in parameters), factor)
+    return factor
 
 
 class SavedBuffers:
@@ -192,6 +223,7 @@ class VirtualGradients:
         self.buffers = [[each.detach().clone() for each in self._live] for _ in range(num_workers)]
         self._messages: dict[int, torch.Tensor] = {}
         self._before: list[list[torch.Tensor]] | None = None
+        self._weight = math.nan  # of the worker under way, as far as it is
 
     def follow(self) -> None:
         """The group has other ranks now."""
@@ -211,16 +243,22 @@ class VirtualGradients:
                 parameter.grad = None
             self._take(self.buffers[micro_batch.worker])
 
-    def weight(self, micro_batch: MicroBatch, step_size: int) -> float:
-        return micro_batch.num_samples / step_size
+    def weight(self, micro_batch: MicroBatch, step_size: int, given: float | None = None) -> float:
+        before = 0.0 if micro_batch.first else self._weight
+        self._weight = math.nan if given is None else before + given
+        return (micro_batch.num_samples if given is None else given) / step_size
+
+    def pass_of_nothing(self) -> contextlib.AbstractContextManager[None]:
+        return without_gradients(self._parameters)
 
     def end(self, micro_batch: MicroBatch) -> None:
         if micro_batch.last:
             self._messages[micro_batch.worker] = self._packed()
 
     @torch.no_grad()
-    def share(self, step_size: int) -> None:
+    def share(self, step_size: int) -> float:
         totals: list[torch.Tensor | None] = [None] * len(self._parameters)
+        weights: list[float] = []  # of each worker with samples; NaN: without weights
         fresh = list(self.buffers)
         for worker in range(self._num_workers):
             if not share(Piece(0, step_size), worker, self._num_workers).size:
@@ -229,10 +267,18 @@ class VirtualGradients:
             message = self._blank() if message is None else message
             self._group.hand_out_tensors([message], source=self._owner[worker])
             fresh[worker] = self._add(message, totals)
+            weights.append(self._unpacked(message)[0].item())
+        weight = None
+        if any(unweighted := [math.isnan(each) for each in weights]):
+            if not all(unweighted):
+                raise refuse_mix("other ranks")
+        else:
+            weight = positive(sum(weights))
         for parameter, total in zip(self._parameters, totals, strict=True):
             parameter.grad = total
         self._before, self.buffers = self.buffers, fresh
         self._take(self.buffers[0])
+        return _divide(self._parameters, weight, step_size)
 
     def commit(self) -> None:
         self._before = None
@@ -248,7 +294,7 @@ class VirtualGradients:
 
     def _add(self, message: torch.Tensor, totals: list[torch.Tensor | None]) -> list[torch.Tensor]:
         """A worker's gradients to the sums; its buffers are returned."""
-        present, *tensors = self._unpacked(message)
+        _, present, *tensors = self._unpacked(message)
         count = len(self._parameters)
         for number, there in enumerate(present.tolist()):
             before = totals[number]
@@ -264,8 +310,8 @@ class VirtualGradients:
                 live.copy_(kept)
 
     def _layout(self) -> list[tuple[torch.Size, torch.dtype, int, int]]:
-        """Shape, dtype, start and size in bytes of each part: which gradients there are, the gradients, the buffers."""
-        parts = [(torch.Size([len(self._parameters)]), torch.uint8)]
+        """Shape, dtype, start and size in bytes of each part: weight, which gradients there are, gradients, buffers."""
+        parts = [(torch.Size([]), torch.float64), (torch.Size([len(self._parameters)]), torch.uint8)]
         parts += [(each.shape, each.dtype) for each in (*self._parameters, *self._live)]
         found, at = [], 0
         for shape, dtype in parts:
@@ -286,7 +332,8 @@ class VirtualGradients:
     def _packed(self) -> torch.Tensor:
         """Pack the gradients and buffers that the worker has just left in the models."""
         message = self._blank()
-        present, *tensors = self._unpacked(message)
+        weight, present, *tensors = self._unpacked(message)
+        weight.fill_(self._weight)
         gradients = [each.grad for each in self._parameters]
         present.copy_(torch.tensor([each is not None for each in gradients], dtype=torch.uint8))
         for target, source in zip(tensors, [*gradients, *self._live], strict=True):

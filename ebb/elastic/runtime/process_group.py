@@ -141,12 +141,23 @@ class Group:
             return Agreement(values, self._world.allreduce([values]), self.machines, self.wait)
 
     def sum(self, numbers: list[float]) -> list[float]:
+        return self.begin_sum(numbers)()
+
+    def begin_sum(self, numbers: list[float]) -> Callable[[], list[float]]:
+        """Start to sum over the ranks; the answer waits for the sums. Both raise PeerLostError."""
         values = torch.tensor(numbers, dtype=torch.float64)
+        work = None
         if self._world is not None:
             with noticing_loss():
-                self.wait(self._world.allreduce([values]))
-        total: list[float] = values.tolist()
-        return total
+                work = self._world.allreduce([values])
+
+        def finish() -> list[float]:
+            if work is not None:
+                self.wait(work)
+            total: list[float] = values.tolist()
+            return total
+
+        return finish
 
     def barrier(self) -> None:
         self.sum([0.0])

@@ -5,6 +5,9 @@
             step.backward(criterion(model(images), labels))       # the loss is a mean over the micro-batch
         optimizer.step(); optimizer.zero_grad()
 
+Where a loss is a mean over something else, such as the tokens that are no padding, step.backward(loss, weight=tokens) makes the
+step's gradient and loss the mean over those of the whole step (weights.py).
+
 A rank usually has one micro-batch of its share; several where the share is larger than max_micro_batch. A rank without a share (a
 last step with fewer samples than ranks) gets one sample that weighs nothing, since the others need it in their collectives.
 
@@ -27,6 +30,7 @@ from ebb.elastic.runtime.loading import Fetched
 from ebb.elastic.runtime.micro_batch import is_out_of_memory
 from ebb.elastic.runtime.plan import MicroBatch
 from ebb.elastic.runtime.process_group import PeerLostError, noticing_loss
+from ebb.elastic.runtime.weights import check_weight, refuse_mix
 
 
 class Sums:
@@ -98,6 +102,7 @@ class Step:
         self._given = False  # the backward pass in which other ranks get this one's gradients has begun
         self._numbers: list[int] = []
         self._now: MicroBatch | None = None  # given, and its loss not yet
+        self._weighted: bool | None = None  # by the program; None before the first backward pass
         self._counted = 1.0  # of each sample in it: a half where it comes twice, 0 where it weighs nothing
         self.begun = False  # it has read samples
         self.done = False  # the step's gradient lies in the parameters
@@ -122,7 +127,9 @@ class Step:
             self._tell()
             try:
                 with noticing_loss():
-                    self._gradients.share(self.samples.size)
+                    factor = self._gradients.share(self.samples.size)
+                if self._weighted:
+                    self.loss *= factor
                 break
             except PeerLostError:
                 if self._again is None:
@@ -147,21 +154,39 @@ class Step:
             if self._now is not None:
                 raise RuntimeError(f"step {self.number}: call step.backward(loss) once for each micro-batch, before the next one")
 
-    def backward(self, loss: torch.Tensor, *, scaler: "torch.amp.GradScaler | None" = None) -> None:
-        """The backward pass of a micro-batch. `loss` is its mean loss; `scaler` is for gradients in fp16."""
+    def backward(
+        self,
+        loss: torch.Tensor,
+        *,
+        weight: "float | torch.Tensor | None" = None,
+        scaler: "torch.amp.GradScaler | None" = None,
+    ) -> None:
+        """The backward pass of a micro-batch. `loss` is its mean loss; `scaler` is for gradients in fp16.
+
+        `weight` is what that mean was taken over, such as the number of tokens, where that is not the number of samples. The step
+        is then the mean over all of them, on any number of ranks. A micro-batch of weight 0 counts nothing, even if its loss is
+        NaN. Give it in every micro-batch or in none. A tensor on a GPU is waited for: better count on the CPU. Raises ValueError
+        for a weight that is none, and where all weights of a step are 0.
+        """
         if self._now is None:
             raise RuntimeError(f"step {self.number}: step.backward(loss) belongs to a micro-batch, once for each")
         if loss.dim():
             raise ValueError(f"the loss has the shape {tuple(loss.shape)}; it must be one number, the mean over the micro-batch")
+        given = None if weight is None else check_weight(weight, self.number) * self._counted
+        if self._weighted is not None and self._weighted != (given is not None):
+            raise refuse_mix("other micro-batches")
+        self._weighted = given is not None
         micro_batch, self._now = self._now, None
-        self.loss += loss.detach() * (micro_batch.num_samples / self.samples.size)
+        if given != 0:
+            self.loss += loss.detach() * ((micro_batch.num_samples if given is None else given) / self.samples.size)
         if micro_batch is self._micro_batches[-1]:
             self._tell()
             self._given = True
         try:
             scaled = loss if scaler is None else scaler.scale(loss)
-            with noticing_loss():
-                (scaled * self._gradients.weight(micro_batch, self.samples.size)).backward()  # type: ignore[no-untyped-call]
+            factor = self._gradients.weight(micro_batch, self.samples.size, given)
+            with noticing_loss(), self._gradients.pass_of_nothing() if given == 0 else contextlib.nullcontext():
+                (scaled * factor).backward()  # type: ignore[no-untyped-call]
         except PeerLostError:
             if self._again is None:
                 raise

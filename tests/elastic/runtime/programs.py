@@ -57,6 +57,12 @@ def network(*, plain: bool = False) -> nn.Module:
     return nn.Sequential(nn.Linear(4, 8), *between, nn.Tanh(), nn.Linear(8, CLASSES))
 
 
+def mean_over_tokens(scores: torch.Tensor, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    """NaN where there are none."""
+    tokens = batch["label"]
+    return (cross_entropy(scores, batch["label"], reduction="none") * tokens).sum() / tokens.sum()
+
+
 @dataclass(kw_only=True)
 class Program:
     """What one rank does; plain values, so that it can be sent to a process."""
@@ -68,6 +74,7 @@ class Program:
     schedule: str = "none"
     plain: bool = False
     scaled: bool = False
+    weighted: bool = False  # a sample has as many tokens as its label says, perhaps none
     leave_at: int | None = None  # the step in whose body rank `leaver` hears a notice
     leaver: int = 0
     vanish_at: int | None = None  # the step in which rank `leaver` is gone
@@ -156,7 +163,9 @@ def _steps(program: Program, run: elastic.Run, notice: Notice, answer: dict[str,
                 step.add(right=float(len(batch["number"])))
                 scores = model(batch["point"])
                 _need_room(program, run, len(scores), "loss")
-                step.backward(cross_entropy(scores, batch["label"]), scaler=scaler)
+                weight = batch["label"].sum() if program.weighted else None
+                loss = cross_entropy(scores, batch["label"]) if weight is None else mean_over_tokens(scores, batch)
+                step.backward(loss, weight=weight, scaler=scaler)
         answer["steps"].append(step.number)
         answer["gradient"] = [each.grad.tolist() for each in model.parameters() if each.grad is not None]
         answer["rates"].append(optimizer.param_groups[0]["lr"])
@@ -164,13 +173,17 @@ def _steps(program: Program, run: elastic.Run, notice: Notice, answer: dict[str,
         if mine and step.number == program.vanish_at:
             _vanish(program)
         optimizer.zero_grad()
-        if schedule is not None:
-            schedule.step(*([1.0] if program.schedule == "plateau" else []))
+        _schedule(program, schedule)
         _judge(program, run, model, notice, answer)
         if step.number == program.break_at:
             break
     answer["owes"] = run.evaluation_pending
     answer["weights"] = weights_sha256(getattr(model, "module", model))
+
+
+def _schedule(program: Program, schedule: Any) -> None:
+    if schedule is not None:
+        schedule.step(*([1.0] if program.schedule == "plateau" else []))
 
 
 def steps_done(output: Path) -> int:

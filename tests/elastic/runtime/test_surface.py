@@ -68,7 +68,7 @@ def test_a_run() -> None:
 
 def test_a_step() -> None:
     assert signatures(elastic.Step) == {
-        "backward": "loss, scaler",
+        "backward": "loss, weight, scaler",
         "within_memory": "",
         "add": "**sums",
     }
