@@ -21,6 +21,7 @@ import pytest
 from devcluster.settings import Box
 from ebb.api.contract import GATEWAY, GATEWAY_PORT
 from tests.e2e.conftest import BOX, Object, Platform
+from tests.e2e.test_platform import TRAINER
 
 pytestmark = pytest.mark.e2e
 
@@ -39,7 +40,6 @@ while not (out / "end").exists():
     time.sleep(0.1)
 print("goodbye", flush=True)
 """
-TRAINER = ["-m", "trainer", "--data", "/mnt/data/digits", "--arch", "resnet18", "--image-size", "32", "--global-batch", "64"]
 
 
 @pytest.fixture(scope="module")

@@ -14,10 +14,11 @@ import yaml
 from devcluster.settings import CHECKOUT, Box
 from testing import exactness
 from tests.e2e.conftest import BOX, Object, Platform
+from tests.elastic.images import ARCH
 
 pytestmark = [pytest.mark.e2e, pytest.mark.smoke]
 NAMESPACE = "elastic-job"
-TRAINER = ["-m", "trainer", "--data", "/mnt/data/digits", "--arch", "resnet18", "--image-size", "32", "--global-batch", "64"]
+TRAINER = ["-m", "trainer", "--data", "/mnt/data/digits", "--arch", ARCH, "--image-size", "32", "--global-batch", "64"]
 
 
 def job(platform: Platform, name: str) -> Object:
@@ -101,7 +102,8 @@ def test_a_killed_machine_costs_no_sample_and_a_second_job_has_machines_of_its_o
     platform.until("two workers train", lambda: [s for s in steps_of(output) if s["world_size"] == 2][5:])
 
     before = {node["metadata"]["name"] for node in platform.nodes()}
-    platform.ebb("submit", "--name", "second", "--gpus", "1", "--gpu", "T4", "--", *TRAINER, "--epochs", "50")
+    platform.ebb("submit", "--name", "second", "--gpus", "1", "--gpu", "T4", "--",
+                 *TRAINER, "--epochs", "50", "--min-step-seconds", "0.2")  # fmt: skip
     more = platform.until("a machine for the second job", lambda: {n["metadata"]["name"] for n in platform.nodes()} - before)
     platform.ebb("delete", "second")
     platform.until("its machine leaves", lambda: not more & {n["metadata"]["name"] for n in platform.nodes()})
