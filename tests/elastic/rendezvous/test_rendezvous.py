@@ -1,4 +1,4 @@
-"""Machines that come, leave, vanish, stand still and are cut off, on real etcd of all versions, through the real handler."""
+"""Machines that come, leave, vanish, stand still and are cut off, on real etcd, through the real handler."""
 
 import signal
 import time
