@@ -6,7 +6,7 @@ report.groups[0].gpus_free, report.reclaims, report.dry
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ebb.api.clock import stamp, unix
@@ -75,23 +75,43 @@ class GpuReport:
 async def gpus(ebb: Ebb, *, reclaims: bool = True) -> GpuReport:
     """Raises KubeError. Without `reclaims` the records of ended jobs, of which there may be many, are not read."""
     now = time.time()
-    try:
-        nodes = await ebb.kube.list(NODES)
-    except Denied:
-        nodes = None
+    nodes = await list_nodes(ebb)
     pods = await ebb.kube.list(PODS, ebb.namespace)
     jobs = await ebb.kube.list(ELASTIC_JOBS, ebb.namespace)
-    groups = _groups(ebb.platform, nodes, pods, await _usage(ebb))
+    usage = await machine_usage(ebb)
+    return gpu_report(ebb.platform, nodes, pods, jobs, usage, await read_records(ebb) if reclaims else None, now=now)
+
+
+def gpu_report(
+    platform: Platform,
+    nodes: Iterable[Object] | None,
+    pods: Iterable[Object],
+    jobs: Collection[Object],
+    usage: MachineUsage | None,
+    records: Iterable[Mapping[str, object]] | None = None,
+    *,
+    now: float,
+) -> GpuReport:
+    """The report out of what was read; `nodes` None: one may not look at machines, `records` None: no reclaims are wanted. Pure."""
+    groups = _groups(platform, nodes, pods, usage)
     return GpuReport(
-        platform=ebb.platform.stack,
+        platform=platform.stack,
         groups=tuple(sorted(groups, key=lambda one: (one.group.gpu_type, one.usd_per_gpu_hour, one.group.zone))),
-        reclaims=_reclaims(jobs, await read_records(ebb), now) if reclaims else (),
+        reclaims=() if records is None else _reclaims(jobs, records, now),
         dry=_dry(jobs, now),
     )
 
 
-async def _usage(ebb: Ebb) -> MachineUsage | None:
-    """Those that this version can read: they only say what jobs of other namespaces hold."""
+async def list_nodes(ebb: Ebb) -> list[Object] | None:
+    """All nodes; None where one may not look at them."""
+    try:
+        return await ebb.kube.list(NODES)
+    except Denied:
+        return None
+
+
+async def machine_usage(ebb: Ebb) -> MachineUsage | None:
+    """The usage record, if this version can read it: it only says what jobs of other namespaces hold."""
     try:
         return await read_usage(ebb)
     except ClientError:

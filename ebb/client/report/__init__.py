@@ -25,12 +25,13 @@ from ebb.client.jobs.goodput import paid_machine_seconds
 from ebb.client.jobs.view import gpus_per_worker, view
 from ebb.client.platform.connection import Ebb, read_job
 from ebb.client.report.data import RunOfSweep, RunReport, SweepReport, run_report, sweep_report
+from ebb.client.report.lines import Training
 from ebb.client.report.page import run_page, sweep_page
 from ebb.client.report.reading import OpenFiles, Reading, ReportFiles
 from ebb.client.sweep.view import LABEL_SWEEP, sweep_view
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, Denied, NotFound, Object
 
-__all__ = ["OpenFiles", "ReportFiles", "RunReport", "SweepReport", "make", "page"]
+__all__ = ["OpenFiles", "ReportFiles", "RunReport", "SweepReport", "make", "page", "report_of"]
 
 
 GONE = "The job was deleted: what it cost is from the platform's record of it, which has no history."
@@ -57,16 +58,22 @@ def page(found: RunReport | SweepReport, *, made: str) -> str:
 
 
 async def _run(job: Object, reading: Reading, now: float, *notes: str) -> RunReport:
-    read, status = await reading.of(job), job.get("status") or {}
+    read = await reading.of(job)
+    return report_of(job, read.training, now=now, source=read.source, notes=(*notes, *read.notes))
+
+
+def report_of(job: Object, training: Training, *, now: float, source: str, notes: Sequence[str] = ()) -> RunReport:
+    """The report of a job and its metric lines so far. Pure."""
+    status = job.get("status") or {}
     end = unix(status.get("completionTime")) or now
     return run_report(
         view(job, now),
-        read.training,
+        training,
         now=now,
-        source=read.source,
+        source=source,
         ranks_per_worker=int(job["spec"].get("nprocPerNode") or gpus_per_worker(job) or 1),
         paid_seconds=paid_machine_seconds(status.get("cost") or {}, end),
-        notes=(*notes, *read.notes),
+        notes=notes,
     )
 
 

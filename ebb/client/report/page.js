@@ -1,12 +1,10 @@
 // What a report does under a pointer or at the arrow keys: it shows the values there. The page is complete without it.
-// The curves themselves hold the values: a point of the drawing, put back through its axes.
+// The curves themselves hold the values: a point of the drawing, put back through its axes. They are read anew when they are
+// asked for, as the plots of `ebb ui` grow.
 "use strict";
-for (const plot of document.querySelectorAll(".plot")) {
-  const [x0, x1, xKind] = plot.dataset.x.split(" "), [y0, y1, yKind, log] = plot.dataset.y.split(" ");
-  const box = plot.querySelector("svg").viewBox.baseVal;
-  const toX = at => +x0 + (x1 - x0) * at / box.width;
-  const toY = at => { const share = 1 - at / box.height; return log ? y0 * (y1 / y0) ** share : +y0 + (y1 - y0) * share; };
-  const curves = [...plot.querySelectorAll(".line")].map(line => {
+for (const plot of document.querySelectorAll(".plot")) showValues(plot);
+function curvesOf(plot) {
+  return [...plot.querySelectorAll(".line")].map(line => {
     const points = []; let x = 0, y = 0;
     for (const [, word, first, second] of line.getAttribute("d").matchAll(/([MLHV])([\d.-]+)(?: ([\d.-]+))?/g)) {
       if (word === "H") x = +first; else if (word === "V") y = +first; else [x, y] = [+first, +second];
@@ -14,12 +12,18 @@ for (const plot of document.querySelectorAll(".plot")) {
     }
     return { name: line.dataset.name, steps: "steps" in line.dataset, points };
   });
+}
+function showValues(plot) {
+  const box = plot.querySelector("svg").viewBox.baseVal;
   const tip = document.createElement("div"), rule = document.createElement("div");
   tip.className = "tip"; rule.className = "rule"; tip.hidden = rule.hidden = true; plot.append(rule, tip);
   const show = share => {
+    const [x0, x1, xKind] = plot.dataset.x.split(" "), [y0, y1, yKind, log] = plot.dataset.y.split(" ");
+    const toX = at => +x0 + (x1 - x0) * at / box.width;
+    const toY = at => { const up = 1 - at / box.height; return log ? y0 * (y1 / y0) ** up : +y0 + (y1 - y0) * up; };
     const at = share * box.width, lines = [];
     let where = at;
-    for (const { name, steps, points } of curves) {
+    for (const { name, steps, points } of curvesOf(plot)) {
       let best = null;
       for (const point of points)
         if (steps ? point[0] <= at : best === null || Math.abs(point[0] - at) < Math.abs(best[0] - at)) best = point;

@@ -28,12 +28,12 @@ def run_page(run: RunReport, *, made: str) -> str:
     place = ", ".join(filter(None, (job.gpu_type, job.capacity, job.zone)))
     about = f"Job in {job.namespace}, submitted {_moment(job.created)}{f'; {place}' if place else ''}."
     body = [
-        _head(job.name, job.state, about, job.detail if job.state not in ("running", "finished") else ""),
-        _notes(run.notes),
-        _tiles(_run_tiles(run)),
+        page_head(job.name, job.state, about, job.detail if job.state not in ("running", "finished") else ""),
+        notes_list(run.notes),
+        tile_list(run_tiles(run)),
         _times(run),
-        _section("How it went", _charts(drawn)) if drawn else "",
-        _section("Reclaims and other events", _events(run.events)),
+        section("How it went", _charts(drawn)) if drawn else "",
+        section("Reclaims and other events", _events(run.events)),
     ]
     read = f" {run.lines:,} metric lines were read." if run.lines else ""
     return _page(f"{job.name}: report of a job", body, f"Figures: {run.source}.{read}", made)
@@ -44,11 +44,11 @@ def sweep_page(sweep: SweepReport, *, made: str) -> str:
     over = sum(run.report.job.state in ("finished", "failed") for run in sweep.runs)
     about = f"Sweep of {len(sweep.runs)} runs in {sweep.namespace}; {over} are over."
     body = [
-        _head(sweep.name, "", about, ""),
-        _notes(sweep.notes),
-        _tiles(_sweep_tiles(sweep)),
-        _section("All runs", _charts(sweep_charts(sweep))),
-        _section("Runs", _runs(sweep)),
+        page_head(sweep.name, "", about, ""),
+        notes_list(sweep.notes),
+        tile_list(_sweep_tiles(sweep)),
+        section("All runs", _charts(sweep_charts(sweep))),
+        section("Runs", _runs(sweep)),
     ]
     return _page(f"{sweep.name}: report of a sweep", body, f"Figures: {sweep.source}.", made)
 
@@ -66,18 +66,18 @@ def _page(title: str, body: Iterable[str], source: str, made: str) -> str:
     )
 
 
-def _head(name: str, state: str, about: str, because: str) -> str:
+def page_head(name: str, state: str, about: str, because: str) -> str:
     badge = f' <span class="state">{escape(state)}</span>' if state else ""
     reason = f"<p>{escape(because)}</p>" if because else ""
     return f'<header><h1>{escape(name)}{badge}</h1><p class="soft">{escape(about)}</p>{reason}</header>'
 
 
-def _notes(notes: Sequence[str]) -> str:
+def notes_list(notes: Sequence[str]) -> str:
     items = "".join(f"<li>{escape(note)}</li>" for note in dict.fromkeys(notes))
     return f'<ul class="notes" aria-label="What is missing">{items}</ul>' if items else ""
 
 
-def _tiles(tiles: Iterable[Tile]) -> str:
+def tile_list(tiles: Iterable[Tile]) -> str:
     cells = "".join(
         f'<div class="tile"><dt>{escape(what)}</dt><dd>{escape(value)}<small>{escape(more)}</small></dd></div>'
         for what, value, more in tiles
@@ -85,7 +85,7 @@ def _tiles(tiles: Iterable[Tile]) -> str:
     return f'<dl class="tiles">{cells}</dl>'
 
 
-def _run_tiles(run: RunReport) -> list[Tile]:
+def run_tiles(run: RunReport) -> list[Tile]:
     job, points = run.job, run.points
     losses = [point.loss.mean for point in points if point.loss]
     rates = sorted(point.samples_per_second.mean for point in points if point.samples_per_second)
@@ -131,7 +131,7 @@ def _times(run: RunReport) -> str:
     )
     says = "; ".join(f"{name} {duration(seconds)}" for name, seconds, _ in parts)
     bar = f'<div class="share" role="img" aria-label="{escape(says)}">{pieces}</div><ul class="legend">{words}</ul>'
-    return _section("Where the time went", bar)
+    return section("Where the time went", bar)
 
 
 def _charts(charts: Iterable[Chart]) -> str:
@@ -196,7 +196,7 @@ def _runs(sweep: SweepReport) -> str:
     return f"{shown}<details><summary>Each run again</summary>{table(('Run', 'Command'), commands)}</details>"
 
 
-def _section(title: str, body: str) -> str:
+def section(title: str, body: str) -> str:
     return f"<section><h2>{escape(title)}</h2>{body}</section>"
 
 

@@ -65,7 +65,7 @@ def sweep_view(name: str, namespace: str, jobs: Iterable[Object], *, metric: str
         name=name,
         namespace=namespace,
         metric=metric,
-        best=_best(runs, metric),
+        best=next((run.job for run in ranked(runs, metric)), ""),
         max_parallel=min(limits, default=None),
         usd_spent=sum(spent) if spent else None,
         runs=tuple(runs),
@@ -120,13 +120,10 @@ def _number(value: str) -> float:
     return 0.0 if math.isnan(found) else found  # nan has no place in an order
 
 
-def _best(runs: Iterable[RunView], metric: str) -> str:
-    """Of those that have trained: one that failed or was stopped may have been the best."""
-    having = {run.job: run.metric for run in runs if run.metric is not None and not math.isnan(run.metric)}
-    if not having:
-        return ""
-    choose = max if METRICS[metric] else min
-    return choose(having, key=lambda job: having[job])
+def ranked(runs: Iterable[RunView], metric: str) -> list[RunView]:
+    """Those that have trained, the best first: one that failed or was stopped may have been the best."""
+    having = [run for run in runs if run.metric is not None and not math.isnan(run.metric)]
+    return sorted(having, key=lambda run: run.metric or 0.0, reverse=METRICS[metric])
 
 
 def count_states(sweep: SweepView) -> str:

@@ -32,7 +32,7 @@ async def events(ebb: Ebb, name: str) -> tuple[Entry, ...]:
         ebb.kube.list(EVENTS, ebb.namespace),
         Nodes.read(ebb.kube),
     )
-    return _timeline(job, pods, told, nodes)
+    return job_timeline(job, pods, told, nodes)
 
 
 async def follow_events(ebb: Ebb, name: str, on_trouble: Callable[[str], None] = ignore) -> AsyncGenerator[Entry, None]:
@@ -44,7 +44,7 @@ async def follow_events(ebb: Ebb, name: str, on_trouble: Callable[[str], None] =
         nodes, ended = await Nodes.read(ebb.kube), False
         while board.job is not None:
             nodes = await nodes.with_those_of(board.pods, ebb.kube)
-            for entry in _timeline(board.job, board.pods, current(), nodes):
+            for entry in job_timeline(board.job, board.pods, current(), nodes):
                 key = (entry.at, entry.reason, entry.text)  # workers that are lost together share the first two
                 if _is_news(entry, told.get(key)):
                     told[key] = entry
@@ -56,7 +56,8 @@ async def follow_events(ebb: Ebb, name: str, on_trouble: Callable[[str], None] =
     raise Missing(f"{name} was deleted.")
 
 
-def _timeline(job: Object, pods: list[Object], told: list[Object], nodes: Nodes) -> tuple[Entry, ...]:
+def job_timeline(job: Object, pods: list[Object], told: list[Object], nodes: Nodes) -> tuple[Entry, ...]:
+    """The timeline out of what was read; `told`: events, of the whole namespace or about the job. Pure."""
     about = [event for event in told if is_about(event, job)]
     reclaims = losses(job, own_pods(job, pods), nodes.zones, starts(about, job["metadata"]["name"]))
     return timeline(job, about, reclaims)
