@@ -36,6 +36,7 @@ SECTIONS: dict[str, dict[str, Verb]] = {
         "logs": Verb("logs:logs", "Output of the workers, merged."),
         "report": Verb("report:report", "One HTML page: loss, rate, workers, reclaims, goodput, money."),
         "events": Verb("events:events", "Events of a job and its workers, in chronological order."),
+        "ui": Verb("ui:ui", "Live page in your browser: jobs, losses, reclaims, logs, GPUs, money."),
         "top": Verb("top:top", "Running jobs and machines, live: GPUs busy and free, speed, cost."),
         "wait": Verb("look:wait", "Wait until jobs end; the exit code says how."),
     },

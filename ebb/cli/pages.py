@@ -30,7 +30,7 @@ def job_page(
     ]
     if job.detail and job.state not in (RUNNING_STATE, FINISHED):
         parts += facts([("because", job.detail)], width)
-    parts += facts(_facts(job, reclaims), width)
+    parts += facts(job_facts(job, reclaims), width)
     if workers:
         parts += [Text(), _workers(workers, now, width)]
     if job.history:
@@ -99,7 +99,8 @@ def _workers(workers: Sequence[WorkerView], now: datetime, width: int) -> Render
     return table(headers[:known], [row[:known] for row in rows], width, gives=3)
 
 
-def _facts(job: JobView, reclaims: Sequence[Reclaim]) -> list[tuple[str, str]]:
+def job_facts(job: JobView, reclaims: Sequence[Reclaim]) -> list[tuple[str, str]]:
+    """The lines of `ebb status`: a label, and its text, "" for what is not known."""
     elastic = f", from {job.min_workers} to {job.max_workers}" if job.min_workers < job.max_workers else ""
     size = f"{job.workers} of {job.wanted_workers}{elastic}"
     gpus = f"; each {job.gpus_per_worker} {job.gpu_type}".rstrip() if job.gpus_per_worker else ""

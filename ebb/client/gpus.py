@@ -79,7 +79,8 @@ async def gpus(ebb: Ebb, *, reclaims: bool = True) -> GpuReport:
     pods = await ebb.kube.list(PODS, ebb.namespace)
     jobs = await ebb.kube.list(ELASTIC_JOBS, ebb.namespace)
     usage = await machine_usage(ebb)
-    return gpu_report(ebb.platform, nodes, pods, jobs, usage, await read_records(ebb) if reclaims else None, now=now)
+    records = await read_records(ebb) if reclaims else None
+    return gpu_report(ebb.platform, nodes, pods, jobs, usage=usage, records=records, now=now)
 
 
 def gpu_report(
@@ -87,12 +88,12 @@ def gpu_report(
     nodes: Iterable[Object] | None,
     pods: Iterable[Object],
     jobs: Collection[Object],
+    *,
     usage: MachineUsage | None,
     records: Iterable[Mapping[str, object]] | None = None,
-    *,
     now: float,
 ) -> GpuReport:
-    """The report out of what was read; `nodes` None: one may not look at machines, `records` None: no reclaims are wanted. Pure."""
+    """The report out of what was read. `nodes` None: one may not look at machines; `records` None: no reclaims are wanted."""
     groups = _groups(platform, nodes, pods, usage)
     return GpuReport(
         platform=platform.stack,

@@ -16,11 +16,11 @@ HEADERS = ("GPU", "GPUS", "ZONE", "CAPACITY", "MACHINE", "FREE", "NOW", "MAX", "
 def gpus(ctx: typer.Context, namespace: Namespace = None, output: Format = Output.TEXT) -> None:
     """GPUs on the platform: which are free, where, and at what price."""
     if session_of(ctx).everywhere:
-        show_everywhere(ctx, namespace, look, output, json=_json, text=_text)
+        show_everywhere(ctx, namespace, look, output, json=gpu_record, text=_text)
         return
     report = call(ctx, namespace, look)
     if output is Output.JSON:
-        print_json(_json(report))
+        print_json(gpu_record(report))
     else:
         _text(report)
 
@@ -28,11 +28,11 @@ def gpus(ctx: typer.Context, namespace: Namespace = None, output: Format = Outpu
 def _text(report: GpuReport) -> None:
     console = make_console()
     console.print(table(HEADERS, map(_row, report.groups), console.width))
-    for line in _lines(report, now_local()):
+    for line in gpu_lines(report, now_local()):
         console.print(*hanging("", line, console.width), sep="\n")
 
 
-def _json(report: GpuReport) -> dict[str, Any]:
+def gpu_record(report: GpuReport) -> dict[str, Any]:
     """Each group's facts and its figures in one object."""
     whole = record(report)
     whole["groups"] = [{**group.pop("group"), **group} for group in whole["groups"]]
@@ -54,7 +54,7 @@ def _row(one: GpuGroup) -> tuple[str, ...]:
     )
 
 
-def _lines(report: GpuReport, now: datetime) -> list[str]:
+def gpu_lines(report: GpuReport, now: datetime) -> list[str]:
     """Return what the table does not hold."""
     lines = []
     if any(one.price_assumed for one in report.groups):

@@ -20,6 +20,7 @@ from ebb.client.report.lines import Reader, Training
 from ebb.kube import KubeError, Object
 
 FILE = "metrics.jsonl"
+NO_LINES = f"The job has written no {FILE}: its program is none of Ebb's trainers, or has not come so far."
 STATUS_ONLY = "The figures are the last that the platform saw: there are no curves, and no account of where the time went."
 AT_ONCE = 4  # files: enough to hide the way to the platform, few enough for a small gateway
 
@@ -70,7 +71,7 @@ class Reading:
                     raise ClientError(self._closed)
                 training = await read_lines(self._files.read(f"{job_folder(job)}/{FILE}"))
             except Missing:
-                why = f"The job has written no {FILE}: its program is none of Ebb's trainers, or has not come so far."
+                why = NO_LINES
             except (ClientError, KubeError, OSError) as error:
                 why = f"The job's folder could not be read: {str(error).rstrip('.')}."
             else:
