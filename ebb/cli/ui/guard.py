@@ -13,11 +13,11 @@ A server on the loopback can be reached by every user of the machine, and by eve
 
 import hmac
 import secrets
-from collections.abc import Awaitable, Callable
 from html import escape
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 COOKIE = "ebb_ui"
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -34,7 +34,6 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 STRANGER = "This page belongs to whoever ran `ebb ui`: open the address that it printed."
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Guard:
@@ -49,7 +48,9 @@ class Guard:
         """The path that lets a browser in."""
         return f"{self.base}?token={self.token}"
 
-    def middleware(self) -> Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]:
+    def middleware(self) -> Middleware:
+        """Ask every request."""
+
         @web.middleware
         async def admit(request: web.Request, handler: Handler) -> web.StreamResponse:
             if complaint := _complaint_of_site(request):

@@ -46,7 +46,7 @@ STATIC = {
 
 
 @dataclass(frozen=True)
-class View:
+class PagePath:
     """A page: of all jobs, or of the job or sweep of that name."""
 
     kind: str = ""
@@ -94,7 +94,7 @@ class _Server:
         words = " · ".join(dict.fromkeys((found.stack, found.cloud, found.region)))
         self._place = Place(base=guard.base, platform=f"{words}, {live.ebb.namespace}")
         self._static = {name: (folder / name).read_bytes() for name, (folder, _) in STATIC.items()}
-        self._bodies: dict[View, str] = {}  # of one version of what is known, for all who watch
+        self._bodies: dict[PagePath, str] = {}  # of one version of what is known, for all who watch
         self._version = -1
 
     async def close(self, _: web.Application) -> None:
@@ -102,12 +102,12 @@ class _Server:
 
     def handler(self, kind: str, answer: Any) -> Any:
         async def handle(request: web.Request) -> web.StreamResponse:
-            found: web.StreamResponse = await answer(request, View(kind, request.match_info.get("name", "")))
+            found: web.StreamResponse = await answer(request, PagePath(kind, request.match_info.get("name", "")))
             return found
 
         return handle
 
-    async def document(self, request: web.Request, view: View) -> web.Response:
+    async def document(self, request: web.Request, view: PagePath) -> web.Response:
         found = await self._live.fresh()
         html = pages.whole(
             self._body(view),
@@ -118,7 +118,7 @@ class _Server:
         )
         return web.Response(text=html, content_type="text/html", status=_status(found, view))
 
-    async def json(self, _: web.Request, view: View) -> web.Response:
+    async def json(self, _: web.Request, view: PagePath) -> web.Response:
         found = await self._live.fresh()
         body = {"at": found.at if found else None, "trouble": self._live.trouble}
         if found is not None:
@@ -131,7 +131,7 @@ class _Server:
             raise web.HTTPNotFound
         return web.Response(body=self._static[name], content_type=STATIC[name][1], charset="utf-8")
 
-    async def stream(self, request: web.Request, view: View) -> web.StreamResponse:
+    async def stream(self, request: web.Request, view: PagePath) -> web.StreamResponse:
         answer = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
         await answer.prepare(request)
         await answer.write(b"retry: 2000\n\n")
@@ -154,7 +154,7 @@ class _Server:
                 await asyncio.sleep(BUNDLE_SECONDS)
         return answer
 
-    def _body(self, view: View) -> str:
+    def _body(self, view: PagePath) -> str:
         live = self._live
         if self._version != live.version:
             self._bodies, self._version = {}, live.version
@@ -163,7 +163,7 @@ class _Server:
             self._bodies[view] = banner + (self._content(live.snapshot, view) if live.snapshot else "")
         return self._bodies[view]
 
-    def _content(self, found: Snapshot, view: View) -> str:
+    def _content(self, found: Snapshot, view: PagePath) -> str:
         if view.kind == JOBS:
             item = found.job(view.name)
             return pages.job(found, self._place, view.name, self._live.feed(item) if item else None)
@@ -171,7 +171,7 @@ class _Server:
             return pages.sweep(found, self._place, view.name)
         return pages.overview(found, self._place)
 
-    def _facts(self, found: Snapshot, view: View) -> dict[str, Any]:
+    def _facts(self, found: Snapshot, view: PagePath) -> dict[str, Any]:
         if view.kind == JOBS:
             item = found.job(view.name)
             if item is None:
@@ -192,7 +192,7 @@ class _Server:
 class _Follower:
     """The feed of the job of a page, also when another job takes its name; and how far its log was sent."""
 
-    def __init__(self, live: Live, view: View) -> None:
+    def __init__(self, live: Live, view: PagePath) -> None:
         self._live, self._view = live, view
         self._stack = AsyncExitStack()
         self._feed: JobFeed | None = None
@@ -226,7 +226,7 @@ class _Follower:
         return {"fresh": fresh, "lines": lines}
 
 
-def _status(found: Snapshot | None, view: View) -> int:
+def _status(found: Snapshot | None, view: PagePath) -> int:
     if found is None:
         return 503
     there = {JOBS: found.job, SWEEPS: found.sweep}.get(view.kind)

@@ -34,8 +34,8 @@ def ui(
 ) -> None:
     """Live page in your browser: jobs, losses, reclaims, logs, GPUs, money.
 
-    All jobs with sweeps and free GPUs; each job with its loss, workers, reclaims, money and log. It reads with your own rights and
-    changes nothing. Only this machine can reach it, and only with the printed address, which is new each time.
+    All jobs with sweeps and free GPUs; each job with its loss, workers, reclaims, money and log. It reads with your own rights
+    and changes nothing. Only this machine can reach it, and only with the printed address, which is new each time.
 
     On another machine: `ebb ui --port 8000` there, `ssh -L 8000:127.0.0.1:8000 HOST` here, and the printed address here.
     """

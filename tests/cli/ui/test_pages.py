@@ -97,7 +97,7 @@ class Fed:
         reader = Reader()
         for line in story.metric_lines():
             reader.add(line)
-        self.training, self.source, self.notes, self.told = reader.done(), "metrics.jsonl", (), []
+        self.training, self.source, self.notes, self.told = reader.done(), "metrics.jsonl", (), list[Object]()
         self.__dict__.update(facts)
 
 

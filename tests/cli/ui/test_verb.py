@@ -79,7 +79,7 @@ def test_no_browser(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> 
     def end(self: asyncio.Event) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ui.asyncio.Event, "wait", end)
+    monkeypatch.setattr(asyncio.Event, "wait", end)
     result = invoke(*words)
     assert (result.exit_code, result.stdout.startswith("http://127.0.0.1:")) == (130, True)
     assert "Whoever has this address can read the page." in result.stderr
