@@ -35,7 +35,7 @@ _LOUD = frozenset({"failed", "recovering", "waiting", "stopped", "deleting"})  #
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class PagePlace:
     """The address below which everything lies, and the platform in words."""
 
     base: str  # begins and ends with /
@@ -45,7 +45,7 @@ class Place:
         return f'<a href="{self.base}{kind}/{quote(name, safe="")}">{escape(name)}</a>'
 
 
-def whole(body: str, place: Place, *, title: str, stream: str, log: bool = False) -> str:
+def whole(body: str, place: PagePlace, *, title: str, stream: str, log: bool = False) -> str:
     """The document around a body; `stream` is where its news come from."""
     base = place.base
     return (
@@ -77,7 +77,7 @@ def trouble_banner(trouble: str, snapshot: Snapshot | None) -> str:
     return f'<p class="banner" role="status">{escape(trouble.rstrip("."))}.{old} Trying again.</p>'
 
 
-def overview(snapshot: Snapshot, place: Place) -> str:
+def overview(snapshot: Snapshot, place: PagePlace) -> str:
     """Jobs, sweeps, GPUs."""
     jobs, now = snapshot.jobs, _local(snapshot.at)
     hint = f"No jobs in {snapshot.namespace} yet. Start one: ebb submit --gpus 1 -- python train.py"
@@ -91,7 +91,7 @@ def overview(snapshot: Snapshot, place: Place) -> str:
     return "\n".join(filter(None, parts))
 
 
-def job(found: Snapshot, place: Place, name: str, feed: JobFeed | None) -> str:
+def job(found: Snapshot, place: PagePlace, name: str, feed: JobFeed | None) -> str:
     """One job; before its feed has begun, without curves."""
     item = found.job(name)
     if item is None:
@@ -125,7 +125,7 @@ def job(found: Snapshot, place: Place, name: str, feed: JobFeed | None) -> str:
     return "\n".join(filter(None, parts))
 
 
-def sweep(found: Snapshot, place: Place, name: str) -> str:
+def sweep(found: Snapshot, place: PagePlace, name: str) -> str:
     """One sweep, the best run first."""
     seen = found.sweep(name)
     if seen is None:
@@ -142,7 +142,7 @@ def sweep(found: Snapshot, place: Place, name: str) -> str:
     return "\n".join([*parts, _runs(seen, place)])
 
 
-def _absent(sentence: str, place: Place) -> str:
+def _absent(sentence: str, place: PagePlace) -> str:
     return f'<h1>Not there</h1><p class="empty">{escape(sentence)}</p><p><a href="{place.base}">All jobs</a></p>'
 
 
@@ -166,7 +166,7 @@ def _overview_tiles(found: Snapshot) -> list[Tile]:
     return tiles
 
 
-def _jobs(jobs: Sequence[JobView], place: Place, now: datetime) -> str:
+def _jobs(jobs: Sequence[JobView], place: PagePlace, now: datetime) -> str:
     heads = ("Job", "State", "Workers", "Step", "Loss", "Reclaims", "Cost", "Age")
     rows = [
         (
@@ -187,7 +187,7 @@ def _jobs(jobs: Sequence[JobView], place: Place, now: datetime) -> str:
     return _stack(heads, rows, "Jobs, newest first; those that are over come last. Workers: running of wanted.", numbers=2)
 
 
-def _sweeps(sweeps: Sequence[SweepView], place: Place) -> str:
+def _sweeps(sweeps: Sequence[SweepView], place: PagePlace) -> str:
     rows = []
     for each in sweeps:
         best = next((run for run in each.runs if run.job == each.best), None)
@@ -252,7 +252,7 @@ def _timeline(entries: Sequence[Entry], now: datetime) -> str:
     return f'<ol class="happened" tabindex="0" aria-label="Reclaims, recoveries and other events">{"".join(lines)}</ol>'
 
 
-def _runs(seen: SweepView, place: Place) -> str:
+def _runs(seen: SweepView, place: PagePlace) -> str:
     order = ranked(seen.runs, seen.metric)
     places = {run.job: str(index) for index, run in enumerate(order, 1)}
     rows = []

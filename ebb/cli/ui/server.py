@@ -24,7 +24,7 @@ from ebb.cli.ui import pages
 from ebb.cli.ui.feed import JobFeed
 from ebb.cli.ui.guard import Guard, add_headers
 from ebb.cli.ui.live import Live, Snapshot
-from ebb.cli.ui.pages import Place
+from ebb.cli.ui.pages import PagePlace
 from ebb.cli.verbs.gpus import gpu_record
 from ebb.client import report
 from ebb.client.errors import BadRequest
@@ -92,7 +92,7 @@ class _Server:
         self._live = live
         found = live.ebb.platform
         words = " · ".join(dict.fromkeys((found.stack, found.cloud, found.region)))
-        self._place = Place(base=guard.base, platform=f"{words}, {live.ebb.namespace}")
+        self._place = PagePlace(base=guard.base, platform=f"{words}, {live.ebb.namespace}")
         self._static = {name: (folder / name).read_bytes() for name, (folder, _) in STATIC.items()}
         self._bodies: dict[PagePath, str] = {}  # of one version of what is known, for all who watch
         self._version = -1

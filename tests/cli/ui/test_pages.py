@@ -9,7 +9,7 @@ from ebb.api.clock import stamp
 from ebb.api.contract import LABEL_NODE_GROUP
 from ebb.cli.ui import pages
 from ebb.cli.ui.live import Snapshot
-from ebb.cli.ui.pages import Place
+from ebb.cli.ui.pages import PagePlace
 from ebb.client.report.lines import Reader
 from ebb.client.sweep.view import ANNOTATION_POINT, LABEL_SWEEP
 from ebb.kube import Object
@@ -19,7 +19,7 @@ from tests.client.report import story
 from tests.client.report.html import Element, read
 from tests.client.test_gpus import node, pod
 
-PLACE = Place(base="/base/", platform="local")
+PLACE = PagePlace(base="/base/", platform="local")
 NOW = story.BEGIN + 182
 COST = {"usdSpent": 1.25, "usdPerHour": 0.6, "usdOnDemand": 4.0, "usdOnDemandPerHour": 2.0, "at": stamp(NOW)}
 EVIL = "<img src=x onerror=alert(1)>\"'&</td>"
