@@ -66,9 +66,11 @@ class Page:
 
 
 @asynccontextmanager
-async def served(kube: FakeKube, *, open_files: OpenFiles | None = None, cookie: bool = True) -> AsyncIterator[Page]:
+async def served(
+    kube: FakeKube, *, open_files: OpenFiles | None = None, cookie: bool = True, ebb: Ebb | None = None
+) -> AsyncIterator[Page]:
     """Serve it as `serving` does, reading more often."""
-    live, guard = Live(ebb_of(kube), every=EVERY, retry=EVERY, open_files=open_files or Files().open), Guard()
+    live, guard = Live(ebb or ebb_of(kube), every=EVERY, retry=EVERY, open_files=open_files or Files().open), Guard()
     server = TestServer(make_app(live, guard), host="127.0.0.1")
     await server.start_server(shutdown_timeout=0.1)
     async with TestClient(server) as client:

@@ -3,15 +3,20 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ebb.api.contract import ENV_OUTPUT_DIR
 from ebb.cli.ui.server import STATIC
+from ebb.client.files.transfer import gateway
 from tests.cli.ui.served import EVERY, Files, Page, served
 from tests.cli.ui.test_pages import of_sweep
 from tests.cli.world import FakeKube, elastic_job, platform_map, session, worker_pod
 from tests.client.report.html import read
+from tests.reached import ebb_of as reached_ebb
+from tests.reached import reached
 
 
 @pytest.mark.parametrize(
@@ -218,3 +223,25 @@ async def test_the_end_of_the_server_ends_the_streams() -> None:
                 async for _ in events:
                     pass
         assert await settled(page)
+
+
+async def test_through_a_real_gateway(tmp_path: Path) -> None:
+    folder = tmp_path / "output" / "digits-1"
+    job = elastic_job()
+    container = job["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    container["env"] = [{"name": ENV_OUTPUT_DIR, "value": str(folder)}]
+    async with reached(tmp_path, job) as kube:
+        folder.mkdir()
+        metrics = folder / "metrics.jsonl"
+        metrics.write_bytes(b'{"time": 1795262401, "step": 1, "loss": 0.5}\n')
+        log = folder / "logs" / "worker-0" / "2026-11-21T12-00-00Z.gone.0.log"
+        log.parent.mkdir(parents=True)
+        log.write_text("2026-11-21T12:01:00Z 0.0.out from a machine that is gone\n")
+        async with served(kube, open_files=gateway, ebb=reached_ebb(kube)) as page:
+            async with page.stream("jobs/digits/stream") as events:
+                await until(events, "log", "from a machine that is gone")
+                await until(events, "page", "From 0.5 to 0.5 in 1 steps.")
+                with metrics.open("ab") as file:
+                    file.write(b'{"time": 1795262402, "step": 2, "loss": 0.25}\n')
+                await until(events, "page", "From 0.5 to 0.25 in 2 steps.")
+            assert await settled(page)
