@@ -2,9 +2,9 @@
 
     python -m ebb.controller --kubeconfig ~/.kube/config --listen 127.0.0.1:8080
 
-It waits until it holds the Lease, then acts until it is told to stop or loses it. Exit codes: 0 told to stop (SIGTERM, SIGINT),
-1 leadership lost or an error: whoever started it starts it again. /metrics, /healthz (start it again?) and /readyz (does it act,
-or could it?) are served from the beginning.
+It watches from the beginning, and acts while it holds the Lease, until it is told to stop or loses it. Exit codes: 0 told to stop
+(SIGTERM, SIGINT), 1 leadership lost or an error: whoever started it starts it again. /metrics, /healthz (start it again?) and
+/readyz (does it act, or could it?) are served from the beginning.
 """
 
 import argparse
@@ -152,17 +152,19 @@ async def run(settings: ControllerSettings) -> None:
             alarm.show(metrics)
         async with _serve(settings, metrics, Health(metrics, election, time.monotonic)):
             try:
-                await _lead(election, controller, alarm)
+                await lead(election, controller, alarm)
             finally:
                 await election.release()
 
 
-async def _lead(election: Election, controller: Controller, alarm: EtcdAlarm | None) -> None:
-    await election.acquire()
+async def lead(election: Election, controller: Controller, alarm: EtcdAlarm | None) -> None:
+    """Watch, and act once the lead is won: who began to watch then would have to list everything first. Raises LeadershipLost."""
     try:
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(controller.watch())
+            await election.acquire()
             tasks.create_task(election.hold())
-            tasks.create_task(controller.run())
+            tasks.create_task(controller.act())
             if alarm is not None:
                 tasks.create_task(alarm.run())
     except* LeadershipLost as lost:

@@ -130,6 +130,13 @@ class ClusterCache:
         """The stack's facts; None: there is none, or it cannot be understood now."""
         return self._platform
 
+    def forget_departed(self, before: float) -> None:
+        """Those that were deleted before that time are somebody else's to record."""
+        for key, entries in list(self.departed.items()):
+            self.departed[key] = [entry for entry in entries if entry[1] >= before]
+            if not self.departed[key]:
+                del self.departed[key]
+
     def charged(self, machine: str) -> list[Object]:
         """The workers on a machine whose job is there to be charged for them."""
         found = []

@@ -1,7 +1,9 @@
 """The loop around the planner: look at a job, decide, act, write one status, tell people. `python -m ebb.controller` runs it.
 
     controller = Controller(api, fence=election.check, fetch=fetch, send=send, clock=time.time, metrics=..., receiver=webhook)
-    await controller.run()
+    tasks.create_task(controller.watch())        # from the beginning, also of one that only follows: it writes nothing
+    await election.acquire()
+    tasks.create_task(controller.act())          # at once: it has seen everything already
 
 Everything here is plumbing: reconcile.py decides what is to be done, cluster_cache.py gathers what is seen. Actions may
 be done twice and may be interrupted; a failure of one ends the round, and the queue brings the job back.
@@ -36,6 +38,8 @@ from ebb.controller.workqueue import WorkQueue
 from ebb.kube import CONFIG_MAPS, Conflict, Denied, Invalid, KubeError, NotFound
 from ebb.kube.reflector import Key
 
+# For how long one that follows remembers a job that was deleted: the one that leads writes its record in that time, or is gone.
+FORGET_SECONDS = 300.0
 JOBS_AT_ONCE = 16  # looked at; each waits for the API server most of the time
 log = logging.getLogger(__name__)
 
@@ -59,6 +63,7 @@ class Controller:
         record_days: float = KEPT_DAYS,
     ) -> None:
         self._clock, self._fetch, self.metrics = clock, fetch, metrics
+        self._watches, self._acts = asyncio.Event(), False
         self._queue: WorkQueue[Key] = WorkQueue()
         self.cluster = ClusterCache(api, self._queue, clock, silent_after)
         self._scraper = Scraper(fetch, self.cluster, self._queue.add, clock=clock)
@@ -73,13 +78,30 @@ class Controller:
         metrics.gauge(WATCH_AGE, "Since when nothing came from the API server, by kind.", self.ages)
 
     async def run(self) -> None:
-        """Never returns; raises what the fence raises."""
+        """Watch and act. Never returns; raises what the fence raises."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.watch())
+            tasks.create_task(self.act())
+
+    async def watch(self) -> None:
+        """Keep the copy of the cluster, and the queue of jobs to look at, as they are; write nothing. Never returns."""
         async with asyncio.TaskGroup() as tasks:
             for reflector in self.cluster.reflectors:
                 tasks.create_task(reflector.run())
             await self.cluster.synced()
             log.info("watching %d jobs", len(self.cluster.jobs.objects))
             tasks.create_task(self.cluster.machines.watch_heartbeats())
+            self._watches.set()
+            while True:
+                await asyncio.sleep(FORGET_SECONDS)
+                if not self._acts:
+                    self.cluster.forget_departed(self._clock() - FORGET_SECONDS)
+
+    async def act(self) -> None:
+        """Do what is to be done, once everything was seen. Never returns; raises what the fence raises."""
+        await self._watches.wait()
+        self._acts = True
+        async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._scraper.run())
             tasks.create_task(self._executor.send_events())
             tasks.create_task(self._runs.run())

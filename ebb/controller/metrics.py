@@ -217,9 +217,9 @@ class Elector(Protocol):
 class Health:
     """Answers of the liveness and the readiness probe: a sentence, or "" if all is well.
 
-    It judges by the figures that people see on /metrics. Only the controller that leads has watches and jobs to look at: a
-    follower is well as long as it answers, and ready as long as it can read the Lease. An event loop that is stuck answers no
-    probe at all. `clock` is monotonic. Ask at least once a minute, as probes do: it compares with what it saw then."""
+    It judges by the figures that people see on /metrics. Only the controller that leads looks at jobs, and only its watches
+    matter: a follower is well as long as it answers, and ready as long as it can read the Lease. An event loop that is stuck
+    answers no probe at all. `clock` is monotonic. Ask at least once a minute, as probes do: it compares with what it saw then."""
 
     def __init__(self, metrics: Metrics, election: Elector, clock: Callable[[], float]) -> None:
         self._metrics, self._election, self._clock = metrics, election, clock

@@ -54,7 +54,7 @@ def test_one_silent_watch_is_enough() -> None:
     assert world.health.not_ready() == world.health.sick()
 
 
-def test_a_follower_has_no_watches_and_is_well() -> None:
+def test_a_follower_is_well_whatever_its_watches_do() -> None:
     world = World(leads=False, waiting=3, ages={'kind="pods"': 10 * SILENT_SECONDS})
     world.pass_time(2 * STUCK_SECONDS)
     assert (world.health.sick(), world.health.not_ready()) == ("", "")
