@@ -20,7 +20,7 @@ from ebb.api import contract as names
 from ebb.api.spec import Job, SpecError
 from ebb.api.status import Dry, Status
 from ebb.controller.reconciler.capacity import Claim, ClusterCapacity, survey
-from ebb.controller.reconciler.queue import SharedCapacity, SharedQueue
+from ebb.controller.reconciler.queue import SharedCapacity, SharedLine
 
 Object = dict[str, Any]
 Key = tuple[str, str]
@@ -154,7 +154,7 @@ class _Shared:
     def __init__(self, claims: Mapping[Key, Claim]) -> None:
         self._all = tuple(claims.values())
         self._places = {key: place for place, key in enumerate(claims)}
-        self.line = SharedQueue(self._all)
+        self.line = SharedLine(self._all)
 
     def but(self, key: Key) -> tuple[Claim, ...]:
         """Those of the others."""

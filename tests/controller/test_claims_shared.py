@@ -12,7 +12,7 @@ from ebb.api.spec import Job
 from ebb.controller.claims import Claims
 from ebb.controller.reconciler.candidates import sites, ways
 from ebb.controller.reconciler.capacity import Claim, ClusterCapacity
-from ebb.controller.reconciler.queue import SharedCapacity, SharedQueue, queue
+from ebb.controller.reconciler.queue import SharedCapacity, SharedLine, queue
 from ebb.controller.reconciler.reconcile import plan
 from ebb.controller.reconciler.types import Observed
 from tests.builders import NOW, make_group, make_platform
@@ -63,7 +63,7 @@ def test_each_job_sees_in_the_shared_line_what_it_would_see_alone(seed: int) -> 
     rng = random.Random(seed)
     claims = town(rng, 40)
     platform = PLATFORM if seed % 5 else None
-    line = SharedQueue(claims)
+    line = SharedLine(claims)
     for me in claims:
         others = tuple(other for other in claims if other is not me)
         shared = SharedCapacity(claims=others, line=line)
@@ -74,7 +74,7 @@ def test_each_job_sees_in_the_shared_line_what_it_would_see_alone(seed: int) -> 
 def test_a_job_that_stands_elsewhere_in_the_line_than_it_thinks_does_not_meet_itself(now: dict[str, object]) -> None:
     """As when its place was decided and is not written yet."""
     me, first = claim("me", created=NOW - 1), claim("first", created=NOW - 2)
-    shared = SharedCapacity(claims=(first,), line=SharedQueue([first, claim("me", **{"created": NOW - 1, **now})]))
+    shared = SharedCapacity(claims=(first,), line=SharedLine([first, claim("me", **{"created": NOW - 1, **now})]))
     assert seen(me, shared, PLATFORM) == seen(me, ClusterCapacity(claims=(first,)), PLATFORM)
 
 

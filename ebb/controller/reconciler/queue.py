@@ -152,7 +152,7 @@ class _Walk:
         )
 
 
-class SharedQueue:
+class SharedLine:
     """The line of all jobs, walked once for as long as no claim changes: some thousand jobs that wait are looked at every half
     minute, and each sees the others."""
 
@@ -174,7 +174,7 @@ class SharedQueue:
 class SharedCapacity(ClusterCapacity):
     """The other jobs, and the line of all that is walked for all of them."""
 
-    line: SharedQueue
+    line: SharedLine
 
 
 def queue(me: Claim, cluster_capacity: ClusterCapacity, platform: Platform | None) -> Queue:
