@@ -43,7 +43,11 @@ PROMISES = (
     ),
     Promise(figure="replace_30_p99_seconds", limit=1.0, meaning="30 workers lost at once: 99 of 100 are replaced within 1 s"),
     Promise(figure="vanished_max_seconds", limit=2.0, meaning="a machine vanished: its worker is replaced within 2 s"),
-    Promise(figure="silent_max_seconds", limit=25.0, meaning="a machine fell silent: its worker is replaced within 25 s"),
+    Promise(
+        figure="silent_max_seconds",
+        limit=60.0,
+        meaning="a machine fell silent under a program without metrics: its worker is replaced within 60 s",
+    ),
     Promise(figure="rss_mb_500_jobs", limit=150.0, meaning="500 jobs of 4 workers: never more than 150 MB of memory"),
 )
 RATIOS = ("create_1280_seconds", "running_1280_seconds", "create_500_jobs_seconds", "running_500_jobs_seconds")

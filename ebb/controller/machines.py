@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from ebb.api.contract import LABEL_NODE_GROUP, MANAGER_GROUP
 from ebb.controller.karpenter import LABEL_POOL
 from ebb.controller.node_heartbeats import HeartbeatReport, NodeHeartbeats
-from ebb.controller.reconciler.worker_state import has_notice
+from ebb.controller.reconciler.worker_state import has_notice, is_unknown, readiness
 from ebb.controller.trimming import trim_lease, trim_node
 from ebb.kube import LEASES, NODES, NotFound, Resource
 from ebb.kube.reflector import Habits, Reflector, WatchSource
@@ -168,18 +168,14 @@ class Machines:
         self._noticed.discard(name)
         if new is not None and has_notice(new):
             self._noticed.add(name)
-        ready = _ready(new) if new is not None else ""
+        ready = readiness(new) if new is not None else ""
         if ready != "False":
             self._unready.pop(name, None)
         else:
             self._unready.setdefault(name, asyncio.get_running_loop().time())
-        unknown = ready == "Unknown"
+        unknown = new is not None and is_unknown(new)
         if unknown != (name in self._unknown):
             self._unknown ^= {name}
             self._judge()  # before anybody acts on it
             self._news.set()
         self._changed(name)
-
-
-def _ready(node: Object) -> str:
-    return next((str(item.get("status")) for item in node["status"]["conditions"] if item["type"] == "Ready"), "")

@@ -19,14 +19,17 @@ EVERYTHING = (ELASTIC_JOBS, PODS, SERVICES, NODES, LEASES, CONFIG_MAPS)
 
 
 @asynccontextmanager
-async def training(replicas: int = 2, every: float = 10) -> AsyncIterator[FakeCluster]:
-    """A job whose workers run on n0, n1, ..., and kubelets that renew the Leases of six machines every ten seconds."""
+async def training(replicas: int = 2, every: float = 10, *, mute: bool = False) -> AsyncIterator[FakeCluster]:
+    """A job whose workers run on n0, n1, ..., and kubelets that renew the Leases of six machines every ten seconds. Its workers
+    have served metrics until now, if it is not a mute one."""
     async with started() as world:
         for name in MACHINES:
             world.api.put(LEASES, make_lease(name, world.api.clock()))
         await world.start_all(make_job(replicas=replicas, high=6), nodes=len(MACHINES))
         beating = asyncio.create_task(world.beat(*MACHINES, seconds=100_000, every=every))
+        world.metrics_text = {} if mute else {"10.0.0.1": "ebb_step 1\n"}
         await world.settle(30)
+        world.metrics_text.clear()
         yield world
         beating.cancel()
         with suppress(asyncio.CancelledError):
@@ -66,6 +69,42 @@ def test_the_worker_of_a_machine_that_falls_silent_is_replaced_within_twenty_fiv
             assert [entry["cause"] for entry in world.status()["history"]] == ["NodeSilent"]
             assert (world.status()["reclaims"], world.status()["failures"]) == (1, 0)
             assert shunned(world.pod("digits-worker-1")) == ["n1"], "Kubernetes calls it ready still, and it has room again"
+
+    run(story())
+
+
+def test_a_worker_without_metrics_keeps_its_grace_until_kubernetes_has_lost_its_machine_too() -> None:
+    """Its machine's Lease alone says that it is dead, and it may train on behind a kubelet that cannot renew."""
+
+    async def story() -> None:
+        async with training(mute=True) as world:
+            old = world.pod("digits-worker-1")["metadata"]["uid"]
+            await renewal(world, "n1")
+            world.dead = {"n1"}
+            await world.settle(25)
+            leaving = world.pod("digits-worker-1")["metadata"]
+            assert (leaving["uid"], leaving["deletionGracePeriodSeconds"]) == (old, 30)
+            assert (world.status()["reclaims"], [entry["cause"] for entry in world.status()["history"]]) == (1, ["NodeSilent"])
+            world.api.put(NODES, make_node("n1", ready="Unknown"))
+            await world.settle(4)
+            assert world.pod("digits-worker-1")["metadata"]["uid"] != old
+            assert world.status()["reclaims"] == 1
+
+    run(story())
+
+
+def test_a_worker_without_metrics_whose_end_nobody_confirms_in_its_grace_is_forced_out() -> None:
+    """As where Kubernetes does not mark machines: a kubelet that is there would have said that the worker has ended."""
+
+    async def story() -> None:
+        async with training(mute=True) as world:
+            old = world.pod("digits-worker-1")["metadata"]["uid"]
+            await renewal(world, "n1")
+            world.dead = {"n1"}
+            await world.settle(23 + 30)
+            assert world.pod("digits-worker-1")["metadata"]["uid"] == old
+            await world.settle(8)
+            assert world.pod("digits-worker-1")["metadata"]["uid"] != old
 
     run(story())
 

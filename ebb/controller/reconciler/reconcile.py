@@ -55,12 +55,18 @@ def plan(job: Job, observed: Observed, now: float) -> Plan:
     else:
         _run(view, draft)
     if not (job.status.ended and job.spec.clean_pod_policy == CLEAN_NONE):
-        # Nobody confirms the end of a pod on a dead machine: without force its name stays taken for many minutes.
-        for worker, verdict in view.workers:
-            if verdict.force and worker.leaving:
-                draft.delete(worker, 0, once_written=_unknown(view, worker))
+        _force_out(view, draft)
     _hold_progress(view, draft)
     return draft.plan()
+
+
+def _force_out(view: JobView, draft: PlanBuilder) -> None:
+    """Delete without grace what leaves a dead machine: nobody confirms its end, and its name would stay taken for minutes."""
+    for worker, verdict in view.workers:
+        if verdict.force and worker.leaving:
+            draft.delete(worker, 0, once_written=_unknown(view, worker))
+        elif worker.node in view.observed.silent and worker.overdue_at is not None and worker.overdue_at > view.now:
+            draft.wakes.append(worker.overdue_at)
 
 
 def refused(job: Job, decided: Plan, messages: Sequence[str], now: float) -> Plan:

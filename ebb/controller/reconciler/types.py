@@ -139,8 +139,11 @@ class JobView:
     def of(cls, job: Job, observed: Observed, now: float) -> "JobView":
         workers = sorted((Worker.of(pod) for pod in observed.pods), key=lambda worker: worker.index)
         view = cls(job=job, observed=observed, now=now, workers=())
+        # One whose workers serve no metrics has no other sign of life than its machine's Lease, nor other proof of its end.
+        mute = observed.progress is None and job.status.progress is None
         judged = []
         for worker in workers:
+            overdue = worker.overdue_at is not None and now >= worker.overdue_at
             leaves_at = view.leaves_at(worker)
             verdict = judge(
                 worker,
@@ -148,6 +151,7 @@ class JobView:
                 observed.unready.get(worker.node, 0.0),
                 node_gone=worker.node in observed.gone,
                 silent=worker.node in observed.silent,
+                unconfirmed=mute and not overdue,
                 doubt=bool(observed.doubt) or worker.node in observed.answering,
                 too_old=leaves_at is not None and now >= leaves_at,
             )

@@ -23,6 +23,7 @@ from ebb.api.template import worker_container
 
 Object = Mapping[str, Any]
 
+CONFIRM_SECONDS = 5.0  # after a pod's grace, for its kubelet to say that it ended; and clocks differ
 NOT_READY_SECONDS = 5.0  # a kubelet that restarts says NotReady for a second or two, and its pods live on
 # Reasons of a pod that the kubelet stopped with its machine, or for pods that the machine cannot be without.
 SHUTDOWN_REASONS = frozenset({"NodeShutdown", "Shutdown", "Terminated", "NodeLost", "Preempting"})
@@ -91,6 +92,7 @@ class Worker:
     ip: str
     grace_seconds: int
     deleted_at: float | None  # when its deletion was asked for, unix seconds
+    overdue_at: float | None  # when a kubelet that is there would have confirmed its end
     exit_code: int | None  # of the training container
     exit_reason: str
     exit_message: str
@@ -122,6 +124,7 @@ class Worker:
             ip=status.get("podIP", ""),
             grace_seconds=spec.get("terminationGracePeriodSeconds", 30),
             deleted_at=deleted_at,
+            overdue_at=None if grace_ends is None else grace_ends + CONFIRM_SECONDS,
             exit_code=ended.get("exitCode"),
             exit_reason=ended.get("reason", ""),
             exit_message=ended.get("message", ""),
@@ -154,28 +157,33 @@ def judge(
     *,
     node_gone: bool = False,
     silent: bool = False,
+    unconfirmed: bool = False,
     doubt: bool = False,
     too_old: bool = False,
 ) -> WorkerVerdict:
     """`node` is the worker's Node (None: not known yet), not ready for so long; `node_gone`: the API server says that it does not
-    exist; `silent`: the controller has not seen it renew its Lease for too long. `doubt`: silence proves nothing now, as while
+    exist; `silent`: the controller has not seen it renew its Lease for too long; `unconfirmed`: nothing else says that it is
+    dead, which does not allow force. `doubt`: silence proves nothing now, as while
     the worker itself answers, nor does it allow force. `too_old`: the worker is to leave its machine before the cloud takes that
     for its age."""
     lost = None
     if worker.node and node_gone:
         lost = _reclaimed(names.CAUSE_NODE_GONE, "its machine is gone", force=not doubt)
     elif worker.node and node:
-        lost = node_trouble(node, unready_seconds, silent=silent, doubt=doubt)
+        lost = node_trouble(node, unready_seconds, silent=silent, unconfirmed=unconfirmed, doubt=doubt)
     if _finished_before_deletion(worker):
         return WorkerVerdict(outcome=Outcome.DONE, force=lost is not None and lost.force)
     return _beyond_its_limits(worker) or lost or _lost_alone(worker) or _ended(worker) or (TOO_OLD if too_old else LIVES)
 
 
-def node_trouble(node: Object, unready_seconds: float, *, silent: bool = False, doubt: bool = False) -> WorkerVerdict | None:
+def node_trouble(
+    node: Object, unready_seconds: float, *, silent: bool = False, unconfirmed: bool = False, doubt: bool = False
+) -> WorkerVerdict | None:
     """The verdict that a machine's own state means for its workers; None if it is well."""
     ready = _condition(node, "Ready")
-    if (silent or ready.get("status") == "Unknown") and not doubt:
-        return _reclaimed(names.CAUSE_NODE_SILENT, "its machine stopped reporting", force=True)
+    if (silent or is_unknown(node)) and not doubt:
+        force = is_unknown(node) or not unconfirmed
+        return _reclaimed(names.CAUSE_NODE_SILENT, "its machine stopped reporting", force=force)
     if has_notice(node):
         message = _condition(node, names.CONDITION_RECLAIM).get("message") or "the cloud takes its machine back"
         return _reclaimed(names.CAUSE_NOTICE, message, until=find(message))
@@ -186,7 +194,12 @@ def node_trouble(node: Object, unready_seconds: float, *, silent: bool = False, 
 
 def is_unknown(node: Object) -> bool:
     """Return whether Kubernetes itself has not heard of a machine for too long."""
-    return bool(_condition(node, "Ready").get("status") == "Unknown")
+    return readiness(node) == "Unknown"
+
+
+def readiness(node: Object) -> str:
+    """The status of a machine's condition Ready: True, False or Unknown; "" for none."""
+    return str(_condition(node, "Ready").get("status") or "")
 
 
 def has_notice(node: Object) -> bool:

@@ -7,6 +7,7 @@ import pytest
 from ebb.api.clock import stamp, unix
 from ebb.api.contract import TAINT_RECLAIM
 from ebb.api.spec import Job
+from ebb.api.status import Progress
 from ebb.controller.reconciler.types import JobView, Observed
 from ebb.controller.reconciler.worker_state import Outcome, Worker, judge
 from tests.builders import NOW, make_job, make_node, make_pod
@@ -184,6 +185,13 @@ NODES: dict[str, tuple[Any, dict[str, bool], tuple[Outcome, str, bool]]] = {
     "gone": (None, {"node_gone": True}, (Outcome.RECLAIMED, "NodeGone", True)),
     "silent, says Kubernetes": (make_node(ready="Unknown"), {}, (Outcome.RECLAIMED, "NodeSilent", True)),
     "silent, says the controller": (WELL, {"silent": True}, (Outcome.RECLAIMED, "NodeSilent", True)),
+    "silent, by its Lease alone": (WELL, {"silent": True, "unconfirmed": True}, (Outcome.RECLAIMED, "NodeSilent", False)),
+    "silent, says Kubernetes as well": (
+        make_node(ready="Unknown"),
+        {"silent": True, "unconfirmed": True},
+        (Outcome.RECLAIMED, "NodeSilent", True),
+    ),
+    "gone, which needs no proof": (None, {"node_gone": True, "unconfirmed": True}, (Outcome.RECLAIMED, "NodeGone", True)),
     "silent after its notice": (make_node(notice=DEADLINE), {"silent": True}, (Outcome.RECLAIMED, "NodeSilent", True)),
     "silent after it was not ready": (make_node(ready="False"), {"silent": True}, (Outcome.RECLAIMED, "NodeSilent", True)),
     "silent before it was ever seen": (None, {"silent": True}, (Outcome.LIVES, "", False)),
@@ -212,7 +220,8 @@ OBSERVED: dict[str, tuple[dict[str, Any], tuple[Outcome, bool]]] = {
     "well": ({}, (Outcome.LIVES, False)),
     "gone": ({"gone": frozenset({"n0"})}, (Outcome.RECLAIMED, True)),
     "gone, in doubt": ({"gone": frozenset({"n0"}), "doubt": "the watch is stale"}, (Outcome.RECLAIMED, False)),
-    "silent": ({"silent": frozenset({"n0"})}, (Outcome.RECLAIMED, True)),
+    "silent": ({"silent": frozenset({"n0"}), "progress": Progress(step=1)}, (Outcome.RECLAIMED, True)),
+    "silent, of a program without metrics": ({"silent": frozenset({"n0"})}, (Outcome.RECLAIMED, False)),
     "another silent": ({"silent": frozenset({"n1"})}, (Outcome.LIVES, False)),
     "silent, in doubt": ({"silent": frozenset({"n0"}), "doubt": "half of the machines look silent"}, (Outcome.LIVES, False)),
 }
