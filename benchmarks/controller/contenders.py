@@ -9,6 +9,7 @@ checks every job in a webhook; here the webhook configuration that it waits for 
 """
 
 import base64
+import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -18,11 +19,11 @@ from pathlib import Path
 import yaml
 
 from benchmarks.controller.plane import HOME, Plane
-from benchmarks.controller.processes import Process, eventually, free_port
+from benchmarks.controller.processes import BenchmarkError, Process, eventually, free_port
 from devcluster import tools
 from devcluster.commands import run
 from ebb.api.platform import NAMESPACE
-from ebb.kube import ELASTIC_JOBS, NAMESPACES, Conflict, Object, Resource
+from ebb.kube import ELASTIC_JOBS, NAMESPACES, Conflict, Kube, NotFound, Object, Resource
 
 OPERATOR = tools.Tool(
     name="kubeflow",
@@ -134,22 +135,28 @@ async def _apply_crds(plane: Plane, files: list[Path]) -> None:
         crd = yaml.safe_load(file.read_text())
         with suppress(Conflict):
             await plane.kube.create(CRDS, None, crd)
-        await _established(plane, crd["metadata"]["name"])
+        await served(plane.kube, crd)
 
 
-async def _established(plane: Plane, name: str) -> None:
-    async def served() -> bool:
-        status = (await plane.kube.get(CRDS, None, name)).get("status") or {}
-        return any(item["type"] == "Established" and item["status"] == "True" for item in status.get("conditions") or ())
+async def served(kube: Kube, crd: Object) -> None:
+    """Until the server answers for the kind: that it is Established comes a moment before."""
+    names, versions = crd["spec"]["names"], [item["name"] for item in crd["spec"]["versions"] if item["served"]]
+    kinds = [Resource(crd["spec"]["group"], version, names["plural"], names["kind"]) for version in versions]
 
-    await eventually(served, READY_SECONDS, lambda: f"the API server does not serve {name}")
+    async def answers() -> bool:
+        try:
+            for kind in kinds:
+                await kube.list_page(kind, limit=1)
+        except NotFound:
+            return False
+        return True
+
+    await eventually(answers, READY_SECONDS, lambda: f"the API server does not serve {crd['metadata']['name']}")
 
 
 async def _install_operator(plane: Plane) -> None:
     """All its kinds, as it watches each of them, an empty Secret to keep its certificates in, and the webhook configuration."""
-    root = await run("go", "list", "-C", OPERATOR.folder, "-m", "-f", "{{.Dir}}", OPERATOR.module)
-    crds = Path(root.strip()) / "manifests" / "base" / "crds"
-    await _apply_crds(plane, sorted(crds.glob("kubeflow.org_*.yaml")))
+    await _apply_crds(plane, await operator_crds())
     with suppress(Conflict):
         await plane.kube.create(SECRETS, HOME, {"metadata": {"name": SECRET_NAME}})
     rule = {"apiGroups": ["nobody.example"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["nothings"]}
@@ -162,6 +169,17 @@ async def _install_operator(plane: Plane) -> None:
     }
     with suppress(Conflict):
         await plane.kube.create(WEBHOOKS, None, {"metadata": {"name": WEBHOOK_NAME}, "webhooks": [webhook]})
+
+
+async def operator_crds() -> list[Path]:
+    """The files of its kinds, in Go's copy of the module: downloaded here, as nothing else has done so on a fresh machine. (`go
+    list` names no folder for a module that is not there yet.) Raises BenchmarkError, CommandError."""
+    told = json.loads(await run("go", "mod", "download", "-C", OPERATOR.folder, "-json", OPERATOR.module))
+    folder = Path(told["Dir"]) / "manifests" / "base" / "crds"
+    found = sorted(folder.glob("kubeflow.org_*.yaml"))
+    if not found:
+        raise BenchmarkError(f"{folder} has no kinds of the operator: remove it, and Go downloads the module again")
+    return found
 
 
 async def _mount_certificates(plane: Plane, process: Process) -> None:

@@ -1,10 +1,12 @@
 """What `python -m benchmarks.controller` makes of what it measured: figures, verdicts, counts. No cluster is started here."""
 
 import json
+from pathlib import Path
+from typing import cast
 
 import pytest
 
-from benchmarks.controller import figures, plane, processes
+from benchmarks.controller import contenders, figures, plane, processes
 from benchmarks.controller.__main__ import read_settings
 from benchmarks.controller.contenders import CONTENDERS, named
 from benchmarks.controller.figures import PROMISES, Figures, Promise
@@ -12,7 +14,7 @@ from benchmarks.controller.fleet import Machine, kwok_config, node
 from benchmarks.controller.load import Sizes
 from benchmarks.controller.pods import Pods
 from ebb.api.spec import Job
-from ebb.kube import Object
+from ebb.kube import Kube, NotFound, Object, Resource
 
 OURS, TUNED, SHIPPED = CONTENDERS
 
@@ -144,6 +146,52 @@ def test_all_contenders_run_the_same_elastic_job() -> None:
     assert named(worker["template"], "x") == named(job.worker.template, "x")
     assert SHIPPED.job("j", workers=64, pod=pod) == theirs
     assert (SHIPPED.flags, len(TUNED.flags)) == ((), 3)
+
+
+class Go:
+    """A Go command on a machine that has downloaded nothing yet."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def run(self, *args: object) -> str:
+        if "download" not in args:
+            return "\n"  # as `go list -m -f {{.Dir}}` says of a module that is not there
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / "kubeflow.org_pytorchjobs.yaml").write_text("kind: CustomResourceDefinition")
+        return json.dumps({"Dir": str(self._folder.parents[2])})
+
+
+async def test_the_operators_kinds_are_found_on_a_fresh_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "manifests" / "base" / "crds"
+    monkeypatch.setattr(contenders, "run", Go(folder).run)
+    assert await contenders.operator_crds() == [folder / "kubeflow.org_pytorchjobs.yaml"]
+
+
+async def test_a_module_without_the_operators_kinds_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def without(*_: object) -> str:
+        return json.dumps({"Dir": str(tmp_path)})
+
+    monkeypatch.setattr(contenders, "run", without)
+    with pytest.raises(processes.BenchmarkError, match="has no kinds of the operator"):
+        await contenders.operator_crds()
+
+
+async def test_a_kind_is_used_when_the_server_answers_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "POLL_SECONDS", 0.0)
+    asked = []
+
+    class Server:
+        async def list_page(self, kind: Resource, *, limit: int) -> None:
+            asked.append((kind.path(), limit))
+            if len(asked) < 3:
+                raise NotFound("404 page not found", status=404)
+
+    names = {"plural": "pytorchjobs", "kind": "PyTorchJob"}
+    versions = [{"name": "v1", "served": True}, {"name": "v0", "served": False}]
+    crd = {"metadata": {"name": "pytorchjobs"}, "spec": {"group": "kubeflow.org", "names": names, "versions": versions}}
+    await contenders.served(cast("Kube", Server()), crd)
+    assert asked == [("/apis/kubeflow.org/v1/pytorchjobs", 1)] * 3
 
 
 def test_a_machine_is_a_ready_node_of_its_group() -> None:
