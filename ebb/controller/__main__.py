@@ -34,6 +34,7 @@ from ebb.controller.metrics import HELP, JOBS, LEADS, Health, Metrics, by_state,
 from ebb.controller.node_heartbeats import LEAST_SECONDS, RENEWAL_SECONDS
 from ebb.controller.record_retention import KEPT_DAYS
 from ebb.controller.scraper import http_fetch
+from ebb.controller.served_kind import SCHEMA_PATH, ServedKind
 from ebb.controller.webhook import Webhook
 from ebb.kube import Kube, KubeconfigError
 
@@ -150,18 +151,21 @@ async def run(settings: ControllerSettings) -> None:
             ask = await opened.enter_async_context(http_ask(settings.etcd))
             alarm = EtcdAlarm(ask, jobs=controller.unfinished, emit_events=controller.emit_events)
             alarm.show(metrics)
-        async with _serve(settings, metrics, Health(metrics, election, time.monotonic)):
+        served = ServedKind(lambda: api.request("GET", SCHEMA_PATH))
+        health = Health(metrics, election, time.monotonic, refuses=lambda: served.problem)
+        async with _serve(settings, metrics, health):
             try:
-                await lead(election, controller, alarm)
+                await lead(election, controller, alarm, served)
             finally:
                 await election.release()
 
 
-async def lead(election: Election, controller: Controller, alarm: EtcdAlarm | None) -> None:
+async def lead(election: Election, controller: Controller, alarm: EtcdAlarm | None, served: ServedKind) -> None:
     """Watch, and act once the lead is won: who began to watch then would have to list everything first. Raises LeadershipLost."""
     try:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(controller.watch())
+            await served.until_known()
             await election.acquire()
             tasks.create_task(election.hold())
             tasks.create_task(controller.act())

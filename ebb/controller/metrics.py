@@ -219,10 +219,13 @@ class Health:
 
     It judges by the figures that people see on /metrics. Only the controller that leads looks at jobs, and only its watches
     matter: a follower is well as long as it answers, and ready as long as it can read the Lease. An event loop that is stuck
-    answers no probe at all. `clock` is monotonic. Ask at least once a minute, as probes do: it compares with what it saw then."""
+    answers no probe at all. `refuses`: why it will not lead, which starting it again does not change. `clock` is monotonic. Ask
+    at least once a minute, as probes do: it compares with what it saw then."""
 
-    def __init__(self, metrics: Metrics, election: Elector, clock: Callable[[], float]) -> None:
-        self._metrics, self._election, self._clock = metrics, election, clock
+    def __init__(
+        self, metrics: Metrics, election: Elector, clock: Callable[[], float], *, refuses: Callable[[], str] = lambda: ""
+    ) -> None:
+        self._metrics, self._election, self._clock, self._refuses = metrics, election, clock, refuses
         self._looks, self._moved_at = -1, clock()
 
     def sick(self) -> str:
@@ -238,6 +241,8 @@ class Health:
 
     def not_ready(self) -> str:
         """The reason why it could not act or take over; "" if it could."""
+        if refused := self._refuses():
+            return refused
         unheard = self._election.unheard_seconds
         if not self._election.leads and unheard > UNHEARD_SECONDS:
             return f"the Lease could not be read for {unheard:.0f} s"

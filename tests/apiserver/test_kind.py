@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from devcluster import tools
+from ebb.controller.served_kind import SCHEMA_PATH, lacking
 from ebb.kube import ELASTIC_JOBS, Conflict, Invalid, KubeError
 from tests.apiserver.place import Place, article
 
@@ -214,6 +215,17 @@ async def test_every_field_has_a_description(place: Place) -> None:
     )
     bare = list(_bare(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"], ""))
     assert bare == []
+
+
+async def test_the_controller_finds_in_the_servers_own_description_what_an_older_kind_lacks(place: Place) -> None:
+    described = await place.made.kube.request("GET", SCHEMA_PATH)
+    assert lacking(described) == []
+    schemas = described["components"]["schemas"].values()
+    (served,) = (item for item in schemas if {"spec", "status"} <= (item.get("properties") or {}).keys())
+    status = served["properties"]["status"]["properties"]
+    status["conditions"]["items"]["properties"]["type"]["enum"].remove("Stalled")
+    del status["progress"]["properties"]["step"]
+    assert lacking(described) == ["status.conditions[].type: Stalled", "status.progress.step"]
 
 
 async def test_upstreams_job_file_is_taken_unchanged(place: Place) -> None:

@@ -9,6 +9,7 @@ from ebb.controller.__main__ import lead
 from ebb.controller.controller import FORGET_SECONDS, Controller
 from ebb.controller.election import DURATION_SECONDS, Election
 from ebb.controller.metrics import Metrics
+from ebb.controller.served_kind import ServedKind
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, LEASES, NODES, PODS, Resource
 from tests.builders import NOW, make_job, make_node
 from tests.fake_kube import FakeKube
@@ -47,12 +48,20 @@ class One:
         self.controller = Controller(
             api, fence=self.election.check, fetch=fetch, send=send, clock=api.clock, metrics=Metrics()
         )  # fmt: skip
-        self._task = asyncio.create_task(lead(self.election, self.controller, None))
+        self.served = ServedKind(self._describe)
+        self.described: dict[str, Any] = {}  # of the kind that the server has
+        self._task = asyncio.create_task(lead(self.election, self.controller, None, self.served))
+
+    async def settle(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
 
     async def kill(self) -> None:
         self._task.cancel()
         with suppress(asyncio.CancelledError):
             await self._task
+
+    async def _describe(self) -> dict[str, Any]:
+        return self.described
 
     @property
     def alive(self) -> bool:
