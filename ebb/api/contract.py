@@ -133,6 +133,7 @@ REASON_REPEATEDLY_LOST: Final = "RepeatedlyLost"  # a worker is lost as soon as 
 REASON_PROGRESSES: Final = "Progresses"
 REASON_MOVED: Final = "Moved"  # the job goes to another zone, or from spot to on-demand or back
 REASON_RELEASED: Final = "MachinesReleased"  # a job that could not be placed as a whole lets go of what it holds
+REASON_PREEMPTED: Final = "Preempted"  # stopped with a checkpoint for a job of higher priority; goes on when there is room
 REASON_SUSPENDED: Final = "ElasticJobSuspended"
 REASON_RESUMED: Final = "ElasticJobResumed"
 REASON_PLACED: Final = "Placed"  # a zone was chosen

@@ -52,6 +52,7 @@ class Effect(enum.Enum):
     NONE = "none"
     SHRANK = "shrank"  # it has fewer machines beyond its first ones: more room for those that follow free capacity
     MOVED_ON = "moved on"  # it has its machines or its place, so the next in line may be it
+    CAME = "came"  # it waits behind others now: those of lower priority may have to stop for it
     FREED = "freed"  # machines are free that it had or was to have
 
 
@@ -117,6 +118,11 @@ class Claims:
 
     def waiting(self, effect: Effect) -> Iterator[Key]:
         """The jobs for which this may be what they wait for."""
+        urgent = max((claim.priority for claim in self._claims.values() if claim.waits_behind), default=None)
+        if urgent is not None and effect is not Effect.SHRANK:
+            yield from [key for key, claim in self._claims.items() if claim.located and claim.priority < urgent]
+        if effect is Effect.CAME:
+            return
         for key, job in self._jobs.items():
             if isinstance(job, Job) and not job.spec.suspend and not job.status.ended:
                 short = job.status.state in (names.WAITING, names.RESTARTING)
@@ -170,13 +176,15 @@ def _behind(job: Job) -> bool:
 
 def _effect(old: Claim | None, new: Claim | None) -> Effect:
     if old is None:
-        return Effect.NONE
+        return Effect.CAME if new is not None and new.waits_behind else Effect.NONE
     if new is None or new.wanted < old.wanted or new.holds < old.holds or (old.zone and _site(new) != _site(old)):
         return Effect.FREED
     if new.wish != old.wish or new.group != old.group:
         return Effect.FREED  # what it kept from others, by what it asked for or by its sweep, may be something else now
     if (old.waits and not new.waits) or _site(new) != _site(old) or new.priority < old.priority:
         return Effect.MOVED_ON
+    if new.waits_behind and (not old.waits_behind or new.priority > old.priority):
+        return Effect.CAME
     return Effect.SHRANK if _taken(new) < _taken(old) else Effect.NONE
 
 

@@ -281,7 +281,7 @@ class ClusterCache:
     def _wake(self, effect: Effect) -> None:
         """Have the jobs looked at for which this may be what they wait for; what comes in a burst is one look."""
         if effect is not Effect.NONE:
-            self._wake_after(SOON_SECONDS, Effect.SHRANK if effect is Effect.SHRANK else Effect.MOVED_ON)
+            self._wake_after(SOON_SECONDS, effect if effect in (Effect.SHRANK, Effect.CAME) else Effect.MOVED_ON)
         if effect is Effect.FREED:
             self._wake_after(LATER_SECONDS, Effect.FREED)
 

@@ -94,20 +94,39 @@ async def test_a_job_for_which_there_is_no_room_waits_and_says_behind_whom(place
         await second.runs(2)
 
 
-async def test_among_waiting_jobs_a_higher_priority_goes_first_then_the_older(place: Place) -> None:
-    urgent: Object = {
+@pytest_asyncio.fixture(loop_scope="session")
+async def urgent(place: Place) -> str:
+    """A PriorityClass above that of other jobs."""
+    body: Object = {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
         "metadata": {"name": "urgent"},
         "value": 5000,
     }
-    await place.made.kube.apply(PRIORITY_CLASSES, None, urgent, manager="tests")
+    await place.made.kube.apply(PRIORITY_CLASSES, None, body, manager="tests")
+    return "urgent"
+
+
+async def test_a_job_of_higher_priority_stops_one_that_runs_which_goes_on_after_it(place: Place, urgent: str) -> None:
     async with stack(place.made, group("a", max=2)):
         running = await gpu_job(place, "running", 2)
         await running.runs(2)
+        pressing = await gpu_job(place, "pressing", 2, priorityClassName=urgent)
+        await pressing.runs(2)
+        await running.until("people are told", lambda: names.REASON_PREEMPTED in running.reasons)
+        await waits_for(running, names.WAITING_BEHIND, f"{place.namespace}/pressing")
+        await pressing.ends(0, 1, code=0)
+        await running.runs(2)
+        assert (running.status["reclaims"], running.status["failures"]) == (0, 0)
+
+
+async def test_among_waiting_jobs_a_higher_priority_goes_first_then_the_older(place: Place, urgent: str) -> None:
+    async with stack(place.made, group("a", max=2)):
+        running = await gpu_job(place, "running", 2, priorityClassName=urgent)
+        await running.runs(2)
         older = await gpu_job(place, "older", 2)
         younger = await gpu_job(place, "younger", 2)
-        pressing = await gpu_job(place, "pressing", 2, priorityClassName="urgent")
+        pressing = await gpu_job(place, "pressing", 2, priorityClassName=urgent)
         for job in (older, younger, pressing):
             await waits_for(job, names.WAITING_BEHIND)
         order = []

@@ -1,5 +1,6 @@
 """All jobs as a market, and when a change of one concerns the others."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -137,6 +138,23 @@ def test_a_job_that_follows_free_capacity_is_told_while_it_runs(claims: Claims) 
 def test_only_jobs_that_follow_free_capacity_are_told_of_machines_that_nobody_was_kept_from(claims: Claims) -> None:
     """Those that wait for their turn know of minReplicas alone, and there may be hundreds of them."""
     claims.put(A, make_job("a", status=encode(waiting("BehindOthers", state="Waiting"))))
+    assert list(claims.waiting(Effect.SHRANK)) == []
+
+
+def test_those_of_lower_priority_that_run_are_told_when_one_waits_behind_others(claims: Claims) -> None:
+    """They may have to stop for it, and nothing else of theirs changes."""
+    claims.rank({"urgent": 1000})
+    running = Status(placement=PLACED, state="Running").with_condition("Running", True, "ElasticJobRunning", "", NOW)
+    for key, name in ((A, "a"), (("ns", "equal"), "equal")):
+        spec = {} if key == A else {"priorityClassName": "urgent"}
+        claims.put(key, make_job(name, status=encode(running), **spec))
+    waits = encode(replace(waiting("BehindOthers"), placement=None))
+    assert claims.put(B, make_job("b", priorityClassName="urgent")) is Effect.NONE, "it has not been looked at"
+    assert A not in list(claims.waiting(Effect.MOVED_ON))
+    assert claims.put(B, make_job("b", priorityClassName="urgent", status=waits)) is Effect.CAME
+    assert claims.put(B, make_job("b", priorityClassName="urgent", status=waits)) is Effect.NONE
+    assert list(claims.waiting(Effect.CAME)) == [A]
+    assert A in list(claims.waiting(Effect.FREED)), "what becomes free may not be enough"
     assert list(claims.waiting(Effect.SHRANK)) == []
 
 

@@ -11,7 +11,8 @@ from functools import lru_cache
 
 from ebb.api import contract as names
 from ebb.api.clock import unix
-from ebb.api.needs import Wish
+from ebb.api.costs import HOUR
+from ebb.api.needs import Wish, needs
 from ebb.api.spec import Job
 from ebb.api.status import RECLAIMED, Dry
 
@@ -45,6 +46,9 @@ class Claim:
 
     pods: int = 0  # that exist, those on their way out included
     short_of_quota: bool = False  # a quota keeps it below minReplicas, though not for good
+
+    waits_behind: bool = False  # it has no place, because others have the machines
+    gpu_hours: int = 0  # that it has had, whole ones; machine hours where its workers have no GPU
 
     @property
     def waits(self) -> bool:
@@ -128,6 +132,8 @@ def claim(job: Job, priorities: Mapping[str, int], now: float) -> Claim:
         refused=running is not None and running.status != "True" and running.reason in REFUSED,
         wish=_one(Wish.of(job)),
         pods=job.status.replicas,
+        waits_behind=placed is None and running is not None and running.reason == names.WAITING_BEHIND,
+        gpu_hours=_gpu_hours(job),
         short_of_quota=bool(quota and quota.message and not quota.too_small),
     )
 
@@ -136,6 +142,12 @@ def claim(job: Job, priorities: Mapping[str, int], now: float) -> Claim:
 def _one(wish: Wish) -> Wish:
     """The first of all that are equal: queue.py compares hundreds of them in every look, by identity."""
     return wish
+
+
+def _gpu_hours(job: Job) -> int:
+    """As its status says it: all jobs must see the same."""
+    spent, each = job.status.cost, needs(job.worker.template)
+    return int(spent.machine_seconds * max(1, each.gpus) // HOUR) if spent else 0
 
 
 def _hungry_since(job: Job) -> float | None:

@@ -20,6 +20,7 @@ from ebb.controller.reconciler.candidates import Candidate, best, candidate_of, 
 from ebb.controller.reconciler.capacity import Claim, claim
 from ebb.controller.reconciler.containers import rendezvous
 from ebb.controller.reconciler.failure_policy import dismiss, stop
+from ebb.controller.reconciler.preemption import preempted_by
 from ebb.controller.reconciler.queue import Queue, queue, starving, yields_to
 from ebb.controller.reconciler.relocation import (
     Move,
@@ -62,6 +63,9 @@ def place(view: JobView, draft: PlanBuilder) -> bool:
 
 def _stay_or_go(view: JobView, draft: PlanBuilder, me: Claim) -> bool:
     """Leave the place of a job for another one, or for a job that goes first, where there is a reason to."""
+    urgent = preempted_by(view, me)
+    if urgent:
+        return _stop_for(view, draft, *urgent)
     site = here(view, draft.status)
     stockout = stockouts.find(view, site, draft.wakes)
     if site.fits:
@@ -164,6 +168,18 @@ def _release(view: JobView, draft: PlanBuilder, first: Claim, site: Candidate) -
     message = f"Not all machines came in time, and {_title(first)} goes first in {site.title}: this one lets go of what it has."
     draft.event(names.REASON_RELEASED, message)
     return _wait(view, draft, names.WAITING_BEHIND, f"{_title(first)} goes first in {site.title}.")
+
+
+def _stop_for(view: JobView, draft: PlanBuilder, first: Claim, there: Candidate) -> bool:
+    """Let go of the place for a job of higher priority; the workers are stopped in the next round."""
+    dismiss(draft)
+    draft.status = replace(draft.status, placement=None)
+    message = (
+        f"{_title(first)} has a higher priority ({first.priority}) and needs the machines in {there.title}: this one is stopped "
+        "with a checkpoint, and goes on by itself when there is room."
+    )
+    draft.event(names.REASON_PREEMPTED, message)
+    return _wait(view, draft, names.WAITING_BEHIND, f"{_title(first)} goes first in {there.title}.")
 
 
 def _give_back(view: JobView, draft: PlanBuilder, reason: str, message: str) -> bool:

@@ -93,9 +93,7 @@ class _Book:
     def sites(self, wish: Wish) -> list[Candidate]:
         """Sites where such a job may get minReplicas."""
         if id(wish) not in self.known:
-            found = (sites(wish, self.platform, way) for way in ways(wish))
-            able = ([site for site in some if site.room >= wish.least] for some in found)
-            self.known[id(wish)] = next((some for some in able if some), [])
+            self.known[id(wish)] = sites_for(wish, self.platform)
         return self.known[id(wish)]
 
     def turn(self, claim: Claim, found: list[Candidate], free: FreeCapacity) -> Turn:
@@ -175,6 +173,13 @@ class SharedCapacity(ClusterCapacity):
     """The other jobs, and the line of all that is walked for all of them."""
 
     line: SharedLine
+
+
+def sites_for(wish: Wish, platform: Platform) -> list[Candidate]:
+    """Sites that hold minReplicas of such a job, on machines bought in the first way that has any."""
+    found = (sites(wish, platform, way) for way in ways(wish))
+    able = ([site for site in some if site.room >= wish.least] for some in found)
+    return next((some for some in able if some), [])
 
 
 def queue(me: Claim, cluster_capacity: ClusterCapacity, platform: Platform | None) -> Queue:

@@ -112,7 +112,7 @@ def verdict(view: JobView, draft: PlanBuilder, me: Claim) -> Wait | None:
         draft.status = replace(draft.status, quota=None)
     if quota is None:
         first = None if alive or draft.status.placement else first_short(claims, me)
-        return (names.WAITING_BEHIND, f"{_title(first)} goes first within the namespace's quota.") if first else None
+        return (names.WAITING_FOR_QUOTA, f"{_title(first)} goes first within the namespace's quota.") if first else None
     refusal = Refusal.of(quota.message)
     if refusal is None:
         return None  # a trial whose outcome is not known yet

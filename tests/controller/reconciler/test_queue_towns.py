@@ -150,7 +150,7 @@ def test_a_job_of_higher_priority_goes_first() -> None:
         town.submit(gpu_job(name, uid=f"uid-{name}", low=2, replicas=2, **spec), work=200)
         town.tick()
     town.run(3600)
-    assert town.finished == ["runs", "urgent", "waits"]
+    assert town.finished == ["urgent", "runs", "waits"]
 
 
 def test_a_large_job_is_not_kept_out_by_small_ones_that_keep_coming() -> None:

@@ -127,7 +127,7 @@ def test_nobody_joins_before_one_that_waits_for_the_quota_and_nobody_grows() -> 
     newcomer = look(gpu_job(), platform=STACK, cluster_capacity=cluster_capacity(rival()))
     assert (done(newcomer), why(newcomer)) == (
         [],
-        ("BehindOthers", "job elastic-job/other goes first within the namespace's quota."),
+        ("QuotaExceeded", "job elastic-job/other goes first within the namespace's quota."),
     )
     job = placed_job(low=2, replicas=4)
     pods = [make_pod(job, index) for index in range(2)]
@@ -167,7 +167,7 @@ def test_in_an_hour_one_starts_and_keeps_its_workers_and_the_others_hold_none(
     assert len(set(map(frozenset, seen[begun:]))) == 1, "the winner changes"
     assert winner is None or seen[begun] == {winner}
     others = set(town.jobs) - seen[-1]
-    assert all(town.state(name).status.condition(names.RUNNING).reason in ("QuotaExceeded", "BehindOthers") for name in others)  # type: ignore[union-attr]
+    assert all(town.state(name).status.condition(names.RUNNING).reason == "QuotaExceeded" for name in others)  # type: ignore[union-attr]
     assert {len(town.pods[name]) for name in others} == {0}
 
 

@@ -27,7 +27,7 @@ from tests.builders import NOW, make_node
 Object = dict[str, Any]
 
 TICK, BOOT, START, LEAVE, IDLE = 10.0, 60.0, 10.0, 20.0, 120.0  # seconds
-PRIORITIES = {"": 1000, "ebb-job": 1000, "ebb-replacement": 1000, "ebb-elastic": 100, "urgent": 5000}
+PRIORITIES = {"": 1000, "ebb-job": 1000, "ebb-replacement": 1000, "ebb-elastic": 100, "urgent": 5000, "low": 10}
 
 
 class Town:
