@@ -72,7 +72,7 @@ async def served(
     """Serve it as `serving` does, reading more often."""
     live, guard = Live(ebb or ebb_of(kube), every=EVERY, retry=EVERY, open_files=open_files or Files().open), Guard()
     server = TestServer(make_app(live, guard), host="127.0.0.1")
-    await server.start_server(shutdown_timeout=0.1)
+    await server.start_server(shutdown_timeout=30.0)
     async with TestClient(server) as client:
         if cookie:
             assert (await client.get(guard.opening)).status == 200

@@ -1,9 +1,13 @@
 """The page is for whoever has the address, in a browser on this machine, and for nobody else."""
 
+import asyncio
+from urllib.parse import urlsplit
+
 import pytest
 
 from ebb.cli.ui.guard import COOKIE, HEADERS
-from tests.cli.ui.served import served
+from ebb.cli.ui.server import serving
+from tests.cli.ui.served import ebb_of, served
 from tests.cli.world import FakeKube, elastic_job, platform_map
 
 PATHS = (
@@ -109,8 +113,9 @@ async def test_every_answer_forbids_what_the_page_does_not_need(path: str) -> No
 
 
 async def test_only_the_loopback_listens() -> None:
-    from ebb.cli.ui.server import serving
-    from tests.cli.ui.served import ebb_of
-
     async with serving(ebb_of(FakeKube(platform_map()))) as url:
         assert url.startswith("http://127.0.0.1:")
+        port = urlsplit(url).port
+        (await asyncio.open_connection("127.0.0.1", port))[1].close()
+        with pytest.raises(OSError, match=r"127\.0\.0\.2"):  # an address of the machine that is another one
+            await asyncio.open_connection("127.0.0.2", port)

@@ -152,8 +152,9 @@ def test_a_job_that_is_over_is_hardly_read() -> None:
 
 
 def test_events_about_the_job_and_its_log_are_in_the_feed() -> None:
-    pod = worker_pod(0)
-    kube = FakeKube(platform_map(), elastic_job(), pod, number_event(event("Started", "", at="12:00:51", pod=0), 1))
+    pod, about = worker_pod(0), event("Started", "", at="12:00:51", pod=0)
+    other = {**about, "involvedObject": {"kind": "Pod", "name": "another-worker-0"}}
+    kube = FakeKube(platform_map(), elastic_job(), pod, number_event(about, 1), number_event(other, 2))
     kube.write(pod, *(f"2026-11-21T12:01:{index:02}Z line {index}" for index in range(3)))
 
     async def watch() -> JobFeed:

@@ -218,8 +218,8 @@ async def test_the_end_of_the_server_ends_the_streams() -> None:
     async with served(FakeKube(platform_map(), elastic_job())) as page:
         async with page.stream("jobs/digits/stream") as events:
             await anext(events)
-            page.live.close()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(5):  # the server would be patient for longer
+                await page.client.server.close()
                 async for _ in events:
                     pass
         assert await settled(page)

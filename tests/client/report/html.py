@@ -8,7 +8,7 @@ VOID = frozenset({"meta", "path", "link", "input"})  # path: SVG in HTML, writte
 _KNOWN = """
 html head meta title style body main header h1 h2 h3 p span ul li dl dt dd div small section figure figcaption svg path
 details summary table caption thead tbody tr th td footer code script
-a b link label input ol time
+a b link label input nav ol time
 """
 KNOWN = frozenset(_KNOWN.split())
 _POINT = re.compile(r"([MLHV])([\d.-]+)(?: ([\d.-]+))?")
