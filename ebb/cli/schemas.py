@@ -80,6 +80,7 @@ DOCUMENTS: Mapping[str, tuple[str, Any]] = {
     "events-follow": ("each line of ebb events JOB -f", Entry),
     "logs": ("each line of ebb logs JOB", {"worker": int, "rank": int | None, "stream": str, "time": str, "text": str}),
     "top": ("ebb top", Top),
+    "tensorboard": ("ebb tensorboard JOB...", {"logdir": str, "files": dict[str, int]}),
     "ui": ("ebb ui", {"url": str}),
     "wait": ("ebb wait JOB...", {"job": JobView, **JOBS}),
     "check": ("ebb check", {"findings": tuple[Finding, ...]}),

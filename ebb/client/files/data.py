@@ -175,7 +175,7 @@ async def _put_folder(files: Files, source: Path, path: str, show: Show, *, chec
 
 async def _get_folder(files: Files, path: str, target: Path, show: Show, *, checksum: bool) -> Transfer:
     entries = await files.list(path, recursive=True)
-    remote = [one for one in entries if one.kind == "file" and _fetchable(one.name)]
+    remote = [one for one in entries if one.kind == "file" and is_fetchable(one.name)]
     todo = [one for one in remote if checksum or not await asyncio.to_thread(_same, target / one.name, one)]
     show.announce(len(todo), sum(one.size for one in todo))
 
@@ -192,12 +192,13 @@ async def _get_folder(files: Files, path: str, target: Path, show: Show, *, chec
     moved = await _at_once(fetch, todo)
     stay = [(one.size, size) for one, size in zip(todo, moved, strict=True) if one.name not in gone]
     done = _counted(len(remote) - len(gone), [size for size, _ in stay], [size for _, size in stay])
-    others = (one.name for one in entries if one.kind != "folder" and not (one.kind == "file" and _fetchable(one.name)))
+    others = (one.name for one in entries if one.kind != "folder" and not (one.kind == "file" and is_fetchable(one.name)))
     left_out = tuple(printable(f"{path}/{name}") for name in sorted([*gone, *others]))
     return Transfer(source=path, target=printable(target), left_out=left_out, **done)
 
 
-def _fetchable(name: str) -> bool:
+def is_fetchable(name: str) -> bool:
+    """Return whether a name of a listing stays below its folder here."""
     return is_sendable(name) and ".." not in name.split("/")
 
 
@@ -262,7 +263,7 @@ def _check_writable(platform: Platform, path: str) -> None:
 async def list_outputs(ebb: Ebb, job: str, path: str = "", *, recursive: bool = False) -> Listing:
     """Return what is in a job's folder, or in a part of it. Raises Missing, BadRequest, ClientError, KubeError."""
     async with gateway(ebb) as files:
-        folder = await _folder(ebb, files, job, path)
+        folder = await output_folder(ebb, files, job, path)
         try:
             return Listing(path=folder, entries=await files.list(folder, recursive=recursive))
         except Missing as error:
@@ -274,11 +275,12 @@ async def fetch_outputs(
 ) -> Transfer:
     """Fetch a job's folder or a part of it; without a target into a folder of the job's name here. Raises as `list_outputs`."""
     async with gateway(ebb) as files:
-        folder = await _folder(ebb, files, job, path)
+        folder = await output_folder(ebb, files, job, path)
         return await get_by(files, folder, target or (f"{job}/" if path else job), show or Silent(), checksum=checksum)
 
 
-async def _folder(ebb: Ebb, files: Files, job: str, path: str) -> str:
+async def output_folder(ebb: Ebb, files: Files, job: str, path: str = "") -> str:
+    """A job's own folder, also of one that was deleted, or a part of it. Raises Missing, BadRequest."""
     if path.startswith("/") or ".." in path.split("/"):
         raise BadRequest(f"path {path!r} is refused: name what is in the job's folder, as `ebb outputs {job}` shows it.")
     try:
