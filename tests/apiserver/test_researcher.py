@@ -1,4 +1,4 @@
-"""What only looks, on a real API server and with a researcher's rights alone: check, status, events, top, list, wait.
+"""What only looks, on a real API server and with a researcher's rights alone: check, status, events, top, list, wait, ui.
 
 The doctor's questions (SelfSubjectAccessReview, the kind's OpenAPI, who one is) have answers of Kubernetes' own here.
 """
@@ -13,6 +13,7 @@ import pytest_asyncio
 
 from ebb import client
 from ebb.api.contract import LABEL_RECORD
+from ebb.cli.ui.server import JOBS as JOBS_PAGE
 from ebb.client.diagnostics.symptoms import Finding
 from ebb.client.jobs.top import top_now
 from ebb.client.jobs.watch import list_jobs, status, wait_for
@@ -20,6 +21,7 @@ from ebb.client.platform.connection import Ebb, connect
 from ebb.client.timeline.events import events
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS, NODES, Denied, Kube, KubeError, Object, Resource
 from tests.apiserver.plane import ACCOUNTS, JOBS, SYSTEM, Made, found, gone
+from tests.cli.ui.served import served
 from tests.cli.world import elastic_job, platform_map
 
 BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
@@ -122,6 +124,13 @@ async def test_looking_needs_no_other_rights(made: Made, ada: Path) -> None:
             assert NAME in [job.name for job in (await top_now(ebb)).jobs]
             assert [job.name for job in await wait_for(ebb, [NAME], "running", timeout_seconds=10)] == [NAME]
             await ebb.kube.list(NODES)
+            async with served(ebb.kube, ebb=ebb) as page, page.stream(f"{JOBS_PAGE}/{NAME}/stream") as news:
+                async for kind, data in news:
+                    if kind == "page" and "waits for a machine" in data.get("body", ""):
+                        break
+                assert page.live.snapshot is not None
+                assert page.live.snapshot.machines is not None
+                assert page.live.trouble == ""
 
     await found_in_time(looked)
     await made.kube.delete(EVENTS, JOBS, f"{NAME}.1")

@@ -22,12 +22,13 @@ from ebb.cli.ui.live import Live
 from ebb.cli.ui.server import make_app
 from ebb.client.errors import Missing
 from ebb.client.platform.connection import Ebb
-from tests.cli.world import NS, FakeKube, platform_json
+from ebb.kube import Kube
+from tests.cli.world import NS, platform_json
 
 EVERY = 0.02  # seconds from read to read
 
 
-def ebb_of(kube: FakeKube) -> Ebb:
+def ebb_of(kube: Kube) -> Ebb:
     """What the verb is called with."""
     return Ebb(kube=kube, platform=parse({"schema": "1", "platform.json": json.dumps(platform_json())}), namespace=NS)
 
@@ -67,7 +68,7 @@ class Page:
 
 @asynccontextmanager
 async def served(
-    kube: FakeKube, *, open_files: OpenFiles | None = None, cookie: bool = True, ebb: Ebb | None = None
+    kube: Kube, *, open_files: OpenFiles | None = None, cookie: bool = True, ebb: Ebb | None = None
 ) -> AsyncIterator[Page]:
     """Serve it as `serving` does, reading more often."""
     live, guard = Live(ebb or ebb_of(kube), every=EVERY, retry=EVERY, open_files=open_files or Files().open), Guard()
