@@ -165,16 +165,24 @@ class Live:
         """The one that somebody watches now."""
         return self._feeds.get(str(job["metadata"]["uid"]), (None, 0))[0]
 
+    def check(self) -> None:
+        """Raise what nobody expected."""
+        if self._reading is not None and self._reading.done():
+            self._reading.result()
+
     def close(self) -> None:
         """Let all who watch go."""
         self.closed = True
         self._ring()
 
     async def _keep_reading(self) -> None:
-        while True:
-            await self.fresh()
-            pause = self._retry if self.trouble else self._every
-            await asyncio.sleep(max(0.0, pause - self._age()))
+        try:
+            while True:
+                await self.fresh()
+                pause = self._retry if self.trouble else self._every
+                await asyncio.sleep(max(0.0, pause - self._age()))
+        finally:
+            self._ring()  # whoever watches finds out
 
     async def _read(self) -> None:
         try:

@@ -139,6 +139,7 @@ class _Server:
             sent = ""
             while not self._live.closed:
                 bell = self._live.bell  # before all that is looked at
+                self._live.check()
                 feed = await follower.feed()
                 if self._live.snapshot is not None or self._live.trouble:
                     body = self._body(view)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from ebb.api.contract import ENV_OUTPUT_DIR
@@ -245,3 +246,16 @@ async def test_through_a_real_gateway(tmp_path: Path) -> None:
                     file.write(b'{"time": 1795262402, "step": 2, "loss": 0.25}\n')
                 await until(events, "page", "From 0.5 to 0.25 in 2 steps.")
             assert await settled(page)
+
+
+async def test_a_mistake_of_ours_ends_the_streams_and_is_not_hidden(caplog: pytest.LogCaptureFixture) -> None:
+    async def broken(_: Any) -> Any:
+        raise RuntimeError("a bug")
+
+    async with served(FakeKube(platform_map())) as page:
+        page.live._read_platform = broken
+        async with page.stream() as events, asyncio.timeout(5):
+            with pytest.raises(aiohttp.ClientPayloadError):
+                async for _ in events:
+                    pass
+    assert "a bug" in caplog.text
