@@ -68,6 +68,7 @@ class Claims:
         self._priorities: Mapping[str, int] = {}
         self._fresh_at = 0.0
         self._shared: _Shared | None = None  # as long as no claim changes
+        self._line: SharedLine | None = None  # as long as none changes in what the line depends on
 
     def put(self, key: Key, value: Object | None) -> Effect:
         """Take in a job's new version."""
@@ -106,7 +107,8 @@ class Claims:
         if now - self._fresh_at >= REFRESH_SECONDS:
             self._refresh(now)
         if self._shared is None:
-            self._shared = _Shared(self._claims)
+            self._line = self._line or SharedLine(self._claims.values())
+            self._shared = _Shared(self._claims, self._line)
         # Thousands of jobs look at one another while they wait: without a loop of Python's.
         dry = chain.from_iterable(entries for key, entries in self._dry.items() if key != but)
         return SharedCapacity(claims=self._shared.but(but), dry=tuple(dry), line=self._shared.line)
@@ -118,7 +120,8 @@ class Claims:
 
     def waiting(self, effect: Effect) -> Iterator[Key]:
         """The jobs for which this may be what they wait for."""
-        urgent = max((claim.priority for claim in self._claims.values() if claim.waits_behind), default=None)
+        # A list: as a generator it would cost a call for each of some thousand jobs, at each change of any.
+        urgent = max([claim.priority for claim in self._claims.values() if claim.waits_behind], default=None)
         if urgent is not None and effect is not Effect.SHRANK:
             yield from [key for key, claim in self._claims.items() if claim.located and claim.priority < urgent]
         if effect is Effect.CAME:
@@ -151,21 +154,28 @@ class Claims:
             self._claims[key] = new
         if new != old:
             self._shared = None
+        if new is None or old is None or _in_line(new) != _in_line(old):
+            self._line = None
         return _effect(old, new)
 
 
 class _Shared:
     """All claims as they are now, for every job that looks."""
 
-    def __init__(self, claims: Mapping[Key, Claim]) -> None:
+    def __init__(self, claims: Mapping[Key, Claim], line: SharedLine) -> None:
         self._all = tuple(claims.values())
         self._places = {key: place for place, key in enumerate(claims)}
-        self.line = SharedLine(self._all)
+        self.line = line
 
     def but(self, key: Key) -> tuple[Claim, ...]:
         """Those of the others."""
         place = self._places.get(key)
         return self._all if place is None else self._all[:place] + self._all[place + 1 :]
+
+
+def _in_line(claim: Claim) -> Claim:
+    """The claim without what leaves the line as it is: of thousands of jobs that wait, each one's first look changes that."""
+    return replace(claim, waits_behind=False, gpu_hours=0, pods=0, short_of_quota=False)
 
 
 def _behind(job: Job) -> bool:

@@ -16,7 +16,7 @@ from ebb.controller.reconciler.queue import SharedCapacity, SharedLine, queue
 from ebb.controller.reconciler.reconcile import plan
 from ebb.controller.reconciler.types import Observed
 from tests.builders import NOW, make_group, make_platform
-from tests.controller.reconciler.scenes import claim, gpu_job
+from tests.controller.reconciler.scenes import claim, gpu_job, placed_job
 
 PLATFORM = make_platform(
     make_group("a", max=20), make_group("b", zone="local-b", max=5), make_group("od", capacity_type="on-demand", max=3)
@@ -88,6 +88,22 @@ def test_jobs_are_seen_as_they_are_now() -> None:
     assert len(queue(me, claims.cluster_capacity(but=me.key), PLATFORM).waiting) == 1
     claims.put(("elastic-job", "b"), gpu_job("b", uid="b", suspend=True))
     assert len(queue(me, claims.cluster_capacity(but=me.key), PLATFORM).waiting) == 0
+
+
+def test_a_job_stops_for_one_of_higher_priority_that_stands_in_the_shared_line() -> None:
+    platform = make_platform(make_group("a"))  # 4 machines
+    job = placed_job(low=4, replicas=4)
+    claims = Claims(lambda: NOW)
+    key = ("elastic-job", job["metadata"]["name"])
+    claims.put(key, job)
+    urgent = gpu_job("urgent", low=4, replicas=4, uid="urgent", priorityClassName="high")
+    claims.put(("elastic-job", "urgent"), urgent)
+    claims.rank({"high": 1000})
+    there = Observed(platform=platform, cluster_capacity=claims.cluster_capacity(but=("elastic-job", "urgent")))
+    waits = plan(claims.job(("elastic-job", "urgent")), there, NOW)
+    claims.decided(("elastic-job", "urgent"), waits.status)
+    decided = plan(claims.job(key), Observed(platform=platform, cluster_capacity=claims.cluster_capacity(but=key)), NOW)
+    assert "Preempted" in [event.reason for event in decided.events]
 
 
 def calls_of_a_look(jobs: int) -> float:
