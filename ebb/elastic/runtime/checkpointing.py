@@ -1,7 +1,7 @@
 """The state that checkpoints hold, and the start from the newest one.
 
 state = TrainingState(model=model, optimizer=optimizer, others={"schedule": schedule, "scaler": scaler})
-checkpointing = Checkpointing.open(config, group, start, fence, state, models=[...], identity={...})    # finds and loads it
+checkpointing = Checkpointing.open(generation, group, state, models=[...], identity={...}, answer=ask)    # finds and loads it
 checkpointing.first_step(facts, stream);  checkpointing.state(step, stream, account)
 """
 
@@ -9,7 +9,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import torch
@@ -159,27 +159,34 @@ class Checkpointing:
     @classmethod
     def open(
         cls,
-        config: RunConfig,
+        generation: Callable[[], tuple[RunConfig, Start, Fence]],
         group: Group,
-        start: Start,
-        fence: Fence,
         kept: TrainingState,
         *,
         models: list[torch.nn.Module],
         identity: dict[str, Any],
-        origin: Origin | None = None,
+        answer: Callable[[Callable[[], Any]], Any],
     ) -> Self:
-        """`origin`: given where another rank will give the state (come_in); otherwise it is looked for. Raises RefusedError when
-        what is there must not be gone on from."""
+        """`answer` gives what all ranks find together, and asks them again where one is lost meanwhile, in another `generation`;
+        or what others have found before: then one of them will give the state too (come_in). Raises RefusedError when what is
+        there must not be gone on from."""
+        config, start, _ = generation()
         identity = {**kept.identity(), **_exactness(config), **identity}
-        owner = owner_of(start, identity)
-        snapshots = Snapshots.find(config, os.environ, owner=owner, optimizer=kept.optimizer)
+        snapshots = Snapshots.find(config, os.environ, owner=owner_of(start, identity), optimizer=kept.optimizer)
         saved: dict[str, Any] = {}
-        if origin is None and isinstance(group, Members) and (found := find_newest(snapshots, config, start, fence, group)):
-            origin, saved = found
-        elif origin is None:
-            origin = find(config, start, fence, identity, group)
-            saved = load(origin.content) if origin.content else {}
+
+        def look() -> dict[str, Any]:
+            config, start, fence = generation()
+            if isinstance(group, Members) and (found := find_newest(snapshots, config, start, fence, group)):
+                origin, state = found
+            else:
+                origin = find(config, start, fence, identity, group)
+                state = load(origin.content) if origin.content else {}
+            saved.update(state)
+            return asdict(replace(origin, content=b"")) | {"content": None}
+
+        origin = Origin(**{**answer(look), "content": b""})  # the content is as large as the state: it must not stay in memory
+        config, start, fence = generation()
         if saved:
             kept.load(saved, settings_stay=not origin.own, same_names=origin.generation > 0)
             if (differences := kept.differences(saved)) and group.rank == 0:
@@ -194,7 +201,7 @@ class Checkpointing:
             config=config,
             kept=kept,
             identity=identity,
-            origin=replace(origin, content=b""),  # as large as the state: it must not stay in memory
+            origin=origin,
             saved=_remembered(saved),
             saver=open_saver(config, start, fence, identity, kept.optimizer),
             virtual=virtual,

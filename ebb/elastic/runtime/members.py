@@ -47,10 +47,17 @@ _LONGEST_LOOK = 0.05  # seconds between two looks whether all ranks have come, o
 
 
 class Standing(NamedTuple):
-    """The facts that one rank brings into a generation. `step`: steps done, -1 for a process that has just started."""
+    """The facts that one rank brings into a generation. `step`: steps done, -1 before it is ready for its first one."""
 
     step: int
     facts: dict[str, Any]  # the answers that it was given before its first step, and other small things that all must know
+
+    @property
+    def reached(self) -> tuple[int, int]:
+        """How far its state is: steps, and before the first one the answers that it got with it; less without a state."""
+        if self.step >= 0:
+            return self.step, 0
+        return -1, -1 if self.facts["behind"] else len(self.facts["answers"])
 
 
 @dataclass
@@ -67,14 +74,20 @@ class Members(Group):
 
     @classmethod
     def enter(cls, place: Place, device: torch.device, *, longest_seconds: float) -> Self:
-        """Into the generation for which this process was started, or beside it. Raises PeerLostError."""
+        """Into the generation for which this process was started, or beside it. Where that one is over already, and there will be
+        a next one, `is_over`; otherwise raises PeerLostError."""
         group = cls(place.rank, place.world_size, device, place.machine, place.machines, longest_seconds=longest_seconds)
         folder = os.environ.get(FOLDER_VARIABLE)
         if folder and place.launched:
             with contextlib.suppress(OSError):  # torchrun, or a launcher without the socket: nobody gives places
                 group._client = PlaceClient(Path(folder) / SOCKET_NAME, group.abandon)
         if place.world_size > 1 and group.beside is None:
-            group._meet(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+            try:
+                group._meet(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+            except PeerLostError:
+                if not group.can_follow:
+                    raise
+                group.abandon()
         return group
 
     @property

@@ -2,6 +2,7 @@
 
     recovery = Recovery(config=config, group=group, checkpointing=checkpointing, loader=loader, ...)
     recovery.follow(loop, broken=True)       # at a step boundary, or before any of a step is done; afterwards the loop goes on
+    config, inherited = meet(config, group, standing, leaving=notice_seen)                 # in a process that gets ready
     config, inherited, state = come_in(config, group, inherited, leaving=notice_seen)      # in a process that is ready to begin
 
 All ranks of the new generation compare how many steps they have done. Nobody can be more than one step ahead: a step needs the
@@ -10,6 +11,10 @@ happens for all or for none, without a vote in every step, and nothing is read f
 
 A newcomer builds its model and opens its data while the others train, or, where they had not begun when it came, while they wait
 at their first step boundary; the state comes when it is ready for its first step.
+
+Before the first step ranks ask each other the same things in the same order (Run._answer). Where one is lost meanwhile, the
+others meet again, and ask once more for the answer that did not come. One that has fewer answers than another, since it is new
+or the loss came between them, gets that one's, takes part in what is still to be asked, and takes the state as a newcomer does.
 """
 
 import time
@@ -44,8 +49,9 @@ class Inherited:
 
     start: Start
     fence: Fence
-    step: int = -1  # that the source has done; -1: nobody has done any, all have just started
+    step: int = -1  # that the source has done; -1: nobody is ready for one yet
     facts: dict[str, Any]
+    training: bool = False  # the source has got ready: it answers nothing that comes before the first step
     chain: tuple[int, ...] = ()  # the source, and those that need its state; nobody where all have the same
     newcomers: bool = False
     evaluated: Evaluated = Evaluated()  # the last one that any of the ranks is through with
@@ -55,16 +61,19 @@ def inherit(config: RunConfig, group: Members, mine: Standing) -> Inherited:
     """The same on all ranks of a generation that has just formed. Raises PeerLostError, and what runtime.start.join does."""
     start, fence = join(config, group)
     found = group.standings(mine)
-    source = max(range(group.world_size), key=lambda rank: (found[rank].step, -rank))
-    step, facts = found[source]
+    source = max(range(group.world_size), key=lambda rank: (found[rank].reached, -rank))
+    (step, facts), reached = found[source], found[source].reached
+    if reached < (-1, 0):
+        meet_again(PeerLostError("nobody is left who has the job's state"))
     if step >= 0 and start.generation > facts["generation"] + 1:
         _end_if_outrun(config, group, fence, step, facts["generation"])
-    needy = [rank for rank, each in enumerate(found) if each.step != step] if step >= 0 else []
+    needy = [rank for rank, each in enumerate(found) if each.reached != reached]
     return Inherited(
         start=start,
         fence=fence,
         step=step,
         facts=facts,
+        training=step >= 0,
         chain=(source, *needy) if needy else (),
         newcomers=any(each.step < 0 for each in found),
         evaluated=max((Evaluated(*each.facts["evaluated"]) for each in found if each.step >= 0), default=Evaluated()),
@@ -82,7 +91,28 @@ def _end_if_outrun(config: RunConfig, group: Members, fence: Fence, step: int, g
 def inherit_beside(config: RunConfig, group: Members) -> Inherited:
     """In a process that has no place yet: of the generation that trains. Nothing is written under it."""
     start = Start(**group.beside["start"])
-    return Inherited(start=start, fence=FileFence(config.output, start.generation), facts=group.beside["facts"])
+    return Inherited(start=start, fence=FileFence(config.output, start.generation), facts=group.beside["facts"], training=True)
+
+
+def ready(answers: list[Any], *, behind: bool) -> Standing:
+    """Of a rank that gets ready for its first step. `behind`: it has to take its state from another one."""
+    return Standing(-1, {"answers": answers, "behind": behind})
+
+
+def meet(config: RunConfig, group: Members, mine: Standing, *, leaving: Callable[[], bool]) -> tuple[RunConfig, Inherited]:
+    """In a process that has done no step: the present generation, or, as often as one breaks, the next. Raises GracefulExit when
+    `leaving`, and PeerLostError where nobody gives it a place."""
+    while True:
+        try:
+            if group.beside is not None or group.is_over:
+                if not group.follow(broken=group.broken, leaving=leaving):
+                    raise GracefulExit
+                config = _placed(config, group)
+            return config, inherit(config, group, mine)
+        except (PeerLostError, Stale):
+            if not group.can_follow:
+                raise
+            group.abandon()
 
 
 def come_in(
@@ -94,16 +124,13 @@ def come_in(
     state are gone, since it has read no checkpoint.
     """
     while True:
+        if group.beside is not None or group.is_over:
+            config, found = meet(config, group, ready([], behind=True), leaving=leaving)
+            if not found.training:
+                meet_again(PeerLostError("nobody is left who has trained"))
         try:
-            if group.beside is not None or group.is_over:
-                if not group.follow(broken=group.broken, leaving=leaving):
-                    raise GracefulExit
-                config = _placed(config, group)
-                found = inherit(config, group, Standing(-1, {}))
-                if found.step < 0:
-                    meet_again(PeerLostError("nobody is left who has trained"))
             return config, found, decode(group.pass_on(found.chain))
-        except (PeerLostError, Stale):
+        except PeerLostError:
             if not group.can_follow:
                 raise
             group.abandon()

@@ -24,11 +24,11 @@ from ebb.elastic.runtime.evaluation import Measure, Stopped, evaluate, listener
 from ebb.elastic.runtime.gradients import fix_algorithms, share_gradients
 from ebb.elastic.runtime.loading import Loader, loader_processes
 from ebb.elastic.runtime.loop import GracefulExit, Loop, make_loop
-from ebb.elastic.runtime.members import Members, Standing
+from ebb.elastic.runtime.members import Members
 from ebb.elastic.runtime.metrics import Progress
 from ebb.elastic.runtime.micro_batch import NoRoomError, is_out_of_memory, read_limit
 from ebb.elastic.runtime.process_group import Group, PeerLostError, is_loss
-from ebb.elastic.runtime.recovery import Evaluated, Inherited, Recovery, come_in, inherit, inherit_beside
+from ebb.elastic.runtime.recovery import Evaluated, Inherited, Recovery, come_in, inherit_beside, meet, ready
 from ebb.elastic.runtime.report import weights_sha256, write_json
 from ebb.elastic.runtime.start import Origin, choose_device, decide_recovery, join, move_saver
 from ebb.elastic.runtime.step import Step, seed_everything
@@ -51,8 +51,12 @@ def start(config: RunConfig | None = None, *, notice: Notice | None = None, **se
     return Run(config, notice)
 
 
+class _GoesFirst(Exception):  # not an error
+    """This process waits for rank 0, and has become it."""
+
+
 class Run:
-    """One rank in one generation."""
+    """One rank, in one generation or, where it recovers in memory, in one after the other."""
 
     def __init__(self, config: RunConfig, notice: Notice) -> None:
         torch.set_num_threads(config.threads or config.place.cores)
@@ -63,7 +67,11 @@ class Run:
         self._noticed = threading.Event()
         self._answers: list[Any] = []  # of other ranks, before the first step
         self._asked = 0
-        self._inherited: Inherited | None = None  # from ranks that have trained already
+        self._chain: tuple[int, ...] = ()  # a rank, and those that take its state before the first step
+        self._inherited: Inherited | None = None  # from the rank that has the state which this one is to take
+        self._models: list[torch.nn.Module] = []
+        self._checkpointing: Checkpointing | None = None
+        self._loop: Loop | None = None
         try:
             self._group = self._join()
         except (PeerLostError, Stale) as error:
@@ -78,11 +86,8 @@ class Run:
         if config.virtual_workers:
             fix_algorithms(self.device)
         seed_everything(config.seed)
-        self._models: list[torch.nn.Module] = []
         self._summed_as: torch.dtype | None = None  # gradients; None: as they are
         self._listeners: list[Callable[[Progress], None]] = []
-        self._checkpointing: Checkpointing | None = None
-        self._loop: Loop | None = None
         self._result_written = False
 
     def _join(self) -> Group:
@@ -92,12 +97,30 @@ class Run:
             self._start, self._fence = join(config, group)
             return group
         members = Members.enter(config.place, self.device, longest_seconds=config.first_step_seconds)
-        beside = members.beside is not None
-        found = inherit_beside(config, members) if beside else inherit(config, members, Standing(-1, {}))
-        self._start, self._fence = found.start, found.fence
-        if beside or found.step >= 0:
-            self._inherited, self._answers = found, list(found.facts["answers"])
+        if members.beside is not None:
+            found = self._inherited = inherit_beside(config, members)
+            self._start, self._fence, self._answers = found.start, found.fence, list(found.facts["answers"])
+        else:
+            self._meet(members)
         return members
+
+    def _meet(self, members: Members) -> None:
+        """The present generation, or the next one, with all that this rank has before its first step."""
+        mine = ready(self._answers, behind=self._inherited is not None)
+        self.config, found = meet(self.config, members, mine, leaving=lambda: self._notice.seen)
+        self._start, self._fence, self._chain = found.start, found.fence, found.chain
+        if members.rank in found.chain[1:]:
+            if len(found.facts["answers"]) < self._asked:
+                peer_loss.meet_again(PeerLostError("nobody is left who has the job's state"))
+            self._inherited, self._answers = found, list(found.facts["answers"])
+        if self._checkpointing is not None:
+            self._move(self._checkpointing)
+
+    def _move(self, checkpointing: Checkpointing) -> None:
+        """Into the present generation."""
+        move_saver(checkpointing.saver, self.config, self._start, self._fence, checkpointing.identity)
+        if checkpointing.virtual is not None:
+            checkpointing.virtual.follow()
 
     @property
     def rank(self) -> int:
@@ -141,8 +164,8 @@ class Run:
             allowed = ", ".join(sorted(_OPTIONS))
             raise ConfigError(f"run.distribute({min(unknown)}=...) is no option of DistributedDataParallel; allowed: {allowed}")
         model.to(self.device)
-        if self._inherited is None:
-            self._group.hand_out_tensors([each.detach() for each in (*model.parameters(), *model.buffers())])
+        tensors = [each.detach() for each in (*model.parameters(), *model.buffers())]
+        self._answer(lambda: self._group.hand_out_tensors(tensors))
         if speed is not None:
             model = speed.prepare(model, self.device, cache)
         if isinstance(self._group, Members):
@@ -184,11 +207,14 @@ class Run:
         identity = identity or {}
         arch = str(identity.get("arch", ""))
         kept = TrainingState(model=model, optimizer=optimizer, others=others, arch=arch, evaluated=evaluated)
-        origin = Origin() if self._inherited is not None else None  # for the time until the others give theirs
         self._checkpointing = Checkpointing.open(
-            self.config, self._group, self._start, self._fence, kept, models=self._models, identity=identity, origin=origin
+            lambda: (self.config, self._start, self._fence),
+            self._group,
+            kept,
+            models=self._models,
+            identity=identity,
+            answer=self._answer,
         )
-        origin = None
         give_back_freed_memory()  # the bytes and the tensors of a checkpoint
 
     def loader(
@@ -239,8 +265,7 @@ class Run:
             follows=follows,
             names=names,
         )
-        if self._inherited is not None:
-            self._inherited = None
+        if self._chain:
             self._begin_with_others(self._loop, follows)
         if follows is not None:
             follows.tell(self._loop)
@@ -253,19 +278,23 @@ class Run:
         take_ahead([each for model in self._models for each in model.parameters()])  # for the state, then for gradients
         with self._watchdog.paused():
             self.config, found, saved = come_in(self.config, self._group, self._inherited, leaving=lambda: self._notice.seen)
-        self._inherited, self._start, self._fence = found, found.start, found.fence
-        words = f"joined after step {found.step}, with the state of rank {found.chain[0]}"
-        origin = Origin(step=found.step, generation=int(found.facts["generation"]), words=words)
+        self._inherited, self._start, self._fence, self._chain = found, found.start, found.fence, found.chain
+        origin = checkpointing.origin  # as the others have found it together
+        if found.training:
+            words = f"joined after step {found.step}, with the state of rank {found.chain[0]}"
+            origin = Origin(step=found.step, generation=int(found.facts["generation"]), words=words)
         checkpointing.come_in(saved, origin, rank=self.rank)
-        move_saver(checkpointing.saver, self.config, found.start, found.fence, checkpointing.identity)
-        if checkpointing.virtual is not None:
-            checkpointing.virtual.follow()
-        names: list[str] | None = found.facts["names"]
+        self._move(checkpointing)
+        names: list[str] | None = found.facts.get("names")
         return names
 
     def _begin_with_others(self, loop: Loop, follows: Recovery | None) -> None:
-        """They wait for those that are new."""
+        """All wait for those that take a state before their first step. Others give theirs here if they have not begun either."""
+        assert isinstance(self._group, Members)
+        taken, self._inherited = self._inherited is not None, None
         try:
+            if not taken:
+                self._group.pass_on(self._chain, give=loop.state)
             self._group.barrier()
         except PeerLostError:
             if follows is None:
@@ -295,11 +324,19 @@ class Run:
         """The answer that all ranks get alike before the first step; one that comes later gets what the others got."""
         if self._loop is not None:
             return ask()
-        if self._inherited is None:
-            self._answers.append(ask())
-            return self._answers[-1]
-        if self._asked == len(self._answers):
-            raise RuntimeError("this process asks more of other ranks before its first step than they did: the program differs")
+        while self._asked == len(self._answers):
+            if self._inherited is not None and self._inherited.training:
+                raise RuntimeError(
+                    "this process asks more of other ranks before its first step than they did: the program differs"
+                )
+            try:
+                self._answers.append(ask())
+            except (PeerLostError, Stale):
+                if not isinstance(self._group, Members) or not self._group.can_follow:
+                    raise
+                self._group.abandon()
+                with self._watchdog.paused():
+                    self._meet(self._group)
         self._asked += 1
         return self._answers[self._asked - 1]
 
@@ -373,14 +410,20 @@ class Run:
     @contextlib.contextmanager
     def rank_zero_first(self) -> Iterator[None]:
         """Rank 0 goes through the body before all others: it downloads, lists or decodes, they find what it has made."""
-        if self._inherited is not None:
-            yield  # rank 0 was here before
-            return
-        if self.rank != 0:
-            self._group.barrier()
+        goes_first = self.rank == 0
+        if not goes_first:
+            try:
+                self._answer(self._wait_for_rank_zero)
+            except _GoesFirst:  # that one is lost
+                goes_first = True
         yield
+        if goes_first:
+            self._answer(self._group.barrier)
+
+    def _wait_for_rank_zero(self) -> None:
         if self.rank == 0:
-            self._group.barrier()
+            raise _GoesFirst
+        self._group.barrier()
 
     def from_rank_zero(self, facts: Any) -> Any:
         """Rank 0's `facts` (as JSON can hold them), on every rank: for what all must decide alike."""

@@ -163,7 +163,7 @@ def _follow(
         if due and ready:
             launcher.server.tell_change()
         trainers = [each.process.pid for each in launcher.living if each not in launcher.beside]
-        if launcher.server.asks(trainers) or launcher.left:
+        if launcher.server.asks(trainers) or (launcher.left and launcher.server.all_live(trainers)):
             launcher.left = False
             coming = newcomers if due and ready else 0
             newcomers -= coming

@@ -80,6 +80,8 @@ class Program:
     vanish_at: int | None = None  # the step in which rank `leaver` is gone
     vanish_in: str = "pass"  # pass: before its backward pass; body: after the optimizer's step; hang: it stays, and does nothing
     evaluate_first: bool = False  # 40 points, before the first step
+    lost_before: str = ""  # a phase before the first step (PHASES) at whose beginning rank `leaver` is gone
+    deaf_before: str = ""  # one in which it alone does not get what all ranks find, and stands there with weights of its own
     deaf_at: int | None = None  # the step of which rank `leaver` does not get the sum that the others get
     build_until: int | None = None  # a newcomer needs for its model as long as the others for so many steps
     linger_at: int | None = None  # the step in which the first generation waits until a newcomer is ready: it must not be late
@@ -129,6 +131,7 @@ def train(program: Program) -> dict[str, Any]:
     notice = Notice()
     settings = {"global_batch": 10, "epochs": 3, "workers": 0, "log_every": 1, "ledger": True, **program.settings}
     config = resolve(os.environ, output=program.output, **settings)
+    _disturb_meeting(program, int(os.environ["RANK"]))
     answer: dict[str, Any] = {"left": False, "seen": [], "rates": [], "steps": []}
     with contextlib.suppress(elastic.GracefulExit), elastic.start(config, notice=notice) as run:
         answer["left"] = True
@@ -139,12 +142,17 @@ def train(program: Program) -> dict[str, Any]:
 
 
 def _steps(program: Program, run: elastic.Run, notice: Notice, answer: dict[str, Any]) -> None:
+    _disturb_before(program, run, "weights")
     model = run.distribute(network(plain=program.plain))
     optimizer = OPTIMIZERS[program.optimizer](model.parameters())
     schedule = SCHEDULES[program.schedule](optimizer) if program.schedule != "none" else None
     scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=3) if program.scaled else None
     others: dict[str, Any] = {"schedule": schedule, "scaler": scaler}
+    _disturb_before(program, run, "checkpoint")
     run.register_state(model=model, optimizer=optimizer, **{name: each for name, each in others.items() if each is not None})
+    answer["went_first"] = _go_first(program, run)
+    _spoil(program, run, model)
+    _disturb_before(program, run, "data")
     _arrange(program, run, model)
     if program.evaluate_first:
         answer["first"] = run.evaluate(Points(40), lambda batch: {"loss": cross_entropy(model(batch["point"]), batch["label"])})
@@ -184,6 +192,60 @@ def _steps(program: Program, run: elastic.Run, notice: Notice, answer: dict[str,
 def _schedule(program: Program, schedule: Any) -> None:
     if schedule is not None:
         schedule.step(*([1.0] if program.schedule == "plateau" else []))
+
+
+PHASES = ("start", "meeting", "weights", "checkpoint", "first", "data")
+
+
+def _once(program: Program) -> bool:
+    """True in the first process that asks, of all generations."""
+    try:
+        (program.output / "disturbed").touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _disturb_meeting(program: Program, rank: int) -> None:
+    if rank == program.leaver and program.lost_before == "start" and _once(program):
+        os._exit(9)
+    if rank == program.leaver and program.lost_before == "meeting" and _once(program):
+        Members.standings = lambda *_: os._exit(9)  # type: ignore[method-assign]
+
+
+def _disturb_before(program: Program, run: elastic.Run, phase: str) -> None:
+    if run.rank != program.leaver:
+        return
+    if program.lost_before == phase and _once(program):
+        os._exit(9)
+    if program.deaf_before == phase and _once(program):
+        run._answers = Deaf(run._answers)
+
+
+class Deaf(list[Any]):
+    """Answers of which the next one comes to the other ranks alone."""
+
+    def append(self, _: Any) -> None:
+        raise PeerLostError("deaf")
+
+
+def _go_first(program: Program, run: elastic.Run) -> bool:
+    """True for the one that does."""
+    if program.lost_before != "first":
+        return False
+    with run.rank_zero_first():
+        if run.rank == program.leaver and _once(program):
+            os._exit(9)
+        went_first = not (program.output / "made").exists()
+        (program.output / "made").touch()
+    return went_first
+
+
+def _spoil(program: Program, run: elastic.Run, model: nn.Module) -> None:
+    """The weights of a rank that has to take another one's."""
+    if program.deaf_before and run._inherited is not None:
+        for each in model.parameters():
+            each.data.zero_()
 
 
 def steps_done(output: Path) -> int:

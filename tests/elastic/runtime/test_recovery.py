@@ -263,6 +263,40 @@ def test_a_newcomer_starts_again_when_nobody_is_left_who_has_trained(tmp_path: P
         assert newcomer.process.exitcode == EXIT_PEER_LOST
 
 
+@pytest.mark.parametrize("leaver", [0, 2])
+@pytest.mark.parametrize("phase", programs.PHASES)
+def test_a_rank_that_is_lost_before_the_first_step_ends_no_other(tmp_path: Path, calm: str, phase: str, leaver: int) -> None:
+    answers = survived(tmp_path, lost_before=phase, leaver=leaver)
+    assert answers.pop(leaver) is None
+    assert [answer["weights"] for answer in answers] == [calm] * 2
+    assert [answer["steps"] for answer in answers] == [list(range(12))] * 2
+    assert [answer["went_first"] for answer in answers] == [phase == "first", False]
+    assert ledger.check(tmp_path).exact
+
+
+@pytest.mark.parametrize("phase", ["weights", "data"])
+def test_one_that_comes_for_it_begins_with_the_others(tmp_path: Path, calm: str, phase: str) -> None:
+    """It builds its model while they wait, and takes the state that they have."""
+    answers = survived(tmp_path, lost_before=phase, leaver=2, newcomers=1, come_after=0)
+    assert answers.pop(2) is None
+    assert [answer["weights"] for answer in answers] == [calm] * 3
+    assert [answer["steps"] for answer in answers] == [list(range(12))] * 3
+    assert ledger.check(tmp_path).exact
+
+
+@pytest.mark.parametrize("leaver", [0, 1])
+@pytest.mark.parametrize("phase", ["weights", "checkpoint", "data"])
+def test_a_rank_that_is_behind_before_the_first_step_takes_the_state_of_another(
+    tmp_path: Path, calm: str, phase: str, leaver: int
+) -> None:
+    """That of a checkpoint too, which it has not read."""
+    together(programs.train, 1, Program(output=tmp_path, settings=EXACT, break_at=4))
+    answers = survived(tmp_path, deaf_before=phase, leaver=leaver)
+    assert [answer["weights"] for answer in answers] == [calm] * 3
+    assert [answer["steps"] for answer in answers] == [list(range(5, 12))] * 3
+    assert ledger.check(tmp_path).exact
+
+
 def test_what_only_torchs_own_can_do_is_refused(tmp_path: Path) -> None:
     run = elastic.start(resolve({}, output=tmp_path, recovery="memory"), notice=Notice())
     run.distribute(torch.nn.Linear(2, 2), broadcast_buffers=False, find_unused_parameters=True)
