@@ -72,6 +72,46 @@ def test_survivors_keep_their_process_and_their_state(job: Job, capsys: pytest.C
         assert f"getting ready while {number} of the job's machines train" in job.logs()
 
 
+# Builds its model until the file `built` is there; what it has come to is told by files
+BUILDER = """
+import os, pathlib, sys, time, torch
+from ebb import elastic
+folder = pathlib.Path(sys.argv[1])
+with elastic.start(global_batch=4, epochs=2, output=folder / "run", workers=0) as run:
+    (folder / f"{os.getpid()}.met").touch()
+    while not (folder / "built").exists():
+        time.sleep(0.01)
+    model = run.distribute(torch.nn.Linear(1, 1))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    run.register_state(model=model, optimizer=optimizer)
+    for step in run.steps(run.loader([torch.ones(1)] * 16)):
+        for batch in step:
+            step.backward(model(batch).mean())
+        optimizer.step()
+        optimizer.zero_grad()
+(folder / f"{os.getpid()}.finished").touch()
+"""
+
+
+def test_a_machine_that_is_lost_while_models_are_built_ends_no_other(etcd: str, tmp_path: Path) -> None:
+    script, told = tmp_path / "builder.py", tmp_path / "told"
+    script.write_text(BUILDER)
+    told.mkdir()
+    job = Job(etcd, tmp_path / "output", [str(script), str(told)], name="building")
+    try:
+        first, second = job.start(planned=2), job.start(planned=2)
+        until("two processes that have met", lambda: len(list(told.glob("*.met"))) == 2)
+        met = {path.stem for path in told.glob("*.met")}
+        kill_with_children(second)
+        (told / "built").touch()
+        assert first.wait(60) == EXIT_FINISHED
+    finally:
+        job.stop_all()
+        print(job.logs())
+    assert {path.stem for path in told.glob("*.met")} == met, "the other process started anew"
+    assert len([path for path in told.glob("*.finished") if path.stem in met]) == 1
+
+
 @pytest.mark.parametrize("job", [["--nproc-per-node=2"]], indirect=True)
 def test_the_ranks_of_a_machine_go_together(job: Job) -> None:
     """Two machines of two processes: one is killed, its machine's start anew beside the others, which train on."""

@@ -54,7 +54,7 @@ class Standing(NamedTuple):
 
     @property
     def reached(self) -> tuple[int, int]:
-        """How far its state is: steps, and before the first one the answers that it got with it; less without a state."""
+        """The order of their states: by steps, before the first one by the answers that came with it; without a state last."""
         if self.step >= 0:
             return self.step, 0
         return -1, -1 if self.facts["behind"] else len(self.facts["answers"])
