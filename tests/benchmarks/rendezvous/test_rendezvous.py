@@ -94,6 +94,7 @@ def test_which_scenarios() -> None:
     assert "-k" not in every
     some = proof.scenarios(proof.read_settings(["--versions=3.6", "--scenarios=leave or join"]), Path("r"))
     assert some[some.index("-k") + 1] == "not 3.5 and not 3.7 and (leave or join)"
+    assert proof._environment()["EBB_EVERY_ETCD"], "tests/elastic/rendezvous/conftest.py has one version without it"
 
 
 @pytest.mark.parametrize("arguments", [["--versions=3.4"], ["--generations=5"], ["--changes=5"], ["--lost=64"]])
