@@ -154,7 +154,7 @@ prove-interruptions: install  ## interrupt the demo at ten points, kill -9 inclu
 
 prove-money: install  ## jobs and what idled beside the devcluster's own record of its machines: within 1 % (about 6 minutes)
 	@mkdir -p build && rm -f build/money.json
-	@EBB_FIGURES=build/money.json $(BIN)/pytest -v -m e2e tests/e2e/test_money.py
+	@EBB_FIGURES=build/money.json $(BIN)/pytest -v -m proof tests/e2e/test_money.py
 	@cat build/money.json
 
 prove-notice: install  ## seconds from a cloud's notice to SIGTERM in the worker, on a devcluster, in three clouds' formats (about 6 minutes)

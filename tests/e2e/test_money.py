@@ -15,7 +15,7 @@ from ebb.api.contract import MANAGER_GROUP
 from tests.e2e.conftest import BOX, Platform
 from tests.e2e.test_platform import NAMESPACE, TRAINER, job, state
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.proof  # make prove-money; tests/apiserver/test_money.py and test_usage.py have the parts
 WITHIN = 0.01
 SECONDS = 120.0  # with machines: an error of half a second in each machine's life is less than half of that
 
@@ -49,7 +49,8 @@ def billed(at: float) -> Sums:
 
 
 def submit(platform: Platform, name: str, gpus: int) -> None:
-    platform.ebb("submit", "--name", name, "--gpus", str(gpus), "--gpu", "T4", "--", *TRAINER, "--epochs", "1000")
+    platform.ebb("submit", "--name", name, "--gpus", str(gpus), "--gpu", "T4", "--", *TRAINER, "--epochs", "1000",
+                 "--min-step-seconds", "0.2")  # fmt: skip
 
 
 def written_since(platform: Platform, moment: float) -> None:
