@@ -6,6 +6,7 @@ from a preview of it. What one cloud alone has is in tests/infra/<cloud>/test_en
 
 import copy
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 import yaml
@@ -106,14 +107,26 @@ def test_every_resource_of_the_account_has_the_stacks_provider(case: Case, stack
 
 
 class Destroyed:
-    """One stack up and down: when each deletion ended, and what the plugins were asked to delete."""
+    """One stack up and down: what was made, when each deletion ended, and what the plugins were asked to delete.
+
+    Its data is protected at first: `refusal` is what a destroy says then, `spared` and `touched` what it leaves and deletes.
+    """
 
     def __init__(self, case: Case) -> None:
-        with Stack(case.stack, case.values()) as stack:
+        self.refusal = ""
+        with Stack(case.stack, case.values((case.data, "protect"))) as stack:
+            stack.up()
+            self.made = stack.resources()
+            try:
+                stack.destroy(with_preview=True)
+            except EngineError as error:
+                self.refusal = str(error)
+            self.spared, self.touched = set(stack.resources()), deletions(stack)
+            stack.configure(case.values((case.data, "keep")))  # as the cloud's page in docs/ says it: released by an `up`
             stack.up()
             run = stack.destroy()
             self.left = stack.resources()
-            self.asked = {str(call["urn"]) for call in stack.calls() if call["method"] == "Delete"}
+            self.asked = deletions(stack)
         self._ended = {urn: at for at, urn in enumerate(run.finished("delete"))}
 
     def of(self, kind: str, *, without: tuple[str, ...] = (), only: tuple[str, ...] = ()) -> list[str]:
@@ -127,9 +140,21 @@ class Destroyed:
         return max(self._ended[urn] for urn in first) < min(self._ended[urn] for urn in then)
 
 
+def deletions(stack: Stack) -> set[str]:
+    """The resources that a plugin was asked to delete so far."""
+    return {str(call["urn"]) for call in stack.calls() if call["method"] == "Delete"}
+
+
+@cache
+def destroyed_stack(cloud: str) -> Destroyed:
+    """One of each cloud for all tests of a process."""
+    [case] = [one for one in CASES if one.cloud == cloud]
+    return Destroyed(case)
+
+
 @pytest.fixture(scope="module")
 def destroyed(case: Case) -> Destroyed:
-    return Destroyed(case)
+    return destroyed_stack(case.cloud)
 
 
 @pytest.mark.parametrize(
@@ -183,18 +208,10 @@ def test_destroy_deletes_the_data_where_the_stack_says_so(case: Case) -> None:
         assert {case.file_system, case.network} <= asked
 
 
-def test_protected_data_stops_a_destroy_before_anything_is_deleted(case: Case) -> None:
-    with Stack(case.stack, case.values((case.data, "protect"))) as stack:
-        stack.up()
-        before = set(stack.resources())
-        with pytest.raises(EngineError, match="protect"):
-            stack.destroy(with_preview=True)
-        assert set(stack.resources()) == before
-        assert not [call for call in stack.calls() if call["method"] == "Delete"]
-        stack.configure(case.values((case.data, "keep")))  # as the cloud's page in docs/ says it: released by an `up`
-        stack.up()
-        stack.destroy()
-        assert stack.resources() == {}
+def test_protected_data_stops_a_destroy_before_anything_is_deleted(destroyed: Destroyed) -> None:
+    assert "protect" in destroyed.refusal
+    assert destroyed.spared == set(destroyed.made)
+    assert destroyed.touched == set()
 
 
 def test_a_wrong_setting_is_said_before_any_resource_is_declared(case: Case) -> None:

@@ -2,14 +2,15 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
 from devcluster.settings import CHECKOUT
 from testing.pulumi.mocks.engine import EngineError, Stack
-from testing.pulumi.mocks.run import type_of
+from testing.pulumi.mocks.run import Run, type_of
 from tests.infra.aws.case import CASE, NODE_GROUP, SUBNET
-from tests.infra.test_engine import JOB, Destroyed
+from tests.infra.test_engine import JOB, Destroyed, destroyed_stack
 
 pytestmark = pytest.mark.e2e
 
@@ -26,7 +27,7 @@ FIRST_ADD_ONS = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")  # machines 
 
 @pytest.fixture(scope="module")
 def destroyed() -> Destroyed:
-    return Destroyed(CASE)
+    return destroyed_stack(CASE.cloud)
 
 
 def test_machines_for_jobs_go_before_the_manager(destroyed: Destroyed) -> None:
@@ -41,27 +42,9 @@ def test_add_ons_that_run_on_the_manager_go_before_it(destroyed: Destroyed) -> N
     assert destroyed.before(destroyed.of(ADD_ON, without=FIRST_ADD_ONS), destroyed.of(NODE_GROUP, only=("::manager",)))
 
 
-def test_only_the_control_plane_is_made_by_a_component_of_others() -> None:
-    with Stack("dev", CASE.values()) as stack:
-        stack.up()
-        eks = [one["urn"] for one in stack.resources().values() if "$eks:index:Cluster$" in one["urn"]]
+def test_only_the_control_plane_is_made_by_a_component_of_others(destroyed: Destroyed) -> None:
+    eks = [one["urn"] for one in destroyed.made.values() if "$eks:index:Cluster$" in one["urn"]]
     assert sorted(type_of(urn) for urn in eks) == [EKS, "pulumi:providers:kubernetes"]
-
-
-def test_up_says_what_to_do_with_a_group_that_eks_does_not_update() -> None:
-    """It became degraded in a spot drought, and EKS's words say neither why nor what to do."""
-    values = CASE.values()
-    with Stack("dev", values) as stack:
-        stack.up()
-        deployment = stack.export()
-        groups = [one for one in deployment["resources"] if one["type"] == NODE_GROUP]
-        [group] = [one for one in groups if one["urn"].endswith("::t4-us-west-2a")]
-        group["outputs"]["status"] = "DEGRADED"
-        stack.load(deployment)
-        values["ebb:nodeGroups"][0]["max"] += 1
-        stack.configure(values)
-        with pytest.raises(EngineError, match=r"t4-us-west-2a: EKS updates only groups that are ACTIVE.*another `name`"):
-            stack.up()
 
 
 def test_karpenter_comes_up_once_and_goes_after_its_machines() -> None:
@@ -88,14 +71,20 @@ def test_karpenter_comes_up_once_and_goes_after_its_machines() -> None:
     assert all(last[RELEASE] < first_of[kind] for kind in (*KARPENTERS[:4], NODE_GROUP))
 
 
-def test_an_upgrade_of_kubernetes_goes_in_the_order_that_the_versions_need() -> None:
-    """No machine may be newer than its control plane, and no autoscaler before its machines. Nothing is replaced."""
+@pytest.fixture(scope="module")
+def upgraded() -> Iterator[tuple[Stack, Run]]:
+    """A stack whose Kubernetes was older, and the update."""
     values = CASE.values()
     older = {**values, "ebb:aws": json.loads(json.dumps(values["ebb:aws"]).replace("1.35", "1.34"))}
     with Stack("dev", older) as stack:
         stack.up()
         stack.configure(values)
-        run = stack.up()
+        yield stack, stack.up()
+
+
+def test_an_upgrade_of_kubernetes_goes_in_the_order_that_the_versions_need(upgraded: tuple[Stack, Run]) -> None:
+    """No machine may be newer than its control plane, and no autoscaler before its machines. Nothing is replaced."""
+    values, run = CASE.values(), upgraded[1]
     assert set(run.changes.values()) == {"update"}, run.changes
     order = run.finished("update")
 
@@ -108,6 +97,20 @@ def test_an_upgrade_of_kubernetes_goes_in_the_order_that_the_versions_need() -> 
     scaler = at("kubernetes:apps/v1:Deployment", "cluster-autoscaler")
     assert len(machines) == 1 + sum(len(line.get("zones") or CASE.zones) for line in values["ebb:nodeGroups"])
     assert max(control) < min(proxy) <= max(proxy) < min(machines) <= max(machines) < min(scaler), order
+
+
+def test_up_says_what_to_do_with_a_group_that_eks_does_not_update(upgraded: tuple[Stack, Run]) -> None:
+    """It became degraded in a spot drought, and EKS's words say neither why nor what to do."""
+    values, stack = CASE.values(), upgraded[0]
+    deployment = stack.export()
+    groups = [one for one in deployment["resources"] if one["type"] == NODE_GROUP]
+    [group] = [one for one in groups if one["urn"].endswith("::t4-us-west-2a")]
+    group["outputs"]["status"] = "DEGRADED"
+    stack.load(deployment)
+    values["ebb:nodeGroups"][0]["max"] += 1
+    stack.configure(values)
+    with pytest.raises(EngineError, match=r"t4-us-west-2a: EKS updates only groups that are ACTIVE.*another `name`"):
+        stack.up()
 
 
 def test_the_large_stack_comes_up_and_goes() -> None:
