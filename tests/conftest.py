@@ -1,4 +1,4 @@
-"""The sharing of two cores (pure tests as they come, slow ones by folder, in order), and tests without a network."""
+"""The sharing of two cores (pure tests as they come, slow ones by folder, longest first), and tests without a network."""
 
 import gc
 import signal
@@ -7,22 +7,31 @@ import socket
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling, Scheduling, WorkStealingScheduling
+from xdist.workermanage import WorkerController
 
-# Folders whose slow tests may run beside any others. Those of all other folders share the machine's clusters and engines.
-PROCESSES = ("apiserver", "benchmarks", "cli", "client", "controller", "elastic", "hydra_plugins", "kube", "testing", "trainer")
+# The longest folders of slow tests first, so that no process is left alone with one of them at the end.
+LONGEST = ("e2e", "infra", "elastic", "elastic/launch", "apiserver", "workloads", "testing", "elastic/rendezvous")
 
 
 class Folders(LoadScopeScheduling):
     """A scope is what one process runs in order. (xdist's own `loadgroup` does nothing with pytest 9.2.)"""
 
     def _split_scope(self, nodeid: str) -> str:
-        folder = nodeid.split("/")[1]
-        return folder if folder in PROCESSES else "clusters and engines"
+        """A folder of tests/, and of the largest one each folder in it: no two of them share a cluster, an engine or a server."""
+        _, folder, *below = nodeid.partition("::")[0].split("/")
+        return f"{folder}/{below[0]}" if folder == "elastic" and len(below) > 1 else folder
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        def place(scope: str) -> int:
+            return LONGEST.index(scope) if scope in LONGEST else len(LONGEST)
+
+        self.workqueue.move_to_end(min(self.workqueue, key=place), last=False)
+        super()._assign_work_unit(node)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
-    """For `-n 2`: the slow tests are those that are asked for by `-m e2e...`."""
+    """For `-n`: the slow tests are those that are asked for by `-m e2e...`."""
     slow = config.option.markexpr.startswith("e2e")
     return Folders(config, log) if slow else WorkStealingScheduling(config, log)
 
