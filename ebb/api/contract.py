@@ -173,6 +173,7 @@ CAUSE_NODE_NOT_READY: Final = "NodeNotReady"
 CAUSE_NOTICE: Final = "ReclaimNotice"
 CAUSE_AGE: Final = "MachineAge"  # left by plan, before the cloud takes the machine for its age: no reclaim
 CAUSE_DISRUPTED: Final = "Disrupted"  # evicted, preempted or shut down; the pod's condition says by whom
+CAUSE_PREEMPTED: Final = "Preempted"  # the scheduler gave its place to a pod of higher priority
 CAUSE_DELETED: Final = "PodDeleted"  # somebody deleted the pod
 CAUSE_VANISHED: Final = "PodVanished"
 CAUSE_LEFT: Final = "LeftOnReclaim"  # the launcher exited with EXIT_RECLAIMED

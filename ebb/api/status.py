@@ -128,6 +128,15 @@ class Quota:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Preemption:
+    """status.preemption: on a cluster without ebb-platform, the scheduler gave machines of the job to one of higher priority."""
+
+    at: str = described("When the job let go of the rest.", TIME)
+    taken: int = described("Workers that jobs of higher priority had then.", count(), default=0)
+    times: int = described("How often in a row.", count(1), default=1)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Stall:
     """status.stall: what the controller remembers to notice a job that pays for machines and trains nothing."""
 
@@ -244,6 +253,9 @@ class Status:
     )
     hold: Hold | None = described("Why the controller stopped the job, if it did.", model=Hold, default=None)
     quota: Quota | None = described("The quota that keeps the job below minReplicas.", model=Quota, default=None)
+    preemption: Preemption | None = described(
+        "Why the job waits for jobs of higher priority, without ebb-platform.", model=Preemption, default=None
+    )
     stall: Stall | None = described("The watch over the job's progress.", model=Stall, default=None)
     dry: tuple[Dry, ...] = described("Where machines could not be had lately.", model=Dry, many=True, default=())
     short_lived: tuple[ShortLived, ...] = described(

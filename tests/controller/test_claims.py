@@ -146,7 +146,7 @@ def test_those_of_lower_priority_that_run_are_told_when_one_waits_behind_others(
     claims.rank({"urgent": 1000})
     running = Status(placement=PLACED, state="Running").with_condition("Running", True, "ElasticJobRunning", "", NOW)
     for key, name in ((A, "a"), (("ns", "equal"), "equal")):
-        spec = {} if key == A else {"priorityClassName": "urgent"}
+        spec: Object = {} if key == A else {"priorityClassName": "urgent"}
         claims.put(key, make_job(name, status=encode(running), **spec))
     waits = encode(replace(waiting("BehindOthers"), placement=None))
     assert claims.put(B, make_job("b", priorityClassName="urgent")) is Effect.NONE, "it has not been looked at"

@@ -26,6 +26,7 @@ CAUSES = {
     names.CAUSE_NOTICE: "the cloud takes its machine back",
     names.CAUSE_AGE: "its machine is as old as it may get",
     names.CAUSE_DISRUPTED: "its machine was drained",
+    names.CAUSE_PREEMPTED: "its place went to a job of higher priority",
     names.CAUSE_DELETED: "somebody deleted it",
     names.CAUSE_VANISHED: "it vanished",
     names.CAUSE_LEFT: "it left its machine in time",

@@ -20,7 +20,7 @@ from ebb.controller.reconciler.candidates import Candidate, best, candidate_of, 
 from ebb.controller.reconciler.capacity import Claim, claim
 from ebb.controller.reconciler.containers import rendezvous
 from ebb.controller.reconciler.failure_policy import dismiss, stop
-from ebb.controller.reconciler.preemption import preempted_by
+from ebb.controller.reconciler.preemption import kept_off, preempted_by, pushed_off
 from ebb.controller.reconciler.queue import Queue, queue, starving, yields_to
 from ebb.controller.reconciler.relocation import (
     Move,
@@ -67,6 +67,9 @@ def _stay_or_go(view: JobView, draft: PlanBuilder, me: Claim) -> bool:
     if urgent:
         return _stop_for(view, draft, *urgent)
     site = here(view, draft.status)
+    above = pushed_off(view, draft, me)
+    if above:
+        return _stop_for(view, draft, above, site)
     stockout = stockouts.find(view, site, draft.wakes)
     if site.fits:
         stockouts.remember(view, draft, site, stockout)
@@ -115,6 +118,9 @@ def _first(view: JobView, draft: PlanBuilder, me: Claim) -> bool:
 def _first_without_stack(view: JobView, draft: PlanBuilder, me: Claim, line: Queue) -> bool:
     """On a cluster that no stack of ours describes, nothing is known of zones and of what may grow."""
     site = candidate_of(Wish.of(view.job), unplaced(view.job), None)
+    above = kept_off(view, draft, me)
+    if above:
+        return _wait(view, draft, names.WAITING_BEHIND, f"{_title(above)} goes first in {site.title}.")
     if starving(me, line, site, view.now) and not _held(view):
         return _wait_behind(view, draft, me, line, site)
     return _settle(view, draft, site)

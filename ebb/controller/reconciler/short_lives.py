@@ -19,7 +19,7 @@ from ebb.api.clock import stamp, unix
 from ebb.api.status import ShortLived
 from ebb.controller.reconciler.scheduling import doubled
 from ebb.controller.reconciler.types import JobView, PlanBuilder
-from ebb.controller.reconciler.worker_state import BY_SCHEDULER, SHUTDOWN_REASONS, Worker, WorkerVerdict
+from ebb.controller.reconciler.worker_state import SHUTDOWN_REASONS, Worker, WorkerVerdict
 
 LIVED_SECONDS = 60.0  # a worker that ran for so long is not one that cannot live; importing torch takes 5 to 20
 PAUSE_SECONDS, PAUSE_MAX_SECONDS = 5.0, 300.0  # before the second replacement; doubles
@@ -73,8 +73,7 @@ def verdict(view: JobView, draft: PlanBuilder) -> tuple[str, str] | None:
 def _short_lived(worker: Worker, verdict: WorkerVerdict) -> bool:
     """Losses that are the machine's end, or the scheduler's choice, set their own pace."""
     reason = (worker.pod.get("status") or {}).get("reason", "")
-    preempted = worker.condition(names.CONDITION_DISRUPTION).get("reason") == BY_SCHEDULER
-    if verdict.cause not in CAUSES or reason in SHUTDOWN_REASONS or preempted or not worker.node:
+    if verdict.cause not in CAUSES or reason in SHUTDOWN_REASONS or not worker.node:
         return False
     if worker.finished_at is None:
         return not worker.started  # the kubelet refused it, or stopped it before it ran

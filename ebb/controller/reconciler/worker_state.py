@@ -229,9 +229,9 @@ def _lost_alone(worker: Worker) -> WorkerVerdict | None:
     disruption = worker.condition(names.CONDITION_DISRUPTION)
     if disruption.get("status") == "True":
         message = disruption.get("message") or disruption.get("reason", "")
-        preempted = disruption.get("reason") == BY_SCHEDULER
-        words = f"its place went to a pod of higher priority: {message}" if preempted else message
-        return _reclaimed(names.CAUSE_DISRUPTED, words)
+        if disruption.get("reason") == BY_SCHEDULER:
+            return _reclaimed(names.CAUSE_PREEMPTED, f"its place went to a pod of higher priority: {message}")
+        return _reclaimed(names.CAUSE_DISRUPTED, message)
     said = _said_by_kubelet(worker.pod.get("status") or {})
     if said:
         return _reclaimed(names.CAUSE_DISRUPTED, said)

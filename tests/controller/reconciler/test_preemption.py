@@ -14,7 +14,7 @@ from ebb.controller.reconciler.capacity import claim as claim_of
 from ebb.controller.reconciler.types import Plan
 from tests.builders import NOW, make_group, make_platform, make_pod
 from tests.controller.reconciler.scenes import claim, cluster_capacity, gpu_job, placed_job, reasons, why, zone_of
-from tests.controller.reconciler.town import PRIORITIES, Town
+from tests.controller.reconciler.town import Town
 from tests.looks import again, done, look
 
 Object = dict[str, Any]
@@ -164,11 +164,64 @@ def test_an_urgent_job_starts_at_once_and_the_others_go_on_after_it() -> None:
     assert sum(before > 0 and after == 0 for before, after in pairwise(running)) == 0, "it comes back once"
 
 
-def test_an_urgent_job_takes_first_what_others_have_beyond_their_minimum() -> None:
-    town = Town(make_platform(make_group("t4-a", zone="a", max=6)), limits={"a": 6}, rng=random.Random(1))
-    town.submit(gpu_job("wide", uid="wide", low=2, replicas=4, high=4), work=900)
+# --- With and without a stack ---
+
+
+@pytest.fixture(params=[True, False], ids=["stack", "no-stack"])
+def town(request: pytest.FixtureRequest) -> Town:
+    """Six machines, and a scheduler that ends pods of lower priority."""
+    platform = make_platform(make_group("t4-a", zone="a", max=6)) if request.param else None
+    return Town(platform, limits={"a": 6}, rng=random.Random(1), preempts=True)
+
+
+def submit(town: Town, name: str, low: int, *, wanted: int = 0, priority: str = "", work: float = 900) -> None:
+    wanted = wanted or low
+    spec = {"priorityClassName": priority} if priority else {}
+    town.submit(gpu_job(name, uid=f"uid-{name}", low=low, replicas=wanted, high=wanted, **spec), work=work)
+
+
+def test_workers_beyond_the_minimum_go_first(town: Town) -> None:
+    submit(town, "wide", 2, wanted=6)
     town.run(200)
-    town.submit(gpu_job("urgent", uid="urgent", low=4, replicas=4, high=4, priorityClassName="urgent"), work=300)
-    town.run(600)
+    submit(town, "urgent", 4, priority="urgent", work=300)
+    for _ in range(40):
+        town.tick()
+        assert town.running("wide") >= 2
+    assert "urgent" in town.finished
     assert stopped(town) == []
-    assert PRIORITIES["ebb-elastic"] < PRIORITIES["ebb-job"]
+
+
+def test_then_one_of_two_jobs_stops_as_a_whole_and_goes_on_by_itself(town: Town) -> None:
+    for name in ("first", "second"):
+        submit(town, name, 3, priority="low")
+        town.run(200)
+    submit(town, "urgent", 2, work=1500)
+    begun = town.now
+    town.run(300)
+    assert (town.running("urgent"), town.running("first")) == (2, 3)
+    assert [(name, above) for _, name, above in stopped(town)] == [("second", "urgent")]
+    assert not town.pods["second"], "it holds nothing"
+    town.run(3 * 3600)
+    assert sorted(town.finished) == ["first", "second", "urgent"]
+    assert len(stopped(town)) <= 2, "it tries again at most once"
+    assert town.now - begun < 3600
+
+
+def test_an_equal_pushes_nobody_off(town: Town) -> None:
+    submit(town, "first", 6)
+    town.run(200)
+    submit(town, "second", 2)
+    town.run(600)
+    assert (town.running("first"), stopped(town)) == (6, [])
+
+
+def test_nobody_stops_for_one_that_cannot_start_even_so(town: Town) -> None:
+    submit(town, "first", 2, priority="urgent")
+    submit(town, "second", 3, priority="low")
+    town.run(200)
+    submit(town, "large", 5)
+    town.run(300)
+    if town.platform:
+        assert town.running("second") == 3
+    town.run(4 * 3600)
+    assert not town.jobs

@@ -13,7 +13,7 @@ from tests.looks import again, done, look
 Object = dict[str, Any]
 OLD = make_job(replicas=3)
 NEW = make_job(replicas=3, high=8)
-TEMPLATE = {"container": {"image": "trainer:2"}}
+TEMPLATE: Object = {"container": {"image": "trainer:2"}}
 
 CHANGES: dict[str, tuple[Object, bool]] = {
     "nothing": (make_job(replicas=3), False),

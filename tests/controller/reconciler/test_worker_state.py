@@ -86,7 +86,7 @@ CASES: dict[str, tuple[dict[str, Any], Any, Outcome, str]] = {
         {"conditions": (disrupted("PreemptionByScheduler"),), "deleted": NOW},
         WELL,
         Outcome.RECLAIMED,
-        "Disrupted",
+        "Preempted",
     ),
     "made-room-for-an-agent-of-its-machine": ({"phase": "Failed", "reason": "Preempting"}, WELL, Outcome.RECLAIMED, "Disrupted"),
     "deleted-for-a-taint": (

@@ -31,10 +31,17 @@ PRIORITIES = {"": 1000, "ebb-job": 1000, "ebb-replacement": 1000, "ebb-elastic":
 
 
 class Town:
-    """See the module's docstring. `dry`: zones that give no more machines now. `quota`: GPUs that the namespace may ask for."""
+    """See the module's docstring. `dry`: zones that give no more machines now. `quota`: GPUs that the namespace may ask for.
+    `preempts`: the scheduler ends pods of lower priority for those of higher."""
 
     def __init__(
-        self, platform: Platform | None, *, limits: Mapping[str, int], rng: random.Random, quota: int | None = None
+        self,
+        platform: Platform | None,
+        *,
+        limits: Mapping[str, int],
+        rng: random.Random,
+        quota: int | None = None,
+        preempts: bool = False,
     ) -> None:
         self.platform, self.limits, self.rng = platform, dict(limits), rng
         self.now = NOW
@@ -49,6 +56,7 @@ class Town:
         self.writes = 0
         self.dry: set[str] = set()
         self.quota, self._refusals = quota, Refusals()
+        self.preempts, self._nominated = preempts, set[str]()  # by UID, pods for which the scheduler has ended another
         self._count = 0
         self._parsed: dict[str, tuple[Object, Job]] = {}
         self._markets: dict[str, tuple[Job, int, ClusterCapacity]] = {}
@@ -128,6 +136,7 @@ class Town:
             place = next((name for name in self._free() if self._admits(pod, self.machines[name][0])), None)
             if place is None:
                 self._set(pod, "PodScheduled", "False", "0 nodes are available.")
+                self._preempt(pod)
                 continue
             pod["spec"]["nodeName"] = place
             pod["started"] = self.now + START
@@ -136,6 +145,26 @@ class Town:
             if pod["status"]["phase"] == "Pending" and pod.get("started", self.now + 1) <= self.now:
                 pod["status"] |= {"phase": "Running"}
                 pod["status"]["containerStatuses"] = [{"name": "elasticjob-worker", "state": {"running": {}}}]
+
+    def _preempt(self, pod: Object) -> None:
+        """End the newest pod of those of the lowest priority, if that is lower than this one's."""
+
+        def rank(other: Object) -> int:
+            return PRIORITIES[other["spec"].get("priorityClassName", "")]
+
+        never = pod["spec"].get("priorityClassName") in ("ebb-elastic", "ebb-replacement")
+        if not self.preempts or never or pod["metadata"]["uid"] in self._nominated:
+            return
+        zones = {name: zone for name, (zone, _) in self.machines.items()}
+        able = [other for other in self._all_pods() if other["spec"].get("nodeName") and not _leaves(other)]
+        able = [one for one in able if rank(one) < rank(pod) and self._admits(pod, zones.get(one["spec"]["nodeName"], ""))]
+        if able:
+            victim = min(able, key=lambda one: (rank(one), -one["started"], one["metadata"]["uid"]))
+            self._nominated.add(pod["metadata"]["uid"])
+            victim["metadata"] |= {"deletionTimestamp": stamp(self.now + 30), "deletionGracePeriodSeconds": 30}
+            victim["left"] = self.now + LEAVE
+            lost = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "preempting"}
+            victim["status"]["conditions"].append({**lost, "lastTransitionTime": stamp(self.now)})
 
     def _scale(self) -> None:
         """Machines for pods that wait, beyond those that boot for them; machines that idle go."""
