@@ -138,9 +138,13 @@ def machines(platform: Platform, pods: Iterable[Object], events: Iterable[Object
 
 def quotas(found: Sequence[Object] | None, jobs: Iterable[Object]) -> Finding:
     """Kubernetes' quotas of the namespace, and the cloud's as jobs met them."""
-    hit = [job for job in jobs if _reason(job) in (names.WAITING_FOR_QUOTA, names.WAITING_CLOUD_QUOTA)]
+    waiting = (names.WAITING_FOR_QUOTA, names.WAITING_QUOTA_TOO_SMALL, names.WAITING_CLOUD_QUOTA)
+    hit = [job for job in jobs if _reason(job) in waiting]
     if hit:
         job = hit[0]
+        if _reason(job) == names.WAITING_QUOTA_TOO_SMALL:
+            text = f"{job['metadata']['name']} can never start: {view(dict(job)).detail}"
+            return problem("quotas", text, "Submit it with fewer GPUs, or ask the platform's owner for more.")
         which = "the cloud account's" if _reason(job) == names.WAITING_CLOUD_QUOTA else "the namespace's"
         text = f"{job['metadata']['name']} waits: {which} quota is used up. {view(dict(job)).detail}"
         return problem("quotas", text.rstrip(), "Stop or delete jobs, or ask the platform's owner for more.")

@@ -12,7 +12,7 @@ from functools import lru_cache
 from ebb.api import contract as names
 from ebb.api.clock import unix
 from ebb.api.costs import HOUR
-from ebb.api.needs import Wish, needs
+from ebb.api.needs import Needs, Wish
 from ebb.api.spec import Job
 from ebb.api.status import RECLAIMED, Dry
 
@@ -111,7 +111,7 @@ def survey(jobs: Iterable[Job], priorities: Mapping[str, int], now: float, *, bu
 def claim(job: Job, priorities: Mapping[str, int], now: float) -> Claim:
     """One job's claim. Where it names no PriorityClass, the one under "" counts: that of pods that name none."""
     placed, template, quota = job.status.placement, job.worker.template["spec"], job.status.quota
-    running = job.status.condition(names.RUNNING)
+    running, wish = job.status.condition(names.RUNNING), _one(Wish.of(job))
     recent = [entry for entry in job.status.history if entry.what == RECLAIMED and now - (unix(entry.at) or 0) < RECENT_SECONDS]
     return Claim(
         key=(job.namespace, job.name),
@@ -130,10 +130,10 @@ def claim(job: Job, priorities: Mapping[str, int], now: float) -> Claim:
         automatic=job.automatic,
         hungry_since=_hungry_since(job),
         refused=running is not None and running.status != "True" and running.reason in REFUSED,
-        wish=_one(Wish.of(job)),
+        wish=wish,
         pods=job.status.replicas,
         waits_behind=placed is None and running is not None and running.reason == names.WAITING_BEHIND,
-        gpu_hours=_gpu_hours(job),
+        gpu_hours=_gpu_hours(job, wish.needs),
         short_of_quota=bool(quota and quota.message and not quota.too_small),
     )
 
@@ -144,9 +144,9 @@ def _one(wish: Wish) -> Wish:
     return wish
 
 
-def _gpu_hours(job: Job) -> int:
+def _gpu_hours(job: Job, each: Needs) -> int:
     """As its status says it: all jobs must see the same."""
-    spent, each = job.status.cost, needs(job.worker.template)
+    spent = job.status.cost
     return int(spent.machine_seconds * max(1, each.gpus) // HOUR) if spent else 0
 
 
