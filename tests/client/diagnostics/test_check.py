@@ -226,7 +226,8 @@ OBJECTS: dict[str, tuple[tuple[Object, ...], str, str, str]] = {
         (waiting("QuotaExceeded", "exceeded quota: objects"),), "quotas", "problem", "the namespace's quota is used up. exc",
     ),
     "a quota that is too small": (
-        (waiting("QuotaTooSmall", "ResourceQuota 'gpus' allows 6"),), "quotas", "problem", "digits can never start: ResourceQuota",
+        (waiting("QuotaTooSmall", "ResourceQuota 'gpus' allows 6"),),
+        "quotas", "problem", "digits can never start: ResourceQuota 'gpus' allows 6",
     ),
     "the cloud's quota": (
         (waiting("CloudQuota", "MaxSpot"),), "quotas", "problem", "the cloud account's quota is used up. MaxSpot",
