@@ -14,7 +14,7 @@ from ebb.api.clock import unix
 from ebb.api.costs import HOUR
 from ebb.api.needs import Needs, Wish
 from ebb.api.spec import Job
-from ebb.api.status import RECLAIMED, Dry
+from ebb.api.status import RECLAIMED, Dry, Quota
 
 RECENT_SECONDS = 1800.0  # spot shortages of a zone last minutes to hours; older reclaims say little
 HUNGRY = (names.WAITING_FOR_MACHINES, names.WAITING_BOOTING, names.WAITING_DRY, names.WAITING_CLOUD_QUOTA)
@@ -45,10 +45,15 @@ class Claim:
     refused: bool = False  # a quota, or a rendezvous that the stack does not have: it holds what it has and gets no more
 
     pods: int = 0  # that exist, those on their way out included
-    short_of_quota: bool = False  # a quota keeps it below minReplicas, though not for good
+    quota: Quota | None = None  # that keeps it below minReplicas, though not for good
 
     waits_behind: bool = False  # it has no place, because others have the machines
     gpu_hours: int = 0  # that it has had, whole ones; machine hours where its workers have no GPU
+
+    @property
+    def short_of_quota(self) -> bool:
+        """A quota keeps it below minReplicas, though not for good."""
+        return self.quota is not None
 
     @property
     def waits(self) -> bool:
@@ -134,7 +139,7 @@ def claim(job: Job, priorities: Mapping[str, int], now: float) -> Claim:
         pods=job.status.replicas,
         waits_behind=placed is None and running is not None and running.reason == names.WAITING_BEHIND,
         gpu_hours=_gpu_hours(job, wish.needs),
-        short_of_quota=bool(quota and quota.message and not quota.too_small),
+        quota=quota if quota and quota.message and not quota.too_small else None,
     )
 
 

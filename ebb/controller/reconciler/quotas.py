@@ -2,12 +2,13 @@
 
     status = noted(job, status, messages, now)      # after the API server refused creations
     waits = quotas.verdict(view, draft, me)         # (reason, sentence): the job is to have no workers now
+    quotas.make_room(view, draft)                   # stops workers beyond minReplicas that keep another job's first ones out
 
 A quota lets pods in one by one, so two jobs of a namespace may each get half of what both need. Of the jobs that a quota keeps
 below minReplicas only the first in the order of all jobs keeps its workers, while those behind hold what it lacks; they give
 theirs back after REFUSED_SECONDS, and try again when the ones before have their workers and the quota leaves room for all of
-theirs. Newcomers behind a job that waits wait too, and nobody's elastic workers are made meanwhile. A job that has minReplicas
-workers gives none of them for this.
+theirs. Newcomers behind a job that waits wait too, and nobody's elastic workers are made meanwhile; those that there are make
+room, as they do for machines, where that is enough. A job that has minReplicas workers gives none of these.
 
 The room is reckoned from the API server's words and the other jobs' statuses. That the quota was changed, or what else it counts
 went, nobody says: a trial every now and then finds out, and what it gets in vain is given back at once. A job whose minReplicas
@@ -17,6 +18,7 @@ is beyond what the quota allows at all waits for nobody and keeps nobody out.
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 
 from ebb.api import contract as names
 from ebb.api.clock import stamp, unix
@@ -24,7 +26,8 @@ from ebb.api.needs import Needs
 from ebb.api.quantities import counted
 from ebb.api.spec import Job
 from ebb.api.status import Quota, Status
-from ebb.controller.reconciler.capacity import Claim
+from ebb.controller.reconciler.capacity import Claim, claim
+from ebb.controller.reconciler.failure_policy import stop
 from ebb.controller.reconciler.scheduling import doubled
 from ebb.controller.reconciler.types import JobView, PlanBuilder
 from ebb.controller.reconciler.worker_state import Outcome
@@ -138,6 +141,40 @@ def leaves_none_for_more(view: JobView) -> bool:
 def _short_in(namespace: str, claims: Iterable[Claim]) -> list[Claim]:
     # A list, and no generator: some thousand jobs that wait each go through all the others, twice a minute.
     return [one for one in claims if one.short_of_quota and one.key[0] == namespace]
+
+
+def make_room(view: JobView, draft: PlanBuilder) -> None:
+    """Stop as many of the workers beyond minReplicas as the first job lacks that the quota keeps out; of several jobs that have
+    such workers, those behind in the order give theirs first."""
+    others = [one for one in view.observed.cluster_capacity.claims if one.key[0] == view.job.namespace]
+    first = min((one for one in others if one.short_of_quota), key=lambda one: one.rank, default=None)
+    refusal = Refusal.of(first.quota.message) if first and first.quota else None
+    if first is None or first.quota is None or first.quota.room is None or refusal is None:
+        return
+    me = claim(view.job, view.observed.priorities, view.now)
+    holders = sorted((*(one for one in others if one is not first), me), key=lambda one: one.rank, reverse=True)
+    lacks = first.least * counted(refusal.each) - (first.quota.room - _taken(refusal, holders))
+    if lacks > sum(max(0, one.pods - one.least) * _share(refusal, one.wish.needs) for one in holders):
+        return  # it could not start even so
+    for one in holders:
+        share = _share(refusal, one.wish.needs)
+        gives = min(max(0, one.pods - one.least), ceil(lacks / share)) if share and lacks > 0 else 0
+        lacks -= gives * share
+        if one is me:
+            _stop_last(view, draft, gives, first)
+
+
+def _stop_last(view: JobView, draft: PlanBuilder, count: int, first: Claim) -> None:
+    """Those that leave already are of the number."""
+    living = [worker for worker, verdict in view.workers if verdict.outcome is Outcome.LIVES and not worker.leaving]
+    leaving = sum(worker.leaving for worker, _ in view.workers)
+    beyond = living[view.job.min_replicas :]
+    goes = beyond[max(0, len(beyond) - max(0, count - leaving)) :]
+    for worker in goes:
+        stop(draft, worker)
+    if goes:
+        message = f"Stopped {len(goes)} of the workers beyond minReplicas: {_title(first)} needs the namespace's quota to start."
+        draft.event(names.REASON_SCALED, message)
 
 
 def _holds(view: JobView, draft: PlanBuilder, short: _Short) -> Wait | None:

@@ -49,6 +49,7 @@ def resize(view: JobView, draft: PlanBuilder) -> None:
     """Create the workers that are missing, never more than maxReplicas pods at once, those on their way out included:
     one agent too many makes torch's legacy rendezvous end and restart without end."""
     aim(view, draft)
+    quotas.make_room(view, draft)
     serve(view, draft)
     held = {worker.index for worker, _ in view.workers} | set(draft.status.succeeded_indices)
     first, elastic = _priority_classes(view)

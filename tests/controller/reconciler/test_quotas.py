@@ -8,6 +8,7 @@ import pytest
 from ebb.api import contract as names
 from ebb.api.clock import stamp
 from ebb.api.spec import Job
+from ebb.api.status import Quota
 from ebb.controller.reconciler.capacity import Claim
 from ebb.controller.reconciler.quotas import Refusal
 from ebb.controller.reconciler.reconcile import refused
@@ -30,6 +31,9 @@ def words(worker: int = 3, *, used: int = 6, limited: int = 6) -> str:
     )
 
 
+KEPT_OUT = Quota(since=stamp(NOW), generation=1, message=words(), room=6.0)
+
+
 def short(*, since: float = NOW, low: int = 4, **quota: Any) -> Object:
     """A job with three workers of which a quota refused one more."""
     remembered = {"since": stamp(since), "generation": 1, "message": words(), **quota}
@@ -38,7 +42,7 @@ def short(*, since: float = NOW, low: int = 4, **quota: Any) -> Object:
 
 def rival(**changes: Any) -> Claim:
     """An older job of the namespace, in the same state."""
-    return claim(**{"zone": "local-a", "least": 4, "placed": 3, "pods": 3, "short_of_quota": True, "refused": True, **changes})
+    return claim(**{"zone": "local-a", "least": 4, "placed": 3, "pods": 3, "quota": KEPT_OUT, "refused": True, **changes})
 
 
 def look_at(job: Object, *others: Claim, now: float = NOW, pods: int = 3) -> Plan:
@@ -52,7 +56,7 @@ LOOKS: dict[str, tuple[Plan, bool]] = {
     "not-before": (look_at(short(), rival(), now=NOW + 59), False),
     "before-another-that-will-give-way": (look_at(short(), rival(**YOUNGER), now=NOW + 299), False),
     "which-does-not": (look_at(short(), rival(**YOUNGER), now=NOW + 300), True),
-    "beside-one-that-runs": (look_at(short(), rival(short_of_quota=False, placed=4), now=NOW + 60), True),
+    "beside-one-that-runs": (look_at(short(), rival(quota=None, placed=4), now=NOW + 60), True),
     "alone-beside-pods-of-somebody-else": (look_at(short(room=3.0), now=NOW + 60), True),
     "alone-with-room-enough": (look_at(short(room=4.0), now=NOW + 60), False),
     "of-another-namespace": (look_at(short(room=4.0), rival(key=("team", "other")), now=NOW + 60), False),
@@ -135,6 +139,29 @@ def test_nobody_joins_before_one_that_waits_for_the_quota_and_nobody_grows() -> 
     assert done(look(job, *pods, platform=STACK, cluster_capacity=cluster_capacity(rival(key=("team", "other"))))) == ["+2", "+3"]
 
 
+def stops(*others: Claim, low: int = 2, pods: int = 4, leaving: int = 0) -> list[str]:
+    """Workers of a job of the namespace that are stopped for others."""
+    job = placed_job(low=low, replicas=pods, high=pods, status={"replicas": pods})
+    found = [make_pod(job, index, deleted=NOW if index >= pods - leaving else None) for index in range(pods)]
+    return done(look(job, *found, platform=STACK, cluster_capacity=cluster_capacity(*others)))
+
+
+def test_workers_beyond_the_minimum_make_room() -> None:
+    """For one that needs three of a quota of six, of which this job has four."""
+    out = rival(least=3, placed=0, pods=0)
+    assert stops(out) == ["-3"]
+    assert stops(rival(least=4, placed=0, pods=0)) == ["-2", "-3"]
+    assert stops(rival(least=2, placed=0, pods=0)) == [], "there is room"
+    assert stops(rival(least=5, placed=0, pods=0)) == [], "that would not be enough"
+    assert stops(out, leaving=1) == [], "one goes already"
+    assert stops(out, low=4) == [], "it has no more than it needs"
+    assert stops(rival(least=3, placed=0, pods=0, key=("team", "other"))) == []
+    behind, before = ({"pods": 3, "least": 2, "quota": None, "created": NOW + when} for when in (1, -99))
+    small = rival(least=1, placed=0, pods=0)
+    assert stops(small, claim("third", "local-a", **behind), pods=3) == [], "the one behind gives first"
+    assert stops(small, claim("third", "local-a", **before), pods=3) == ["-2"]
+
+
 # --- Towns ---
 
 
@@ -199,3 +226,15 @@ def test_one_that_runs_is_not_stopped_for_the_first_in_line() -> None:
     town.submit(gpu_job("urgent", uid="urgent", low=4, replicas=4, priorityClassName="urgent"), work=600)
     seen = hours(town, 3600)
     assert all("job-0" in running for running in seen)
+
+
+def test_a_job_starts_on_what_others_have_beyond_their_minimum_and_that_is_stable() -> None:
+    town = Town(make_platform(make_group("t4-a", zone="a", max=20)), limits={"a": 20}, rng=random.Random(1), quota=6)
+    town.submit(gpu_job("wide", uid="wide", low=2, replicas=6, high=6), work=4 * 3600)
+    town.run(300)
+    assert town.running("wide") == 6
+    town.submit(gpu_job("late", uid="late", low=3, replicas=3, high=3), work=4 * 3600)
+    town.run(600)
+    for _ in range(200):
+        town.tick()
+        assert (town.running("wide"), town.running("late")) == (3, 3)
