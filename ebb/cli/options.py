@@ -109,6 +109,13 @@ class Output(StrEnum):
     JSON = "json"
 
 
+class Mode(StrEnum):
+    """--mode: which value of a metric is the best."""
+
+    MIN = "min"
+    MAX = "max"
+
+
 JobNames = Annotated[list[str], typer.Argument(metavar="JOB", help="The jobs' names.", autocompletion=job_names)]
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="The job's name, as `ebb list` shows it.", autocompletion=job_names)]
 Format = Annotated[Output, typer.Option("-o", "--output", help="text, or json with a stable schema.")]

@@ -212,7 +212,11 @@ def sweep_page(sweep: SweepView, width: int) -> RenderableType:
         )
         for run in sweep.runs
     ]
-    return Group(table(("POINT", "JOB", "STATE", "STEP", _HEADS[sweep.metric], "$"), rows, width), Text(), Text(summary(sweep)))
+    return Group(
+        table(("POINT", "JOB", "STATE", "STEP", _HEADS.get(sweep.metric, sweep.metric), "$"), rows, width),
+        Text(),
+        Text(summary(sweep)),
+    )
 
 
 def summary(sweep: SweepView) -> str:

@@ -23,7 +23,23 @@ from .settings import LauncherSettings
 log = logging.getLogger("hydra_plugins.ebb_launcher")
 
 _RUN_FOLDER = "hydra.run.dir=${oc.env:EBB_OUTPUT_DIR}/hydra"  # the root of a pod's file system cannot be written
-_OF_JOBS = ("gpus", "min", "max", "gpu", "zone", "capacity", "env", "image", "shm", "data", "code", "priority", "max_cost")
+_OF_JOBS = (
+    "gpus",
+    "min",
+    "max",
+    "gpu",
+    "zone",
+    "capacity",
+    "env",
+    "image",
+    "shm",
+    "data",
+    "code",
+    "priority",
+    "max_cost",
+    "secret",
+    "registry_secret",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +83,7 @@ async def _train(told: LauncherSettings, plan: sweeps.SweepPlan) -> sweeps.Sweep
             *(plan.name, len(started.submitted), len(started.there), plan.name),
         )
         try:
-            return await _until_over(ebb, plan, told.metric)
+            return await _until_over(ebb, plan, sweeps.SweepMetric(name=told.metric))
         except asyncio.CancelledError:
             log.warning(
                 "stopped waiting; the runs go on. Look: ebb sweep show %s, end: ebb sweep delete %s", plan.name, plan.name
@@ -75,7 +91,7 @@ async def _train(told: LauncherSettings, plan: sweeps.SweepPlan) -> sweeps.Sweep
             raise
 
 
-async def _until_over(ebb: client.Ebb, plan: sweeps.SweepPlan, metric: str) -> sweeps.SweepView:
+async def _until_over(ebb: client.Ebb, plan: sweeps.SweepPlan, metric: sweeps.SweepMetric) -> sweeps.SweepView:
     """Of all runs of the sweep, those of an earlier batch of Hydra's sweeper included."""
     said = ""
     async for seen in sweeps.watch(ebb, plan.name, metric=metric, note=log.warning):

@@ -27,7 +27,9 @@ class LauncherSettings:
     priority: str | None = None
     max_cost: float | None = None  # USD, of each job
     max_parallel: int | None = None
-    metric: str = METRIC  # what a run returns to Hydra's sweeper: loss, samples_per_second
+    secret: list[str] = field(default_factory=list)  # hf-token, or gcs=/secrets/gcs.json, as --secret has them
+    registry_secret: str | None = None
+    metric: str = METRIC  # what a run returns to Hydra's sweeper: loss, samples_per_second, or one of the program's own
     namespace: str | None = None
     kubeconfig: str | None = None
     context: str | None = None

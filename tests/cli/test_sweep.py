@@ -97,9 +97,11 @@ def test_the_schema_of_show() -> None:
                 {
                     "job": "scan-bd63fa16", "point": {"lr": "0.1"}, "state": "running", "detail": "", "step": 7,
                     "total_steps": None, "metric": 0.0, "usd_spent": None, "stopped_because": "",
-                    "command": "ebb submit --code . -- python train.py --lr 0.1",
+                    "command": "ebb submit --code . -- python train.py --lr 0.1", "source": "status",
                 }
             ],
+            "mode": "min",
+            "notes": [],
         }
     }  # fmt: skip
 
@@ -179,7 +181,19 @@ def test_stop_and_delete_of_a_whole_sweep() -> None:
         ("sweep --name scan lr=1 --stop-worst 0.5 -- train.py", Exit.USAGE, "stop-worst needs --after too"),
         ("sweep --name scan lr=1 --after 9 -- train.py", Exit.USAGE, "after needs --stop-worst too"),
         ("sweep --name scan lr=1 --stop-worst 5 --after 9 -- train.py", Exit.USAGE, "stop-worst 5 is not a fraction"),
-        ("sweep --name scan lr=1 --metric accuracy -- train.py", Exit.USAGE, "metric 'accuracy' is not in a job's status"),
+        ("sweep --name scan lr=1 --metric accuracy -- train.py", Exit.USAGE, "metric 'accuracy': say which value is the best"),
+        ("sweep --name scan lr=1 --mode best -- train.py", Exit.USAGE, "mode 'best' is unknown: use min or max"),
+        ("sweep show scan --metric ''", Exit.USAGE, "metric is empty: use loss, samples_per_second, or one that"),
+        (
+            "sweep --name scan lr=1 --stop-worst 0.5 --after 9 --metric acc --mode max -- train.py",
+            Exit.USAGE,
+            "by what a job's status has, and metric 'acc' is not in it",
+        ),
+        (
+            "sweep --name scan lr=1 --stop-worst 0.5 --after 9 --mode max -- train.py",
+            Exit.USAGE,
+            "mode 'max' would let --stop-worst stop the best runs by loss",
+        ),
         ("sweep show nothing", Exit.NOT_FOUND, "no sweep named 'nothing' in elastic-job. There are none."),
         ("sweep show a=b", Exit.USAGE, "name 'a=b' is not usable"),
         ("sweep stop nothing", Exit.NOT_FOUND, "no sweep named 'nothing'"),

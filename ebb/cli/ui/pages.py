@@ -25,7 +25,8 @@ from ebb.client.report.charts import WORKERS, run_charts
 from ebb.client.report.lines import Training
 from ebb.client.report.page import Tile, notes_list, run_tiles, section, tile_list
 from ebb.client.sweep import RunView, SweepView
-from ebb.client.sweep.view import count_states, ranked
+from ebb.client.sweep.results import ranked
+from ebb.client.sweep.view import count_states
 from ebb.client.timeline.events import job_timeline
 from ebb.client.timeline.timeline import Entry
 
@@ -254,10 +255,10 @@ def _timeline(entries: Sequence[Entry], now: datetime) -> str:
 
 
 def _runs(seen: SweepView, place: PagePlace) -> str:
-    order = ranked(seen.runs, seen.metric)
-    places = {run.job: str(index) for index, run in enumerate(order, 1)}
+    runs = {run.job: run for run in seen.runs}
+    places = {job: str(index) for index, job in enumerate(ranked({job: run.metric for job, run in runs.items()}, seen.by), 1)}
     rows = []
-    for run in [*order, *(run for run in seen.runs if run.job not in places)]:
+    for run in [*(runs[job] for job in places), *(run for run in seen.runs if run.job not in places)]:
         why = run.stopped_because or (run.detail if run.state in _LOUD else "")
         cells = (
             places.get(run.job, "-") + (" (best)" if run.job == seen.best else ""),

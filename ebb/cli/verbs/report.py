@@ -10,9 +10,10 @@ from typing import Annotated
 import typer
 
 from ebb.api.clock import stamp
-from ebb.cli.options import Namespace, call, job_names, note
+from ebb.cli.options import Mode, Namespace, call, job_names, note
 from ebb.client import report as reports
 from ebb.client.errors import BadRequest
+from ebb.client.sweep import metric_of
 
 JSON = "json"  # as every verb's -o json; a file of that name is ./json
 
@@ -28,13 +29,18 @@ def report(
         str | None, typer.Option("-o", "--output", metavar="FILE|json", help="The page; json: its figures, to stdout.")
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
+    metric: Annotated[
+        str, typer.Option(metavar="METRIC", help="Of a sweep, whose runs are compared by it; see `ebb sweep show`.")
+    ] = "loss",
+    mode: Annotated[Mode | None, typer.Option(help="The best is the least or the greatest; loss: min.")] = None,
     namespace: Namespace = None,
 ) -> None:
     """One HTML page: loss, rate, workers, reclaims, goodput, money."""
     path = None if output == JSON else Path(output or f"{name}.html")
     if path is not None:
         _check(path)
-    found = call(ctx, namespace, lambda ebb: reports.make(ebb, name))
+    compared = metric_of(metric, mode)
+    found = call(ctx, namespace, lambda ebb: reports.make(ebb, name, metric=compared))
     if path is None:
         typer.echo(json.dumps(asdict(found), indent=2, allow_nan=False))
         return

@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from ebb import client
 from ebb.cli.asked import JobOptions, takes_job_options
 from ebb.cli.exits import Exit
-from ebb.cli.options import Format, Namespace, Output, call, note, print_json, record
+from ebb.cli.options import Format, Mode, Namespace, Output, call, note, print_json, record
 from ebb.cli.pages import price_line, summary, sweep_page
 from ebb.cli.render import make_console, plan
 from ebb.cli.terminal import confirm, is_interactive
@@ -27,7 +27,10 @@ from ebb.client.sweep.overrides import is_override
 RUN = "run"
 
 SweepName = Annotated[str, typer.Argument(metavar="NAME", help="The sweep's name.")]
-Metric = Annotated[str, typer.Option(metavar="METRIC", help=f"Metric by which runs are compared: {' or '.join(sweeps.METRICS)}.")]
+Metric = Annotated[
+    str, typer.Option(metavar="METRIC", help="Runs are compared by it: loss, samples_per_second, or one of the program's own.")
+]
+ModeOption = Annotated[Mode | None, typer.Option("--mode", help="The best is the least or the greatest; loss: min.")]
 NoWait = Annotated[bool, typer.Option("--no-wait", help="Do not wait until the workers have left their machines.")]
 Watch = Annotated[bool, typer.Option("-w", "--watch", help="Keep watching until all runs end.")]
 
@@ -74,6 +77,7 @@ def run(
         typer.Option(metavar="FRACTION", help="Stop this fraction of the runs that got as far, while this command runs."),
     ] = None,
     metric: Metric = "loss",
+    mode: ModeOption = None,
     after: Annotated[int | None, typer.Option(metavar="STEPS", help="Compare at this step, at twice it, and so on.")] = None,
     watch: Watch = False,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Send everything without asking for confirmation.")] = False,
@@ -92,13 +96,13 @@ def run(
     """
     overrides = tuple(takewhile(is_override, words or ()))
     made = _plan(asked, overrides, tuple(words or ())[len(overrides) :], (random, seed), hydra=hydra, max_parallel=max_parallel)
-    rule = _rule(stop_worst, metric, after)
-    sweeps.check_metric(metric)
+    compared = sweeps.metric_of(metric, mode)
+    rule = _rule(stop_worst, compared, after)
     if made.request.code:
         made = replace(made, code=packed(Path(made.request.code), note))
     if dry_run:
         return call(ctx, namespace, lambda ebb: _print_manifests(ebb, made, output))
-    raise typer.Exit(call(ctx, namespace, lambda ebb: _run(ebb, made, rule, metric, output, yes=yes, watch=watch)))
+    raise typer.Exit(call(ctx, namespace, lambda ebb: _run(ebb, made, rule, compared, output, yes=yes, watch=watch)))
 
 
 @sweep.command()
@@ -108,19 +112,22 @@ def show(
     *,
     watch: Watch = False,
     metric: Metric = "loss",
+    mode: ModeOption = None,
     namespace: Namespace = None,
     output: Format = Output.TEXT,
 ) -> None:
     """All runs of a sweep in one table: settings, progress, cost."""
-    sweeps.check_metric(metric)
+    compared = sweeps.metric_of(metric, mode)
     if watch:
-        raise typer.Exit(call(ctx, namespace, lambda ebb: _follow(ebb, name, metric, None, output)))
-    seen = call(ctx, namespace, lambda ebb: sweeps.show(ebb, name, metric=metric))
+        raise typer.Exit(call(ctx, namespace, lambda ebb: _follow(ebb, name, compared, None, output)))
+    seen = call(ctx, namespace, lambda ebb: sweeps.show(ebb, name, metric=compared))
     if output is Output.JSON:
         print_json({"sweep": record(seen)})
     else:
         console = make_console()
         console.print(sweep_page(seen, console.width))
+        for each in seen.notes:
+            note(each)
 
 
 @sweep.command()
@@ -166,14 +173,17 @@ def _plan(
     return replace(made, request=replace(request, code=first.code))
 
 
-def _rule(fraction: float | None, metric: str, after: int | None) -> sweeps.Rule | None:
+def _rule(fraction: float | None, metric: sweeps.SweepMetric, after: int | None) -> sweeps.Rule | None:
     """Raises BadRequest."""
     if fraction is None and after is None:
         return None
     if fraction is None or after is None:
         missing, given = ("stop-worst", "after") if fraction is None else ("after", "stop-worst")
         raise BadRequest(f"{given} needs --{missing} too, as in --stop-worst 0.5 --after 200.")
-    return sweeps.Rule(fraction=fraction, metric=metric, after=after)
+    rule = sweeps.Rule(fraction=fraction, metric=metric.name, after=after)
+    if metric.more_is_better != sweeps.METRICS[metric.name]:
+        raise BadRequest(f"mode {metric.mode!r} would let --stop-worst stop the best runs by {metric.name}: leave --mode out.")
+    return rule
 
 
 async def _print_manifests(ebb: client.Ebb, made: sweeps.SweepPlan, output: Output) -> None:
@@ -185,7 +195,14 @@ async def _print_manifests(ebb: client.Ebb, made: sweeps.SweepPlan, output: Outp
 
 
 async def _run(
-    ebb: client.Ebb, made: sweeps.SweepPlan, rule: sweeps.Rule | None, metric: str, output: Output, *, yes: bool, watch: bool
+    ebb: client.Ebb,
+    made: sweeps.SweepPlan,
+    rule: sweeps.Rule | None,
+    metric: sweeps.SweepMetric,
+    output: Output,
+    *,
+    yes: bool,
+    watch: bool,
 ) -> Exit:
     if output is Output.TEXT:
         _show_plan(ebb, made)
@@ -218,7 +235,7 @@ def _show_plan(ebb: client.Ebb, made: sweeps.SweepPlan) -> None:
     console.print(price_line(made, first.fit))
 
 
-async def _follow(ebb: client.Ebb, name: str, metric: str, rule: sweeps.Rule | None, output: Output) -> Exit:
+async def _follow(ebb: client.Ebb, name: str, metric: sweeps.SweepMetric, rule: sweeps.Rule | None, output: Output) -> Exit:
     """A table that redraws itself; into a pipe, a line for each change; a JSON object each with -o json."""
     console = make_console()
     if output is Output.TEXT and console.is_terminal:

@@ -28,6 +28,7 @@ from ebb.client.report.data import RunOfSweep, RunReport, SweepReport, run_repor
 from ebb.client.report.lines import Training
 from ebb.client.report.page import run_page, sweep_page
 from ebb.client.report.reading import OpenFiles, Reading, ReportFiles
+from ebb.client.sweep.results import Finals, SweepMetric
 from ebb.client.sweep.view import LABEL_SWEEP, sweep_view
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, Denied, NotFound, Object
 
@@ -37,13 +38,18 @@ __all__ = ["OpenFiles", "ReportFiles", "RunReport", "SweepReport", "make", "page
 GONE = "The job was deleted: what it cost is from the platform's record of it, which has no history."
 
 
-async def make(ebb: Ebb, name: str, *, open_files: OpenFiles = gateway) -> RunReport | SweepReport:
-    """Of the job of that name, of a sweep, or of a deleted job of which the platform keeps a record. Raises Missing."""
+async def make(
+    ebb: Ebb, name: str, *, metric: SweepMetric | None = None, open_files: OpenFiles = gateway
+) -> RunReport | SweepReport:
+    """Of the job of that name, of a sweep, or of a deleted job of which the platform keeps a record. Raises Missing.
+
+    `metric`: by which the runs of a sweep are compared.
+    """
     now = datetime.now(UTC).timestamp()
     jobs = await ebb.kube.list(ELASTIC_JOBS, ebb.namespace, labels=f"{LABEL_SWEEP}={name}")
     async with Reading(ebb, open_files).opened() as reading:
         if jobs:
-            return await _sweep(ebb, name, jobs, reading, now)
+            return await _sweep(ebb, name, jobs, reading, metric or SweepMetric(), now=now)
         try:
             return await _run(await read_job(ebb.kube, ebb.namespace, name), reading, now)
         except Missing:
@@ -77,19 +83,28 @@ def report_of(job: Object, training: Training, *, now: float, source: str, notes
     )
 
 
-async def _sweep(ebb: Ebb, name: str, jobs: Sequence[Object], reading: Reading, now: float) -> SweepReport:
+async def _sweep(
+    ebb: Ebb, name: str, jobs: Sequence[Object], reading: Reading, metric: SweepMetric, *, now: float
+) -> SweepReport:
     reports = await asyncio.gather(*(_run(job, reading, now) for job in jobs))
     by_name = {found.job.name: found for found in reports}
+    finals = Finals(ebb, metric, open_files=reading.again)
+    await finals.read(jobs)
+    losses = {run.job: run.metric for run in sweep_view(name, ebb.namespace, jobs, finals=finals.found).runs}
+    seen = sweep_view(name, ebb.namespace, jobs, metric=metric, finals=finals.found, now=now)
     runs = [
         RunOfSweep(
             job=run.job,
             settings=" ".join(f"{key}={value}" for key, value in run.point.items()) or run.job,
             command=run.command,
             report=by_name[run.job],
+            last_loss=losses[run.job],
+            value=run.metric,
+            step=run.step,
         )
-        for run in sweep_view(name, ebb.namespace, jobs, now=now).runs
+        for run in seen.runs
     ]
-    return sweep_report(name, ebb.namespace, runs)
+    return sweep_report(name, ebb.namespace, runs, metric)
 
 
 async def _recorded(ebb: Ebb, name: str) -> Object | None:

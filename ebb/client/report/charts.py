@@ -7,6 +7,7 @@ There is a plot only of what there are figures for. All plots of a run against t
 found in the others, with a mark for each worker that was lost.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import zip_longest
@@ -214,7 +215,9 @@ def _losses(sweep: SweepReport, unit: str) -> Chart | None:
         run.job: [(point, point.loss) for point in run.report.points if point.loss and (unit == "time" or not point.redone)]
         for run in sweep.runs
     }
-    ranked = sorted((run for run in sweep.runs if kept[run.job]), key=lambda run: run.last_loss or 0.0)
+    ranked = sorted(
+        (run for run in sweep.runs if kept[run.job]), key=lambda run: math.inf if run.last_loss is None else run.last_loss
+    )
     if not ranked:
         return None
     best, shown = ranked[0], {run.job for run in ranked[:NAMED]}
@@ -233,7 +236,7 @@ def _losses(sweep: SweepReport, unit: str) -> Chart | None:
     y = _value_axis([loss for points in kept.values() for _, loss in points])
     return Chart(
         title=f"Loss against {unit}",
-        says=f"The last loss is least with {best.settings}: {short(best.last_loss or 0.0)}{rest}.",
+        says=f"The last loss is least with {best.settings}: {short(best.last_loss)}{rest}." if best.last_loss is not None else "",
         x=axis(0.0, most, kind="seconds" if unit == "time" else "number", exact=True),
         y=y,
         x_name="since each run's submission" if unit == "time" else unit,

@@ -14,6 +14,7 @@ from ebb.api.status import HISTORY_LENGTH, LEFT, PLACED, PROGRAM_FAILED, RECLAIM
 from ebb.client.jobs.goodput import share
 from ebb.client.jobs.view import OVER, Happening, JobView, describe
 from ebb.client.report.lines import Change, Range, Training, number
+from ebb.client.sweep.results import SweepMetric, best_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -319,12 +320,9 @@ class RunOfSweep:
     settings: str
     command: str
     report: RunReport
-
-    @property
-    def last_loss(self) -> float | None:
-        """The mean of the last point's; else what the platform last saw."""
-        known = [point.loss.mean for point in self.report.points if point.loss]
-        return known[-1] if known else self.report.job.loss
+    last_loss: float | None = None  # of its last line, or what the platform last saw: client/sweep/results.py
+    value: float | None = None  # the metric by which the runs are compared
+    step: int | None = None
 
     @property
     def median_rate(self) -> float | None:
@@ -334,12 +332,14 @@ class RunOfSweep:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepReport:
-    """All runs, in the order of their settings. `best`: the job with the least loss, "" while none has one."""
+    """All runs, in the order of their settings. `best`: the job with the best metric, "" while none has one."""
 
     name: str
     namespace: str
     best: str
     runs: tuple[RunOfSweep, ...]
+    metric: str = "loss"
+    mode: str = "min"
 
     @property
     def source(self) -> str:
@@ -351,7 +351,7 @@ class SweepReport:
         return tuple(f"{run.job}: {note}" for run in self.runs for note in run.report.notes)
 
 
-def sweep_report(name: str, namespace: str, runs: Sequence[RunOfSweep]) -> SweepReport:
-    compared = [run for run in runs if run.last_loss is not None]
-    best = min(compared, key=lambda run: run.last_loss or 0.0, default=None)
-    return SweepReport(name=name, namespace=namespace, best=best.job if best else "", runs=tuple(runs))
+def sweep_report(name: str, namespace: str, runs: Sequence[RunOfSweep], metric: SweepMetric | None = None) -> SweepReport:
+    metric = metric or SweepMetric()
+    best = best_of({run.job: run.value for run in runs}, metric)
+    return SweepReport(name=name, namespace=namespace, best=best, runs=tuple(runs), metric=metric.name, mode=metric.mode)

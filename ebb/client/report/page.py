@@ -13,7 +13,8 @@ from pathlib import Path
 
 from ebb.client.report.chart import Chart, duration, figure, percent, short, table, usd
 from ebb.client.report.charts import run_charts, sweep_charts
-from ebb.client.report.data import Event, RunReport, SweepReport
+from ebb.client.report.data import Event, RunOfSweep, RunReport, SweepReport
+from ebb.client.sweep import METRICS
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _HERE = Path(__file__).parent
@@ -165,8 +166,8 @@ def _sweep_tiles(sweep: SweepReport) -> list[Tile]:
     states = [run.report.job.state for run in sweep.runs]
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     tiles = [("Runs", str(len(sweep.runs)), counts)]
-    if best is not None and best.last_loss is not None:
-        tiles.append(("Best loss", short(best.last_loss), best.settings))
+    if best is not None and best.value is not None:
+        tiles.append((f"Best {sweep.metric}", short(best.value), best.settings))
     tiles.append(("Reclaims", str(sum(run.report.job.reclaims for run in sweep.runs)), "in all runs"))
     if compared:
         tiles.append(("Money", usd(spent), f"{usd(compared - spent)} less than on demand"))
@@ -174,15 +175,20 @@ def _sweep_tiles(sweep: SweepReport) -> list[Tile]:
 
 
 def _runs(sweep: SweepReport) -> str:
-    head = ("Run", "Settings", "State", "Steps", "Loss", "Samples/s", "Reclaims", "Goodput", "Spent")
+    def best(run: RunOfSweep, metric: str) -> str:
+        return " (best)" if run.job == sweep.best and metric == sweep.metric else ""
+
+    own = () if sweep.metric in METRICS else (sweep.metric,)  # the others have columns
+    head = ("Run", "Settings", "State", "Steps", "Loss", *own, "Samples/s", "Reclaims", "Goodput", "Spent")
     rows = [
         (
             run.job,
             run.settings,
             run.report.job.state,
-            "-" if run.report.job.step is None else short(run.report.job.step),
-            ("-" if run.last_loss is None else short(run.last_loss)) + (" (best)" if run.job == sweep.best else ""),
-            "-" if run.median_rate is None else short(run.median_rate),
+            "-" if run.step is None else short(run.step),
+            ("-" if run.last_loss is None else short(run.last_loss)) + best(run, "loss"),
+            *(("-" if run.value is None else short(run.value)) + best(run, each) for each in own),
+            ("-" if run.median_rate is None else short(run.median_rate)) + best(run, "samples_per_second"),
             str(run.report.job.reclaims),
             "-" if run.report.goodput is None else percent(run.report.goodput),
             "-" if run.report.job.usd_spent is None else usd(run.report.job.usd_spent),

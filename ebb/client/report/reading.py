@@ -17,6 +17,7 @@ from ebb.client.errors import ClientError, Missing
 from ebb.client.logs.sources import job_folder
 from ebb.client.platform.connection import Ebb
 from ebb.client.report.lines import Reader, Training
+from ebb.client.sweep.results import ResultFiles
 from ebb.kube import KubeError, Object
 
 FILE = "metrics.jsonl"
@@ -25,11 +26,8 @@ STATUS_ONLY = "The figures are the last that the platform saw: there are no curv
 AT_ONCE = 4  # files: enough to hide the way to the platform, few enough for a small gateway
 
 
-class ReportFiles(Protocol):
+class ReportFiles(ResultFiles, Protocol):
     """The part of files/transfer.py's `Files` that a report needs."""
-
-    def read(self, path: str) -> AsyncIterator[bytes]:
-        """From the first byte to what is now the end. Raises Missing, ClientError, KubeError."""
 
 
 OpenFiles = Callable[[Ebb], AbstractAsyncContextManager[ReportFiles]]
@@ -62,6 +60,13 @@ class Reading:
             except (ClientError, KubeError, OSError) as error:
                 self._closed = str(error)
             yield self
+
+    @asynccontextmanager
+    async def again(self, _: Ebb) -> AsyncIterator[ReportFiles]:
+        """The same files for others, within `opened`. Raises ClientError where there are none."""
+        if self._files is None:
+            raise ClientError(self._closed)
+        yield self._files
 
     async def of(self, job: Object) -> Read:
         """Of one job; never raises for what is missing."""

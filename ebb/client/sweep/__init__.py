@@ -5,11 +5,13 @@
 
 overrides.py   the values to vary, as they are typed     points.py   the combinations, and how each reaches the program
 halving.py     the runs to stop early                    run.py      jobs      view.py   a sweep in plain words
+results.py     what each run came to, and the best of them
 """
 
-from ebb.client.sweep.halving import METRICS, Rule, check_metric
+from ebb.client.sweep.halving import METRICS, Rule
 from ebb.client.sweep.overrides import parse
 from ebb.client.sweep.points import FLAGS, HYDRA, Point, points_of
+from ebb.client.sweep.results import SweepMetric, metric_of
 from ebb.client.sweep.run import Started, SweepPlan, delete, prepared, show, start, stop, watch
 from ebb.client.sweep.view import LABEL_SWEEP, RunView, SweepView
 
@@ -22,10 +24,11 @@ __all__ = [
     "Rule",
     "RunView",
     "Started",
+    "SweepMetric",
     "SweepPlan",
     "SweepView",
-    "check_metric",
     "delete",
+    "metric_of",
     "parse",
     "points_of",
     "prepared",

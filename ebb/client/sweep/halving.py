@@ -31,15 +31,13 @@ class Rule:
     def __post_init__(self) -> None:
         if not 0 < self.fraction < 1:
             raise BadRequest(f"stop-worst {self.fraction:g} is not a fraction: use more than 0 and less than 1, such as 0.5.")
-        check_metric(self.metric)
+        if self.metric not in METRICS:
+            raise BadRequest(
+                f"stop-worst compares runs while they train, by what a job's status has, and metric {self.metric!r} is not in "
+                f"it: use {' or '.join(METRICS)}, or leave --stop-worst out."
+            )
         if self.after < 1:
             raise BadRequest(f"after {self.after} is too early: runs are compared from step 1 on.")
-
-
-def check_metric(metric: str) -> None:
-    """Raises BadRequest."""
-    if metric not in METRICS:
-        raise BadRequest(f"metric {metric!r} is not in a job's status: use {' or '.join(METRICS)}.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,6 +26,7 @@ from ebb.client.submission.request import Request, check, check_name, command_of
 from ebb.client.submission.submit import Prepared, prepare, submit
 from ebb.client.sweep.halving import HalvingRun, Rule, verdicts, with_new_rungs
 from ebb.client.sweep.points import FLAGS, Point, job_name, words_of
+from ebb.client.sweep.results import Finals, OpenResults, SweepMetric
 from ebb.client.sweep.view import (
     ANNOTATION_COMMAND,
     ANNOTATION_POINT,
@@ -33,7 +34,7 @@ from ebb.client.sweep.view import (
     ANNOTATION_STOPPED,
     LABEL_SWEEP,
     SweepView,
-    notes,
+    annotations,
     sweep_view,
     value_of,
 )
@@ -103,21 +104,35 @@ async def start(ebb: Ebb, plan: SweepPlan, note: Callable[[str], None] = ignore)
     )
 
 
-async def show(ebb: Ebb, name: str, *, metric: str = "loss") -> SweepView:
-    """A sweep as it is now. Raises Missing."""
-    return sweep_view(name, ebb.namespace, await _list_runs(ebb, name), metric=metric, now=_now())
+async def show(ebb: Ebb, name: str, *, metric: SweepMetric | None = None, open_files: OpenResults | None = None) -> SweepView:
+    """A sweep as it is now; runs that have ended by their own files. Raises Missing."""
+    jobs, notes = await _list_runs(ebb, name), list[str]()
+    finals = Finals(ebb, metric or SweepMetric(), open_files=open_files, note=notes.append)
+    await finals.read(jobs)
+    return sweep_view(name, ebb.namespace, jobs, metric=metric, finals=finals.found, notes=notes, now=_now())
 
 
 async def watch(
-    ebb: Ebb, name: str, *, metric: str = "loss", rule: Rule | None = None, note: Callable[[str], None] = ignore
+    ebb: Ebb,
+    name: str,
+    *,
+    metric: SweepMetric | None = None,
+    rule: Rule | None = None,
+    open_files: OpenResults | None = None,
+    note: Callable[[str], None] = ignore,
 ) -> AsyncIterator[SweepView]:
-    """The sweep now and after each change, until nothing of it goes on; with a rule the worst are stopped. Raises Missing."""
+    """The sweep now and after each change, until nothing of it goes on; with a rule the worst are stopped. Raises Missing.
+
+    Runs that train have what the status says, those that have ended what their files say.
+    """
     await _list_runs(ebb, name)
     mind = _Minder(ebb, rule, note) if rule else None
+    finals = Finals(ebb, metric or SweepMetric(), open_files=open_files, note=note)
     async for jobs in states(ebb.kube, ELASTIC_JOBS, ebb.namespace, labels=f"{LABEL_SWEEP}={name}", on_trouble=note):
         if not jobs:
             raise Missing(f"sweep {name} was deleted.")
-        seen = sweep_view(name, ebb.namespace, jobs.values(), metric=metric, now=_now())
+        await finals.read(jobs.values(), running=False)
+        seen = sweep_view(name, ebb.namespace, jobs.values(), metric=metric, finals=finals.found, now=_now())
         yield seen
         if mind:
             await mind.judge(jobs.values())
@@ -163,7 +178,7 @@ class _Minder:
 
     async def _noted(self, job: Object) -> HalvingRun:
         """The run, with its new rungs written down."""
-        seen, told, uid = view(job), notes(job), job["metadata"]["uid"]
+        seen, told, uid = view(job), annotations(job), job["metadata"]["uid"]
         written = _rungs(told.get(ANNOTATION_RUNGS, "")) | self._written.get(uid, {})
         # Whoever resumed a run that was stopped as one of the worst wants it to go on.
         goes_on = seen.state not in OVER and seen.state != STOPPED and ANNOTATION_STOPPED not in told
@@ -221,7 +236,7 @@ def _check_same(sweep: str, body: Object, there: Object | None) -> None:
     """Raises BadRequest unless the job that is there is what would be sent."""
     if there is None:
         return
-    found, wanted = notes(there).get(ANNOTATION_COMMAND, ""), notes(body)[ANNOTATION_COMMAND]
+    found, wanted = annotations(there).get(ANNOTATION_COMMAND, ""), annotations(body)[ANNOTATION_COMMAND]
     if found != wanted:
         raise BadRequest(
             f"name {sweep!r} is a sweep of another command: its run {body['metadata']['name']} is `{found}`, and would be "

@@ -5,12 +5,12 @@ Fields are only added to, as those of `JobView`.
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ebb.client.jobs.view import FINISHED, OVER, STOPPED, JobView, view
-from ebb.client.sweep.halving import METRICS
+from ebb.client.sweep.results import MODES, FinalFigures, SweepMetric, best_of, has_ended, score_of
 from ebb.kube import Object
 
 LABEL_SWEEP = "ebb.dev/sweep"
@@ -34,6 +34,7 @@ class RunView:
     usd_spent: float | None
     stopped_because: str  # by --stop-worst; "" if it was not
     command: str  # starts the same run again, alone
+    source: str = ""  # of the metric: a file of the run's, or its status; "" where nothing says it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +48,13 @@ class SweepView:
     max_parallel: int | None
     usd_spent: float | None
     runs: tuple[RunView, ...]
+    mode: str = "min"  # or max: which metric is the best
+    notes: tuple[str, ...] = ()  # what could not be read
+
+    @property
+    def by(self) -> SweepMetric:
+        """How its runs are compared."""
+        return SweepMetric(name=self.metric, more_is_better=self.mode == MODES[True])
 
     @property
     def over(self) -> bool:
@@ -54,45 +62,62 @@ class SweepView:
         return all(run.state in OVER or run.state == STOPPED for run in self.runs)
 
 
-def sweep_view(name: str, namespace: str, jobs: Iterable[Object], *, metric: str = "loss", now: float | None = None) -> SweepView:
-    """The runs in the order of their points, numbers by size."""
+def sweep_view(
+    name: str,
+    namespace: str,
+    jobs: Iterable[Object],
+    *,
+    metric: SweepMetric | None = None,
+    finals: Mapping[str, FinalFigures] | None = None,
+    notes: Iterable[str] = (),
+    now: float | None = None,
+) -> SweepView:
+    """The runs in the order of their points, numbers by size. `finals`: what was read of their files, by the jobs' uid."""
+    metric, finals = metric or SweepMetric(), finals or {}
     jobs = list(jobs)
-    runs = sorted((_run(job, metric, now) for job in jobs), key=lambda run: (_order(run.point), run.job))
+    runs = sorted(
+        (_run(job, metric, finals.get(job["metadata"]["uid"]), now) for job in jobs), key=lambda run: (_order(run.point), run.job)
+    )
     groups = [job["spec"].get("group") or {} for job in jobs]
     limits = {int(group["maxParallel"]) for group in groups if group.get("maxParallel")}
     spent = [run.usd_spent for run in runs if run.usd_spent is not None]
     return SweepView(
         name=name,
         namespace=namespace,
-        metric=metric,
-        best=next((run.job for run in ranked(runs, metric)), ""),
+        metric=metric.name,
+        mode=metric.mode,
+        notes=tuple(notes),
+        best=best_of({run.job: run.metric for run in runs}, metric),
         max_parallel=min(limits, default=None),
         usd_spent=sum(spent) if spent else None,
         runs=tuple(runs),
     )
 
 
-def notes(job: Object) -> dict[str, str]:
+def annotations(job: Object) -> dict[str, str]:
     """A job's annotations."""
     return job["metadata"].get("annotations") or {}
 
 
 def value_of(job: JobView, metric: str) -> float | None:
-    """The metric in the job's status."""
+    """The metric in the job's status, as runs are compared while they train."""
     found = getattr(job, metric)
     return None if found is None else float(found)
 
 
-def _run(job: Object, metric: str, now: float | None) -> RunView:
-    seen, told = view(job, now), notes(job)
+def _run(job: Object, metric: SweepMetric, final: FinalFigures | None, now: float | None) -> RunView:
+    seen, told = view(job, now), annotations(job)
+    score, source = score_of(seen, final, metric)
+    last = final.step if final and has_ended(seen) else None
     return RunView(
         job=seen.name,
         point=_point(told.get(ANNOTATION_POINT, "")),
         state=seen.state,
         detail=seen.detail,
-        step=seen.step,
+        step=seen.step if last is None else last,
         total_steps=seen.total_steps,
-        metric=value_of(seen, metric),
+        metric=score,
+        source=source,
         usd_spent=seen.usd_spent,
         stopped_because=told.get(ANNOTATION_STOPPED, ""),
         command=told.get(ANNOTATION_COMMAND, ""),
@@ -118,12 +143,6 @@ def _number(value: str) -> float:
     except ValueError:
         return 0.0
     return 0.0 if math.isnan(found) else found  # nan has no place in an order
-
-
-def ranked(runs: Iterable[RunView], metric: str) -> list[RunView]:
-    """Those that have trained, the best first: one that failed or was stopped may have been the best."""
-    having = [run for run in runs if run.metric is not None and not math.isnan(run.metric)]
-    return sorted(having, key=lambda run: run.metric or 0.0, reverse=METRICS[metric])
 
 
 def count_states(sweep: SweepView) -> str:

@@ -34,6 +34,9 @@ def swept(runs: int, name: str = "scan") -> SweepReport:
             settings=f"lr={number}",
             command=f"ebb submit -- python train.py --lr {number}",
             report=made([{**line, "loss": line["loss"] + number} for line in lines], f"{name}-{number}"),
+            last_loss=lines[-1]["loss"] + number,
+            value=lines[-1]["loss"] + number,
+            step=lines[-1]["step"],
         )
         for number in range(runs)
     ]

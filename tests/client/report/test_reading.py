@@ -23,30 +23,10 @@ from ebb.elastic.runtime.report import sentence
 from ebb.kube import Object, Unreachable
 from tests.cli.world import NS, FakeKube, platform_json, worker_pod
 from tests.client.report import story
+from tests.client.report.volume import Volume
 from tests.reached import ebb_of, reached
 
 LINES = story.text(story.metric_lines())
-
-
-class Volume:
-    """A gateway with files in memory; it answers in pieces that know nothing of lines."""
-
-    def __init__(self, files: dict[str, bytes], fails: Exception | None = None) -> None:
-        self.files, self.fails, self.opened = files, fails, 0
-
-    @asynccontextmanager
-    async def open(self, _: Ebb) -> AsyncIterator["Volume"]:
-        self.opened += 1
-        yield self
-
-    async def read(self, path: str) -> AsyncIterator[bytes]:
-        if path not in self.files:
-            raise Missing(f"{path} is not there.")
-        content = self.files[path]
-        for start in range(0, len(content), 1000):
-            if self.fails and start > 0:
-                raise self.fails
-            yield content[start : start + 1000]
 
 
 def closed(_: Ebb) -> AbstractAsyncContextManager[Volume]:
@@ -192,8 +172,8 @@ async def test_a_sweep_reads_all_runs_through_one_gateway() -> None:
     assert (found.best, volume.opened, found.notes) == ("scan-001", 1, ())
     assert [round(run.last_loss or 0) for run in found.runs] == [0, 1]
     record_of = json.loads(json.dumps(asdict(found), allow_nan=False))  # what `-o json` prints
-    assert list(record_of) == ["name", "namespace", "best", "runs"]
-    assert list(record_of["runs"][0]) == ["job", "settings", "command", "report"]
+    assert list(record_of) == ["name", "namespace", "best", "runs", "metric", "mode"]
+    assert list(record_of["runs"][0]) == ["job", "settings", "command", "report", "last_loss", "value", "step"]
 
 
 async def test_a_real_gateway_over_real_streams(tmp_path: Path) -> None:

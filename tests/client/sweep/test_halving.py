@@ -82,7 +82,7 @@ def test_a_run_is_not_compared_where_nobody_saw_it() -> None:
         ({"fraction": 0.5, "after": 0}, "after 0 is too early"),
         (
             {"fraction": 0.5, "after": 1, "metric": "accuracy"},
-            "metric 'accuracy' is not in a job's status: use loss or samples_per",
+            "metric 'accuracy' is not in it: use loss or samples_per",
         ),
     ],
 )

@@ -11,6 +11,7 @@ from ebb.client import BadRequest, ClientError, Ebb, Missing, Request
 from ebb.client.sweep import Rule, SweepPlan, SweepView, delete, parse, points_of, show, start, stop, watch
 from ebb.kube import ELASTIC_JOBS, KubeError, Object
 from tests.cli.world import NS, FakeKube, elastic_job, platform_json
+from tests.client.report.volume import Volume
 
 REQUEST = Request(name="scan", arguments=("train.py",), gpus=2)
 
@@ -143,7 +144,7 @@ class Watched:
         self.task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
-        async for seen in watch(ebb(self.kube), "scan", rule=self._rule, note=self.notes.append):
+        async for seen in watch(ebb(self.kube), "scan", rule=self._rule, open_files=Volume({}).open, note=self.notes.append):
             self._seen.put_nowait(seen)
 
     async def until(self, **states: str) -> None:
