@@ -10,7 +10,7 @@ import pytest
 
 from ebb.kube import Object
 from tests.cli.serving import serving
-from tests.cli.world import FakeKube, elastic_job, platform_map
+from tests.cli.world import FakeKube, elastic_job, known_secret, platform_map
 
 CHECKOUT = Path(__file__).parents[2]
 TRAIN = """
@@ -69,9 +69,10 @@ def jobs(kube: FakeKube) -> list[Object]:
 
 @pytest.mark.e2e
 async def test_a_multirun_becomes_jobs_of_one_group_and_is_waited_for(folder: Path, tmp_path: Path) -> None:
-    kube = World(platform_map())
+    kube = World(platform_map(), known_secret("hf-token", variable="HF_TOKEN"))
     async with serving(kube, tmp_path) as kubeconfig:
         words = ["hydra.launcher.name=scan", "hydra.launcher.max_parallel=1", "+hydra.launcher.env.A=x", "lr=0.1,0.01", "wd=3"]
+        words.append("hydra.launcher.secret=[hf-token]")
         code, said = await train(folder, kubeconfig, *words)
         assert code == 0, said
         assert "sweep scan: 2 runs are submitted, 0 were there. Look: ebb sweep show scan" in said
@@ -80,6 +81,7 @@ async def test_a_multirun_becomes_jobs_of_one_group_and_is_waited_for(folder: Pa
         assert [arguments(job) for job in jobs(kube)] == [["train.py", run_folder, f"lr={lr}", "wd=3"] for lr in ("0.1", "0.01")]
         container = jobs(kube)[0]["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
         assert {"name": "A", "value": "x"} in container["env"]
+        assert [item["name"] for item in container["env"] if "valueFrom" in item] == ["HF_TOKEN"]
         assert "EBB_CODE_SHA256" in {item["name"] for item in container["env"]}, "the folder travels with it"
         assert [job["spec"]["group"] for job in jobs(kube)] == [{"name": "scan", "maxParallel": 1}] * 2
         assert [json.loads(job["metadata"]["annotations"]["ebb.dev/sweep-point"])["lr"] for job in jobs(kube)] == ["0.1", "0.01"]

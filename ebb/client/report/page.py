@@ -27,7 +27,9 @@ def run_page(run: RunReport, *, made: str) -> str:
     """`made`: when, RFC 3339."""
     job, drawn = run.job, run_charts(run)
     place = ", ".join(filter(None, (job.gpu_type, job.capacity, job.zone)))
+    used = ", ".join(use.words for use in job.secrets)
     about = f"Job in {job.namespace}, submitted {_moment(job.created)}{f'; {place}' if place else ''}."
+    about += f" Secrets: {used}." if used else ""
     body = [
         page_head(job.name, job.state, about, job.detail if job.state not in ("running", "finished") else ""),
         notes_list(run.notes),
@@ -91,7 +93,8 @@ def run_tiles(run: RunReport) -> list[Tile]:
     losses = [point.loss.mean for point in points if point.loss]
     rates = sorted(point.samples_per_second.mean for point in points if point.samples_per_second)
     pauses = [event.pause_seconds for event in run.events if event.pause_seconds is not None]
-    step = job.step if job.step is not None else (points[-1].step if points else None)
+    last = points[-1].step if points else None
+    step = last if last is not None and (job.step is None or job.ended) else job.step  # the platform misses the last steps
     total = f"of {short(job.total_steps)} steps" if job.total_steps else "steps"
     tiles = [("Time", duration(run.times.total), "since submission" if job.ended == "" else "from submission to the end")]
     if step is not None:

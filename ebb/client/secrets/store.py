@@ -25,7 +25,7 @@ from ebb.client.errors import BadRequest, ClientError, Missing
 from ebb.client.jobs.view import OVER, view, worker_spec
 from ebb.client.platform.connection import Ebb, find_user
 from ebb.client.secrets.uses import KEY, REGISTRY_KEY, SecretUse, object_name, secret_name, uses_of, usual_variable
-from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, SECRETS, Conflict, NotFound, Object
+from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, SECRETS, Conflict, Invalid, NotFound, Object
 
 MOST_BYTES = 2**20  # Kubernetes' limit of one Secret
 MOST_BYTES_OF_VARIABLE = 2**17 - 2**10  # Linux: NAME=value with its end has at most 128 KiB
@@ -211,7 +211,11 @@ async def _write_secret(ebb: Ebb, secret: Object) -> None:
     except Conflict as error:
         if error.reason != "AlreadyExists":
             raise
-        await ebb.kube.replace(SECRETS, ebb.namespace, name, secret)
+        try:
+            await ebb.kube.replace(SECRETS, ebb.namespace, name, secret)
+        except Invalid:  # left by an interrupted `set` of the other kind, and a type cannot change
+            await ebb.kube.delete(SECRETS, ebb.namespace, name)
+            await ebb.kube.create(SECRETS, ebb.namespace, secret)
     except NotFound as error:
         raise ClientError(f"namespace {ebb.namespace!r} is not there ({error}): check -n.") from error
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from ebb.client.report.chart import COLOURS
 from ebb.client.report.data import RunOfSweep, RunReport, SweepReport, run_report, sweep_report
 from ebb.client.report.lines import SPANS, Reader
 from ebb.client.report.page import run_page, sweep_page
+from ebb.client.secrets.uses import SecretUse
 from tests.client.report import story
 from tests.client.report.html import Element, curve, read
 
@@ -91,6 +93,21 @@ def test_each_plot_of_a_job_has_its_numbers_in_a_table() -> None:
         "Money against on-demand",
     ]
     assert all(2 <= len(figure.all("details")[0].all("tr")) <= 13 for figure in figures)
+
+
+def test_a_job_that_has_ended_is_at_its_last_line() -> None:
+    """The platform last looked some steps before; while it trains, what the platform saw is shown as everywhere."""
+    last = LINES[-1]["step"]
+    for ended, step in (("2026-11-21T12:03:02Z", last), (None, last - 3)):
+        page = read(run_page(made(LINES, progress={"step": last - 3}, completionTime=ended), made=MADE))
+        tiles = {tile.all("dt")[0].text: tile.all("dd")[0].text for tile in page.all("div", "tile")}
+        assert tiles["Steps"].replace(",", "").startswith(str(step))
+
+
+def test_a_job_names_its_secrets() -> None:
+    run = replace(RUN, job=replace(RUN.job, secrets=(SecretUse(name="hf-token", variable="HF_TOKEN"), SecretUse(name="lab"))))
+    assert "Secrets: hf-token as HF_TOKEN, lab for its image." in run_page(run, made=MADE)
+    assert "Secrets" not in HTML
 
 
 def test_no_plot_is_drawn_without_a_curve() -> None:

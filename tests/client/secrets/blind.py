@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ebb.kube import Denied, Object
+from ebb.kube import Denied, Invalid, Object
 from tests.cli.world import FakeKube
 
 MAY = frozenset({"POST", "PUT", "DELETE"})
@@ -22,5 +22,8 @@ class BlindKube(FakeKube):
     ) -> Object:
         if "/secrets" in path and method not in MAY:
             raise Denied(f"may not {method} {path}", status=403)
+        there = self._objects.get(path, {})
+        if method == "PUT" and body and there.get("type") != body.get("type"):
+            raise Invalid("type: field is immutable", status=422)
         answer = await super().request(method, path, body=body, query=query, content_type=content_type)
         return {} if "/secrets" in path and method == "DELETE" else answer

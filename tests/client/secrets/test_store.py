@@ -86,6 +86,14 @@ async def test_what_an_interrupted_set_left_is_finished_by_the_next() -> None:
     assert ([one.name for one in await store.list_secrets(ebb(kube))], content(kube, "hf")) == (["hf"], b"two")
 
 
+async def test_what_an_interrupted_set_of_the_other_kind_left_makes_room() -> None:
+    kube = BlindKube(platform_map())
+    await store.set_registry_secret(ebb(kube), "lab", host="ghcr.io", username="ada", password=b"x")
+    del kube._objects[CONFIG_MAPS.path(NS, "ebb-secret-lab")]
+    await store.set_secret(ebb(kube), "lab", b"one")
+    assert (content(kube, "lab"), held(kube, "lab")["type"]) == (b"one", "Opaque")
+
+
 async def test_a_removal_that_was_interrupted_can_be_done_again() -> None:
     kube = BlindKube(platform_map(), known_secret("hf"))
     await store.remove_secret(ebb(kube), "hf")
