@@ -7,13 +7,13 @@ manifests/policy.yaml refuses these.
 import asyncio
 import base64
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
 
+from ebb.cli.app import app
+from ebb.cli.options import Session
 from ebb.client.secrets.uses import object_name
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS, PODS, SECRETS, Denied, Kube, KubeError, Object
 from tests.apiserver.controller import Process
@@ -25,14 +25,14 @@ NAMES = ("hf-token", "gcs", "lab")
 
 
 async def ebb(kubeconfig: Path, *words: str, given: str = "", code: int = 0) -> str:
-    """All that the command prints."""
-    env = {"PATH": os.environ["PATH"], "HOME": str(kubeconfig.parent), "EBB_KUBECONFIG": str(kubeconfig), "COLUMNS": "200"}
-    command = [str(Path(sys.executable).with_name("ebb")), *words]
-    done = await asyncio.to_thread(
-        subprocess.run, command, input=given, env=env, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == code, (words, done.stdout, done.stderr)
-    return done.stdout + done.stderr
+    """All that the command prints. In a thread, as it has a loop of its own."""
+
+    def run() -> Result:
+        return CliRunner().invoke(app, list(words), obj=Session(kubeconfig=str(kubeconfig)), input=given, env={"COLUMNS": "200"})
+
+    done = await asyncio.to_thread(run)
+    assert done.exit_code == code, (words, done.output)
+    return done.output
 
 
 async def everything(made: Made) -> list[Object]:

@@ -180,13 +180,12 @@ async def read_final(files: ResultFiles, folder: str, metric: SweepMetric) -> Fi
 
 
 async def _tail(files: ResultFiles, path: str) -> bytes:
-    """The whole lines at the end of a file; b"" where it is not there."""
+    """The end of a file, which may begin within a line; b"" where it is not there."""
     try:
         start = max(0, (await files.stat(path)).size - TAIL_BYTES)
-        content = b"".join([piece async for piece in files.read(path, start)])
+        return b"".join([piece async for piece in files.read(path, start)])
     except Missing:
         return b""
-    return content.partition(b"\n")[2] if start else content
 
 
 def _rows(content: bytes) -> list[dict[str, Any]]:
