@@ -39,7 +39,30 @@ def test_an_answer_at_a_terminal(keys: bytes, answer: bool) -> None:
         os.close(terminal)
 
 
-def read(terminal: int, until: bytes, seconds: float = 30.0, again: bytes = b"") -> bytes:
+SECRET = """
+from ebb.cli.verbs.secret import read_value
+
+print("length:", len(read_value("hf-token", None, None)), "end")
+"""
+
+
+def test_a_value_is_typed_without_being_shown() -> None:
+    terminal, its = pty.openpty()
+    program = EBB.start("-c", SECRET, env=os.environ, stdin=its, stdout=its, stderr=its)
+    os.close(its)
+    try:
+        read(terminal, b"Value of hf-token (not shown): ")
+        os.write(terminal, b"hf_AbCdEf\n")
+        shown = list[bytes]()
+        read(terminal, b"end", shown)
+        assert b"length: 9 " in shown[0]
+        assert b"hf_AbCdEf" not in shown[0]
+    finally:
+        program.wait()
+        os.close(terminal)
+
+
+def read(terminal: int, until: bytes, whole: list[bytes] | None = None, *, seconds: float = 30.0, again: bytes = b"") -> bytes:
     """What comes after `until`, with the rest of its line. Keys are pressed again after a second, as a person would: a signal
     that comes in the moment before Python waits for input is heard with the next one only."""
     seen, deadline = b"", time.monotonic() + seconds
@@ -49,4 +72,6 @@ def read(terminal: int, until: bytes, seconds: float = 30.0, again: bytes = b"")
             seen += os.read(terminal, 1024)
         elif again == b"\x03":
             os.write(terminal, again)
+    if whole is not None:
+        whole.append(seen)
     return seen.split(until, 1)[1]

@@ -62,7 +62,7 @@ def set_secret(
         raise BadRequest("--from-file and --from-env both say where the value is: give one of the two.")
     if registry is not None and username is not None:
         store.check_registry(name, registry, username)
-    value = store.one_line(_read(name, from_file, from_env))
+    value = store.one_line(read_value(name, from_file, from_env))
     if registry is not None and username is not None:
         found, replaced = call(
             ctx, namespace, lambda ebb: store.set_registry_secret(ebb, name, host=registry, username=username, password=value)
@@ -110,7 +110,7 @@ def _flag(found: SecretView) -> str:
     return f"--secret {found.name}" if found.variable else f"--secret {found.name}=/secrets/{found.name}"
 
 
-def _read(name: str, file: Path | None, variable: str | None) -> bytes:
+def read_value(name: str, file: Path | None, variable: str | None) -> bytes:
     """The value, from where it is said to be. Raises BadRequest."""
     if file is not None:
         return _read_file(name, file)
