@@ -43,6 +43,7 @@ ENV_POD_UID: Final = "EBB_POD_UID"  # which of the pods that had that index: it 
 ENV_CPU_REQUEST: Final = "EBB_CPU_REQUEST"  # of the container, in thousandths of a core, by the downward API; 0: none
 ENV_OUTPUT_DIR: Final = "EBB_OUTPUT_DIR"  # this job's own folder on the shared output volume
 ENV_METRICS_PORT: Final = "EBB_METRICS_PORT"
+ENV_PROGRESS_REGEX: Final = "EBB_PROGRESS_REGEX"
 ENV_PLANNED_WORKERS: Final = "EBB_PLANNED_WORKERS"  # how many workers were planned when this one was made; the newest's counts
 ENV_CODE_ARCHIVE: Final = "EBB_CODE_ARCHIVE"  # where the pod finds the code that came with the job: a .tar.gz
 ENV_CODE_SHA256: Final = "EBB_CODE_SHA256"

@@ -101,6 +101,10 @@ def options(
     image: Annotated[str | None, typer.Option(help="Default: the platform's trainer image.")] = None,
     shm: Annotated[str | None, typer.Option(help="Size of /dev/shm, such as 1Gi; default: a quarter of the memory.")] = None,
     data: Annotated[str | None, typer.Option(help="Data folder on a shared volume; passed to the program as --data.")] = None,
+    progress_regex: Annotated[
+        str | None,
+        typer.Option(metavar="REGEX", help="Progress by the log: 'step (?P<step>\\d+).*loss (?P<loss>[\\d.]+)'."),
+    ] = None,
     file: Annotated[Path | None, typer.Option("-f", "--file", help="Job file (YAML); flags win over it.")] = None,
 ) -> JobOptions:
     """Typer's options -> what they say. Raises BadRequest for a file that cannot be read."""
@@ -115,6 +119,7 @@ def options(
         "shm": shm, "data": data, "capacity": None if spot is None else SPOT if spot else ON_DEMAND, "priority": priority,
         "max-cost": max_cost, "deadline": deadline, "code": False if no_code else code, "env-file": env_file,
         "secret": secret or None, "registry-secret": registry_secret,
+        "progress-regex": progress_regex,
     }  # fmt: skip
     if spot_then_on_demand:
         flags["capacity"] = SPOT_THEN_ON_DEMAND

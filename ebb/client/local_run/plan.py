@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ebb.api.contract import ENV_JOB, ENV_OUTPUT_DIR, WORKER_CONTAINER
+from ebb.api.contract import ENV_JOB, ENV_OUTPUT_DIR, ENV_PROGRESS_REGEX, WORKER_CONTAINER
 from ebb.client.errors import BadRequest
 from ebb.client.jobs.view import gpus_per_worker, worker_spec
 from ebb.client.secrets.uses import uses_of
@@ -144,6 +144,7 @@ def plan(request: Request, interpreter: Interpreter, here: Here, *, workers: int
             ENV_JOB: request.name,
             ENV_OUTPUT_DIR: str(output),
             **request.env,
+            **({ENV_PROGRESS_REGEX: request.progress_regex} if request.progress_regex else {}),
             **({"PYTHONPATH": path} if interpreter.path or own else {}),
         },
         folder=str(folder.absolute()),
@@ -172,6 +173,7 @@ def request_of_elastic_job(file: Mapping[str, Any]) -> Request:
         gpus=processes,
         env={key: value for key, value in env.items() if key != "HOME" and not key.startswith("EBB_")},  # are for pods
         secrets={use.variable or use.path: use.name for use in uses if use.variable or use.path},
+        progress_regex=env.get(ENV_PROGRESS_REGEX),
     )
 
 

@@ -60,12 +60,14 @@ class Span:
     loss: Range = field(default_factory=Range)
     rate: Range = field(default_factory=Range)
     figures: dict[str, Range] = field(default_factory=dict)
+    without_loss: int = 0  # lines of a program that had none to say
 
     def take(self, line: dict[str, Any], useful_seconds: float, useful_rank_seconds: float) -> None:
         """The next line."""
         self.time, self.step, self.lines = line["time"], line["step"], self.lines + 1
         self.useful_seconds, self.useful_rank_seconds = useful_seconds, useful_rank_seconds
         self.loss.add(line.get("loss"))
+        self.without_loss += "loss" not in line
         self.rate.add(line.get("samples_per_second"))
         figures = line.get("figures")
         if figures and isinstance(figures, dict):
@@ -77,6 +79,7 @@ class Span:
         self.useful_seconds, self.useful_rank_seconds = later.useful_seconds, later.useful_rank_seconds
         self.loss.join(later.loss)
         self.rate.join(later.rate)
+        self.without_loss += later.without_loss
         for name, each in later.figures.items():
             self.figures.setdefault(name, Range()).join(each)
 
@@ -165,7 +168,7 @@ class Reader:
             changes_left_out=self._left_out,
             lines=self._lines,
             unreadable=self._unreadable,
-            not_numbers=sum(span.lines - span.loss.count for span in self._spans),
+            not_numbers=sum(span.lines - span.loss.count - span.without_loss for span in self._spans),
             first_time=self._first.get("time"),
             first_seconds=number(self._first.get("useful_seconds")) or 0.0,
             first_world_size=_count(self._first, "world_size"),

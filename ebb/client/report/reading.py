@@ -21,7 +21,7 @@ from ebb.client.sweep.results import ResultFiles
 from ebb.kube import KubeError, Object
 
 FILE = "metrics.jsonl"
-NO_LINES = f"The job has written no {FILE}: its program is none of Ebb's trainers, or has not come so far."
+NO_LINES = f"The job has written no {FILE}: no step was reported so far, by Ebb's loop, ebb.log() or --progress-regex."
 STATUS_ONLY = "The figures are the last that the platform saw: there are no curves, and no account of where the time went."
 AT_ONCE = 4  # files: enough to hide the way to the platform, few enough for a small gateway
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
-from ebb.api.contract import ANNOTATION_CODE, WORKER_CONTAINER
+from ebb.api.contract import ANNOTATION_CODE, ENV_PROGRESS_REGEX, WORKER_CONTAINER
 from ebb.api.platform import Platform
 from ebb.client.errors import BadRequest, ClientError, Missing, NoPlatform
 from ebb.client.files.transfer import gateway
@@ -108,6 +108,7 @@ def settings_of(job: Object, platform: Platform) -> dict[str, Any]:
         "shm": _shm(pod, container),
         "priority": priority if priority != "job" else None,
         "max-cost": (spec.get("budget") or {}).get("maxUSD"),
+        "progress-regex": {item["name"]: item["value"] for item in _variables([container])}.get(ENV_PROGRESS_REGEX),
         "env": _env(container),
         "secret": words_of({use.variable or use.path: use.name for use in used if use.variable or use.path}),
         "registry-secret": next((use.name for use in used if not use.variable and not use.path), None),

@@ -31,7 +31,7 @@ from ebb.client.submission.program import find_program
 from ebb.client.submission.request import Request, launcher_arguments
 from ebb.client.times import moment
 
-TEXTS = ("name", "gpu", "zone", "capacity", "image", "shm", "data", "code", "priority", "registry-secret")
+TEXTS = ("name", "gpu", "zone", "capacity", "image", "shm", "data", "code", "priority", "progress-regex", "registry-secret")
 COUNTS = ("gpus", "min", "max")
 KEYS = (*TEXTS, *COUNTS, "max-cost", "deadline", "env", "env-file", "secret", "command")
 CAPACITIES = (SPOT, ON_DEMAND, SPOT_THEN_ON_DEMAND, CAPACITY_BLOCK, FLEX_START)
@@ -91,7 +91,7 @@ def request_of(file: Mapping[str, Any], flags: Mapping[str, Any], command: Itera
         registry_secret=None if registry is None else secret_name(registry),
         max_cost=_money(merged.get("max-cost")),
         deadline=_deadline(merged.get("deadline")),
-        **texts,
+        **{key.replace("-", "_"): text for key, text in texts.items()},
     )
 
 

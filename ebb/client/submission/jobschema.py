@@ -42,6 +42,12 @@ PROPERTIES: dict[str, dict[str, Any]] = {
         "anyOf": [_TEXT, {"enum": [False]}],
     },
     "priority": {"description": "job (the usual), or elastic: it makes room for all others.", "enum": list(PRIORITIES)},
+    "progress-regex": {
+        "description": "For a program that reports its progress only in its log: a regular expression of Python for the lines of "
+        "rank 0, such as step (?P<step>\\d+).*loss (?P<loss>[\\d.]+): step is the steps done, other groups are metrics.",
+        **_TEXT,
+        "pattern": r"\(\?P<step>",
+    },
     "max-cost": {
         "description": "The job is stopped, with a checkpoint, before it costs more than this, in USD.",
         "type": "number",

@@ -14,6 +14,7 @@ from ebb.api.contract import (
     ENV_CODE_ARCHIVE,
     ENV_CODE_SHA256,
     ENV_PACKAGES,
+    ENV_PROGRESS_REGEX,
     ENV_RESUME_FROM,
     GPU_RESOURCE,
     LABEL_CAPACITY,
@@ -166,6 +167,7 @@ def _environment(request: Request, platform: Platform, code: CodePlace | None) -
         "HOME": "/tmp",  # noqa: S108 - the root file system is read-only, and libraries keep caches in the home folder
         **request.env,
         **(_code(platform, code) if code else {}),
+        **({ENV_PROGRESS_REGEX: request.progress_regex} if request.progress_regex else {}),
         **({ENV_RESUME_FROM: request.resume_from} if request.resume_from else {}),
     }
 

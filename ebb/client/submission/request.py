@@ -46,6 +46,7 @@ class Request:
     max_cost: float | None = None  # USD
     deadline: str | None = None  # RFC 3339
     user: str = ""  # who says to submit it
+    progress_regex: str | None = None  # by which rank 0's log lines say how far the program is
     resume_from: str | None = None  # another job's folder on the output volume, whose newest checkpoint it starts from
 
 
@@ -59,6 +60,7 @@ def check(request: Request) -> None:
         secret_name(request.registry_secret)
     _check_counts(request)
     _check_limits(request)
+    _check_progress_regex(request.progress_regex)
 
 
 def launcher_arguments(words: Iterable[str]) -> tuple[str, ...]:
@@ -148,6 +150,18 @@ def _check_limits(request: Request) -> None:
         )
     if request.max_cost is not None and not request.max_cost > 0:
         raise BadRequest(f"max-cost {request.max_cost:g} is not more than 0: give the most that the job may cost, in USD.")
+
+
+def _check_progress_regex(text: str | None) -> None:
+    if text is None:
+        return
+    usable = r"as in 'step (?P<step>\d+).*loss (?P<loss>[\d.]+)'"
+    try:
+        groups = re.compile(text).groupindex
+    except re.error as error:
+        raise BadRequest(f"progress-regex {text!r} is no regular expression of Python: {error}. Mend it, {usable}.") from error
+    if "step" not in groups:
+        raise BadRequest(f"progress-regex {text!r} has no group named step: put the number of steps done into one, {usable}.")
 
 
 _FLAG_OF = {"min_gpus": "min", "max_gpus": "max"}  # where the flag has another name than the field

@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,14 +65,15 @@ _COUNTERS = {
 }
 
 
-def prometheus_text(progress: Progress | None) -> str:
-    """The exposition format; empty before the first step."""
+def prometheus_text(progress: object | None) -> str:
+    """The exposition format of a Progress, or of what a plain program says of one; empty before the first step."""
     if progress is None:
         return ""
     lines = []
     for kind, table in (("gauge", _GAUGES), ("counter", _COUNTERS)):
         for name, (field, text) in table.items():
-            lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}", f"{name} {getattr(progress, field)}"]
+            if (value := getattr(progress, field, None)) is not None:
+                lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}", f"{name} {value}"]
     return "\n".join(lines) + "\n"
 
 
@@ -79,13 +81,25 @@ class Board:
     """The last progress; written by the loop, read by the server's thread."""
 
     def __init__(self) -> None:
-        self.progress: Progress | None = None
+        self.progress: object | None = None
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: object) -> None:
         self.progress = progress
 
 
-def serve(board: Board, port: int) -> http.server.ThreadingHTTPServer | None:
+def complain(text: str) -> None:
+    """On stderr, if it takes anything."""
+    with contextlib.suppress(OSError, ValueError):
+        print(text, file=sys.stderr, flush=True)
+
+
+def serve(
+    board: Board,
+    port: int,
+    *,
+    advice: str = "choose another with --metrics-port",
+    say: Callable[[str], None] = complain,
+) -> http.server.ThreadingHTTPServer | None:
     """Answer /metrics in a daemon thread. None, with a warning, when the port cannot be had."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -104,11 +118,7 @@ def serve(board: Board, port: int) -> http.server.ThreadingHTTPServer | None:
     try:
         server = http.server.ThreadingHTTPServer(("", port), Handler)
     except OSError as error:
-        print(
-            f"metrics are not served: port {port}: {error.strerror}; choose another with --metrics-port",
-            file=sys.stderr,
-            flush=True,
-        )
+        say(f"metrics are not served: port {port}: {error.strerror}; {advice}")
         return None
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     return server
@@ -117,22 +127,25 @@ def serve(board: Board, port: int) -> http.server.ThreadingHTTPServer | None:
 class MetricLines:
     """metrics.jsonl, appended to by rank 0 of each generation."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, say: Callable[[str], None] = complain) -> None:
         self.last = _last_line(path)  # of the generations before this one
-        self._path = path
+        self._path, self._say = path, say
         self._file = path.open("ab", buffering=0)
         self._torn = torn(path)  # a line cut off by a kill or a full disk must not swallow the next one
         self._told = False
 
     def write(self, progress: Progress) -> None:
+        self.write_record(dataclasses.asdict(progress))
+
+    def write_record(self, record: dict[str, Any]) -> None:
         """A disk that is full costs the line, not the training."""
-        line = json.dumps(dataclasses.asdict(progress), separators=(",", ":")).encode() + b"\n"
+        line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
         line = b"\n" + line if self._torn else line
         try:
             self._torn = self._file.write(line) != len(line)
         except OSError as error:
             if not self._told:
-                print(f"{self._path} cannot be written: {error.strerror}; training goes on", file=sys.stderr, flush=True)
+                self._say(f"{self._path} cannot be written: {error.strerror}; training goes on")
             self._told = True
 
     def close(self) -> None:
@@ -170,12 +183,24 @@ def torn(path: Path) -> bool:
 
 
 def _last_line(path: Path) -> Progress | None:
-    for line in reversed(_tail(path).splitlines()):
-        try:
-            return Progress(**json.loads(line))
-        except (ValueError, TypeError):
-            continue  # cut off by a kill, or by our own short look
+    for record in _records_backwards(path):
+        with contextlib.suppress(TypeError):  # of another version, or of a plain program
+            return Progress(**record)
     return None
+
+
+def last_record(path: Path) -> dict[str, Any] | None:
+    """The last line that is whole, of whatever program; None where there is none, or it cannot be read."""
+    with contextlib.suppress(OSError):
+        return next(_records_backwards(path), None)
+    return None
+
+
+def _records_backwards(path: Path) -> Iterator[dict[str, Any]]:
+    for line in reversed(_tail(path).splitlines()):
+        with contextlib.suppress(ValueError):  # cut off by a kill, or by our own short look
+            if isinstance(record := json.loads(line), dict):
+                yield record
 
 
 def _tail(path: Path) -> bytes:

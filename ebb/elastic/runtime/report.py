@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, Self
 import torch
 
 from ebb.elastic.data.order import Stream
+from ebb.elastic.progress_log import take_figures, yield_to_loop
 from ebb.elastic.runtime import metrics
 from ebb.elastic.runtime.config import RunConfig
 from ebb.elastic.runtime.metrics import Progress
@@ -113,6 +114,7 @@ class Report:
         saved: dict[str, Any] | None,
         listeners: list[Callable[[Progress], None]],
     ) -> Self:
+        yield_to_loop()
         lines = metrics.MetricLines(config.output / "metrics.jsonl")
         last_step = metrics.LastStep(config.output / "last-step")
         report = cls(
@@ -180,7 +182,7 @@ class Report:
             step_seconds=round(step_seconds, 4),
             data_seconds=round(waits.seconds, 4),
             samples=used,
-            figures={name: round(value, 5) for name, value in figures.items()},
+            figures={name: round(value, 5) for name, value in {**figures, **take_figures()}.items()},
         )
         self.board.show(progress)
         if self.group.rank == 0:

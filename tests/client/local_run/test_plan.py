@@ -40,6 +40,15 @@ def test_the_launcher_of_a_pod_on_loopback(tmp_path: Path) -> None:
     assert str(run).startswith(f"EBB_JOB=exp1 EBB_OUTPUT_DIR={output} A='1 2' /opt/python -m ebb.elastic.launch --standalone")
 
 
+def test_progress_by_the_log_is_read_here_too(tmp_path: Path) -> None:
+    regex = r"step (?P<step>\d+)"
+    assert planned(tmp_path, progress_regex=regex).environment["EBB_PROGRESS_REGEX"] == regex
+    body = yaml.safe_load((JOBS / "digits.yaml").read_text())
+    container = body["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    container["env"] = [{"name": "EBB_PROGRESS_REGEX", "value": regex}]
+    assert request_of_elastic_job(body).progress_regex == regex
+
+
 @pytest.mark.parametrize(("gpus", "workers", "count"), [(1, None, 1), (64, None, 4), (2, 8, 8)], ids=["as GPUs", "cores", "told"])
 def test_how_many_processes(tmp_path: Path, gpus: int, workers: int | None, count: int) -> None:
     assert planned(tmp_path, gpus=gpus, workers=workers).command[4] == f"--nproc-per-node={count}"

@@ -104,9 +104,8 @@ async def test_without_a_gateway_there_is_the_status() -> None:
 
 async def test_a_program_that_writes_no_lines() -> None:
     found = await reported(ebb(story.job()), Volume({}).open)
-    assert (
-        found.notes[0] == "The job has written no metrics.jsonl: its program is none of Ebb's trainers, or has not come so far."
-    )
+    said = "The job has written no metrics.jsonl: no step was said so far, by Ebb's loop, ebb.log() or --progress-regex."
+    assert found.notes[0] == said
 
 
 async def test_a_file_that_breaks_off_is_not_half_a_report() -> None:

@@ -15,7 +15,10 @@ from ebb.client.submission.submit import prepare
 from tests.cli.world import NS, FakeKube, elastic_job, platform_map
 from tests.client.cloned import FOLDER, Volume, platform, submitted
 
-WORDS = {"gpus": 2, "min_gpus": 1, "max_gpus": 4, "env": {"LR": "0.1"}, "zone": "local-b", "shm": "1Gi", "max_cost": 5.0}
+WORDS = {
+    "gpus": 2, "min_gpus": 1, "max_gpus": 4, "env": {"LR": "0.1"}, "zone": "local-b", "shm": "1Gi", "max_cost": 5.0,
+    "progress_regex": r"step (?P<step>\d+)",
+}  # fmt: skip
 
 
 def test_a_job_is_read_back_as_it_was_asked_for() -> None:
@@ -26,6 +29,8 @@ def test_a_job_is_read_back_as_it_was_asked_for() -> None:
     ebb = Ebb(kube=FakeKube(), platform=platform(platform_map()), namespace=NS)
     made = prepare(ebb, again).body
     assert made["spec"] == body["spec"]
+    container = made["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    assert {"name": "EBB_PROGRESS_REGEX", "value": r"step (?P<step>\d+)"} in container["env"]
     assert submitted()["spec"] != body["spec"]
 
 

@@ -31,6 +31,8 @@ CASES: dict[str, tuple[dict[str, Any], bool]] = {
     "secrets as a mapping": ({"secret": {"HF_TOKEN": "x"}, "command": "x.py"}, False),
     "a secret at no path": ({"secret": "gcs=keys/gcs", "command": "x.py"}, False),
     "an odd login": ({"registry-secret": "ghcr.io/x", "command": "x.py"}, False),
+    "progress by the log": ({"progress-regex": r"step (?P<step>\d+)", "command": "x.py"}, True),
+    "progress without steps": ({"progress-regex": r"loss (?P<loss>\S+)", "command": "x.py"}, False),
     "a command as text": ({"command": "python train.py"}, True),
     "a name": ({"name": "My_Job", "command": "x.py"}, False),
     "no count": ({"gpus": "two", "command": "x.py"}, False),

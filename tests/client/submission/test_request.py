@@ -1,9 +1,12 @@
-"""The printed command that asks for the same job again."""
+"""The printed command that asks for the same job again, and what no platform could run."""
 
 from dataclasses import fields
 
+import pytest
+
+from ebb.client.errors import BadRequest
 from ebb.client.submission.jobfile import request_of
-from ebb.client.submission.request import Request, command_of
+from ebb.client.submission.request import Request, check, command_of
 
 
 def test_the_command_starts_the_same_job_again() -> None:
@@ -31,5 +34,26 @@ def test_every_field_of_a_request_is_thought_of() -> None:
     """A new one either becomes the flag of its own name, or is named in commandline.py."""
     assert {field.name for field in fields(Request)} == {
         "name", "arguments", "gpus", "min_gpus", "max_gpus", "gpu", "zone", "capacity", "env", "image", "shm", "data", "code",
-        "priority", "max_cost", "deadline", "user", "resume_from", "secrets", "registry_secret",
+        "priority", "max_cost", "deadline", "user", "progress_regex", "resume_from", "secrets", "registry_secret",
     }  # fmt: skip
+
+
+PROGRESS = r"step (?P<step>\d+).*loss (?P<loss>[\d.]+)"
+
+
+def test_the_command_says_how_progress_is_read() -> None:
+    request = Request(name="a", arguments=("x.py",), progress_regex=PROGRESS)
+    check(request)
+    assert command_of(request) == f"ebb submit --progress-regex '{PROGRESS}' -- python x.py"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("step (", r"progress-regex 'step \(' is no regular expression of Python: .*position 5.*as in 'step \(\?P<step>"),
+        (r"loss (?P<loss>\S+)", "has no group named step: put the number of steps done into one, as in"),
+    ],
+)
+def test_an_expression_that_tells_no_step_is_refused(text: str, words: str) -> None:
+    with pytest.raises(BadRequest, match=words):
+        check(Request(name="a", arguments=("x.py",), progress_regex=text))

@@ -22,6 +22,7 @@ from typing import Protocol, Self
 
 from ebb.elastic.contract import ENV_OUTPUT_DIR, ENV_POD_UID, ENV_WORKER_INDEX
 from ebb.elastic.launch.logs.lines import Batch, Lines, marked, stamp
+from ebb.elastic.launch.logs.progress import LineProgress
 from ebb.elastic.launch.logs.volume import LauncherLog
 
 # Lines that come within it are passed on together: 200 rounds a second at most, whatever the workers write.
@@ -41,7 +42,11 @@ class Sink(Protocol):
 class LogPipes:
     """One for the life of a launcher. Without a sink it is only a word: no pipe, no thread, and workers inherit our streams."""
 
-    def __init__(self, open_sink: Callable[[Callable[[str], None]], Sink] | None) -> None:
+    def __init__(
+        self,
+        open_sink: Callable[[Callable[[str], None]], Sink] | None,
+        read_progress: Callable[[Callable[[str], None]], LineProgress | None] | None = None,
+    ) -> None:
         self._console = {1: 1, 2: 2}
         self._terminals: set[int] = set()
         self._pipes: dict[int, tuple[Lines, int]] = {}  # by the end that is read: its lines, and which stream they go on to
@@ -49,6 +54,7 @@ class LogPipes:
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._sink = open_sink(self._say) if open_sink else None
+        self._progress = read_progress(self._say) if read_progress and self._sink is not None else None
         if self._sink is not None:
             self._poll = select.epoll()
             self._waker, self._wake = os.pipe()
@@ -67,7 +73,7 @@ class LogPipes:
             return cls(None)
         folder = Path(output) / "logs" / f"worker-{environment.get(ENV_WORKER_INDEX, '0')}"
         start = stamp(time.time_ns()).replace("-", "").replace(":", "").replace(".", "-")
-        return cls(lambda tell: LauncherLog(folder, f"{start}.{name}", tell=tell))
+        return cls(lambda tell: LauncherLog(folder, f"{start}.{name}", tell=tell), lambda say: LineProgress.of(environment, say))
 
     @property
     def works(self) -> bool:
@@ -77,8 +83,10 @@ class LogPipes:
         """A path that the workers of this machine can open and write to; `stream`: 1 or 2, where its lines go on to."""
         return f"/proc/{os.getpid()}/fd/{self._pipe(tag, stream)}"
 
-    def renew(self) -> None:
+    def renew(self, world_size: int | None = None) -> None:
         """Before pipes for new workers: what the old ones had is no longer held open by us."""
+        if self._progress is not None:
+            self._progress.renew(world_size)
         for end in self._ends:
             os.close(end)
         self._ends = []
@@ -95,6 +103,8 @@ class LogPipes:
         self._closing.set()
         os.write(self._wake, b"!")
         self._thread.join()
+        if self._progress is not None:
+            self._progress.close()
         if lost := self._sink.close():
             self._say(f"{lost} lines are not on the output volume, which did not take them in time; they are above")
 
@@ -170,6 +180,9 @@ class LogPipes:
         self._sink.put(b"".join(marked(batch, moment) for batch, _ in batches), sum(batch.count for batch, _ in batches))
         for stream in (1, 2):
             self._print(stream, b"".join(batch.text[batch.shown :] for batch, each in batches if each == stream))
+        if self._progress is not None:
+            for batch, _ in batches:
+                self._progress.read(batch)
         return sum(len(batch.text) for batch, _ in batches) >= _READ_BYTES
 
     def _show_bars(self) -> None:

@@ -28,7 +28,7 @@ class Piped(LogsSpecs):
         found = self._inner.reify(envs)
         if not self._pipes.works:
             return found
-        self._pipes.renew()
+        self._pipes.renew(next((int(each["WORLD_SIZE"]) for each in envs.values() if "WORLD_SIZE" in each), None))
         for number, paths in ((1, found.stdouts), (2, found.stderrs)):
             for local_rank, path in paths.items():
                 if path:
