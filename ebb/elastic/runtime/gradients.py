@@ -29,7 +29,7 @@ from ebb.elastic.runtime.buckets import Buckets
 from ebb.elastic.runtime.members import Members
 from ebb.elastic.runtime.plan import MicroBatch, workers_of
 from ebb.elastic.runtime.process_group import Group
-from ebb.elastic.runtime.weights import Weights, divide, positive, refuse_mix, without_gradients
+from ebb.elastic.runtime.weights import Weights, multiply, positive, refuse_mix, without_gradients
 
 
 class Gradients(Protocol):
@@ -49,7 +49,7 @@ class Gradients(Protocol):
 
     def share(self, step_size: int) -> float:
         """All micro-batches are done: leave the step's gradient in the parameters, the same on every rank. The answer is the
-        factor that was missing in weight(), which the step's loss needs too: 1 where weights are samples."""
+        sum of the program's weights over all ranks; 0 where it gives none."""
 
     def commit(self) -> None:
         """The step is done."""
@@ -90,7 +90,7 @@ class SummedGradients:
 
     def weight(self, micro_batch: MicroBatch, step_size: int, given: float | None = None) -> float:
         self._weights.add(given, last=micro_batch.last)
-        return (micro_batch.num_samples if given is None else given) / step_size
+        return micro_batch.num_samples / step_size if given is None else self._weights.part(given, step_size)
 
     def pass_of_nothing(self) -> contextlib.AbstractContextManager[None]:
         return without_gradients(self._parameters)
@@ -100,7 +100,7 @@ class SummedGradients:
 
     def share(self, step_size: int) -> float:
         self._buckets.finish()
-        return _divide(self._parameters, self._weights.total(), step_size)
+        return _settle(self._parameters, self._weights.settle(step_size))
 
     def commit(self) -> None:
         self._saved.forget()
@@ -138,7 +138,9 @@ class AveragedGradients:
 
     def weight(self, micro_batch: MicroBatch, step_size: int, given: float | None = None) -> float:
         self._weights.add(given, last=micro_batch.last)
-        return (micro_batch.num_samples if given is None else given) * self._world_size / step_size
+        if given is None:
+            return micro_batch.num_samples * self._world_size / step_size
+        return self._weights.part(given, step_size) * self._world_size
 
     def pass_of_nothing(self) -> contextlib.AbstractContextManager[None]:
         return without_gradients(self._parameters)
@@ -148,7 +150,7 @@ class AveragedGradients:
 
     def share(self, step_size: int) -> float:
         """The last backward pass has summed them."""
-        return _divide(self._parameters, self._weights.total(), step_size)
+        return _settle(self._parameters, self._weights.settle(step_size))
 
     def commit(self) -> None:
         self._buffers.forget()
@@ -169,13 +171,12 @@ class AveragedGradients:
         raise NotImplementedError("DistributedDataParallel averages over the ranks with which it was made")
 
 
-def _divide(parameters: list[torch.nn.Parameter], total: float | None, step_size: int) -> float:
-    """By the sum of the program's weights, where weight() has divided by the samples."""
-    if total is None:
-        return 1.0
-    factor = step_size / total
-    divide((each.grad for each in parameters), factor)
-    return factor
+def _settle(parameters: list[torch.nn.Parameter], found: tuple[float, float]) -> float:
+    """Of all weights; their sum is returned."""
+    total, factor = found
+    if factor != 1.0:
+        multiply((each.grad for each in parameters), factor)
+    return total
 
 
 class SavedBuffers:
@@ -268,7 +269,7 @@ class VirtualGradients:
             self._group.hand_out_tensors([message], source=self._owner[worker])
             fresh[worker] = self._add(message, totals)
             weights.append(self._unpacked(message)[0].item())
-        weight = None
+        weight = 0.0  # of all; 0: without weights
         if any(unweighted := [math.isnan(each) for each in weights]):
             if not all(unweighted):
                 raise refuse_mix("other ranks")
@@ -278,7 +279,7 @@ class VirtualGradients:
             parameter.grad = total
         self._before, self.buffers = self.buffers, fresh
         self._take(self.buffers[0])
-        return _divide(self._parameters, weight, step_size)
+        return _settle(self._parameters, (weight, step_size / weight if weight else 1.0))
 
     def commit(self) -> None:
         self._before = None

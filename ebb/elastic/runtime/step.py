@@ -127,9 +127,9 @@ class Step:
             self._tell()
             try:
                 with noticing_loss():
-                    factor = self._gradients.share(self.samples.size)
-                if self._weighted:
-                    self.loss *= factor
+                    total = self._gradients.share(self.samples.size)
+                if total:
+                    self.loss /= total
                 break
             except PeerLostError:
                 if self._again is None:
@@ -172,13 +172,12 @@ class Step:
             raise RuntimeError(f"step {self.number}: step.backward(loss) belongs to a micro-batch, once for each")
         if loss.dim():
             raise ValueError(f"the loss has the shape {tuple(loss.shape)}; it must be one number, the mean over the micro-batch")
-        given = None if weight is None else check_weight(weight, self.number) * self._counted
-        if self._weighted is not None and self._weighted != (given is not None):
-            raise refuse_mix("other micro-batches")
-        self._weighted = given is not None
+        given = self._checked(weight)
         micro_batch, self._now = self._now, None
-        if given != 0:
-            self.loss += loss.detach() * ((micro_batch.num_samples if given is None else given) / self.samples.size)
+        if given is None:
+            self.loss += loss.detach() * (micro_batch.num_samples / self.samples.size)
+        elif given:
+            self.loss += loss.detach() * given  # divided when all weights are known
         if micro_batch is self._micro_batches[-1]:
             self._tell()
             self._given = True
@@ -198,6 +197,14 @@ class Step:
                 loss.detach_()  # the program may hold it, and with it all that its forward pass has left
             return
         self._gradients.end(micro_batch)
+
+    def _checked(self, weight: "float | torch.Tensor | None") -> float | None:
+        """The weight of a micro-batch's own samples. Raises ValueError, RuntimeError."""
+        given = None if weight is None else check_weight(weight, self.number) * self._counted
+        if self._weighted is not None and self._weighted != (given is not None):
+            raise refuse_mix("other micro-batches")
+        self._weighted = given is not None
+        return given
 
     @contextlib.contextmanager
     def within_memory(self) -> Iterator[None]:

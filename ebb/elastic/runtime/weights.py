@@ -7,6 +7,9 @@ weights. That sum is known when the last rank is at its last micro-batch. So gra
 them in an all-reduce of two numbers that starts before the last backward pass, and all ranks divide once, before the optimizer.
 
 A generation is weighted or not, as all ranks know after its first step: a run without weights pays for one such sum a generation.
+
+Sums over thousands of tokens would overflow in fp16: so each step is divided beforehand by the power of two that is nearest to
+the weights of the step before, which all ranks of the generation know, and the first one by its samples.
 """
 
 import contextlib
@@ -39,6 +42,7 @@ class Weights:
         self._group = group
         self._weighted: bool | None = None  # the steps of this generation; None: not known before the first
         self._mine = 0.0
+        self._unit = 0.0  # of this step's weights; 0: its samples
         self._sums: Callable[[], list[float]] | None = None  # over the ranks, on their way
         self._lost: PeerLostError | None = None
 
@@ -48,7 +52,11 @@ class Weights:
 
     def follow(self) -> None:
         """The group has other ranks now, and some are new."""
-        self._weighted = None
+        self._weighted, self._unit = None, 0.0
+
+    def part(self, weight: float, step_size: int) -> float:
+        """A micro-batch's of the step, as far as that is known before it ends."""
+        return weight / (self._unit or step_size)
 
     def add(self, weight: float | None, *, last: bool) -> None:
         """Before a backward pass. `last`: the next one gives this rank's gradients to others."""
@@ -63,20 +71,24 @@ class Weights:
         try:
             self._sums = self._group.begin_sum([self._mine, float(has_weight)])
         except PeerLostError as error:
-            self._lost = error  # total() raises it, where all that is lost with a generation is noticed
+            self._lost = error  # settle() raises it, where all that is lost with a generation is noticed
 
-    def total(self) -> float | None:
-        """The sum over all ranks; None without weights. Raises PeerLostError, ValueError."""
+    def settle(self, step_size: int) -> tuple[float, float]:
+        """The sum over all ranks, and the factor that part() lacked; (0, 1) without weights. Raises PeerLostError, ValueError."""
         if self._lost is not None:
             raise self._lost
         if self._sums is None:
-            return None
+            return 0.0, 1.0
         total, weighted = self._sums()
         self.forget()
         if weighted not in (0.0, float(self._group.world_size)):
             raise refuse_mix("other ranks")
         self._weighted = weighted > 0
-        return positive(total) if self._weighted else None
+        if not self._weighted:
+            return 0.0, 1.0
+        factor = (self._unit or step_size) / positive(total)
+        self._unit = 2.0 ** round(math.log2(total))
+        return total, factor
 
 
 def positive(total: float) -> float:
@@ -97,8 +109,8 @@ def refuse_mix(others: str) -> RuntimeError:
 
 
 @torch.no_grad()
-def divide(gradients: Iterable[torch.Tensor | None], factor: float) -> None:
-    """Multiply all gradients by it."""
+def multiply(gradients: Iterable[torch.Tensor | None], factor: float) -> None:
+    """All of them, in place."""
     present = [each for each in gradients if each is not None]
     dense = [each for each in present if not each.is_sparse]
     if dense:

@@ -243,11 +243,11 @@ def test_a_run_without_weights_sums_once_in_a_generation() -> None:
     for _ in range(3):
         weights.add(None, last=False)
         weights.add(None, last=True)
-        assert weights.total() is None
+        assert weights.settle(4) == (0.0, 1.0)
     assert group.sums == 1
     weights.follow()
     weights.add(3.0, last=True)
-    assert weights.total() == 6.0
+    assert weights.settle(4) == (6.0, 4 / 6)
     assert group.sums == 2
 
 
@@ -263,13 +263,25 @@ def test_another_generation_begins_as_its_newcomers_do() -> None:
         assert group.sums == sums
 
 
+def test_gradients_of_thousands_of_tokens_are_small_before_they_are_divided() -> None:
+    """In fp16 they would overflow; the first step of a generation, in which newcomers know nothing, is divided by samples."""
+    weights = Weights(Counting(0, 2, torch.device("cpu")))
+    for mine, unit in ((3000.0, 4), (4096.0, 8192), (20.0, 8192), (20.0, 32)):  # of two ranks, and the step before's
+        weights.add(mine, last=True)
+        part, (total, factor) = weights.part(mine, 4), weights.settle(4)
+        assert part == mine / unit
+        assert part * factor == pytest.approx(mine / total)
+    weights.follow()
+    assert weights.part(3000.0, 4) == 3000 / 4
+
+
 def test_a_step_that_begins_anew_has_no_weights_yet() -> None:
     weights = Weights(Counting(0, 2, torch.device("cpu")))
     weights.add(5.0, last=False)
     weights.forget()
     weights.add(1.0, last=False)
     weights.add(2.0, last=True)
-    assert weights.total() == 6.0
+    assert weights.settle(4) == (6.0, 4 / 6)
 
 
 def test_a_peer_that_is_gone_is_noticed_when_the_sum_is_asked_for() -> None:
@@ -279,4 +291,4 @@ def test_a_peer_that_is_gone_is_noticed_when_the_sum_is_asked_for() -> None:
     weights = Weights(group)
     weights.add(5.0, last=True)
     with pytest.raises(PeerLostError):
-        weights.total()
+        weights.settle(4)
