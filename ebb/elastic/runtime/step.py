@@ -88,7 +88,7 @@ class Step:
         self.piece = samples  # positions of the micro-batch that was given last; none in one that weighs nothing
         self.epoch = (samples.stop - 1) // dataset_size  # of its last sample
         self.ends_epoch = samples.stop // dataset_size > samples.start // dataset_size
-        self.loss = torch.zeros((), device=sums._device)  # this rank's part of the mean over the global batch
+        self.loss = torch.zeros((), device=sums._device)  # this rank's part of the mean; with weights once the step is through
         self._seed = seed
         self._micro_batches = micro_batches
         self._source = source

@@ -104,7 +104,7 @@ async def test_without_a_gateway_there_is_the_status() -> None:
 
 async def test_a_program_that_writes_no_lines() -> None:
     found = await reported(ebb(story.job()), Volume({}).open)
-    said = "The job has written no metrics.jsonl: no step was said so far, by Ebb's loop, ebb.log() or --progress-regex."
+    said = "The job has written no metrics.jsonl: no step was reported so far, by Ebb's loop, ebb.log() or --progress-regex."
     assert found.notes[0] == said
 
 
