@@ -17,6 +17,7 @@ from itertools import chain
 from typing import Any
 
 from ebb.api import contract as names
+from ebb.api.platform import Platform
 from ebb.api.spec import Job, SpecError
 from ebb.api.status import Dry, Status
 from ebb.controller.reconciler.capacity import Claim, ClusterCapacity, survey
@@ -106,28 +107,34 @@ class Claims:
         now = self._clock()
         if now - self._fresh_at >= REFRESH_SECONDS:
             self._refresh(now)
+        shared = self._standing()
+        # Thousands of jobs look at one another while they wait: without a loop of Python's.
+        dry = chain.from_iterable(entries for key, entries in self._dry.items() if key != but)
+        return SharedCapacity(claims=shared.but(but), dry=tuple(dry), line=shared.line)
+
+    def _standing(self) -> "_Shared":
         if self._shared is None:
             self._line = self._line or SharedLine(self._claims.values())
             self._shared = _Shared(self._claims, self._line)
-        # Thousands of jobs look at one another while they wait: without a loop of Python's.
-        dry = chain.from_iterable(entries for key, entries in self._dry.items() if key != but)
-        return SharedCapacity(claims=self._shared.but(but), dry=tuple(dry), line=self._shared.line)
+        return self._shared
 
     def rank(self, priorities: Mapping[str, int]) -> None:
         """The values of the PriorityClasses changed."""
         self._priorities = priorities
         self._refresh(self._clock())
 
-    def waiting(self, effect: Effect) -> Iterator[Key]:
-        """The jobs for which this may be what they wait for."""
+    def waiting(self, effect: Effect, platform: Platform | None = None) -> Iterator[Key]:
+        """The jobs for which this may be what they wait for. Of thousands in a line only those are told whose turn it may be: the
+        others look by themselves every half minute, for what they tell people."""
         # A list: as a generator it would cost a call for each of some thousand jobs, at each change of any.
         urgent = max([claim.priority for claim in self._claims.values() if claim.waits_behind], default=None)
         if urgent is not None and effect is not Effect.SHRANK:
             yield from [key for key, claim in self._claims.items() if claim.located and claim.priority < urgent]
         if effect is Effect.CAME:
             return
-        for key, job in self._jobs.items():
-            if isinstance(job, Job) and not job.spec.suspend and not job.status.ended:
+        stuck = self._standing().line.stuck(platform)
+        for key, job in list(self._jobs.items()):
+            if key not in stuck and isinstance(job, Job) and not job.spec.suspend and not job.status.ended:
                 short = job.status.state in (names.WAITING, names.RESTARTING)
                 told = job.automatic if effect is Effect.SHRANK else _behind(job)
                 if told or (short and effect is Effect.FREED):

@@ -288,7 +288,7 @@ class ClusterCache:
     def _wake_after(self, seconds: float, effect: Effect) -> None:
         def wake() -> None:
             self._wakes.discard(effect)
-            self._enqueue(self.claims.waiting(effect))
+            self._enqueue(self.claims.waiting(effect, self._platform))
 
         if effect not in self._wakes:
             self._wakes.add(effect)

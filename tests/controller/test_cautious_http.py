@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
+from aiohttp.test_utils import BaseTestServer, TestServer
 
 from ebb.controller import scraper
 from ebb.controller.etcd.legacy import RunError, Runs, http_send
@@ -18,7 +18,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @asynccontextmanager
-async def a_worker(handler: Handler, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TestServer]:
+async def a_worker(handler: Handler, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[BaseTestServer]:
     """One whose program serves this on its metrics port."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handler)

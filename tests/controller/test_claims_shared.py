@@ -3,13 +3,14 @@
 import random
 import sys
 from types import FrameType
+from typing import Any
 
 import pytest
 
 from ebb.api.needs import Wish
 from ebb.api.platform import Platform
 from ebb.api.spec import Job
-from ebb.controller.claims import Claims
+from ebb.controller.claims import Claims, Effect
 from ebb.controller.reconciler.candidates import sites, ways
 from ebb.controller.reconciler.capacity import Claim, ClusterCapacity
 from ebb.controller.reconciler.queue import SharedCapacity, SharedLine, queue
@@ -71,11 +72,40 @@ def test_each_job_sees_in_the_shared_line_what_it_would_see_alone(seed: int) -> 
 
 
 @pytest.mark.parametrize("now", [{"zone": "local-a", "located": True}, {"priority": 50}, {"created": NOW + 5}])
-def test_a_job_that_stands_elsewhere_in_the_line_than_it_thinks_does_not_meet_itself(now: dict[str, object]) -> None:
+def test_a_job_that_stands_elsewhere_in_the_line_than_it_thinks_does_not_meet_itself(now: dict[str, Any]) -> None:
     """As when its place was decided and is not written yet."""
     me, first = claim("me", created=NOW - 1), claim("first", created=NOW - 2)
     shared = SharedCapacity(claims=(first,), line=SharedLine([first, claim("me", **{"created": NOW - 1, **now})]))
     assert seen(me, shared, PLATFORM) == seen(me, ClusterCapacity(claims=(first,)), PLATFORM)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_job_that_is_not_told_of_free_machines_could_not_have_taken_them(seed: int) -> None:
+    claims = town(random.Random(seed), 40)
+    line = SharedLine(claims)
+    stuck = line.stuck(PLATFORM)
+    for me in claims:
+        seen = line.before(me, PLATFORM)
+        if seen is None or not me.key[1].startswith("job"):
+            continue
+        able = [site for site in sites(me.wish, PLATFORM, None) if site.room >= me.least and seen.free.room(site) >= me.least]
+        may_start = bool(able) and not (me.group and seen.in_group >= me.group_max)
+        assert not (may_start and me.key in stuck), me
+    assert len(stuck) > 5
+    assert line.stuck(None) == frozenset(), "where no stack says what there is, all are told"
+
+
+def test_of_a_thousand_that_wait_only_those_are_told_whose_turn_it_may_be() -> None:
+    claims = Claims(lambda: NOW)
+    for number in range(1000):
+        name = f"job-{number:04}"
+        claims.put(("elastic-job", name), gpu_job(name, low=4, replicas=4, uid=name))
+    told = list(claims.waiting(Effect.FREED, PLATFORM))
+    # 23 machines in one zone and 5 in the other are 6 jobs of 4; the next one is the first that must wait.
+    assert told == [("elastic-job", f"job-{number:04}") for number in range(7)]
+    for key in told[:2]:
+        claims.put(key, None)
+    assert list(claims.waiting(Effect.FREED, PLATFORM))[-1] == ("elastic-job", "job-0008")
 
 
 def test_jobs_are_seen_as_they_are_now() -> None:

@@ -122,7 +122,7 @@ async def test_the_seconds_that_a_server_asks_for_are_in_the_error(
         status = {"kind": "Status", "message": "later", "details": details}
         return web.json_response(status, status=429, headers={"Retry-After": after} if after else {})
 
-    server.answer = refuse  # type: ignore[method-assign]
+    server.answer = refuse  # type: ignore[assignment, method-assign]
     async with watching(server, tmp_path) as (reflector, _):
         with pytest.raises(KubeError, match="later") as raised:
             await reflector._api.list_page(PODS)

@@ -111,9 +111,9 @@ class _Walk:
     """The turns of all jobs without a place, in their order; a job sees those before its own."""
 
     def __init__(self, claims: Iterable[Claim], platform: Platform | None) -> None:
-        located, others = [], []
-        for claim in claims:
-            (located if claim.located else others).append(claim)
+        known = tuple(claims)
+        located, others = [claim for claim in known if claim.located], [claim for claim in known if not claim.located]
+        self._others = others
         free, running = FreeCapacity(platform), Counter(map(_group, located))
         self._holders = tuple(_places(located, platform))
         for claim, site in self._holders:
@@ -137,6 +137,17 @@ class _Walk:
                 if takes:
                     self._taken.append(rank)
                     self._left.append(free.copy())
+
+    def stuck(self) -> frozenset[Key]:
+        """Jobs without a place for which there is none now. Not among them: the first that is blocked, as people look at what it
+        waits for, and whoever may get something in another way than its turn: by a fallback, or when a quota is raised."""
+        turns = {turn.claim.key: turn.blocked for turn in self._turns}
+        first = next((turn.claim.key for turn in self._turns if turn.blocked), None)
+        return frozenset(
+            claim.key
+            for claim in self._others
+            if turns.get(claim.key, True) and claim.key != first and not claim.refused and len(ways(claim.wish)) == 1
+        )
 
     def before(self, me: Claim) -> Queue:
         """The line as this job sees it."""
@@ -163,9 +174,16 @@ class SharedLine:
         own = self._claims.get(me.key)
         if me.located or (own is not None and (own.located or own.rank != me.rank)):
             return None
+        return self._walk(platform).before(me)
+
+    def stuck(self, platform: Platform | None) -> frozenset[Key]:
+        """The jobs without a place that need not be looked at whatever became free; without a stack nobody can tell."""
+        return self._walk(platform).stuck() if platform else frozenset()
+
+    def _walk(self, platform: Platform | None) -> _Walk:
         if self._walked is None or self._walked[0] is not platform:
             self._walked = platform, _Walk(self._claims.values(), platform)
-        return self._walked[1].before(me)
+        return self._walked[1]
 
 
 @dataclass(frozen=True, kw_only=True)
