@@ -159,14 +159,20 @@ async def test_a_pod_that_is_gone_without_a_trace_is_replaced(place: Place) -> N
 
 
 @pytest.mark.parametrize(
-    "by", ["EvictionByEvictionAPI", "PreemptionByScheduler", "DeletionByTaintManager", "TerminationByKubelet"]
+    ("by", "cause"),
+    [
+        ("EvictionByEvictionAPI", names.CAUSE_DISRUPTED),
+        ("PreemptionByScheduler", names.CAUSE_PREEMPTED),
+        ("DeletionByTaintManager", names.CAUSE_DISRUPTED),
+        ("TerminationByKubelet", names.CAUSE_DISRUPTED),
+    ],
 )
-async def test_a_disruption_that_kubernetes_announces_is_a_reclaim(place: Place, by: str) -> None:
+async def test_a_disruption_that_kubernetes_announces_is_a_reclaim(place: Place, by: str, cause: str) -> None:
     job = await training(place)
     old = job.pod_uid(1)
     condition = {"type": names.CONDITION_DISRUPTION, "status": "True", "reason": by, "message": f"told by {by}"}
     await place.machines.fails(job.worker(1), "Evicted", "The node was low on resource: memory.", condition)
-    await is_reclaim(job, names.CAUSE_DISRUPTED, index=1, old=old)
+    await is_reclaim(job, cause, index=1, old=old)
 
 
 async def test_a_drain_is_a_reclaim(place: Place) -> None:
