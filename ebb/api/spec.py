@@ -169,8 +169,9 @@ class JobSpec:
     )
     placement: Placement = described("On which machines the workers run.", model=Placement, factory=Placement)
     priority_class_name: str | None = described(
-        "PriorityClass of the first minReplicas workers, where the template names none; jobs wait in the order of its value. "
-        "Workers beyond minReplicas get a lower one.",
+        "PriorityClass of the first minReplicas workers, where the template names none; jobs wait in the order of its value, "
+        "and one of lower value stops, with a checkpoint, for one that cannot start otherwise. Workers beyond minReplicas get a "
+        "lower one.",
         TEXT,
         default=None,
     )
