@@ -182,7 +182,7 @@ class _Shared:
 
 def _in_line(claim: Claim) -> Claim:
     """The claim without what leaves the line as it is: of thousands of jobs that wait, each one's first look changes that."""
-    return replace(claim, waits_behind=False, gpu_hours=0, pods=0, short_of_quota=False)
+    return replace(claim, waits_behind=False, gpu_hours=0, pods=0, quota=None)
 
 
 def _behind(job: Job) -> bool:

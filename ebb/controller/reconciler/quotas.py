@@ -140,7 +140,7 @@ def leaves_none_for_more(view: JobView) -> bool:
 
 def _short_in(namespace: str, claims: Iterable[Claim]) -> list[Claim]:
     # A list, and no generator: some thousand jobs that wait each go through all the others, twice a minute.
-    return [one for one in claims if one.short_of_quota and one.key[0] == namespace]
+    return [one for one in claims if one.quota is not None and one.key[0] == namespace]
 
 
 def make_room(view: JobView, draft: PlanBuilder) -> None:

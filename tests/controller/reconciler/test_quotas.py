@@ -156,7 +156,7 @@ def test_workers_beyond_the_minimum_make_room() -> None:
     assert stops(out, leaving=1) == [], "one goes already"
     assert stops(out, low=4) == [], "it has no more than it needs"
     assert stops(rival(least=3, placed=0, pods=0, key=("team", "other"))) == []
-    behind, before = ({"pods": 3, "least": 2, "quota": None, "created": NOW + when} for when in (1, -99))
+    behind, before = (Object(pods=3, least=2, quota=None, created=NOW + when) for when in (1, -99))
     small = rival(least=1, placed=0, pods=0)
     assert stops(small, claim("third", "local-a", **behind), pods=3) == [], "the one behind gives first"
     assert stops(small, claim("third", "local-a", **before), pods=3) == ["-2"]
