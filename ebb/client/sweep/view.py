@@ -53,7 +53,7 @@ class SweepView:
 
     @property
     def by(self) -> SweepMetric:
-        """How its runs are compared."""
+        """The comparison of its runs."""
         return SweepMetric(name=self.metric, more_is_better=self.mode == MODES[True])
 
     @property

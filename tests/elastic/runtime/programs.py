@@ -131,7 +131,7 @@ def train(program: Program) -> dict[str, Any]:
     notice = Notice()
     settings = {"global_batch": 10, "epochs": 3, "workers": 0, "log_every": 1, "ledger": True, **program.settings}
     config = resolve(os.environ, output=program.output, **settings)
-    _disturb_meeting(program, int(os.environ["RANK"]))
+    _disturb_meeting(program, int(os.environ.get("RANK", "0")))
     answer: dict[str, Any] = {"left": False, "seen": [], "rates": [], "steps": []}
     with contextlib.suppress(elastic.GracefulExit), elastic.start(config, notice=notice) as run:
         answer["left"] = True
