@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.smoke]
 
 @pytest.fixture
 def job(etcd: str, data: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Job]:
-    arguments = ["--epochs", "30", "--min-step-seconds", "0.2", "--checkpoint-min-seconds", "1"]
+    arguments = ["--epochs", "30", "--min-step-seconds", "0.3", "--checkpoint-min-seconds", "1"]
     job = Job(etcd, tmp_path / "output", images.training(data, *arguments), name=request.node.name)
     yield job
     job.stop_all()

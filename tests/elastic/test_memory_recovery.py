@@ -26,7 +26,7 @@ def settings(request: pytest.FixtureRequest) -> list[str]:
 @pytest.fixture
 def job(etcd: str, data: Path, tmp_path: Path, settings: list[str], request: pytest.FixtureRequest) -> Iterator[Job]:
     """Of the launcher's flags that a test is parametrized with."""
-    training = images.training(data, "--epochs", "45", "--min-step-seconds", "0.2", "--recovery", "memory", *settings)
+    training = images.training(data, "--epochs", "45", "--min-step-seconds", "0.3", "--recovery", "memory", *settings)
     job = Job(etcd, tmp_path / "output", [*getattr(request, "param", ()), *training], name=request.node.name)
     yield job
     job.stop_all()
