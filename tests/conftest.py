@@ -10,7 +10,7 @@ from xdist.scheduler import LoadScopeScheduling, Scheduling, WorkStealingSchedul
 from xdist.workermanage import WorkerController
 
 # The longest folders of slow tests first, so that no process is left alone with one of them at the end.
-LONGEST = ("e2e", "infra", "elastic", "elastic/launch", "apiserver", "workloads", "testing", "elastic/rendezvous")
+LONGEST = ("e2e", "infra", "elastic", "elastic/launch", "apiserver", "benchmarks", "testing", "workloads", "elastic/rendezvous")
 
 
 class Folders(LoadScopeScheduling):
