@@ -80,8 +80,8 @@ def find_browser() -> str | None:
     return next((found for name in ((named,) if named else NAMES) if (found := shutil.which(name))), None)
 
 
-async def picture(browser: str, page: str, out: Path, *, scheme: str, width: int = 1280, height: int = 1650) -> None:
-    """Write a PNG of the upper part of the page at an address. Raises CommandError."""
+async def picture(browser: str, page: Path, out: Path, *, scheme: str, width: int = 1280, height: int = 1650) -> None:
+    """Write a PNG of the upper part of a page. Raises CommandError."""
     with tempfile.TemporaryDirectory(prefix="ebb-browser-") as profile:
         await run(
             browser,
@@ -93,16 +93,16 @@ async def picture(browser: str, page: str, out: Path, *, scheme: str, width: int
             f"--blink-settings=preferredColorScheme={SCHEMES[scheme]}",
             f"--window-size={width},{height}",
             f"--screenshot={out}",
-            page,
+            page.resolve().as_uri(),
         )
 
 
 MINE, JOB, SWEEP = "mine", "digits", "scan"
 BOOT_SECONDS, TRAIN_SECONDS = 240.0, 600.0  # of limits to waiting
 PROGRAM = "-m trainer --data /mnt/data/digits --arch resnet18 --image-size 32"
-SUBMIT_MINE = rf"""\
-ebb submit --name {MINE} --gpus 2 --gpu T4 \
-  --progress-regex 'epoch (?P<step>\d+), .* loss (?P<loss>[\d.]+)' -- \
+SUBMIT_MINE = f"""\
+ebb submit --name {MINE} --gpus 2 --gpu T4 \\
+  --progress-regex 'epoch (?P<step>\\d+), .* loss (?P<loss>[\\d.]+)' -- \\
   python train.py"""
 UI = "ebb ui --no-open"
 SUBMIT = f"""\
@@ -115,7 +115,8 @@ ebb sweep --name {SWEEP} --gpus 1 --gpu T4 --max-parallel 2 --watch \\
   {PROGRAM} \\
   --epochs 2 --global-batch 64 --log-every 1"""
 QUESTION = re.compile(r"\[Y/n\]:?$")
-ADDRESS = re.compile(r"http://127\.0\.0\.1:\S+")
+# The address is longer than a line; what `ebb ui` says next begins a new one.
+ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/.*?(?=\nWhoever)", re.DOTALL)
 LOSS = re.compile(r"\bloss +\d")
 LOST = re.compile(r"worker \d+\b.* (was lost|reclaimed)", re.DOTALL)
 ONE = re.compile(r"workers +1 of 2")
@@ -216,16 +217,11 @@ class Walk:
         """The job trains on meanwhile."""
         self.tell("the live page")
         await self.cloud.type(UI)
-        screen = await self.cloud.until("its address", _sees(ADDRESS), limit_seconds=60.0)
-        found = ADDRESS.search(screen)
-        pictures: tuple[tuple[str, str], ...] = ()
-        if self.pictures and found:
-            await self.photograph("ui.png", found[0], scheme="light")
-            pictures = (("the live page, light", f"{self.pictures.name}/ui.png"),)
+        await self.cloud.until("its address", _sees(ADDRESS), limit_seconds=60.0)
         await self.cloud.press("C-c")
         closed = await self.cloud.finished(code=130)
         text = "`ebb ui` shows it in the browser, as it comes: losses, reclaims, logs, money. Only this machine can reach it."
-        self.show("The live page", text, ADDRESS.sub("http://127.0.0.1:38211/?token=...", closed), pictures=pictures)
+        self.show("The live page", text, ADDRESS.sub("http://127.0.0.1:38211/...", closed))
 
     async def read_logs(self) -> None:
         self.tell("logs")
@@ -253,7 +249,7 @@ class Walk:
         of_job = await self.terminal.finished()
         await self.terminal.type(f"ebb report {SWEEP}")
         of_sweep = await self.terminal.finished()
-        pictures = await self.photograph_reports() if self.pictures else ()
+        pictures = await self.photograph() if self.pictures else ()
         text = "One file each, with everything in it: to look at, to send, to keep."
         self.show("A report", text, of_job, of_sweep, pictures=pictures)
 
@@ -265,16 +261,12 @@ class Walk:
         await self.run("delete", *filter(_is_ours, names))
         self.show("What there is now", "All of it in one table. The machines have left by themselves.", listed)
 
-    async def photograph(self, file: str, page: str, *, scheme: str) -> None:
+    async def photograph(self) -> tuple[tuple[str, str], ...]:
         assert self.pictures is not None
         self.pictures.mkdir(parents=True, exist_ok=True)
-        await picture(self.browser, page, self.pictures / file, scheme=scheme)
-
-    async def photograph_reports(self) -> tuple[tuple[str, str], ...]:
-        assert self.pictures is not None
         wanted = [(JOB, "light", "report-light.png"), (JOB, "dark", "report-dark.png"), (SWEEP, "light", "sweep-light.png")]
         for name, scheme, file in wanted:
-            await self.photograph(file, (self.folder / f"{name}.html").resolve().as_uri(), scheme=scheme)
+            await picture(self.browser, self.folder / f"{name}.html", self.pictures / file, scheme=scheme)
         folder = self.pictures.name
         return tuple((f"the report of {name}, {scheme}", f"{folder}/{file}") for name, scheme, file in wanted)
 

@@ -34,7 +34,9 @@ case "$*" in
   "status mine") echo "mine  finished" ;;
   "ui --no-open")
     trap 'echo "ebb: the page is closed; jobs continue."; exit 130' INT
-    echo "http://127.0.0.1:4711/?token=very-secret"; while true; do sleep 0.1; done ;;
+    echo "http://127.0.0.1:4711/?token=very-secret-$(printf 'x%.0s' {1..80})"
+    echo "Whoever has this address can read the page."
+    while true; do sleep 0.1; done ;;
   "submit"*) echo "digits on local"; read -r -p "Start it? [Y/n]: " answer; touch submitted; echo "digits is submitted." ;;
   "status digits -o json") echo '{"workers": [{"state": "leaving", "machine": "m-1"}, {"state": "running", "machine": "m-2"}]}' ;;
   "status digits --watch")
@@ -170,6 +172,7 @@ async def test_the_whole_walk(short_path: Path) -> None:
     assert "2 of 2" in back
     assert left.endswith("ebb: stopped watching; jobs continue.")
     assert "secret" not in text
+    assert "xxx" not in text
     assert scenes[6].screens[0].count("running") >= 2
     assert scenes[7].screens == ("$ ebb report digits\ndigits.html", "$ ebb report scan\nscan.html")
     assert str(short_path) not in text
@@ -179,7 +182,7 @@ def test_the_page() -> None:
     scene = Scene(title="Look", text="Words.", screens=("$ ebb list\nNAME\n```",), pictures=(("a report, dark", "walk/d.png"),))
     text = page([scene], recorded="2026-11-22")
     assert text.startswith("# A walk through Ebb\n")
-    assert "Recorded on 2026-11-22 by `make walk`" in text
+    assert "Recorded on 2026-11-22\nby `make walk`" in text
     assert text.endswith("## 1. Look\n\nWords.\n\n````text\n$ ebb list\nNAME\n```\n````\n\n![a report, dark](walk/d.png)\n")
 
 
@@ -198,8 +201,8 @@ async def test_a_picture_is_asked_for_of_the_browser(tmp_path: Path, monkeypatch
     fake.chmod(0o755)
     monkeypatch.setenv("EBB_BROWSER", str(fake))
     assert play.find_browser() == str(fake)
-    await play.picture(str(fake), "http://127.0.0.1/r", tmp_path / "r.png", scheme="dark", width=360, height=800)
-    assert (tmp_path / "r.png").read_text() == "preferredColorScheme=0 360,800 http://127.0.0.1/r"
+    await play.picture(str(fake), tmp_path / "r.html", tmp_path / "r.png", scheme="dark", width=360, height=800)
+    assert (tmp_path / "r.png").read_text() == f"preferredColorScheme=0 360,800 {(tmp_path / 'r.html').as_uri()}"
 
 
 def typed(command: str, *more: str) -> str:
