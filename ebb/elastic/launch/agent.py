@@ -87,6 +87,9 @@ _LOST_GRACE_SECONDS = 5  # for workers whose peer is gone: to notice it, at the 
 _SAVING_SECONDS = 100
 _FINISH_SECONDS = 300.0  # between the ends of two machines' workers, as torch has it
 _OTHERS_SECONDS = 10.0  # for the others to go on without this machine, whose workers have ended
+# For workers that have just been started to import and say that they live through changes, before newcomers end them. Scripts
+# that never say so take newcomers that much later, and no more.
+_IMPORT_SECONDS = 10.0
 _REPEAT_SECONDS = 1.0
 _LOOK_SECONDS = 0.1
 _FRAMES = "\nException raised from "
@@ -135,7 +138,7 @@ class Agent(LocalElasticAgent):
         self._notices, self._knows_codes, self._gpus, self._say = notices, knows_codes, gpus, say
         self._handler = spec.rdzv_handler
         self._exit_policy = ExitPolicy(max_restarts=config.max_restarts, say=say)
-        self._told_at = 0.0
+        self._told_at = self._met_at = 0.0
         self._relay = Relay.find(os.environ)
         self._places = _serve_places(self._relay)
         self._beside = False  # its workers get ready beside a generation, and are in none
@@ -151,6 +154,7 @@ class Agent(LocalElasticAgent):
             self._meet(worker_group)
         else:
             self._get_ready_beside(worker_group, others)
+        self._met_at = time.monotonic()
 
     def _find_others(self, worker_group: WorkerGroup) -> etcd3.Others | None:
         if self._places is None or not isinstance(self._handler, Membership):
@@ -281,6 +285,8 @@ class Agent(LocalElasticAgent):
 
     def _restart_workers(self, worker_group: WorkerGroup) -> None:
         """Only where they do not live through the change."""
+        if self._may_import(worker_group):
+            return
         living = worker_group.state == WorkerState.HEALTHY and self._places and self._places.all_live(_processes(worker_group))
         if not living or self._places is None:
             if self._left_others(worker_group) and isinstance(self._handler, Membership) and not self._notices.seen:
@@ -291,6 +297,13 @@ class Agent(LocalElasticAgent):
             self._move(worker_group, self._places)
         else:
             self._places.tell_change()
+
+    def _may_import(self, worker_group: WorkerGroup) -> bool:
+        """True if its workers have only just been started, and only newcomers wait, who can wait for their first step too."""
+        lost = not isinstance(self._handler, Membership) or self._handler.lost
+        if worker_group.state != WorkerState.HEALTHY or lost or time.monotonic() - self._met_at > _IMPORT_SECONDS:
+            return False
+        return self._places is not None and not self._places.all_live(_processes(worker_group))
 
     def _move(self, worker_group: WorkerGroup, places: PlaceServer) -> None:
         """Meet the others again, with the same processes."""
