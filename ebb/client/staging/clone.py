@@ -108,7 +108,7 @@ def settings_of(job: Object, platform: Platform) -> dict[str, Any]:
         "shm": _shm(pod, container),
         "priority": priority if priority != "job" else None,
         "max-cost": (spec.get("budget") or {}).get("maxUSD"),
-        "progress-regex": {item["name"]: item["value"] for item in _variables([container])}.get(ENV_PROGRESS_REGEX),
+        "progress-regex": _values(container).get(ENV_PROGRESS_REGEX),
         "env": _env(container),
         "secret": words_of({use.variable or use.path: use.name for use in used if use.variable or use.path}),
         "registry-secret": next((use.name for use in used if not use.variable and not use.path), None),
@@ -157,8 +157,12 @@ def _variables(containers: list[Object]) -> list[Object]:
 
 
 def _env(container: Object) -> dict[str, str]:
-    named = {item["name"]: item["value"] for item in container.get("env") or [] if "value" in item}
-    return {key: value for key, value in named.items() if key not in _OURS and not key.startswith("EBB_")}
+    return {key: value for key, value in _values(container).items() if key not in _OURS and not key.startswith("EBB_")}
+
+
+def _values(container: Object) -> dict[str, str]:
+    """Of its variables, but for secrets."""
+    return {item["name"]: item["value"] for item in container.get("env") or [] if "value" in item}
 
 
 def _shm(pod: Object, container: Object) -> str | None:

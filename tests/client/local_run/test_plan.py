@@ -85,7 +85,7 @@ def test_what_only_a_platform_has_is_left_aside(tmp_path: Path) -> None:
 
 def test_a_secret_is_what_this_machine_has_and_in_no_command(tmp_path: Path) -> None:
     """The program inherits the variable, and opens the file."""
-    secrets = {"HF_TOKEN": "hf-token", str(Path(__file__)): "gcs"}
+    secrets = {"HF_TOKEN": "hf-token", "/etc/passwd": "gcs"}  # a file that is there, and in no folder that a pod mounts
     here = Here(folder=tmp_path, cores=1, variables=frozenset({"HF_TOKEN"}))
     run = plan(Request(name="a", arguments=("train.py",), secrets=secrets, registry_secret="lab"), PYTHON, here)
     assert set(run.environment) == {"EBB_JOB", "EBB_OUTPUT_DIR"}
