@@ -139,7 +139,7 @@ class Run:
 
     @property
     def step(self) -> int:
-        """Optimizer steps done, of the whole job."""
+        """Optimizer steps done, of the whole job. One under way counts when its body has ended, or evaluates the new weights."""
         return self._loop.step if self._loop else 0
 
     @property
