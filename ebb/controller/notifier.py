@@ -58,12 +58,13 @@ class Notifier:
 
     def note(self, key: Key, job: Job, status: Status, now: float) -> Status:
         """Start to send what the job's written status asks for; returns `status` with what has been delivered meanwhile."""
-        if not self._receiver.is_there():
+        # Not of `status`: where its write fails, the next round's may give the same thing another time, and so another id.
+        news = due(job, job.status, now)
+        if not (news or self._known) or not self._receiver.is_there():  # it reads a file: of most jobs there is no news
             return status
         for one in [item for item in self._known.values() if item.key == key and item.what.key in job.status.notified]:
             del self._known[one.what.id]
-        # Not of `status`: where its write fails, the next round's may give the same thing another time, and so another id.
-        for what in due(job, job.status, now):
+        for what in news:
             if what.id not in self._known:
                 self._known[what.id] = _Delivery(what, key)
                 self._due.put_nowait(self._known[what.id])

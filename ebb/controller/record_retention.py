@@ -11,11 +11,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from typing import Any, Protocol
 
 from ebb.api.clock import unix
 from ebb.api.contract import LABEL_RECORD
-from ebb.kube import CONFIG_MAPS, Conflict, Denied, KubeError, NotFound, Resource
+from ebb.controller.executor import Api
+from ebb.kube import CONFIG_MAPS, Conflict, Denied, KubeError, NotFound
 
 KEPT_DAYS = 400  # a year's report, and a month to ask for it
 DAY = 86400.0
@@ -25,37 +25,12 @@ PAUSE_SECONDS = 0.2  # between two deletions: nobody waits for them, and jobs ne
 log = logging.getLogger(__name__)
 
 
-class RecordApi(Protocol):
-    """The calls needed of an API client."""
-
-    async def list_page(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        labels: str | None = None,
-        fields: str | None = None,
-        limit: int = 0,
-        token: str = "",
-    ) -> tuple[list[dict[str, Any]], str, str]: ...
-
-    async def delete(
-        self,
-        resource: Resource,
-        namespace: str | None,
-        name: str,
-        *,
-        grace_seconds: int | None = None,
-        uid: str | None = None,
-    ) -> None: ...
-
-
 class RecordRetention:
     """`fence` raises when this process must not write any more; `clock` is wall time; `namespaces`: where jobs may have ended."""
 
     def __init__(
         self,
-        api: RecordApi,
+        api: Api,
         *,
         fence: Callable[[], None],
         clock: Callable[[], float],

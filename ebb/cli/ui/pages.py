@@ -18,6 +18,7 @@ from ebb.cli.render import age, clock, number, steps
 from ebb.cli.ui.feed import JobFeed
 from ebb.cli.ui.live import Snapshot
 from ebb.cli.verbs.gpus import gpu_lines
+from ebb.client.diagnostics.symptoms import plural
 from ebb.client.jobs.view import FINISHED, OVER, RUNNING_STATE, JobView, WorkerView
 from ebb.client.report import report_of
 from ebb.client.report.chart import figure, short, usd
@@ -152,7 +153,7 @@ def _overview_tiles(found: Snapshot) -> list[Tile]:
     jobs, groups = found.jobs, found.gpus.groups
     alive = [job for job in jobs if job.state not in OVER]
     running = sum(job.state == RUNNING_STATE for job in jobs)
-    tiles = [("Running", str(running), f"of {_count(len(alive), 'job')} that {'is' if len(alive) == 1 else 'are'} not over")]
+    tiles = [("Running", str(running), f"of {plural(len(alive), 'job')} that {'is' if len(alive) == 1 else 'are'} not over")]
     if groups:
         free, there, more = ([getattr(group, name) for group in groups] for name in ("gpus_free", "gpus_now", "gpus_to_come"))
         known = None not in free
@@ -313,10 +314,6 @@ def _because(job: JobView) -> str:
 
 def _settings(run: RunView) -> str:
     return " ".join(f"{key}={value}" for key, value in run.point.items()) or run.job
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _local(at: float) -> datetime:

@@ -51,11 +51,6 @@ class Claim:
     gpu_hours: int = 0  # that it has had, whole ones; machine hours where its workers have no GPU
 
     @property
-    def short_of_quota(self) -> bool:
-        """A quota keeps it below minReplicas, though not for good."""
-        return self.quota is not None
-
-    @property
     def waits(self) -> bool:
         """Fewer than minReplicas of its workers have a machine."""
         return self.placed < self.least

@@ -61,7 +61,7 @@ class Notification:
 
 def due(job: Job, status: Status, now: float) -> tuple[Notification, ...]:
     """Everything that `status` says and `status.notified` does not."""
-    cost = round(sums(status.cost or Cost(), now).usd_spent, 2)
+    spent = sums(status.cost or Cost(), now).usd_spent
     who = f"{job.name} ({job.submitted_by})" if job.submitted_by else job.name
     return tuple(
         Notification(
@@ -74,9 +74,9 @@ def due(job: Job, status: Status, now: float) -> tuple[Notification, ...]:
             user=job.submitted_by,
             state=status.state,
             step=status.progress.step if status.progress else None,
-            usd_spent=cost,
+            usd_spent=round(spent, 2),
         )
-        for key, at, text in _happened(job, status, now)
+        for key, at, text in _happened(status, spent, now)
         if key not in status.notified and _seconds(at) > now - NEWS_SECONDS
     )
 
@@ -88,10 +88,9 @@ def remembered(status: Status, key: str) -> Status:
     return replace(status, notified=(*others, key))
 
 
-def _happened(job: Job, status: Status, now: float) -> Iterator[tuple[str, str, str]]:
+def _happened(status: Status, spent: float, now: float) -> Iterator[tuple[str, str, str]]:
     """Key, time and words after the job's name. The same status gives the same keys."""
     step = f" at step {status.progress.step:,}" if status.progress else ""
-    spent = sums(status.cost or Cost(), now).usd_spent
     ended = status.completion_time or stamp(now)
     if status.is_true(names.SUCCEEDED):
         yield FINISHED, ended, f"finished{step}; its machines cost about {dollars(spent)} USD."

@@ -146,13 +146,14 @@ def _short_in(namespace: str, claims: Iterable[Claim]) -> list[Claim]:
 def make_room(view: JobView, draft: PlanBuilder) -> None:
     """Stop as many of the workers beyond minReplicas as the first job lacks that the quota keeps out; of several jobs that have
     such workers, those behind in the order give theirs first."""
-    others = [one for one in view.observed.cluster_capacity.claims if one.key[0] == view.job.namespace]
-    first = min((one for one in others if one.short_of_quota), key=lambda one: one.rank, default=None)
+    claims = view.observed.cluster_capacity.claims
+    first = min(_short_in(view.job.namespace, claims), key=lambda one: one.rank, default=None)
     refusal = Refusal.of(first.quota.message) if first and first.quota else None
     if first is None or first.quota is None or first.quota.room is None or refusal is None:
         return
     me = claim(view.job, view.observed.priorities, view.now)
-    holders = sorted((*(one for one in others if one is not first), me), key=lambda one: one.rank, reverse=True)
+    others = [one for one in claims if one.key[0] == view.job.namespace and one is not first]
+    holders = sorted((*others, me), key=lambda one: one.rank, reverse=True)
     lacks = first.least * counted(refusal.each) - (first.quota.room - _taken(refusal, holders))
     if lacks > sum(max(0, one.pods - one.least) * _share(refusal, one.wish.needs) for one in holders):
         return  # it could not start even so
@@ -181,7 +182,7 @@ def _holds(view: JobView, draft: PlanBuilder, short: _Short) -> Wait | None:
     """Of a job that has some of its workers: how long it may keep them."""
     quota, me = short.quota, short.me
     # Those behind it that are short too give theirs back.
-    free = short.fits_beside(one for one in short.others if not (one.short_of_quota and one.rank > me.rank))
+    free = short.fits_beside(one for one in short.others if one.quota is None or one.rank < me.rank)
     if free and not quota.too_small and not short.first:
         patience = FIRST_SECONDS
     else:
