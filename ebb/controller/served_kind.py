@@ -39,7 +39,7 @@ class ServedKind:
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def _read(self) -> Object:
-        """The document of what is served; {} where nobody is told."""
+        """The server's description of the kind; {} where it gives none."""
         while True:
             try:
                 return await self._ask()

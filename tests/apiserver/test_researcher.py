@@ -1,4 +1,4 @@
-"""What only looks, on a real API server and with a researcher's rights alone: check, status, events, top, list, wait, ui.
+"""Commands that only read, on a real API server and with a researcher's rights alone: check, status, events, top, list, wait, ui.
 
 The doctor's questions (SelfSubjectAccessReview, the kind's OpenAPI, who one is) have answers of Kubernetes' own here.
 """

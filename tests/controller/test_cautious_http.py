@@ -1,4 +1,4 @@
-"""What a worker's program may answer to the controller, over real HTTP: metrics, and what must not work."""
+"""Answers of a worker's program to the controller, over real HTTP: metrics, and tricks that must not work."""
 
 import asyncio
 import gzip

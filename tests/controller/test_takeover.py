@@ -90,6 +90,15 @@ async def pair() -> AsyncIterator[tuple[SlowLists, One, One]]:
         await first.kill()
 
 
+async def let_a_job_run(api: SlowLists) -> None:
+    api.put(ELASTIC_JOBS, make_job())
+    await asyncio.sleep(2)
+    for index, name in enumerate(api.names(PODS)):
+        api.put(NODES, make_node(f"n{index}"))
+        api.pod_runs(name, f"n{index}")
+    await asyncio.sleep(2)
+
+
 def test_one_that_follows_acts_within_a_second_of_winning() -> None:
     async def story() -> None:
         async with pair() as (api, first, second):
@@ -112,12 +121,7 @@ def test_one_that_follows_acts_within_a_second_of_winning() -> None:
 def test_one_that_follows_writes_nothing_and_keeps_nothing_of_jobs_that_are_long_gone() -> None:
     async def story() -> None:
         async with pair() as (api, _, second):
-            api.put(ELASTIC_JOBS, make_job())
-            await asyncio.sleep(2)
-            for index, name in enumerate(api.names(PODS)):
-                api.put(NODES, make_node(f"n{index}"))
-                api.pod_runs(name, f"n{index}")
-            await asyncio.sleep(2)
+            await let_a_job_run(api)
             before = len(api.written())
             api.remove(ELASTIC_JOBS, "digits")
             await asyncio.sleep(2)
@@ -133,12 +137,7 @@ def test_one_that_follows_writes_nothing_and_keeps_nothing_of_jobs_that_are_long
 def test_the_record_of_a_job_that_went_with_the_leader_is_written_by_the_next() -> None:
     async def story() -> None:
         async with pair() as (api, first, second):
-            api.put(ELASTIC_JOBS, make_job())
-            await asyncio.sleep(2)
-            for index, name in enumerate(api.names(PODS)):
-                api.put(NODES, make_node(f"n{index}"))
-                api.pod_runs(name, f"n{index}")
-            await asyncio.sleep(2)
+            await let_a_job_run(api)
             await first.kill()
             api.remove(ELASTIC_JOBS, "digits")
             await second.until_it_leads()

@@ -87,7 +87,7 @@ def enforced(api: Api) -> None:
 
 
 def type_checked(api: Api, policy: str) -> Object:
-    """What the controller manager found in a policy."""
+    """The controller manager's findings about a policy."""
     path = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{policy}"
     deadline = time.monotonic() + 60
     while "typeChecking" not in (status := api.ask("GET", path).body.get("status") or {}):

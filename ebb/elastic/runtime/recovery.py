@@ -49,7 +49,7 @@ class Inherited:
 
     start: Start
     fence: Fence
-    step: int = -1  # that the source has done; -1: nobody is ready for one yet
+    step: int = -1  # that the source has done; -1: no rank is ready for one yet
     facts: dict[str, Any]
     training: bool = False  # the source has got ready: it answers nothing that comes before the first step
     chain: tuple[int, ...] = ()  # the source, and those that need its state; nobody where all have the same
@@ -64,7 +64,7 @@ def inherit(config: RunConfig, group: Members, mine: Standing) -> Inherited:
     source = max(range(group.world_size), key=lambda rank: (found[rank].reached, -rank))
     (step, facts), reached = found[source], found[source].reached
     if reached < (-1, 0):
-        meet_again(PeerLostError("nobody is left who has the job's state"))
+        meet_again(PeerLostError("no process is left that has the job's state"))
     if step >= 0 and start.generation > facts["generation"] + 1:
         _end_if_outrun(config, group, fence, step, facts["generation"])
     needy = [rank for rank, each in enumerate(found) if each.reached != reached]
@@ -127,7 +127,7 @@ def come_in(
         if group.beside is not None or group.is_over:
             config, found = meet(config, group, ready([], behind=True), leaving=leaving)
             if not found.training:
-                meet_again(PeerLostError("nobody is left who has trained"))
+                meet_again(PeerLostError("no process is left that has trained"))
         try:
             return config, found, decode(group.pass_on(found.chain))
         except PeerLostError:

@@ -111,7 +111,7 @@ class Run:
         self._start, self._fence, self._chain = found.start, found.fence, found.chain
         if members.rank in found.chain[1:]:
             if len(found.facts["answers"]) < self._asked:
-                peer_loss.meet_again(PeerLostError("nobody is left who has the job's state"))
+                peer_loss.meet_again(PeerLostError("no process is left that has the job's state"))
             self._inherited, self._answers = found, list(found.facts["answers"])
         if self._checkpointing is not None:
             self._move(self._checkpointing)

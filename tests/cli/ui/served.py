@@ -29,7 +29,7 @@ EVERY = 0.02  # seconds from read to read
 
 
 def ebb_of(kube: Kube) -> Ebb:
-    """What the verb is called with."""
+    """The connection that the verb is called with."""
     return Ebb(kube=kube, platform=parse({"schema": "1", "platform.json": json.dumps(platform_json())}), namespace=NS)
 
 

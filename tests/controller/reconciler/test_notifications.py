@@ -1,4 +1,4 @@
-"""What is to be told of a job follows from its written status: the same status, the same ids."""
+"""Notifications follow from a job's written status alone: the same status, the same ids."""
 
 from dataclasses import replace
 from typing import Any

@@ -107,7 +107,7 @@ def evaluate_and_go_on(run: elastic.Run, lost_in: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("lost_in", ["the same body", "the next body"])
 def test_the_body_may_go_on_after_an_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost_in: str) -> None:
-    """What it changes belongs to the step; before it ends, the program need not have written the figures down."""
+    """Its changes belong to the step; before it ends, the program need not have written the figures down."""
 
     def end(code: int) -> None:
         run._loop.close()  # type: ignore[union-attr]  # it has begun

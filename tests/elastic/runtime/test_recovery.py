@@ -289,7 +289,7 @@ def test_one_that_comes_for_it_begins_with_the_others(tmp_path: Path, calm: str,
 def test_a_rank_that_is_behind_before_the_first_step_takes_the_state_of_another(
     tmp_path: Path, calm: str, phase: str, leaver: int
 ) -> None:
-    """That of a checkpoint too, which it has not read."""
+    """The state of a checkpoint too, which it has not read."""
     together(programs.train, 1, Program(output=tmp_path, settings=EXACT, break_at=4))
     answers = survived(tmp_path, deaf_before=phase, leaver=leaver)
     assert [answer["weights"] for answer in answers] == [calm] * 3
