@@ -26,7 +26,7 @@ from devcluster.commands import say
 from devcluster.settings import EBB_HOME, BoxError
 
 KEPT, BROKEN, FAILED, INTERRUPTED = 0, 1, 2, 130
-PLAYED = ("ours", "restart", "etcd_best", "c10d_best")
+PLAYED = ("ours", "restart", "etcd_best", "c10d_best", "torchft_best")
 STATES = (5.0, 400.0, 1600.0)
 LARGE_MEGABYTES = 100.0  # above it there are fewer rounds, and no two jobs at once
 ROUNDS, LARGE_ROUNDS, OTHER_ROUNDS = 20, 5, 1  # three hours on two cores, half of it ours; 50 minutes with --states 5
@@ -50,11 +50,12 @@ too; nothing from sockets), and whether they are the same processes.
 
 {chr(10).join(f"  {name:20}{system.title}" for name, system in SYSTEMS.items())}
 
-Ours plays alone, and so does each system with a large state; with a small one the stock systems play three at a time. Those run
-benchmarks/recovery/stock.py, which saves at the end of each epoch, as image examples do. A system that does not go on before the
-cap, or of which all machines end, has null there; `reasons` says which. {SILENT} needs network namespaces: root may make them,
-and others where the kernel lets users. A c10d rendezvous lives on one of the machines and is not tried there.
-torchft is not among the systems: docs/results.md says what is known of it.
+Ours plays alone, and so does each system with a large state; with a small one the others play three at a time. Stock torchrun
+runs benchmarks/recovery/stock.py, and torchft runs torchft_program.py; both save every 60 steps. A system that does not go on
+before the cap, or of which all machines end, has null there; `reasons` says which. {SILENT} needs network namespaces: root may
+make them, and others where the kernel lets users. A c10d rendezvous lives on one of the machines and is not tried there, and
+torchft's peers find each other's state by the host's name, which says nothing in a namespace. torchft is installed on first
+use.
 
 Each event is kept under --results as soon as it is timed: started again after Ctrl-C, the run goes on where it was, unless the
 code of the runtime or of the benchmark has changed. The last line is one JSON object: system -> event -> MB of state -> figures.

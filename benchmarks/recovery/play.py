@@ -97,6 +97,7 @@ class Job:
             endpoint=self.stage.endpoint(self.network is not None),
             run_id=self.run_id,
             address=address,
+            number=self._started,
             megabytes=self.stage.megabytes,
             output=self.output,
         )

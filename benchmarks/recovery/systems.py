@@ -2,7 +2,8 @@
 
 Each trains the same network on the same data with 24 samples a step, a step lasting at least STEP_SECONDS. Ours runs ours.py as
 the platform starts it. Stock torchrun runs stock.py, with its defaults and with the settings that are best for it; its
---max-restarts is above its default of 0 in both, since with 0 every loss ends the job.
+--max-restarts is above its default of 0 in both, since with 0 every loss ends the job. torchft runs torchft_program.py, each
+machine under a torchrun of its own, as its documentation says.
 """
 
 import contextlib
@@ -18,6 +19,7 @@ from benchmarks.controller.processes import free_port
 from benchmarks.exact import processes, watch
 from benchmarks.exact.etcd import etcd
 from benchmarks.exact.machines import LAUNCHER, Machine, environment
+from benchmarks.recovery import torchft
 from benchmarks.recovery.timeline import Line
 
 STEP_SECONDS = 0.1
@@ -31,7 +33,8 @@ _TOGETHER_SECONDS = 1.5
 
 @dataclass(frozen=True, kw_only=True)
 class System:
-    """`etcd` is the tool of devcluster/tools.py and its flags; None: it needs none. `conf` goes into --rdzv_conf."""
+    """`etcd` is the tool of devcluster/tools.py and its flags; None: it needs none. `conf` goes into --rdzv_conf. `lighthouse`
+    are the flags of torchft's."""
 
     name: str
     title: str
@@ -39,6 +42,7 @@ class System:
     backend: str = ""
     etcd: tuple[str, ...] | None = None
     conf: str = ""
+    lighthouse: tuple[str, ...] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     more: tuple[str, ...] = ()  # flags of our trainer
 
@@ -48,7 +52,11 @@ class System:
 
     @contextlib.contextmanager
     def rendezvous(self, folder: Path, *, host: str = "127.0.0.1", within: Sequence[str] = ()) -> Iterator[str]:
-        """Its endpoint: an etcd of its own, or for c10d a port on which one of the machines will listen. See etcd()."""
+        """Its endpoint: an etcd or lighthouse of its own, or for c10d a port on which one machine will listen. See etcd()."""
+        if self.lighthouse is not None:
+            with torchft.lighthouse(folder, self.lighthouse) as endpoint:
+                yield endpoint
+            return
         if self.etcd is None:
             yield f"{host}:{free_port()}"
             return
@@ -56,11 +64,16 @@ class System:
         with etcd(folder, tool=tool, flags=flags, host=host, within=within) as endpoint:
             yield endpoint
 
-    def command(self, *, endpoint: str, run_id: str, address: str, megabytes: float, output: Path) -> list[str]:
-        """The launcher's arguments on the machine with this address, for a state of so many MB."""
+    def command(self, *, endpoint: str, run_id: str, address: str, number: int, megabytes: float, output: Path) -> list[str]:
+        """The launcher's arguments on the machine with this address and number, for a state of so many MB."""
+        trained = ["--output", str(output), "--state-megabytes", str(megabytes), "--samples", str(EPOCH_SAMPLES)]
+        stock = ["--batch-size", str(GLOBAL_BATCH // 2), "--step-seconds", str(STEP_SECONDS)]
+        if self.lighthouse is not None:
+            alone = ["--standalone", "--nproc-per-node=1", f"--local-addr={address}", "--max-restarts=1000"]
+            found = ["--lighthouse", endpoint, "--address", address, "--replica", str(number)]
+            return [*alone, "-m", "benchmarks.recovery.torchft_program", *trained, *stock, *found]
         flags = [f"--rdzv_backend={self.backend}", f"--rdzv_endpoint={endpoint}", f"--rdzv_id={run_id}", "--nnodes=1:4"]
         flags += ["--nproc-per-node=1", f"--local-addr={address}", *([f"--rdzv_conf={self.conf}"] if self.conf else [])]
-        trained = ["--output", str(output), "--state-megabytes", str(megabytes), "--samples", str(EPOCH_SAMPLES)]
         if self.is_ours:
             ours = ["--device", "cpu", "--global-batch", str(GLOBAL_BATCH), "--epochs", "100000", "--log-every", "1", "--ledger"]
             return [
@@ -71,7 +84,6 @@ class System:
                 *ours,
                 *["--min-step-seconds", str(STEP_SECONDS), *self.more],
             ]
-        stock = ["--batch-size", str(GLOBAL_BATCH // 2), "--step-seconds", str(STEP_SECONDS)]
         return [*flags, "--max-restarts=1000", "-m", "benchmarks.recovery.stock", *trained, *stock]
 
     def given(self, output: Path, *, planned: int, interface: str = "") -> dict[str, str]:
@@ -84,11 +96,15 @@ class System:
         return environment() | {"TMPDIR": str(temporary)} | dict(self.environment) | ours | gloo
 
     def lines(self, output: Path) -> list[Line]:
-        return _our_lines(output) if self.is_ours else _stock_lines(output)
+        if self.is_ours:
+            return _our_lines(output)
+        return _stock_lines(output) if self.lighthouse is None else _torchft_lines(output)
 
     def ranks(self, output: Path, machines: Sequence[Machine]) -> dict[int, watch.Rank]:
         """The newest membership's processes, of those that live."""
-        return watch.ranks(output, machines) if self.is_ours else _stock_ranks(output, machines)
+        if self.is_ours:
+            return watch.ranks(output, machines)
+        return _stock_ranks(output, machines) if self.lighthouse is None else _torchft_ranks(output, machines)
 
 
 _UNSHARED = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # without it no torch 2.13 job can grow (pytorch #182221)
@@ -138,6 +154,13 @@ SYSTEMS = {
             etcd=("etcd", "--enable-v2"),
             conf=_DYNAMIC_BEST,
             environment=_UNSHARED,
+        ),
+        System(name="torchft", title="torchft 0.2, lighthouse with defaults", lighthouse=(), environment=torchft.ENVIRONMENT),
+        System(
+            name="torchft_best",
+            title="torchft 0.2, quick lighthouse: heartbeats for 1 s, joins within 1 s",
+            lighthouse=("--join_timeout_ms=1000", "--heartbeat_timeout_ms=1000", "--quorum_tick_ms=50"),
+            environment=torchft.ENVIRONMENT,
         ),
     )
 }
@@ -195,3 +218,33 @@ def _stock_ranks(output: Path, machines: Sequence[Machine]) -> dict[int, watch.R
                     found[header["rank"]] = header["started"], watch.Rank(machine, pid)
     newest = max((started for started, _ in found.values()), default=time.time())
     return {rank: place for rank, (started, place) in found.items() if newest - started < _TOGETHER_SECONDS}
+
+
+def _torchft_lines(output: Path) -> list[Line]:
+    """Of rank 0 of each quorum. A process outlives quorums, and may have another rank in each. In the step in which a newcomer
+    takes its state it is in the quorum and does not count."""
+    found = [json.loads(line) for path in (output / "steps").glob("*.jsonl") for line in path.read_text().split("\n")[:-1]]
+    lines = [
+        Line(
+            time=one["time"],
+            incarnation=f"{one['generation']} of {one['world_size']}",
+            world_size=one["world_size"],
+            first=one["from"],
+            end=one["to"],
+        )
+        for one in found
+        if one["rank"] == 0
+    ]
+    return sorted(lines, key=lambda line: line.time)
+
+
+def _torchft_ranks(output: Path, machines: Sequence[Machine]) -> dict[int, watch.Rank]:
+    folder, found = output / "steps", list[tuple[int, int, watch.Rank]]()
+    for machine in machines:
+        for pid in processes.family(machine.pid):
+            for name in processes.has_open(pid, folder):
+                if text := (folder / name).read_text().rpartition("\n")[0]:
+                    newest = json.loads(text.rpartition("\n")[2])
+                    found.append((newest["generation"], newest["rank"], watch.Rank(machine, pid)))
+    latest = max((generation for generation, _, _ in found), default=0)
+    return {rank: place for generation, rank, place in found if generation == latest}

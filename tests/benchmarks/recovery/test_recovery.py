@@ -1,4 +1,4 @@
-"""Changes of ours and of stock torchrun, timed for real; and a network that falls silent."""
+"""Changes of ours, of stock torchrun and of torchft, timed for real; and a network that falls silent."""
 
 import json
 import subprocess
@@ -20,16 +20,17 @@ LISTEN = (
 
 
 @pytest.mark.e2e
-def test_changes_of_ours_and_of_torchrun(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    asked = ["--only", "ours,c10d_best", "--events", "kill_process,silent", "--states", "5", "--repeat", "1"]
+def test_changes_of_ours_and_of_others(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    asked = ["--only", "ours,c10d_best,torchft_best", "--events", "kill_process,silent", "--states", "5", "--repeat", "1"]
     status = main([*asked, "--results", str(tmp_path)])
     told = capsys.readouterr().out
     figures = json.loads(told.splitlines()[-1])
     assert status == KEPT, told  # which of both is quicker is for the benchmark, on a machine that does nothing else
     assert figures["reasons"] == {}
-    ours, stock = (figures[name]["kill_process"]["5"] for name in ("ours", "c10d_best"))
+    ours, stock, torchft = (figures[name]["kill_process"]["5"] for name in ("ours", "c10d_best", "torchft_best"))
     assert ours["median_seconds"] > 0
     assert stock["median_seconds"] > 0
+    assert torchft["median_seconds"] > 0
     assert (ours["samples_lost"], stock["samples_lost"]) == (0, 0)
     assert ours["pids_kept"]
     assert not stock["pids_kept"]

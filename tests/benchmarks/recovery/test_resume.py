@@ -86,5 +86,5 @@ def test_small_states_have_more_rounds_than_large_ones_and_ours_more_than_others
     settings = bench.read_settings([])
     assert settings.events == tuple(EVENTS)
     rounds = {name: [settings.rounds(name, each) for each in settings.states] for name in settings.systems}
-    others = {name: [1, 1, 1] for name in ("restart", "etcd_best", "c10d_best")}
+    others = {name: [1, 1, 1] for name in ("restart", "etcd_best", "c10d_best", "torchft_best")}
     assert rounds == {"ours": [20, 5, 5], **others}

@@ -101,6 +101,29 @@ def test_lines_of_stock_are_those_of_rank_zero(tmp_path: Path) -> None:
     assert SYSTEMS["etcd"].lines(tmp_path) == [Line(time=5.0, incarnation="11", world_size=2, first=24, end=48)]
 
 
+def test_lines_of_torchft_are_those_of_rank_zero_of_each_quorum(tmp_path: Path) -> None:
+    """A process has another rank in the next quorum, and a newcomer does not count in the step in which it takes its state."""
+    (tmp_path / "steps").mkdir()
+    told = {
+        11: [(5.0, 1, 0, 2, 24), (6.0, 2, 1, 1, 48), (7.0, 2, 1, 2, 60)],
+        12: [(5.1, 1, 1, 2, 24), (6.1, 2, 0, 1, 48), (7.1, 2, 0, 2, 60)],
+    }
+    for pid, lines in told.items():
+        words = [
+            json.dumps(
+                {"time": seconds, "generation": quorum, "rank": rank, "world_size": size, "from": first, "to": first + 12 * size}
+            )
+            for seconds, quorum, rank, size, first in lines
+        ]
+        (tmp_path / "steps" / f"{pid}.jsonl").write_text("\n".join(words) + '\n{"tim')
+    (tmp_path / "steps" / "13.jsonl").write_text("")
+    assert SYSTEMS["torchft"].lines(tmp_path) == [
+        Line(time=5.0, incarnation="1 of 2", world_size=2, first=24, end=48),
+        Line(time=6.1, incarnation="2 of 1", world_size=1, first=48, end=60),
+        Line(time=7.1, incarnation="2 of 2", world_size=2, first=60, end=84),
+    ]
+
+
 def change(seconds: float, redone: float = 0, lost: int = 0, **facts: Any) -> Change:
     costs = {"gap_seconds": seconds + 1, "full_seconds": seconds + 2, "step_seconds": 1.0}
     return Change(seconds=seconds, steps_redone=redone, samples_lost=lost, **{**costs, "pids_kept": True, **facts})
