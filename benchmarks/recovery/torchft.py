@@ -1,4 +1,4 @@
-"""What torchft needs beside torch: its packages, in a folder of their own, and its lighthouse, where machines find each other.
+"""torchft beside torch: its packages, in a folder of their own, and its lighthouse, where machines find each other.
 
     with lighthouse(folder, ["--join_timeout_ms=1000"]) as endpoint:    # http://127.0.0.1:PORT
         ...                                                             # machines with ENVIRONMENT

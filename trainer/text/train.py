@@ -1,28 +1,36 @@
-"""`python -m trainer.text.train --data /mnt/data/text`: a small GPT on bytes, through ebb/elastic/__init__.py.
+"""`python -m trainer.text.train --data /mnt/data/text`: a Llama-style decoder, through ebb/elastic/__init__.py.
 
-    python -m trainer.text /mnt/data/text                                          # makes the corpus
-    python -m trainer.text.train --data /mnt/data/text --output /tmp/gpt --size tiny --epochs 1
+    python -m trainer.text /mnt/data/text                                          # makes a corpus of bytes
+    python -m trainer.text.train --data /mnt/data/text --output /tmp/lm --size tiny --epochs 1
+
+    python -m trainer.text /mnt/data/papers --tokenizer llama/tokenizer.json --text papers/*.txt
+    python -m trainer.text.train --data /mnt/data/papers --output /tmp/tuned --weights llama --lora 16 --context 1024 --lr 2e-4
 
 The second user of the public API, and an example of it: an optimizer that is not SGD, windows instead of images, gradients that
-are clipped. Exit codes are those of `python -m trainer`.
+are clipped, frozen weights that no checkpoint holds. Exit codes are those of `python -m trainer`.
 """
 
+import hashlib
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
 
 from ebb import elastic
 from ebb.elastic import end_process, option, run_program
-from ebb.elastic.speed import SpeedOptions, choose
+from ebb.elastic.speed import Speed, SpeedOptions, choose
 from trainer.images.schedule import Schedule
-from trainer.text.gpt import SIZES, Gpt, bits_per_byte, losses
+from trainer.text.decoder import SIZES, Decoder, DecoderConfig, bits, losses
+from trainer.text.flops import FlopMeter, flops_per_token
+from trainer.text.lora import Adapters, add_lora, save_adapters
+from trainer.text.weights import read, read_config, save
 from trainer.text.windows import Windows
 
 PROGRAM = "python -m trainer.text.train"
 _VALIDATION_BATCH = 64
+_DEFAULT_SIZE = "10m"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +38,12 @@ class TextConfig(elastic.RunConfig, SpeedOptions):
     """A run on text."""
 
     data: Path = field(metadata={"help": f"folder with train.bin and val.bin; `{PROGRAM.rsplit('.', 1)[0]} DIR` writes them"})
-    size: str = option("small", "of the network", choices=tuple(SIZES))
+    size: str = option(_DEFAULT_SIZE, "of the network", choices=tuple(SIZES))
+    weights: str = option("", "folder with a Llama model as Hugging Face stores it, to go on from, in the place of --size")
+    lora: int = option(0, "rank of adapters, which alone are trained and kept; 0: all weights are", low=0)
+    context: int = option(0, "tokens of a window; 0: as many as the network takes", low=0)
+    recompute: bool = option(False, "activation checkpointing: less memory, a third more work")
+    export: str = option("", "folder for the weights, or the adapters, as Hugging Face stores them, at the end")
     epochs: int = option(1, "how often every window is used", low=1)
     lr: float = option(1e-3, "peak learning rate; a cosine brings it to zero", low=0.0)
     weight_decay: float = option(0.1, "weight decay of AdamW, for matrices", low=0.0)
@@ -46,35 +59,62 @@ def parse(arguments: list[str], environment: Mapping[str, str]) -> TextConfig:
         arguments,
         environment,
         program=PROGRAM,
-        description="Train a small GPT on bytes, exactly: every window once per epoch, whatever machines come and go.",
-        epilog=f"example: {PROGRAM} --data /mnt/data/text --output /tmp/gpt --size tiny --global-batch 32",
+        description="Train a language model, exactly: every window once per epoch, whatever machines come and go.",
+        epilog=f"example: {PROGRAM} --data /mnt/data/text --output /tmp/lm --size tiny --global-batch 32",
     )
+
+
+def build(config: TextConfig, speed: Speed) -> tuple[Decoder, Adapters | None]:
+    """Raises ConfigError and WeightsError."""
+    if config.weights and config.size != _DEFAULT_SIZE:
+        raise elastic.ConfigError(f"--size {config.size} and --weights are given: the folder has a size; leave --size out")
+    if config.lora and not config.weights:
+        raise elastic.ConfigError("--lora is given without --weights: adapters to weights that are random learn nothing")
+    if config.weights:
+        folder = Path(config.weights)
+        network = read(folder, read_config(folder, context=config.context), recompute=config.recompute)
+        if not config.lora or speed.precision != "bf16":
+            network.float()  # an optimizer's small changes would be lost in 16 bits; frozen weights may stay in them
+    else:
+        size = SIZES[config.size]
+        if config.context > size.context:
+            raise elastic.ConfigError(f"--context is {config.context}; --size {config.size} takes {size.context} at most")
+        network = Decoder(replace(size, context=config.context or size.context), recompute=config.recompute)
+    return network, add_lora(network, rank=config.lora) if config.lora else None
 
 
 def learn(config: TextConfig, run: elastic.Run) -> None:
     """Train to the end of the last epoch."""
-    size = SIZES[config.size]
-    train, val = (Windows(config.data / f"{part}.bin", context=size.context) for part in ("train", "val"))
-    speed = choose(run.device, "gpt", config, from_all_ranks=run.from_all_ranks)
+    speed = choose(run.device, "decoder", config, from_all_ranks=run.from_all_ranks)
     run.log(f"speed: {speed}")
-    network = Gpt(size)
+    network, adapters = build(config, speed)
+    size = network.config
+    train, val = (Windows(config.data / f"{part}.bin", context=size.context) for part in ("train", "val"))
+    if train.vocabulary > size.vocabulary:
+        raise elastic.ConfigError(
+            f"--data {config.data} has tokens below {train.vocabulary}; this network knows {size.vocabulary}: make the corpus "
+            "with the model's own tokenizer.json, or as bytes for --size"
+        )
     model = run.distribute(network, speed=speed)
     optimizer = torch.optim.AdamW(
         network.parameter_groups(config.weight_decay), lr=config.lr, betas=(0.9, 0.95), **speed.optimizer_options(run.device)
     )
     scaler = speed.scaler()
-    run.register_state(model=model, optimizer=optimizer, scaler=scaler, identity={"arch": f"gpt-{config.size}"})
+    kept: torch.nn.Module = adapters or model
+    run.register_state(model=kept, optimizer=optimizer, scaler=scaler, identity={"arch": f"decoder-{digest(size, config)}"})
     schedule = schedule_of(config, len(train))
-    bits: dict[str, float] = {}
+    meter = FlopMeter(flops_per_token(size, adapters=adapters is not None) * size.context, run.device)
+    run.on_progress(lambda progress: run.log(meter.text(progress.samples_per_second, progress.world_size)))
+    found: dict[str, float] = {}
 
     def evaluate() -> dict[str, float]:
-        found = validate(run, network, val)
-        run.best(-found["bits_per_byte"], **found)
-        return found
+        measured = validate(run, network, val)
+        run.best(-measured["bits_per_token"], **measured)
+        return measured
 
     for step in run.steps(run.loader(train, seeded=False)):
         if run.evaluation_pending:  # of the epoch that ended before
-            bits = evaluate()
+            found = evaluate()
         for group in optimizer.param_groups:
             group["lr"] = schedule.rate(start=step.samples.start, stop=step.samples.stop)
         for inputs, targets, _ in step:
@@ -86,13 +126,23 @@ def learn(config: TextConfig, run: elastic.Run) -> None:
         scaler.update()
         optimizer.zero_grad(set_to_none=True)
         if step.ends_epoch and is_due(config, epochs=step.samples.stop // len(train)):
-            bits = evaluate()
+            found = evaluate()
 
     if run.evaluation_pending:
-        bits = evaluate()
-    bits = bits or validate(run, network, val)  # resumed when all was done
-    run.finish(validation_bits_per_byte=round(bits["bits_per_byte"], 5))
-    run.log(f"finished after step {run.step}: {bits['bits_per_byte']:.4f} bits per byte of text that it has not seen")
+        found = evaluate()
+    found = found or validate(run, network, val)  # resumed when all was done
+    run.finish(validation_bits_per_token=round(found["bits_per_token"], 5))
+    run.log(f"finished after step {run.step}: {found['bits_per_token']:.4f} bits per token of text that it has not seen")
+    if config.export and run.rank == 0:
+        folder = Path(config.export)
+        save_adapters(adapters, folder, base=config.weights) if adapters else save(network, folder)
+        run.log(f"the {'adapters' if adapters else 'weights'} are in {folder}")
+
+
+def digest(size: DecoderConfig, config: TextConfig) -> str:
+    """A name for a shape: a checkpoint of another one does not fit."""
+    tuned = f" weights={config.weights} lora={config.lora}" if config.weights else ""
+    return f"{size.layers}x{size.width}-{hashlib.sha256(f'{size}{tuned}'.encode()).hexdigest()[:8]}"
 
 
 def is_due(config: TextConfig, *, epochs: int) -> bool:
@@ -101,14 +151,14 @@ def is_due(config: TextConfig, *, epochs: int) -> bool:
 
 
 def validate(run: elastic.Run, network: torch.nn.Module, val: Windows) -> dict[str, float]:
-    """8 bits per byte is knowing nothing."""
+    """With a vocabulary of bytes, 8 bits per token is knowing nothing."""
 
     def measure(batch: list[torch.Tensor]) -> dict[str, torch.Tensor]:
         inputs, targets, _ = batch
         return {"loss": losses(network(inputs), targets).sum()}
 
     found = run.evaluate(val, measure, batch_size=_VALIDATION_BATCH, seeded=False)
-    return {"bits_per_byte": bits_per_byte(found["loss"])}
+    return {"bits_per_token": bits(found["loss"])}
 
 
 def schedule_of(config: TextConfig, dataset_size: int) -> Schedule:

@@ -27,8 +27,8 @@ from ebb.elastic.runtime.config import ConfigError, option
 from ebb.elastic.speed.settings import BUCKET_MB, COMPRESSIONS, PRECISIONS, Speed, check_choice
 
 SWITCH = ("auto", "on", "off")
-# torchvision's networks of attention: matrix products, whose layout is the same either way
-_OF_ATTENTION = ("vit_", "swin_", "maxvit_", "gpt")
+# torchvision's networks of attention, and trainer/text's: matrix products, whose layout is the same either way
+_OF_ATTENTION = ("vit_", "swin_", "maxvit_", "decoder")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -62,7 +62,7 @@ CPU = Chip()
             id="CPU",
         ),
         pytest.param(
-            CPU, "gpt", "fp32, fused optimizer, not compiled (the CPU: the same numbers everywhere)", id="CPU-attention"
+            CPU, "decoder", "fp32, fused optimizer, not compiled (the CPU: the same numbers everywhere)", id="CPU-attention"
         ),
     ],
 )

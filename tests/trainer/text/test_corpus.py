@@ -2,12 +2,17 @@
 
 import hashlib
 import json
+from array import array
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
 
 from trainer.text.__main__ import main
 from trainer.text.corpus import SEPARATOR, CorpusError, sources, write
+from trainer.text.windows import Windows
 
 
 @pytest.fixture
@@ -63,7 +68,62 @@ def test_a_python_without_sources_is_said(tmp_path: Path) -> None:
     assert sources(tmp_path) == []
 
 
-@pytest.mark.parametrize(("arguments", "code"), [([], 0), (["--help"], 0), (["--all"], 1), (["a", "b"], 1)])
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Words, with a real tokenizer's file."""
+    made = Tokenizer(WordLevel({"<unk>": 0, "</s>": 1, "fish": 2, "red": 3, "blue": 4}, unk_token="<unk>"))
+    made.pre_tokenizer = Whitespace()
+    path = tmp_path_factory.mktemp("model") / "tokenizer.json"
+    made.save(str(path))
+    return path
+
+
+def test_own_texts_are_packed_as_tokens(tmp_path: Path, tokenizer: Path) -> None:
+    texts = [tmp_path / f"{number}.txt" for number in range(3)]
+    for path, words in zip(texts, ("red fish", "blue fish", "green fish"), strict=True):
+        path.write_text(words)
+    assert main([str(tmp_path / "text"), "--tokenizer", str(tokenizer), "--text", *map(str, texts)]) == 0
+    train, val = (array("H", (tmp_path / "text" / f"{part}.bin").read_bytes()).tolist() for part in ("train", "val"))
+    assert (train, val) == ([4, 2, 1, 0, 2, 1], [3, 2, 1])
+    windows = Windows(tmp_path / "text" / "train.bin", context=2)
+    assert (len(windows), windows.vocabulary) == (2, 5)
+    assert [each.tolist() for each in windows[1][:2]] == [[1, 0], [0, 2]]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        pytest.param("{}", "cannot read the tokenizer", id="broken"),
+        pytest.param(None, "cannot read the tokenizer", id="missing"),
+        pytest.param("no end", "has none of the end tokens </s>", id="no-end"),
+    ],
+)
+def test_a_tokenizer_that_cannot_be_used_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None, words: str
+) -> None:
+    path = tmp_path / "tokenizer.json"
+    if content == "no end":
+        Tokenizer(WordLevel({"<unk>": 0}, unk_token="<unk>")).save(str(path))
+    elif content is not None:
+        path.write_text(content)
+    assert main([str(tmp_path / "text"), "--tokenizer", str(path)]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert words in said
+    assert not (tmp_path / "text").exists()
+
+
+def test_one_text_is_no_corpus(tmp_path: Path) -> None:
+    path = tmp_path / "only.txt"
+    path.write_text("fish")
+    with pytest.raises(CorpusError, match=r"only\.txt alone is no corpus: give at least two files"):
+        write(tmp_path / "text", texts=[path])
+
+
+@pytest.mark.parametrize(("arguments", "code"), [([], 2), (["--help"], 0), (["--all"], 2), (["a", "b"], 2)])
 def test_without_a_folder_it_teaches(arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(arguments) == code
-    assert "python -m trainer.text DIR" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == code
+    told = capsys.readouterr()
+    assert "usage: python -m trainer.text" in told.out + told.err

@@ -1,4 +1,4 @@
-"""The small GPT through the public API: it learns, and stopped at a notice it ends with the same bits as undisturbed."""
+"""A small language model through the public API: it learns, and stopped at a notice it ends with the same bits as undisturbed."""
 
 import json
 import math
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from ebb import elastic
 from ebb.elastic.contract import EXIT_FINISHED, EXIT_PROGRAM_FAILED
@@ -61,13 +62,33 @@ def test_it_learns_and_a_notice_changes_no_bit(data: Path, tmp_path: Path) -> No
     assert run(parse(settings(data, stormy), {}), Notice())
     assert result(stormy)["weights_sha256"] == result(calm)["weights_sha256"]
     assert (result(stormy)["step"], result(stormy)["generation"]) == (105, 4)
-    assert result(calm)["validation_bits_per_byte"] < 0.9 * entropy_of_single_bytes()
+    assert result(calm)["validation_bits_per_token"] < 0.9 * entropy_of_single_bytes()
+
+
+@pytest.mark.e2e
+def test_adapters_are_tuned_through_a_notice_and_are_all_that_is_kept(data: Path, tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    assert run(parse(settings(data, tmp_path / "pretrained", "--epochs", "4", "--export", str(base)), {}), Notice())
+    tuned = ["--weights", str(base), "--lora", "4", "--size", "10m", "--epochs", "6", "--export"]
+    calm, stormy, told = tmp_path / "calm", tmp_path / "stormy", Notice()
+    told.give()
+    assert run(parse([*settings(data, calm, *tuned, str(calm / "adapters"))], {}), Notice())
+    assert not run(parse([*settings(data, stormy, *tuned, str(stormy / "adapters"))], {}), told)
+    assert run(parse([*settings(data, stormy, *tuned, str(stormy / "adapters"))], {}), Notice())
+    kept = [load_file(folder / "adapters" / "adapter_model.safetensors") for folder in (calm, stormy)]
+    assert all(torch.equal(each, kept[1][name]) for name, each in kept[0].items())
+    assert result(stormy)["weights_sha256"] == result(calm)["weights_sha256"]
+    assert result(calm)["validation_bits_per_token"] < result(tmp_path / "pretrained")["validation_bits_per_token"]
+    largest = [
+        max(path.stat().st_size for path in (folder / "checkpoints").rglob("*")) for folder in (tmp_path / "pretrained", calm)
+    ]
+    assert largest[1] < largest[0] / 2
 
 
 @pytest.mark.e2e
 def test_it_learns_in_sixteen_bits_too(data: Path, tmp_path: Path) -> None:
     assert run(parse(settings(data, tmp_path, "--precision", "bf16", "--fused", "on"), {}), Notice())
-    assert result(tmp_path)["validation_bits_per_byte"] < 0.9 * entropy_of_single_bytes()
+    assert result(tmp_path)["validation_bits_per_token"] < 0.9 * entropy_of_single_bytes()
 
 
 @pytest.mark.e2e
@@ -93,7 +114,11 @@ def test_it_is_validated_after_the_epochs_that_one_asks_for_and_at_the_end(
     ("more", "words"),
     [
         pytest.param(["--data", "/nowhere"], "cannot read the text /nowhere/train.bin", id="no-data"),
-        pytest.param(["--size", "huge"], "--size is 'huge'; allowed: tiny, small, medium", id="size"),
+        pytest.param(["--size", "huge"], "--size is 'huge'; allowed: tiny, 10m, 100m, 1b, 7b", id="size"),
+        pytest.param(["--context", "65"], "--context is 65; --size tiny takes 64 at most", id="context"),
+        pytest.param(["--lora", "4"], "--lora is given without --weights", id="lora"),
+        pytest.param(["--weights", "/nowhere"], "--size tiny and --weights are given", id="both"),
+        pytest.param(["--weights", "/nowhere", "--size", "10m"], "cannot read /nowhere/config.json", id="weights"),
         pytest.param(["--precision", "fp16"], "a CPU computes in fp32 or bf16", id="precision"),
     ],
 )

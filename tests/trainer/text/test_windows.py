@@ -52,7 +52,7 @@ def test_there_is_no_other_window(tmp_path: Path, number: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "words"), [(0, "has 0 bytes; a window of 10 needs 11"), (10, "has 10 bytes"), (None, "cannot read")]
+    ("size", "words"), [(0, "has 0 tokens; a window of 10 needs 11"), (10, "has 10 tokens"), (None, "cannot read")]
 )
 def test_a_text_that_cannot_be_used(tmp_path: Path, size: int | None, words: str) -> None:
     path = tmp_path / "missing.bin" if size is None else text(tmp_path, size)

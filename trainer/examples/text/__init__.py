@@ -1,1 +1,1 @@
-"""Text: a small GPT on bytes (python -m trainer.text DIR writes some)."""
+"""Text: a small language model on bytes (python -m trainer.text DIR writes some)."""

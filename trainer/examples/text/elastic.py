@@ -7,14 +7,14 @@ from pathlib import Path
 import torch
 
 from ebb import elastic
-from trainer.text.gpt import SIZES, Gpt, losses
+from trainer.text.decoder import SIZES, Decoder, losses
 from trainer.text.windows import Windows
 
 
 def main(data: str, epochs: int = 1, batch: int = 32) -> None:
     with elastic.start(global_batch=batch, epochs=epochs, seed=0) as run:
         windows = Windows(Path(data) / "train.bin", context=64)
-        model = run.distribute(Gpt(SIZES["tiny"]))
+        model = run.distribute(Decoder(SIZES["tiny"]))
         optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
         run.register_state(model=model, optimizer=optimizer)
         for step in run.steps(run.loader(windows)):

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler
 
-from trainer.text.gpt import SIZES, Gpt, losses
+from trainer.text.decoder import SIZES, Decoder, losses
 from trainer.text.windows import Windows
 
 
@@ -19,7 +19,7 @@ def main(data: str, epochs: int = 1, batch: int = 32) -> None:
     windows = Windows(Path(data) / "train.bin", context=64)
     sampler = DistributedSampler(windows)
     loader = DataLoader(windows, batch // dist.get_world_size(), sampler=sampler)
-    model = DistributedDataParallel(Gpt(SIZES["tiny"]))
+    model = DistributedDataParallel(Decoder(SIZES["tiny"]))
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
     for epoch in range(epochs):
         sampler.set_epoch(epoch)
