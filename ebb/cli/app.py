@@ -36,6 +36,7 @@ SECTIONS: dict[str, dict[str, Verb]] = {
         "logs": Verb("logs:logs", "Output of the workers, merged."),
         "report": Verb("report:report", "One HTML page: loss, rate, workers, reclaims, goodput, money."),
         "tensorboard": Verb("tensorboard:tensorboard", "Your own TensorBoard on jobs, live: ebb tensorboard digits text"),
+        "profile": Verb("profile:profile", "A trace of some steps, as PyTorch's profiler makes it: ebb profile digits"),
         "events": Verb("events:events", "Events of a job and its workers, in chronological order."),
         "ui": Verb("ui:ui", "Live page in your browser: jobs, losses, reclaims, logs, GPUs, money."),
         "top": Verb("top:top", "Running jobs and machines, live: GPUs busy and free, speed, cost."),

@@ -17,6 +17,7 @@ from ebb.cli.verbs.platform import PlatformView
 from ebb.client.costs import CostReport, Estimate
 from ebb.client.diagnostics.symptoms import Finding
 from ebb.client.files.data import Listing, Transfer
+from ebb.client.files.profiles import Trace
 from ebb.client.files.workers import Executed
 from ebb.client.gpus import GpuGroup, GpuReport
 from ebb.client.jobs.top import Top
@@ -81,6 +82,7 @@ DOCUMENTS: Mapping[str, tuple[str, Any]] = {
     "logs": ("each line of ebb logs JOB", {"worker": int, "rank": int | None, "stream": str, "time": str, "text": str}),
     "top": ("ebb top", Top),
     "tensorboard": ("ebb tensorboard JOB...", {"logdir": str, "files": dict[str, int]}),
+    "profile": ("ebb profile JOB", Trace),
     "ui": ("ebb ui", {"url": str}),
     "wait": ("ebb wait JOB...", {"job": JobView, **JOBS}),
     "check": ("ebb check", {"findings": tuple[Finding, ...]}),

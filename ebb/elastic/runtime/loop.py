@@ -32,6 +32,7 @@ from ebb.elastic.runtime.metrics import Progress
 from ebb.elastic.runtime.micro_batch import FILE, device_name, halve, keep_limit, read_limit
 from ebb.elastic.runtime.plan import MicroBatchPlan
 from ebb.elastic.runtime.process_group import Agreed, Agreement, Group, PeerLostError
+from ebb.elastic.runtime.profiling import Profiler
 from ebb.elastic.runtime.report import DataWaits, Report, SampleLedger
 from ebb.elastic.runtime.snapshots import Snapshots
 from ebb.elastic.runtime.step import Step, Sums, restart
@@ -116,6 +117,7 @@ class Loop:
     min_step_seconds: float
     lag: int  # steps by which an agreement is known late
     mark: WeightsGuard
+    profiler: Profiler | None = None  # for traces that somebody asks for
     follows: Follows | None = None
     snapshots: Snapshots | None = None  # where this rank makes its machine's
     names: list[str] | None = None  # of the program's own sums, as rank 0 knows them
@@ -141,12 +143,17 @@ class Loop:
         while self.step < self.stream.total_steps:
             started, self._lost_seconds = time.monotonic(), 0.0
             self._waits.begin_step()
+            if self.profiler is not None and self.group.rank == 0:
+                self.profiler.begin()
             step = self._step()
             self._open = step, started
             yield step
             self._open = None
             self._end_body(step)
-            if self._between(started):
+            leaves = self._between(started)
+            if self.profiler is not None:
+                self.profiler.end(self.step)
+            if leaves:
                 self.leave()
         self.settle()
         self.ended = True
@@ -155,6 +162,8 @@ class Loop:
 
     def stop_early(self) -> None:
         """The program has left the loop, on every rank at the same step, and has not failed: that step is the last one."""
+        if self.profiler is not None:
+            self.profiler.stop()
         if self._open is not None and self._open[0].done:
             (step, started), self._open = self._open, None
             self._end_body(step)
@@ -569,6 +578,7 @@ def make_loop(
         mark=WeightsGuard([each for model in models for each in model.parameters()]),
         follows=follows,
         snapshots=checkpointing.snapshots,
+        profiler=Profiler(config.output, group.device, say=report.say),
         names=names,
         evaluation_pending=bool(checkpointing.saved.get("evaluation_pending", False)),
     )
