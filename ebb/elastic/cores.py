@@ -8,6 +8,8 @@ share of the machine), whichever is smallest. The request comes from the control
 v2 there is only a weight, and newer versions of runc make it from a request by another formula than older ones.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping
 from pathlib import Path

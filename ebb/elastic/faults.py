@@ -7,6 +7,8 @@ and one that says that the library was used wrongly will be said again after eve
 NCCL in it is the program's. The texts that this was made from are in tests/elastic/test_faults.py.
 """
 
+from __future__ import annotations
+
 import enum
 import re
 

@@ -8,6 +8,8 @@ own loop does: so whatever shows the progress of a job shows this one's. A call 
 is printed and written, with all that was said since the last one. Nothing is raised but for a call that is wrong.
 """
 
+from __future__ import annotations
+
 import atexit
 import contextlib
 import math
@@ -18,11 +20,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from multiprocessing import util
 from pathlib import Path
 from typing import Any
 
+from ebb.compat import dataclass
 from ebb.elastic.contract import ENV_METRICS_PORT, ENV_OUTPUT_DIR, ENV_PROGRESS_REGEX
 from ebb.elastic.runtime.metrics import Board, MetricLines, complain, last_record, serve
 
@@ -69,7 +72,7 @@ def _number(name: str, value: Any) -> float:
             f"ebb.log({name!r}=...): a name has up to 64 letters, digits and _ . / -, and a letter or _ comes first; rename it"
         )
     try:
-        if isinstance(value, bool | str | bytes):
+        if isinstance(value, (bool, str, bytes)):
             raise TypeError
         found = float(value)  # also of a tensor or an array of one number
     except (TypeError, ValueError, RuntimeError) as error:

@@ -1,7 +1,10 @@
 """A cloud's announcement about this machine, and the interface of a cloud to the watcher. Data only."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
 from typing import Protocol
+
+from ebb.compat import dataclass
 
 # How long before a reclaim to leave: what AWS gives, and all that a checkpoint and a goodbye need.
 AHEAD_SECONDS = 120.0

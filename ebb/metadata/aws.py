@@ -13,6 +13,8 @@ Source: EC2 user guide, "Spot Instance interruption notices" (poll every 5 secon
 aws-node-termination-handler, pkg/ec2metadata/ec2metadata.go; AWS_EC2_METADATA_SERVICE_ENDPOINT as in AWS's SDKs.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

@@ -13,6 +13,8 @@ before its time, and only when it names no other machine, since an approval hold
 Source: Azure documentation, "Scheduled Events for Linux VMs", version 2020-07-01 (ask once per second).
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -4,6 +4,8 @@ Only files of the kernel are read. A link-local address is never tried to find o
 swallow every packet.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from pathlib import Path
 

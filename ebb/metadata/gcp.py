@@ -11,6 +11,8 @@ Source: Compute Engine documentation, "Query metadata server for maintenance eve
 "Handle GPU host maintenance events"; GCE_METADATA_HOST as in Google's libraries.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from urllib.parse import quote
 

@@ -4,6 +4,8 @@ poller = Poller(source, tell)
 look = poller.look()        # look.learnt, look.announcement, look.pause_seconds until the next
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable
 from typing import NamedTuple

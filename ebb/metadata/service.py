@@ -13,6 +13,8 @@ limit of 1, seen from a container), costs `timeout_seconds` and no more. HTTP st
       Garbled      an answer that is not what the cloud documents: ask again, it may be half-written
 """
 
+from __future__ import annotations
+
 import email.utils
 import http.client
 import json
@@ -22,8 +24,10 @@ import time
 import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
+
+from ebb.compat import UTC
 
 _LARGEST_BYTES = 1 << 20  # a scale set of a thousand machines fits; an endless answer does not
 

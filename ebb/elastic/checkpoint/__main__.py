@@ -9,14 +9,17 @@ damaged, and there is a whole checkpoint to go on from; 2 wrong usage, or no suc
 A candidate was not committed as far as the folder shows; without etcd's word for it, it does not count.
 """
 
+from __future__ import annotations
+
 import argparse
 import json
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ebb.compat import dataclass, zip
 from ebb.elastic.checkpoint import manifest as manifests
 from ebb.elastic.checkpoint.files import Disk
 from ebb.elastic.checkpoint.folder import CANDIDATE, COMMITTED, DATA, read_whole

@@ -7,7 +7,7 @@ computes on the processor, the writing thread takes its share of that. And the d
 other jobs and with the data, so that may take ten times as much, a tenth of the time by default.
 """
 
-from dataclasses import dataclass
+from ebb.compat import dataclass
 
 # A ResNet-50 (200 MB) on a file system of 100 MB/s writes for 2 s: with 1 % every 20 s at most, 10 MB/s on average.
 _WRITING = 10

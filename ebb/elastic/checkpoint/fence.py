@@ -9,6 +9,8 @@ checkpoint's key is as it was read; then the name is put. FileFence looks at the
 its look and the rename is a checkpoint of an older generation, and a newer generation's first one is newer than that.
 """
 
+from __future__ import annotations
+
 import errno
 import json
 import socket
@@ -63,7 +65,7 @@ class FileFence:
         self._claimed = claimed
 
     @classmethod
-    def claim(cls, output: Path, *, disk: Disk | None = None) -> "FileFence":
+    def claim(cls, output: Path, *, disk: Disk | None = None) -> FileFence:
         """One more than the highest; two callers never get the same. A disk that cannot be written is told, and claimed later."""
         disk = disk or Disk()
         generation = highest_generation(output, disk) + 1

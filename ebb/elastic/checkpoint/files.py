@@ -8,6 +8,8 @@
 files late and in another order. Nothing here knows what a checkpoint is.
 """
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import os

@@ -13,14 +13,17 @@ A candidate counts only when the fence names it; then the reader does step 4. So
 checkpoint is the last that was committed. It knows nothing of models: what is in NAME.pt is the caller's.
 """
 
+from __future__ import annotations
+
 import hashlib
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ebb.compat import dataclass
 from ebb.elastic.checkpoint import manifest as manifests
 from ebb.elastic.checkpoint import retention
 from ebb.elastic.checkpoint.errors import (

@@ -7,12 +7,16 @@ Newest means the highest (generation, step), not the highest step: a generation 
 newer one did not see that. The file carries its own checksum, so a flipped bit in it is damage and never another model's name.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from ebb.compat import dataclass
 
 SCHEMA = 2
 FOLDER = "checkpoints"  # inside a job's own folder

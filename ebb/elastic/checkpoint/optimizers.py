@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from ebb.compat import zip
+
 _OF_THE_PROGRAM = ("fused", "foreach")
 
 

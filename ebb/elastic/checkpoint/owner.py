@@ -7,13 +7,16 @@ The UID of the job decides ($EBB_JOB_UID), not its name: a job that was deleted 
 the cluster have none and count as one owner. Nothing is ever taken over: nobody can know here whether the other job still runs.
 """
 
+from __future__ import annotations
+
 import json
 import secrets
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ebb.compat import dataclass
 from ebb.elastic.checkpoint.errors import OwnedFolderError
 from ebb.elastic.checkpoint.files import Disk, create_whole
 

@@ -8,6 +8,8 @@ reading elsewhere: a job goes on from its own folder. Two jobs with the same PAT
 same folder would share model_best.pth.tar, so the second one's is model_best-<name>.pth.tar.
 """
 
+from __future__ import annotations
+
 import sys
 from pathlib import Path
 
@@ -27,7 +29,7 @@ class PlainFile:
         self._disk = disk
 
     @classmethod
-    def claim(cls, path: Path, owner: Owner, disk: Disk | None = None) -> "PlainFile":
+    def claim(cls, path: Path, owner: Owner, disk: Disk | None = None) -> PlainFile:
         """Raises OwnedFolderError when another job writes PATH."""
         disk = disk or Disk()
         claim_file(path, owner, disk)

@@ -5,6 +5,8 @@ The checkpoint's key lives a week after the last commit: jobs that are gone leav
 longer finds its newest checkpoint in its folder.
 """
 
+from __future__ import annotations
+
 from ebb.elastic.checkpoint.errors import FenceUnreachable
 from ebb.elastic.rendezvous.etcd import Compare, Etcd, EtcdError, LeaseGone, Put
 

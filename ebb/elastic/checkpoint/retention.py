@@ -4,6 +4,8 @@ Used by folder.py only. It never removes what could be newer than the checkpoint
 its data, so that a kill in between leaves data that nobody reads and that the next call removes.
 """
 
+from __future__ import annotations
+
 import contextlib
 import math
 from pathlib import Path

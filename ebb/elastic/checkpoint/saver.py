@@ -12,6 +12,8 @@ A disk that is full costs the checkpoint, never the training: a sentence is prin
 is out of reach the candidate waits for it, and no other is written.
 """
 
+from __future__ import annotations
+
 import contextlib
 import sys
 import threading

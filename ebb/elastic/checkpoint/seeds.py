@@ -8,12 +8,14 @@ has no step: the training goes on with the step in which the next epoch begins; 
 than one global batch of samples before it are used a second time, and none is lost. A plain file of ours knows its step.
 """
 
-from dataclasses import dataclass
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from ebb.compat import dataclass, zip
 from ebb.elastic.checkpoint.errors import ForeignCheckpointError, RefusedError
 from ebb.elastic.checkpoint.files import Disk
 from ebb.elastic.checkpoint.optimizers import load_state

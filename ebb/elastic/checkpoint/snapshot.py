@@ -11,6 +11,8 @@ The weights and the optimizer's state stay as they are between two updates. So o
 is copied at once. On a GPU a stream of its own copies into pinned memory; the stream that computes waits for it, the host never.
 """
 
+from __future__ import annotations
+
 import copy
 import threading
 from collections.abc import Callable, Iterator
@@ -114,7 +116,7 @@ def tensors_in(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[An
     elif isinstance(tree, dict):
         for key, value in tree.items():
             yield from tensors_in(value, (*path, key))
-    elif isinstance(tree, list | tuple):
+    elif isinstance(tree, (list, tuple)):
         for number, value in enumerate(tree):
             yield from tensors_in(value, (*path, number))
 
@@ -135,6 +137,6 @@ def replace_tensors(tree: Any, replace: Callable[[torch.Tensor], torch.Tensor]) 
         return copied
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return type(tree)(*(replace_tensors(value, replace) for value in tree))
-    if isinstance(tree, list | tuple):
+    if isinstance(tree, (list, tuple)):
         return type(tree)(replace_tensors(value, replace) for value in tree)
     return tree

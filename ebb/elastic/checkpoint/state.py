@@ -8,15 +8,17 @@ prefix "module.", optimizer), so its own script, and what people have written fo
 that one lacks. `epoch` is the last epoch that is complete, -1 for none.
 """
 
+from __future__ import annotations
+
 import io
 import random
 import sys
-from dataclasses import dataclass
 from pickle import UnpicklingError
 from typing import Any
 
 import torch
 
+from ebb.compat import dataclass
 from ebb.elastic.checkpoint.errors import RefusedError
 from ebb.elastic.checkpoint.files import HashingFile
 from ebb.elastic.checkpoint.folder import Dump

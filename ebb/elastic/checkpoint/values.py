@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ebb.compat import zip
+
 _KIND = "ebb.elastic.kind"  # the key by which a dict is known as a value of another kind
 _PLAIN = (type(None), bool, int, float, str, bytes)
 _ROWS = (list, tuple, deque, set, frozenset)
@@ -39,7 +41,7 @@ def encode(value: Any, name: str = "state") -> Any:
     kind = type(value)
     if kind in _PLAIN or isinstance(value, torch.Tensor):
         return value
-    if isinstance(value, np.ndarray | np.generic) and not isinstance(value, np.ma.MaskedArray):  # its mask would be lost
+    if isinstance(value, (np.ndarray, np.generic)) and not isinstance(value, np.ma.MaskedArray):  # its mask would be lost
         return _encode_numpy(value, name)
     if kind in _DICTS:
         return _encode_dict(value, name)

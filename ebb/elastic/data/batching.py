@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch.utils.data import DataLoader, default_collate
 
+from ebb.compat import zip
 from ebb.elastic.data.images import Images
 from ebb.elastic.data.order import Sample
 

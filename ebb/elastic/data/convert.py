@@ -16,6 +16,7 @@ from pathlib import Path
 
 import torch
 
+from ebb.compat import zip
 from ebb.elastic.data.augment import crop, resized
 from ebb.elastic.data.images import Files
 from ebb.elastic.data.listing import Say, current

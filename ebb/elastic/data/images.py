@@ -8,12 +8,13 @@ Both forms of the same folder give the same numbers, labels, order and random cr
 stays bytes until it is on the device.
 """
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Protocol
 
 import torch
 from torch.utils.data import Dataset
-from torchvision.io import ImageReadMode, decode_image
 
 from ebb.elastic.data.augment import augmented
 from ebb.elastic.data.index import ImageIndex
@@ -54,6 +55,8 @@ class Files:
 
 
 def decoded(path: Path) -> torch.Tensor:
+    from torchvision.io import ImageReadMode, decode_image  # noqa: PLC0415  # an image need not have it to train on other things
+
     try:
         image: torch.Tensor = decode_image(str(path), mode=ImageReadMode.RGB)
     except (RuntimeError, OSError) as error:

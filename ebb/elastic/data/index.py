@@ -10,6 +10,8 @@ one after the other and a table of their ends (uint32); its facts are the classe
 lies and when it is made again is listing.py's.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import mmap
@@ -20,14 +22,14 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Optional
 
 from ebb.elastic.data.sealed import DataError, seal, unseal
 
 _KIND, _SCHEMA = "image index", 2
 _MAX_NAMES_BYTES = 2**32 - 1
 
-Folder = tuple[str, int | None]  # relative to the root; time of its change in ns, None: it was changing while it was listed
+Folder = tuple[str, Optional[int]]  # relative to the root; time of its change in ns, None: it was changing while it was listed
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ class ImageIndex:
         self._content = content
 
     @classmethod
-    def load(cls, root: Path, path: Path) -> "ImageIndex":
+    def load(cls, root: Path, path: Path) -> ImageIndex:
         """Raises DamagedError for a file that is torn or something else, FileNotFoundError for none."""
         facts, content = unseal(path, kind=_KIND, schema=_SCHEMA)
         return cls(root, path, facts, content)

@@ -9,6 +9,8 @@ all generations. A new job looks whether the folders have changed since the list
 and lists those again that have; a running job goes on with its own list and says that they have.
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os
@@ -20,6 +22,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+from ebb.compat import zip
 from ebb.elastic.data.index import EmptyError, Folder, ImageIndex, Listed, write
 from ebb.elastic.data.sealed import DamagedError, DataError
 

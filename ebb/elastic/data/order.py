@@ -10,11 +10,12 @@ It opens no file and keeps no state but a cache of two permutations (4 bytes a s
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 import torch
+
+from ebb.compat import dataclass
 
 
 class Sample(int):

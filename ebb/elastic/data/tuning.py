@@ -9,19 +9,22 @@ cores from each other. Measured is the loader alone, with 1, 2, 4 ... processes 
 gains little. The result is kept with the job and used again by later generations on machines of that kind.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import shutil
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import torch
 
+from ebb.compat import dataclass
 from ebb.elastic.data.batching import PREFETCH, batches
 from ebb.elastic.data.images import Images
 from ebb.elastic.data.order import Piece, Sample, samples, split

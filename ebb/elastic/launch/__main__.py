@@ -17,6 +17,8 @@ It takes torchrun's flags and the PET_* variables, and runs any torchrun script.
 - Outside Kubernetes it listens for the cloud's notices (ebb/elastic/notices/), which act as SIGTERM; --notices says whose.
 """
 
+from __future__ import annotations
+
 import atexit
 import os
 import sys

@@ -7,6 +7,8 @@ hooks that it leaves to its subclasses, and nothing of it is changed. Workers th
 get new places instead of a restart. It sets no limit to a step, the first one or any other.
 """
 
+from __future__ import annotations
+
 import argparse
 import contextlib
 import os
@@ -26,6 +28,7 @@ from torch.distributed.elastic.rendezvous import RendezvousClosedError, Rendezvo
 from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 from torch.distributed.launcher.api import LaunchConfig
 
+from ebb.compat import zip
 from ebb.elastic.contract import EXIT_RECLAIMED
 from ebb.elastic.launch import program
 from ebb.elastic.launch.exit_policy import ExitPolicy, Failure, may_be_peer_loss

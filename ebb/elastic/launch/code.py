@@ -7,6 +7,8 @@ It is unpacked into a fresh folder of the pod's own temporary disk, so that work
 and no two workers share it. What its requirements.txt asks for is installed by packages.py. Nothing here is of torch.
 """
 
+from __future__ import annotations
+
 import atexit
 import errno
 import hashlib

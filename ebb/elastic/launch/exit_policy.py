@@ -14,11 +14,13 @@ when a peer of its collective is gone; its exception shows which, and where ther
 membership does.
 """
 
+from __future__ import annotations
+
 import re
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from ebb.compat import dataclass
 from ebb.elastic.contract import (
     EXIT_FINISHED,
     EXIT_HARDWARE,

@@ -12,6 +12,8 @@ machine joins with one line, as NVIDIA's resiliency extension does with answers 
 EBB_HARDWARE_CHECK=off switches all of it off. Nothing is sent to other machines: a slow network between two is not found here.
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os
@@ -25,8 +27,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
+from ebb.compat import Self
 from ebb.elastic.contract import ENV_OUTPUT_DIR
 from ebb.elastic.faults import Fault, known_fault
 
@@ -102,7 +105,7 @@ class GpuTest:
         if child.stdout:
             child.stdout.close()
 
-    def _judge(self, child: "subprocess.Popen[bytes]") -> str | None:
+    def _judge(self, child: subprocess.Popen[bytes]) -> str | None:
         said: dict[str, Any] = {}
         tested = True
         for line in self._lines(child):
@@ -124,7 +127,7 @@ class GpuTest:
         self._say("this machine's GPUs could not be tested (`python -m ebb.elastic.launch.hardware_check` shows why); going on")
         return None
 
-    def _lines(self, child: "subprocess.Popen[bytes]") -> Iterator[dict[str, Any]]:
+    def _lines(self, child: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:
         """The child's lines, as far as they can be understood, until it ends or is silent for too long."""
         assert child.stdout is not None
         rest, deadline = b"", time.monotonic() + _IMPORT_SECONDS

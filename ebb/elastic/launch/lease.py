@@ -8,14 +8,18 @@ is killed stops counting, and after SILENT_SECONDS the next worker takes over; a
 that never comes back. Two may then believe that they hold it (one was only slow), so the work must be harmless to do twice.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
+
+from ebb.compat import dataclass
 
 RENEW_SECONDS = 5.0
 SILENT_SECONDS = 60.0  # twelve counts that did not come

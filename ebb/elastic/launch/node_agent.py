@@ -7,6 +7,8 @@ the program is looked for (locate.py), the cloud's notices are listened for, the
 the machines meet, and the agent runs the workers to the end. Errors that a user can mend become a sentence and exit code 1.
 """
 
+from __future__ import annotations
+
 import atexit
 import os
 import tempfile
@@ -100,7 +102,7 @@ def _shorten_socket_paths() -> None:
         tempfile.tempdir = given
 
 
-def run(agent: "Agent", reclaim: Reclaim, watcher: Watcher | None = None) -> int:
+def run(agent: Agent, reclaim: Reclaim, watcher: Watcher | None = None) -> int:
     """The agent's outcomes, as exit codes."""
     from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousError  # noqa: PLC0415
 

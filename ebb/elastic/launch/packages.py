@@ -9,6 +9,8 @@ and removed afterwards), because `--target` alone would put a second torch into 
 (reclaim.py). This module knows nothing of archives: code.py does.
 """
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import hashlib
@@ -203,8 +205,10 @@ def _remove_metadata(new: Path, own: Mapping[str, str], requirements: Path) -> N
 
 def run_uv(arguments: list[str], requirements: Path, environment: Mapping[str, str], say: Say) -> None:
     """Install in the folder of the requirements, with its notes on the way. Raises _InstallError."""
-    # -P: a file of the user's code that is called as one of Python's modules must not be imported by Python.
-    command = [sys.executable, "-P", "-m", "uv", "--no-config", "--no-cache", "--no-progress", "--color=never", "pip", "install"]
+    # A file of the user's code that is called as one of Python's modules must not be imported by Python. -P is there since 3.11;
+    # -I also leaves out $PYTHONPATH, where our own image has uv.
+    safe = "-P" if sys.version_info >= (3, 11) else "-I"
+    command = [sys.executable, safe, "-m", "uv", "--no-config", "--no-cache", "--no-progress", "--color=never", "pip", "install"]
     flags = [f"--python={sys.executable}", f"--requirement={requirements.name}"]
     flags += ["--no-editable", "--link-mode=copy", "--compile-bytecode"]  # bytecode as by pip: workers write none
     process = subprocess.Popen(
@@ -246,7 +250,7 @@ def pip_settings(environment: Mapping[str, str]) -> list[str]:
     return found + (["--no-index"] if environment.get("PIP_NO_INDEX", "").lower() in ("1", "true", "yes", "on") else [])
 
 
-def _follow(process: "subprocess.Popen[str]", say: Say) -> list[str]:
+def _follow(process: subprocess.Popen[str], say: Say) -> list[str]:
     """Return the last lines; while it runs, say every few seconds where it is."""
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 

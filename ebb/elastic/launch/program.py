@@ -6,6 +6,8 @@ Without it only scripts that use torch's @record tell why they failed. The scrip
 arguments, its folder first on the path, and nothing of this file or package imported. Run by path, by agent.py alone.
 """
 
+from __future__ import annotations
+
 import atexit
 import os
 import sys
@@ -16,7 +18,7 @@ from pathlib import Path
 def main() -> None:
     sys.argv = sys.argv[1:]
     script = str(Path(sys.argv[0]).absolute())
-    if not sys.flags.safe_path:
+    if not getattr(sys.flags, "safe_path", False):  # -P, since Python 3.11
         sys.path[0] = str(Path(script).resolve().parent)
     sys.excepthook = tell
     program = types.ModuleType("__main__")

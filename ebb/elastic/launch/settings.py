@@ -11,13 +11,13 @@ It opens no files and no connections.
 
 import argparse
 import contextlib
-import itertools
 import logging
 import tempfile
 import uuid
 from collections.abc import Callable, MutableMapping
 from typing import TYPE_CHECKING
 
+from ebb.compat import pairwise
 from ebb.metadata.firmware import CHOICES
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def launch_config(settings: argparse.Namespace) -> "tuple[LaunchConfig, Callable
 
 def module_of(arguments: list[str]) -> str:
     """The program, if it is a module and the arguments are as usual: a look at them before torch can parse them."""
-    return next((name for flag, name in itertools.pairwise(arguments) if flag in ("-m", "--module")), "")
+    return next((name for flag, name in pairwise(arguments) if flag in ("-m", "--module")), "")
 
 
 def is_ours(module: str) -> bool:

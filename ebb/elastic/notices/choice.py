@@ -5,6 +5,8 @@
 Inside Kubernetes the answer is always None: there the notice is SIGTERM, and pods do not reach the metadata address.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from pathlib import Path
 

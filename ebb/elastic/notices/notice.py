@@ -12,6 +12,8 @@ Inside Kubernetes SIGTERM with its grace is all there is. Outside, the launcher'
 announcement, and leaves the time at which the machine goes in a file (relay.py), which is read here.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import signal

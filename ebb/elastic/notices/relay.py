@@ -14,13 +14,16 @@ ends, and no limit of /dev/shm holds for them, which loader processes need for t
 them to the pod, as it does with /dev/shm.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import shutil
 import tempfile
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
-from typing import Self
+
+from ebb.compat import Self
 
 FOLDER_VARIABLE = "EBB_NOTICE_FOLDER"
 _NUM_FILES = 2  # of memory: while one is written, the other one is whole

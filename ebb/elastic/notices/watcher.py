@@ -9,6 +9,8 @@ only makes a checkpoint sooner. A reclaim that lies minutes or days ahead is a r
 Whatever the service answers, or does not, costs a line in the log: the training never ends because of it.
 """
 
+from __future__ import annotations
+
 import contextlib
 import signal
 import threading

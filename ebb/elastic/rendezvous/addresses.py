@@ -9,6 +9,8 @@ lost, each look-up takes ten seconds and longer, as long as a lease, until it fa
 one asks for the name again.
 """
 
+from __future__ import annotations
+
 import socket
 from collections.abc import Callable, Mapping
 from typing import Any, Final

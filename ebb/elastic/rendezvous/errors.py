@@ -1,5 +1,7 @@
 """Errors between us and etcd, in words for a person: the endpoint, what was found, the fix."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

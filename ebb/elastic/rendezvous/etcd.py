@@ -12,6 +12,8 @@ the network rather than lines; etcd3 needs grpc, which does not survive a fork, 
 It repeats nothing by itself but what cannot hurt (another endpoint when no connection came about, a new token).
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import logging
@@ -19,12 +21,12 @@ import os
 import ssl
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import urllib3
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, ReadTimeoutError, SSLError
 
+from ebb.compat import dataclass
 from ebb.elastic.rendezvous import wire
 from ebb.elastic.rendezvous.addresses import Addresses
 from ebb.elastic.rendezvous.errors import (

@@ -7,12 +7,15 @@
 Rank 0's agent puts it, as JSON, into the TCPStore of the generation before any worker starts. A password is never in it.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from datetime import timedelta
 from typing import Final
 
+from ebb.compat import dataclass
 from ebb.elastic.rendezvous.etcd import Etcd, Tls
 
 STORE_KEY: Final = "ebb/generation"
@@ -51,7 +54,7 @@ class Generation:
         return json.dumps({"generation": self.number, "etcd": etcd, "prefix": self.prefix})
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> "Generation":
+    def from_json(cls, text: str | bytes) -> Generation:
         found = json.loads(text)
         etcd = EtcdAddress(**found["etcd"]) if found["etcd"] else None
         return cls(number=found["generation"], prefix=found["prefix"], etcd=etcd)

@@ -10,6 +10,8 @@ settings of --rdzv_conf: _SETTINGS below. EBB_PLANNED_WORKERS is how many machin
 EBB_OUTPUT_DIR the job's folder; both may be missing. It starts no workers and stops none: the agent asks num_nodes_waiting().
 """
 
+from __future__ import annotations
+
 import atexit
 import contextlib
 import logging

@@ -12,6 +12,8 @@ view stays as it was. When it is back and this machine's key is gone (it was pau
 verdict says so; at the next meeting it is a newcomer. It starts no processes and knows nothing of torch.
 """
 
+from __future__ import annotations
+
 import contextlib
 import threading
 import time

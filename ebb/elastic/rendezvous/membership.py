@@ -13,9 +13,12 @@ What makes it safe is the transaction of `formation`, not the clock: `now` (this
 try. The key `generation` says all there is of the present one, so there is never more than one; a machine is in it by its id.
 """
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from ebb.compat import dataclass
 from ebb.elastic.rendezvous.state import Entry, MemberInfo, MemberRecord, Record, View
 from ebb.elastic.rendezvous.wire import Compare, Delete, Op, Put, Transaction
 

@@ -14,14 +14,17 @@ claims are files named by it (checkpoint/fence.py has the same). The next number
 generation is, so that a number is never given twice even when nothing was saved in between.
 """
 
+from __future__ import annotations
+
 import contextlib
 import secrets
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
 
+from ebb.compat import dataclass
 from ebb.elastic.checkpoint.fence import highest_generation
 from ebb.elastic.rendezvous.errors import EtcdError, LeaseGone
 from ebb.elastic.rendezvous.membership import (
@@ -224,16 +227,15 @@ class Participant:
             return PATIENCE_SECONDS
         if not says_so or not view.is_ready(entry):
             return self._forget()  # the others have gone on without it
-        match decide(view, self.id, now, self._settings.rules):
-            case Closed(reason):
-                raise JobClosed(reason)
-            case Form(record):
-                return PATIENCE_SECONDS if self._form(view, record) else RETRY_SECONDS
-            case Wait(until=until, holdouts=holdouts):
-                if self._remove_dead(view, holdouts):
-                    return PATIENCE_SECONDS
-                limit = RETRY_SECONDS if holdouts else PATIENCE_SECONDS
-                return limit if until is None else min(max(until - now, 0.0), limit)
+        decision = decide(view, self.id, now, self._settings.rules)
+        if isinstance(decision, Closed):
+            raise JobClosed(decision.reason)
+        if isinstance(decision, Form):
+            return PATIENCE_SECONDS if self._form(view, decision.record) else RETRY_SECONDS
+        if self._remove_dead(view, decision.holdouts):
+            return PATIENCE_SECONDS
+        limit = RETRY_SECONDS if decision.holdouts else PATIENCE_SECONDS
+        return limit if decision.until is None else min(max(decision.until - now, 0.0), limit)
 
     def _form(self, view: View, record: Record) -> bool:
         claim_generation(self._settings.output, record.number, self._say)

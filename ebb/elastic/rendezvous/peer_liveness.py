@@ -9,6 +9,8 @@ the sooner where its system does not answer at all (is_unreachable).
 The ports of TCPStores are not used for this: each connection to one makes torch look up names.
 """
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import selectors
@@ -16,6 +18,8 @@ import socket
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+
+from ebb.compat import zip
 
 _CONNECT_SECONDS = 0.3
 _BACKLOG = 128

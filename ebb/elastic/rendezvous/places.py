@@ -14,15 +14,19 @@ Lines of JSON over a Unix socket. A worker's line ends with its process, and a l
 dead one. Workers that never connect are restarted by their launcher, as torchrun does.
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from ebb.compat import dataclass
 
 SOCKET_NAME = "places"
 _LONGEST_PATH = 103

@@ -7,11 +7,14 @@ ready to be followed by a new one; a newcomer says 0. Whoever is left behind or 
 a new id. So an entry is ready when it is in the present generation and says so, or was never in any.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cached_property
 
+from ebb.compat import dataclass
 from ebb.elastic.rendezvous.wire import Item
 
 
@@ -74,7 +77,7 @@ class Record:
         return json.dumps(asdict(self)).encode()
 
     @classmethod
-    def parse(cls, value: bytes) -> "Record":
+    def parse(cls, value: bytes) -> Record:
         found = json.loads(value)
         members = tuple(MemberRecord(**place) for place in found["members"])
         return cls(number=found["number"], members=members, store=found["store"])
@@ -98,7 +101,7 @@ class View:
     """Since when a member of the generation is gone or ready for another; None while it is whole."""
 
     @classmethod
-    def of(cls, prefix: str, items: Iterable[Item], revision: int, *, now: float, before: "View | None" = None) -> "View":
+    def of(cls, prefix: str, items: Iterable[Item], revision: int, *, now: float, before: View | None = None) -> View:
         """`prefix` ends with /. Keys of others, and values that nobody of us has written, are passed over."""
         known = {(entry.id, entry.mod_revision): entry for entry in before.entries} if before else {}
         entries, left, record, closed = [], set(), None, None
@@ -174,7 +177,7 @@ class View:
     def is_broken(self) -> bool:
         return self.record is not None and len(self.holdouts) < len(self.record.members)
 
-    def _dated(self, now: float, before: "View | None") -> "View":
+    def _dated(self, now: float, before: View | None) -> View:
         same = before is not None and (before.entries, before.record_revision) == (self.entries, self.record_revision)
         still = before is not None and before.is_broken and before.number == self.number
         return replace(

@@ -4,6 +4,8 @@ Every machine opens a server before it says that it is ready, so that one transa
 ever read from an older store.
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import time

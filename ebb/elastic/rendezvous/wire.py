@@ -3,10 +3,13 @@
 In that JSON keys and values are base64, 64-bit numbers are texts, and what is zero or empty is left out.
 """
 
+from __future__ import annotations
+
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Union
+
+from ebb.compat import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +53,7 @@ class Delete:
     key: str
 
 
-Op = Put | Delete
+Op = Union[Put, Delete]
 
 
 @dataclass(frozen=True, kw_only=True)

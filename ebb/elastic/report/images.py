@@ -8,6 +8,8 @@ Any program can call it with images of its own. Under each image: what is predic
 wrong, with the label below. Small images are shown larger, pixel by pixel.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +17,8 @@ from typing import NamedTuple
 
 import torch
 from PIL import Image, ImageDraw, ImageFont
+
+from ebb.compat import zip
 
 _TILE = 128  # pixels; smaller images are enlarged by whole numbers up to about this
 _LARGEST = 256  # larger ones are made smaller

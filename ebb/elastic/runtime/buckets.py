@@ -12,11 +12,13 @@ from the parameters alone. Gradients are copied into a bucket and back, which co
 A parameter that took no part in any rank's passes keeps the gradient None: how many ranks had one travels with the bucket.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
-from itertools import pairwise
 
 import torch
 
+from ebb.compat import pairwise, zip
 from ebb.elastic.runtime.members import Members
 from ebb.elastic.runtime.process_group import PeerLostError
 

@@ -5,15 +5,18 @@ checkpointing = Checkpointing.open(generation, group, state, models=[...], ident
 checkpointing.first_step(facts, stream);  checkpointing.state(step, stream, account)
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Self
+from dataclasses import asdict, replace
+from typing import Any
 
 import torch
 
+from ebb.compat import Self, dataclass
 from ebb.elastic.checkpoint import Fence, ForeignCheckpointError
 from ebb.elastic.checkpoint.optimizers import load_state
 from ebb.elastic.checkpoint.saver import Saver

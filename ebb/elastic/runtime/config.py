@@ -8,13 +8,16 @@ Every field of RunConfig has a flag of the same name, and a variable: $EBB_CHECK
 can get wrong raises ConfigError, with the name, the value, what is allowed and the fix. It opens no file.
 """
 
+from __future__ import annotations
+
 import argparse
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import Any, Never, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
+from ebb.compat import Never, dataclass
 from ebb.elastic import contract
 from ebb.elastic.checkpoint.owner import Owner
 from ebb.elastic.cores import cores_of_this_rank
@@ -145,7 +148,7 @@ def add_flags(parser: argparse.ArgumentParser, kind: type[RunConfig] = RunConfig
         parser.add_argument(*names, type=types[each.name], metavar=metavar, help=(text + default).replace("%", "%%"))
 
 
-def flags(kind: type[RunConfig]) -> list["dataclasses.Field[Any]"]:
+def flags(kind: type[RunConfig]) -> list[dataclasses.Field[Any]]:
     return [each for each in dataclasses.fields(kind) if "help" in each.metadata]
 
 

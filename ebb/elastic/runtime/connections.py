@@ -11,6 +11,8 @@ that is merely slow, or stopped, still answers (its kernel does), so this does n
 killed closes its sockets and is noticed at once.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import select
@@ -18,7 +20,9 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
+
+from ebb.compat import Self
 
 # Retransmissions and probes go unanswered for this long before a peer counts as gone. 4 s: well above the pauses of a busy
 # network, a fraction of a recovery.

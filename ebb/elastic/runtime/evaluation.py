@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ebb.compat import zip
 from ebb.elastic.data.order import in_order
 from ebb.elastic.notices.notice import Notice
 from ebb.elastic.runtime.loading import Loader

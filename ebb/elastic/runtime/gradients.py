@@ -16,6 +16,8 @@ It costs V times the network's traffic of the gradients and memory for those of 
 of processor, the same number of threads, and the same torch.
 """
 
+from __future__ import annotations
+
 import contextlib
 import math
 import os
@@ -24,6 +26,7 @@ from typing import Protocol
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from ebb.compat import zip
 from ebb.elastic.data.order import Piece, share
 from ebb.elastic.runtime.buckets import Buckets
 from ebb.elastic.runtime.members import Members

@@ -7,6 +7,8 @@
 batch is copied while the current one is computed; the host waits for nothing.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -148,7 +150,7 @@ def moved(batch: Any, device: torch.device) -> Any:
         return {name: moved(each, device) for name, each in batch.items()}
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
         return type(batch)(*(moved(each, device) for each in batch))
-    if isinstance(batch, list | tuple):
+    if isinstance(batch, (list, tuple)):
         return type(batch)(moved(each, device) for each in batch)
     return batch.to(device) if hasattr(batch, "to") else batch
 
@@ -159,6 +161,6 @@ def tensors(batch: Any) -> Iterator[torch.Tensor]:
     elif isinstance(batch, Mapping):
         for each in batch.values():
             yield from tensors(each)
-    elif isinstance(batch, list | tuple):
+    elif isinstance(batch, (list, tuple)):
         for each in batch:
             yield from tensors(each)

@@ -8,15 +8,18 @@ What torch counts as a change of a tensor is seen, and so is a change behind tor
 are kept. It costs some microseconds a step, and waits for no device before holds().
 """
 
+from __future__ import annotations
+
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Never, Protocol
+from typing import Any, Protocol
 
 import torch
 
+from ebb.compat import Never, dataclass, zip
 from ebb.elastic.checkpoint import Stale
 from ebb.elastic.checkpoint.saver import Saver
 from ebb.elastic.contract import EXIT_RECLAIMED
@@ -51,8 +54,8 @@ class Follows(Protocol):
 
     group: Members
 
-    def follow(self, loop: "Loop", *, broken: bool, members_only: bool = False) -> bool: ...
-    def take(self, loop: "Loop", saved: dict[str, Any]) -> None: ...
+    def follow(self, loop: Loop, *, broken: bool, members_only: bool = False) -> bool: ...
+    def take(self, loop: Loop, saved: dict[str, Any]) -> None: ...
 
 
 @dataclass

@@ -11,15 +11,18 @@ a checkpoint of that step on the disk; 79 this machine's GPU is at fault; 75, fo
 vanished, meet the others again.
 """
 
+from __future__ import annotations
+
 import multiprocessing
 import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from typing import Never, TypeVar
+from typing import TypeVar
 
 from torch.distributed.elastic.multiprocessing.errors import get_error_handler
 
+from ebb.compat import Never
 from ebb.elastic.checkpoint import RefusedError
 from ebb.elastic.contract import EXIT_FINISHED, EXIT_HARDWARE, EXIT_PEER_LOST, EXIT_PROGRAM_FAILED, EXIT_RECLAIMED
 from ebb.elastic.data import DataError

@@ -10,6 +10,8 @@ of its own, and gloo's connections between its ranks; nothing of an older one is
 next follow(), and its connections are cut, so that all others notice as well. Between GPUs there is NCCL beside gloo (nccl.py).
 """
 
+from __future__ import annotations
+
 import contextlib
 import datetime
 import os
@@ -19,13 +21,14 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore  # what torch.distributed has, with its types
 from torch.distributed.distributed_c10d import PrefixStore
 
+from ebb.compat import Self
 from ebb.elastic.notices.relay import FOLDER_VARIABLE
 from ebb.elastic.rendezvous.places import SOCKET_NAME, LauncherGone, PlaceClient, WorkerPlace
 from ebb.elastic.runtime.config import Place

@@ -7,6 +7,8 @@
 never touches a tensor. A port that is taken costs the metrics, not the training.
 """
 
+from __future__ import annotations
+
 import contextlib
 import dataclasses
 import http.server
@@ -15,10 +17,10 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ebb.compat import dataclass
 from ebb.elastic import contract
 
 

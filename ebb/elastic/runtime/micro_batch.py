@@ -8,6 +8,8 @@ It is kept by the name of the device, in micro-batch.json of the job's folder: a
 --max-micro-batch again. Deleting the file has it tried again on the same.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import socket

@@ -3,12 +3,14 @@
 Nothing here needs another rank: the group is broken, and threads of its collectives may never end. So the process ends at once.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 import threading
 import traceback
-from typing import Never
 
+from ebb.compat import Never
 from ebb.elastic.contract import EXIT_PEER_LOST
 from ebb.elastic.runtime.loop import Loop
 from ebb.elastic.runtime.process_group import Group

@@ -8,8 +8,8 @@ virtual ones, each of which lives on one rank: what a worker computes then depen
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from ebb.compat import dataclass
 from ebb.elastic.data.order import Piece, Sample, Stream, share, split
 
 

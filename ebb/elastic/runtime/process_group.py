@@ -11,6 +11,8 @@ one that is half received, or half sent, which then waits for its whole timeout 
 torch 2.13; a peer killed in the middle of a broadcast of 800 MB shows it). So wait() looks at the connections itself.
 """
 
+from __future__ import annotations
+
 import contextlib
 import ctypes
 import datetime
@@ -85,7 +87,7 @@ class Group:
     _connections: Connections = field(default=Connections(), repr=False)
 
     @classmethod
-    def join(cls, place: Place, device: torch.device, *, longest_seconds: float) -> "Group":
+    def join(cls, place: Place, device: torch.device, *, longest_seconds: float) -> Group:
         """Meet the other ranks. Raises PeerLostError when they do not come."""
         if place.world_size == 1:
             return cls(0, 1, device, place.machine, place.machines)
@@ -260,7 +262,7 @@ def noticing_loss() -> Iterator[None]:
 
 def is_loss(error: BaseException | None) -> bool:
     """True if an error, wherever in a program it was raised, says that a collective is broken."""
-    if isinstance(error, PeerLostError | dist.DistNetworkError | dist.DistStoreError):
+    if isinstance(error, (PeerLostError, dist.DistNetworkError, dist.DistStoreError)):
         return True
     return isinstance(error, RuntimeError) and fault_of(str(error)) is Fault.PEER
 

@@ -19,9 +19,10 @@ or the loss came between them, gets that one's, takes part in what is still to b
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import Any
 
+from ebb.compat import dataclass
 from ebb.elastic.checkpoint import Fence, FileFence, Stale
 from ebb.elastic.checkpoint.values import decode
 from ebb.elastic.runtime.checkpointing import Checkpointing

@@ -13,17 +13,20 @@ checkpoint that holds a step whose lines are missing, whenever a process is kill
 never finished; the lineage of the checkpoints says which ones count.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import torch
 
+from ebb.compat import Self, dataclass, zip
 from ebb.elastic.data.order import Stream
 from ebb.elastic.progress_log import take_figures, yield_to_loop
 from ebb.elastic.runtime import metrics
@@ -50,7 +53,7 @@ class TimeAccount:
         resumed_step: int,
         last: Progress | None,
         last_step: metrics.LastStep | None = None,
-    ) -> "TimeAccount":
+    ) -> TimeAccount:
         """`saved` is what the checkpoint holds, `last` the last line of metrics of any generation; `last_step` knows the steps
         after it."""
         account = cls._of_line(saved, resumed_step, last)
@@ -60,7 +63,7 @@ class TimeAccount:
         return account
 
     @classmethod
-    def _of_line(cls, saved: dict[str, Any] | None, resumed_step: int, last: Progress | None) -> "TimeAccount":
+    def _of_line(cls, saved: dict[str, Any] | None, resumed_step: int, last: Progress | None) -> TimeAccount:
         useful = float(saved["useful_seconds"]) if saved else 0.0
         if last is None:
             return cls(**saved) if saved else cls()
@@ -249,7 +252,7 @@ class SampleLedger:
         self._file = path.open("x", encoding="utf-8")
         self._write(header)
 
-    def next(self, *, generation: int, resumed_step: int, resumed_generation: int, group: Group) -> "SampleLedger":
+    def next(self, *, generation: int, resumed_step: int, resumed_generation: int, group: Group) -> SampleLedger:
         """The one of the next generation, which goes on from memory."""
         self.close()
         present = {"generation": generation, "resumed_step": resumed_step, "resumed_generation": resumed_generation}

@@ -1,5 +1,7 @@
 """Run: what a program has in its hands. ebb/elastic/__init__.py shows how it is used."""
 
+from __future__ import annotations
+
 import contextlib
 import inspect
 import os
@@ -7,11 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from ebb.compat import Self, add_note
 from ebb.elastic.checkpoint import Stale
 from ebb.elastic.contract import EXIT_PEER_LOST
 from ebb.elastic.data import DataError
@@ -37,7 +40,7 @@ from ebb.elastic.speed import CompileCache, Speed
 from ebb.elastic.speed.memory import give_back_freed_memory, take_ahead
 
 
-def start(config: RunConfig | None = None, *, notice: Notice | None = None, **settings: Any) -> "Run":
+def start(config: RunConfig | None = None, *, notice: Notice | None = None, **settings: Any) -> Run:
     """Meet the other ranks; to be used in a `with`. `settings` are the fields of RunConfig: what is not given comes from the
     environment ($EBB_OUTPUT_DIR, $EBB_CHECKPOINT_SECONDS, ...) or has its default.
 
@@ -473,11 +476,14 @@ class Run:
         if isinstance(error, NoRoomError):
             return
         if self.config.virtual_workers:
-            error.add_note(f"{most} samples at once do not fit; a smaller --max-micro-batch gives other bits, so set it yourself")
+            add_note(
+                error, f"{most} samples at once do not fit; a smaller --max-micro-batch gives other bits, so set it yourself"
+            )
         elif not self.config.place.launched:
-            error.add_note(
+            add_note(
+                error,
                 f"{most} samples at once do not fit: set --max-micro-batch below that, write `with step.within_memory():` around "
-                "the loop's body, or start the program with `python -m ebb.elastic.launch`, which repeats the step by itself"
+                "the loop's body, or start the program with `python -m ebb.elastic.launch`, which repeats the step by itself",
             )
         else:
             peer_loss.repeat_smaller(error, self._group, loop)

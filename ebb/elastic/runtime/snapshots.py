@@ -19,6 +19,8 @@ computing stream waits for that; for the weights and the optimizer's state it wa
 neither, and commits at a later boundary.
 """
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import json
@@ -32,10 +34,11 @@ import weakref
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import torch
 
+from ebb.compat import Self, zip
 from ebb.elastic.checkpoint import Fence
 from ebb.elastic.checkpoint.snapshot import addresses, memory_of, tensors_in
 from ebb.elastic.checkpoint.values import decode

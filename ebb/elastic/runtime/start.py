@@ -4,16 +4,19 @@ start, fence = join(config, group)                     # claims the folder and t
 found = find(config, start, fence, identity, group)    # the newest checkpoint that fits, read once, on every rank
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from ebb.compat import dataclass
 from ebb.elastic.checkpoint import CheckpointFolder, EtcdFence, Fence, FenceUnreachable, FileFence, RefusedError, claim_folder
 from ebb.elastic.checkpoint.cadence import Cadence
 from ebb.elastic.checkpoint.manifest import newest_manifest, order_of

@@ -15,6 +15,8 @@ Where the memory does not suffice, the step begins once more with smaller micro-
 exception in the loop's own body leaves the loop, unless the body stands in `with step.within_memory():`.
 """
 
+from __future__ import annotations
+
 import contextlib
 import random
 import sys
@@ -79,9 +81,9 @@ class Step:
         gradients: Gradients,
         sums: Sums,
         write_down: Callable[[int, list[int]], None],
-        shared: Callable[["Step"], None],
-        again: Callable[["Step"], bool] | None,
-        smaller: Callable[["Step", str, bool], bool] | None,
+        shared: Callable[[Step], None],
+        again: Callable[[Step], bool] | None,
+        smaller: Callable[[Step, str, bool], bool] | None,
     ) -> None:
         self.number = number
         self.samples = samples
@@ -158,8 +160,8 @@ class Step:
         self,
         loss: torch.Tensor,
         *,
-        weight: "float | torch.Tensor | None" = None,
-        scaler: "torch.amp.GradScaler | None" = None,
+        weight: float | torch.Tensor | None = None,
+        scaler: torch.amp.GradScaler | None = None,
     ) -> None:
         """The backward pass of a micro-batch. `loss` is its mean loss; `scaler` is for gradients in fp16.
 
@@ -198,7 +200,7 @@ class Step:
             return
         self._gradients.end(micro_batch)
 
-    def _checked(self, weight: "float | torch.Tensor | None") -> float | None:
+    def _checked(self, weight: float | torch.Tensor | None) -> float | None:
         """The weight of a micro-batch's own samples. Raises ValueError, RuntimeError."""
         given = None if weight is None else check_weight(weight, self.number) * self._counted
         if self._weighted is not None and self._weighted != (given is not None):

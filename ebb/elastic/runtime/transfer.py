@@ -16,6 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from ebb.compat import zip
 from ebb.elastic.checkpoint.snapshot import memory_of, replace_tensors, tensors_in
 
 _PIECE_BYTES = 16 * 2**20  # large enough for the network, small enough for all ranks to work at the same time

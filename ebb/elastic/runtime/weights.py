@@ -12,6 +12,8 @@ Sums over thousands of tokens would overflow in fp16: so each step is divided be
 the weights of the step before, which all ranks of the generation know, and the first one by its samples.
 """
 
+from __future__ import annotations
+
 import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator

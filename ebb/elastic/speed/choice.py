@@ -17,12 +17,15 @@ that all ranks decide the same. Nothing is measured: that would take minutes of 
 - A CPU computes in 32 bits: the same numbers everywhere, and only the newest have units for bf16.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from dataclasses import asdict
+from typing import Any
 
 import torch
 
+from ebb.compat import Self, dataclass
 from ebb.elastic.runtime.config import ConfigError, option
 from ebb.elastic.speed.settings import BUCKET_MB, COMPRESSIONS, PRECISIONS, Speed, check_choice
 

@@ -13,6 +13,8 @@ read from the job's own folder alone, since they hold code.
 A compiler is needed also for GPUs (Triton's launchers are C), and slim images have none: then it is said at once, in a sentence.
 """
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import os

@@ -9,9 +9,11 @@ prepare() changes the network in place: the names in its state_dict stay, so a c
 chooses nothing (choice.py does) and reads no environment.
 """
 
+from __future__ import annotations
+
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MethodType
 from typing import Any
 
@@ -19,6 +21,7 @@ import torch
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 
+from ebb.compat import dataclass
 from ebb.elastic.runtime.config import ConfigError
 from ebb.elastic.speed import compilation
 

@@ -7,7 +7,8 @@ marked(batch, stamp(time.time_ns()))
 """
 
 import time
-from dataclasses import dataclass
+
+from ebb.compat import dataclass
 
 LONGEST = 2**20  # bytes of a line, and of what waits for the end of one
 _NANOSECONDS = 10**9

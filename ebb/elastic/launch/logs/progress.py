@@ -8,13 +8,15 @@ The group `step` of the expression is the number of steps done, the other groups
 machine without rank 0 matches nothing, serves nothing and writes nothing.
 """
 
+from __future__ import annotations
+
 import contextlib
 import queue
 import re
 import threading
 from collections.abc import Callable, Mapping
-from typing import Self
 
+from ebb.compat import Self
 from ebb.elastic.contract import ENV_PROGRESS_REGEX
 from ebb.elastic.launch.logs.lines import Batch
 from ebb.elastic.progress_log import ProgressLog, check

@@ -8,6 +8,8 @@
 One thread reads all pipes. It waits for the container's stdout, as the workers themselves would have, and for nothing else.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import re
@@ -18,8 +20,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol
 
+from ebb.compat import Self
 from ebb.elastic.contract import ENV_OUTPUT_DIR, ENV_POD_UID, ENV_WORKER_INDEX
 from ebb.elastic.launch.logs.lines import Batch, Lines, marked, stamp
 from ebb.elastic.launch.logs.progress import LineProgress
