@@ -1,4 +1,4 @@
-"""The root file system of the base image: Debian bookworm with Python 3.11, pip, tini and certificates, by debootstrap.
+"""The root file system of the base image: Debian bookworm with Python 3.11, pip, tini, busybox and certificates, by debootstrap.
 
 bookworm because its Python is 3.11, for which the training environment that pods mount is built. Where registries can be reached
 `docker build` takes python:3.11-slim-bookworm instead, which is the same system.
@@ -13,7 +13,7 @@ from pathlib import Path
 from devcluster.commands import CommandError, last_lines, run, say, watch
 
 SUITE = "bookworm"
-PACKAGES = ("python3", "python3-pip", "tini", "ca-certificates")
+PACKAGES = ("python3", "python3-pip", "tini", "busybox-static", "ca-certificates")
 UNWANTED = ("var/cache/apt", "var/lib/apt/lists", "var/log", "debootstrap")
 UNWANTED_SHARED = ("doc", "man", "info", "locale")
 PAUSES_SECONDS = (5, 20, 60)  # between tries: mirrors have been seen to refuse for a moment
