@@ -112,6 +112,7 @@ def facts(
         "region": cluster.region,
         "stack": pulumi.get_stack(),
         "trainerImage": images.trainer,
+        "launcherImage": images.controller,
         "jobsNamespace": JOBS,
         "etcdEndpoint": ETCD_ENDPOINT,
         **({"legacyEtcdEndpoint": LEGACY_ETCD_ENDPOINT} if images.legacy_etcd else {}),

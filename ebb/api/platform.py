@@ -118,6 +118,7 @@ class Platform:
     volumes: tuple[Volume, ...]
     node_groups: tuple[NodeGroup, ...]
     dashboards: Mapping[str, str] = field(default_factory=dict)
+    launcher_image: str = ""  # has the launcher for workers in other images (ebb/elastic/portable); "": an older stack's has not
     legacy_etcd_endpoint: str = ""  # an etcd with the v2 API, for torch's own etcd backends; "": the stack has none
 
     def is_etcd(self, endpoint: str) -> bool:
@@ -128,9 +129,12 @@ class Platform:
     def usual_backend(self, image: str) -> str:
         """The rendezvous backend for workers of an image where the job names none. `legacyRendezvous` is for images that are
         not the stack's."""
+        return BACKEND_ETCD if self.legacy_etcd_endpoint and self.is_foreign(image) else BACKEND_ETCD3
+
+    def is_foreign(self, image: str) -> bool:
+        """Return whether an image is none of the stack's trainers, of any build."""
         own = {self.trainer_image, *(group.trainer_image for group in self.node_groups)}
-        foreign = _repository(image) not in {_repository(one) for one in own if one}
-        return BACKEND_ETCD if foreign and self.legacy_etcd_endpoint else BACKEND_ETCD3
+        return _repository(image) not in {_repository(one) for one in own if one}
 
     def gpu_groups(
         self, *, gpu_type: str | None = None, capacity_type: str | None = None, zone: str | None = None
@@ -251,6 +255,7 @@ def _platform(root: _FactsReader) -> Platform:
         region=root.text("region"),
         stack=root.text("stack"),
         trainer_image=root.text("trainerImage"),
+        launcher_image=root.text("launcherImage", ""),
         jobs_namespace=root.text("jobsNamespace"),
         etcd_endpoint=root.text("etcdEndpoint"),
         volumes=tuple(_volume(item) for item in root.objects("volumes")),

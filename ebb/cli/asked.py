@@ -98,7 +98,15 @@ def options(
         str | None,
         typer.Option(metavar="NAME", help="Login to the image's registry; see `ebb secret set`.", autocompletion=secret_names),
     ] = None,
-    image: Annotated[str | None, typer.Option(help="Default: the platform's trainer image.")] = None,
+    image: Annotated[
+        str | None, typer.Option(help="Any one with Python 3.9 and torch 2.4, or newer; default: the platform's trainer image.")
+    ] = None,
+    run_as: Annotated[
+        str | None, typer.Option(metavar="USER", help="Number, root, or image: the one that it names; default: 1000.")
+    ] = None,
+    writable_root: Annotated[
+        bool, typer.Option("--writable-root", help="Let the workers write to their root file system.")
+    ] = False,
     shm: Annotated[str | None, typer.Option(help="Size of /dev/shm, such as 1Gi; default: a quarter of the memory.")] = None,
     data: Annotated[str | None, typer.Option(help="Data folder on a shared volume; passed to the program as --data.")] = None,
     progress_regex: Annotated[
@@ -118,7 +126,7 @@ def options(
         "name": name, "gpus": gpus, "gpu": gpu, "min": low, "max": high, "zone": zone, "env": env or None, "image": image,
         "shm": shm, "data": data, "capacity": None if spot is None else SPOT if spot else ON_DEMAND, "priority": priority,
         "max-cost": max_cost, "deadline": deadline, "code": False if no_code else code, "env-file": env_file,
-        "secret": secret or None, "registry-secret": registry_secret,
+        "run-as": run_as, "writable-root": writable_root or None, "secret": secret or None, "registry-secret": registry_secret,
         "progress-regex": progress_regex,
     }  # fmt: skip
     if spot_then_on_demand:

@@ -11,8 +11,8 @@ from tests.cli.world import FakeKube, elastic_job, node_group, platform_map, ses
 
 EIGHT = node_group("a100", "local-a", gpuType="A100", gpusPerNode=8, cpu=96, memoryGiB=1152, max=11)
 VOLUMES = "/mnt/data or /mnt/output or /opt/ebb/environment"
-KEYS = "name, gpu, zone, capacity, image, shm, data, code, priority, progress-regex, registry-secret, gpus, min, max, "
-KEYS += "max-cost, deadline, env, env-file, secret, command"
+KEYS = "name, gpu, zone, capacity, image, shm, data, code, priority, progress-regex, registry-secret, run-as, gpus, min, max, "
+KEYS += "writable-root, max-cost, deadline, env, env-file, secret, command"
 
 
 def invoke(*words: str, kube: FakeKube | None = None) -> Result:

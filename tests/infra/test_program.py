@@ -165,6 +165,7 @@ def test_images_are_those_of_the_box(graph: Graph) -> None:
         "prepare-digits": "ebb/trainer:1",
     }
     assert platform(graph)["trainerImage"] == "ebb/trainer:1"
+    assert platform(graph)["launcherImage"] == "ebb/controller:1"
 
 
 def test_claims_exist_for_all_that_the_platform_tells(graph: Graph) -> None:

@@ -16,6 +16,7 @@ from ebb.api.contract import ENV_JOB, ENV_OUTPUT_DIR, ENV_PROGRESS_REGEX, WORKER
 from ebb.client.errors import BadRequest
 from ebb.client.jobs.view import gpus_per_worker, worker_spec
 from ebb.client.secrets.uses import uses_of
+from ebb.client.submission.own_image import is_ours
 from ebb.client.submission.request import Request, check
 
 CHECKOUT = Path(__file__).parents[3]  # or the folder into which Ebb was installed
@@ -90,6 +91,7 @@ LAUNCHER = "ebb.elastic.launch"
 _OF_PLATFORMS = {
     "gpu": "gpu", "zone": "zone", "capacity": "spot", "image": "image", "shm": "shm", "min_gpus": "min", "max_gpus": "max",
     "priority": "priority", "registry_secret": "registry-secret", "max_cost": "max-cost", "deadline": "deadline",
+    "run_as": "run-as", "writable_root": "writable-root",
 }  # fmt: skip
 
 
@@ -159,7 +161,8 @@ def request_of_elastic_job(file: Mapping[str, Any]) -> Request:
     worker = worker_spec(dict(file))
     containers = ((worker.get("template") or {}).get("spec") or {}).get("containers") or []
     container = next((item for item in containers if item.get("name") == WORKER_CONTAINER), containers[0] if containers else {})
-    if container.get("command") or not container.get("args"):
+    words = container.get("command") or []
+    if (words and not is_ours(words)) or not container.get("args"):
         raise BadRequest(
             f"name {file['metadata']['name']!r}: its container starts a program of its own, not the image's launcher: "
             "give `args` without `command`, such as [-m, trainer], or run it by hand."

@@ -34,11 +34,12 @@ from ebb.client.staging import checkpoints
 from ebb.client.staging.checkpoints import Checkpoint
 from ebb.client.staging.code import Code, digest
 from ebb.client.staging.delivery import FILE, output_root, volume_path
+from ebb.client.submission import own_image
 from ebb.client.submission.request import PRIORITIES
 from ebb.kube import CONFIG_MAPS, NotFound, Object
 
 _OURS = frozenset({"PYTHONUNBUFFERED", "HOME"})
-_VOLUMES = frozenset({"shm", "tmp", "ebb-code"})
+_VOLUMES = frozenset({"shm", "tmp", "ebb-code", own_image.VOLUME})
 _SUFFIX = re.compile(r"-[0-9a-f]{4}$")
 
 
@@ -93,6 +94,7 @@ def settings_of(job: Object, platform: Platform) -> dict[str, Any]:
     """The job file of a job that `ebb submit` made. Raises BadRequest for others."""
     pod = ((worker_spec(job).get("template") or {}).get("spec")) or {}
     container, used = _container(job, pod, platform), uses_of(pod)
+    python = own_image.interpreter_in(container.get("command") or [])
     spec, size = job["spec"], gpus_per_worker(job)
     replicas = int(worker_spec(job).get("replicas") or 1)
     placement = spec.get("placement") or {}
@@ -105,6 +107,8 @@ def settings_of(job: Object, platform: Platform) -> dict[str, Any]:
         "zone": placement.get("zone") if placement.get("zone") not in ("single", "any") else None,
         "capacity": placement.get("capacity"),
         "image": container["image"] if container["image"] not in _images(platform) else None,
+        "run-as": own_image.run_as_of(pod),
+        "writable-root": (container.get("securityContext") or {}).get("readOnlyRootFilesystem") is False or None,
         "shm": _shm(pod, container),
         "priority": priority if priority != "job" else None,
         "max-cost": (spec.get("budget") or {}).get("maxUSD"),
@@ -112,7 +116,7 @@ def settings_of(job: Object, platform: Platform) -> dict[str, Any]:
         "env": _env(container),
         "secret": words_of({use.variable or use.path: use.name for use in used if use.variable or use.path}),
         "registry-secret": next((use.name for use in used if not use.variable and not use.path), None),
-        "command": list(container.get("args") or []),
+        "command": [*([python] if python else []), *(container.get("args") or [])],
     }
     return {key: value for key, value in found.items() if value not in (None, {}, [])}
 
@@ -143,8 +147,10 @@ def _container(job: Object, pod: Object, platform: Platform) -> Object:
     volumes = {name for name in volumes if not name.startswith(PREFIX)}
     known = len(uses_of({"containers": [{"env": _variables(containers)}]}))
     foreign = sum("value" not in variable for variable in _variables(containers)) != known
-    whole = len(containers) == 1 and containers[0]["name"] == WORKER_CONTAINER and not containers[0].get("command")
-    if not whole or not volumes <= _VOLUMES or pod.get("initContainers") or foreign:
+    words = containers[0].get("command") or [] if containers else []
+    whole = len(containers) == 1 and containers[0]["name"] == WORKER_CONTAINER and (not words or own_image.is_ours(words))
+    brought = [each["name"] for each in pod.get("initContainers") or []]
+    if not whole or not volumes <= _VOLUMES or brought not in ([], [own_image.VOLUME]) or foreign:
         raise BadRequest(
             f"from {job['metadata']['name']!r}: this job was not made by `ebb submit`, so its settings cannot be read back. "
             "Send its file again, with another metadata.name."
@@ -157,7 +163,9 @@ def _variables(containers: list[Object]) -> list[Object]:
 
 
 def _env(container: Object) -> dict[str, str]:
-    return {key: value for key, value in _values(container).items() if key not in _OURS and not key.startswith("EBB_")}
+    ours = own_image.ENVIRONMENT.items() if container.get("command") else ()
+    values = {key: value for key, value in _values(container).items() if (key, value) not in ours}
+    return {key: value for key, value in values.items() if key not in _OURS and not key.startswith("EBB_")}
 
 
 def _values(container: Object) -> dict[str, str]:

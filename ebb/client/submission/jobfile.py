@@ -27,13 +27,15 @@ from ebb.api.parts import SPOT_THEN_ON_DEMAND
 from ebb.api.platform import CAPACITY_BLOCK, FLEX_START, ON_DEMAND, SPOT
 from ebb.client.errors import BadRequest
 from ebb.client.secrets.uses import destinations, secret_name
+from ebb.client.submission.own_image import interpreter_of
 from ebb.client.submission.program import find_program
 from ebb.client.submission.request import Request, launcher_arguments
 from ebb.client.times import moment
 
-TEXTS = ("name", "gpu", "zone", "capacity", "image", "shm", "data", "code", "priority", "progress-regex", "registry-secret")
+TEXTS = ("name", "gpu", "zone", "capacity", "image", "shm", "data", "code", "priority", "progress-regex", "registry-secret",
+         "run-as")  # fmt: skip
 COUNTS = ("gpus", "min", "max")
-KEYS = (*TEXTS, *COUNTS, "max-cost", "deadline", "env", "env-file", "secret", "command")
+KEYS = (*TEXTS, *COUNTS, "writable-root", "max-cost", "deadline", "env", "env-file", "secret", "command")
 CAPACITIES = (SPOT, ON_DEMAND, SPOT_THEN_ON_DEMAND, CAPACITY_BLOCK, FLEX_START)
 _PATHS = ("code", "env-file")
 
@@ -74,7 +76,8 @@ def request_of(file: Mapping[str, Any], flags: Mapping[str, Any], command: Itera
     merged = {key: value for key, value in file.items() if value is not None} | told
     if merged.get("code") is False:
         merged["code"] = ""
-    arguments = launcher_arguments(tuple(command) or _command(merged.get("command")))
+    words = tuple(command) or _command(merged.get("command"))
+    arguments = launcher_arguments(words)
     texts = {key: _text(key, merged[key]) for key in TEXTS if key in merged}
     counts = {key: _count(key, merged[key]) for key in COUNTS if key in merged}
     if texts.get("capacity") not in (None, *CAPACITIES):
@@ -89,6 +92,8 @@ def request_of(file: Mapping[str, Any], flags: Mapping[str, Any], command: Itera
         env=_variables(file, flags),
         secrets=destinations(_secrets(file.get("secret"))) | destinations(flags.get("secret") or ()),
         registry_secret=None if registry is None else secret_name(registry),
+        interpreter=interpreter_of(words) if "image" in merged else None,
+        writable_root=_truth("writable-root", merged.get("writable-root")),
         max_cost=_money(merged.get("max-cost")),
         deadline=_deadline(merged.get("deadline")),
         **{key.replace("-", "_"): text for key, text in texts.items()},
@@ -200,6 +205,12 @@ def _text(key: str, value: object) -> str:
 def _count(key: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise BadRequest(f"{key} {value!r} is not a whole number: write it as in `{key}: 2`.")
+    return value
+
+
+def _truth(key: str, value: object) -> bool | None:
+    if value is not None and not isinstance(value, bool):
+        raise BadRequest(f"{key} {value!r} is neither true nor false: write it as in `{key}: true`.")
     return value
 
 

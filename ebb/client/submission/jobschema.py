@@ -33,7 +33,20 @@ PROPERTIES: dict[str, dict[str, Any]] = {
         "machines while no spot ones are to be had.",
         "enum": list(CAPACITIES),
     },
-    "image": {"description": "The workers' image. Default: the platform's trainer image.", **_TEXT},
+    "image": {
+        "description": "The workers' image: any one with Python 3.9 and torch 2.4, or newer. Ebb's launcher starts in place of "
+        "its entrypoint. Default: the platform's trainer image.",
+        **_TEXT,
+    },
+    "run-as": {
+        "description": "The user of the workers: a number such as 1234 or 1234:100, root, or image for the one that the image "
+        "names. Default: 1000, to whom the shared volumes belong.",
+        **_TEXT,
+    },
+    "writable-root": {
+        "description": "Let the workers write to their root file system. Default: false, they write to /tmp and to the volumes.",
+        "type": "boolean",
+    },
     "shm": {"description": "Size of /dev/shm, such as 512Mi or 1Gi. Default: a quarter of the memory.", **_TEXT},
     "data": {"description": "Data folder on a shared volume; passed to the program as --data.", **_TEXT},
     "code": {

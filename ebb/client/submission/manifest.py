@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from ebb.api.contract import (
     ANNOTATION_BILLED,
     ANNOTATION_CODE,
+    BACKEND_ETCD3,
     ENV_CODE_ARCHIVE,
     ENV_CODE_SHA256,
     ENV_PACKAGES,
@@ -27,12 +28,12 @@ from ebb.api.platform import Platform, Taint, Volume
 from ebb.client.errors import BadRequest
 from ebb.client.secrets import uses
 from ebb.client.staging.delivery import MOUNT, PACKAGES, CodePlace, find_output
+from ebb.client.submission import own_image
 from ebb.client.submission.fit import Fit
 from ebb.client.submission.request import PRIORITIES, Request
 from ebb.kube import ELASTIC_JOBS, Object
 
 CODE_VOLUME = "ebb-code"
-USER = 1000  # the trainer image's, and the owner of the shared volumes
 
 
 def manifest(request: Request, fit: Fit, platform: Platform, namespace: str, code: CodePlace | None = None) -> Object:
@@ -43,13 +44,14 @@ def manifest(request: Request, fit: Fit, platform: Platform, namespace: str, cod
     for place, name in request.secrets.items():
         if place.startswith("/"):
             uses.check_mounts(name, place, [volume.mount_path for volume in platform.volumes])
+    brings = own_image.brings_launcher(request.image, platform)
     return {
         "apiVersion": ELASTIC_JOBS.api_version,
         "kind": ELASTIC_JOBS.kind,
         "metadata": _metadata(request, namespace, code),
         "spec": {
             "rdzvEndpoint": platform.etcd_endpoint,
-            "rdzvBackend": platform.usual_backend(_image(request, fit, platform)),
+            "rdzvBackend": BACKEND_ETCD3 if brings else platform.usual_backend(_image(request, fit, platform)),
             "minReplicas": fit.min_workers,
             "maxReplicas": fit.max_workers,
             "placement": {"gpuType": fit.gpu_type, "capacity": fit.capacity, "zone": request.zone or "single"},
@@ -92,6 +94,7 @@ def _worker(request: Request, fit: Fit, platform: Platform, code: CodePlace | No
 
 def _pod(request: Request, fit: Fit, platform: Platform, code: CodePlace | None) -> Object:
     # Where both kinds will do, the controller says which, and when to change.
+    brings = own_image.brings_launcher(request.image, platform)
     kind = {} if fit.capacity == SPOT_THEN_ON_DEMAND else {LABEL_CAPACITY: fit.capacity}
     return {
         "restartPolicy": "Never",  # the controller replaces workers, so that it can tell a reclaim from a failure
@@ -101,18 +104,18 @@ def _pod(request: Request, fit: Fit, platform: Platform, code: CodePlace | None)
         "nodeSelector": {LABEL_GPU_TYPE: fit.gpu_type, **kind},
         "tolerations": [_toleration(taint) for taint in _taints(fit)],
         "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "fsGroup": USER,
+            **own_image.pod_user(request.run_as),
+            "fsGroup": own_image.USER,
             "fsGroupChangePolicy": "OnRootMismatch",  # a volume with a million files is not walked at every start
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         **({"imagePullSecrets": [{"name": uses.object_name(request.registry_secret)}]} if request.registry_secret else {}),
+        **({"initContainers": [own_image.init_container(platform)]} if brings else {}),
         "containers": [_container(request, fit, platform, code)],
         "volumes": [
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{fit.shm_mib}Mi"}},
             {"name": "tmp", "emptyDir": {}},
+            *([{"name": own_image.VOLUME, "emptyDir": {}}] if brings else []),
             *({"name": volume.name, "persistentVolumeClaim": _claim(volume)} for volume in platform.volumes),
             *([{"name": CODE_VOLUME, "configMap": {"name": code.config_map}}] if code and code.config_map else []),
             *uses.volumes(request.secrets),
@@ -121,11 +124,13 @@ def _pod(request: Request, fit: Fit, platform: Platform, code: CodePlace | None)
 
 
 def _container(request: Request, fit: Fit, platform: Platform, code: CodePlace | None) -> Object:
+    brings = own_image.brings_launcher(request.image, platform)
     memory, gpus = f"{fit.memory_mib}Mi", str(fit.gpus_per_worker)
     return {
         "name": WORKER_CONTAINER,
         "image": _image(request, fit, platform),
         "imagePullPolicy": "IfNotPresent",
+        **({"command": own_image.command(request.interpreter)} if brings else {}),
         "args": _arguments(request, platform),
         "env": [
             *({"name": key, "value": value} for key, value in _environment(request, platform, code).items()),
@@ -138,12 +143,13 @@ def _container(request: Request, fit: Fit, platform: Platform, code: CodePlace |
         },
         "securityContext": {
             "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": not request.writable_root,
+            "capabilities": own_image.capabilities(request.run_as),
         },
         "volumeMounts": [
             {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - a mount point in the pod
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
+            *([{"name": own_image.VOLUME, "mountPath": own_image.MOUNT, "readOnly": True}] if brings else []),
             *(_mount(volume) for volume in platform.volumes),
             *([{"name": CODE_VOLUME, "mountPath": MOUNT, "readOnly": True}] if code and code.config_map else []),
             *uses.mounts(request.secrets),
@@ -162,9 +168,11 @@ def _arguments(request: Request, platform: Platform) -> list[str]:
 
 
 def _environment(request: Request, platform: Platform, code: CodePlace | None) -> Mapping[str, str]:
+    brings = own_image.brings_launcher(request.image, platform)
     return {
         "PYTHONUNBUFFERED": "1",  # or `ebb logs -f` shows a script's prints minutes late
         "HOME": "/tmp",  # noqa: S108 - the root file system is read-only, and libraries keep caches in the home folder
+        **(own_image.ENVIRONMENT if brings else {}),
         **request.env,
         **(_code(platform, code) if code else {}),
         **({ENV_PROGRESS_REGEX: request.progress_regex} if request.progress_regex else {}),

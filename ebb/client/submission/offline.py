@@ -89,6 +89,8 @@ def _clear(request: Request, body: Object) -> list[str]:
     if not request.image:
         del container["image"]
         missing.append("the image: the platform's trainer image")
+    else:
+        missing.append("the init container and the command that bring Ebb's launcher into the image")
     container["resources"] = {kind: {GPU_RESOURCE: amounts[GPU_RESOURCE]} for kind, amounts in container["resources"].items()}
     pod["volumes"] = [volume for volume in pod["volumes"] if volume["name"] in ("tmp", CODE_VOLUME) or "secret" in volume]
     names = {volume["name"] for volume in pod["volumes"]}

@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 
 from ebb.client.errors import BadRequest
 from ebb.client.secrets.uses import check_uses, secret_name, words_of
+from ebb.client.submission.own_image import check_run_as
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")  # DNS-1035: the workers' Service and host names carry it
 _NAME_LENGTH = 63
@@ -39,6 +40,9 @@ class Request:
     secrets: Mapping[str, str] = field(default_factory=dict)  # a variable, or the path of a file -> the secret's name
     registry_secret: str | None = None  # the login to the registry of the image
     image: str | None = None
+    interpreter: str | None = None  # of that image, where the command names it more exactly than `python`
+    run_as: str | None = None  # a user's number, root, or image: the one that the image names
+    writable_root: bool | None = None  # the root file system of the workers; what they write there is lost with them
     shm: str | None = None
     data: str | None = None
     code: str | None = None  # the folder that travels with the job; "": none does, whatever the program is
@@ -58,6 +62,7 @@ def check(request: Request) -> None:
     check_uses(request.secrets, request.env)
     if request.registry_secret is not None:
         secret_name(request.registry_secret)
+    check_run_as(request.run_as)
     _check_counts(request)
     _check_limits(request)
     _check_progress_regex(request.progress_regex)
@@ -166,7 +171,7 @@ def _check_progress_regex(text: str | None) -> None:
 
 _FLAG_OF = {"min_gpus": "min", "max_gpus": "max"}  # where the flag has another name than the field
 # Written apart from the others; what belongs to this one start and would be wrong at the next; the job that it went on from.
-_NO_FLAGS = frozenset({"name", "arguments", "capacity", "env", "secrets", "user", "deadline", "resume_from"})
+_NO_FLAGS = frozenset({"name", "arguments", "capacity", "env", "secrets", "user", "deadline", "resume_from", "interpreter"})
 
 
 def command_of(request: Request, verb: str = "submit", *, name: str = "", more: Iterable[str] = ()) -> str:
@@ -176,7 +181,8 @@ def command_of(request: Request, verb: str = "submit", *, name: str = "", more: 
     capacity = [f"--{request.capacity}"] if request.capacity else []
     env = [word for key, value in request.env.items() for word in ("--env", f"{key}={value}")]
     secrets = [word for text in words_of(request.secrets) for word in ("--secret", text)]
-    python = [] if request.arguments[:1] in (("-m",), ("--no-python",)) else ["python"]
+    usual = [] if request.arguments[:1] in (("-m",), ("--no-python",)) else ["python"]
+    python = [request.interpreter] if request.interpreter else usual
     return shlex.join(["ebb", verb, *named, *options, *capacity, *env, *secrets, *more, "--", *python, *request.arguments])
 
 
@@ -184,7 +190,9 @@ def _option(field: "Field[object]", value: object) -> tuple[str, ...]:
     """A field of a request as its flag; nothing where it has its default."""
     if field.name == "code" and value == "":
         return ("--no-code",)
-    if field.name in _NO_FLAGS or value is None or (field.default is not MISSING and value == field.default):
+    if field.name in _NO_FLAGS or value is None or value is False or (field.default is not MISSING and value == field.default):
         return ()
     flag = f"--{_FLAG_OF.get(field.name, field.name).replace('_', '-')}"
+    if value is True:
+        return (flag,)
     return (flag, f"{value:g}" if isinstance(value, float) else str(value))

@@ -38,7 +38,7 @@ def prepare(ebb: Ebb, request: Request, code: Code | None = None, note: Callable
     fit = find_fit(request, ebb.platform)
     if code is None and request.code:
         code = packed(Path(request.code), note)
-    if code is not None and request.image is not None:
+    if code is not None and request.image is not None and not ebb.platform.launcher_image:  # a stack of an older Ebb
         note(f"image {request.image} must start Ebb's launcher (python -m ebb.elastic.launch): that unpacks the code.")
     place = place_of(code, request.name, ebb.platform) if code else None
     body = manifest(request, fit, ebb.platform, ebb.namespace, place)
