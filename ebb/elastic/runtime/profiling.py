@@ -9,6 +9,8 @@ format of Chrome's tracing, and appears whole; then the request is gone. A proce
 the next rank 0 begins anew. It is rank 0's own time alone: torch.profiler's, with the shapes of what was computed.
 """
 
+from __future__ import annotations
+
 import json
 import time
 from collections.abc import Callable
