@@ -27,6 +27,10 @@ def test_what_the_controller_must_know_is_shared() -> None:
     assert {name for name in vars(trainer) if name.startswith("ENV_")} <= set(SHARED)
 
 
+def test_a_held_machine_is_entered_where_its_launcher_says() -> None:
+    assert trainer.HOLD_SCRIPT == workloads.HOLD_SCRIPT
+
+
 def test_exit_codes_are_these() -> None:
     assert (trainer.EXIT_FINISHED, trainer.EXIT_PROGRAM_FAILED, trainer.EXIT_RECLAIMED) == (0, 1, 138)
     assert (trainer.EXIT_HARDWARE, trainer.EXIT_NO_PROGRAM) == (79, 78)
@@ -46,6 +50,7 @@ def test_metric_names_are_these() -> None:
         "ebb_world_size",
         "ebb_generation",
         "ebb_checkpoint_step",
+        "ebb_held_seconds",
         "ebb_useful_seconds_total",
         "ebb_lost_seconds_total",
         "ebb_steps_redone_total",

@@ -44,6 +44,7 @@ class FakeCluster:
     def __init__(self, api: FakeKube, fence: Callable[[], None]) -> None:
         self.api, self._fence = api, fence
         self.metrics_text: dict[str, str] = {}  # address of a worker -> its metrics
+        self.launcher_text: dict[str, str] = {}  # and those of its launcher
         self.asked_etcd: list[str] = []  # of one with the v2 API
         self.etcd_is_away = False
         self.notifications = FakeReceiver()
@@ -111,10 +112,14 @@ class FakeCluster:
         async def fetch(address: str) -> str | None:
             return self.metrics_text.get(address)
 
+        async def fetch_launcher(address: str) -> str | None:
+            return self.launcher_text.get(address)
+
         self.controller = Controller(
             self.api,
             fence=self._fence,
             fetch=fetch,
+            fetch_launcher=fetch_launcher,
             send=self._send,
             clock=self.api.clock,
             metrics=Metrics(),

@@ -47,6 +47,8 @@ ENV_PROGRESS_REGEX: Final = "EBB_PROGRESS_REGEX"
 ENV_PLANNED_WORKERS: Final = "EBB_PLANNED_WORKERS"  # how many workers were planned when this one was made; the newest's counts
 ENV_CODE_ARCHIVE: Final = "EBB_CODE_ARCHIVE"  # where the pod finds the code that came with the job: a .tar.gz
 ENV_CODE_SHA256: Final = "EBB_CODE_SHA256"
+ENV_LAUNCHER_PORT: Final = "EBB_LAUNCHER_PORT"  # where the launcher itself answers, whatever its program serves
+ENV_HOLD_SECONDS: Final = "EBB_HOLD_ON_FAILURE_SECONDS"  # for how long the launcher holds the machine of a program that failed
 ENV_PACKAGES: Final = "EBB_PACKAGES"  # the folder for what a requirements.txt in that code asks for: shared, one folder a content
 ENV_RESUME_FROM: Final = "EBB_RESUME_FROM"  # another job's folder, whose newest checkpoint a new job starts from
 ENV_RDZV_BACKEND: Final = "PET_RDZV_BACKEND"
@@ -59,6 +61,9 @@ BACKEND_ETCD: Final = "etcd"  # spec.rdzvBackend: torch's older one, on the v2 A
 LEGACY_ETCD: Final = "etcd-legacy.ebb-system.svc:2379"  # where BACKEND_ETCD finds that API: manifests/legacy
 OUTPUT_ROOT: Final = "/mnt/output"
 METRICS_PORT: Final = 9400  # Prometheus text on /metrics of every worker
+LAUNCHER_PORT: Final = 9401  # the same, of its launcher, which is there before its program begins and after it has ended
+# The launcher leaves a script here, in the folder for temporary files, that runs a command as the program that failed ran.
+HOLD_SCRIPT: Final = "ebb-hold/enter"
 
 # --- The gateway ----------------------------------------------------------------------------------------------------------------
 GATEWAY: Final = "ebb-gateway"  # its pod's label app.kubernetes.io/name, in the jobs' namespace
@@ -81,6 +86,9 @@ METRIC_SAMPLES_PER_SECOND: Final = "ebb_samples_per_second"
 METRIC_WORLD_SIZE: Final = "ebb_world_size"
 METRIC_GENERATION: Final = "ebb_generation"
 METRIC_CHECKPOINT_STEP: Final = "ebb_checkpoint_step"  # the step of the newest committed checkpoint
+METRIC_HELD_SECONDS: Final = (
+    "ebb_held_seconds"  # of a launcher: for how long it still holds its machine; labels exit_code, message
+)
 METRIC_USEFUL_SECONDS: Final = "ebb_useful_seconds_total"  # the job's time in steps that count; less after steps are redone
 
 # --- Nodes ----------------------------------------------------------------------------------------------------------------------

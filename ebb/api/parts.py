@@ -97,6 +97,9 @@ class SchedulingPolicy:
     )
 
 
+LEAST_HOLD_SECONDS, MOST_HOLD_SECONDS = 60, 14400  # 4 hours: a machine that is held costs as one that trains
+
+
 @dataclass(frozen=True, kw_only=True)
 class Budget:
     """spec.budget."""

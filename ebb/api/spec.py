@@ -24,7 +24,9 @@ from ebb.api.parts import (
     CLEAN_ALL,
     CLEAN_NONE,
     CLEAN_RUNNING,
+    LEAST_HOLD_SECONDS,
     MANUAL,
+    MOST_HOLD_SECONDS,
     MOST_WORKERS,
     Budget,
     FailurePolicy,
@@ -65,7 +67,18 @@ def _fixed(field: str) -> Schema:
 
 
 FIXED_RULES: tuple[Schema, ...] = (
-    *map(_fixed, ("minReplicas", "maxReplicas", "rdzvBackend", "rdzvEndpoint", "nprocPerNode", "replicaSpecs.Worker.template")),
+    *map(
+        _fixed,
+        (
+            "minReplicas",
+            "maxReplicas",
+            "rdzvBackend",
+            "rdzvEndpoint",
+            "nprocPerNode",
+            "replicaSpecs.Worker.template",
+            "holdOnFailureSeconds",
+        ),
+    ),
     # A missing bound is Worker.replicas, and launchers that were told different bounds do not agree on a rendezvous.
     _rule(
         f"{_STOPPED} || (has(self.spec.minReplicas) && has(self.spec.maxReplicas))"
@@ -195,6 +208,14 @@ class JobSpec:
     failure_policy: FailurePolicy | None = described(
         "Rules about failures of the program; without one, restartPolicy and backoffLimit say what happens.",
         model=FailurePolicy,
+        default=None,
+    )
+    hold_on_failure_seconds: int | None = described(
+        "Where the program fails, in place of the next try or the end: the job stops, and the machine of the worker that failed "
+        "is held for so long, to look into it with `ebb exec`. It costs money meanwhile; budget, deadlines and a reclaim end it. "
+        "Afterwards the job stays stopped, and any change of the spec lets it try again. Failures that failurePolicy ignores are "
+        "not held. For images with Ebb's trainer package.",
+        count(LEAST_HOLD_SECONDS, MOST_HOLD_SECONDS),
         default=None,
     )
     progress: ProgressPolicy = described(

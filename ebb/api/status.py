@@ -103,6 +103,15 @@ class Cost:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HeldMachine:
+    """status.hold.machine: where the program failed, kept for people to look into it (spec.holdOnFailureSeconds)."""
+
+    worker: int = described("The index of the worker that failed.", count())
+    uid: str = described("The UID of its pod.", TEXT)
+    until: str = described("When it is given back.", TIME)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Hold:
     """status.hold: the controller stopped the job; any change of the spec lets it try again."""
 
@@ -110,6 +119,9 @@ class Hold:
     message: str = described("Why, and what to do.", TEXT)
     generation: int = described("The generation of the spec that was stopped.", {"type": "integer"})
     at: str = described("When.", TIME)
+    machine: HeldMachine | None = described(
+        "The machine of the worker that failed, while it is held to look into it.", model=HeldMachine, default=None
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

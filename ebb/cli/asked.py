@@ -77,6 +77,12 @@ def options(
     deadline: Annotated[
         str | None, typer.Option(metavar="TIME", help="Stop then, with a checkpoint: 12h, or 2026-12-01T18:00Z.")
     ] = None,
+    hold_on_failure: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Where the program fails, stop, and hold that machine for `ebb exec`: 30m, at most 4h."
+        ),
+    ] = None,
     code: Annotated[
         str | None,
         typer.Option(metavar="DIR", help="Send this folder, less what .gitignore ignores; default: that of a program here."),
@@ -127,7 +133,7 @@ def options(
         "shm": shm, "data": data, "capacity": None if spot is None else SPOT if spot else ON_DEMAND, "priority": priority,
         "max-cost": max_cost, "deadline": deadline, "code": False if no_code else code, "env-file": env_file,
         "run-as": run_as, "writable-root": writable_root or None, "secret": secret or None, "registry-secret": registry_secret,
-        "progress-regex": progress_regex,
+        "progress-regex": progress_regex, "hold-on-failure": hold_on_failure,
     }  # fmt: skip
     if spot_then_on_demand:
         flags["capacity"] = SPOT_THEN_ON_DEMAND

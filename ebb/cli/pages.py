@@ -30,7 +30,7 @@ def job_page(
     ]
     if job.detail and job.state not in (RUNNING_STATE, FINISHED):
         parts += facts([("because", job.detail)], width)
-    parts += facts(job_facts(job, reclaims), width)
+    parts += facts(job_facts(job, reclaims, now), width)
     if workers:
         parts += [Text(), _workers(workers, now, width)]
     if job.history:
@@ -99,13 +99,14 @@ def _workers(workers: Sequence[WorkerView], now: datetime, width: int) -> Render
     return table(headers[:known], [row[:known] for row in rows], width, gives=3)
 
 
-def job_facts(job: JobView, reclaims: Sequence[Reclaim]) -> list[tuple[str, str]]:
+def job_facts(job: JobView, reclaims: Sequence[Reclaim], now: datetime) -> list[tuple[str, str]]:
     """The lines of `ebb status`: a label, and its text, "" for what is not known."""
     elastic = f", from {job.min_workers} to {job.max_workers}" if job.min_workers < job.max_workers else ""
     size = f"{job.workers} of {job.wanted_workers}{elastic}"
     gpus = f"; each {job.gpus_per_worker} {job.gpu_type}".rstrip() if job.gpus_per_worker else ""
     zone = f"in {job.zone}" if job.zone else "no zone yet"
     return [
+        ("held", _held(job, now)),
         ("workers", size + gpus),
         ("where", f"{job.capacity}, {zone}" if job.capacity else zone),
         ("network", job.network),
@@ -118,6 +119,15 @@ def job_facts(job: JobView, reclaims: Sequence[Reclaim]) -> list[tuple[str, str]
         ("goodput", f"{100 * job.goodput:.0f} % of the paid machine time trained" if job.goodput is not None else ""),
         ("cost", _cost(job)),
     ]
+
+
+def _held(job: JobView, now: datetime) -> str:
+    if job.held_worker is None:
+        return ""
+    return (
+        f"worker {job.held_worker}'s machine, for you until {clock(job.held_until, now)}: ebb exec {job.name}; release it with "
+        f"ebb resume {job.name} or ebb stop {job.name}"
+    )
 
 
 def _progress(job: JobView) -> str:

@@ -54,7 +54,7 @@ def job_table(jobs: Iterable[JobView], now: datetime, width: int) -> RenderableT
     rows = [
         (
             job.name,
-            Text(job.state, STYLES.get(job.state, "yellow")),
+            Text(f"held to {clock(job.held_until, now)}" if job.held_until else job.state, STYLES.get(job.state, "yellow")),
             f"{job.workers}/{job.wanted_workers}",
             job.zone or "-",
             job.gpu_type or "-",

@@ -24,6 +24,7 @@ from pathlib import Path
 from aiohttp import web
 
 from ebb.api import json_logs as logs
+from ebb.api.contract import LAUNCHER_PORT
 from ebb.api.platform import NAMESPACE
 from ebb.api.usage import JOB_DAYS as LEAST_DAYS
 from ebb.controller.controller import Controller
@@ -126,6 +127,7 @@ async def run(settings: ControllerSettings) -> None:
     async with (
         Kube.connect(settings.kubeconfig) as api,
         http_fetch() as fetch,
+        http_fetch(LAUNCHER_PORT) as fetch_launcher,
         http_send() as send,
         Webhook.open(settings.webhook) as webhook,
         AsyncExitStack() as opened,
@@ -136,6 +138,7 @@ async def run(settings: ControllerSettings) -> None:
             api,
             fence=election.check,
             fetch=fetch,
+            fetch_launcher=fetch_launcher,
             send=send,
             clock=time.time,
             metrics=metrics,

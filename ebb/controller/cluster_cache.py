@@ -159,11 +159,18 @@ class ClusterCache:
 
     def addresses(self, key: Key) -> list[str]:
         """Of the running workers of a job, worker 0 first."""
+        return [pod["status"]["podIP"] for pod in self.running(key)]
+
+    def holds_machines(self, key: Key) -> bool:
+        """Return whether the machine of a worker that fails is to be held."""
+        return bool(self.jobs.objects[key]["spec"].get("holdOnFailureSeconds"))
+
+    def running(self, key: Key) -> list[Object]:
+        """The pods of the running workers of a job, worker 0 first."""
         job = self.jobs.objects.get(key)
         pods = self._children.pods(job["metadata"]["uid"]) if job else ()
         there = [pod for pod in pods if pod["status"].get("phase") == "Running" and pod["status"].get("podIP")]
-        there.sort(key=lambda pod: int(pod["metadata"]["labels"][names.LABEL_INDEX]))
-        return [pod["status"]["podIP"] for pod in there]
+        return sorted(there, key=lambda pod: int(pod["metadata"]["labels"][names.LABEL_INDEX]))
 
     def _reflect_children(self, api: Reader, resource: Resource, trim: Callable[[Object], Object]) -> Reflector:
         def changed(old: Object | None, new: Object | None) -> None:

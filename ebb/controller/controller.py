@@ -1,6 +1,6 @@
 """The loop around the planner: look at a job, decide, act, write one status, tell people. `python -m ebb.controller` runs it.
 
-    controller = Controller(api, fence=election.check, fetch=fetch, send=send, clock=time.time, metrics=..., receiver=webhook)
+    controller = Controller(api, fence=election.check, fetch=fetch, fetch_launcher=fetch_launcher, send=send, ...)
     tasks.create_task(controller.watch())        # from the beginning, also of one that only follows: it writes nothing
     await election.acquire()
     tasks.create_task(controller.act())          # at once: it has seen everything already
@@ -24,6 +24,7 @@ from ebb.controller.claims import BUGS
 from ebb.controller.cluster_cache import ClusterCache, Object
 from ebb.controller.etcd.legacy import Runs, Send
 from ebb.controller.executor import Api, Executor
+from ebb.controller.launchers import Launchers
 from ebb.controller.metrics import ERRORS, FAILURES, QUEUE_DEPTH, RECLAIMS, RECONCILE_SECONDS, WATCH_AGE, Metrics, Recovery
 from ebb.controller.notifier import Notifier, Receiver
 from ebb.controller.rate_limits import Refusals, Retries, WriteLimit, as_before, only_figures, without_creations
@@ -45,8 +46,9 @@ log = logging.getLogger(__name__)
 
 
 class Controller:
-    """`fence` raises when this process must not write any more; its exception ends `run`. `clock` is wall time. `send` speaks to
-    the etcds of torch's own rendezvous. `silent_after`: seconds without a sign of life after which a machine may be given up.
+    """`fence` raises when this process must not write any more; its exception ends `run`. `clock` is wall time. `fetch` and
+    `fetch_launcher` read the pages of workers and of their launchers. `send` speaks to the etcds of torch's own rendezvous.
+    `silent_after`: seconds without a sign of life after which a machine may be given up.
     `record_days`: how long the record of a job is kept. `receiver` takes notifications."""
 
     def __init__(
@@ -55,6 +57,7 @@ class Controller:
         *,
         fence: Callable[[], None],
         fetch: Fetch,
+        fetch_launcher: Fetch,
         send: Send,
         clock: Callable[[], float],
         metrics: Metrics,
@@ -67,6 +70,7 @@ class Controller:
         self._queue: WorkQueue[Key] = WorkQueue()
         self.cluster = ClusterCache(api, self._queue, clock, silent_after)
         self._scraper = Scraper(fetch, self.cluster, self._queue.add, clock=clock)
+        self._launchers = Launchers(fetch_launcher, self.cluster, self._queue.add, clock=clock)
         self._write_limit, self._refusals, self._retries = WriteLimit(), Refusals(), Retries()
         self._recovery = Recovery(metrics)
         self._runs = Runs(send, jobs=self.unfinished)
@@ -103,6 +107,7 @@ class Controller:
         self._acts = True
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._scraper.run())
+            tasks.create_task(self._launchers.run())
             tasks.create_task(self._executor.send_events())
             tasks.create_task(self._runs.run())
             tasks.create_task(self._usage.run())
@@ -186,6 +191,7 @@ class Controller:
             return None
         now = self._clock()
         observed = await self.cluster.observe(job, now, self._scraper.latest.get(key))
+        observed = replace(observed, crashes=await self._launchers.crashes(key, job, observed.pods))
         decided = plan(job, await self._ask_workers(observed), now)
         # Before anything is awaited: a job that is looked at meanwhile must not count on the same machines.
         self.cluster.decided(key, decided.status)
@@ -246,7 +252,15 @@ class Controller:
         be tried again."""
         waiting = self.cluster.departed.pop(key, [])
         if waiting:
-            for memory in (self._scraper, self._recovery, self._write_limit, self._refusals, self._retries, self._notifier):
+            for memory in (
+                self._scraper,
+                self._launchers,
+                self._recovery,
+                self._write_limit,
+                self._refusals,
+                self._retries,
+                self._notifier,
+            ):
                 memory.forget(key)
         while waiting:
             try:

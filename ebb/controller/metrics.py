@@ -11,10 +11,12 @@ parser ends at the first line that it cannot read, so `parse` would stay.
 """
 
 import os
+import re
 import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from itertools import accumulate
 from math import isfinite
 from pathlib import Path
@@ -179,6 +181,28 @@ def parse(text: str) -> dict[str, float]:
         except ValueError:
             continue
     return values
+
+
+_SAMPLE = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? +(\S+)")
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_ESCAPE, _ESCAPED = re.compile(r"\\."), {"\\n": "\n", '\\"': '"', "\\\\": "\\"}
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return _ESCAPED.get(found[0], found[0])
+
+
+def samples(text: str, name: str) -> list[tuple[dict[str, str], float]]:
+    """The labels and the value of each sample of that name. Bad lines are skipped, as in parse."""
+    found = []
+    for row in text.splitlines():
+        match = _SAMPLE.fullmatch(row.strip()) if row.startswith(name) else None
+        if match is None or match[1] != name:
+            continue
+        labels = {key: _ESCAPE.sub(_unescaped, value) for key, value in _LABEL.findall(match[2] or "")}
+        with suppress(ValueError):
+            found.append((labels, float(match[3])))
+    return found
 
 
 def _whole(values: Mapping[str, float], name: str) -> int | None:

@@ -136,14 +136,15 @@ def _progress(text: str, now: float) -> Progress | None:
 
 
 @asynccontextmanager
-async def http_fetch() -> AsyncIterator[Fetch]:
+async def http_fetch(port: int | None = None) -> AsyncIterator[Fetch]:
     """The real Fetch."""
     async with cautious_session(TIMEOUT_SECONDS) as session:
 
         async def fetch(address: str) -> str | None:
             host = f"[{address}]" if ":" in address else address
+            page = f"http://{host}:{port or METRICS_PORT}/metrics"
             try:
-                status, raw = await ask(session, "GET", f"http://{host}:{METRICS_PORT}/metrics", longest_bytes=LONGEST_BYTES)
+                status, raw = await ask(session, "GET", page, longest_bytes=LONGEST_BYTES)
             except (aiohttp.ClientError, TimeoutError, OSError):
                 return None
             return raw.decode(errors="replace") if status == 200 else None

@@ -72,6 +72,7 @@ def test_the_fields_of_the_spec_are_these() -> None:
         "budget",
         "group",
         "failurePolicy",
+        "holdOnFailureSeconds",
         "progress",
     ]
 

@@ -11,7 +11,9 @@ from ebb.cli.app import app
 from ebb.cli.pages import job_page
 from ebb.cli.render import age, job_table, number, short
 from ebb.cli.verbs.look import summary
+from ebb.client.jobs.nodes import Nodes
 from ebb.client.jobs.view import duration, view, worker_view
+from ebb.client.jobs.watch import see
 from ebb.kube import Object
 from tests.cli.world import NS, FakeKube, elastic_job, platform_map, session, worker_pod
 
@@ -77,6 +79,19 @@ def test_a_job_that_the_controller_stopped_says_why() -> None:
     page = drawn(job_page(view(job), [], NOW, 80))
     assert "because   The budget is spent." in page
     assert page.endswith("12:01:00  all workers start again: its workers cannot start\n12:02:00  stopped: its budget is spent")
+
+
+def test_a_machine_that_is_held_says_until_when_and_how_to_get_in() -> None:
+    machine = {"worker": 1, "uid": "uid-digits-worker-1", "until": "2026-11-21T12:32:00Z"}
+    job = elastic_job(state="Suspended", message="It failed.", hold={"reason": "ProgramFailed", "machine": machine})
+    page = drawn(job_page(view(job), [], NOW, 80))
+    assert (
+        "  held      worker 1's machine, for you until 12:32:00: ebb exec digits; release\n"
+        "            it with ebb resume digits or ebb stop digits\n" in page
+    )
+    assert "held to 12:32:00" in drawn(job_table([view(job)], NOW, 80))
+    workers = see(job, [worker_pod(0), worker_pod(1)], Nodes({})).workers
+    assert [worker.state for worker in workers] == ["running", "held"]
 
 
 @pytest.mark.parametrize(("state", "job"), STATES.items(), ids=STATES)

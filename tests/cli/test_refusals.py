@@ -12,7 +12,7 @@ from tests.cli.world import FakeKube, elastic_job, node_group, platform_map, ses
 EIGHT = node_group("a100", "local-a", gpuType="A100", gpusPerNode=8, cpu=96, memoryGiB=1152, max=11)
 VOLUMES = "/mnt/data or /mnt/output or /opt/ebb/environment"
 KEYS = "name, gpu, zone, capacity, image, shm, data, code, priority, progress-regex, registry-secret, run-as, gpus, min, max, "
-KEYS += "writable-root, max-cost, deadline, env, env-file, secret, command"
+KEYS += "writable-root, max-cost, deadline, hold-on-failure, env, env-file, secret, command"
 
 
 def invoke(*words: str, kube: FakeKube | None = None) -> Result:
@@ -96,6 +96,18 @@ REFUSALS = {
         "priority 'system' is unknown: use job (the default), or elastic (it yields to all others).",
     ),
     "no money": (["--max-cost", "0"], "max-cost 0 is not more than 0: give the most that the job may cost, in USD."),
+    "no length of time": (
+        ["--hold-on-failure", "long"],
+        "hold-on-failure 'long' is not a length of time: use for example 90s, 15m or 2h.",
+    ),
+    "held too long": (
+        ["--hold-on-failure", "5h"],
+        "hold-on-failure 18000 s is not from 60 s to 4 h: a machine that is held costs as one that trains. Give for example 30m.",
+    ),
+    "held too briefly": (
+        ["--hold-on-failure", "59"],
+        "hold-on-failure 59 s is not from 60 s to 4 h: a machine that is held costs as one that trains. Give for example 30m.",
+    ),
     "no deadline": (["--deadline", "soon"], "deadline 'soon' is not a time: use for example 12h, or 2026-12-01T18:00Z."),
     "no code": (["--code", "nowhere"], "code 'nowhere' is not a folder: name the one that holds your program, as in --code ."),
     "no env file": (

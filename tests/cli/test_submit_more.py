@@ -53,6 +53,11 @@ def test_limits_that_outlive_the_laptop() -> None:
     assert (spec["budget"], spec["deadline"]) == ({"maxUSD": 40.0}, "2026-12-01T16:00:00Z")
 
 
+def test_a_machine_that_is_held_on_failure() -> None:
+    assert manifest("--hold-on-failure", "30m")["spec"]["holdOnFailureSeconds"] == 1800
+    assert "holdOnFailureSeconds" not in manifest()["spec"]
+
+
 def test_both_kinds_of_machines() -> None:
     """The pod asks for neither kind: the controller does, when it knows which is to be had."""
     body = manifest("--spot-then-on-demand", kube=FakeKube(platform_map(ON_DEMAND)))

@@ -47,7 +47,8 @@ class One:
 
         self.election = Election(api, "ebb-system", "ebb-controller", identity=name, clock=api.clock)
         self.controller = Controller(
-            api, fence=self.election.check, fetch=fetch, send=send, clock=api.clock, metrics=Metrics(), receiver=FakeReceiver()
+            api, fence=self.election.check, fetch=fetch, fetch_launcher=fetch, send=send, clock=api.clock, metrics=Metrics(),
+            receiver=FakeReceiver()
         )  # fmt: skip
         self.served = ServedKind(self._describe)
         self.described: dict[str, Any] = {}  # of the kind that the server has

@@ -121,7 +121,7 @@ def job(found: Snapshot, place: PagePlace, name: str, feed: JobFeed | None) -> s
         notes_list(run.notes),
         tile_list(run_tiles(run)),
         f'<div class="charts">{drawn}</div>' if drawn else "",
-        section("Now", _facts(job_facts(seen, status.reclaims))),
+        section("Now", _facts(job_facts(seen, status.reclaims, now))),
         section("Workers", _workers(status.workers, now) if status.workers else '<p class="soft">None now.</p>'),
         section("What happened, newest first", _timeline(entries, now)),
     ]

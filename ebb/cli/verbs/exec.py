@@ -10,7 +10,7 @@ import typer
 
 from ebb.cli import terminal
 from ebb.cli.options import Format, JobName, Namespace, Output, call, print_json, record
-from ebb.client.files.workers import execute, program, running_worker
+from ebb.client.files.workers import SHELL, as_program, execute, program, running_worker
 from ebb.client.platform.connection import Ebb
 from ebb.kube.streams import Program
 
@@ -29,7 +29,8 @@ def execute_in(
 ) -> None:
     """Run a command in a worker: ebb exec digits -- nvidia-smi
 
-    With a terminal where this is one (`-- bash`). Ends with the command's exit code.
+    With a terminal where this is one (`-- bash`, which is the default then). On a machine that is held it runs in the folder and
+    environment of the program that failed. Ends with the command's exit code.
     """
     if output is Output.JSON:
         done = call(ctx, namespace, lambda ebb: execute(ebb, job, command or [], worker=worker))
@@ -42,6 +43,7 @@ async def _attached(ebb: Ebb, job: str, command: list[str], worker: int | None, 
     """The exit code of the command, which is that of `ebb`."""
     pod = await running_worker(ebb, job, worker)
     is_tty = listens and sys.stdin.isatty() and sys.stdout.isatty()
+    command = list(await as_program(ebb, job, pod, command or (SHELL if is_tty else ())))
     async with program(ebb, pod, command, stdin=listens, tty=is_tty) as started:
         with ExitStack() as held:
             if is_tty:

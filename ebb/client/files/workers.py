@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from ebb.api.contract import LABEL_JOB
+from ebb.api.contract import HOLD_SCRIPT, LABEL_JOB
 from ebb.client.errors import BadRequest, Missing
 from ebb.client.files.forward import forward
-from ebb.client.jobs.view import view, worker_container, worker_index
+from ebb.client.jobs.view import held_machine, view, worker_container, worker_index
 from ebb.client.jobs.watch import ignore
 from ebb.client.platform.connection import Ebb, read_job
 from ebb.kube import PODS, Object, Unreachable
@@ -29,9 +29,22 @@ class Executed:
     stderr: str
 
 
+SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash || exec sh")
+_ENTER = 'for d in "${TMPDIR:-/tmp}" /dev/shm; do [ -r "$d/%s" ] && exec sh "$d/%s" "$@"; done; exec "$@"'
+
+
+async def as_program(ebb: Ebb, job: str, pod: Object, command: Sequence[str]) -> tuple[str, ...]:
+    """The command; on a machine that is held, such that it runs in the folder and the environment of the program that failed.
+    Raises Missing, KubeError."""
+    if not command or held_machine(await read_job(ebb.kube, ebb.namespace, job)) != pod["metadata"].get("uid"):
+        return tuple(command)
+    return ("sh", "-c", _ENTER % (HOLD_SCRIPT, HOLD_SCRIPT), "sh", *command)
+
+
 async def execute(ebb: Ebb, job: str, command: Sequence[str], *, worker: int | None = None, stdin: bytes = b"") -> Executed:
     """Run a program in a worker to its end. Raises Missing, BadRequest, KubeError."""
     pod = await running_worker(ebb, job, worker)
+    command = await as_program(ebb, job, pod, command)
     async with program(ebb, pod, command, stdin=bool(stdin)) as started:
         feeding, reading = asyncio.create_task(_feed(started, stdin)), asyncio.create_task(_read(started))
         try:

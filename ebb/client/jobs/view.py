@@ -116,6 +116,8 @@ class JobView:
     seconds_lost: float = 0.0  # after the first start, with fewer than min_workers
     usd_saved: float | None = None  # against on-demand machines, until now
     network: str = ""  # the fast one between its workers, such as EFA; "": TCP
+    held_worker: int | None = None  # whose program failed and whose machine is held to look into it
+    held_until: str = ""
     secrets: tuple[SecretUse, ...] = ()  # by name, and where their values go
 
 
@@ -128,6 +130,7 @@ def view(job: Object, now: float | None = None) -> JobView:
     chosen, asked = status.get("placement") or {}, spec.get("placement") or {}
     selector = pod.get("nodeSelector") or {}
     progress, cost = status.get("progress") or {}, _cost(status.get("cost") or {}, now)
+    held = (status.get("hold") or {}).get("machine") or {}
     rate, spent, on_demand = steps_per_second(status), cost.get("usdSpent"), cost.get("usdOnDemand")
     asked_zone = asked.get("zone") if asked.get("zone") not in ("single", "any") else None
     return JobView(
@@ -165,6 +168,8 @@ def view(job: Object, now: float | None = None) -> JobView:
         seconds_lost=float(status.get("secondsLost") or 0),
         usd_saved=None if spent is None or on_demand is None else on_demand - spent,
         network=chosen.get("network") or "",
+        held_worker=held.get("worker"),
+        held_until=held.get("until") or "",
         secrets=uses_of(pod),
     )
 
@@ -183,11 +188,17 @@ def _eta(progress: Mapping[str, Any], rate: float | None) -> float | None:
     return float(max(0, progress["totalSteps"] - progress["step"])) / rate
 
 
-def worker_view(pod: Object) -> WorkerView:
-    """One worker out of its pod; what its machine is, watch.py adds."""
+def held_machine(job: Object) -> str:
+    """The UID of the pod on the machine that is held to look into it; "" for none."""
+    return str((((job.get("status") or {}).get("hold") or {}).get("machine") or {}).get("uid") or "")
+
+
+def worker_view(pod: Object, held: str = "") -> WorkerView:
+    """One worker out of its pod; what its machine is, watch.py adds. `held`: the UID of the pod whose machine is held."""
+    state = _worker_state(pod)
     return WorkerView(
         worker=worker_index(pod),
-        state=_worker_state(pod),
+        state="held" if state == "running" and held == pod["metadata"].get("uid") else state,
         machine=pod["spec"].get("nodeName") or "",
         since=(pod.get("status") or {}).get("startTime") or pod["metadata"].get("creationTimestamp") or "",
     )

@@ -19,7 +19,7 @@ from ebb.api.contract import LABEL_JOB
 from ebb.client.errors import BadRequest, Missing, TimedOut
 from ebb.client.jobs.nodes import Nodes
 from ebb.client.jobs.reclaims import Reclaim, Start, losses, starts
-from ebb.client.jobs.view import OVER, RUNNING_STATE, JobView, WorkerView, own_pods, view, worker_view
+from ebb.client.jobs.view import OVER, RUNNING_STATE, JobView, WorkerView, held_machine, own_pods, view, worker_view
 from ebb.client.platform.connection import Ebb, read_job
 from ebb.client.timeline.timeline import is_about
 from ebb.kube import ELASTIC_JOBS, EVENTS, PODS, Denied, Gone, Invalid, Kube, KubeError, NotFound, Object, Resource
@@ -190,7 +190,8 @@ async def status(ebb: Ebb, name: str) -> JobStatus:
 def see(job: Object, pods: Iterable[Object], nodes: Nodes, began: Iterable[Start] = ()) -> JobStatus:
     """A job, its pods and its machines as they are now."""
     own = own_pods(job, pods)
-    workers = sorted((_on_machine(worker_view(pod), nodes) for pod in own), key=lambda item: item.worker)
+    found = (_on_machine(worker_view(pod, held_machine(job)), nodes) for pod in own)
+    workers = sorted(found, key=lambda item: item.worker)
     reclaims = losses(job, own, nodes.zones, began)
     return JobStatus(job=view(job, datetime.now(UTC).timestamp()), workers=tuple(workers), reclaims=reclaims)
 

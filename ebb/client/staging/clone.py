@@ -112,6 +112,7 @@ def settings_of(job: Object, platform: Platform) -> dict[str, Any]:
         "shm": _shm(pod, container),
         "priority": priority if priority != "job" else None,
         "max-cost": (spec.get("budget") or {}).get("maxUSD"),
+        "hold-on-failure": spec.get("holdOnFailureSeconds"),
         "progress-regex": _values(container).get(ENV_PROGRESS_REGEX),
         "env": _env(container),
         "secret": words_of({use.variable or use.path: use.name for use in used if use.variable or use.path}),

@@ -30,12 +30,12 @@ from ebb.client.secrets.uses import destinations, secret_name
 from ebb.client.submission.own_image import interpreter_of
 from ebb.client.submission.program import find_program
 from ebb.client.submission.request import Request, launcher_arguments
-from ebb.client.times import moment
+from ebb.client.times import moment, seconds
 
 TEXTS = ("name", "gpu", "zone", "capacity", "image", "shm", "data", "code", "priority", "progress-regex", "registry-secret",
          "run-as")  # fmt: skip
 COUNTS = ("gpus", "min", "max")
-KEYS = (*TEXTS, *COUNTS, "writable-root", "max-cost", "deadline", "env", "env-file", "secret", "command")
+KEYS = (*TEXTS, *COUNTS, "writable-root", "max-cost", "deadline", "hold-on-failure", "env", "env-file", "secret", "command")
 CAPACITIES = (SPOT, ON_DEMAND, SPOT_THEN_ON_DEMAND, CAPACITY_BLOCK, FLEX_START)
 _PATHS = ("code", "env-file")
 
@@ -96,6 +96,7 @@ def request_of(file: Mapping[str, Any], flags: Mapping[str, Any], command: Itera
         writable_root=_truth("writable-root", merged.get("writable-root")),
         max_cost=_money(merged.get("max-cost")),
         deadline=_deadline(merged.get("deadline")),
+        hold_on_failure=_length(merged.get("hold-on-failure"), "hold-on-failure"),
         **{key.replace("-", "_"): text for key, text in texts.items()},
     )
 
@@ -183,6 +184,10 @@ def _deadline(value: object) -> str | None:
         return None
     text = value.isoformat() if isinstance(value, date) else _text("deadline", value)  # YAML makes moments of some texts
     return moment(text, "deadline")
+
+
+def _length(value: object, key: str) -> int | None:
+    return None if value is None else round(seconds(_text(key, value), key))
 
 
 def _command(value: object) -> tuple[str, ...]:

@@ -70,6 +70,11 @@ PROPERTIES: dict[str, dict[str, Any]] = {
         "description": "The job is stopped then, with a checkpoint: 12h from when it is submitted, or 2026-12-01T18:00Z.",
         **_TEXT,
     },
+    "hold-on-failure": {
+        "description": "Where the program fails, the job stops, and the machine of the worker that failed is held for so long, "
+        "to look into it with `ebb exec`: 30m, at most 4h. It costs money meanwhile.",
+        "type": ["string", "integer"],
+    },
     "env": {
         "description": "Variables for the program. No place for secrets: who may see the job sees them.",
         "type": "object",

@@ -85,6 +85,7 @@ def _limits(request: Request) -> Object:
     return {
         **({"deadline": request.deadline} if request.deadline else {}),
         **({"budget": {"maxUSD": request.max_cost}} if request.max_cost else {}),
+        **({"holdOnFailureSeconds": request.hold_on_failure} if request.hold_on_failure else {}),
     }
 
 

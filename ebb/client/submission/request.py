@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import PurePosixPath
 
+from ebb.api.parts import LEAST_HOLD_SECONDS, MOST_HOLD_SECONDS
 from ebb.client.errors import BadRequest
 from ebb.client.secrets.uses import check_uses, secret_name, words_of
 from ebb.client.submission.own_image import check_run_as
@@ -49,6 +50,7 @@ class Request:
     priority: str | None = None
     max_cost: float | None = None  # USD
     deadline: str | None = None  # RFC 3339
+    hold_on_failure: int | None = None  # seconds for which the machine of a program that failed is held
     user: str = ""  # who says to submit it
     progress_regex: str | None = None  # by which rank 0's log lines say how far the program is
     resume_from: str | None = None  # another job's folder on the output volume, whose newest checkpoint it starts from
@@ -155,6 +157,12 @@ def _check_limits(request: Request) -> None:
         )
     if request.max_cost is not None and not request.max_cost > 0:
         raise BadRequest(f"max-cost {request.max_cost:g} is not more than 0: give the most that the job may cost, in USD.")
+    held = request.hold_on_failure
+    if held is not None and not LEAST_HOLD_SECONDS <= held <= MOST_HOLD_SECONDS:
+        raise BadRequest(
+            f"hold-on-failure {held} s is not from {LEAST_HOLD_SECONDS} s to {MOST_HOLD_SECONDS // 3600} h: a machine that is "
+            "held costs as one that trains. Give for example 30m."
+        )
 
 
 def _check_progress_regex(text: str | None) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from ebb.api import contract as names
 from ebb.api.clock import stamp, unix
 from ebb.api.parts import CLEAN_ALL, CLEAN_NONE
-from ebb.api.status import ENDED, HELD, HistoryEntry, Hold
+from ebb.api.status import ENDED, HELD, HeldMachine, HistoryEntry, Hold
 from ebb.controller.reconciler.failure_policy import stand_down, stop
 from ebb.controller.reconciler.money import holders
 from ebb.controller.reconciler.pods import drop_services
@@ -45,18 +45,20 @@ def finish(view: JobView, draft: PlanBuilder) -> None:
     )
 
 
-def hold(view: JobView, draft: PlanBuilder, reason: str, message: str) -> None:
-    """Stop the job until its spec changes. Its workers leave in the next round, once that is written."""
+def hold(view: JobView, draft: PlanBuilder, reason: str, message: str, machine: HeldMachine | None = None) -> None:
+    """Stop the job until its spec changes. Its workers leave in the next round, once that is written; but for the one on a
+    machine that is held."""
     at = stamp(view.now, digits=3)
-    held = Hold(reason=reason, message=message, generation=view.job.generation, at=at)
+    held = Hold(reason=reason, message=message, generation=view.job.generation, at=at, machine=machine)
     draft.status = replace(draft.status, hold=held)
     draft.remember(HistoryEntry(at=at, what=HELD, cause=reason))
 
 
-def suspend(view: JobView, draft: PlanBuilder, reason: str, message: str) -> None:
-    """All workers leave within their grace; nothing is counted; the next start is as the first, from the checkpoint."""
+def suspend(view: JobView, draft: PlanBuilder, reason: str, message: str, *, keep: str = "") -> None:
+    """All workers but the one with the UID `keep` leave within their grace; nothing is counted; the next start is as the first,
+    from the checkpoint."""
     for worker, verdict in view.workers:
-        if not worker.leaving and not (verdict.outcome is Outcome.DONE and worker.finished):
+        if worker.uid != keep and not worker.leaving and not (verdict.outcome is Outcome.DONE and worker.finished):
             draft.delete(worker, once_written=True)
     stand_down(view, draft)
     status = count(view, draft.status)
@@ -68,7 +70,8 @@ def suspend(view: JobView, draft: PlanBuilder, reason: str, message: str) -> Non
         draft.event(reason, message, warning=reason != names.REASON_SUSPENDED)
     status = status.with_condition(names.SUSPENDED, True, reason, message, view.now)
     placement = status.placement if any(not worker.finished for worker, _ in view.workers) else None  # chosen anew on resume
-    draft.status = replace(status, state=names.SUSPENDED, start_time=None, placement=placement, short_lived=(), quota=None)
+    start = status.start_time if keep else None  # the job's time goes on with its machine
+    draft.status = replace(status, state=names.SUSPENDED, start_time=start, placement=placement, short_lived=(), quota=None)
 
 
 def end(view: JobView, draft: PlanBuilder, kind: str, reason: str, message: str) -> None:

@@ -15,8 +15,8 @@ from ebb.api import costs
 from ebb.api.clock import stamp, unix
 from ebb.api.parts import CLEAN_NONE, EXIT_CODE, FAIL_JOB, HOLD_JOB, IGNORE, NEVER, RESTART_WORKER
 from ebb.api.spec import Job
-from ebb.api.status import PROGRAM_FAILED, HistoryEntry, Progress, Stall, Status
-from ebb.controller.reconciler import money, quotas, short_lives, spec_changes, stall_policy
+from ebb.api.status import PROGRAM_FAILED, HistoryEntry, Hold, Progress, Stall, Status
+from ebb.controller.reconciler import crash_hold, money, quotas, short_lives, spec_changes, stall_policy
 from ebb.controller.reconciler.failure_policy import Loss, account, count_rule, dismiss, dismissed, matching_rule, stop, trained
 from ebb.controller.reconciler.lifecycle import ASKED, after_end, end, finish, hold, suspend
 from ebb.controller.reconciler.placing import place
@@ -51,13 +51,26 @@ def plan(job: Job, observed: Observed, now: float) -> Plan:
     elif job.spec.suspend:
         suspend(view, draft, *ASKED)
     elif held:
-        suspend(view, draft, held.reason, held.message)
+        _stay_held(view, draft, held)
     else:
         _run(view, draft)
     if not (job.status.ended and job.spec.clean_pod_policy == CLEAN_NONE):
         _force_out(view, draft)
     _hold_progress(view, draft)
     return draft.plan()
+
+
+def _stay_held(view: JobView, draft: PlanBuilder, held: Hold) -> None:
+    """While a machine is held, the limits of the job's cost and time count on."""
+    if held.machine is None:
+        suspend(view, draft, held.reason, held.message)
+    elif stop := money.verdict(view, draft):
+        hold(view, draft, *stop)
+    elif _overdue(view, draft):
+        _end_overdue(view, draft)
+    else:
+        held, kept = crash_hold.renew(view, draft, held, held.machine)
+        suspend(view, draft, held.reason, held.message, keep=kept)
 
 
 def _force_out(view: JobView, draft: PlanBuilder) -> None:
@@ -110,9 +123,7 @@ def _run(view: JobView, draft: PlanBuilder) -> None:
     elif failed:
         _program_failed(view, draft, failed)
     elif _overdue(view, draft):
-        limit = view.job.spec.active_deadline_seconds
-        message = f"The job ran longer than activeDeadlineSeconds {limit}: raise it, or submit the job again to go on."
-        end(view, draft, names.FAILED, names.REASON_DEADLINE, message)
+        _end_overdue(view, draft)
     elif stop := stop or stall_policy.watch(view, draft) or short_lives.verdict(view, draft):
         hold(view, draft, *stop)
     elif spec_changes.restart(view, draft) or draft.status.restarts > view.job.status.restarts:
@@ -140,13 +151,14 @@ def _resume(view: JobView, draft: PlanBuilder) -> None:
 
 def _program_failed(view: JobView, draft: PlanBuilder, failed: Sequence[Loss]) -> None:
     """Do what a rule says, else spend one of the budget, for all that failed together."""
-    worker, verdict = min(failed, key=lambda loss: (loss[0].finished_at or view.now, loss[0].index))
+    crashed = crash_hold.first_held(view, failed)
+    worker, verdict = crashed or min(failed, key=lambda loss: (loss[0].finished_at or view.now, loss[0].index))
     what, action = f"The program of worker {worker.index} failed: {verdict.message}.", ""
     if ruled := matching_rule(view.job, draft.status, worker):
         number, action = ruled[0], ruled[1].action
         draft.status = count_rule(draft.status, number)
         what += f" Rule {number} of spec.failurePolicy says {action}."
-    if action == HOLD_JOB:
+    if action == HOLD_JOB and not crashed:
         hold(view, draft, names.REASON_PROGRAM_FAILED, f"{what} Any change of the job's spec lets it try again.")
         return
     if action == IGNORE:
@@ -161,6 +173,9 @@ def _program_failed(view: JobView, draft: PlanBuilder, failed: Sequence[Loss]) -
     )
     draft.status = replace(status, failures=status.failures + 1, last_failure_time=stamp(view.now))
     draft.remember(entry)
+    if crashed:
+        crash_hold.begin(view, draft, worker, what)
+        return
     final = _final_failure(view.job, worker, draft.status, action)
     if final:
         end(view, draft, names.FAILED, names.REASON_FAILED, f"{what} {final}")
@@ -196,6 +211,12 @@ def _overdue(view: JobView, draft: PlanBuilder) -> bool:
         return False
     draft.wakes.append(started + limit)
     return view.now >= started + limit
+
+
+def _end_overdue(view: JobView, draft: PlanBuilder) -> None:
+    limit = view.job.spec.active_deadline_seconds
+    message = f"The job ran longer than activeDeadlineSeconds {limit}: raise it, or submit the job again to go on."
+    end(view, draft, names.FAILED, names.REASON_DEADLINE, message)
 
 
 def _replace_lost(view: JobView, draft: PlanBuilder) -> None:

@@ -11,7 +11,7 @@ from ebb.api.platform import Platform
 from ebb.api.spec import Job
 from ebb.api.status import HistoryEntry, Progress, Status
 from ebb.controller.reconciler.capacity import ClusterCapacity, Supply
-from ebb.controller.reconciler.worker_state import Outcome, Worker, WorkerVerdict, judge, leave_at
+from ebb.controller.reconciler.worker_state import Crash, Outcome, Worker, WorkerVerdict, judge, leave_at
 
 Object = dict[str, Any]
 
@@ -102,6 +102,7 @@ class Observed:
     supply: Supply = field(default_factory=Supply)
     priorities: Mapping[str, int] = field(default_factory=dict)  # PriorityClass -> its value
     progress: Progress | None = None
+    crashes: Mapping[str, Crash] = field(default_factory=dict)  # pod's uid -> its program's end, where the launcher holds it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +156,8 @@ class JobView:
                 doubt=bool(observed.doubt) or worker.node in observed.answering,
                 too_old=leaves_at is not None and now >= leaves_at,
             )
-            judged.append((worker, verdict))
+            crash = observed.crashes.get(worker.uid)
+            judged.append(crash.judge(worker, verdict) if crash else (worker, verdict))
         return replace(view, workers=tuple(judged))
 
     @property

@@ -12,7 +12,7 @@ came after: that the pod went beyond its own limits, and that the program ended 
 import enum
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ebb.api import contract as names
@@ -70,6 +70,22 @@ class WorkerVerdict:
     message: str = ""
     force: bool = False
     notice_until: float | None = None  # unix seconds; when the machine goes away, as far as the notice says
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crash:
+    """The end of a program whose launcher stays, so that people can look into its machine (spec.holdOnFailureSeconds)."""
+
+    exit_code: int  # with which the launcher will end
+    message: str  # its last words
+    until: float  # unix seconds; then the launcher ends
+
+    def judge(self, worker: "Worker", verdict: WorkerVerdict) -> tuple["Worker", WorkerVerdict]:
+        """As if its container had ended; what became of its machine or its pod counts more."""
+        if verdict.outcome not in (Outcome.LIVES, Outcome.LEAVES) or worker.leaving:
+            return worker, verdict
+        ended = replace(worker, exit_code=self.exit_code, exit_reason="Error", exit_message=self.message, started=False)
+        return ended, _ended(ended) or verdict
 
 
 LIVES = WorkerVerdict(outcome=Outcome.LIVES)

@@ -9,6 +9,8 @@ It takes torchrun's flags and the PET_* variables, and runs any torchrun script.
 - A program that fails by itself ends the job at once, with its exit code and its exception in a line of this process
   (--max-restarts N allows N restarts; a worker that a signal killed is started again up to three times).
 - A program that is not there ends the job at once, with 78 and a sentence: no other try would find it.
+- With $EBB_HOLD_ON_FAILURE_SECONDS (`ebb submit --hold-on-failure`) it stays for so long after its program has failed, so that
+  people can look into the machine.
 - A machine that fails a short check does not join, with 79 and a sentence; EBB_HARDWARE_CHECK=off switches the check off.
 - A worker that says that the GPU failed (ECC, Xid, a lost device) makes this machine test its GPUs, and leave the job with 79 if
   one fails; the others go on.

@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING
 
 from ebb.elastic.contract import ENV_OUTPUT_DIR, EXIT_FINISHED, EXIT_HARDWARE, EXIT_NO_PROGRAM, EXIT_PROGRAM_FAILED
 from ebb.elastic.launch.code import CodeError, bring
+from ebb.elastic.launch.crash_hold import CrashHold
 from ebb.elastic.launch.hardware_check import GpuTest, find_fault, is_wanted, warn_of_little_space
 from ebb.elastic.launch.locate import find_missing
 from ebb.elastic.launch.logs import LogPipes
+from ebb.elastic.launch.page import LauncherPage
 from ebb.elastic.launch.reclaim import Reclaim, say
 from ebb.elastic.launch.settings import is_ours, launch_config, module_of, parse, prepare
 from ebb.elastic.notices.choice import choose
@@ -44,6 +46,8 @@ def launch(arguments: list[str], reclaim: Reclaim, pipes: LogPipes) -> int:
     except (ValueError, CodeError) as error:
         say(str(error))
         return EXIT_PROGRAM_FAILED
+    page = LauncherPage.of(os.environ, say)
+    hold = CrashHold.of(os.environ, page, say)
     relay = Relay.create(os.environ)  # before the first process is started, so that all of them know it
     atexit.register(relay.remove)
     relay.lend_memory()
@@ -82,7 +86,7 @@ def launch(arguments: list[str], reclaim: Reclaim, pipes: LogPipes) -> int:
     except (ValueError, ModuleNotFoundError, RendezvousConnectionError) as error:
         say(str(error))
         return EXIT_PROGRAM_FAILED
-    return run(agent, reclaim, watcher)
+    return run(agent, reclaim, watcher, hold)
 
 
 def _unfit(fault: str) -> int:
@@ -102,7 +106,7 @@ def _shorten_socket_paths() -> None:
         tempfile.tempdir = given
 
 
-def run(agent: Agent, reclaim: Reclaim, watcher: Watcher | None = None) -> int:
+def run(agent: Agent, reclaim: Reclaim, watcher: Watcher | None = None, hold: CrashHold | None = None) -> int:
     """The agent's outcomes, as exit codes."""
     from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousError  # noqa: PLC0415
 
@@ -128,6 +132,10 @@ def run(agent: Agent, reclaim: Reclaim, watcher: Watcher | None = None) -> int:
     except ProgramFailedError as error:
         say(str(error))
         code = error.code
+        if hold:
+            hold.begin(str(error), code)  # before the others hear of it: their ends make the controller ask
+            handler.shutdown()
+            return hold.wait(reclaim)
     except RendezvousClosedError:
         return _job_is_over()
     except RendezvousError as error:

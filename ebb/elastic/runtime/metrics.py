@@ -18,7 +18,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ebb.compat import dataclass
 from ebb.elastic import contract
@@ -88,6 +88,9 @@ class Board:
     def show(self, progress: object) -> None:
         self.progress = progress
 
+    def text(self) -> str:
+        return prometheus_text(self.progress)
+
 
 def complain(text: str) -> None:
     """On stderr, if it takes anything."""
@@ -95,8 +98,14 @@ def complain(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
+class Page(Protocol):
+    """The text that is served."""
+
+    def text(self) -> str: ...
+
+
 def serve(
-    board: Board,
+    board: Page,
     port: int,
     *,
     advice: str = "choose another with --metrics-port",
@@ -107,7 +116,7 @@ def serve(
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             found = self.path == "/metrics"
-            body = prometheus_text(board.progress).encode() if found else b"see /metrics\n"
+            body = board.text().encode() if found else b"see /metrics\n"
             self.send_response(200 if found else 404)
             self.send_header("Content-Type", "text/plain; version=0.0.4")
             self.send_header("Content-Length", str(len(body)))

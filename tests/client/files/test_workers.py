@@ -1,12 +1,15 @@
 """Programs in a job's workers and their ports: which worker it is, and what becomes of it when that is lost."""
 
 import asyncio
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from ebb.api.contract import HOLD_SCRIPT
 from ebb.client.errors import BadRequest, Missing
 from ebb.client.files.workers import execute, port
+from ebb.elastic.launch.crash_hold import leave_script
 from tests.cli.world import elastic_job, worker_pod
 from tests.kube.pods import Terminal
 from tests.reached import ebb_of, reached
@@ -24,6 +27,33 @@ async def test_a_program_runs_in_the_first_worker_that_runs(tmp_path: Path) -> N
         kube.pods.run = run
         done = await execute(ebb_of(kube), "digits", ["nvidia-smi"])
     assert (done.worker, done.exit_code, done.stdout, done.stderr) == (1, 3, "out", "err")
+
+
+async def test_on_a_machine_that_is_held_a_program_runs_as_the_one_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The container's shell does it, by the launcher's script."""
+    seen: list[list[str]] = []
+
+    async def run(terminal: Terminal) -> None:
+        seen.append(terminal.command)
+        await terminal.ends(0)
+
+    held = elastic_job(state="Suspended", hold={"machine": {"worker": 0, "uid": "uid-digits-worker-0", "until": ""}})
+    async with reached(tmp_path, held, worker_pod(0), worker_pod(1)) as kube:
+        kube.pods.run = run
+        for worker in (0, 1):
+            await execute(ebb_of(kube), "digits", ["sh", "-c", 'echo "$WAS $PWD $1"', "sh", "a b"], worker=worker)
+    entered, plain = seen
+    assert plain == ["sh", "-c", 'echo "$WAS $PWD $1"', "sh", "a b"]
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert _said(entered) == f" {Path.cwd()} a b"  # an older launcher leaves none
+    leave_script(tmp_path / HOLD_SCRIPT, tmp_path, {"WAS": "it's", "BASH_FUNC_x%%": "() { :; }"})
+    assert _said(entered) == f"it's {tmp_path} a b"
+
+
+def _said(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.rstrip("\n")
 
 
 async def test_input_is_given_as_a_whole(tmp_path: Path) -> None:

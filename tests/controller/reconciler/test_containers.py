@@ -52,6 +52,12 @@ def test_variables_that_the_author_wrote_are_not_overridden() -> None:
     assert env[-1] == {"name": "LR", "value": "0.1"}
 
 
+def test_the_launcher_is_told_to_hold_its_machine_where_the_job_says_so() -> None:
+    told = environment(container_of(make_job(holdOnFailureSeconds=1800)))
+    assert (told["EBB_HOLD_ON_FAILURE_SECONDS"], told["EBB_LAUNCHER_PORT"]) == ("1800", "9401")
+    assert not {"EBB_HOLD_ON_FAILURE_SECONDS", "EBB_LAUNCHER_PORT"} & environment(container_of(make_job())).keys()
+
+
 def test_a_launcher_that_is_told_by_a_variable_is_not_told_otherwise_by_an_argument() -> None:
     written = [{"name": "PET_RDZV_ENDPOINT", "value": "mine:2379"}]
     found = container_of(make_job(container={"env": written}))
