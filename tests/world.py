@@ -45,6 +45,7 @@ class FakeCluster:
         self.api, self._fence = api, fence
         self.metrics_text: dict[str, str] = {}  # address of a worker -> its metrics
         self.launcher_text: dict[str, str] = {}  # and those of its launcher
+        self.launcher_asked: list[str] = []
         self.asked_etcd: list[str] = []  # of one with the v2 API
         self.etcd_is_away = False
         self.notifications = FakeReceiver()
@@ -113,6 +114,7 @@ class FakeCluster:
             return self.metrics_text.get(address)
 
         async def fetch_launcher(address: str) -> str | None:
+            self.launcher_asked.append(address)
             return self.launcher_text.get(address)
 
         self.controller = Controller(

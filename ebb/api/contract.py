@@ -89,6 +89,10 @@ METRIC_CHECKPOINT_STEP: Final = "ebb_checkpoint_step"  # the step of the newest 
 METRIC_HELD_SECONDS: Final = (
     "ebb_held_seconds"  # of a launcher: for how long it still holds its machine; labels exit_code, message
 )
+METRIC_GPU_UTILIZATION: Final = "ebb_gpu_utilization_ratio"  # of a launcher, as the next three; labels gpu and rank
+METRIC_GPU_MEMORY_USED: Final = "ebb_gpu_memory_used_bytes"
+METRIC_GPU_MEMORY_TOTAL: Final = "ebb_gpu_memory_total_bytes"
+METRIC_GPU_IDLE_SECONDS: Final = "ebb_gpu_idle_seconds"  # since utilization was last 10 % or more
 METRIC_USEFUL_SECONDS: Final = "ebb_useful_seconds_total"  # the job's time in steps that count; less after steps are redone
 
 # --- Nodes ----------------------------------------------------------------------------------------------------------------------
@@ -152,6 +156,7 @@ REASON_RECLAIMED: Final = "WorkerReclaimed"
 REASON_HARDWARE: Final = "HardwareFault"  # a machine's hardware failed; the message says which, how, and what to do
 REASON_LEAVES: Final = "WorkerLeaves"  # by plan, before its machine is too old
 REASON_PROGRAM_FAILED: Final = "ProgramFailed"
+REASON_GPU_IDLE: Final = "GPUIdle"  # a GPU of the job is hardly used for 10 minutes; told once until all are used again
 REASON_POD_CREATED: Final = "SuccessfulCreatePod"
 REASON_CREATE_REFUSED: Final = "FailedCreate"  # the API server refused a pod or service; its words are in the message
 REASON_API_ERROR: Final = "APIServerError"  # what the job needs fails and is tried again; the message has the words

@@ -82,6 +82,32 @@ class Progress:
     at: str | None = described("When these figures were read.", TIME, default=None)
 
 
+MOST_GPUS = 64  # in the status, which is to stay small
+IDLE_SECONDS = 600
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuUse:
+    """One of status.gpus, as the launcher reads it from NVIDIA's management library."""
+
+    worker: int = described("The index of the worker that has it.", count())
+    gpu: int = described("Its number among those of that worker.", count())
+    ranks: tuple[int, ...] = described("The training processes on it, taken to be those of that local rank.", INDICES, default=())
+    utilization: int | None = described(
+        "Percent of the last 30 s in which a kernel ran on it; absent where it does not tell, as under MIG.",
+        count(0, 100),
+        default=None,
+    )
+    memory_used_bytes: int | None = described("Memory in use.", {"type": "integer", "format": "int64"}, default=None)
+    memory_total_bytes: int | None = described("Its memory.", {"type": "integer", "format": "int64"}, default=None)
+    idle_seconds: int = described("For how long its utilization has been below 10 percent.", count(), default=0)
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether people are warned of it."""
+        return self.idle_seconds >= IDLE_SECONDS
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cost:
     """status.cost: assumed prices, for the time from a worker's placement on a machine until its pod is gone."""
@@ -240,6 +266,9 @@ class Status:
     selector: str = described("Label selector of the worker pods, for the scale subresource.", TEXT, default="")
     placement: Placed | None = described("Where the workers run.", model=Placed, default=None)
     progress: Progress | None = described("How far the training is.", model=Progress, default=None)
+    gpus: tuple[GpuUse, ...] = described(
+        f"How busy and how full its GPUs are; of more than {MOST_GPUS} the least busy ones.", model=GpuUse, many=True, default=()
+    )
     reclaims: int = described(
         "Workers lost because their machine was reclaimed or died; never counted against backoffLimit. Not those that left by "
         "plan, before their machine reached its maximum age.",

@@ -11,12 +11,25 @@ from ebb.cli.render import STYLES, age, clock, facts, hanging, number, short, ta
 from ebb.client.diagnostics.symptoms import OK, PROBLEM, UNSEEN, WARNING, Finding
 from ebb.client.jobs.reclaims import Reclaim
 from ebb.client.jobs.top import Top, TopJob, TopMachine
-from ebb.client.jobs.view import FINISHED, OVER, RUNNING_STATE, STOPPED, JobView, WorkerView, describe, duration
+from ebb.client.jobs.view import (
+    FINISHED,
+    OVER,
+    RUNNING_STATE,
+    STOPPED,
+    GpuView,
+    JobView,
+    WorkerView,
+    describe,
+    duration,
+    mean_utilization,
+)
 from ebb.client.submission.fit import Fit, price
 from ebb.client.sweep import RunView, SweepPlan, SweepView
 from ebb.client.sweep.view import count_states
 from ebb.client.timeline.timeline import Entry, of_reclaim
 
+GIB = 2**30
+MOST_GPUS = 16  # that `status` shows
 RECENT = 10  # lines of history that `status` shows
 LEVELS = {OK: "green", WARNING: "yellow", PROBLEM: "red", UNSEEN: "dim"}
 
@@ -33,6 +46,8 @@ def job_page(
     parts += facts(job_facts(job, reclaims, now), width)
     if workers:
         parts += [Text(), _workers(workers, now, width)]
+    if job.gpus and job.state == RUNNING_STATE:
+        parts += [Text(), gpu_table(job.gpus, width)]
     if job.history:
         parts.append(Text())
         known = {(loss.at, loss.worker): of_reclaim(loss) for loss in reclaims}
@@ -62,8 +77,9 @@ def top_page(found: Top, now: datetime, width: int) -> RenderableType:
     ]
     page: list[RenderableType] = [*hanging("", ", ".join(parts), width)]
     if found.jobs:
-        headers = ("NAME", "STATE", "WORKERS", "GPUS", "ZONE", "STEP", "STEP/S", "SAMPLES/S")
-        page += [Text(), table(headers, map(_job_row, found.jobs), width)]
+        headers = ("NAME", "STATE", "WORKERS", "GPUS", "ZONE", "STEP", "STEP/S", "SAMPLES/S", "GPU %")
+        known = len(headers) if any(job.utilization is not None for job in found.jobs) else len(headers) - 1
+        page += [Text(), table(headers[:known], [_job_row(job)[:known] for job in found.jobs], width)]
     if found.machines:
         rows = [_machine_row(seat, now) for seat in found.machines]
         page += [Text(), table(("MACHINE", "TYPE", "ZONE", "CAPACITY", "BUSY", "STATE", "AGE", "JOBS"), rows, width, gives=7)]
@@ -99,6 +115,38 @@ def _workers(workers: Sequence[WorkerView], now: datetime, width: int) -> Render
     return table(headers[:known], [row[:known] for row in rows], width, gives=3)
 
 
+def gpu_table(gpus: Sequence[GpuView], width: int) -> RenderableType:
+    """A row for each GPU, the least busy of many."""
+    rows = [
+        (
+            ", ".join(map(str, gpu.ranks)) or "-",
+            str(gpu.worker),
+            str(gpu.gpu),
+            "-" if gpu.utilization is None else f"{gpu.utilization} %",
+            memory_of(gpu),
+            Text(f"hardly used for {duration(gpu.idle_seconds)}", "yellow") if gpu.is_idle else Text(),
+        )
+        for gpu in sorted(gpus, key=lambda gpu: (not gpu.is_idle, gpu.utilization or 0))[:MOST_GPUS]
+    ]
+    return table(("RANK", "WORKER", "GPU", "BUSY", "MEMORY", ""), rows, width)
+
+
+def memory_of(gpu: GpuView) -> str:
+    """Used of all, in GiB; "-" where it is not told."""
+    if gpu.memory_used_bytes is None or gpu.memory_total_bytes is None:
+        return "-"
+    return f"{gpu.memory_used_bytes / GIB:.1f} of {gpu.memory_total_bytes / GIB:.0f} GiB"
+
+
+def _gpus(job: JobView) -> str:
+    mean, idle = mean_utilization(job.gpus), sum(gpu.is_idle for gpu in job.gpus)
+    parts = (
+        f"{mean:.0f} % busy on average" if mean is not None else "",
+        f"{idle} hardly used" if idle else "",
+    )
+    return ", ".join(filter(None, parts))
+
+
 def job_facts(job: JobView, reclaims: Sequence[Reclaim], now: datetime) -> list[tuple[str, str]]:
     """The lines of `ebb status`: a label, and its text, "" for what is not known."""
     elastic = f", from {job.min_workers} to {job.max_workers}" if job.min_workers < job.max_workers else ""
@@ -113,6 +161,7 @@ def job_facts(job: JobView, reclaims: Sequence[Reclaim], now: datetime) -> list[
         ("secrets", ", ".join(use.words for use in job.secrets)),
         ("last seen" if job.state in OVER else "progress", _progress(job)),
         ("speed" if job.state == RUNNING_STATE else "last speed", _speed(job)),
+        ("GPUs" if job.state == RUNNING_STATE else "last GPUs", _gpus(job)),
         ("left", f"about {duration(job.eta_seconds)}" if job.eta_seconds is not None else ""),
         ("reclaims", _reclaims(job, reclaims)),
         ("failures", str(job.failures) if job.failures else ""),
@@ -188,6 +237,7 @@ def _job_row(job: TopJob) -> tuple[str | Text, ...]:
         "-" if job.step is None else short(job.step),
         number(job.steps_per_second if trains else None, 3),
         number(job.samples_per_second if trains else None),
+        Text("-" if job.utilization is None or not trains else f"{job.utilization:.0f}", "yellow" if job.gpus_idle else ""),
     )
 
 

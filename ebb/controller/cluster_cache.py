@@ -163,7 +163,8 @@ class ClusterCache:
 
     def holds_machines(self, key: Key) -> bool:
         """Return whether the machine of a worker that fails is to be held."""
-        return bool(self.jobs.objects[key]["spec"].get("holdOnFailureSeconds"))
+        job = self.jobs.objects.get(key)
+        return bool(job and job["spec"].get("holdOnFailureSeconds"))
 
     def running(self, key: Key) -> list[Object]:
         """The pods of the running workers of a job, worker 0 first."""

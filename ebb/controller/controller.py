@@ -191,7 +191,8 @@ class Controller:
             return None
         now = self._clock()
         observed = await self.cluster.observe(job, now, self._scraper.latest.get(key))
-        observed = replace(observed, crashes=await self._launchers.crashes(key, job, observed.pods))
+        crashes = await self._launchers.crashes(key, job, observed.pods)
+        observed = replace(observed, crashes=crashes, gpus=self._launchers.gpus(key, observed.pods))
         decided = plan(job, await self._ask_workers(observed), now)
         # Before anything is awaited: a job that is looked at meanwhile must not count on the same machines.
         self.cluster.decided(key, decided.status)

@@ -146,6 +146,7 @@ def only_figures(old: Status, decided: Plan) -> bool:
         last_reconcile_time=old.last_reconcile_time,
         members=old.members,
         progress=old.progress,
+        gpus=old.gpus,
         ready=old.ready,
         replica_statuses=old.replica_statuses,
         replicas=old.replicas,

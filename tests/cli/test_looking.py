@@ -245,6 +245,32 @@ def test_top_in_80_columns() -> None:
     )
 
 
+USED = {"ranks": [0], "utilization": 94, "memoryUsedBytes": 12 * 2**30, "memoryTotalBytes": 15 * 2**30}
+GPUS = [{"worker": 0, "gpu": 0, **USED}, {"worker": 1, "gpu": 0, "ranks": [1], "utilization": 3, "idleSeconds": 840}]
+
+
+def test_top_says_how_busy_gpus_are_where_that_is_known() -> None:
+    jobs = [elastic_job("digits", gpus=GPUS), elastic_job("other"), elastic_job("next", state="Waiting")]
+    found = top(jobs, [], [])
+    assert [(job.name, job.utilization, job.gpus_idle) for job in found.jobs] == [
+        ("digits", 48.5, 1), ("other", None, 0), ("next", None, 0),
+    ]  # fmt: skip
+    rows = [line.split()[-1] for line in drawn(top_page(found, NOW, 80)).splitlines()[2:]]
+    assert rows == ["%", "48", "-", "-"]
+
+
+def test_status_shows_each_gpu_and_which_is_hardly_used() -> None:
+    page = drawn(job_page(view(elastic_job(gpus=GPUS)), [], NOW, 80))
+    assert "  GPUs      48 % busy on average, 1 hardly used\n" in page
+    assert page.endswith(
+        "RANK WORKER GPU BUSY MEMORY\n"
+        "1    1      0    3 % -              hardly used for 14 min 0 s\n"
+        "0    0      0   94 % 12.0 of 15 GiB"
+    )
+    ended = drawn(job_page(view(elastic_job(state="Succeeded", gpus=GPUS)), [], NOW, 80))
+    assert ("  last GPUs 48 % busy on average" in ended, "RANK" in ended) == (True, False)
+
+
 def test_top_looks_once_into_a_pipe() -> None:
     kube = FakeKube(platform_map(), RUNNING, seat(0, "m0"), node("m0"))
     text = invoke("top", kube=kube).stdout

@@ -3,7 +3,7 @@
     top = await top_now(ebb)                  # once
     top = await top_now(ebb, before=top)      # later: steps per second are those since the look before
 
-GPUs count as taken by what the pods of the namespace ask for; whether a program really computes on them is not known here. Other
+GPUs count as taken by what the pods of the namespace ask for; how busy they are, launchers tell the controller. Other
 teams' namespaces cannot be seen with a researcher's rights, so GPUs that they hold look free.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from ebb.api.contract import GPU_RESOURCE, LABEL_JOB, MANAGER_GROUP
 from ebb.client.jobs.nodes import MachineView, Nodes
-from ebb.client.jobs.view import OVER, JobView, view
+from ebb.client.jobs.view import OVER, JobView, mean_utilization, view
 from ebb.client.platform.connection import Ebb
 from ebb.client.timeline.timeline import unix
 from ebb.kube import ELASTIC_JOBS, PODS, Object
@@ -37,6 +37,8 @@ class TopJob:
     samples_per_second: float | None
     usd_per_hour: float | None
     at: str  # when the step was read
+    utilization: float | None = None  # percent of the time in which its GPUs compute, their mean
+    gpus_idle: int = 0  # of them, those that have hardly been used for 10 minutes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +101,8 @@ def _job(job: Object, before: TopJob | None) -> TopJob:
         samples_per_second=found.samples_per_second,
         usd_per_hour=found.usd_per_hour,
         at=progress.get("at") or "",
+        utilization=mean_utilization(found.gpus),
+        gpus_idle=sum(gpu.is_idle for gpu in found.gpus),
     )
     return replace(row, steps_per_second=_rate(row, before)) if before else row
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from ebb.api import contract as names
 from ebb.api.quantities import counted
+from ebb.api.status import IDLE_SECONDS
 from ebb.client.jobs.goodput import goodput
 from ebb.client.secrets.uses import SecretUse, uses_of
 from ebb.kube import Object
@@ -66,6 +67,24 @@ class Happening:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GpuView:
+    """A GPU of a job as it was last read. None: it does not tell."""
+
+    worker: int
+    gpu: int  # among those of its worker
+    ranks: tuple[int, ...]
+    utilization: int | None  # percent of the last 30 s in which a kernel ran
+    memory_used_bytes: int | None
+    memory_total_bytes: int | None
+    idle_seconds: int  # for how long the utilization has been below 10 %
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether it is worth a warning."""
+        return self.idle_seconds >= IDLE_SECONDS
+
+
+@dataclass(frozen=True, kw_only=True)
 class WorkerView:
     """One worker as it is now."""
 
@@ -116,6 +135,7 @@ class JobView:
     seconds_lost: float = 0.0  # after the first start, with fewer than min_workers
     usd_saved: float | None = None  # against on-demand machines, until now
     network: str = ""  # the fast one between its workers, such as EFA; "": TCP
+    gpus: tuple[GpuView, ...] = ()  # of many the least busy ones
     held_worker: int | None = None  # whose program failed and whose machine is held to look into it
     held_until: str = ""
     secrets: tuple[SecretUse, ...] = ()  # by name, and where their values go
@@ -168,6 +188,7 @@ def view(job: Object, now: float | None = None) -> JobView:
         seconds_lost=float(status.get("secondsLost") or 0),
         usd_saved=None if spent is None or on_demand is None else on_demand - spent,
         network=chosen.get("network") or "",
+        gpus=tuple(map(_gpu, status.get("gpus") or [])),
         held_worker=held.get("worker"),
         held_until=held.get("until") or "",
         secrets=uses_of(pod),
@@ -292,6 +313,24 @@ def _happening(item: Object) -> Happening:
         machine=item.get("node") or "",
         cause=item.get("cause") or "",
     )
+
+
+def _gpu(item: Object) -> GpuView:
+    return GpuView(
+        worker=int(item.get("worker") or 0),
+        gpu=int(item.get("gpu") or 0),
+        ranks=tuple(item.get("ranks") or ()),
+        utilization=item.get("utilization"),
+        memory_used_bytes=item.get("memoryUsedBytes"),
+        memory_total_bytes=item.get("memoryTotalBytes"),
+        idle_seconds=int(item.get("idleSeconds") or 0),
+    )
+
+
+def mean_utilization(gpus: Iterable[GpuView]) -> float | None:
+    """Percent, over those that tell; None for none."""
+    told = [gpu.utilization for gpu in gpus if gpu.utilization is not None]
+    return sum(told) / len(told) if told else None
 
 
 def _worker_state(pod: Object) -> str:

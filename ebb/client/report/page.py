@@ -11,12 +11,14 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
+from ebb.client.jobs.view import GpuView, mean_utilization
 from ebb.client.report.chart import Chart, duration, figure, percent, short, table, usd
 from ebb.client.report.charts import run_charts, sweep_charts
 from ebb.client.report.data import Event, RunOfSweep, RunReport, SweepReport
 from ebb.client.sweep import METRICS
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+GIB = 2**30
 _HERE = Path(__file__).parent
 
 Tile = tuple[str, str, str]
@@ -36,6 +38,7 @@ def run_page(run: RunReport, *, made: str) -> str:
         tile_list(run_tiles(run)),
         _times(run),
         section("How it went", _charts(drawn)) if drawn else "",
+        section("GPUs, when last seen", _gpus(job.gpus)) if job.gpus else "",
         section("Reclaims and other events", _events(run.events)),
     ]
     read = f" {run.lines:,} metric lines were read." if run.lines else ""
@@ -107,6 +110,9 @@ def run_tiles(run: RunReport) -> list[Tile]:
         tiles.append(("Samples per second", short(rates[len(rates) // 2]), f"median; at most {short(rates[-1])}"))
     if run.goodput is not None:
         tiles.append(("Goodput", percent(run.goodput), "of the paid machine time trained"))
+    if (mean := mean_utilization(job.gpus)) is not None:
+        idle = sum(gpu.is_idle for gpu in job.gpus)
+        tiles.append(("GPUs busy", percent(mean / 100), f"when last seen; {idle} hardly used" if idle else "when last seen"))
     rest = f"longest {duration(max(pauses))} without a step" if pauses else "workers lost with their machines"
     tiles.append(("Reclaims", str(job.reclaims), rest))
     if job.usd_spent is not None and job.usd_on_demand is not None:
@@ -159,6 +165,22 @@ def _events(events: Sequence[Event]) -> str:
     ]
     marked = frozenset(index for index, event in enumerate(events) if event.loss)
     return table(head, rows, "Marked lines are workers that were lost.", marked=marked)
+
+
+def _gpus(gpus: Sequence[GpuView]) -> str:
+    """A row for each: utilization and memory."""
+    rows = [
+        (
+            ", ".join(map(str, gpu.ranks)) or "-",
+            f"{gpu.gpu} of worker {gpu.worker}",
+            "-" if gpu.utilization is None else f"{gpu.utilization} %",
+            "-" if gpu.memory_used_bytes is None else f"{gpu.memory_used_bytes / GIB:.1f} GiB",
+            "-" if gpu.memory_total_bytes is None else f"{gpu.memory_total_bytes / GIB:.0f} GiB",
+            f"hardly used for {duration(gpu.idle_seconds)}" if gpu.is_idle else "",
+        )
+        for gpu in gpus
+    ]
+    return table(("Rank", "GPU", "Busy", "Memory used", "Memory", ""), rows)
 
 
 def _sweep_tiles(sweep: SweepReport) -> list[Tile]:

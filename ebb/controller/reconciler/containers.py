@@ -183,8 +183,9 @@ def inject(container: Object, job: Job, *, index: int, attempt: int, met: Rendez
     threads = _threads(container, processes or 1) if processes or not said else {}
     restarts = {ENV_RESTARTS: RESTARTS} if met.backend in NEED_V2 else {}
     held = job.spec.hold_on_failure_seconds
-    hold = {names.ENV_HOLD_SECONDS: str(held), names.ENV_LAUNCHER_PORT: str(names.LAUNCHER_PORT)} if held else {}
-    told = {**_about(job, index), names.ENV_PLANNED_WORKERS: str(planned), **restarts, **hold}
+    page = {names.ENV_LAUNCHER_PORT: str(names.LAUNCHER_PORT)} if held or container_gpus(container) else {}
+    hold = {names.ENV_HOLD_SECONDS: str(held)} if held else {}
+    told = {**_about(job, index), names.ENV_PLANNED_WORKERS: str(planned), **restarts, **page, **hold}
     values = {**dict(launch.values()), **told, **INTERFACES, **threads}
     ours: list[Object] = [{"name": name, "value": value} for name, value in values.items()]
     for name, path in ((names.ENV_LOCAL_ADDR, "status.podIP"), (names.ENV_POD_UID, "metadata.uid")):

@@ -71,7 +71,9 @@ def suspend(view: JobView, draft: PlanBuilder, reason: str, message: str, *, kee
     status = status.with_condition(names.SUSPENDED, True, reason, message, view.now)
     placement = status.placement if any(not worker.finished for worker, _ in view.workers) else None  # chosen anew on resume
     start = status.start_time if keep else None  # the job's time goes on with its machine
-    draft.status = replace(status, state=names.SUSPENDED, start_time=start, placement=placement, short_lived=(), quota=None)
+    draft.status = replace(
+        status, state=names.SUSPENDED, start_time=start, placement=placement, short_lived=(), quota=None, gpus=()
+    )
 
 
 def end(view: JobView, draft: PlanBuilder, kind: str, reason: str, message: str) -> None:

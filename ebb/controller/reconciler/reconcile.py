@@ -16,7 +16,7 @@ from ebb.api.clock import stamp, unix
 from ebb.api.parts import CLEAN_NONE, EXIT_CODE, FAIL_JOB, HOLD_JOB, IGNORE, NEVER, RESTART_WORKER
 from ebb.api.spec import Job
 from ebb.api.status import PROGRAM_FAILED, HistoryEntry, Hold, Progress, Stall, Status
-from ebb.controller.reconciler import crash_hold, money, quotas, short_lives, spec_changes, stall_policy
+from ebb.controller.reconciler import crash_hold, gpu_use, money, quotas, short_lives, spec_changes, stall_policy
 from ebb.controller.reconciler.failure_policy import Loss, account, count_rule, dismiss, dismissed, matching_rule, stop, trained
 from ebb.controller.reconciler.lifecycle import ASKED, after_end, end, finish, hold, suspend
 from ebb.controller.reconciler.placing import place
@@ -137,6 +137,7 @@ def _run(view: JobView, draft: PlanBuilder) -> None:
     if view.observed.progress:
         money.credit(view, draft, view.observed.progress)
         draft.status = replace(draft.status, progress=view.observed.progress)
+    gpu_use.note(view, draft)
 
 
 def _resume(view: JobView, draft: PlanBuilder) -> None:
@@ -281,6 +282,7 @@ def _hold_progress(view: JobView, draft: PlanBuilder) -> None:
     old, new = view.job.status, draft.status
     moved = (new.progress and replace(new.progress, at=None)) != (old.progress and replace(old.progress, at=None))
     if _still(new, moved) == _still(old, moved):
+        moved = moved or new.gpus != old.gpus
         written = unix(old.last_reconcile_time)
         recently = written is not None and 0 <= view.now - written < PROGRESS_SECONDS
         if moved and recently and written is not None:
@@ -297,6 +299,7 @@ def _still(status: Status, moved: bool) -> Status:
     return replace(
         status,
         progress=Progress() if status.progress else None,
+        gpus=tuple(map(gpu_use.still, status.gpus)),
         cost=replace(cost, usd_spent=0.0, usd_on_demand=0.0, machine_seconds=0.0, useful_machine_seconds=0.0, at=None)
         if cost
         else None,

@@ -9,7 +9,7 @@ from typing import Any
 
 from ebb.api.platform import Platform
 from ebb.api.spec import Job
-from ebb.api.status import HistoryEntry, Progress, Status
+from ebb.api.status import GpuUse, HistoryEntry, Progress, Status
 from ebb.controller.reconciler.capacity import ClusterCapacity, Supply
 from ebb.controller.reconciler.worker_state import Crash, Outcome, Worker, WorkerVerdict, judge, leave_at
 
@@ -102,6 +102,7 @@ class Observed:
     supply: Supply = field(default_factory=Supply)
     priorities: Mapping[str, int] = field(default_factory=dict)  # PriorityClass -> its value
     progress: Progress | None = None
+    gpus: tuple[GpuUse, ...] = ()  # of the workers that run, as far as they were read
     crashes: Mapping[str, Crash] = field(default_factory=dict)  # pod's uid -> its program's end, where the launcher holds it
 
 

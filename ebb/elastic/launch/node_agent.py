@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ebb.elastic.contract import ENV_OUTPUT_DIR, EXIT_FINISHED, EXIT_HARDWARE, EXIT_NO_PROGRAM, EXIT_PROGRAM_FAILED
+from ebb.elastic.launch import gpu_use
 from ebb.elastic.launch.code import CodeError, bring
 from ebb.elastic.launch.crash_hold import CrashHold
 from ebb.elastic.launch.hardware_check import GpuTest, find_fault, is_wanted, warn_of_little_space
@@ -86,6 +87,7 @@ def launch(arguments: list[str], reclaim: Reclaim, pipes: LogPipes) -> int:
     except (ValueError, ModuleNotFoundError, RendezvousConnectionError) as error:
         say(str(error))
         return EXIT_PROGRAM_FAILED
+    gpu_use.watch(page, lambda: [worker.global_rank for worker in agent.get_worker_group().workers])
     return run(agent, reclaim, watcher, hold)
 
 

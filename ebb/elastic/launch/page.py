@@ -19,12 +19,14 @@ class LauncherPage:
 
     def __init__(self) -> None:
         self._parts: dict[str, Callable[[], str]] = {}
+        self.is_served = False
 
     @classmethod
     def of(cls, environment: Mapping[str, str], say: Callable[[str], None]) -> Self:
         page, port = cls(), environment.get(ENV_LAUNCHER_PORT, "")
         if port.isdigit() and int(port):
-            serve(page, int(port), advice="the controller does not see this launcher's figures", say=say)
+            found = serve(page, int(port), advice="the controller does not see this launcher's figures", say=say)
+            page.is_served = found is not None
         return page
 
     def put(self, name: str, text: Callable[[], str]) -> None:
@@ -36,12 +38,17 @@ class LauncherPage:
 
 def sample(name: str, meaning: str, value: float, **labels: str) -> str:
     """A gauge with one sample in Prometheus' exposition format."""
-    return f"# HELP {name} {meaning}\n# TYPE {name} gauge\n{line(name, value, **labels)}"
+    return head(name, meaning) + line(name, value, **labels)
+
+
+def head(name: str, meaning: str) -> str:
+    """The lines before the samples of a gauge."""
+    return f"# HELP {name} {meaning}\n# TYPE {name} gauge\n"
 
 
 def line(name: str, value: float, **labels: str) -> str:
     written = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-    return f"{name}{{{written}}} {value:g}\n" if written else f"{name} {value:g}\n"
+    return f"{name}{{{written}}} {value}\n" if written else f"{name} {value}\n"
 
 
 def _escaped(text: str) -> str:

@@ -110,6 +110,19 @@ def test_a_job_names_its_secrets() -> None:
     assert "Secrets" not in HTML
 
 
+def test_a_job_shows_its_gpus() -> None:
+    used = {"ranks": [3], "utilization": 40, "memoryUsedBytes": 12 * 2**30, "memoryTotalBytes": 16 * 2**30}
+    idle = {"worker": 1, "gpu": 0, "utilization": 4, "idleSeconds": 840}
+    page = read(run_page(made([], gpus=[{"worker": 0, "gpu": 1, **used}, idle]), made=MADE))
+    tiles = {tile.all("dt")[0].text: tile.all("dd")[0].text for tile in page.all("div", "tile")}
+    assert tiles["GPUs busy"].replace("\u00a0", " ") == "22 %"
+    assert "when last seen; 1 hardly used" in [small.text for small in page.all("small")]
+    rows = [[cell.text for cell in row.all("td")] for row in page.all("tr")]
+    assert ["3", "1 of worker 0", "40 %", "12.0 GiB", "16 GiB", ""] in rows
+    assert ["-", "0 of worker 1", "4 %", "-", "-", "hardly used for 14 min"] in rows
+    assert "GPUs" not in HTML
+
+
 def test_no_plot_is_drawn_without_a_curve() -> None:
     """The platform knows the goodput of a job whose metric lines cannot be read."""
     cost = {"usdSpent": 0.0185, "usdOnDemand": 0.0617, "machineSeconds": 352.0, "usefulMachineSeconds": 300.0}

@@ -125,6 +125,7 @@ def test_the_whole_pod() -> None:
                         {"name": "EBB_OUTPUT_DIR", "value": f"/mnt/output/elastic-job/digits-{UID[:8]}"},
                         {"name": "EBB_METRICS_PORT", "value": "9400"},
                         {"name": "EBB_PLANNED_WORKERS", "value": "4"},
+                        {"name": "EBB_LAUNCHER_PORT", "value": "9401"},
                         {"name": "NCCL_SOCKET_IFNAME", "value": "^lo,docker"},
                         {"name": "GLOO_SOCKET_IFNAME", "value": "eth0"},
                         {"name": "OMP_NUM_THREADS", "value": "3"},
