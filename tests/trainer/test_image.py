@@ -27,7 +27,7 @@ def test_everything_that_is_installed_is_pinned() -> None:
 
 def test_another_torch_is_free_to_bring_others() -> None:
     asked, _, brought = (TRAINER / "requirements.txt").read_text().partition(MARK)
-    assert set(pins(asked)) == {"torch", "torchvision", "urllib3", "uv", "python-etcd", "scikit-learn"}
+    assert set(pins(asked)) == {"torch", "torchvision", "urllib3", "uv", "asyncssh", "python-etcd", "scikit-learn"}
     assert "numpy" in pins(brought)
     assert f"'/^{MARK}/,$d'" in (TRAINER / "Dockerfile").read_text()
 
