@@ -62,6 +62,7 @@ class Terminal:
                 self.resized.set()
             elif (channel, data) == (255, b"\0"):
                 self._input.put_nowait(b"")
+        self._input.put_nowait(b"")  # the kubelet closes a program's input with the connection
 
 
 async def echo(terminal: Terminal) -> None:
