@@ -44,6 +44,7 @@ SECTIONS: dict[str, dict[str, Verb]] = {
     },
     "Reach in": {
         "exec": Verb("exec:execute_in", "Run a command in a worker: ebb exec digits -- nvidia-smi"),
+        "ssh": Verb("ssh:ssh", "SSH into a worker, for VS Code and scp: ebb ssh digits"),
         "port": Verb("port:port", "Forward a worker's port to this machine: ebb port digits 8888"),
         "outputs": Verb("data:outputs", "Files a job has written; `ebb outputs get JOB` fetches them."),
         "secret": Verb("secret:secret", "Tokens and keys for jobs, by name: ebb secret set hf-token"),

@@ -14,6 +14,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from ebb.api.platform import NodeGroup
 from ebb.cli.verbs.platform import PlatformView
+from ebb.cli.verbs.ssh import SshHost
 from ebb.client.costs import CostReport, Estimate
 from ebb.client.diagnostics.symptoms import Finding
 from ebb.client.files.data import Listing, Transfer
@@ -96,6 +97,7 @@ DOCUMENTS: Mapping[str, tuple[str, Any]] = {
     "cost": ("ebb cost", CostReport),
     "cost-estimate": ("ebb cost --gpus N", Estimate),
     "exec": ("ebb exec JOB -- COMMAND", Executed),
+    "ssh": ("ebb ssh JOB --install, --config, --remove", SshHost),
     "port": ("ebb port JOB PORT", {"host": str, "port": int}),
     "data-ls": ("ebb data ls [PLACE], ebb outputs JOB", LISTED),
     "data-rm": ("ebb data rm PLACE", {"removed": str}),
