@@ -85,5 +85,5 @@ async def _until_ready(job: str, output: AsyncIterator[tuple[int, bytes]], write
 def _fix(job: str) -> str:
     return (
         "The trainer image has what it takes; an image of your own needs python3 (3.9 or newer) and `pip install asyncssh`. "
-        f"`ebb exec {job} -- sh` needs neither."
+        f"For a worker that runs: `ebb exec {job} -- python3 -m pip install --target /tmp/ebb-ssh asyncssh`."
     )

@@ -24,6 +24,7 @@ import threading
 from pathlib import Path
 
 READY, NO_ASYNCSSH = b"ebb-ssh ready\n", b"ebb-ssh needs asyncssh\n"
+sys.path.append(os.path.join(tempfile.gettempdir(), "ebb-ssh"))  # noqa: PTH118 - see carrier.py: put there by the user
 try:
     import asyncssh
 except ImportError:

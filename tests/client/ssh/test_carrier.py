@@ -1,5 +1,6 @@
 """The way of one SSH connection to the server in a worker, and what is said where there is none."""
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
@@ -36,7 +37,7 @@ async def carried(folder: Path, run: Talk, *, job: str = "digits", worker: int |
         if data:
             said.append((channel, data))
 
-    async with reached(folder, elastic_job(), worker_pod(0), worker_pod(1)) as kube:
+    async with reached(folder, elastic_job(), worker_pod(0), worker_pod(1)) as kube, asyncio.timeout(20):
         kube.pods.run = run
         await carrier.carry(ebb_of(kube), job, worker, source(), write)
     return said
@@ -88,7 +89,7 @@ NO_SERVER = {
     "anything": (broken, r"worker: Traceback SyntaxError: what\. The trainer"),
     "python": (
         no_python,
-        r'worker: .*exec: "python3": executable file not found .*\. The trainer image .* `ebb exec digits -- sh`',
+        r'worker: .*exec: "python3": executable file not found .*\. The .* `ebb exec digits -- python3 -m pip install ',
     ),
 }
 
