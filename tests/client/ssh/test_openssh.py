@@ -68,7 +68,7 @@ class Worker:
     async def execute(self, terminal: Terminal) -> None:
         """As the kubelet does, with this machine's Python for the worker's."""
         assert terminal.command[0] == "python3"
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "LANG": "C.UTF-8"}
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "LANG": "C.UTF-8", "SHELL": "/bin/sh"}
         words = [sys.executable, *terminal.command[1:]]
         process = await asyncio.create_subprocess_exec(
             *words, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=self.home, env=environment
