@@ -74,6 +74,7 @@ EXIT_FINISHED: Final = 0  # the training is done
 EXIT_PROGRAM_FAILED: Final = 1  # the program failed; spends one of spec.backoffLimit
 EXIT_RECLAIMED: Final = 138  # stopped by SIGTERM: the machine goes away; replaced, and nothing is spent
 EXIT_HARDWARE: Final = 79  # the machine's hardware is at fault: replaced on another machine, and nothing is spent
+EXIT_COPY_REFUSED: Final = 77  # of a copy of a bucket: another try would fail the same; the last line of its log says why
 EXIT_NO_PROGRAM: Final = 78  # the program is not there: no machine and no other try could start it, so the job ends at once
 RETRYABLE_EXIT_CODES: Final = frozenset({130, 137, 138, 143})  # restartPolicy ExitCode: upstream's list
 
