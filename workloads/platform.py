@@ -106,7 +106,7 @@ def facts(
     cluster: Cluster, storage: Storage, images: Images, groups: Sequence[NodeGroup], needs: Sequence[pulumi.Resource]
 ) -> pulumi.Resource:
     """ConfigMap `ebb-platform`: all that the CLI and the controller know about the stack (ebb/api/platform.py reads it). `needs`:
-    its namespace, and the helpers: one that labels nodes takes the labels away when this is gone."""
+    its namespace, and the helpers: one that labels nodes takes the labels away when this is gone. `groups`: a manager's first."""
     known = {
         "cloud": cluster.name,
         "region": cluster.region,
@@ -117,6 +117,8 @@ def facts(
         "etcdEndpoint": ETCD_ENDPOINT,
         **({"legacyEtcdEndpoint": LEGACY_ETCD_ENDPOINT} if images.legacy_etcd else {}),
         "volumes": [volume.facts() for volume in storage.jobs],
+        # Beside the gateway, from its image: small, and on the machine already.
+        "copies": {"image": images.controller, "selector": groups[0].node_selector},
         "nodeGroups": [_group(group, images, cluster) for group in groups],
         "dashboards": {},
     }

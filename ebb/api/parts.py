@@ -112,6 +112,20 @@ class Budget:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Data:
+    """spec.data."""
+
+    url: str = described(
+        "The bucket and the folder in it: s3://bucket/folder, gs://bucket/folder or az://container/folder.",
+        {"type": "string", "pattern": "^(s3|gs|az)://[a-z0-9].*$", "maxLength": 1024},
+    )
+    path: str = described(
+        "The folder for the copy, on one of the stack's volumes; a copy of the same bucket that is there is used as it is.",
+        {"type": "string", "pattern": "^/.+", "maxLength": 1024},
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Group:
     """spec.group."""
 

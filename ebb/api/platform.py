@@ -106,6 +106,14 @@ class NodeGroup:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Copies:
+    """The pods that copy buckets: their image, and the labels of the machines for them."""
+
+    image: str
+    selector: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Platform:
     """Everything that the CLI and the controller know about the stack."""
 
@@ -119,6 +127,7 @@ class Platform:
     node_groups: tuple[NodeGroup, ...]
     dashboards: Mapping[str, str] = field(default_factory=dict)
     launcher_image: str = ""  # has the launcher for workers in other images (ebb/elastic/portable); "": an older stack's has not
+    copies: Copies | None = None  # None: the stack is of a version that copies no buckets
     legacy_etcd_endpoint: str = ""  # an etcd with the v2 API, for torch's own etcd backends; "": the stack has none
 
     def is_etcd(self, endpoint: str) -> bool:
@@ -261,6 +270,7 @@ def _platform(root: _FactsReader) -> Platform:
         volumes=tuple(_volume(item) for item in root.objects("volumes")),
         node_groups=tuple(_node_group(item) for item in root.objects("nodeGroups")),
         dashboards=root.texts("dashboards"),
+        copies=_copies(root.part("copies")),
         legacy_etcd_endpoint=root.text("legacyEtcdEndpoint", ""),
     )
 
@@ -298,6 +308,10 @@ def _node_group(item: _FactsReader) -> NodeGroup:
         allocatable_memory_gib=item.number("allocatableMemoryGiB", 0.0),
         network=_network(item.part("network")),
     )
+
+
+def _copies(item: _FactsReader | None) -> Copies | None:
+    return Copies(image=item.text("image"), selector=item.texts("selector")) if item else None
 
 
 def _network(item: _FactsReader | None) -> Network | None:

@@ -29,6 +29,7 @@ from ebb.api.parts import (
     MOST_HOLD_SECONDS,
     MOST_WORKERS,
     Budget,
+    Data,
     FailurePolicy,
     Group,
     Placement,
@@ -75,6 +76,7 @@ FIXED_RULES: tuple[Schema, ...] = (
             "rdzvBackend",
             "rdzvEndpoint",
             "nprocPerNode",
+            "data",
             "replicaSpecs.Worker.template",
             "holdOnFailureSeconds",
         ),
@@ -204,6 +206,12 @@ class JobSpec:
         "At this time the job is stopped, with a checkpoint; a later one lets it go on.", TIME, default=None
     )
     budget: Budget | None = described("What the job may cost.", model=Budget, default=None)
+    data: Data | None = described(
+        "A bucket that is copied onto a shared volume, once, before the job asks for machines. Credentials are the variables "
+        "AWS_*, GOOGLE_* and AZURE_* of the training container.",
+        model=Data,
+        default=None,
+    )
     group: Group | None = described("The sweep that this job belongs to.", model=Group, default=None)
     failure_policy: FailurePolicy | None = described(
         "Rules about failures of the program; without one, restartPolicy and backoffLimit say what happens.",

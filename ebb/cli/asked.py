@@ -114,7 +114,13 @@ def options(
         bool, typer.Option("--writable-root", help="Let the workers write to their root file system.")
     ] = False,
     shm: Annotated[str | None, typer.Option(help="Size of /dev/shm, such as 1Gi; default: a quarter of the memory.")] = None,
-    data: Annotated[str | None, typer.Option(help="Data folder on a shared volume; passed to the program as --data.")] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="Folder on a shared volume, or a bucket (s3://, gs://, az://) that is copied there once, before the job "
+            "asks for machines; passed to the program as --data."
+        ),
+    ] = None,
     progress_regex: Annotated[
         str | None,
         typer.Option(metavar="REGEX", help="Progress by the log: 'step (?P<step>\\d+).*loss (?P<loss>[\\d.]+)'."),

@@ -32,6 +32,7 @@ from ebb.kube.reflector import Habits, Key, Reflector, key_of
 
 Object = dict[str, Any]
 
+COPIES = "copies"  # beside the plurals of Kubernetes' kinds
 JOBS_NAMESPACE = "elastic-job"  # where there is no stack: manifests/namespaces.yaml
 OPTIONAL_SECONDS = 5.0  # how long the start waits for what is a help
 # Changes of claims come in bursts, and each may make every waiting job be looked at. Those that wait behind others are told
@@ -93,6 +94,7 @@ class ClusterCache:
         return Observed(
             pods=pods,
             services=self._children.services(job.uid),
+            copies=self._children.copies(job.uid),
             taken=frozenset(name for name in names_wanted - own if (job.namespace, name) in self.pods.objects),
             nodes=nodes,
             gone=gone,
@@ -319,6 +321,13 @@ def _starts(new: Object) -> bool:
     return not any("terminated" in (item.get("state") or {}) for item in status.get("containerStatuses", ()))
 
 
+def _part(plural: str, value: Object) -> str:
+    """The kind of a job's child. Labels of a job's template are on its workers, and so prove nothing; the index is ours."""
+    labels = value["metadata"].get("labels") or {}
+    copies = plural == PODS.plural and names.LABEL_COPY in labels and names.LABEL_INDEX not in labels
+    return COPIES if copies else plural
+
+
 class Children:
     """Pods and Services by their job, and workers by their machine.
 
@@ -335,6 +344,7 @@ class Children:
         owner = owner_of(value)
         if owner is None:
             return None
+        plural = _part(plural, value)
         self._owned.setdefault(owner["uid"], {})[plural, value["metadata"]["name"]] = value
         key = value["metadata"]["namespace"], owner["name"]
         if plural == PODS.plural:
@@ -349,6 +359,7 @@ class Children:
         owner = owner_of(value)
         if owner is None:
             return None
+        plural = _part(plural, value)
         owned = self._owned.get(owner["uid"], {})
         owned.pop((plural, value["metadata"]["name"]), None)
         if not owned:
@@ -365,6 +376,10 @@ class Children:
     def pods(self, uid: str) -> tuple[Object, ...]:
         """Of the job with this UID."""
         return tuple(value for (plural, _), value in self._owned.get(uid, {}).items() if plural == PODS.plural)
+
+    def copies(self, uid: str) -> tuple[Object, ...]:
+        """The pods that copy the data of the job with this UID. They are no workers, and nobody pays for their machine."""
+        return tuple(value for (plural, _), value in self._owned.get(uid, {}).items() if plural == COPIES)
 
     def services(self, uid: str) -> tuple[Object, ...]:
         """Of the job with this UID."""

@@ -116,8 +116,9 @@ class Executor:
             match action:
                 case CreatePod(body):
                     await self.create(PODS, self._cluster.pods, body)
-                    index = int(body["metadata"]["labels"][names.LABEL_INDEX])
-                    self._recovery.replaced((job.namespace, job.name), index, self._clock())
+                    index = body["metadata"]["labels"].get(names.LABEL_INDEX)
+                    if index is not None:  # a worker, not the pod that copies the job's data
+                        self._recovery.replaced((job.namespace, job.name), int(index), self._clock())
                 case CreateService(body):
                     if not await self.create(SERVICES, self._cluster.services, body):
                         await self._check_owner(job, body["metadata"]["name"])

@@ -46,6 +46,7 @@ def platform_json(*extra_groups: Object) -> Object:
             *(node_group(f"spot-t4-{zone}", zone) for zone in ("local-a", "local-b", "local-c")),
             *extra_groups,
         ],
+        "copies": {"image": "localhost/ebb/controller:abc", "selector": {"ebb.dev/node-group": "manager"}},
         "dashboards": {},
     }  # fmt: skip
 

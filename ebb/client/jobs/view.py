@@ -45,6 +45,7 @@ CAUSES = {
 """history[].cause in words."""
 REASONS = {
     names.WAITING_FOR_MACHINES: "waiting for machines",
+    names.WAITING_FOR_DATA: "copying its data",
     names.WAITING_FOR_GATES: "waiting for a scheduling gate",
     names.WAITING_FOR_START: "starting on its machines",
     names.WAITING_FOR_WORKERS: "waiting for more workers",

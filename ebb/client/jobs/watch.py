@@ -15,7 +15,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from ebb.api.contract import LABEL_JOB
+from ebb.api.contract import COPY_SUFFIX, LABEL_JOB, RUNNING, WAITING_FOR_DATA
 from ebb.client.errors import BadRequest, Missing, TimedOut
 from ebb.client.jobs.nodes import Nodes
 from ebb.client.jobs.reclaims import Reclaim, Start, losses, starts
@@ -180,11 +180,27 @@ async def status(ebb: Ebb, name: str) -> JobStatus:
     job = await read_job(ebb.kube, ebb.namespace, name)
     pods, nodes = await asyncio.gather(ebb.kube.list(PODS, ebb.namespace, labels=f"{LABEL_JOB}={name}"), Nodes.read(ebb.kube))
     found = see(job, pods, nodes)
+    if is_copying(job):
+        found = replace(found, job=replace(found.job, detail=f"{found.job.detail} {await copy_progress(ebb, name)}".strip()))
     if all(loss.back for loss in found.reclaims):
         return found
     # Some worker was lost twice: only the events, which are many, know when it was back in between.
     told = await ebb.kube.list(EVENTS, ebb.namespace, fields="reason=Started")
     return see(job, pods, nodes, starts((event for event in told if is_about(event, job)), name))
+
+
+def is_copying(job: Object) -> bool:
+    """Return whether its bucket is being copied."""
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    return any((one["type"], one.get("reason")) == (RUNNING, WAITING_FOR_DATA) for one in conditions)
+
+
+async def copy_progress(ebb: Ebb, name: str) -> str:
+    """The last line of the pod that copies: how far it is, how fast, how long it still takes; "" before it has one."""
+    lines = []
+    with suppress(KubeError):  # it has not begun, or is gone
+        lines = [line async for line in ebb.kube.logs(ebb.namespace, f"{name}{COPY_SUFFIX}", tail_lines=1)]
+    return f"So far: {lines[-1]}." if lines else ""
 
 
 def see(job: Object, pods: Iterable[Object], nodes: Nodes, began: Iterable[Start] = ()) -> JobStatus:

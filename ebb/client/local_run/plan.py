@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ebb.api.buckets import is_url
 from ebb.api.contract import ENV_JOB, ENV_OUTPUT_DIR, ENV_PROGRESS_REGEX, WORKER_CONTAINER
 from ebb.client.errors import BadRequest
 from ebb.client.jobs.view import gpus_per_worker, worker_spec
@@ -207,6 +208,8 @@ def _check_hides_nothing(folder: Path) -> None:
 def _data(data: str | None, here: Here) -> tuple[str, ...]:
     if data is None:
         return ()
+    if is_url(data):
+        raise BadRequest(f"data {data!r} is a bucket, which `ebb local` does not copy: give a folder of this machine.")
     found = here.folder / data
     if not found.exists():
         raise BadRequest(f"data {data!r} is not on this machine: give a folder that is, as in --data ./digits.")

@@ -117,7 +117,7 @@ def settings_of(job: Object, platform: Platform) -> dict[str, Any]:
         "env": _env(container),
         "secret": words_of({use.variable or use.path: use.name for use in used if use.variable or use.path}),
         "registry-secret": next((use.name for use in used if not use.variable and not use.path), None),
-        "command": [*([python] if python else []), *(container.get("args") or [])],
+        **_program(container, spec.get("data"), python),
     }
     return {key: value for key, value in found.items() if value not in (None, {}, [])}
 
@@ -157,6 +157,14 @@ def _container(job: Object, pod: Object, platform: Platform) -> Object:
             "Send its file again, with another metadata.name."
         )
     return containers[0]
+
+
+def _program(container: Object, data: Object | None, python: str | None) -> dict[str, Any]:
+    """The command, with the interpreter of an image of one's own, and the bucket that its last words name the copy of."""
+    command = [*([python] if python else []), *(container.get("args") or [])]
+    if data is None or command[-2:] != ["--data", data["path"]]:
+        return {"command": command}
+    return {"command": command[:-2], "data": data["url"]}
 
 
 def _variables(containers: list[Object]) -> list[Object]:

@@ -48,7 +48,10 @@ PROPERTIES: dict[str, dict[str, Any]] = {
         "type": "boolean",
     },
     "shm": {"description": "Size of /dev/shm, such as 512Mi or 1Gi. Default: a quarter of the memory.", **_TEXT},
-    "data": {"description": "Data folder on a shared volume; passed to the program as --data.", **_TEXT},
+    "data": {
+        "description": "Folder on a shared volume, or a bucket that is copied to one; the program gets it as --data.",
+        **_TEXT,
+    },
     "code": {
         "description": "This folder, relative to the job file, travels with the job, less what .gitignore ignores; what a "
         "requirements.txt in it asks for is installed. Default: the folder that holds the program; false: none.",

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
+from ebb.api.buckets import BucketUrl, UrlError, folder_of, is_url, parse_url
 from ebb.api.contract import (
     ANNOTATION_BILLED,
     ANNOTATION_CODE,
@@ -56,6 +57,7 @@ def manifest(request: Request, fit: Fit, platform: Platform, namespace: str, cod
             "maxReplicas": fit.max_workers,
             "placement": {"gpuType": fit.gpu_type, "capacity": fit.capacity, "zone": request.zone or "single"},
             **_limits(request),
+            **_copied(request, platform),
             "replicaSpecs": {"Worker": _worker(request, fit, platform, code)},
         },
     }
@@ -87,6 +89,13 @@ def _limits(request: Request) -> Object:
         **({"budget": {"maxUSD": request.max_cost}} if request.max_cost else {}),
         **({"holdOnFailureSeconds": request.hold_on_failure} if request.hold_on_failure else {}),
     }
+
+
+def _copied(request: Request, platform: Platform) -> Object:
+    """Return what the controller copies before workers exist."""
+    if request.data is None or not is_url(request.data):
+        return {}
+    return {"data": {"url": str(_url(request.data)), "path": _data_path(request.data, platform)}}
 
 
 def _worker(request: Request, fit: Fit, platform: Platform, code: CodePlace | None) -> Object:
@@ -188,8 +197,22 @@ def _code(platform: Platform, code: CodePlace) -> Mapping[str, str]:
     return {ENV_CODE_ARCHIVE: code.archive, ENV_CODE_SHA256: code.code.sha256, **packages}
 
 
+def _url(data: str) -> BucketUrl:
+    try:
+        return parse_url(data)
+    except UrlError as error:
+        raise BadRequest(f"data {error}") from error
+
+
 def _data_path(data: str, platform: Platform) -> str:
-    """An absolute path on one of the volumes; a relative one is meant on the data volume."""
+    """An absolute path on one of the volumes; a relative one is meant on the data volume, as is the copy of a bucket."""
+    if is_url(data):
+        if platform.copies is None:
+            raise BadRequest(
+                f"data {data!r}: this platform copies no buckets: run `pulumi up` with this version of Ebb, or put a copy there "
+                "with `ebb data put`."
+            )
+        data = folder_of(_url(data))
     paths = [volume.mount_path for volume in platform.volumes]
     folder = next((volume.mount_path for volume in platform.volumes if volume.name == "data"), "/")
     path = PurePosixPath(folder, data)

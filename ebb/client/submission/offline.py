@@ -9,8 +9,9 @@ It cannot be applied as it is: nothing stands in place of what is not known.
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from ebb.api.buckets import is_url
 from ebb.api.contract import GPU_RESOURCE, LABEL_CAPACITY, LABEL_GPU_TYPE, OUTPUT_ROOT
-from ebb.api.platform import Platform, Volume
+from ebb.api.platform import Copies, Platform, Volume
 from ebb.client.staging.code import Code
 from ebb.client.staging.delivery import place_of
 from ebb.client.submission.fit import Fit
@@ -46,11 +47,19 @@ def prepare_offline(request: Request, namespace: str | None, code: Code | None) 
 def _stand_in(request: Request) -> Platform:
     """A platform with the usual volumes, and with that of the data wherever it is said to be."""
     roots = {"data": _DATA_ROOT, "output": OUTPUT_ROOT}
-    if request.data and PurePosixPath(request.data).is_absolute():
+    if request.data and not is_url(request.data) and PurePosixPath(request.data).is_absolute():
         roots["named"] = request.data
     volumes = tuple(Volume(name=name, claim="", mount_path=root, read_only=False) for name, root in roots.items())
     return Platform(
-        cloud="", region="", stack="", trainer_image="", jobs_namespace="", etcd_endpoint="", volumes=volumes, node_groups=()
+        cloud="",
+        region="",
+        stack="",
+        trainer_image="",
+        jobs_namespace="",
+        etcd_endpoint="",
+        volumes=volumes,
+        node_groups=(),
+        copies=Copies(image="", selector={}),
     )
 
 

@@ -139,16 +139,19 @@ def _metadata(job: Job, name: str, labels: Mapping[str, str]) -> Object:
         "name": name,
         "namespace": job.namespace,
         "labels": dict(labels),
-        "ownerReferences": [
-            {
-                "apiVersion": names.API_VERSION,
-                "kind": names.KIND,
-                "name": job.name,
-                "uid": job.uid,
-                "controller": True,
-                "blockOwnerDeletion": True,
-            }
-        ],
+        "ownerReferences": [owner_reference(job)],
+    }
+
+
+def owner_reference(job: Job) -> Object:
+    """What makes an object the job's, and takes it away with the job."""
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "name": job.name,
+        "uid": job.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
     }
 
 

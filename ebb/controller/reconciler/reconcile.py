@@ -16,7 +16,7 @@ from ebb.api.clock import stamp, unix
 from ebb.api.parts import CLEAN_NONE, EXIT_CODE, FAIL_JOB, HOLD_JOB, IGNORE, NEVER, RESTART_WORKER
 from ebb.api.spec import Job
 from ebb.api.status import PROGRAM_FAILED, HistoryEntry, Hold, Progress, Stall, Status
-from ebb.controller.reconciler import crash_hold, gpu_use, money, quotas, short_lives, spec_changes, stall_policy
+from ebb.controller.reconciler import crash_hold, data_copy, gpu_use, money, quotas, short_lives, spec_changes, stall_policy
 from ebb.controller.reconciler.failure_policy import Loss, account, count_rule, dismiss, dismissed, matching_rule, stop, trained
 from ebb.controller.reconciler.lifecycle import ASKED, after_end, end, finish, hold, suspend
 from ebb.controller.reconciler.placing import place
@@ -46,6 +46,8 @@ def plan(job: Job, observed: Observed, now: float) -> Plan:
     if job.status.hold and job.status.hold.generation != job.generation:
         draft.status = replace(draft.status, hold=None)
     held = draft.status.hold
+    if job.status.ended or job.spec.suspend or held:
+        data_copy.stop(view, draft)
     if job.status.ended:
         after_end(view, draft)
     elif job.spec.suspend:
@@ -131,7 +133,7 @@ def _run(view: JobView, draft: PlanBuilder) -> None:
         _summarize(view, draft)
     else:
         _replace_lost(view, draft)
-        if place(view, draft):
+        if data_copy.ready(view, draft) and place(view, draft):
             resize(view, draft)
             _summarize(view, draft)
     if view.observed.progress:

@@ -61,7 +61,7 @@ def blocked(view: JobView, status: Status, reason: str, message: str) -> Status:
     had_run = status.is_true(names.RUNNING) or status.is_true(names.RESTARTING)
     status = _figures(view, status).with_condition(names.RUNNING, False, reason, message, view.now)
     # maxParallel is the author's own wish, as suspension is: no time is lost by it. With a gate no machine is asked for yet.
-    if reason in (names.WAITING_FOR_GROUP, names.WAITING_FOR_GATES):
+    if reason in (names.WAITING_FOR_GROUP, names.WAITING_FOR_GATES, names.WAITING_FOR_DATA):
         status = count(view, status)
     else:
         status = replace(status, waiting_since=status.waiting_since or stamp(view.now, digits=3))

@@ -88,6 +88,7 @@ class Observed:
 
     pods: tuple[Object, ...] = ()  # owned by the job, by UID
     services: tuple[Object, ...] = ()
+    copies: tuple[Object, ...] = ()  # pods of the job that copy its data
     taken: frozenset[str] = frozenset()  # names of workers that pods of somebody else hold
     nodes: Mapping[str, Object] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()  # nodes that the API server was asked about and does not have
