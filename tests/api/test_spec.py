@@ -70,6 +70,7 @@ def test_the_fields_of_the_spec_are_these() -> None:
         "successPolicy",
         "deadline",
         "budget",
+        "data",
         "group",
         "failurePolicy",
         "holdOnFailureSeconds",

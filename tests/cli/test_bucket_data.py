@@ -26,7 +26,7 @@ def invoke(*words: str, kube: FakeKube | None = None) -> Result:
 
 
 def sent(*words: str) -> Object:
-    kube = FakeKube(platform_map(), known_secret("aws-secret-access-key"))
+    kube = FakeKube(platform_map(), known_secret("aws-secret-access-key", variable="AWS_SECRET_ACCESS_KEY"))
     result = invoke("submit", "--name", "digits", "--gpus", "1", "--dry-run", *words, "--", "-m", "trainer", kube=kube)
     assert result.exit_code == 0, result.stderr
     found: Object = yaml.safe_load(result.stdout)

@@ -265,11 +265,14 @@ def test_researchers_are_a_group_and_nobody_else() -> None:
 
 
 def test_the_image_installs_the_versions_that_were_tested() -> None:
-    """Both files are exported from one lock: what the image has is a part of what this checkout has."""
+    """Both files are exported from one lock: what the image has is a part of what this checkout has. What copies buckets is the
+    image's alone; pyproject.toml names its version for the tests."""
     image, tested = pins("workloads/requirements.txt"), pins("requirements.txt")
     assert {"aiohttp", "kubernetes-asyncio", "orjson", "pyyaml"} <= set(image)
     assert not {"pulumi", "torch"} & set(image)
+    copies = {"obstore": image.pop("obstore")}
     assert image.items() <= tested.items()
+    assert f'"obstore=={copies["obstore"]}"' in (ROOT / "pyproject.toml").read_text()
 
 
 def pins(path: str) -> dict[str, str]:

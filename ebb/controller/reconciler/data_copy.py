@@ -81,7 +81,7 @@ def copy_name(job: str) -> str:
 
 
 def mark(data: Data) -> str:
-    """The label's value: tells copies of one job from each other when its spec changes."""
+    """The label's value: copies of one job differ in it when its spec changes."""
     return hashlib.sha256(f"{data.url} {data.path}".encode()).hexdigest()[:16]
 
 

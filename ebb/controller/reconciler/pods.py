@@ -144,7 +144,7 @@ def _metadata(job: Job, name: str, labels: Mapping[str, str]) -> Object:
 
 
 def owner_reference(job: Job) -> Object:
-    """What makes an object the job's, and takes it away with the job."""
+    """The reference that makes an object the job's, and takes it away with the job."""
     return {
         "apiVersion": names.API_VERSION,
         "kind": names.KIND,
