@@ -87,7 +87,11 @@ def mark(data: Data) -> str:
 
 def copy_pod(job: Job, data: Data, volume: Volume, copies: Copies) -> Object:
     """The pod, within Pod Security `restricted`, with the credentials of the training container and nothing else of it."""
-    trains = worker_container(job.worker.template["spec"]["containers"])
+    template = job.worker.template["spec"]
+    trains = worker_container(template["containers"])
+    secrets = [one for one in template.get("volumes") or () if "secret" in one]  # GOOGLE_APPLICATION_CREDENTIALS names a file
+    kept = {one["name"] for one in secrets}
+    files = [one for one in trains.get("volumeMounts") or () if one.get("name") in kept]
     container = {
         "name": "copy",
         "image": copies.image,
@@ -96,7 +100,7 @@ def copy_pod(job: Job, data: Data, volume: Volume, copies: Copies) -> Object:
         "env": [one for one in trains.get("env") or () if one["name"].startswith(CREDENTIALS)],
         # Beside etcd and the controller, on one machine. 32 parts of 8 MiB at once, and the file system's cache, which counts.
         "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"cpu": "2", "memory": "1Gi"}},
-        "volumeMounts": [{"name": volume.name, "mountPath": volume.mount_path}],
+        "volumeMounts": [{"name": volume.name, "mountPath": volume.mount_path}, *files],
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
@@ -129,7 +133,7 @@ def copy_pod(job: Job, data: Data, volume: Volume, copies: Copies) -> Object:
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
             "containers": [container],
-            "volumes": [{"name": volume.name, "persistentVolumeClaim": {"claimName": volume.claim}}],
+            "volumes": [{"name": volume.name, "persistentVolumeClaim": {"claimName": volume.claim}}, *secrets],
         },
     }
 

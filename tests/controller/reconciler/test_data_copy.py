@@ -89,6 +89,18 @@ def test_the_pod_has_the_credentials_of_the_training_and_nothing_else_of_it() ->
     assert violations(pod["spec"]) == []
 
 
+def test_a_credential_that_is_a_file_comes_along() -> None:
+    named = {"name": "GOOGLE_APPLICATION_CREDENTIALS", "value": "/secrets/gcs.json"}
+    at = {"name": "ebb-secret-gcs", "mountPath": "/secrets/gcs.json", "subPath": "value", "readOnly": True}
+    secret = {"name": "ebb-secret-gcs", "secret": {"secretName": "ebb-secret-gcs"}}
+    others = [{"name": "shm", "emptyDir": {}}, {"name": "output", "persistentVolumeClaim": {"claimName": "ebb-output"}}]
+    mounts = [{"name": "shm", "mountPath": "/dev/shm"}, {"name": "output", "mountPath": "/mnt/output"}, at]
+    asked = make_job(data=DATA, container={"env": [named], "volumeMounts": mounts}, pod={"volumes": [*others, secret]})
+    (pod,) = created(look(asked, platform=platform()))
+    assert pod["spec"]["containers"][0]["volumeMounts"][1:] == [at]
+    assert pod["spec"]["volumes"][1:] == [secret]
+
+
 def test_when_it_is_whole_the_job_starts_and_the_pod_goes() -> None:
     waiting = again(job(), look(job(), platform=platform()))
     whole = look(waiting, platform=platform(), copies=(copying(0),))
