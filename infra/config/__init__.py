@@ -10,7 +10,7 @@ are held to the model (model.py, and infra/clouds/<cloud> for the clouds' own se
     ConfigError      the stack's file cannot be used; the text lists every problem as key, value, what is allowed, the fix
 """
 
-from infra.config.model import Dataset, InstanceTypeSettings, Manager, NodeGroupSettings, Stack, Storage, Trainer
+from infra.config.model import Dataset, InstanceTypeSettings, Manager, Name, NodeGroupSettings, Stack, Storage, Trainer
 from infra.config.reader import load, parse, read
 from infra.config.section import NAMESPACE, ROOT, ConfigError, Form, OneOf, Problem, Section, choice
 
@@ -22,6 +22,7 @@ __all__ = [
     "Form",
     "InstanceTypeSettings",
     "Manager",
+    "Name",
     "NodeGroupSettings",
     "OneOf",
     "Problem",

@@ -111,3 +111,15 @@ def test_a_clone_names_the_same_bucket() -> None:
     settings = settings_of({**body, "metadata": {**body["metadata"], "uid": "u"}}, parse(platform_map()["data"]))
     assert settings["data"] == URL
     assert settings["command"] == ["-m", "trainer"]
+
+
+def test_a_mounted_bucket_is_named_and_nothing_is_copied() -> None:
+    facts = platform_json()
+    facts["volumes"].append({"name": "imagenet", "claim": "ebb-imagenet", "mountPath": "/mnt/imagenet", "readOnly": True})
+    kube = FakeKube({**platform_map(), "data": {"schema": "1", "platform.json": json.dumps(facts)}})
+    for said, place in (("imagenet", "/mnt/imagenet"), ("imagenet/train", "/mnt/imagenet/train"), ("digits", "/mnt/data/digits")):
+        result = invoke("submit", "--name", "a", "--gpus", "1", "--dry-run", "--data", said, "--", "-m", "trainer", kube=kube)
+        body = yaml.safe_load(result.stdout)
+        (container,) = body["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"]
+        assert container["args"] == ["-m", "trainer", "--data", place]
+        assert "data" not in body["spec"]

@@ -205,7 +205,8 @@ def _url(data: str) -> BucketUrl:
 
 
 def _data_path(data: str, platform: Platform) -> str:
-    """An absolute path on one of the volumes; a relative one is meant on the data volume, as is the copy of a bucket."""
+    """An absolute path on one of the volumes. A relative one begins with the name of a mounted bucket or of another volume beside
+    data and output, or is meant on the data volume, as is the copy of a bucket."""
     if is_url(data):
         if platform.copies is None:
             raise BadRequest(
@@ -213,6 +214,9 @@ def _data_path(data: str, platform: Platform) -> str:
                 "with `ebb data put`."
             )
         data = folder_of(_url(data))
+    name, _, below = data.partition("/")
+    beside = {volume.name: volume.mount_path for volume in platform.volumes if volume.name not in ("data", "output")}
+    data = f"{beside[name]}/{below}" if name in beside else data
     paths = [volume.mount_path for volume in platform.volumes]
     folder = next((volume.mount_path for volume in platform.volumes if volume.name == "data"), "/")
     path = PurePosixPath(folder, data)

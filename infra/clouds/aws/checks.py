@@ -29,7 +29,8 @@ ADD_ONS = (
     "metrics-server",
     "eks-node-monitoring-agent",
 )
-EFS_ADD_ON, FSX_ADD_ON = "aws-efs-csi-driver", "aws-fsx-csi-driver"
+EFS_ADD_ON, FSX_ADD_ON, S3_ADD_ON = "aws-efs-csi-driver", "aws-fsx-csi-driver", "aws-mountpoint-s3-csi-driver"
+VOLUMES = ("data", "output", "efs", "fsx", "etcd", "environment")  # names that are taken
 VERSION = "aws.cluster.kubernetesVersion"
 KARPENTER_MINOR = 14  # as machines/karpenter.py was made for; before 1.11 an EC2NodeClass lacks what EFA needs
 RANGES = 40  # EKS's quota "Public endpoint access CIDR ranges per cluster" (EKS user guide, service quotas, read 2026-11-21)
@@ -177,10 +178,14 @@ def _subnets(stack: Stack, settings: Settings) -> Iterator[Problem]:
 # -------------------------------------------------------------------------------------------------------------- the control plane
 
 
+SOURCES = ("aws.storage.efs", "aws.storage.fsx", "aws.storage.buckets")
+
+
 def needed_add_ons(settings: Settings) -> tuple[str, ...]:
     """The EKS add-ons of the stack, each of which is pinned."""
     storage = settings.storage
-    return (*ADD_ONS, *((EFS_ADD_ON,) if storage.efs else ()), *((FSX_ADD_ON,) if storage.fsx else ()))
+    wanted = {EFS_ADD_ON: storage.efs, FSX_ADD_ON: storage.fsx, S3_ADD_ON: storage.buckets}
+    return (*ADD_ONS, *(name for name, used in wanted.items() if used))
 
 
 def _cluster(stack: Stack, settings: Settings) -> Iterator[Problem]:
@@ -256,7 +261,7 @@ def _add_ons(settings: Settings) -> Iterator[Problem]:
                 f"{key}.{name}",
                 f"missing: pin a version, or any `up` could change it under running jobs; `aws eks describe-addon-versions "
                 f"--addon-name {name} --kubernetes-version {cluster.kubernetes_version}` lists them",
-                ("aws.storage.efs", "aws.storage.fsx", key) if name in {EFS_ADD_ON, FSX_ADD_ON} else (key,),
+                (*SOURCES, key) if name in {EFS_ADD_ON, FSX_ADD_ON, S3_ADD_ON} else (key,),
             )
     proxy = cluster.add_ons.get("kube-proxy", "")
     if proxy and not proxy.startswith(f"v{cluster.kubernetes_version}."):
@@ -366,6 +371,12 @@ def _storage(stack: Stack, settings: Settings) -> Iterator[Problem]:
         elif client.endswith("/0"):
             text = f"found {client!r}, everybody: name the network that researchers' machines are in"
             yield Problem("aws.storage.clients", text)
+    taken = set(VOLUMES)
+    for index, one in enumerate(storage.buckets):
+        if one.name in taken:
+            text = f"{one.name!r} is taken: rename it, the files will be at /mnt/<name>"
+            yield Problem(f"aws.storage.buckets[{index}].name", text)
+        taken.add(one.name)
     if storage.fsx is not None:
         yield from _fsx(storage.fsx, settings)
         yield from _zone(storage.fsx, stack, settings)

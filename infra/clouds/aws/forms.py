@@ -22,6 +22,14 @@ Client = Annotated[
 Bucket = Annotated[
     str, Form(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.*'()/-]*)?", "s3://<bucket> or s3://<bucket>/<folder>")
 ]
+MountedBucket = Annotated[
+    str,
+    Form(
+        r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.*'()/-]*[A-Za-z0-9!_.*'()-])?",
+        "s3://<bucket> or s3://<bucket>/<folder>; a bucket of another cloud is not mounted, but jobs can copy it "
+        "(`ebb submit --data`)",
+    ),
+]
 Principal = Annotated[
     str,
     Form(
@@ -69,7 +77,7 @@ AddOn = Annotated[
     str,
     OneOf(
         "vpc-cni", "kube-proxy", "coredns", "eks-pod-identity-agent", "aws-ebs-csi-driver", "aws-efs-csi-driver",
-        "aws-fsx-csi-driver", "metrics-server", "eks-node-monitoring-agent",
+        "aws-fsx-csi-driver", "aws-mountpoint-s3-csi-driver", "metrics-server", "eks-node-monitoring-agent",
     ),
 ]  # fmt: skip
 # End of standard support, after which a version costs more (https://endoflife.date/amazon-eks, read 2026-11-21). Older ones are

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from infra.clouds.aws import forms
-from infra.config import Section
+from infra.config import Name, Section
 
 # What Ebb was made with, where a stack names no version. Karpenter's is the one that its chart was read in.
 CLUSTER_AUTOSCALER = "v1.35.0"
@@ -131,11 +131,32 @@ class Fsx(Section):
     )
 
 
+class Bucket(Section):
+    """An existing S3 bucket that jobs read as files, without a copy: one request of S3 for each read."""
+
+    name: Name = Field(description="`--data <name>`; the files are at /mnt/<name>.", examples=["imagenet"])
+    url: forms.MountedBucket = Field(description="The bucket, or a folder of it.", examples=["s3://our-data/imagenet"])
+
+    @property
+    def bucket(self) -> str:
+        """The bucket's own name."""
+        return self.url.removeprefix("s3://").partition("/")[0]
+
+    @property
+    def prefix(self) -> str:
+        """The folder with a slash at its end, as Mountpoint wants it; "" for the whole bucket."""
+        folder = self.url.removeprefix("s3://").partition("/")[2]
+        return f"{folder}/" if folder else ""
+
+
 class Storage(Section):
     """The places of data and output. With both, EFS carries /mnt/data and /mnt/output, and FSx is a third volume at /mnt/fsx."""
 
     efs: Efs | None = Field(default=None, description="EFS, in all zones. `efs: {}` takes its defaults.")
     fsx: Fsx | None = Field(default=None, description="FSx for Lustre, in one zone.")
+    buckets: tuple[Bucket, ...] = Field(
+        default=(), strict=False, description="S3 buckets that are mounted read-only, by Mountpoint for Amazon S3."
+    )
     data: Literal["keep", "protect", "delete"] = Field(
         default="keep",
         description="What `pulumi destroy` does to EFS: keep leaves it in the account, protect stops at once, delete deletes. "

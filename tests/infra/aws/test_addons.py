@@ -10,7 +10,7 @@ from ebb.api.contract import TAINT_RECLAIM
 from infra.clouds.aws.checks import needed_add_ons
 from infra.clouds.aws.control import addons
 from infra.clouds.aws.forms import AddOn
-from infra.clouds.aws.settings import Efs, Fsx, Settings, Storage
+from infra.clouds.aws.settings import Bucket, Efs, Fsx, Settings, Storage
 from tests.infra.aws import groups
 from tests.infra.aws.control import ADD_ONS, stack, usual, world
 from tests.infra.declared import ACCOUNT
@@ -34,8 +34,9 @@ def test_every_one_is_pinned_to_the_files_version() -> None:
         Storage(efs=Efs()),
         Storage(fsx=Fsx(zone="us-west-2a"), data="delete"),
         Storage(efs=Efs(), fsx=Fsx(zone="us-west-2a"), data="delete"),
+        Storage(efs=Efs(), buckets=(Bucket(name="imagenet", url="s3://our-data"),)),
     ],
-    ids=["efs", "fsx", "both"],
+    ids=["efs", "fsx", "both", "bucket"],
 )
 def test_those_that_are_made_are_those_that_the_file_must_pin(storage: Storage) -> None:
     settings: Settings = stack().settings.model_copy(update={"storage": storage})
@@ -144,6 +145,15 @@ def test_rights_are_given_by_pod_identity() -> None:
     }
 
 
+def test_the_s3_drivers_rights_are_there_as_long_as_it_runs() -> None:
+    pins = {**ADD_ONS, "aws-mountpoint-s3-csi-driver": "v2.7.0-eksbuild.1"}
+    found = world(stack(storage={"efs": {}, "buckets": [{"name": "imagenet", "url": "s3://our-data/imagenet"}]}, addOns=pins))
+    driver = found.one("Addon", "ebb-dev-aws-mountpoint-s3-csi-driver")
+    role = f"arn:aws:iam::{ACCOUNT}:role/ebb-dev-s3-csi"
+    assert driver.inputs["podIdentityAssociations"] == [{"serviceAccount": "s3-csi-driver-sa", "roleArn": role}]
+    assert "ebb-dev-s3-csi" in {key.split("::")[1] for key in found.before(driver)}
+
+
 @pytest.mark.parametrize(
     ("later", "earlier"),
     [
@@ -163,4 +173,4 @@ def test_what_needs_a_machine_goes_before_the_manager() -> None:
     found = usual()
     manager = found.one("LaunchTemplate", "manager")
     after = {one.inputs["addonName"] for one in found.all("Addon") if manager.key in found.before(one)}
-    assert after == {one.name for one in addons.THEN} - {"aws-fsx-csi-driver"}
+    assert after == {one.name for one in addons.THEN} - {"aws-fsx-csi-driver", "aws-mountpoint-s3-csi-driver"}

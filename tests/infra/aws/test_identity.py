@@ -21,18 +21,25 @@ from infra.clouds.aws.iam.rights import ROLES
 from infra.clouds.aws.machines import drill, in_cluster, karpenter, machine, nodes
 from infra.clouds.aws.settings import Drill, GroupSettings
 from infra.part import Part
-from tests.infra.aws.control import stack
+from tests.infra.aws.control import ADD_ONS, stack
 from tests.infra.declared import Declared, declared
 from workloads.cluster import SPOT, SYSTEM, NodeGroup
 from workloads.helpers import AUTOSCALER
 
 GROUP = "spot-t4-us-west-2a"
+BUCKETS = [
+    {"name": "imagenet", "url": "s3://our-data/imagenet/train"},
+    {"name": "words", "url": "s3://our-data/words"},
+    {"name": "all", "url": "s3://others-data"},
+]
 
 
 @cache
 def whole() -> Declared:
     """Everything of the platform that has rights."""
-    found = stack()
+    found = stack(
+        storage={"efs": {}, "buckets": BUCKETS}, addOns={**ADD_ONS, "aws-mountpoint-s3-csi-driver": "v2.7.0-eksbuild.1"}
+    )
     settings = found.settings.model_copy(update={"drill": Drill(group=GROUP)})
     settings = settings.model_copy(
         update={"nodes": settings.nodes.model_copy(update={"releases": {"AL2023_x86_64_NVIDIA": "1.35.0-20260318"}})}
@@ -194,6 +201,17 @@ def test_the_autoscaler_changes_the_groups_of_this_cluster_alone() -> None:
 def carried(inputs: dict[str, Any]) -> dict[str, str]:
     """The tags of a resource, with those that the provider adds."""
     return {**machine.stack_tags("dev", stack().settings), **inputs["tags"]}
+
+
+def test_the_s3_driver_reads_what_the_file_names_and_nothing_else() -> None:
+    listing, reading = policy("s3-csi")
+    assert (listing["Action"], reading["Action"]) == (["s3:ListBucket"], ["s3:GetObject"])
+    assert listing["Resource"] == ["arn:aws:s3:::others-data", "arn:aws:s3:::our-data"]
+    assert reading["Resource"] == [
+        "arn:aws:s3:::our-data/imagenet/train/*",
+        "arn:aws:s3:::our-data/words/*",
+        "arn:aws:s3:::others-data/*",
+    ]
 
 
 def test_the_volume_of_etcd_can_be_attached_and_backed_up() -> None:

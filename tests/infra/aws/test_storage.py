@@ -199,6 +199,7 @@ def test_a_client_more_changes_no_other_rule() -> None:
 
 # --- What Kubernetes sees ----------------------------------------------------------------------------------------------------
 
+MOUNTED = EFS | {"buckets": [{"name": "imagenet", "url": "s3://our-data"}]}
 SECTIONS = [pytest.param(EFS, id="efs"), pytest.param(FSX, id="fsx"), pytest.param(BOTH, id="both")]
 
 
@@ -233,6 +234,22 @@ def test_with_both_efs_has_data_and_output_and_fsx_is_a_third_volume() -> None:
     assert seen.returned["volumes"]["fsx"]["facts"] == facts
 
 
+BUCKETS = [{"name": "imagenet", "url": "s3://our-data/imagenet/train"}, {"name": "whole", "url": "s3://our-data"}]
+
+
+def test_a_bucket_is_a_read_only_volume_of_its_own_that_every_job_has() -> None:
+    seen = declare(**EFS, buckets=BUCKETS)
+    assert seen.returned["jobs"] == ["data", "output", "imagenet", "whole"]
+    facts = {"name": "imagenet", "claim": "ebb-imagenet", "mountPath": "/mnt/imagenet", "readOnly": True}
+    assert seen.returned["volumes"]["imagenet"]["facts"] == facts
+    folder, whole = (volumes(seen)[f"ebb-dev-{name}"] for name in ("imagenet", "whole"))
+    assert folder["csi"]["driver"] == "s3.csi.aws.com"
+    assert folder["csi"]["volumeAttributes"] == whole["csi"]["volumeAttributes"] == {"bucketName": "our-data"}
+    assert folder["csi"]["volumeHandle"] != whole["csi"]["volumeHandle"], "the kubelet takes equal ones for one volume"
+    assert folder["mountOptions"] == ["read-only", "allow-other", "prefix imagenet/train/"]
+    assert whole["mountOptions"] == ["read-only", "allow-other"]
+
+
 @pytest.mark.parametrize("section", SECTIONS)
 def test_jobs_find_the_same_claims_and_paths_on_every_file_system(section: dict[str, Any]) -> None:
     made = declare(**section).returned["volumes"]
@@ -245,7 +262,7 @@ def test_jobs_find_the_same_claims_and_paths_on_every_file_system(section: dict[
     }
 
 
-@pytest.mark.parametrize("section", SECTIONS)
+@pytest.mark.parametrize("section", [*SECTIONS, pytest.param(MOUNTED, id="bucket")])
 def test_every_volume_is_static_keeps_its_data_and_is_for_one_claim(section: dict[str, Any]) -> None:
     seen = declare(**section)
     made = seen.returned["volumes"]

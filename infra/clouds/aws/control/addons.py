@@ -28,7 +28,7 @@ from workloads.cluster import LABEL_CAPACITY, LABEL_NODE_GROUP, MANAGER, TAINT_G
 
 ON_MANAGER = {LABEL_NODE_GROUP: MANAGER}
 EVERYWHERE = [{"operator": "Exists"}]
-EFS, FSX = "aws-efs-csi-driver", "aws-fsx-csi-driver"
+EFS, FSX, S3 = "aws-efs-csi-driver", "aws-fsx-csi-driver", "aws-mountpoint-s3-csi-driver"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +118,9 @@ THEN = (
     # No schema of it is published. By default its node pods tolerate every taint, and its controller none of ours: it is on the
     # manager machine. See _patch() for the rest.
     AddOn(name=FSX, patched=True),
+    # Nor of this one. Its node pods tolerate every taint by default, and take Pod Identity's credentials
+    # (charts/aws-mountpoint-s3-csi-driver/values.yaml, https://github.com/awslabs/mountpoint-s3-csi-driver at v2.7.0).
+    AddOn(name=S3, role="s3-csi", account="s3-csi-driver-sa"),
     # Nor of this one. It tolerates no taint: it is on the manager machine, or on an on-demand one without GPUs.
     AddOn(name="metrics-server"),
     # The agent tolerates all by itself, its DCGM server nothing (charts/configuration.schema.json,
@@ -128,7 +131,7 @@ THEN = (
 
 def used(settings: Settings) -> list[AddOn]:
     """The add-ons of a stack: a file system's driver only where there is such a file system."""
-    absent = {EFS: settings.storage.efs is None, FSX: settings.storage.fsx is None}
+    absent = {EFS: settings.storage.efs is None, FSX: settings.storage.fsx is None, S3: not settings.storage.buckets}
     return [one for one in (*FIRST, *THEN) if not absent.get(one.name)]
 
 
@@ -160,7 +163,7 @@ def after_manager(  # noqa: PLR0917 - all of them say the same five
 def _add_on(  # noqa: PLR0917 - all of them say the same five
     part: Part, name: str, cluster: pulumi.Input[str], settings: Settings, one: AddOn, needs: Iterable[pulumi.Resource]
 ) -> eks.Addon:
-    role = identity.role(part, name, one.role) if one.role else None
+    role = identity.role(part, name, one.role, **_words(one, settings)) if one.role else None
     return eks.Addon(
         f"{name}-{one.name}",
         cluster_name=cluster,
@@ -173,6 +176,17 @@ def _add_on(  # noqa: PLR0917 - all of them say the same five
         preserve=False,  # or its pods would stay when it goes, and hold network interfaces of machines
         opts=part.child(depends_on=list(needs)),
     )
+
+
+def _words(one: AddOn, settings: Settings) -> dict[str, list[str]]:
+    """What the rights of its role are on, where that is the stack's to say."""
+    if one.name != S3:
+        return {}
+    buckets = settings.storage.buckets
+    return {
+        "buckets": sorted({f"arn:aws:s3:::{bucket.bucket}" for bucket in buckets}),
+        "objects": [f"arn:aws:s3:::{bucket.bucket}/{bucket.prefix}*" for bucket in buckets],
+    }
 
 
 def _patch(part: Part, name: str, driver: pulumi.Resource, kubernetes: KubernetesProvider) -> DaemonSetPatch:

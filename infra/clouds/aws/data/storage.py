@@ -9,7 +9,7 @@ points and mount targets, then the file system, then the network.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pulumi
 from pulumi_aws import dlm, ebs
@@ -20,7 +20,7 @@ from infra.clouds.aws.data import efs, fsx
 from infra.clouds.aws.data.clients import clients
 from infra.clouds.aws.iam import identity
 from infra.clouds.aws.network import Network
-from infra.clouds.aws.settings import Settings
+from infra.clouds.aws.settings import Bucket, Settings
 from infra.clouds.aws.settings import Storage as StorageSettings
 from infra.config import Stack
 from infra.part import Part
@@ -31,7 +31,7 @@ from workloads.cluster import Volume
 ROOT_CLAIM, ROOT_PATH = "efs-claim", "/mnt/efs"  # as the step-by-step articles have them
 NFS_OPTIONS = "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport"
 SNAPSHOTS = "snapshots"  # its role in iam/rights.py
-EFS_DRIVER, FSX_DRIVER, EBS_DRIVER = "efs.csi.aws.com", "fsx.csi.aws.com", "ebs.csi.aws.com"
+EFS_DRIVER, FSX_DRIVER, EBS_DRIVER, S3_DRIVER = "efs.csi.aws.com", "fsx.csi.aws.com", "ebs.csi.aws.com", "s3.csi.aws.com"
 BACKED_UP = "ebb.dev/backup"
 SNAPSHOTS_KEPT = 7
 
@@ -77,12 +77,27 @@ def declare(
         whole = lustre_source(fast.id, fast.dns_name, fast.mount_name)
         size = wanted.fsx.size_gib
         jobs.append(volumes.shared("fsx", whole, claim="ebb-fsx", mount_path="/mnt/fsx", size_gib=size, zone=fast_zone))
+    jobs += [_bucket(volumes, one) for one in wanted.buckets]
     return Storage(
         jobs=tuple(jobs),
         root=volumes.shared("efs", root, claim=ROOT_CLAIM, mount_path=ROOT_PATH, size_gib=sizes.data_gib + sizes.output_gib),
         etcd=_etcd(volumes, disk, stack.manager.zone, wanted.etcd_gib),
         commands=_commands(shared, fast, wanted),
     )
+
+
+def _bucket(volumes: Volumes, one: Bucket) -> Volume:
+    """A bucket as files, by the driver's own role, which may read it and nothing else
+    (https://github.com/awslabs/mountpoint-s3-csi-driver, docs/CONFIGURATION.md and examples/kubernetes/static_provisioning, and
+    doc/CONFIGURATION.md of https://github.com/awslabs/mountpoint-s3, read 2026-11-26)."""
+    source = Csi(
+        driver=S3_DRIVER,
+        handle=pulumi.Output.from_input(f"s3-{one.name}"),  # of the volume; the bucket is an attribute, and may be in two
+        attributes={"bucketName": one.bucket},
+        mount_options=("read-only", "allow-other", *((f"prefix {one.prefix}",) if one.prefix else ())),
+    )
+    made = volumes.shared(one.name, source, claim=f"ebb-{one.name}", mount_path=f"/mnt/{one.name}", size_gib=1)
+    return replace(made, read_only=True)
 
 
 def _places(shared: efs.FileSystem | None, fast: fsx.FileSystem | None) -> tuple[Source, Source, Source]:

@@ -92,7 +92,8 @@ def trust(spec: rights.Role, words: Given) -> dict[str, Any]:
 
 def statement(spec: rights.Statement, words: Given) -> dict[str, Any]:
     """A statement of the table, in the language of policies."""
-    resources = [_fill(one, words) for one in spec.resources]
+    filled = [_fill(one, words) for one in spec.resources]
+    resources = [arn for one in filled for arn in (one if isinstance(one, list) else [one])]
     return {"Effect": "Allow", "Action": list(spec.actions), "Resource": resources, **_if(spec.conditions, words)}
 
 

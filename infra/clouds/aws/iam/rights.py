@@ -167,6 +167,23 @@ ROLES: Mapping[str, Role] = {
             ),
         ),
     ),
+    "s3-csi": _of_pods(
+        "the S3 driver on every machine, with `aws.storage.buckets`",
+        "kube-system",
+        "s3-csi-driver-sa",
+        statements=(
+            Statement(
+                actions=("s3:ListBucket",),
+                resources=("{buckets}",),
+                reason="Folders of the buckets that the stack's file names, and of no other.",
+            ),
+            Statement(
+                actions=("s3:GetObject",),
+                resources=("{objects}",),
+                reason="Files below the folder that it names. They are mounted read-only; nothing may be written or deleted.",
+            ),
+        ),
+    ),
     "autoscaler": _of_pods(
         "cluster-autoscaler",
         "ebb-system",
