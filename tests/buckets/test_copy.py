@@ -4,9 +4,9 @@ import errno
 import os
 import shutil
 import threading
-from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from obstore.store import MemoryStore
@@ -209,8 +209,7 @@ def test_names_that_cannot_be_files_are_named(tmp_path: Path, sizes: dict[str, i
 
 
 def test_a_volume_without_room_is_seen_before_the_first_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    usage = namedtuple("usage", "total used free")(9000, 2491, 6509)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=6509))
     bucket = Watched(filled())
     with pytest.raises(BucketError, match=r"the volume is full: .* \(6.5 kB are free\)\. Remove data with `ebb data rm`"):
         run(bucket, tmp_path / "set")

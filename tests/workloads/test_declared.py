@@ -313,6 +313,13 @@ def test_the_gateway_has_the_volumes_of_the_jobs_where_workers_see_them(world: D
     assert container["image"] == "example.org/controller@sha256:3"
 
 
+def test_copies_of_buckets_run_beside_the_gateway_from_its_image(world: Declared) -> None:
+    copies = parse(world.one("ConfigMap", "ebb-platform").inputs["data"]).copies
+    gateway = pods(world)["ebb-gateway"]
+    assert copies is not None
+    assert (copies.image, copies.selector) == (gateway["containers"][0]["image"], gateway["nodeSelector"])
+
+
 def test_a_read_only_volume_is_so_in_the_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = Elsewhere.storage
 

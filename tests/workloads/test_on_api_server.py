@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ebb.api.platform import Network, parse
+from ebb.api.platform import Copies, Network, Volume, parse
 from ebb.api.spec import Job
+from ebb.controller.reconciler.data_copy import copy_pod
 from ebb.controller.reconciler.pods import PodPlacement, worker_pod
 from infra.config import ROOT
 from tests.builders import make_job
@@ -177,6 +178,31 @@ def test_a_service_inside_the_cluster_is_let_in(api: Api) -> None:
     spec = {"clusterIP": "None", "selector": {"a": "b"}}
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "x", "namespace": "elastic-job"}, "spec": spec}
     assert api.create(service, dry_run=True).status == 201
+
+
+def test_the_pod_that_copies_a_bucket_is_let_in_without_a_warning(api: Api) -> None:
+    job = Job.of(make_job(data={"url": "s3://imagenet/train", "path": "/mnt/data/imagenet"}))
+    assert job.spec.data is not None
+    volume = Volume(name="data", claim="ebb-data", mount_path="/mnt/data", read_only=False)
+    pod = copy_pod(job, job.spec.data, volume, Copies(image="example.org/controller", selector={"a": "b"}))
+    answer = api.create(pod, dry_run=True)
+    assert (answer.status, answer.warnings) == (201, []), answer.words
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        ({"url": "gs://imagenet/train", "path": "/mnt/data/imagenet"}, 201),
+        ({"url": "https://imagenet/train", "path": "/mnt/data/imagenet"}, 422),
+        ({"url": "s3://imagenet", "path": "imagenet"}, 422),
+        ({"url": "s3://imagenet"}, 422),
+    ],
+    ids=["right", "scheme", "relative", "no path"],
+)
+def test_a_jobs_bucket_is_checked(api: Api, data: Object, status: int) -> None:
+    job = make_job("with-bucket", data=data)
+    job["metadata"] = {"name": "with-bucket", "namespace": "elastic-job"}
+    assert api.create(job, dry_run=True).status == status
 
 
 def test_root_is_not_let_into_the_platforms_namespace(api: Api) -> None:

@@ -206,7 +206,7 @@ def _ended(pod: Object) -> _End | None:
     if status.get("phase") not in ("Succeeded", "Failed"):
         return None
     states = (one.get("state") or {} for one in status.get("containerStatuses") or ())
-    state = next((one["terminated"] for one in states if "terminated" in one), {})
+    state: Object = next((one["terminated"] for one in states if "terminated" in one), {})
     if status["phase"] == "Succeeded":
         return _End(0, "", 0.0)
     code = int(state.get("exitCode", -1))

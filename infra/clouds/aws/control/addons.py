@@ -179,7 +179,7 @@ def _add_on(  # noqa: PLR0917 - all of them say the same five
 
 
 def _words(one: AddOn, settings: Settings) -> dict[str, list[str]]:
-    """What the rights of its role are on, where that is the stack's to say."""
+    """The resources of its role, where they are the stack's to name."""
     if one.name != S3:
         return {}
     buckets = settings.storage.buckets
