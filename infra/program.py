@@ -44,7 +44,8 @@ def declare(stack: Stack, cloud: Infrastructure) -> None:
     platform.gateway(cluster, volumes, images.controller, manager, [*base, *claims, *prepared])
     etcd.etcd_maintenance(cluster, images.controller, manager, [*base, *store])
     # The second manager machine is for people and jobs as the first: its nodes carry the same label, and cost the same.
-    facts = platform.facts(cluster, volumes, images, [manager, *workers], [spaces[SYSTEM], *helping])
+    copying = platform.copy_identity(cluster, volumes, [spaces[JOBS], *limits])
+    facts = platform.facts(cluster, volumes, images, [manager, *workers], [spaces[SYSTEM], *helping, *copying])
     if stack.webhook:
         platform.notifications(cluster, stack.webhook, [spaces[SYSTEM]])
     controller = platform.controller(cluster, images.controller, manager, [*base, *claims, *prepared, facts])

@@ -12,6 +12,7 @@ import pulumi
 from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
 SYSTEM, JOBS = "ebb-system", "elastic-job"
+COPY_ACCOUNT = "ebb-copy"  # the ServiceAccount, in JOBS, of pods that copy buckets
 PLATFORM_PRIORITY, JOB_PRIORITY = "ebb-system", "ebb-job"
 ETCD, ETCD_PORT = "etcd", 2379
 ETCD_ENDPOINT = f"etcd-service:{ETCD_PORT}"  # the name that job files of pytorch/elastic have always used
@@ -251,13 +252,27 @@ class Volume:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CopyIdentity:
+    """The cloud's identity of the pods that copy buckets. `buckets`: name -> address, those that it may read, and that jobs may
+    call by name. `annotations`: of ServiceAccount COPY_ACCOUNT, which has it. `addresses`: link-local ranges and ports where
+    these pods get its credentials, and other pods nothing. `ready`: what must be there before such a pod."""
+
+    buckets: Mapping[str, str]
+    annotations: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    addresses: Sequence[tuple[str, int]] = ()
+    ready: Sequence[pulumi.Resource] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Storage:
     """`jobs` are mounted by every worker, `etcd` by etcd alone. `root` shows the file system of data and output with both in it,
-    for job files that mount it whole."""
+    for job files that mount it whole. `copies`: None where jobs bring the credentials for copies of buckets themselves."""
 
     jobs: tuple[Volume, ...]
     root: Volume
     etcd: Volume
+    copies: CopyIdentity | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

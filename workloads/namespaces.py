@@ -27,6 +27,7 @@ from pulumi_kubernetes.networking.v1 import (
     NetworkPolicySpecArgsDict,
 )
 
+from ebb.api.contract import LABEL_COPY, LABEL_INDEX
 from workloads import manifest
 from workloads.cluster import (
     COMPONENT_LABEL,
@@ -199,6 +200,21 @@ def _etcd() -> NetworkPolicySpecArgsDict:
     return _spec(
         {"match_labels": {COMPONENT_LABEL: RENDEZVOUS}},
         ingress=[{"from_": [_namespace(JOBS)], "ports": [{"protocol": "TCP", "port": ETCD_PORT}]}],
+    )
+
+
+def copies_policy(cluster: Cluster, addresses: Sequence[tuple[str, int]], needs: Sequence[pulumi.Resource]) -> NetworkPolicy:
+    """Beside what every pod of the jobs may, those that copy buckets may ask for their identity's credentials. A worker may carry
+    their label, as its template's labels are its own; the index is the controller's, and keeps workers out."""
+    pods = [{"key": LABEL_COPY, "operator": "Exists"}, {"key": LABEL_INDEX, "operator": "DoesNotExist"}]
+    rules: list[NetworkPolicyEgressRuleArgsDict] = [
+        {"to": [{"ip_block": {"cidr": cidr}}], "ports": [{"protocol": "TCP", "port": port}]} for cidr, port in addresses
+    ]
+    return NetworkPolicy(
+        "network-policy-copies",
+        metadata={"name": "copies", "namespace": JOBS},
+        spec=_spec({"match_expressions": pods}, ingress=[], egress=rules),  # policies add up: it takes nothing away
+        opts=cluster.options(depends_on=needs),
     )
 
 

@@ -13,6 +13,7 @@ from pulumi_kubernetes.apiextensions import CustomResource
 
 from workloads import manifest
 from workloads.cluster import (
+    COPY_ACCOUNT,
     DEFAULT_IMAGE,
     ETCD_ENDPOINT,
     FLEX_START,
@@ -29,6 +30,7 @@ from workloads.cluster import (
     Storage,
     Volume,
 )
+from workloads.namespaces import copies_policy
 
 IMAGE = "ebb-controller"  # what the files say in place of an image
 PLATFORM, PLATFORM_SCHEMA = "ebb-platform", "1"
@@ -102,6 +104,21 @@ def _read_only(volume: Volume) -> manifest.Document:
     return {"readOnly": True} if volume.read_only else {}
 
 
+def copy_identity(cluster: Cluster, storage: Storage, needs: Sequence[pulumi.Resource]) -> Resources:
+    """The ServiceAccount of pods that copy buckets, without any right in Kubernetes, and their way to its credentials. `needs`:
+    the namespace with its limits."""
+    copies = storage.copies
+    if copies is None:
+        return []
+    account = core.v1.ServiceAccount(
+        COPY_ACCOUNT,
+        metadata={"name": COPY_ACCOUNT, "namespace": JOBS, "annotations": dict(copies.annotations)},
+        automount_service_account_token=False,
+        opts=cluster.options(depends_on=[*needs, *copies.ready]),
+    )
+    return [account, *([copies_policy(cluster, copies.addresses, needs)] if copies.addresses else [])]
+
+
 def facts(
     cluster: Cluster, storage: Storage, images: Images, groups: Sequence[NodeGroup], needs: Sequence[pulumi.Resource]
 ) -> pulumi.Resource:
@@ -118,7 +135,8 @@ def facts(
         **({"legacyEtcdEndpoint": LEGACY_ETCD_ENDPOINT} if images.legacy_etcd else {}),
         "volumes": [volume.facts() for volume in storage.jobs],
         # Beside the gateway, from its image: small, and on the machine already.
-        "copies": {"image": images.controller, "selector": groups[0].node_selector},
+        "copies": {"image": images.controller, "selector": groups[0].node_selector, **_identity(storage)},
+        "buckets": [{"name": name, "url": url} for name, url in (storage.copies.buckets if storage.copies else {}).items()],
         "nodeGroups": [_group(group, images, cluster) for group in groups],
         "dashboards": {},
     }
@@ -128,6 +146,11 @@ def facts(
         data={"schema": PLATFORM_SCHEMA, "platform.json": pulumi.Output.json_dumps(known, indent=1)},
         opts=cluster.options(depends_on=needs),
     )
+
+
+def _identity(storage: Storage) -> Mapping[str, Any]:
+    found = storage.copies
+    return {"account": COPY_ACCOUNT, "environment": dict(found.environment)} if found else {}
 
 
 def _group(group: NodeGroup, images: Images, cluster: Cluster) -> Mapping[str, Any]:

@@ -107,10 +107,13 @@ class NodeGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class Copies:
-    """The pods that copy buckets: their image, and the labels of the machines for them."""
+    """The pods that copy buckets: their image, the labels of the machines for them, their ServiceAccount where the cloud gives
+    that an identity ("": the job brings credentials), and variables."""
 
     image: str
     selector: Mapping[str, str]
+    account: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +130,7 @@ class Platform:
     node_groups: tuple[NodeGroup, ...]
     dashboards: Mapping[str, str] = field(default_factory=dict)
     launcher_image: str = ""  # has the launcher for workers in other images (ebb/elastic/portable); "": an older stack's has not
+    buckets: Mapping[str, str] = field(default_factory=dict)  # name -> address, those that copies may read without credentials
     copies: Copies | None = None  # None: the stack is of a version that copies no buckets
     legacy_etcd_endpoint: str = ""  # an etcd with the v2 API, for torch's own etcd backends; "": the stack has none
 
@@ -270,6 +274,7 @@ def _platform(root: _FactsReader) -> Platform:
         volumes=tuple(_volume(item) for item in root.objects("volumes")),
         node_groups=tuple(_node_group(item) for item in root.objects("nodeGroups")),
         dashboards=root.texts("dashboards"),
+        buckets={item.text("name"): item.text("url") for item in root.objects("buckets", [])},
         copies=_copies(root.part("copies")),
         legacy_etcd_endpoint=root.text("legacyEtcdEndpoint", ""),
     )
@@ -311,7 +316,14 @@ def _node_group(item: _FactsReader) -> NodeGroup:
 
 
 def _copies(item: _FactsReader | None) -> Copies | None:
-    return Copies(image=item.text("image"), selector=item.texts("selector")) if item else None
+    if item is None:
+        return None
+    return Copies(
+        image=item.text("image"),
+        selector=item.texts("selector"),
+        account=item.text("account", ""),
+        environment=item.texts("environment"),
+    )
 
 
 def _network(item: _FactsReader | None) -> Network | None:

@@ -115,6 +115,7 @@ def test_a_clone_names_the_same_bucket() -> None:
 
 def test_a_mounted_bucket_is_named_and_nothing_is_copied() -> None:
     facts = platform_json()
+    facts["buckets"] = [{"name": "imagenet", "url": "s3://imagenet"}]  # by their addresses mounted ones can be copied, too
     facts["volumes"].append({"name": "imagenet", "claim": "ebb-imagenet", "mountPath": "/mnt/imagenet", "readOnly": True})
     kube = FakeKube({**platform_map(), "data": {"schema": "1", "platform.json": json.dumps(facts)}})
     for said, place in (("imagenet", "/mnt/imagenet"), ("imagenet/train", "/mnt/imagenet/train"), ("digits", "/mnt/data/digits")):
@@ -123,3 +124,14 @@ def test_a_mounted_bucket_is_named_and_nothing_is_copied() -> None:
         (container,) = body["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"]
         assert container["args"] == ["-m", "trainer", "--data", place]
         assert "data" not in body["spec"]
+
+
+@pytest.mark.parametrize(
+    ("said", "url"),
+    [("words", "s3://our-data/words"), ("words/en", "s3://our-data/words/en"), ("words/", "s3://our-data/words")],
+)
+def test_a_bucket_of_the_stack_is_copied_by_its_name(said: str, url: str) -> None:
+    facts = {**platform_json(), "buckets": [{"name": "words", "url": "s3://our-data/words"}]}
+    kube = FakeKube({**platform_map(), "data": {"schema": "1", "platform.json": json.dumps(facts)}})
+    result = invoke("submit", "--name", "a", "--gpus", "1", "--dry-run", "--data", said, "--", "-m", "trainer", kube=kube)
+    assert yaml.safe_load(result.stdout)["spec"]["data"] == {"url": url, "path": f"/mnt/data/{folder_of(parse_url(url))}"}

@@ -5,16 +5,21 @@ from typing import Any
 
 import pytest
 import yaml
+from pulumi_kubernetes import core
 
 from ebb.api.contract import GATEWAY_PORT
 from ebb.api.platform import parse
 from ebb.api.quantities import quantity
+from ebb.api.spec import Job
+from ebb.controller.reconciler.data_copy import copy_pod
+from ebb.controller.reconciler.pods import worker_labels
 from ebb.controller.record_retention import KEPT_DAYS
 from ebb.gateway.__main__ import read_settings
+from tests.builders import make_job
 from tests.infra.declared import Declared, Registered
 from tests.pod_security import violations
 from tests.workloads.world import Elsewhere, Object, objects, pod_template, stack
-from workloads.cluster import Helpers
+from workloads.cluster import Cluster, CopyIdentity, Helpers
 from workloads.platform import RESEARCHERS_OWN
 
 
@@ -318,6 +323,53 @@ def test_copies_of_buckets_run_beside_the_gateway_from_its_image(world: Declared
     gateway = pods(world)["ebb-gateway"]
     assert copies is not None
     assert (copies.image, copies.selector) == (gateway["containers"][0]["image"], gateway["nodeSelector"])
+
+
+def test_copies_have_the_clouds_identity_and_a_way_to_it_that_workers_have_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = Elsewhere.storage
+
+    def with_buckets(self: Elsewhere, cluster: Cluster, add_ons: Any) -> Any:
+        made = usual(self, cluster, add_ons)
+        right = core.v1.ConfigMap("right", opts=cluster.options())
+        identity = CopyIdentity(
+            buckets={"words": "s3://our-data/words"},
+            annotations={"who": "reader"},
+            environment={"AWS_REGION": "north"},
+            addresses=[("169.254.170.23/32", 80)],
+            ready=[right],
+        )
+        return replace(made, copies=identity)
+
+    monkeypatch.setattr(Elsewhere, "storage", with_buckets)
+    found = stack()
+    account = found.one("ServiceAccount", "ebb-copy")
+    metadata = {"name": "ebb-copy", "namespace": "elastic-job", "annotations": {"who": "reader"}}
+    assert (account.inputs["metadata"], account.inputs["automountServiceAccountToken"]) == (metadata, False)
+    facts = found.one("ConfigMap", "ebb-platform")
+    platform = parse(facts.inputs["data"])
+    assert platform.copies is not None
+    assert (platform.copies.account, platform.copies.environment) == ("ebb-copy", {"AWS_REGION": "north"})
+    assert platform.buckets == {"words": "s3://our-data/words"}
+    names = {key.split("::")[1] for key in found.before(facts)}
+    assert {"ebb-copy", "right", "network-policy-copies"} <= names, "a pod that came before would have no credentials"
+    policy = spec(found, "NetworkPolicy", "network-policy-copies")
+    job = Job.of(make_job(data={"url": "s3://our-data/words", "path": "/mnt/data/words"}))
+    assert job.spec.data is not None
+    pod = copy_pod(job, job.spec.data, platform.volumes[0], platform.copies)
+    assert selects(policy["podSelector"], pod["metadata"]["labels"])
+    assert not selects(policy["podSelector"], {"ebb.dev/copy": "of a template", **worker_labels("digits", 0)})
+    ports = [{"protocol": "TCP", "port": 80}]
+    assert policy["egress"] == [{"to": [{"ipBlock": {"cidr": "169.254.170.23/32"}}], "ports": ports}]
+
+
+def selects(selector: Object, labels: dict[str, str]) -> bool:
+    wanted = {"Exists": True, "DoesNotExist": False}
+    return all((one["key"] in labels) is wanted[one["operator"]] for one in selector["matchExpressions"])
+
+
+def test_without_buckets_copies_have_no_identity(world: Declared) -> None:
+    assert "ebb-copy" not in world.named("ServiceAccount")
+    assert "network-policy-copies" not in world.named("NetworkPolicy")
 
 
 def test_a_read_only_volume_is_so_in_the_gateway(monkeypatch: pytest.MonkeyPatch) -> None:

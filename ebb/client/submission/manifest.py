@@ -6,6 +6,7 @@ zone, the time to leave, which is the machine's) is not here, so that the job ca
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from ebb.api.buckets import BucketUrl, UrlError, folder_of, is_url, parse_url
@@ -42,6 +43,7 @@ def manifest(request: Request, fit: Fit, platform: Platform, namespace: str, cod
 
     Raises BadRequest if its data is on no volume, or the file of a secret on one.
     """
+    request = replace(request, data=_named(request.data, platform))
     for place, name in request.secrets.items():
         if place.startswith("/"):
             uses.check_mounts(name, place, [volume.mount_path for volume in platform.volumes])
@@ -195,6 +197,14 @@ def _code(platform: Platform, code: CodePlace) -> Mapping[str, str]:
     output = find_output(platform)
     packages = {ENV_PACKAGES: f"{output}/{PACKAGES}"} if output else {}  # without: each worker installs its own
     return {ENV_CODE_ARCHIVE: code.archive, ENV_CODE_SHA256: code.code.sha256, **packages}
+
+
+def _named(data: str | None, platform: Platform) -> str | None:
+    """The address of a bucket that the stack has a name for, or of a folder of it; unless it is mounted under that name."""
+    name, _, below = (data or "").partition("/")
+    if name not in platform.buckets or any(volume.name == name for volume in platform.volumes):
+        return data
+    return f"{platform.buckets[name]}/{below}".rstrip("/")
 
 
 def _url(data: str) -> BucketUrl:

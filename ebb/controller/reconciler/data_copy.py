@@ -92,12 +92,15 @@ def copy_pod(job: Job, data: Data, volume: Volume, copies: Copies) -> Object:
     secrets = [one for one in template.get("volumes") or () if "secret" in one]  # GOOGLE_APPLICATION_CREDENTIALS names a file
     kept = {one["name"] for one in secrets}
     files = [one for one in trains.get("volumeMounts") or () if one.get("name") in kept]
+    own = [one for one in trains.get("env") or () if one["name"].startswith(CREDENTIALS)]
+    named = {one["name"] for one in own}
+    usual = [{"name": key, "value": value} for key, value in copies.environment.items() if key not in named]
     container = {
         "name": "copy",
         "image": copies.image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["tini", "--", "python3", "-m", "ebb.buckets", data.url, data.path],
-        "env": [one for one in trains.get("env") or () if one["name"].startswith(CREDENTIALS)],
+        "env": [*usual, *own],
         # Beside etcd and the controller, on one machine. 32 parts of 8 MiB at once, and the file system's cache, which counts.
         "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"cpu": "2", "memory": "1Gi"}},
         "volumeMounts": [{"name": volume.name, "mountPath": volume.mount_path}, *files],
@@ -123,6 +126,7 @@ def copy_pod(job: Job, data: Data, volume: Volume, copies: Copies) -> Object:
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "terminationGracePeriodSeconds": 5,
+            **({"serviceAccountName": copies.account} if copies.account else {}),
             "nodeSelector": dict(copies.selector),
             "securityContext": {
                 "runAsNonRoot": True,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from infra import catalog
 from infra.clouds.aws.catalog import AMI_CPU, AMI_GPU, AwsInstance
-from infra.clouds.aws.settings import Fsx, GroupSettings, Settings
+from infra.clouds.aws.settings import Bucket, Fsx, GroupSettings, Settings, Storage
 from infra.config import NodeGroupSettings, Problem, Stack, checks, choice
 from infra.config.cidrs import PRIVATE, is_private, malformed, network_of, not_public
 from workloads.cluster import CAPACITY_BLOCK, SPOT
@@ -181,10 +181,15 @@ def _subnets(stack: Stack, settings: Settings) -> Iterator[Problem]:
 SOURCES = ("aws.storage.efs", "aws.storage.fsx", "aws.storage.buckets")
 
 
+def mounted(storage: Storage) -> tuple[Bucket, ...]:
+    """The buckets that every job has as files; the others are copied."""
+    return tuple(one for one in storage.buckets if one.mode == "mount")
+
+
 def needed_add_ons(settings: Settings) -> tuple[str, ...]:
     """The EKS add-ons of the stack, each of which is pinned."""
     storage = settings.storage
-    wanted = {EFS_ADD_ON: storage.efs, FSX_ADD_ON: storage.fsx, S3_ADD_ON: storage.buckets}
+    wanted = {EFS_ADD_ON: storage.efs, FSX_ADD_ON: storage.fsx, S3_ADD_ON: mounted(storage)}
     return (*ADD_ONS, *(name for name, used in wanted.items() if used))
 
 

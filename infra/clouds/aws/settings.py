@@ -132,10 +132,15 @@ class Fsx(Section):
 
 
 class Bucket(Section):
-    """An existing S3 bucket that jobs read as files, without a copy: one request of S3 for each read."""
+    """An existing S3 bucket that jobs may read without credentials of their own."""
 
-    name: Name = Field(description="`--data <name>`; the files are at /mnt/<name>.", examples=["imagenet"])
+    name: Name = Field(description="`--data <name>`; the files of a mounted one are at /mnt/<name>.", examples=["imagenet"])
     url: forms.MountedBucket = Field(description="The bucket, or a folder of it.", examples=["s3://our-data/imagenet"])
+    mode: Literal["mount", "copy"] = Field(
+        default="mount",
+        description="mount: every job sees it as files, each read is a request of S3; copy: a job that names it copies it onto "
+        "the data volume first, once.",
+    )
 
     @property
     def bucket(self) -> str:
@@ -155,7 +160,7 @@ class Storage(Section):
     efs: Efs | None = Field(default=None, description="EFS, in all zones. `efs: {}` takes its defaults.")
     fsx: Fsx | None = Field(default=None, description="FSx for Lustre, in one zone.")
     buckets: tuple[Bucket, ...] = Field(
-        default=(), strict=False, description="S3 buckets that are mounted read-only, by Mountpoint for Amazon S3."
+        default=(), strict=False, description="S3 buckets that are mounted read-only, by Mountpoint for Amazon S3, or copied."
     )
     data: Literal["keep", "protect", "delete"] = Field(
         default="keep",

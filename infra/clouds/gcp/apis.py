@@ -20,7 +20,8 @@ def needed(settings: Settings) -> tuple[str, ...]:
     names = [*ALWAYS, *(["lustre", "servicenetworking"] if settings.storage.lustre else [])]
     names += ["artifactregistry", "containerfilesystem"] if settings.images.build != "none" else []
     names += ["cloudbuild", "storage"] if settings.images.build == "cloudbuild" else []
-    return tuple(f"{one}.googleapis.com" for one in names)
+    names += ["iamcredentials", "storage"] if settings.storage.buckets else []
+    return tuple(f"{one}.googleapis.com" for one in dict.fromkeys(names))
 
 
 def declare(part: Part, settings: Settings) -> None:

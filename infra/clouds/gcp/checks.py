@@ -33,6 +33,9 @@ EXISTING = {"subnet": "subnet", "pods_range": "podsRange", "services_range": "se
 OWN = {"cidr": "cidr", "pods_cidr": "podsCidr", "services_cidr": "servicesCidr"}
 
 
+VOLUMES = ("data", "output", "efs", "lustre", "etcd", "environment")
+
+
 def problems(stack: Stack, settings: Settings) -> Iterator[Problem]:
     """Everything that disagrees, in the order of the file."""
     for zone in dict.fromkeys(stack.zones):
@@ -50,6 +53,11 @@ def problems(stack: Stack, settings: Settings) -> Iterator[Problem]:
         yield from _group(f"nodeGroups[{index}]", line, stack)
     yield from _grace(stack, settings)
     yield from _storage(stack, settings)
+    taken = set[str]()
+    for index, bucket in enumerate(settings.storage.buckets):
+        if bucket.name in taken or bucket.name in VOLUMES:
+            yield Problem(f"gcp.storage.buckets[{index}].name", f"{bucket.name!r} is taken: rename it, `--data` takes the name")
+        taken.add(bucket.name)
     yield from checks.images("gcp.images", settings.images, stack)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from infra.config import Form, Section
+from infra.config import Form, Name, Section
 
 MOMENT = "a moment such as 2026-12-20T00:00:00Z, in quotes"
 
@@ -161,6 +161,19 @@ class Lustre(Section):
     throughput: Literal[125, 250, 500, 1000] = Field(default=500, description="MB/s per TiB.")
 
 
+class Bucket(Section):
+    """An existing bucket of Cloud Storage that jobs may copy without credentials of their own."""
+
+    name: Name = Field(description="`--data <name>`.", examples=["imagenet"])
+    url: Annotated[
+        str,
+        Form(
+            r"gs://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9](/[^\s/]+)*",
+            "gs://<bucket> or gs://<bucket>/<folder>; for another cloud's bucket a job brings credentials (`ebb submit --data`)",
+        ),
+    ] = Field(description="The bucket, or a folder of it.", examples=["gs://our-data/imagenet"])
+
+
 class Storage(Section):
     """The places of data and output: on Filestore. Lustre is a third volume beside it."""
 
@@ -170,6 +183,9 @@ class Storage(Section):
         default="keep",
         description="What `pulumi destroy` does to Filestore: keep leaves it, and an own network, in the project; protect stops "
         "at once; delete deletes. Lustre always goes.",
+    )
+    buckets: tuple[Bucket, ...] = Field(
+        default=(), strict=False, description="Buckets that a job which names one copies onto the data volume first, once."
     )
     clients: tuple[Cidr, ...] = Field(
         default=(),

@@ -11,11 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
-from pulumi_gcp import compute, filestore, servicenetworking
+from pulumi_gcp import compute, filestore, serviceaccount, servicenetworking
 from pulumi_gcp import lustre as gcp_lustre
+from pulumi_gcp import storage as gcp_storage
 from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
 from infra.clouds.gcp import pools
+from infra.clouds.gcp.cluster import account_id
 from infra.clouds.gcp.network import Network
 from infra.clouds.gcp.settings import Lustre, Settings
 from infra.config import Stack
@@ -23,10 +25,14 @@ from infra.groups import manager_group
 from infra.part import Part
 from infra.volumes import Csi, Nfs, Source, Volumes
 from workloads import cluster as records
+from workloads.cluster import COPY_ACCOUNT, JOBS
 
 ROOT_CLAIM, ROOT_PATH = "efs-claim", "/mnt/efs"  # as the step-by-step articles have them
 KEEP, PROTECT = "keep", "protect"
 SNAPSHOTS_KEPT_DAYS = 7
+# GKE's metadata server, which knows each pod's identity: with Dataplane V2 at the first address, else at the second
+# (.../kubernetes-engine/docs/how-to/workload-identity, the paragraph on network policies, as remembered: it could not be read).
+METADATA = (("169.254.169.254/32", 80), ("169.254.169.252/32", 988))
 DISK_DRIVER, LUSTRE_DRIVER = "pd.csi.storage.gke.io", "lustre.csi.storage.gke.io"
 # hard: what writes to a file system that is away waits, and does not lose what it writes. The sizes and the two connections are
 # those of Google's page filestore/docs/mounting-fileshares as remembered: it could not be read.
@@ -87,6 +93,35 @@ def declare(
             "etcd", etcd, claim="etcd-data", mount_path="/var/lib/etcd", zone=zone, size_gib=settings.storage.etcd_gib
         ),
         commands=_commands(address, share, lustre),
+        copies=_copies(part, name, settings) if settings.storage.buckets else None,
+    )
+
+
+def _copies(part: Part, name: str, settings: Settings) -> records.CopyIdentity:
+    """A service account that may read the buckets and nothing else, and that the pods which copy may be."""
+    wanted = settings.storage.buckets
+    account = serviceaccount.Account(
+        "copy", account_id=account_id(name, "copy"), display_name=f"Copies of buckets for {name}", opts=part.child()
+    )
+    pods = f"serviceAccount:{settings.project}.svc.id.goog[{JOBS}/{COPY_ACCOUNT}]"
+    be = serviceaccount.IAMMember(
+        "copy", service_account_id=account.name, role="roles/iam.workloadIdentityUser", member=pods, opts=part.child()
+    )
+    read = [
+        gcp_storage.BucketIAMMember(
+            f"copy-{bucket}",
+            bucket=bucket,
+            role="roles/storage.objectViewer",
+            member=pulumi.Output.concat("serviceAccount:", account.email),
+            opts=part.child(),
+        )
+        for bucket in dict.fromkeys(one.url.split("/")[2] for one in wanted)
+    ]
+    return records.CopyIdentity(
+        buckets={one.name: one.url for one in wanted},
+        annotations={"iam.gke.io/gcp-service-account": account.email},
+        addresses=METADATA,
+        ready=[be, *read],
     )
 
 

@@ -89,6 +89,17 @@ def test_the_pod_has_the_credentials_of_the_training_and_nothing_else_of_it() ->
     assert violations(pod["spec"]) == []
 
 
+def test_the_clouds_identity_comes_by_account_and_the_jobs_own_words_win() -> None:
+    identity = Copies(image="c", selector={}, account="ebb-copy", environment={"AWS_REGION": "us-west-2", "AWS_X": "1"})
+    (pod,) = created(look(job(), platform=platform(copies=identity)))
+    assert pod["spec"]["serviceAccountName"] == "ebb-copy"
+    assert pod["spec"]["automountServiceAccountToken"] is False
+    (container,) = pod["spec"]["containers"]
+    assert container["env"] == [{"name": "AWS_X", "value": "1"}, {"name": "AWS_REGION", "value": "eu-west-1"}, SECRET]
+    (usual,) = created(look(job(), platform=platform()))
+    assert "serviceAccountName" not in usual["spec"]
+
+
 def test_a_credential_that_is_a_file_comes_along() -> None:
     named = {"name": "GOOGLE_APPLICATION_CREDENTIALS", "value": "/secrets/gcs.json"}
     at = {"name": "ebb-secret-gcs", "mountPath": "/secrets/gcs.json", "subPath": "value", "readOnly": True}

@@ -35,8 +35,9 @@ def test_every_one_is_pinned_to_the_files_version() -> None:
         Storage(fsx=Fsx(zone="us-west-2a"), data="delete"),
         Storage(efs=Efs(), fsx=Fsx(zone="us-west-2a"), data="delete"),
         Storage(efs=Efs(), buckets=(Bucket(name="imagenet", url="s3://our-data"),)),
+        Storage(efs=Efs(), buckets=(Bucket(name="imagenet", url="s3://our-data", mode="copy"),)),
     ],
-    ids=["efs", "fsx", "both", "bucket"],
+    ids=["efs", "fsx", "both", "bucket", "copied"],
 )
 def test_those_that_are_made_are_those_that_the_file_must_pin(storage: Storage) -> None:
     settings: Settings = stack().settings.model_copy(update={"storage": storage})

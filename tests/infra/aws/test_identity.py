@@ -31,6 +31,7 @@ BUCKETS = [
     {"name": "imagenet", "url": "s3://our-data/imagenet/train"},
     {"name": "words", "url": "s3://our-data/words"},
     {"name": "all", "url": "s3://others-data"},
+    {"name": "copied", "url": "s3://third/a", "mode": "copy"},
 ]
 
 
@@ -212,6 +213,14 @@ def test_the_s3_driver_reads_what_the_file_names_and_nothing_else() -> None:
         "arn:aws:s3:::our-data/words/*",
         "arn:aws:s3:::others-data/*",
     ]
+
+
+def test_copies_may_read_all_of_them_and_write_none() -> None:
+    listing, reading = policy("s3-copy")
+    assert (listing["Action"], reading["Action"]) == (["s3:ListBucket"], ["s3:GetObject"])
+    assert listing["Resource"] == ["arn:aws:s3:::others-data", "arn:aws:s3:::our-data", "arn:aws:s3:::third"]
+    assert "arn:aws:s3:::third/a/*" in reading["Resource"]
+    assert trusted("s3-copy")["Condition"]["StringEquals"]["aws:RequestTag/kubernetes-service-account"] == "ebb-copy"
 
 
 def test_the_volume_of_etcd_can_be_attached_and_backed_up() -> None:

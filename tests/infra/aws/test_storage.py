@@ -38,7 +38,7 @@ def declare(zones: tuple[str, ...] = ZONES, **section: Any) -> Declared:
         part = Part("aws", "storage")
         subnets = {zone: pulumi.Output.from_input(f"subnet-{zone}") for zone in zones}
         network = Network(vpc_id=pulumi.Output.from_input("vpc-1"), private=subnets, public={}, part=Part("aws", "network"))
-        control = SimpleNamespace(security_group_id=pulumi.Output.from_input("sg-cluster"))
+        control = SimpleNamespace(security_group_id=pulumi.Output.from_input("sg-cluster"), name="ebb-dev", ready=[])
         stack = SimpleNamespace(manager=SimpleNamespace(zone="us-west-2a"), storage=SimpleNamespace(data_gib=200, output_gib=50))
         provider = KubernetesProvider("cluster", kubeconfig="{}")
         driver = core.v1.ConfigMap("driver", opts=pulumi.ResourceOptions(provider=provider))
@@ -248,6 +248,14 @@ def test_a_bucket_is_a_read_only_volume_of_its_own_that_every_job_has() -> None:
     assert folder["csi"]["volumeHandle"] != whole["csi"]["volumeHandle"], "the kubelet takes equal ones for one volume"
     assert folder["mountOptions"] == ["read-only", "allow-other", "prefix imagenet/train/"]
     assert whole["mountOptions"] == ["read-only", "allow-other"]
+
+
+def test_a_bucket_that_is_copied_is_no_volume() -> None:
+    seen = declare(**EFS, buckets=[{"name": "words", "url": "s3://our-data/words", "mode": "copy"}])
+    assert seen.returned["jobs"] == ["data", "output"]
+    link = seen.one("PodIdentityAssociation", "ebb-copy").inputs
+    assert (link["namespace"], link["serviceAccount"]) == ("elastic-job", "ebb-copy")
+    assert not declare(**EFS).all("PodIdentityAssociation")
 
 
 @pytest.mark.parametrize("section", SECTIONS)

@@ -79,3 +79,22 @@ def test_lustre_is_a_third_volume_in_its_zone() -> None:
     told = json.loads(made.one("ConfigMap", "ebb-platform").inputs["data"]["platform.json"])
     assert {"name": "lustre", "zone": "us-central1-b"}.items() <= told["volumes"][2].items()
     assert outputs({"gcp.storage.lustre": {"zone": "us-central1-b"}})["mountLustre"].endswith("10.1.0.2@tcp:/ebb /mnt/lustre")
+
+
+BUCKETS = [{"name": "imagenet", "url": "gs://our-data/imagenet"}, {"name": "words", "url": "gs://our-data/words"}]
+
+
+def test_copies_may_read_the_buckets_of_the_file_and_nothing_else() -> None:
+    made = world({"gcp.storage.buckets": BUCKETS})
+    rights = [one for one in made.all("gcp:storage/bucketIAMMember:BucketIAMMember") if one.name.startswith("copy")]
+    (right,) = rights  # one for each bucket, however often it is named
+    assert (right.inputs["bucket"], right.inputs["role"]) == ("our-data", "roles/storage.objectViewer")
+    be = made.one("gcp:serviceaccount/iAMMember:IAMMember", "copy").inputs
+    assert be["role"] == "roles/iam.workloadIdentityUser"
+    assert be["member"] == "serviceAccount:my-project-123.svc.id.goog[elastic-job/ebb-copy]"
+    account = made.one("ServiceAccount", "ebb-copy")
+    assert list(account.inputs["metadata"]["annotations"]) == ["iam.gke.io/gcp-service-account"]
+    assert right.key in made.before(account)
+    enabled = {one.inputs["service"] for one in made.all("gcp:projects/service:Service")}
+    assert {"iamcredentials.googleapis.com", "storage.googleapis.com"} <= enabled
+    assert "ebb-copy" not in usual().named("ServiceAccount")

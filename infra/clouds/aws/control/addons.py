@@ -21,7 +21,9 @@ from pulumi_aws import eks
 from pulumi_kubernetes.apps.v1 import DaemonSetPatch
 from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
+from infra.clouds.aws.checks import mounted
 from infra.clouds.aws.iam import identity
+from infra.clouds.aws.iam.rights import bucket_words
 from infra.clouds.aws.settings import Settings
 from infra.part import Part
 from workloads.cluster import LABEL_CAPACITY, LABEL_NODE_GROUP, MANAGER, TAINT_GPU
@@ -131,7 +133,7 @@ THEN = (
 
 def used(settings: Settings) -> list[AddOn]:
     """The add-ons of a stack: a file system's driver only where there is such a file system."""
-    absent = {EFS: settings.storage.efs is None, FSX: settings.storage.fsx is None, S3: not settings.storage.buckets}
+    absent = {EFS: settings.storage.efs is None, FSX: settings.storage.fsx is None, S3: not mounted(settings.storage)}
     return [one for one in (*FIRST, *THEN) if not absent.get(one.name)]
 
 
@@ -182,11 +184,7 @@ def _words(one: AddOn, settings: Settings) -> dict[str, list[str]]:
     """The resources of its role, where they are the stack's to name."""
     if one.name != S3:
         return {}
-    buckets = settings.storage.buckets
-    return {
-        "buckets": sorted({f"arn:aws:s3:::{bucket.bucket}" for bucket in buckets}),
-        "objects": [f"arn:aws:s3:::{bucket.bucket}/{bucket.prefix}*" for bucket in buckets],
-    }
+    return bucket_words(mounted(settings.storage))
 
 
 def _patch(part: Part, name: str, driver: pulumi.Resource, kubernetes: KubernetesProvider) -> DaemonSetPatch:

@@ -12,13 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pulumi
-from pulumi_aws import dlm, ebs
+from pulumi_aws import dlm, ebs, eks
 from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
+from infra.clouds.aws.checks import mounted
 from infra.clouds.aws.control.cluster import ControlPlane
 from infra.clouds.aws.data import efs, fsx
 from infra.clouds.aws.data.clients import clients
 from infra.clouds.aws.iam import identity
+from infra.clouds.aws.iam.rights import bucket_words
 from infra.clouds.aws.network import Network
 from infra.clouds.aws.settings import Bucket, Settings
 from infra.clouds.aws.settings import Storage as StorageSettings
@@ -26,7 +28,7 @@ from infra.config import Stack
 from infra.part import Part
 from infra.volumes import SHOWN, Csi, Source, Volumes
 from workloads import cluster as records
-from workloads.cluster import Volume
+from workloads.cluster import COPY_ACCOUNT, JOBS, CopyIdentity, Volume
 
 ROOT_CLAIM, ROOT_PATH = "efs-claim", "/mnt/efs"  # as the step-by-step articles have them
 NFS_OPTIONS = "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport"
@@ -34,6 +36,8 @@ SNAPSHOTS = "snapshots"  # its role in iam/rights.py
 EFS_DRIVER, FSX_DRIVER, EBS_DRIVER, S3_DRIVER = "efs.csi.aws.com", "fsx.csi.aws.com", "ebs.csi.aws.com", "s3.csi.aws.com"
 BACKED_UP = "ebb.dev/backup"
 SNAPSHOTS_KEPT = 7
+# Of the EKS Pod Identity agent (https://docs.aws.amazon.com/eks/latest/userguide/pod-id-agent-setup.html, read 2026-11-26).
+AGENT = ("169.254.170.23/32", 80)
 
 Command = pulumi.Output[str]
 
@@ -77,12 +81,32 @@ def declare(
         whole = lustre_source(fast.id, fast.dns_name, fast.mount_name)
         size = wanted.fsx.size_gib
         jobs.append(volumes.shared("fsx", whole, claim="ebb-fsx", mount_path="/mnt/fsx", size_gib=size, zone=fast_zone))
-    jobs += [_bucket(volumes, one) for one in wanted.buckets]
+    jobs += [_bucket(volumes, one) for one in mounted(wanted)]
     return Storage(
         jobs=tuple(jobs),
         root=volumes.shared("efs", root, claim=ROOT_CLAIM, mount_path=ROOT_PATH, size_gib=sizes.data_gib + sizes.output_gib),
         etcd=_etcd(volumes, disk, stack.manager.zone, wanted.etcd_gib),
         commands=_commands(shared, fast, wanted),
+        copies=_copies(part, name, settings, control) if wanted.buckets else None,
+    )
+
+
+def _copies(part: Part, name: str, settings: Settings, control: ControlPlane) -> CopyIdentity:
+    """The role of the pods that copy: of those buckets, too, that are mounted."""
+    buckets = settings.storage.buckets
+    link = eks.PodIdentityAssociation(
+        COPY_ACCOUNT,
+        cluster_name=control.name,
+        namespace=JOBS,
+        service_account=COPY_ACCOUNT,
+        role_arn=identity.role(part, name, "s3-copy", **bucket_words(buckets)).arn,
+        opts=part.child(depends_on=control.ready),
+    )
+    return CopyIdentity(
+        buckets={one.name: one.url for one in buckets},
+        environment={"AWS_REGION": settings.region},
+        addresses=[AGENT],
+        ready=[link],
     )
 
 

@@ -10,10 +10,12 @@ monitoring agent and the device plugins, which ask AWS for nothing; nor for the 
 drivers create, resize and delete nothing, and a mount asks for none.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from infra.config import ROOT
+from workloads.cluster import COPY_ACCOUNT, JOBS
 
 EVERYTHING = "*"
 # As documented in the service authorization reference: the action knows no resources, so a policy cannot name any.
@@ -89,6 +91,38 @@ _MADE_BY_KARPENTER = tuple(
     f"arn:aws:ec2:*:*:{kind}/*"
     for kind in ("fleet", "instance", "volume", "network-interface", "launch-template", "spot-instances-request")
 )
+
+_READ_BUCKETS = (
+    Statement(
+        actions=("s3:ListBucket",),
+        resources=("{buckets}",),
+        reason="Folders of the buckets that the stack's file names, and of no other.",
+    ),
+    Statement(
+        actions=("s3:GetObject",),
+        resources=("{objects}",),
+        reason="Files below the folders that it names. Nothing may be written or deleted.",
+    ),
+)
+
+
+class _Named(Protocol):
+    """A bucket of the stack's file."""
+
+    @property
+    def bucket(self) -> str: ...
+    @property
+    def prefix(self) -> str: ...
+
+
+def bucket_words(buckets: Iterable[_Named]) -> dict[str, list[str]]:
+    """The words in braces of the roles that read buckets."""
+    named = list(buckets)
+    return {
+        "buckets": sorted({f"arn:aws:s3:::{one.bucket}" for one in named}),
+        "objects": [f"arn:aws:s3:::{one.bucket}/{one.prefix}*" for one in named],
+    }
+
 
 ROLES: Mapping[str, Role] = {
     "cluster": Role(
@@ -168,21 +202,16 @@ ROLES: Mapping[str, Role] = {
         ),
     ),
     "s3-csi": _of_pods(
-        "the S3 driver on every machine, with `aws.storage.buckets`",
+        "the S3 driver on every machine, with mounted `aws.storage.buckets`",
         "kube-system",
         "s3-csi-driver-sa",
-        statements=(
-            Statement(
-                actions=("s3:ListBucket",),
-                resources=("{buckets}",),
-                reason="Folders of the buckets that the stack's file names, and of no other.",
-            ),
-            Statement(
-                actions=("s3:GetObject",),
-                resources=("{objects}",),
-                reason="Files below the folder that it names. They are mounted read-only; nothing may be written or deleted.",
-            ),
-        ),
+        statements=_READ_BUCKETS,
+    ),
+    "s3-copy": _of_pods(
+        "pods that copy a bucket before a job's workers exist, with `aws.storage.buckets`",
+        JOBS,
+        COPY_ACCOUNT,
+        statements=_READ_BUCKETS,
     ),
     "autoscaler": _of_pods(
         "cluster-autoscaler",
