@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import shutil
 import threading
 from collections.abc import Callable
@@ -111,16 +112,30 @@ def test_killed_at_any_read_it_goes_on_and_leaves_the_same_tree(
     assert {path.name for path in tmp_path.iterdir()} == {"set", ".copying-set.lock"}
 
 
-def test_a_torn_line_of_the_journal_does_not_count(tmp_path: Path) -> None:
-    killed = Watched(filled({"a": 5, "b": 5}))
-    killed.at_read = lambda number, item: _raise(Killed()) if item.key.endswith("b") else None
+def test_a_torn_line_of_the_journal_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of "0 12" a kill may leave "0 1": that part is not there."""
+    monkeypatch.setattr(copying, "READERS", 1)
+    sizes = {"large": 13 * PART}
+    killed = Watched(filled(sizes))
+    killed.at_read = lambda number, item: _raise(Killed()) if number >= 2 else None
     with pytest.raises(Killed):
         run(killed, tmp_path / "set")
     journal = tmp_path / ".copying-set" / "journal"
-    assert journal.read_text() == "0\n"
-    journal.write_text("0\n1")  # the kill came between two bytes of "1\n", or of "17\n"
-    run(Watched(filled({"a": 5, "b": 5})), tmp_path / "set")
-    assert set(tree(tmp_path / "set")) == {"a", "b"}
+    assert journal.read_text() == "0 0\n"
+    journal.write_text("0 0\n0 1")
+    run(Watched(filled(sizes)), tmp_path / "set")
+    assert tree(tmp_path / "set") == {"large": content("large", 13 * PART)}
+
+
+def test_it_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copying, "SAY_SECONDS", 0.0)
+    said: list[str] = []
+    copy(Watched(filled()), tmp_path / "set", say=said.append, part_bytes=PART)
+    assert "listed: 6 objects, 6.5 kB" in said
+    form = re.compile(r"copied (\d+) %: (\d.* of 6\.5 kB), (\d) of 6 files, \S+ \S+/s, \S+ \S+ left")
+    shares = [int(found[1]) for line in said if (found := form.fullmatch(line))]
+    assert len(shares) >= 6
+    assert max(shares) == 99, "it is whole when the program says so, and not before"
 
 
 def test_an_object_that_changes_meanwhile_is_copied_as_it_is_now(tmp_path: Path) -> None:
