@@ -36,6 +36,10 @@ FEWEST_JOBS = 500  # of the newest day, before months and days are given up
 ASSUMED = "Prices are assumed: those of ebb-platform, spot as on-demand less the group's discount."
 USE_CHARACTERS, WHO_CHARACTERS = 95, 90  # about, for what one job used on a day, and for its name
 Figures = dict[str, dict[str, float]]
+Owner = tuple[str, str]  # team and user
+HALF_LIFE = 7 * DAY  # of what owners used; Slurm's PriorityDecayHalfLife: https://slurm.schedmd.com/priority_multifactor.html
+MOST_OWNERS = 1000  # those who used most; nobody checks the name of a user
+FORGOTTEN = 1.0  # GPU-seconds that need not be kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +127,7 @@ class MachineUsage:
     open: dict[str, Standing] = field(default_factory=dict)  # the machines that there are
     gaps: tuple[Gap, ...] = ()
     record_days: float = 0.0  # how long the controller keeps the records of jobs; 0: for ever, or nobody knows
+    owners: dict[Owner, float] = field(default_factory=dict)  # GPU-seconds, halved every HALF_LIFE until `until`
 
     def count(self, standing: Standing, since: float, until: float) -> None:
         """A machine stood like this."""
@@ -144,6 +149,7 @@ class MachineUsage:
             )
             self._add(day, standing.group, line)
             self._use(day, standing, seconds)
+        self._charge(standing, since, until)
 
     def miss(self, standing: Standing, since: float, until: float) -> None:
         """A machine went in that time and nobody saw when; to the jobs on it all of it is charged."""
@@ -153,6 +159,14 @@ class MachineUsage:
                 line = GroupUsage(unseen_seconds=charged, unseen_usd=charged * standing.usd / HOUR)
                 self._add(day, standing.group, line)
                 self._use(day, standing, seconds)
+        self._charge(standing, since, until)
+
+    def advance(self, now: float) -> None:
+        """All that was counted counts until now; what owners used before has faded meanwhile."""
+        faded = _faded(max(0.0, now - self.until))  # a clock that went back adds nothing
+        known = sorted(((owner, used * faded) for owner, used in self.owners.items()), key=lambda item: (-item[1], item[0]))
+        self.owners = {owner: used for owner, used in known[:MOST_OWNERS] if used >= FORGOTTEN}
+        self.until = now
 
     def extend(self, now: float) -> None:
         """All went on as it stood, until now: for a reader, who knows no more."""
@@ -172,6 +186,16 @@ class MachineUsage:
         used = {job for uses in self.jobs.values() for job in uses} | {job for one in self.open.values() for job, _ in one.held}
         self.who = {job: who for job, who in self.who.items() if job in used}
         self.gaps = self.gaps[-GAPS:]
+
+    def _charge(self, standing: Standing, since: float, until: float) -> None:
+        """Add it to what its owners used, as if it had been used at `until` of the record: advance() fades all alike. A machine
+        without GPUs counts as one GPU: it is as little there for others."""
+        for job, share in standing.held:
+            who = self.who.get(job)
+            if who is not None and until > since:
+                owner = who.namespace, who.user
+                used = share * max(1, standing.gpus) * (until - since) / _faded((since + until) / 2 - self.until)
+                self.owners[owner] = self.owners.get(owner, 0.0) + used
 
     def _add(self, day: str, group: str, line: GroupUsage) -> None:
         lines = self.days.setdefault(day, {})
@@ -235,8 +259,14 @@ def _document(usage: MachineUsage) -> dict[str, Any]:
         "who": {job: asdict(who) for job, who in sorted(usage.who.items()) if job in named},
         "open": {name: {**asdict(one), "held": dict(one.held)} for name, one in usage.open.items()},
         **({"recordDays": usage.record_days} if usage.record_days else {}),
+        **({"owners": {"/".join(owner): round(used, 1) for owner, used in usage.owners.items()}} if usage.owners else {}),
         "gaps": [{**asdict(gap), "begun": stamp(gap.begun, digits=3), "ended": stamp(gap.ended, digits=3)} for gap in usage.gaps],
     }
+
+
+def _faded(seconds: float) -> float:
+    """What is left of a use after that time."""
+    return float(0.5 ** (seconds / HALF_LIFE))
 
 
 def read(data: Mapping[str, str]) -> MachineUsage:
@@ -265,12 +295,18 @@ def read(data: Mapping[str, str]) -> MachineUsage:
                 for gap in root["gaps"]
             ),
             record_days=float(root.get("recordDays", 0)),
+            owners={_owner(name): float(used) for name, used in root.get("owners", {}).items()},
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise MachineUsageError(
             f"{WHERE}: {KEY} is not what the controller writes ({type(error).__name__}: {error}): delete the ConfigMap, and the "
             "controller begins a new record."
         ) from error
+
+
+def _owner(text: str) -> Owner:
+    team, _, user = text.partition("/")  # a namespace has no slash
+    return team, user
 
 
 def _lines(days: Mapping[str, Mapping[str, GroupUsage | Use]]) -> dict[str, Figures]:

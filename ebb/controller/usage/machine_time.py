@@ -65,7 +65,7 @@ class Meter:
         for machine, standing in self.usage.open.items():
             self.usage.count(standing, self._since[machine], now)
             self._since[machine] = now
-        self.usage.until = now
+        self.usage.advance(now)
         self.usage.fold(now)
 
 
@@ -84,7 +84,8 @@ def resume(usage: MachineUsage, there: Mapping[str, Sight], now: float) -> Meter
     gap = Gap(begun=until, ended=now, vanished=len(before) - len(stayed), came=len(there) - len(stayed))
     if now > until and (gap.vanished or gap.came or now - until > GAP_SECONDS):
         usage.gaps = (*usage.gaps, gap)
-    usage.open, usage.until = {}, now
+    usage.open = {}
+    usage.advance(now)
     meter = Meter(usage)
     for name, sight in there.items():
         meter.stand(name, sight.standing, now)

@@ -18,6 +18,7 @@ from ebb.api.usage import (
     LONGEST_USER,
     MOST_CHARACTERS,
     MOST_JOBS,
+    MOST_OWNERS,
     WHOLE_CHARACTERS,
     Gap,
     GroupUsage,
@@ -31,7 +32,7 @@ from ebb.api.usage import (
     spans,
     write,
 )
-from ebb.controller.usage.machine_time import Sight, resume, standing
+from ebb.controller.usage.machine_time import Meter, Sight, resume, standing
 from tests.builders import NOW, make_group, make_job, make_node, make_pod
 
 MIDNIGHT = unix("2026-11-22T00:00:00Z") or 0.0
@@ -169,7 +170,9 @@ def test_what_is_written_is_read() -> None:
     mine.until = MIDNIGHT + 110.123
     mine.months["2026-01"] = {"a": GroupUsage(seconds=7.5)}
     again = read(write(mine))
-    assert replace(again, days={}, jobs={}) == replace(mine, days={}, jobs={})
+    assert replace(again, days={}, jobs={}, owners={}) == replace(mine, days={}, jobs={}, owners={})
+    assert again.owners == pytest.approx(mine.owners, abs=0.05)
+    assert list(again.owners) == [("elastic-job", "ada")]
     (line,), (figures,) = again.days["2026-11-22"].values(), mine.days["2026-11-22"].values()
     assert asdict(line) == pytest.approx(asdict(figures), abs=1e-8)
     assert again.jobs["2026-11-22"].keys() == {"job-0001", "job-0002"}
@@ -246,3 +249,59 @@ def test_what_nobody_can_read_says_what_to_do(data: dict[str, str], said: str) -
     with pytest.raises(MachineUsageError, match="ConfigMap ebb-system/ebb-machines") as refused:
         read(data)
     assert said in str(refused.value)
+
+
+# --- What owners used -----------------------------------------------------------------------------------------------------------
+
+
+def owned() -> MachineUsage:
+    mine = usage()
+    mine.who = {
+        "job-0001": Who(namespace="vision", job="a", user="ada"),
+        "job-0002": Who(namespace="vision", job="b", user="bea"),
+    }
+    return mine
+
+
+def test_owners_used_what_their_jobs_held_by_the_gpu_and_half_is_left_a_week_later() -> None:
+    mine = owned()
+    mine.count(replace(HELD, gpus=8), MIDNIGHT, MIDNIGHT + 100)
+    mine.advance(MIDNIGHT + 100)
+    assert mine.owners == pytest.approx({("vision", "ada"): 400.0, ("vision", "bea"): 200.0}, rel=1e-3)
+    mine.advance(MIDNIGHT + 100 + 7 * DAY)
+    assert mine.owners == pytest.approx({("vision", "ada"): 200.0, ("vision", "bea"): 100.0}, rel=1e-3)
+    mine.count(replace(HELD, gpus=0), mine.until, mine.until + 100)
+    assert mine.owners[("vision", "ada")] == pytest.approx(250.0, rel=1e-3), "a machine without GPUs counts as one"
+    mine.advance(mine.until + 200 * DAY)
+    assert mine.owners == {}, "what is next to nothing is forgotten"
+
+
+def test_how_often_it_is_counted_changes_nothing() -> None:
+    once, often = owned(), owned()
+    once.count(HELD, MIDNIGHT, MIDNIGHT + DAY)
+    once.advance(MIDNIGHT + DAY)
+    for hour in range(24):
+        often.count(HELD, MIDNIGHT + hour * 3600, MIDNIGHT + (hour + 1) * 3600)
+        often.advance(MIDNIGHT + (hour + 1) * 3600)
+    assert once.owners == pytest.approx(often.owners, rel=1e-3)
+    before = dict(often.owners)
+    often.advance(often.until - 3600)
+    assert often.owners == before, "a clock that goes back gives nobody more"
+
+
+def test_what_owners_used_survives_a_controller() -> None:
+    mine = owned()
+    meter = Meter(mine)
+    meter.stand("m0", HELD, MIDNIGHT)
+    meter.settle(MIDNIGHT + 1000)
+    again = resume(read(write(mine)), {"m0": Sight(standing=HELD, created=MIDNIGHT - 5)}, MIDNIGHT + 1100)
+    again.settle(MIDNIGHT + 1100)
+    assert again.usage.owners == pytest.approx({("vision", "ada"): 2200.0, ("vision", "bea"): 1100.0}, rel=1e-3)
+
+
+def test_of_too_many_owners_those_who_used_most_are_kept() -> None:
+    mine = usage()
+    mine.owners = {("team", f"user-{number}"): float(number + 2) for number in range(MOST_OWNERS + 5)}
+    mine.advance(mine.until)
+    assert len(mine.owners) == MOST_OWNERS
+    assert ("team", "user-4") not in mine.owners
