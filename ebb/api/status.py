@@ -60,6 +60,11 @@ class Placed:
     network: str = described("The fast network between the workers, such as EFA; empty: TCP.", TEXT, default="")
     since: str | None = described("When this was chosen.", TIME, default=None)
     fallbacks: int = described("How often the job fell back to on-demand machines so far.", count(), default=0)
+    on_loan: bool = described(
+        "The machines are kept for jobs before this one, which cannot start yet: it gives them back when they can.",
+        FLAG,
+        default=False,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

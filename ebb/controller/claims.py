@@ -20,7 +20,9 @@ from ebb.api import contract as names
 from ebb.api.platform import Platform
 from ebb.api.spec import Job, SpecError
 from ebb.api.status import Dry, Status
-from ebb.controller.reconciler.capacity import Claim, ClusterCapacity, survey
+from ebb.api.usage import Owner
+from ebb.controller.reconciler.capacity import Claim, ClusterCapacity, Share, survey
+from ebb.controller.reconciler.fair_share import Shares, divide
 from ebb.controller.reconciler.queue import SharedCapacity, SharedLine
 
 Object = dict[str, Any]
@@ -67,6 +69,8 @@ class Claims:
         self._claims: dict[Key, Claim] = {}
         self._dry: dict[Key, tuple[Dry, ...]] = {}
         self._priorities: Mapping[str, int] = {}
+        self._used: Mapping[Owner, float] = {}
+        self._shares = Shares()
         self._fresh_at = 0.0
         self._shared: _Shared | None = None  # as long as no claim changes
         self._line: SharedLine | None = None  # as long as none changes in what the line depends on
@@ -112,6 +116,15 @@ class Claims:
         dry = chain.from_iterable(entries for key, entries in self._dry.items() if key != but)
         return SharedCapacity(claims=shared.but(but), dry=tuple(dry), line=shared.line)
 
+    def share(self, key: Key) -> Share:
+        """By which a job takes its turn; as the others see it."""
+        claim = self._claims.get(key)
+        return claim.share if claim else (0.0, 0.0)
+
+    def used(self, used: Mapping[Owner, float]) -> None:
+        """What owners used until now. The order follows when claims are refreshed: between two looks of one minute it stays."""
+        self._used = used
+
     def _standing(self) -> "_Shared":
         if self._shared is None:
             self._line = self._line or SharedLine(self._claims.values())
@@ -132,6 +145,8 @@ class Claims:
             yield from [key for key, claim in self._claims.items() if claim.located and claim.priority < urgent]
         if effect is Effect.CAME:
             return
+        if effect is not Effect.SHRANK:
+            yield from [key for key, claim in self._claims.items() if claim.loan]
         stuck = self._standing().line.stuck(platform)
         for key, job in list(self._jobs.items()):
             if key not in stuck and isinstance(job, Job) and not job.spec.suspend and not job.status.ended:
@@ -142,6 +157,7 @@ class Claims:
 
     def _refresh(self, now: float) -> None:
         self._fresh_at = now
+        self._shares = divide(self._used, self._claims.values(), now)
         for key, job in list(self._shown.items()):
             self._survey(key, job)
 
@@ -153,6 +169,7 @@ class Claims:
             self._shown[key] = job
             alone = survey((job,), self._priorities, self._clock(), but=NOBODY)
             new = next(iter(alone.claims), None)
+            new = replace(new, share=self._shares.of(new)) if new else None
             if alone.dry:
                 self._dry[key] = alone.dry
         if new is None:

@@ -112,6 +112,7 @@ class ClusterCache:
             platform=self._platform,
             platform_problem=self._platform_problem,
             cluster_capacity=self.claims.cluster_capacity(but=key),
+            share=self.claims.share(key),
             supply=Supply(words=self._words.latest, groups=self._groups),
             priorities=self._priorities,
             progress=progress,

@@ -2,6 +2,7 @@
 
 import random
 import sys
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -13,6 +14,7 @@ from ebb.api.spec import Job
 from ebb.controller.claims import Claims, Effect
 from ebb.controller.reconciler.candidates import sites, ways
 from ebb.controller.reconciler.capacity import Claim, ClusterCapacity
+from ebb.controller.reconciler.capacity import claim as claim_of
 from ebb.controller.reconciler.queue import SharedCapacity, SharedLine, queue
 from ebb.controller.reconciler.reconcile import plan
 from ebb.controller.reconciler.types import Observed
@@ -169,3 +171,26 @@ def calls_of_a_look(jobs: int) -> float:
 def test_a_look_at_a_waiting_job_costs_the_same_among_a_hundred_and_a_thousand() -> None:
     few, many = calls_of_a_look(100), calls_of_a_look(1000)
     assert many < 1.05 * few, (few, many)
+
+
+def test_what_owners_used_moves_jobs_in_the_line_within_a_minute_and_all_see_the_same() -> None:
+    now = NOW
+    claims = Claims(lambda: now)
+    for number, user in enumerate(("ada", "bob", "ada", "bob")):
+        job = gpu_job(f"job-{number}", low=4, replicas=4, uid=f"job-{number}")
+        job["metadata"]["annotations"] = {"ebb.dev/submitted-by": user}
+        claims.put(("elastic-job", f"job-{number}"), job)
+
+    def waits_for(key: tuple[str, str]) -> int:
+        capacity = claims.cluster_capacity(but=key)
+        me = replace(claim_of(claims.job(key), {}, now), share=claims.share(key))
+        return len(queue(me, capacity, PLATFORM).waiting)
+
+    def places() -> list[str]:
+        return sorted((f"job-{number}" for number in range(4)), key=lambda name: waits_for(("elastic-job", name)))
+
+    assert places() == ["job-0", "job-1", "job-2", "job-3"]
+    claims.used({("elastic-job", "ada"): 500.0, ("elastic-job", "bob"): 100.0})
+    assert places() == ["job-0", "job-1", "job-2", "job-3"], "not between the looks of one minute"
+    now += 61
+    assert places() == ["job-1", "job-3", "job-0", "job-2"]

@@ -70,7 +70,7 @@ class Candidate:
         mine = {group.name for group, _ in self.fits}
         return any(group.name in mine for group, _ in other.fits)
 
-    def placed(self, since: str | None = None, fallbacks: int = 0) -> Placed:
+    def placed(self, since: str | None = None, fallbacks: int = 0, *, on_loan: bool = False) -> Placed:
         """As status.placement says it."""
         return Placed(
             zone=self.zone,
@@ -79,6 +79,7 @@ class Candidate:
             network=self.network,
             since=since,
             fallbacks=fallbacks,
+            on_loan=on_loan,
         )
 
 

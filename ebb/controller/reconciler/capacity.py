@@ -15,11 +15,14 @@ from ebb.api.costs import HOUR
 from ebb.api.needs import Needs, Wish
 from ebb.api.spec import Job
 from ebb.api.status import RECLAIMED, Dry, Quota
+from ebb.api.usage import Owner
 
 RECENT_SECONDS = 1800.0  # spot shortages of a zone last minutes to hours; older reclaims say little
 HUNGRY = (names.WAITING_FOR_MACHINES, names.WAITING_BOOTING, names.WAITING_DRY, names.WAITING_CLOUD_QUOTA)
 REFUSED = (names.WAITING_FOR_QUOTA, names.WAITING_QUOTA_TOO_SMALL, names.REASON_CREATE_REFUSED, names.WAITING_FOR_RENDEZVOUS)
 Key = tuple[str, str]  # namespace and name of a job
+Share = tuple[float, float]  # what a job's team, and its user, used against what they are owed (fair_share.py)
+Order = tuple[int, float, float, float, Key]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +52,9 @@ class Claim:
 
     waits_behind: bool = False  # it has no place, because others have the machines
     gpu_hours: int = 0  # that it has had, whole ones; machine hours where its workers have no GPU
+    owner: Owner = ("", "")  # team and user
+    share: Share = (0.0, 0.0)
+    loan: bool = False  # its place is kept for jobs before it, which cannot start yet
 
     @property
     def waits(self) -> bool:
@@ -62,8 +68,14 @@ class Claim:
 
     @property
     def rank(self) -> tuple[int, float, Key]:
-        """Its place in the order of all jobs: smaller goes first."""
+        """Its place among jobs that have machines: smaller goes first. It never changes, so that two jobs of which each holds
+        half of what both need do not let go for one another in turn."""
         return -self.priority, self.created, self.key
+
+    @property
+    def order(self) -> Order:
+        """Its place among jobs that wait for a turn: smaller goes first."""
+        return -self.priority, *self.share, self.created, self.key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +147,14 @@ def claim(job: Job, priorities: Mapping[str, int], now: float) -> Claim:
         waits_behind=placed is None and running is not None and running.reason == names.WAITING_BEHIND,
         gpu_hours=_gpu_hours(job, wish.needs),
         quota=quota if quota and quota.message and not quota.too_small else None,
+        owner=owner_of(job),
+        loan=placed is not None and placed.on_loan,
     )
+
+
+def owner_of(job: Job) -> Owner:
+    """The team and the user who are charged for a job's use of machines."""
+    return job.namespace, job.submitted_by
 
 
 @lru_cache(maxsize=1024)

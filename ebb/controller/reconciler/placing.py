@@ -40,7 +40,7 @@ AGAIN_SECONDS = 30.0  # what changes for a waiting job wakes it (claims.py); thi
 
 def place(view: JobView, draft: PlanBuilder) -> bool:
     """See the module's docstring."""
-    me = claim(view.job, view.observed.priorities, view.now)
+    me = replace(claim(view.job, view.observed.priorities, view.now), share=view.observed.share)
     refused = quotas.verdict(view, draft, me)
     if refused:
         return _give_back(view, draft, *refused)
@@ -67,6 +67,9 @@ def _stay_or_go(view: JobView, draft: PlanBuilder, me: Claim) -> bool:
     if urgent:
         return _stop_for(view, draft, *urgent)
     site = here(view, draft.status)
+    owner = _loan_ends(view, draft, me, site) if me.loan else None
+    if owner:
+        return _end_loan(view, draft, owner, site)
     above = pushed_off(view, draft, me)
     if above:
         return _stop_for(view, draft, above, site)
@@ -104,11 +107,13 @@ def _first(view: JobView, draft: PlanBuilder, me: Claim) -> bool:
     if observed.platform is None:
         return _first_without_stack(view, draft, me, line)
     known = _candidates(view, observed.platform, draft.wakes)
-    for some in known:
-        found = ([site for site in some if site.zone in held] or some) if held else open_sites(view, me, line, some)
-        if found:
-            last_dry = partial(stockouts.seen, view, draft.status)
-            return _settle(view, draft, best(found, view.wanted, observed.cluster_capacity, last_dry))
+    for left in (line.free, line.spare):
+        for some in known:
+            found = ([site for site in some if site.zone in held] or some) if held else open_sites(view, me, line, some, left)
+            if found:
+                last_dry = partial(stockouts.seen, view, draft.status)
+                site = best(found, view.wanted, observed.cluster_capacity, last_dry)
+                return _settle(view, draft, site) if left is line.free else _borrow(view, draft, line, site)
     if not known:
         return _wait(view, draft, names.WAITING_FOR_ZONE, _complaint(view, observed.platform))
     roomiest = max((site for some in known for site in some), key=lambda site: (line.free.room(site), site.zone))
@@ -154,6 +159,44 @@ def _settle(view: JobView, draft: PlanBuilder, site: Candidate) -> bool:
         _enter(view, draft, placed)
         draft.event(names.REASON_PLACED, f"Workers go to zone {site.title}.")
     return True
+
+
+def _borrow(view: JobView, draft: PlanBuilder, line: Queue, site: Candidate) -> bool:
+    """Use machines on loan (queue.py)."""
+    placed = site.placed(stamp(view.now), on_loan=True)
+    draft.status = replace(draft.status, placement=placed)
+    _enter(view, draft, placed)
+    first = next((turn.claim for turn in line.waiting if turn.blocked and turn.site.overlaps(site)), None)
+    kept = f"{_title(first)}, which cannot start yet" if first else "jobs that cannot start yet"
+    message = f"Workers go to zone {site.title}, on machines kept for {kept}: when it can, this one stops with a checkpoint."
+    draft.event(names.REASON_PLACED, message)
+    return True
+
+
+def _loan_ends(view: JobView, draft: PlanBuilder, me: Claim, site: Candidate) -> Claim | None:
+    """The job that was placed on the machines which this one has on loan. Where its own turn has come, the place is its own."""
+    line = queue(me, view.observed.cluster_capacity, view.observed.platform)
+    assert draft.status.placement is not None
+    draft.wakes.append(view.now + AGAIN_SECONDS)
+    if line.free.room(site) >= me.least:
+        draft.status = replace(draft.status, placement=replace(draft.status.placement, on_loan=False))
+        return None
+    if not site.fits or line.firm is None or line.firm.room(site) >= me.least:
+        return None
+    here_too = [one for one, place in line.holders if place.overlaps(site)]
+    return min(here_too, key=lambda one: (not one.waits, one.loan, one.order), default=None)
+
+
+def _end_loan(view: JobView, draft: PlanBuilder, owner: Claim, site: Candidate) -> bool:
+    """Let go of the place; the workers are stopped in the next round."""
+    dismiss(draft)
+    draft.status = replace(draft.status, placement=None)
+    message = (
+        f"{_title(owner)}, which goes first in {site.title}, can start now on the machines that this one had meanwhile: it is "
+        "stopped with a checkpoint, and goes on by itself when there is room."
+    )
+    draft.event(names.REASON_RELEASED, message)
+    return _wait(view, draft, names.WAITING_BEHIND, f"{_title(owner)} goes first in {site.title}.")
 
 
 def _move(view: JobView, draft: PlanBuilder, move: Move, site: Candidate) -> bool:

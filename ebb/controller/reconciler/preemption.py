@@ -40,7 +40,7 @@ Price = tuple[int, int, float, tuple[str, str]]
 def preempted_by(view: JobView, me: Claim) -> tuple[Claim, Candidate] | None:
     """The job of higher priority for which this one stops now, and where that one will run."""
     others, platform = view.observed.cluster_capacity, view.observed.platform
-    waiting = sorted([one for one in others.claims if one.waits_behind and one.priority > me.priority], key=lambda one: one.rank)
+    waiting = sorted([one for one in others.claims if one.waits_behind and one.priority > me.priority], key=lambda one: one.order)
     if not waiting or platform is None:
         return None
     # Without the line that all share: there nobody stops for anybody.

@@ -2,17 +2,26 @@
 
     line = queue(me, capacity, platform)    # what placed jobs, and jobs that wait before this one, leave of every site
     line.free.room(site)                    # workers of this job for which there is room beside the others' minReplicas
+    line.spare.room(site)                   # workers for which there is room meanwhile, on loan
     line.before(me, site)                   # the job for which this one waits there
     starving(me, line, site, now)           # a job before this one that gets no machines there: no other joins it
     yields_to(view, draft, me, site)     # the job for which this one lets go of all that it holds
 
-The order: higher priority, then older. Only minReplicas counts: workers beyond that make room (sizing.py, and their lower
-priority). Free machines do not count, only what the node groups may grow to: pods must wait for machines, or none are made.
-A waiting job that fits nowhere keeps what is left of its roomiest site; else small jobs behind it could keep it out for ever. As
-no job behind it takes of that, what is left there only grows, so its turn comes.
+The order: higher priority, then who used less of what is owed (fair_share.py), then older. Only minReplicas counts: workers
+beyond that make room (sizing.py, and their lower priority). Free machines do not count, only what the node groups may grow to:
+pods must wait for machines, or none are made. A waiting job that fits nowhere keeps what is left of its roomiest site; else small
+jobs behind it could keep it out for ever. As no job behind it takes of that, what is left there only grows, so its turn comes.
 
-Two jobs that each hold half of what both need would wait for ever. The order is strict, so the first that waits at a site keeps
-what it has, and those behind let go one after the other until it has minReplicas. They come back when it has, or is gone.
+What is kept for a job that fits nowhere would idle until it does. Nobody knows how long jobs run, so jobs behind it cannot be
+chosen by whether they end in time: they get such machines on loan. A loan takes nothing from any job before it, in the whole
+walk, so those are placed when they would have been without it; and as soon as one of them has been, where there is no room for
+both, the loan ends: its job stops with a checkpoint and waits for its turn. So the job before it waits for that stop, of a
+worker's grace at most, and for nothing else. A loan becomes a place as any other when the job's own turn comes.
+
+Shares decide only who gets the next place, not who keeps one: for who lets go of machines the order is that of priority and age,
+which never changes (Claim.rank). Two jobs that each hold half of what both need would wait for ever. By that order the first that
+waits at a site keeps what it has, and those behind let go one after the other until it has minReplicas. They come back when it
+has, or is gone.
 """
 
 from bisect import bisect_left
@@ -24,11 +33,10 @@ from ebb.api.needs import Wish
 from ebb.api.platform import Platform
 from ebb.api.status import Placed
 from ebb.controller.reconciler.candidates import Candidate, candidate_of, sites, ways
-from ebb.controller.reconciler.capacity import Claim, ClusterCapacity, Key
+from ebb.controller.reconciler.capacity import Claim, ClusterCapacity, Key, Order
 from ebb.controller.reconciler.scheduling import missing_base, waiting_since
 from ebb.controller.reconciler.types import JobView, PlanBuilder
 
-Rank = tuple[int, float, Key]
 ROUNDING = 1e-6  # machines are shared in fractions
 
 
@@ -63,6 +71,7 @@ class Turn:
     claim: Claim
     site: Candidate
     blocked: bool
+    lent: Candidate | None = None  # where a blocked one may be on loan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +79,11 @@ class Queue:
     """The others, as far as this job must mind them. `holders`: placed jobs. `waiting`: those before it without a place."""
 
     free: FreeCapacity
+    spare: FreeCapacity  # that nobody has or will have soon, though it may be kept for a job that is blocked
     holders: Sequence[tuple[Claim, Candidate]] = ()
     waiting: Sequence[Turn] = ()
     in_group: int = 0  # jobs of its group that run or go first
+    firm: FreeCapacity | None = None  # of a job on loan: what places and the loans before its own leave
 
     def before(self, me: Claim, site: Candidate) -> Claim | None:
         """For whom the job waits at a site: the one right before it in the line, or the first that has machines there."""
@@ -96,13 +107,13 @@ class _Book:
             self.known[id(wish)] = sites_for(wish, self.platform)
         return self.known[id(wish)]
 
-    def turn(self, claim: Claim, found: list[Candidate], free: FreeCapacity) -> Turn:
+    def turn(self, claim: Claim, found: list[Candidate], free: FreeCapacity, spare: FreeCapacity) -> Turn:
         """Take what a waiting job will have; where nothing is left for such a job, nothing is left for the next."""
         spent = self.spent.get(id(claim.wish))
         if spent is not None:
             return Turn(claim=claim, site=spent, blocked=True)
-        turn = _reserve(claim, found, free)
-        if turn.blocked and not any(free.room(site) for site in found):
+        turn = _reserve(claim, found, free, spare)
+        if turn.blocked and not any(free.room(site) or spare.room(site) >= claim.least for site in found):
             self.spent[id(claim.wish)] = turn.site
         return turn
 
@@ -117,31 +128,44 @@ class _Walk:
         free, running = FreeCapacity(platform), Counter(map(_group, located))
         self._holders = tuple(_places(located, platform))
         for claim, site in self._holders:
-            free.take(site, claim.holds)
+            if not claim.loan:
+                free.take(site, claim.holds)
+        self._firm, spare = free.copy(), free.copy()
+        self._loans = sorted(((claim, site) for claim, site in self._holders if claim.loan), key=lambda pair: pair[0].order)
+        for claim, site in self._loans:
+            spare.take(site, claim.holds)
         self._running = running.copy()
-        self._started: dict[tuple[str, str], list[Rank]] = {}  # of each group those that will start, by rank
+        self._started: dict[tuple[str, str], list[Order]] = {}  # of each group those that will start, in order
         self._turns: list[Turn] = []
-        self._ranks: list[Rank] = []  # of the turns
-        self._left, self._taken = [free.copy()], list[Rank]()  # what is left before and after each that takes something
+        self._orders: list[Order] = []  # of the turns
+        # What is left before and after each that takes something.
+        self._left, self._taken = [(free.copy(), spare.copy())], list[Order]()
         book = _Book(platform) if platform else None
-        for rank, claim in sorted(((claim.rank, claim) for claim in others), key=lambda pair: pair[0]):
+        lent = {claim.key: site for claim, site in self._loans}
+        line = [*others, *(claim for claim, _ in self._loans)]
+        for order, claim in sorted(((claim.order, claim) for claim in line), key=lambda pair: pair[0]):
+            if claim.key in lent:
+                free.take(lent[claim.key], claim.holds)  # when its own turn comes, it is where it is
+                self._taken.append(order)
+                self._left.append((free.copy(), spare.copy()))
+                continue
             found = book.sites(claim.wish) if book else []
             if (book and not found) or claim.refused or (claim.group and running[_group(claim)] >= claim.group_max):
                 continue  # it cannot start, whatever becomes free
             running[_group(claim)] += 1
-            self._started.setdefault(_group(claim), []).append(rank)
+            self._started.setdefault(_group(claim), []).append(order)
             if book and found:
                 takes = id(claim.wish) not in book.spent
-                self._turns.append(book.turn(claim, found, free))
-                self._ranks.append(rank)
+                self._turns.append(book.turn(claim, found, free, spare))
+                self._orders.append(order)
                 if takes:
-                    self._taken.append(rank)
-                    self._left.append(free.copy())
+                    self._taken.append(order)
+                    self._left.append((free.copy(), spare.copy()))
 
     def stuck(self) -> frozenset[Key]:
         """Jobs without a place for which there is none now. Not among them: the first that is blocked, as people look at what it
         waits for, and whoever may get something in another way than its turn: by a fallback, or when a quota is raised."""
-        turns = {turn.claim.key: turn.blocked for turn in self._turns}
+        turns = {turn.claim.key: turn.blocked and not turn.lent for turn in self._turns}
         first = next((turn.claim.key for turn in self._turns if turn.blocked), None)
         return frozenset(
             claim.key
@@ -151,14 +175,24 @@ class _Walk:
 
     def before(self, me: Claim) -> Queue:
         """The line as this job sees it."""
-        group, rank = _group(me), me.rank
-        in_group = self._running[group] + bisect_left(self._started.get(group, ()), rank) if me.group else 0
+        group, order = _group(me), me.order
+        in_group = self._running[group] + bisect_left(self._started.get(group, ()), order) if me.group else 0
+        free, spare = self._left[bisect_left(self._taken, order)]
         return Queue(
-            free=self._left[bisect_left(self._taken, rank)],
-            holders=self._holders,
-            waiting=self._turns[: bisect_left(self._ranks, rank)],
+            free=free,
+            spare=spare,
+            holders=[one for one in self._holders if one[0].key != me.key] if me.loan else self._holders,
+            waiting=self._turns[: bisect_left(self._orders, order)],
             in_group=in_group,
+            firm=self._firm_before(me) if me.loan else None,
         )
+
+    def _firm_before(self, me: Claim) -> FreeCapacity:
+        firm = self._firm.copy()
+        for claim, site in self._loans:
+            if claim.order < me.order:
+                firm.take(site, claim.holds)
+        return firm
 
 
 class SharedLine:
@@ -171,8 +205,8 @@ class SharedLine:
 
     def before(self, me: Claim, platform: Platform | None) -> Queue | None:
         """None: the job has a place, or another rank, in this line, which therefore must be walked without it."""
-        own = self._claims.get(me.key)
-        if me.located or (own is not None and (own.located or own.rank != me.rank)):
+        own = self._claims.get(me.key, me)
+        if (me.located and not me.loan) or (own.located, own.loan, own.order) != (me.located, me.loan, me.order):
             return None
         return self._walk(platform).before(me)
 
@@ -205,7 +239,7 @@ def queue(me: Claim, cluster_capacity: ClusterCapacity, platform: Platform | Non
     shared = cluster_capacity.line.before(me, platform) if isinstance(cluster_capacity, SharedCapacity) else None
     if shared is not None:
         return shared
-    return _Walk((claim for claim in cluster_capacity.claims if claim.located or claim.rank < me.rank), platform).before(me)
+    return _Walk((claim for claim in cluster_capacity.claims if claim.located or claim.order < me.order), platform).before(me)
 
 
 def _group(claim: Claim) -> tuple[str, str]:
@@ -222,15 +256,21 @@ def _places(located: list[Claim], platform: Platform | None) -> Iterator[tuple[C
         yield claim, known[key]
 
 
-def _reserve(claim: Claim, found: list[Candidate], free: FreeCapacity) -> Turn:
-    """Take what a waiting job will have; else what is left of its roomiest site."""
-    fitting = [site for site in found if free.room(site) >= claim.least]
-    if fitting:
-        site = min(fitting, key=lambda site: (site.usd_per_worker_hour, site.zone, site.gpu_type))
-    else:
-        site = max(found, key=lambda site: (free.room(site), site.zone, site.gpu_type))
+def _reserve(claim: Claim, found: list[Candidate], free: FreeCapacity, spare: FreeCapacity) -> Turn:
+    """Take what a waiting job will have; else what is left of its roomiest site, and meanwhile a loan."""
+    site = _cheapest(claim, found, free)
+    lent = None if site else _cheapest(claim, found, spare)
+    blocked = site is None
+    site = site or max(found, key=lambda site: (free.room(site), site.zone, site.gpu_type))
     free.take(site, claim.least)
-    return Turn(claim=claim, site=site, blocked=not fitting)
+    if lent or not blocked:
+        spare.take(lent or site, claim.least)
+    return Turn(claim=claim, site=site, blocked=blocked, lent=lent)
+
+
+def _cheapest(claim: Claim, found: list[Candidate], free: FreeCapacity) -> Candidate | None:
+    fitting = [site for site in found if free.room(site) >= claim.least]
+    return min(fitting, key=lambda site: (site.usd_per_worker_hour, site.zone, site.gpu_type), default=None)
 
 
 def starving(me: Claim, line: Queue, site: Candidate, now: float) -> Claim | None:
@@ -259,7 +299,8 @@ def yields_to(view: JobView, draft: PlanBuilder, me: Claim, site: Candidate) -> 
 
 
 def _kept_out(me: Claim, cluster_capacity: ClusterCapacity, alone: Queue, view: JobView) -> Claim | None:
-    """A job before this one that has no place, and would have one without it."""
+    """A job before this one, by its share and by its age, that has no place, and would have one without it."""
     with_me = queue(me, ClusterCapacity(claims=(*cluster_capacity.claims, me)), view.observed.platform)
     blocked = {turn.claim.key for turn in alone.waiting if turn.blocked}
-    return next((turn.claim for turn in with_me.waiting if turn.blocked and turn.claim.key not in blocked), None)
+    kept = (turn.claim for turn in with_me.waiting if turn.blocked and turn.claim.key not in blocked)
+    return next((claim for claim in kept if claim.rank < me.rank), None)

@@ -17,7 +17,7 @@ from ebb.api.parts import ANY, ON_DEMAND, SINGLE, SPOT, SPOT_THEN_ON_DEMAND
 from ebb.controller.reconciler import stockouts
 from ebb.controller.reconciler.candidates import Candidate, best, sites
 from ebb.controller.reconciler.capacity import Claim
-from ebb.controller.reconciler.queue import Queue, queue, starving
+from ebb.controller.reconciler.queue import FreeCapacity, Queue, queue, starving
 from ebb.controller.reconciler.scheduling import doubled, missing_base
 from ebb.controller.reconciler.stockouts import Stockout
 from ebb.controller.reconciler.types import JobView, PlanBuilder
@@ -70,9 +70,9 @@ def next_try(view: JobView, draft: PlanBuilder, me: Claim, site: Candidate, stoc
     return _go(view, draft, found, f"{site.title} is still dry, and this was not tried for longest")
 
 
-def open_sites(view: JobView, me: Claim, line: Queue, found: list[Candidate]) -> list[Candidate]:
-    """Those that hold minReplicas beside the jobs there and before it, and where none of these starves."""
-    return [site for site in found if line.free.room(site) >= me.least and not starving(me, line, site, view.now)]
+def open_sites(view: JobView, me: Claim, line: Queue, found: list[Candidate], left: FreeCapacity) -> list[Candidate]:
+    """Those of which enough is left for minReplicas, and where no job before it starves."""
+    return [site for site in found if left.room(site) >= me.least and not starving(me, line, site, view.now)]
 
 
 def fallback_due(view: JobView, wakes: list[float]) -> bool:
@@ -139,7 +139,8 @@ def _sites_of(view: JobView, me: Claim, way: str | None) -> list[Candidate]:
     platform = view.observed.platform
     if platform is None:
         return []
-    return open_sites(view, me, queue(me, view.observed.cluster_capacity, platform), sites(Wish.of(view.job), platform, way))
+    line = queue(me, view.observed.cluster_capacity, platform)
+    return open_sites(view, me, line, sites(Wish.of(view.job), platform, way), line.free)
 
 
 def _go(view: JobView, draft: PlanBuilder, found: list[Candidate], why: str, fallbacks: int | None = None) -> Move | None:

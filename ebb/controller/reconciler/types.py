@@ -10,7 +10,7 @@ from typing import Any
 from ebb.api.platform import Platform
 from ebb.api.spec import Job
 from ebb.api.status import GpuUse, HistoryEntry, Progress, Status
-from ebb.controller.reconciler.capacity import ClusterCapacity, Supply
+from ebb.controller.reconciler.capacity import ClusterCapacity, Share, Supply
 from ebb.controller.reconciler.worker_state import Crash, Outcome, Worker, WorkerVerdict, judge, leave_at
 
 Object = dict[str, Any]
@@ -100,6 +100,7 @@ class Observed:
     platform: Platform | None = None  # None: a cluster that no stack of ours describes
     platform_problem: str = ""
     cluster_capacity: ClusterCapacity = field(default_factory=ClusterCapacity)
+    share: Share = (0.0, 0.0)  # by which the job takes its turn
     supply: Supply = field(default_factory=Supply)
     priorities: Mapping[str, int] = field(default_factory=dict)  # PriorityClass -> its value
     progress: Progress | None = None

@@ -35,7 +35,7 @@ def test_a_claim_says_what_a_job_has_and_wants() -> None:
         Claim(
             key=("elastic-job", "digits"), least=2, wanted=3, placed=1, zone="local-a", gpu_type="T4", capacity_type="spot",
             priority=7, created=NOW - 60, group="g", group_max=5, reclaims=2, located=True, automatic=True,
-            wish=Wish.of(Job.of(job)),
+            wish=Wish.of(Job.of(job)), owner=("elastic-job", ""),
         ),
     )  # fmt: skip
 

@@ -39,6 +39,7 @@ def test_what_is_chosen_is_written_with_the_time_and_told() -> None:
     decided = look(gpu_job(), platform=ZONES)
     assert encode(decided.status.placement) == {
         "zone": "local-a", "capacityType": "spot", "gpuType": "T4", "network": "", "since": stamp(NOW), "fallbacks": 0,
+        "onLoan": False,
     }  # fmt: skip
     assert [event.message for event in decided.events if event.reason == "Placed"] == ["Workers go to zone local-a (spot T4)."]
     assert [(item.what, item.cause) for item in decided.status.history] == [("placed", "local-a")]
@@ -97,11 +98,13 @@ BEHIND: dict[str, tuple[Plan, str]] = {
         look(gpu_job(low=3, replicas=3), platform=ONE, cluster_capacity=cluster_capacity(claim(least=2))),
         "job elastic-job/other goes first in local-a (spot T4).",
     ),
-    "a-small-one-does-not-pass-a-large-one": (
+    "no-machine-is-lent-twice": (
         look(
             gpu_job(),
             platform=ONE,
-            cluster_capacity=cluster_capacity(claim(zone="local-a"), claim("large", least=3, created=NOW - 500)),
+            cluster_capacity=cluster_capacity(
+                claim(zone="local-a"), claim("large", least=3, created=NOW - 500), claim("lent", "local-a", loan=True, least=2)
+            ),
         ),
         "job elastic-job/large goes first in local-a (spot T4).",
     ),

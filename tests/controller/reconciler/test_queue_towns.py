@@ -23,7 +23,7 @@ from tests.controller.reconciler.scenes import (
     why,
     zone_of,
 )
-from tests.controller.reconciler.town import Town
+from tests.controller.reconciler.town import LEAVE, TICK, Town
 from tests.looks import again, done, look
 
 Object = dict[str, Any]
@@ -153,17 +153,34 @@ def test_a_job_of_higher_priority_goes_first() -> None:
     assert town.finished == ["urgent", "runs", "waits"]
 
 
-def test_a_large_job_is_not_kept_out_by_small_ones_that_keep_coming() -> None:
+def end_of_large(small: int) -> tuple[float, Town]:
+    """Seconds from the end of the last job before a large one to its own, with so many small jobs that came after it."""
     town = Town(make_platform(make_group("t4-a", zone="a", max=4)), limits={"a": 4}, rng=random.Random(1))
     for number in range(3):
         town.submit(gpu_job(f"first-{number}", uid=f"first-{number}", low=1, replicas=1), work=150 * (number + 1))
         town.tick()
     town.submit(gpu_job("large", uid="large", low=4, replicas=4), work=100)
     for number in range(12):
-        town.submit(gpu_job(f"small-{number}", uid=f"small-{number}", low=1, replicas=1), work=300)
+        if number < small:
+            town.submit(gpu_job(f"small-{number}", uid=f"small-{number}", low=1, replicas=1), work=300)
         town.tick()
+    while "first-2" not in town.finished:
+        town.tick()
+    since = town.now
+    while "large" not in town.finished:
+        town.tick()
+        assert town.now < since + 3600
+    return town.now - since, town
+
+
+def test_a_large_job_is_not_kept_out_by_small_ones_that_use_its_machines_meanwhile() -> None:
+    alone, _ = end_of_large(0)
+    waited, town = end_of_large(12)
+    assert waited <= alone + LEAVE + 2 * TICK, "it waits for nothing but the stop of the workers on its machines"
+    assert any(name.startswith("small") for name in town.finished[: town.finished.index("large")]), "its machines were lent"
+    lent = [message for message in town.told("MachinesReleased") if "job elastic-job/large, which goes first" in message]
+    assert 1 <= len(lent) <= 3, "who has one of its machines stops once"
     town.run(3600)
-    assert town.finished[3] == "large"
     assert len(town.finished) == 16
 
 

@@ -1,0 +1,69 @@
+"""The shares by which jobs of one priority take turns: what their owners used, against what they are owed. Pure.
+
+    shares = divide(used, claims, now)      # for all jobs, from one moment; the same figures give the same order
+    shares.of(claim)                        # (the team's, the user's): 1.0 has used what it is owed, who used less goes first
+
+Used are the GPU-seconds that a user's jobs held, halved every 7 days (ebb/api/usage.py keeps the sums). Owed is an equal part:
+to each team of all, and to each user of the team. Teams are compared first, then the users of one team, as Slurm's Fair Tree
+does, so that a team does not get more by having more users: https://slurm.schedmd.com/fair_tree.html. Slurm divides the owed
+by the used; this is the inverse of that, which needs no special case for who has used nothing.
+
+By shares alone, whoever used much waits until all others did: for days, if they had nothing before. So one job of an owner who
+has no machines at all goes before all of its priority once it has waited for a day.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from ebb.api.usage import Owner
+from ebb.controller.reconciler.capacity import Claim, Key, Share
+
+OVERDUE_SECONDS = 24 * 3600.0
+OVERDUE: Share = (-1.0, -1.0)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shares:
+    """The shares of all owners at one moment."""
+
+    teams: Mapping[str, float] = field(default_factory=dict)
+    users: Mapping[Owner, float] = field(default_factory=dict)
+    overdue: frozenset[Key] = frozenset()
+
+    def of(self, claim: Claim) -> Share:
+        """Who is not known has used nothing."""
+        if claim.key in self.overdue:
+            return OVERDUE
+        return self.teams.get(claim.owner[0], 0.0), self.users.get(claim.owner, 0.0)
+
+
+def divide(used: Mapping[Owner, float], claims: Iterable[Claim], now: float) -> Shares:
+    """Of all who used something lately, have machines, or wait for some."""
+    known = tuple(claims)
+    owners = {one.owner for one in known} | used.keys()
+    by_team: defaultdict[str, dict[Owner, float]] = defaultdict(dict)
+    for owner in sorted(owners):  # sums of floating point depend on the order
+        by_team[owner[0]][owner] = used.get(owner, 0.0)
+    teams = _ratios({team: sum(members.values()) for team, members in by_team.items()})
+    users = {owner: ratio for members in by_team.values() for owner, ratio in _ratios(members).items()}
+    return Shares(teams=teams, users=users, overdue=_overdue(known, now))
+
+
+def _ratios(used: Mapping[T, float]) -> dict[T, float]:
+    """Of each what it used against an equal part of the sum."""
+    whole = sum(used.values())
+    # Rounded, so that figures that differ by what a look takes do not reorder the line of all jobs.
+    return {one: round(amount * len(used) / whole, 4) if whole else 0.0 for one, amount in used.items()}
+
+
+def _overdue(claims: tuple[Claim, ...], now: float) -> frozenset[Key]:
+    """The first job of each owner who has no machines, if it has waited for too long. One that could not start does not count."""
+    served = {one.owner for one in claims if one.located}
+    first: dict[Owner, Claim] = {}
+    for one in sorted(claims, key=lambda one: one.rank):
+        if one.owner not in served and not one.refused:
+            first.setdefault(one.owner, one)
+    return frozenset(one.key for one in first.values() if now - one.created >= OVERDUE_SECONDS)
