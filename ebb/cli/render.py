@@ -14,6 +14,7 @@ from rich.text import Text
 
 from ebb.api.platform import ON_DEMAND, Platform
 from ebb.client.jobs.view import FAILED_STATE, FINISHED, RECOVERING, RUNNING_STATE, JobView
+from ebb.client.queue import QueuePlace
 from ebb.client.submission.fit import Fit, Price, price
 from ebb.client.submission.request import Request
 
@@ -37,6 +38,9 @@ NUMBERS = frozenset(
         "STEP/S",
         "SAMPLES/S",
         "UP",
+        "PLACE",
+        "TEAM USED",
+        "USER USED",
     }
 )
 
@@ -66,6 +70,26 @@ def job_table(jobs: Iterable[JobView], now: datetime, width: int) -> RenderableT
         for job in jobs
     ]
     return table(("NAME", "STATE", "WORKERS", "ZONE", "GPU", "STEP", "LOSS", "RECLAIMS", "AGE"), rows, width)
+
+
+def queue_table(places: Iterable[QueuePlace], width: int) -> RenderableType:
+    """`ebb list --queue`: a line of figures for each job, and below it the reason."""
+    heads = ("PLACE", "NAME", "TEAM", "USER", "GPUS", "TEAM USED", "USER USED")
+    found = tuple(places)
+    rows = [
+        (
+            str(one.place),
+            one.name,
+            one.namespace,
+            one.user or "-",
+            str(one.gpus),
+            *("first" if used is None else f"{used:.0%}" for used in (one.team_used, one.user_used)),
+        )
+        for one in found
+    ]
+    head, *lines = table(heads, rows, width, gives=1).split("\n")
+    pairs = zip(lines, found, strict=True)
+    return Group(head, *(text for line, one in pairs for text in (line, *hanging(" " * 6, one.reason, width))))
 
 
 def plan(

@@ -26,6 +26,7 @@ from ebb.client.jobs.view import JobView
 from ebb.client.jobs.watch import JobStatus
 from ebb.client.local_run.plan import LocalRun
 from ebb.client.local_run.process import LocalResult
+from ebb.client.queue import QueueReport
 from ebb.client.report import RunReport, SweepReport
 from ebb.client.secrets.store import SecretView
 from ebb.client.submission.fit import Price
@@ -76,6 +77,7 @@ def _keys(shape: Any) -> dict[str, Any]:
 DOCUMENTS: Mapping[str, tuple[str, Any]] = {
     # file: what prints it; its shape: a type, {key: shape}, [shape of each item], Also or Either
     "list": ("ebb list", Either((JOBS, everywhere(JOBS)))),
+    "list-queue": ("ebb list --queue", Either((QueueReport, everywhere(Also((QueueReport,), {}))))),
     "status": ("ebb status JOB", JobStatus),
     "status-watch": ("each line of ebb status JOB --watch", {"job": JobView}),
     "events": ("ebb events JOB", {"events": tuple[Entry, ...]}),

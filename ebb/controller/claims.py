@@ -18,11 +18,12 @@ from typing import Any
 
 from ebb.api import contract as names
 from ebb.api.platform import Platform
+from ebb.api.queue import Waiting
 from ebb.api.spec import Job, SpecError
 from ebb.api.status import Dry, Status
 from ebb.api.usage import Owner
 from ebb.controller.reconciler.capacity import Claim, ClusterCapacity, Share, survey
-from ebb.controller.reconciler.fair_share import Shares, divide
+from ebb.controller.reconciler.fair_share import Shares, divide, told
 from ebb.controller.reconciler.queue import SharedCapacity, SharedLine
 
 Object = dict[str, Any]
@@ -124,6 +125,10 @@ class Claims:
     def used(self, used: Mapping[Owner, float]) -> None:
         """What owners used until now. The order follows when claims are refreshed: between two looks of one minute it stays."""
         self._used = used
+
+    def line(self, platform: Platform | None) -> tuple[Waiting, ...]:
+        """The jobs that wait for their turn, as people are told of them."""
+        return tuple(told(self._standing().line.all(platform))) if platform else ()
 
     def _standing(self) -> "_Shared":
         if self._shared is None:

@@ -27,12 +27,13 @@ from ebb.cli.options import (
     show_everywhere,
 )
 from ebb.cli.pages import job_page
-from ebb.cli.render import job_table, make_console, now_local, number, steps
+from ebb.cli.render import job_table, make_console, now_local, number, queue_table, steps
 from ebb.client.errors import Missing
 from ebb.client.jobs.nodes import Nodes
 from ebb.client.jobs.view import FAILED_STATE, OVER, JobView
 from ebb.client.jobs.watch import TICK_SECONDS, Board, see, until_over, wait_for
 from ebb.client.platform.connection import read_job
+from ebb.client.queue import QueueReport, queue
 from ebb.client.times import seconds
 
 
@@ -43,8 +44,17 @@ class Goal(StrEnum):
     RUNNING = "running"
 
 
-def list_jobs(ctx: typer.Context, namespace: Namespace = None, output: Format = Output.TEXT) -> None:
+def list_jobs(
+    ctx: typer.Context,
+    *,
+    waiting: Annotated[bool, typer.Option("--queue", help="Only jobs that wait for their turn: place and reason.")] = False,
+    namespace: Namespace = None,
+    output: Format = Output.TEXT,
+) -> None:
     """All jobs, newest first."""
+    if waiting:
+        _show_queue(ctx, namespace, output)
+        return
     if session_of(ctx).everywhere:
         show_everywhere(ctx, namespace, _list, output, json=_jobs_json, text=_jobs_text)
         return
@@ -53,6 +63,28 @@ def list_jobs(ctx: typer.Context, namespace: Namespace = None, output: Format = 
         print_json(_jobs_json(found))
     else:
         _jobs_text(found)
+
+
+def _show_queue(ctx: typer.Context, namespace: str | None, output: Output) -> None:
+    """Of all namespaces: each takes its turn among all."""
+    if session_of(ctx).everywhere:
+        show_everywhere(ctx, namespace, queue, output, json=record, text=_queue_text)
+        return
+    found = call(ctx, namespace, queue)
+    if output is Output.JSON:
+        print_json(record(found))
+    else:
+        _queue_text(found)
+
+
+def _queue_text(found: QueueReport) -> None:
+    if not found.queue:
+        note("No job waits for its turn.")
+        return
+    console = make_console()
+    console.print(queue_table(found.queue, console.width))
+    if found.waiting > len(found.queue):
+        note(f"{found.waiting - len(found.queue)} more wait behind these.")
 
 
 def _jobs_json(found: tuple[str, tuple[JobView, ...]]) -> dict[str, Any]:

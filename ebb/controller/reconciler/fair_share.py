@@ -13,10 +13,11 @@ has no machines at all goes before all of its priority once it has waited for a 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from ebb.api.queue import Waiting
 from ebb.api.usage import Owner
 from ebb.controller.reconciler.capacity import Claim, Key, Share
 
@@ -50,6 +51,33 @@ def divide(used: Mapping[Owner, float], claims: Iterable[Claim], now: float) -> 
     teams = _ratios({team: sum(members.values()) for team, members in by_team.items()})
     users = {owner: ratio for members in by_team.values() for owner, ratio in _ratios(members).items()}
     return Shares(teams=teams, users=users, overdue=_overdue(known, now))
+
+
+def told(line: Iterable[tuple[Claim, str]]) -> Iterator[Waiting]:
+    """What people are told of the jobs that wait, which are in their order, each with its reason."""
+    of_priority, overdue, of_share, last = 0, 0, 0, None
+    for number, (one, why) in enumerate(line):
+        if last is None or last.priority != one.priority:
+            of_priority, overdue, of_share = number, 0, number
+        elif last.share != one.share:
+            of_share = number
+        if last is not None and last.priority == one.priority and last.share == OVERDUE != one.share:
+            overdue = number - of_priority
+        late, last = one.share == OVERDUE, one
+        yield Waiting(
+            namespace=one.key[0],
+            job=one.key[1],
+            user=one.owner[1],
+            workers=one.least,
+            gpus=one.least * one.wish.needs.gpus,
+            why=why,
+            priority=of_priority,
+            overdue=overdue,
+            share=of_share - of_priority - overdue,
+            older=number - of_share,
+            team_used=None if late else one.share[0],
+            user_used=None if late else one.share[1],
+        )
 
 
 def _ratios(used: Mapping[T, float]) -> dict[T, float]:

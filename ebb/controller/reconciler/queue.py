@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 
 from ebb.api.needs import Wish
 from ebb.api.platform import Platform
+from ebb.api.queue import GROUP, MACHINES, NEXT, NOWHERE, REFUSED
 from ebb.api.status import Placed
 from ebb.controller.reconciler.candidates import Candidate, candidate_of, sites, ways
 from ebb.controller.reconciler.capacity import Claim, ClusterCapacity, Key, Order
@@ -173,6 +174,19 @@ class _Walk:
             if turns.get(claim.key, True) and claim.key != first and not claim.refused and len(ways(claim.wish)) == 1
         )
 
+    def all(self) -> Iterator[tuple[Claim, str]]:
+        """All jobs without a place in their order, and why each waits, in the words of ebb/api/queue.py."""
+        turns = {turn.claim.key: turn for turn in self._turns}
+        for claim in sorted(self._others, key=lambda claim: claim.order):
+            turn = turns.get(claim.key)
+            if turn is not None:
+                yield claim, MACHINES if turn.blocked and not turn.lent else NEXT
+            elif claim.refused:
+                yield claim, REFUSED
+            else:
+                full = claim.group and self._running[_group(claim)] >= claim.group_max
+                yield claim, GROUP if full else NOWHERE
+
     def before(self, me: Claim) -> Queue:
         """The line as this job sees it."""
         group, order = _group(me), me.order
@@ -213,6 +227,10 @@ class SharedLine:
     def stuck(self, platform: Platform | None) -> frozenset[Key]:
         """The jobs without a place that need not be looked at whatever became free; without a stack nobody can tell."""
         return self._walk(platform).stuck() if platform else frozenset()
+
+    def all(self, platform: Platform) -> Iterator[tuple[Claim, str]]:
+        """The jobs without a place, in their order, and why each waits."""
+        return self._walk(platform).all()
 
     def _walk(self, platform: Platform | None) -> _Walk:
         if self._walked is None or self._walked[0] is not platform:

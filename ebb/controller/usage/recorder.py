@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Protocol
 
+from ebb.api import queue
 from ebb.api.clock import stamp, unix
 from ebb.api.costs import group_of
 from ebb.api.spec import user_of
@@ -138,17 +139,18 @@ class UsageRecorder:
         return meter if meter is not None and ours else self._go_on(usage)
 
     async def _write(self, meter: Meter) -> None:
-        """Nothing as long as there is no machine of a stack."""
+        """Nothing as long as there is no machine of a stack, and nobody waits for one."""
         meter.usage.record_days = self._record_days
         meter.usage.who |= self._who
         meter.settle(self._clock())
         self._who.clear()
-        if not meter.usage.open and not self._had:
+        waiting = self._cluster.claims.line(self._cluster.platform)
+        if not meter.usage.open and not self._had and not waiting:
             return
         until = stamp(meter.usage.until, digits=3)
         version = {"resourceVersion": self._version} if self._version else {}
         metadata = {"name": NAME, "namespace": NAMESPACE, **version}
-        data = write(meter.usage)
+        data = {**write(meter.usage), queue.KEY: queue.write(waiting, meter.usage.until)}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
         self._fence()
         self._sent.add(until)
@@ -157,7 +159,7 @@ class UsageRecorder:
             value = await self._api.replace(CONFIG_MAPS, NAMESPACE, NAME, body)
         else:
             value = await self._api.create(CONFIG_MAPS, NAMESPACE, body)
-        self._version, self._sent, self._had = value["metadata"]["resourceVersion"], {until}, bool(meter.usage.open)
+        self._version, self._sent, self._had = value["metadata"]["resourceVersion"], {until}, bool(meter.usage.open or waiting)
 
     def _moved(self, machine: str) -> None:
         """A machine, or who is on it, changed. This is called by the watch: what we do not understand must not end it."""

@@ -9,9 +9,9 @@ import pytest
 from ebb.api.spec import Job
 from ebb.controller.reconciler.capacity import Claim
 from ebb.controller.reconciler.capacity import claim as claim_of
-from ebb.controller.reconciler.fair_share import OVERDUE, OVERDUE_SECONDS, divide
+from ebb.controller.reconciler.fair_share import OVERDUE, OVERDUE_SECONDS, divide, told
 from ebb.controller.reconciler.preemption import preempted_by
-from ebb.controller.reconciler.queue import queue
+from ebb.controller.reconciler.queue import SharedLine, queue
 from ebb.controller.reconciler.types import JobView, Observed
 from tests.builders import NOW, make_group, make_platform
 from tests.controller.reconciler.scenes import claim, cluster_capacity, gpu_job, placed_job
@@ -126,3 +126,36 @@ def test_of_two_urgent_jobs_the_machines_are_taken_for_the_one_whose_owner_used_
     assert found is not None
     assert found[0].key[1] == "young"
     assert queue(urgent[0], cluster_capacity(urgent[1]), ONE).waiting
+
+
+def test_people_are_told_how_many_are_before_a_job_and_why() -> None:
+    shares = {"urgent": (3.0, 0.0), "late": OVERDUE, "light": (0.5, 0.0), "old": (1.0, 0.0), "young": (1.0, 0.0)}
+    ages = {"old": 30, "young": 20}
+    claims = [
+        claim(
+            name, least=2, share=share, created=NOW - ages.get(name, 10), priority=9 * (name == "urgent"), owner=("team", "ada")
+        )
+        for name, share in shares.items()
+    ]
+    line = {one.job: one for one in told(SharedLine(claims).all(ONE))}
+    assert list(line) == ["urgent", "late", "light", "old", "young"]
+    assert [one.why for one in line.values()] == ["next", "next", "machines", "machines", "machines"]
+    young = line["young"]
+    assert (young.priority, young.overdue, young.share, young.older) == (1, 1, 1, 1)
+    assert (young.gpus, young.user, young.team_used) == (2, "ada", 1.0)
+    assert (line["late"].priority, line["late"].overdue, line["late"].older, line["late"].team_used) == (1, 0, 0, None)
+
+
+def test_people_are_told_why_a_job_cannot_have_its_turn() -> None:
+    nowhere = gpu_job("nowhere", low=9, replicas=9, high=None)
+    claims = [
+        claim("runs", "local-a", least=1, group="sweep", group_max=1),
+        claim("next", least=1, group="sweep", group_max=1),
+        claim("refused", least=1, refused=True),
+        claim("nowhere", least=9, job=nowhere),
+    ]
+    assert {one.job: one.why for one in told(SharedLine(claims).all(ONE))} == {
+        "next": "group",
+        "refused": "refused",
+        "nowhere": "nowhere",
+    }

@@ -1,0 +1,66 @@
+"""The jobs that wait for their turn, in their order: what the controller writes and `ebb list --queue` shows. Pure.
+
+    data[KEY] = write(line, waiting=len(all_of_them), at=now)       # of the ConfigMap that holds the machine usage record
+    line = read(data)                                               # None: an older controller wrote it
+
+It stands beside the usage record (usage.py), so that it costs no call of its own: it is as old as that, a minute at most.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from ebb.api.clock import stamp
+
+KEY = "queue.json"
+MOST = 500  # jobs that are told; how many wait in all is told too
+# Why a job waits: its machines come now, not enough are free, its sweep runs as many as it may, a quota or a rendezvous keeps it
+# out, or no node group has such machines.
+NEXT, MACHINES, GROUP, REFUSED, NOWHERE = "next", "machines", "group", "refused", "nowhere"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """A job that waits, and how many are before it for each reason."""
+
+    namespace: str
+    job: str
+    user: str
+    workers: int  # minReplicas
+    gpus: int  # of them all
+    why: str
+    priority: int  # jobs before it of higher priority
+    overdue: int  # that have waited for a day, of owners without machines
+    share: int  # of owners that used less of what they are owed
+    older: int
+    team_used: float | None  # against what the team is owed; None: it goes first, as it has waited for a day
+    user_used: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """The first that wait, and the number of all."""
+
+    at: str
+    waiting: int
+    jobs: tuple[Waiting, ...]
+
+
+def write(jobs: Sequence[Waiting], at: float) -> str:
+    """The text of the line."""
+    told = [asdict(one) for one in jobs[:MOST]]
+    return json.dumps({"at": stamp(at), "waiting": len(jobs), "jobs": told}, separators=(",", ":"))
+
+
+def read(data: Mapping[str, str]) -> Line | None:
+    """None where it is missing, or another version wrote it."""
+    try:
+        root = json.loads(data[KEY])
+        return Line(at=root["at"], waiting=int(root["waiting"]), jobs=tuple(map(_waiting, root["jobs"])))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _waiting(value: Mapping[str, object]) -> Waiting:
+    known = Waiting.__dataclass_fields__
+    return Waiting(**{name: item for name, item in value.items() if name in known})  # type: ignore[arg-type]
