@@ -173,7 +173,6 @@ class UsageRecorder:
         """Return whether it is news."""
         node, now = self._cluster.machines.nodes.objects.get(("", machine)), self._clock()
         sight = self._sight(node, now) if node is not None else None
-        meter.usage.who |= self._who  # who is charged is known before the time is counted
         known = machine in meter.usage.open
         if sight is not None and not known and sight.created < now:
             meter.find(machine, sight, now)

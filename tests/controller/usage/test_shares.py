@@ -92,3 +92,22 @@ def test_machines_that_are_kept_for_a_large_job_are_lent_until_it_can_start() ->
             assert world.state("small") == "Running"
 
     run(story())
+
+
+def test_the_line_is_written_also_where_there_is_no_machine() -> None:
+    async def story() -> None:
+        async with started() as world:
+            cloud = Cloud(world.api, random.Random(3))
+            cloud.open()
+            world.api.put(ELASTIC_JOBS, job_of("ada", "huge", 9))
+            await cloud.run(90)
+            line = queue.read(record(world))
+            assert line is not None
+            assert [(one.job, one.why) for one in line.jobs] == [("huge", queue.NOWHERE)]
+            world.api.remove(ELASTIC_JOBS, "huge")
+            await cloud.run(90)
+            line = queue.read(record(world))
+            assert line is not None
+            assert line.jobs == ()
+
+    run(story())
