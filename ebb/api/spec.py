@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ebb.api.clock import unix
-from ebb.api.contract import ANNOTATION_BILLED, BACKEND_ETCD, BACKEND_ETCD3, LABEL_USER, MANAGER
+from ebb.api.contract import ANNOTATION_BILLED, ANNOTATION_OWNER, BACKEND_ETCD, BACKEND_ETCD3, LABEL_USER, MANAGER
 from ebb.api.parts import (
     ALL_WORKERS,
     ANY_WORKER,
@@ -244,6 +244,7 @@ class Job:
     spec: JobSpec
     status: Status
     submitted_by: str = ""  # who is named in the record of what it cost
+    owner: str = ""  # the user as the API server knows them; "" outside of teams' namespaces
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> "Job":
@@ -259,6 +260,7 @@ class Job:
             spec=parse_spec(value.get("spec") or {}),
             status=decode(Status, value.get("status") or {}),
             submitted_by=user_of(metadata),
+            owner=str((metadata.get("annotations") or {}).get(ANNOTATION_OWNER, "")),
         )
 
     @property
@@ -285,11 +287,12 @@ class Job:
 
 
 def user_of(metadata: Mapping[str, Any]) -> str:
-    """The user who is to pay: by annotation, which may hold a mail address, or by label; else the user who ran `ebb`.
-
-    Nobody checks any of them."""
-    labels = metadata.get("labels") or {}
-    written = {**labels, **(metadata.get("annotations") or {})}
+    """The user who is to pay: the owner, where the job has one, as the API server demands the truth of that. Else by annotation,
+    which may hold a mail address, or by label; else the user who ran `ebb`. Nobody checks any of these."""
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    if owner := annotations.get(ANNOTATION_OWNER):
+        return str(owner)
+    written = {**labels, **annotations}
     return str(written.get(ANNOTATION_BILLED) or labels.get(LABEL_USER, ""))
 
 

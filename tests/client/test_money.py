@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ebb.api.clock import stamp, unix
-from ebb.api.contract import ANNOTATION_BILLED, LABEL_RECORD, LABEL_USER
+from ebb.api.contract import ANNOTATION_BILLED, ANNOTATION_OWNER, LABEL_RECORD, LABEL_USER
 from ebb.api.platform import parse
 from ebb.api.spec import Job, user_of
 from ebb.api.status import Status
@@ -209,6 +209,7 @@ def test_without_a_usage_record_there_are_bills() -> None:
         ({LABEL_USER: "ada"}, {}, "ada"),
         ({LABEL_USER: "ada"}, {ANNOTATION_BILLED: "ada@lab.example"}, "ada@lab.example"),
         ({LABEL_USER: "ada", ANNOTATION_BILLED: "vision"}, {}, "vision"),
+        ({LABEL_USER: "bob"}, {ANNOTATION_BILLED: "bob", ANNOTATION_OWNER: "ada"}, "ada"),
         ({}, {}, ""),
     ],
 )

@@ -23,7 +23,7 @@ from ebb.api.platform import SCHEMA, WHERE, Platform, PlatformError
 from ebb.client.diagnostics import symptoms
 from ebb.client.diagnostics.symptoms import PROBLEM, Finding, ok, problem, unseen, warning
 from ebb.client.errors import Missing, NoPlatform
-from ebb.client.platform.connection import Opener, find_way, read_platform
+from ebb.client.platform.connection import Opener, find_owner, find_way, read_platform
 from ebb.kube import (
     CLAIMS,
     ELASTIC_JOBS,
@@ -219,7 +219,6 @@ def _split(error: Exception) -> tuple[str, str]:
 
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,12 +272,10 @@ async def missing(kube: Kube, namespace: str) -> tuple[Right, ...]:
 
 async def user_name(kube: Kube) -> str:
     """Return who one is to the API server; "" where it does not say."""
-    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
-        found = await kube.request("POST", WHO, body=body)
-    except KubeError:
+        return await find_owner(kube)
+    except (KubeError, KeyError, TypeError):
         return ""
-    return str(((found.get("status") or {}).get("userInfo") or {}).get("username") or "")
 
 
 async def _allowed(kube: Kube, right: Right, namespace: str) -> bool:

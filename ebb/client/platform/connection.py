@@ -16,10 +16,13 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from ebb.api import platform
+from ebb.api.contract import TEAM_PREFIX
 from ebb.api.platform import Platform, PlatformError
 from ebb.client.errors import BadRequest, ClientError, Missing, NoPlatform
 from ebb.client.platform import platforms
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, Kube, KubeconfigError, KubeError, NotFound, Object
+
+WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +69,13 @@ def find_user() -> str:
         return os.environ.get("EBB_USER") or getpass.getuser()
     except (KeyError, OSError):
         return ""  # a container whose user has no name
+
+
+async def find_owner(kube: Kube) -> str:
+    """Return the user as whom the API server knows whoever asks; all may ask. Raises KubeError."""
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    found = await kube.request("POST", WHO, body=body)
+    return str(found["status"]["userInfo"]["username"])
 
 
 async def read_platform(kube: Kube) -> Platform:
@@ -144,6 +154,7 @@ class Ebb:
     kube: Kube
     platform: Platform
     namespace: str
+    owner: str = ""  # the user as the API server knows them, in a team's namespace; elsewhere nobody owns anything
 
 
 @asynccontextmanager
@@ -162,7 +173,9 @@ async def connect(
     way = find_way(kubeconfig, context, platform)
     async with opener(way.kubeconfig, way.context) as kube:
         found = await read_platform(kube)
-        yield Ebb(kube=kube, platform=found, namespace=namespace or found.jobs_namespace)
+        where = namespace or found.jobs_namespace
+        owner = await find_owner(kube) if where.startswith(TEAM_PREFIX) else ""
+        yield Ebb(kube=kube, platform=found, namespace=where, owner=owner)
 
 
 T = TypeVar("T")

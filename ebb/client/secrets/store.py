@@ -8,8 +8,9 @@ A secret is two objects of one name. The Secret holds the value; researchers may
 list nor patch it, as each of these would show what it holds, and nothing here asks for that. The ConfigMap beside it says that it
 is there, and all else that `ebb secret list` shows.
 
-What is not protected: who may start jobs in the namespace can give any of its secrets to a job, and read it there. Kubernetes has
-no right that would forbid this; namespaces divide people who must not share.
+In a team's namespace each has secrets of their own: the owner is in the object's name, and manifests/owners.yaml lets nobody
+write another's, or give it to a job. Without teams nothing of the kind is protected: who may start jobs in the namespace can give
+any of its secrets to a job, and read it there.
 """
 
 import base64
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from ebb.api.contract import LABEL_SECRET
+from ebb.api.contract import ANNOTATION_OWNER, LABEL_SECRET
 from ebb.client.errors import BadRequest, ClientError, Missing
 from ebb.client.jobs.view import OVER, view, worker_spec
 from ebb.client.platform.connection import Ebb, find_user
@@ -105,8 +106,8 @@ def check_registry(name: str, host: str, username: str) -> None:
 
 
 async def list_secrets(ebb: Ebb) -> tuple[SecretView, ...]:
-    """All of the namespace, by name."""
-    maps = await ebb.kube.list(CONFIG_MAPS, ebb.namespace, labels=LABEL_SECRET)
+    """All of the namespace, by name; in a team's one's own."""
+    maps = await _indices(ebb, ebb.namespace)
     users = _users(await ebb.kube.list(ELASTIC_JOBS, ebb.namespace))
     return tuple(sorted((_view(item, users) for item in maps), key=lambda found: found.name))
 
@@ -126,7 +127,7 @@ async def remove_secret(ebb: Ebb, name: str, *, force: bool = False) -> SecretVi
         )
     for kind in (SECRETS, CONFIG_MAPS):  # in this order: what is listed can be removed again
         try:
-            await ebb.kube.delete(kind, ebb.namespace, object_name(found.name))
+            await ebb.kube.delete(kind, ebb.namespace, object_name(found.name, ebb.owner))
         except NotFound:
             continue
     return found
@@ -140,7 +141,7 @@ async def check_there(ebb: Ebb, namespace: str, job: Object) -> None:
     uses = uses_of_job(job)
     if not uses:
         return
-    maps = await ebb.kube.list(CONFIG_MAPS, namespace, labels=LABEL_SECRET)
+    maps = await _indices(ebb, namespace)
     there = {found.name: found for found in (_view(item, {}) for item in maps)}
     if missing := [name for name in dict.fromkeys(use.name for use in uses) if name not in there]:
         raise Missing(f"{_not_there(namespace, missing, there)} Set it with `ebb secret set {missing[0]}`.")
@@ -190,16 +191,16 @@ async def _set(ebb: Ebb, found: SecretView, data: dict[str, bytes], kind: str) -
             f"secret {name!r} is {is_now} now, which cannot become the other: choose another name, or remove it first with "
             f"`ebb secret rm {name}`."
         )
-    secret = _object(SECRETS.kind, ebb.namespace, name)
+    secret = _object(SECRETS.kind, ebb, name)
     secret |= {"type": kind, "data": {key: base64.b64encode(value).decode() for key, value in data.items()}}
     await _write_secret(ebb, secret)
     facts = {"kind": found.kind, "variable": found.variable, "registry": found.registry, "username": found.username}
     facts |= {"set_by": found.set_by, "set_at": found.set_at}
-    index = _object(CONFIG_MAPS.kind, ebb.namespace, name) | {"data": {_FACTS: json.dumps(facts)}}
+    index = _object(CONFIG_MAPS.kind, ebb, name) | {"data": {_FACTS: json.dumps(facts)}}
     try:
         await ebb.kube.create(CONFIG_MAPS, ebb.namespace, index)
     except Conflict:
-        await ebb.kube.replace(CONFIG_MAPS, ebb.namespace, object_name(name), index)
+        await ebb.kube.replace(CONFIG_MAPS, ebb.namespace, object_name(name, ebb.owner), index)
     return found, there is not None
 
 
@@ -220,14 +221,21 @@ async def _write_secret(ebb: Ebb, secret: Object) -> None:
         raise ClientError(f"namespace {ebb.namespace!r} is not there ({error}): check -n.") from error
 
 
-def _object(kind: str, namespace: str, name: str) -> Object:
-    metadata = {"name": object_name(name), "namespace": namespace, "labels": {LABEL_SECRET: name}}
+def _object(kind: str, ebb: Ebb, name: str) -> Object:
+    metadata: Object = {"name": object_name(name, ebb.owner), "namespace": ebb.namespace, "labels": {LABEL_SECRET: name}}
+    if ebb.owner:
+        metadata["annotations"] = {ANNOTATION_OWNER: ebb.owner}
     return {"apiVersion": "v1", "kind": kind, "metadata": metadata}
+
+
+async def _indices(ebb: Ebb, namespace: str) -> list[Object]:
+    maps = await ebb.kube.list(CONFIG_MAPS, namespace, labels=LABEL_SECRET)
+    return [item for item in maps if (item["metadata"].get("annotations") or {}).get(ANNOTATION_OWNER, "") == ebb.owner]
 
 
 async def _read(ebb: Ebb, name: str) -> SecretView | None:
     try:
-        return _view(await ebb.kube.get(CONFIG_MAPS, ebb.namespace, object_name(name)), {})
+        return _view(await ebb.kube.get(CONFIG_MAPS, ebb.namespace, object_name(name, ebb.owner)), {})
     except NotFound:
         return None
 

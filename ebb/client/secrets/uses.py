@@ -22,6 +22,7 @@ PREFIX = "ebb-secret-"  # of the objects' names: other people's objects in the n
 KEY = "value"  # in the Secret
 REGISTRY_KEY = ".dockerconfigjson"
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_OBJECT_LENGTH = 253
 _NAME_LENGTH = 50  # the pod's volume is named by it, in at most 63 characters
 # Capital letters alone: tokens have small ones, and one that is typed here by mistake would be in the job for all to read.
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
@@ -154,24 +155,34 @@ def words_of(secrets: Mapping[str, str]) -> list[str]:
 # ------------------------------------------------------------------------------------------------------------ in a pod
 
 
-def object_name(name: str) -> str:
-    """The Secret's, and that of the ConfigMap that says it is there."""
-    return f"{PREFIX}{name}"
+def object_name(name: str, owner: str = "") -> str:
+    """The Secret's, and that of the ConfigMap that says it is there. With an owner it is theirs alone: the API server reads that
+    from the name, whatever else is there. Raises BadRequest for a name that is too long by the owner's."""
+    found = f"{PREFIX}{name}.{owner.encode().hex()}" if owner else f"{PREFIX}{name}"
+    if len(found) > _OBJECT_LENGTH:
+        raise BadRequest(
+            f"secret {name!r}: with your user, {owner!r}, its name is longer than Kubernetes' {_OBJECT_LENGTH} characters: "
+            "choose a shorter name, or ask the platform's owner for a shorter user name."
+        )
+    return found
 
 
-def variables(secrets: Mapping[str, str]) -> list[Object]:
+def variables(secrets: Mapping[str, str], owner: str = "") -> list[Object]:
     """The container's `env`."""
     return [
-        {"name": place, "valueFrom": {"secretKeyRef": {"name": object_name(name), "key": KEY}}}
+        {"name": place, "valueFrom": {"secretKeyRef": {"name": object_name(name, owner), "key": KEY}}}
         for place, name in secrets.items()
         if not place.startswith("/")
     ]
 
 
-def volumes(secrets: Mapping[str, str]) -> list[Object]:
+def volumes(secrets: Mapping[str, str], owner: str = "") -> list[Object]:
     """The pod's `volumes`: one for each secret that is a file somewhere."""
     names = dict.fromkeys(name for place, name in secrets.items() if place.startswith("/"))
-    return [{"name": object_name(name), "secret": {"secretName": object_name(name), "defaultMode": _FILE_MODE}} for name in names]
+    return [
+        {"name": object_name(name), "secret": {"secretName": object_name(name, owner), "defaultMode": _FILE_MODE}}
+        for name in names
+    ]
 
 
 def mounts(secrets: Mapping[str, str]) -> list[Object]:
@@ -213,6 +224,6 @@ def _inner(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _name(kubernetes: object) -> str:
-    """hf-token of ebb-secret-hf-token; "" for an object that is none of ours."""
+    """hf-token of ebb-secret-hf-token and of ebb-secret-hf-token.616461; "" for an object that is none of ours."""
     text = str(kubernetes or "")
-    return text.removeprefix(PREFIX) if text.startswith(PREFIX) else ""
+    return text.removeprefix(PREFIX).partition(".")[0] if text.startswith(PREFIX) else ""

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
-from ebb.api.contract import ANNOTATION_CODE, LABEL_EBB_JOB, OUTPUT_ROOT
+from ebb.api.contract import ANNOTATION_CODE, ANNOTATION_OWNER, LABEL_EBB_JOB, OUTPUT_ROOT
 from ebb.api.platform import Platform
 from ebb.client.errors import BadRequest, ClientError
 from ebb.client.jobs.watch import ignore
@@ -108,11 +108,17 @@ def find_output(platform: Platform) -> str:
 
 
 async def deliver(
-    kube: Kube, namespace: str, place: CodePlace, files: DeliveryFiles | None, note: Callable[[str], None] = ignore
+    kube: Kube,
+    namespace: str,
+    place: CodePlace,
+    files: DeliveryFiles | None,
+    note: Callable[[str], None] = ignore,
+    *,
+    owner: str = "",
 ) -> Delivery:
     """Bring the code there. `files` is needed where it is not small. Raises ClientError, KubeError."""
     if place.config_map:
-        made = await _create(kube, namespace, config_map(place, namespace))
+        made = await _create(kube, namespace, config_map(place, namespace, owner))
         return Delivery(kube=kube, namespace=namespace, config_map=place.config_map, uid=made["metadata"]["uid"], note=note)
     if place.code.on_volume:
         return Delivery(kube=kube, namespace=namespace, config_map="", note=note)
@@ -122,7 +128,7 @@ async def deliver(
     return Delivery(kube=kube, namespace=namespace, config_map="", note=note)
 
 
-def config_map(place: CodePlace, namespace: str) -> Object:
+def config_map(place: CodePlace, namespace: str, owner: str = "") -> Object:
     """The ConfigMap with the archive. Nobody changes it: it is the job's version of the code."""
     return {
         "apiVersion": CONFIG_MAPS.api_version,
@@ -131,7 +137,7 @@ def config_map(place: CodePlace, namespace: str) -> Object:
             "name": place.config_map,
             "namespace": namespace,
             "labels": {LABEL_EBB_JOB: place.config_map.removesuffix("-code")},
-            "annotations": {ANNOTATION_CODE: place.code.sha256},
+            "annotations": {ANNOTATION_CODE: place.code.sha256, **({ANNOTATION_OWNER: owner} if owner else {})},
         },
         "immutable": True,
         "binaryData": {FILE: base64.b64encode(place.code.archive.read_bytes()).decode()},

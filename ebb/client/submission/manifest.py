@@ -13,6 +13,7 @@ from ebb.api.buckets import BucketUrl, UrlError, folder_of, is_url, parse_url
 from ebb.api.contract import (
     ANNOTATION_BILLED,
     ANNOTATION_CODE,
+    ANNOTATION_OWNER,
     BACKEND_ETCD3,
     ENV_CODE_ARCHIVE,
     ENV_CODE_SHA256,
@@ -38,8 +39,11 @@ from ebb.kube import ELASTIC_JOBS, Object
 CODE_VOLUME = "ebb-code"
 
 
-def manifest(request: Request, fit: Fit, platform: Platform, namespace: str, code: CodePlace | None = None) -> Object:
-    """The ElasticJob of a request that fits; `code`: where its pods will find what travels with it.
+def manifest(
+    request: Request, fit: Fit, platform: Platform, namespace: str, code: CodePlace | None = None, *, owner: str = ""
+) -> Object:
+    """The ElasticJob of a request that fits; `code`: where its pods will find what travels with it; `owner`: of a job in a team's
+    namespace.
 
     Raises BadRequest if its data is on no volume, or the file of a secret on one.
     """
@@ -51,7 +55,7 @@ def manifest(request: Request, fit: Fit, platform: Platform, namespace: str, cod
     return {
         "apiVersion": ELASTIC_JOBS.api_version,
         "kind": ELASTIC_JOBS.kind,
-        "metadata": _metadata(request, namespace, code),
+        "metadata": _metadata(request, namespace, code, owner),
         "spec": {
             "rdzvEndpoint": platform.etcd_endpoint,
             "rdzvBackend": BACKEND_ETCD3 if brings else platform.usual_backend(_image(request, fit, platform)),
@@ -60,7 +64,7 @@ def manifest(request: Request, fit: Fit, platform: Platform, namespace: str, cod
             "placement": {"gpuType": fit.gpu_type, "capacity": fit.capacity, "zone": request.zone or "single"},
             **_limits(request),
             **_copied(request, platform),
-            "replicaSpecs": {"Worker": _worker(request, fit, platform, code)},
+            "replicaSpecs": {"Worker": _worker(request, fit, platform, code, owner)},
         },
     }
 
@@ -70,9 +74,10 @@ def label_safe(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]", "-", text)[:63].strip("-_.")
 
 
-def _metadata(request: Request, namespace: str, code: CodePlace | None) -> Object:
+def _metadata(request: Request, namespace: str, code: CodePlace | None, owner: str) -> Object:
     label = label_safe(request.user)
     annotations = {
+        **({ANNOTATION_OWNER: owner} if owner else {}),
         **({ANNOTATION_BILLED: request.user} if request.user else {}),  # named in the record that outlives the job
         **({ANNOTATION_CODE: code.code.sha256} if code else {}),
     }
@@ -100,11 +105,15 @@ def _copied(request: Request, platform: Platform) -> Object:
     return {"data": {"url": str(_url(request.data)), "path": _data_path(request.data, platform)}}
 
 
-def _worker(request: Request, fit: Fit, platform: Platform, code: CodePlace | None) -> Object:
-    return {"replicas": fit.workers, "restartPolicy": "OnFailure", "template": {"spec": _pod(request, fit, platform, code)}}
+def _worker(request: Request, fit: Fit, platform: Platform, code: CodePlace | None, owner: str) -> Object:
+    return {
+        "replicas": fit.workers,
+        "restartPolicy": "OnFailure",
+        "template": {"spec": _pod(request, fit, platform, code, owner)},
+    }
 
 
-def _pod(request: Request, fit: Fit, platform: Platform, code: CodePlace | None) -> Object:
+def _pod(request: Request, fit: Fit, platform: Platform, code: CodePlace | None, owner: str) -> Object:
     # Where both kinds will do, the controller says which, and when to change.
     brings = own_image.brings_launcher(request.image, platform)
     kind = {} if fit.capacity == SPOT_THEN_ON_DEMAND else {LABEL_CAPACITY: fit.capacity}
@@ -121,21 +130,21 @@ def _pod(request: Request, fit: Fit, platform: Platform, code: CodePlace | None)
             "fsGroupChangePolicy": "OnRootMismatch",  # a volume with a million files is not walked at every start
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        **({"imagePullSecrets": [{"name": uses.object_name(request.registry_secret)}]} if request.registry_secret else {}),
+        **({"imagePullSecrets": [{"name": uses.object_name(request.registry_secret, owner)}]} if request.registry_secret else {}),
         **({"initContainers": [own_image.init_container(platform)]} if brings else {}),
-        "containers": [_container(request, fit, platform, code)],
+        "containers": [_container(request, fit, platform, code, owner)],
         "volumes": [
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{fit.shm_mib}Mi"}},
             {"name": "tmp", "emptyDir": {}},
             *([{"name": own_image.VOLUME, "emptyDir": {}}] if brings else []),
             *({"name": volume.name, "persistentVolumeClaim": _claim(volume)} for volume in platform.volumes),
             *([{"name": CODE_VOLUME, "configMap": {"name": code.config_map}}] if code and code.config_map else []),
-            *uses.volumes(request.secrets),
+            *uses.volumes(request.secrets, owner),
         ],
     }
 
 
-def _container(request: Request, fit: Fit, platform: Platform, code: CodePlace | None) -> Object:
+def _container(request: Request, fit: Fit, platform: Platform, code: CodePlace | None, owner: str) -> Object:
     brings = own_image.brings_launcher(request.image, platform)
     memory, gpus = f"{fit.memory_mib}Mi", str(fit.gpus_per_worker)
     return {
@@ -146,7 +155,7 @@ def _container(request: Request, fit: Fit, platform: Platform, code: CodePlace |
         "args": _arguments(request, platform),
         "env": [
             *({"name": key, "value": value} for key, value in _environment(request, platform, code).items()),
-            *uses.variables(request.secrets),
+            *uses.variables(request.secrets, owner),
         ],
         # No limit on CPU: loader workers may use what the machine has idle, and throttling would slow every rank down to one.
         "resources": {

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ebb.api.contract import ANNOTATION_OWNER
 from ebb.client.errors import ClientError
 from ebb.client.jobs.view import JobView, view
 from ebb.client.jobs.watch import ignore
@@ -41,15 +42,17 @@ def prepare(ebb: Ebb, request: Request, code: Code | None = None, note: Callable
     if code is not None and request.image is not None and not ebb.platform.launcher_image:  # a stack of an older Ebb
         note(f"image {request.image} must start Ebb's launcher (python -m ebb.elastic.launch): that unpacks the code.")
     place = place_of(code, request.name, ebb.platform) if code else None
-    body = manifest(request, fit, ebb.platform, ebb.namespace, place)
+    body = manifest(request, fit, ebb.platform, ebb.namespace, place, owner=ebb.owner)
     return Prepared(request=request, fit=fit, body=body, code=place)
 
 
 def prepare_whole(ebb: Ebb, file: Mapping[str, Any], namespace: str | None) -> Prepared:
-    """An ElasticJob that is sent as it is; `namespace` wins over the file's."""
+    """An ElasticJob that is sent as it is, with its owner in a team's namespace; `namespace` wins over the file's."""
     metadata = {"namespace": ebb.namespace, **file["metadata"]}
     if namespace:
         metadata["namespace"] = namespace
+    if ebb.owner:
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), ANNOTATION_OWNER: ebb.owner}
     return Prepared(request=None, fit=None, body={**file, "metadata": metadata})
 
 
@@ -90,11 +93,11 @@ async def _settle(ebb: Ebb, namespace: str, body: Object, delivery: Delivery, er
 async def _deliver(ebb: Ebb, namespace: str, code: CodePlace, note: Callable[[str], None]) -> Delivery:
     if code.config_map or code.code.on_volume:
         try:
-            return await deliver(ebb.kube, namespace, code, None, note)
+            return await deliver(ebb.kube, namespace, code, None, note, owner=ebb.owner)
         except NotFound as error:
             raise _no_namespace(namespace, error) from error
     async with _files(ebb) as files:
-        return await deliver(ebb.kube, namespace, code, files, note)
+        return await deliver(ebb.kube, namespace, code, files, note, owner=ebb.owner)
 
 
 @asynccontextmanager

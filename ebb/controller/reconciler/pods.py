@@ -111,6 +111,9 @@ def worker_pod(job: Job, *, index: int, attempt: int, pod_placement: PodPlacemen
         names.ANNOTATION_ATTEMPT: str(attempt),
         names.ANNOTATION_SPEC: spec_hash(job),
     }
+    metadata["annotations"].pop(names.ANNOTATION_OWNER, None)
+    if job.owner:
+        metadata["annotations"][names.ANNOTATION_OWNER] = job.owner
     spec = template["spec"]
     spec["restartPolicy"] = "Never"
     spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **pod_placement.selector}

@@ -11,8 +11,9 @@ import yaml
 from ebb import client
 from ebb.api.clock import stamp
 from ebb.api.crd import crd
-from ebb.client.diagnostics.check import REVIEWS, RIGHTS, WHO
+from ebb.client.diagnostics.check import REVIEWS, RIGHTS
 from ebb.client.diagnostics.symptoms import Finding
+from ebb.client.platform.connection import WHO
 from ebb.kube import Denied, Kube, KubeconfigError, NotFound, Object, Unreachable
 from tests.cli.world import NS, FakeKube, elastic_job, platform_map, worker_pod
 

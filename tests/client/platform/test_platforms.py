@@ -2,12 +2,15 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ebb.client.errors import BadRequest, Missing, NoPlatform
 from ebb.client.platform import connection, platforms
 from ebb.client.platform.platforms import Known
+from ebb.kube import Object
+from tests.cli.world import FakeKube, platform_map, session
 
 
 @pytest.fixture(autouse=True)
@@ -139,3 +142,20 @@ def test_the_user_is_who_says_so(said: str, user: str, monkeypatch: pytest.Monke
     monkeypatch.setenv("EBB_USER", said)
     monkeypatch.setenv("LOGNAME", "root-like")
     assert connection.find_user() == user
+
+
+@pytest.mark.parametrize(("namespace", "owner"), [("ebb-team-vision", "ada@lab.example"), (None, "")])
+async def test_in_a_team_the_api_server_says_who_one_is(home: Path, namespace: str | None, owner: str) -> None:
+    """Elsewhere nobody asks."""
+    kube = Knows(platform_map())
+    async with connection.connect(kubeconfig(home, "config"), namespace=namespace, opener=session(kube).connect) as ebb:
+        assert ebb.owner == owner
+
+
+class Knows(FakeKube):
+    """Knows who asks."""
+
+    async def request(self, method: str, path: str, **more: Any) -> Object:
+        if path == connection.WHO:
+            return {"status": {"userInfo": {"username": "ada@lab.example"}}}
+        return await super().request(method, path, **more)

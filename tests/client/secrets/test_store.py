@@ -2,6 +2,7 @@
 
 import base64
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,7 @@ from ebb.api.platform import parse
 from ebb.client.errors import BadRequest, ClientError, Missing
 from ebb.client.platform.connection import Ebb
 from ebb.client.secrets import store
-from ebb.client.secrets.uses import variables
+from ebb.client.secrets.uses import object_name, variables
 from ebb.client.submission.submit import prepare_whole, submit
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, SECRETS, KubeError, Object, Unreachable
 from tests.cli.world import NS, FakeKube, elastic_job, known_secret, platform_map
@@ -178,3 +179,23 @@ async def test_nobody_asks_for_a_value() -> None:
     for ask in (kube.get(SECRETS, NS, "ebb-secret-hf"), kube.list(SECRETS, NS), kube.patch(SECRETS, NS, "ebb-secret-hf", {})):
         with pytest.raises(KubeError, match="may not"):
             await ask
+
+
+async def test_in_a_team_each_has_secrets_of_their_own() -> None:
+    """By the object's name, which the API server judges; a list has one's own alone."""
+    kube = BlindKube(platform_map())
+    ada, bob = (replace(ebb(kube), owner=f"{name}@lab.example") for name in ("ada", "bob"))
+    for one, value in ((ada, b"hers"), (bob, b"his")):
+        await store.set_secret(one, "hf-token", value)
+    assert content(kube, f"hf-token.{b'ada@lab.example'.hex()}") == b"hers"
+    assert content(kube, f"hf-token.{b'bob@lab.example'.hex()}") == b"his"
+    await store.set_secret(bob, "wandb", b"his")
+    assert [found.name for found in await store.list_secrets(ada)] == ["hf-token"]
+    index = await kube.get(CONFIG_MAPS, NS, object_name("wandb", bob.owner))
+    assert index["metadata"]["annotations"] == {"ebb.dev/owner": "bob@lab.example"}
+    with pytest.raises(Missing, match="no secret named 'wandb'"):
+        await store.check_there(ada, NS, user("digits", "wandb"))
+    await store.remove_secret(bob, "hf-token")
+    assert [found.name for found in await store.list_secrets(ada)] == ["hf-token"]
+    with pytest.raises(BadRequest, match=r"secret 'hf-token': with your user, '.*', its name is longer than Kubernetes' 253"):
+        await store.set_secret(replace(ada, owner="a" * 120), "hf-token", b"x")

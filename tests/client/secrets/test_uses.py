@@ -14,7 +14,7 @@ from ebb.client.secrets.uses import SecretUse, check_uses, destinations, secret_
 from ebb.client.staging.clone import settings_of
 from ebb.client.submission.jobfile import request_of
 from ebb.client.submission.request import command_of
-from ebb.client.submission.submit import prepare
+from ebb.client.submission.submit import prepare, prepare_whole
 from ebb.kube import Object
 from tests.cli.world import NS, FakeKube, elastic_job, platform_map
 from tests.client.cloned import platform, submitted
@@ -110,6 +110,21 @@ def test_the_pod_names_the_secrets_and_nothing_more() -> None:
     assert pod["volumes"][-1] == {"name": "ebb-secret-gcs", "secret": {"secretName": "ebb-secret-gcs", "defaultMode": 0o440}}
     assert pod["imagePullSecrets"] == [{"name": "ebb-secret-lab"}]
     assert "imagePullSecrets" not in pod_of(asked())
+
+
+def test_a_job_in_a_team_names_its_owner_and_their_secrets() -> None:
+    file = {"name": "digits", "gpu": "T4", "command": "-m trainer", "secret": ["hf", "gcs=/secrets/x"], "registry-secret": "lab"}
+    ebb = Ebb(kube=FakeKube(), platform=parse(platform_map()["data"]), namespace="ebb-team-vision", owner="ada")
+    body = prepare(ebb, request_of(file, {}, (), "ab12")).body
+    pod = pod_of(body)
+    assert body["metadata"]["annotations"]["ebb.dev/owner"] == "ada"
+    assert pod["containers"][0]["env"][-1]["valueFrom"]["secretKeyRef"]["name"] == "ebb-secret-hf.616461"
+    assert (pod["volumes"][-1]["name"], pod["volumes"][-1]["secret"]["secretName"]) == ("ebb-secret-gcs", "ebb-secret-gcs.616461")
+    assert pod["imagePullSecrets"] == [{"name": "ebb-secret-lab.616461"}]
+    assert {use.name for use in uses_of(pod)} == {"hf", "gcs", "lab"}
+    whole = prepare_whole(ebb, {"metadata": {"name": "x", "annotations": {"note": "a"}}}, None).body
+    assert whole["metadata"]["annotations"] == {"note": "a", "ebb.dev/owner": "ada"}
+    assert "ebb.dev/owner" not in (asked()["metadata"].get("annotations") or {})
 
 
 def test_a_file_on_a_volume_of_the_platform_is_refused() -> None:

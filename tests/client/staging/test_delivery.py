@@ -4,6 +4,7 @@ import asyncio
 import base64
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,14 @@ async def test_small_code_is_a_config_map_of_the_job(tmp_path: Path) -> None:
     assert (made["immutable"], made["metadata"]["annotations"]) == (True, {"ebb.dev/code": code.sha256})
     (owner,) = made["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["name"], owner["uid"]) == ("ElasticJob", job.name, "uid-exp1")
+
+
+async def test_code_in_a_team_is_its_owners(tmp_path: Path) -> None:
+    kube, code = FakeKube(platform_map()), small(tmp_path)
+    hers = replace(ebb(kube), owner="ada")
+    prepared = prepare(hers, Request(name="exp1", arguments=("train.py",)), code)
+    await submit(hers, prepared.body, code=prepared.code)
+    assert config_map(kube)["metadata"]["annotations"] == {"ebb.dev/code": code.sha256, "ebb.dev/owner": "ada"}
 
 
 async def test_a_namespace_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

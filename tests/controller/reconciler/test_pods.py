@@ -294,6 +294,14 @@ def test_labels_and_annotations_of_the_template_are_kept_but_ours_win() -> None:
     )
 
 
+@pytest.mark.parametrize("owner", ["ada", ""])
+def test_a_pod_is_its_jobs_owners_whatever_the_template_says(owner: str) -> None:
+    job = make_job()
+    job["metadata"]["annotations"] = {"ebb.dev/owner": owner} if owner else {}
+    job["spec"]["replicaSpecs"]["Worker"]["template"]["metadata"] = {"annotations": {"ebb.dev/owner": "bob"}}
+    assert pod_of(job)["metadata"]["annotations"].get("ebb.dev/owner", "") == owner
+
+
 def test_a_template_that_says_it_is_not_root_passes_pod_security_restricted() -> None:
     job = make_job(pod={"securityContext": {"runAsNonRoot": True}})
     assert violations(pod_of(job, pod_placement=PodPlacement(taints=(GPU, SPOT), volumes=(DATA, ENVIRONMENT)))["spec"]) == []
