@@ -6,6 +6,7 @@ from typing import Protocol
 from infra import catalog, config
 from infra.config import Stack
 from workloads.cluster import MANAGER, ON_DEMAND, SPOT, NodeGroup
+from workloads.teams import Team
 
 
 class Notice(Protocol):
@@ -79,3 +80,23 @@ def _notice_seconds(line: config.NodeGroupSettings, cloud: Notice) -> int:
     """The cloud's, but where the line's own section says less."""
     own: int | None = getattr(line.settings, "notice_seconds", None)
     return 0 if line.capacity != SPOT else cloud.notice_seconds if own is None else own
+
+
+def teams(stack: Stack) -> list[Team]:
+    """The teams of the settings."""
+
+    def subjects(written: Sequence[str]) -> list[tuple[str, str]]:
+        return [(kind.capitalize(), name) for kind, _, name in (one.partition(":") for one in written)]
+
+    return [
+        Team(
+            name=name,
+            gpus=one.gpus,
+            usd_per_month=one.usd_per_month,
+            priority=one.priority or "",
+            readers=subjects(one.readers),
+            researchers=subjects(one.researchers),
+            leads=subjects(one.leads),
+        )
+        for name, one in stack.teams.items()
+    ]

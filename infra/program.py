@@ -10,7 +10,7 @@ import pulumi
 from infra import clouds, config, groups
 from infra.cloud import Infrastructure
 from infra.config import Stack
-from workloads import etcd, helpers, namespaces, platform, storage
+from workloads import etcd, helpers, namespaces, platform, storage, teams
 from workloads.cluster import ETCD_ENDPOINT, JOBS, SYSTEM
 
 
@@ -29,13 +29,14 @@ def declare(stack: Stack, cloud: Infrastructure) -> None:
     add_ons = cloud.add_ons(cluster, machines[manager.name])
     images, volumes = cloud.images(cluster), cloud.storage(cluster, add_ons)
 
-    spaces = namespaces.namespaces(cluster, [*machines.values(), *add_ons])
-    limits = namespaces.limits(cluster, spaces)
+    people = groups.teams(stack)
+    spaces = namespaces.namespaces(cluster, [*machines.values(), *add_ons], people)
+    limits = [*namespaces.limits(cluster, spaces), *teams.limits(cluster, people, [*spaces.values()])]
     priorities = namespaces.priorities(cluster)
     base = [*spaces.values(), *(machines[one.name] for one in managers), *add_ons, *limits, *priorities.values()]
     helping = [
         *helpers.helpers(cluster, cloud.helpers(cluster, workers), images.controller, manager, base),
-        *helpers.device_claims(cluster, workers, base),
+        *helpers.device_claims(cluster, workers, base, [team.namespace for team in people]),
     ]
     store = etcd.etcd(cluster, volumes, images.etcd, manager, base)
     legacy = etcd.legacy_etcd(cluster, volumes, images, manager, [*base, *store])
@@ -45,11 +46,13 @@ def declare(stack: Stack, cloud: Infrastructure) -> None:
     etcd.etcd_maintenance(cluster, images.controller, manager, [*base, *store])
     # The second manager machine is for people and jobs as the first: its nodes carry the same label, and cost the same.
     copying = platform.copy_identity(cluster, volumes, [spaces[JOBS], *limits])
-    facts = platform.facts(cluster, volumes, images, [manager, *workers], [spaces[SYSTEM], *helping, *copying])
+    facts = platform.facts(cluster, volumes, images, [manager, *workers], [spaces[SYSTEM], *helping, *copying], teams=people)
     if stack.webhook:
         platform.notifications(cluster, stack.webhook, [spaces[SYSTEM]])
-    controller = platform.controller(cluster, images.controller, manager, [*base, *claims, *prepared, facts])
+    needs = [*base, *claims, *prepared, facts]
+    controller = platform.controller(cluster, images.controller, manager, needs, owners=bool(people))
     access = namespaces.access(cluster, [*spaces.values()])
+    teams.access(cluster, people, [*spaces.values(), *controller])
     data = storage.datasets(
         cluster, volumes, images.trainer, manager, [*base, *claims, *prepared], digits=stack.digits, listed=stack.datasets
     )

@@ -8,7 +8,7 @@ A volume names its claim and has no class, so that no other claim can take it. T
 one: every such volume has a handle of its own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pulumi
@@ -21,7 +21,7 @@ from pulumi_kubernetes.core.v1 import (
 from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
 from infra.part import Part
-from workloads.cluster import JOBS, SYSTEM, Volume
+from workloads.cluster import JOBS, SYSTEM, TEAMS, Volume, team_folder
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
 SHOWN = "ebb.dev/volume"  # annotation of a claim: what it is in the account
@@ -90,11 +90,35 @@ class Volumes:
     def __init__(self, part: Part, name: str, provider: KubernetesProvider, needs: Sequence[pulumi.Resource]) -> None:
         self._part, self._name, self._provider, self._needs = part, name, provider, list(needs)
 
-    def shared(self, name: str, source: Source, *, claim: str, mount_path: str, size_gib: int, zone: str = "") -> Volume:
-        """One that every machine may mount, for a claim of the jobs. `size_gib` is for people to read. `zone`: where it is, if in
-        one alone: machines elsewhere pay for what they read, and read it late."""
-        wanted = Claim(namespace=JOBS, name=claim, mount_path=mount_path, access_mode="ReadWriteMany")
-        return replace(self._volume(name, source, wanted, _spec(source, wanted, size_gib)), zone=zone)
+    def shared(
+        self, name: str, source: Source, *, claim: str, mount_path: str, size_gib: int, zone: str = "", team: str = ""
+    ) -> Volume:
+        """One that every machine may mount, for a claim of the jobs, or of a team's. `size_gib` is for people to read. `zone`:
+        where it is, if in one alone: machines elsewhere pay for what they read, and read it late."""
+        namespace, called = (f"{TEAMS}{team}", f"team-{team}-{name}") if team else (JOBS, name)
+        wanted = Claim(namespace=namespace, name=claim, mount_path=mount_path, access_mode="ReadWriteMany")
+        return replace(self._volume(called, source, wanted, _spec(source, wanted, size_gib)), name=name, zone=zone)
+
+    def of_teams(
+        self, teams: Iterable[str], folder: Callable[[str], Source], sizes: Mapping[str, int], zone: str = ""
+    ) -> dict[str, tuple[Volume, ...]]:
+        """Data and output of each team, in its folder of the file system. `folder`: such a path, without '/' before it, as a
+        source; `sizes`: "data" and "output", in GiB."""
+        return {
+            team: tuple(
+                self.shared(
+                    what,
+                    folder(team_folder(team, what)),
+                    claim=f"ebb-{what}",
+                    mount_path=f"/mnt/{what}",
+                    size_gib=size,
+                    zone=zone,
+                    team=team,
+                )
+                for what, size in sizes.items()
+            )
+            for team in teams
+        }
 
     def disk(self, name: str, source: Source, *, claim: str, mount_path: str, zone: str, size_gib: int) -> Volume:
         """One that a machine of its zone may mount, for a claim of the platform."""

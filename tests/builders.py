@@ -4,7 +4,7 @@ from typing import Any
 
 from ebb.api import contract as names
 from ebb.api.clock import stamp
-from ebb.api.platform import NodeGroup, Platform, Taint, Volume
+from ebb.api.platform import NodeGroup, Platform, Taint, Team, Volume
 from ebb.api.spec import Job
 from ebb.controller.reconciler.pods import PodPlacement, job_service, worker_pod
 
@@ -164,7 +164,7 @@ def make_group(name: str = "spot-t4-local-a", **changes: Any) -> NodeGroup:
     return NodeGroup(**{**values, **changes})
 
 
-def make_platform(*groups: NodeGroup, volumes: tuple[Volume, ...] = ()) -> Platform:
+def make_platform(*groups: NodeGroup, volumes: tuple[Volume, ...] = (), teams: tuple[Team, ...] = ()) -> Platform:
     """A stack with these node groups; one in each of three zones if none is given."""
     zones = ("local-a", "local-b", "local-c")
     return Platform(
@@ -176,4 +176,5 @@ def make_platform(*groups: NodeGroup, volumes: tuple[Volume, ...] = ()) -> Platf
         etcd_endpoint="etcd-service:2379",
         volumes=volumes,
         node_groups=groups or tuple(make_group(f"spot-t4-{zone}", zone=zone) for zone in zones),
+        teams=teams,
     )

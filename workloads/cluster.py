@@ -13,6 +13,7 @@ from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
 SYSTEM, JOBS = "ebb-system", "elastic-job"
 COPY_ACCOUNT = "ebb-copy"  # the ServiceAccount, in JOBS, of pods that copy buckets
+TEAMS = "ebb-team-"  # of a team's namespace, its name follows: what the policies of manifests/owners.yaml go by
 PLATFORM_PRIORITY, JOB_PRIORITY = "ebb-system", "ebb-job"
 ETCD, ETCD_PORT = "etcd", 2379
 ETCD_ENDPOINT = f"etcd-service:{ETCD_PORT}"  # the name that job files of pytorch/elastic have always used
@@ -251,6 +252,11 @@ class Volume:
         return {"name": self.name, "claim": self.claim, "mountPath": self.mount_path, "readOnly": self.read_only, **zone}
 
 
+def team_folder(team: str, what: str) -> str:
+    """The folder of a team's data or output in the file system of all."""
+    return f"teams/{team}/{what}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class CopyIdentity:
     """The cloud's identity of the pods that copy buckets. `buckets`: name -> address, those that it may read, and that jobs may
@@ -273,6 +279,8 @@ class Storage:
     root: Volume
     etcd: Volume
     copies: CopyIdentity | None = None
+    # Name of a team -> its own data and output, each a folder beside those of others, and what else its workers mount.
+    teams: Mapping[str, tuple[Volume, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ workloads/manifests/notices.yaml, and in node-labels.yaml beside it is what labe
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pulumi
@@ -78,13 +78,16 @@ def helpers(
     return [*scaling, *plugins, *agents, *(node_labels(cluster, image, manager, needs) if record.labels else [])]
 
 
-def device_claims(cluster: Cluster, groups: Sequence[NodeGroup], needs: Sequence[pulumi.Resource]) -> Resources:
-    """Templates by which workers on these groups claim devices. `needs`: the namespaces."""
+def device_claims(
+    cluster: Cluster, groups: Sequence[NodeGroup], needs: Sequence[pulumi.Resource], teams: Iterable[str] = ()
+) -> Resources:
+    """Templates by which workers on these groups claim devices, one in each namespace of jobs. `needs`: the namespaces; `teams`:
+    those of teams."""
     claims = {group.network.claim: None for group in groups if group.network and group.network.claim}
     return [
         ResourceClaimTemplate(
-            claim.name,
-            metadata={"name": claim.name, "namespace": JOBS},
+            claim.name if namespace == JOBS else f"{namespace}-{claim.name}",
+            metadata={"name": claim.name, "namespace": namespace},
             spec={
                 "spec": {
                     "devices": {
@@ -104,6 +107,7 @@ def device_claims(cluster: Cluster, groups: Sequence[NodeGroup], needs: Sequence
             opts=cluster.options(depends_on=needs),
         )
         for claim in claims
+        for namespace in (JOBS, *teams)
     ]
 
 

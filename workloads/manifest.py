@@ -15,7 +15,7 @@ from pulumi_kubernetes.admissionregistration.v1 import ValidatingAdmissionPolicy
 from pulumi_kubernetes.apiextensions.v1 import CustomResourceDefinition
 from pulumi_kubernetes.apps.v1 import DaemonSet, Deployment, StatefulSet
 from pulumi_kubernetes.batch.v1 import CronJob
-from pulumi_kubernetes.core.v1 import ConfigMap, Namespace, Service, ServiceAccount
+from pulumi_kubernetes.core.v1 import ConfigMap, Namespace, ResourceQuota, Service, ServiceAccount
 from pulumi_kubernetes.policy.v1 import PodDisruptionBudget
 from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 from pulumi_kubernetes.scheduling.v1 import PriorityClass
@@ -47,6 +47,7 @@ _KINDS: Mapping[str, tuple[Callable[..., pulumi.Resource], Mapping[str, str]]] =
             "description": "description",
         },
     ),
+    "ResourceQuota": (ResourceQuota, {"spec": "spec"}),
     "Role": (Role, {"rules": "rules"}),
     "RoleBinding": (RoleBinding, {"roleRef": "role_ref", "subjects": "subjects"}),
     "Service": (Service, {"spec": "spec"}),
@@ -98,13 +99,14 @@ def _with_pod(spec: Document, place: Document) -> Document:
 
 
 def declare(
-    documents: Iterable[Document], options: pulumi.ResourceOptions, *, images: Images | None = None
+    documents: Iterable[Document], options: pulumi.ResourceOptions, *, images: Images | None = None, within: str = ""
 ) -> list[pulumi.Resource]:
-    """One resource for each object, all with the same options. Raises ManifestError."""
-    return [_declare(document, options, images or {}) for document in documents]
+    """One resource for each object, all with the same options. `within`: a namespace whose objects have the names of those in
+    another. Raises ManifestError."""
+    return [_declare(document, options, images or {}, within) for document in documents]
 
 
-def _declare(document: Document, options: pulumi.ResourceOptions, images: Images) -> pulumi.Resource:
+def _declare(document: Document, options: pulumi.ResourceOptions, images: Images, within: str) -> pulumi.Resource:
     kind, name = document["kind"], document["metadata"]["name"]
     if kind not in _KINDS:
         raise ManifestError(f"{kind} {name}: workloads/manifest.py declares {', '.join(_KINDS)}; add the kind there")
@@ -113,7 +115,7 @@ def _declare(document: Document, options: pulumi.ResourceOptions, images: Images
     if unknown:
         raise ManifestError(f"{kind} {name}: workloads/manifest.py does not pass on {', '.join(sorted(unknown))}; add it there")
     values = {argument: with_images(document[field], images) for field, argument in fields.items() if field in document}
-    prefix = _PREFIXES.get(kind, f"{_dashed(kind)}-")
+    prefix = _PREFIXES.get(kind, f"{_dashed(kind)}-") + (f"{within}-" if within else "")
     return make(f"{prefix}{name}", metadata=document["metadata"], opts=options, **values)
 
 

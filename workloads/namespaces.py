@@ -1,4 +1,4 @@
-"""The platform's and the jobs' namespace: their Pod Security levels, quotas, network policies, priorities and roles.
+"""The namespaces of the platform, of jobs and of teams: Pod Security levels, quotas, network policies, priorities, roles.
 
     spaces = namespaces(cluster, machines)
     limits(cluster, spaces)            # before everything else that is made in the namespaces: see there
@@ -38,9 +38,11 @@ from workloads.cluster import (
     PLATFORM_PRIORITY,
     RENDEZVOUS,
     SYSTEM,
+    TEAMS,
     Cluster,
     Resources,
 )
+from workloads.teams import Team, namespace
 
 LINK_LOCAL = "169.254.0.0/16"  # metadata (169.254.169.254) and identity agents of machines (EKS Pod Identity: 169.254.170.23)
 EVERY_POD: Mapping[str, Any] = {}
@@ -62,13 +64,17 @@ MANY: Mapping[str, str] = {
 }
 
 
-def namespaces(cluster: Cluster, machines: Sequence[pulumi.Resource]) -> dict[str, pulumi.Resource]:
-    """The platform's and the jobs' namespace, by name.
+def namespaces(cluster: Cluster, machines: Sequence[pulumi.Resource], teams: Sequence[Team] = ()) -> dict[str, pulumi.Resource]:
+    """The platform's namespace, the jobs' and those of teams, by name.
 
     They depend on the machines for the way down: a namespace is gone when its last pod has ended, and for that a pod needs its
     machine.
     """
-    return _by_name("namespaces.yaml", cluster.options(depends_on=machines))
+    options = cluster.options(depends_on=machines)
+    made = _by_name("namespaces.yaml", options)
+    for team in teams:
+        [made[team.namespace]] = manifest.declare([namespace(team)], options)
+    return made
 
 
 def priorities(cluster: Cluster) -> dict[str, pulumi.Resource]:
@@ -131,11 +137,15 @@ def _quotas(cluster: Cluster, spaces: Mapping[str, pulumi.Resource]) -> Resource
             ]
         },
     }
-    return [
-        _quota(cluster, spaces, JOBS, "objects", {"hard": {**NOTHING_IN_THE_CLOUD, **MANY}}),
-        _quota(cluster, spaces, JOBS, "critical-pods", critical),
-        _quota(cluster, spaces, SYSTEM, "objects", {"hard": NOTHING_IN_THE_CLOUD}),
-    ]
+    made = [_quota(cluster, spaces, SYSTEM, "objects", {"hard": NOTHING_IN_THE_CLOUD})]
+    for one in _of_jobs(spaces):
+        made.append(_quota(cluster, spaces, one, "objects", {"hard": {**NOTHING_IN_THE_CLOUD, **MANY}}))
+        made.append(_quota(cluster, spaces, one, "critical-pods", critical))
+    return made
+
+
+def _of_jobs(spaces: Mapping[str, pulumi.Resource]) -> list[str]:
+    return [name for name in spaces if name != SYSTEM]
 
 
 def _quota(
@@ -152,15 +162,15 @@ def _quota(
 def policies(cluster: Cluster, spaces: Mapping[str, pulumi.Resource]) -> Resources:
     """They are there before pods. A network plugin may still let a new pod speak for the second that it needs to set them up; so
     what they guard has a second lock: hop limit 1, no tokens in pods, Kubernetes' own rights."""
-    specs: Mapping[tuple[str, str], NetworkPolicySpecArgsDict] = {
-        (JOBS, "jobs"): _jobs(),
-        (JOBS, "gateway"): _gateway(),
+    specs: dict[tuple[str, str], NetworkPolicySpecArgsDict] = {
         (SYSTEM, "platform"): _platform(),
-        (SYSTEM, "etcd"): _etcd(),
+        (SYSTEM, "etcd"): _etcd(_of_jobs(spaces)),
     }
+    for one in _of_jobs(spaces):
+        specs |= {(one, "jobs"): _jobs(one), (one, "gateway"): _gateway()}
     return [
         NetworkPolicy(
-            f"network-policy-{name}",
+            f"network-policy-{namespace}-{name}" if namespace.startswith(TEAMS) else f"network-policy-{name}",
             metadata={"name": name, "namespace": namespace},
             spec=spec,
             opts=cluster.options(depends_on=[spaces[namespace]]),
@@ -169,19 +179,19 @@ def policies(cluster: Cluster, spaces: Mapping[str, pulumi.Resource]) -> Resourc
     ]
 
 
-def _jobs() -> NetworkPolicySpecArgsDict:
-    """In: ranks of the jobs among themselves, and the platform, which reads their metrics. IPv6 is not let out at all: no stack
-    has it, and its metadata address is no link-local one."""
+def _jobs(namespace: str) -> NetworkPolicySpecArgsDict:
+    """In: ranks of the namespace's jobs among themselves, and the platform, which reads their metrics. IPv6 is not let out at
+    all: no stack has it, and its metadata address is no link-local one."""
     world: NetworkPolicyPeerArgsDict = {"ip_block": {"cidr": "0.0.0.0/0", "except_": [LINK_LOCAL]}}
     egress: list[NetworkPolicyEgressRuleArgsDict] = [
         {"to": [world]},
         # Some network plugins (Cilium) take address blocks for what is outside of the cluster: what jobs need inside, by name.
-        {"to": [_namespace(JOBS)]},
+        {"to": [_namespace(namespace)]},
         {"to": [_namespace(SYSTEM)], "ports": [{"protocol": "TCP", "port": ETCD_PORT}]},
         {"to": [_namespace("kube-system")], "ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]},
     ]
     others = {"match_expressions": [{"key": NAME_LABEL, "operator": "NotIn", "values": [GATEWAY]}]}
-    return _spec(others, ingress=[{"from_": [_namespace(JOBS), _namespace(SYSTEM)]}], egress=egress)
+    return _spec(others, ingress=[{"from_": [_namespace(namespace), _namespace(SYSTEM)]}], egress=egress)
 
 
 def _gateway() -> NetworkPolicySpecArgsDict:
@@ -195,11 +205,11 @@ def _platform() -> NetworkPolicySpecArgsDict:
     return _spec(EVERY_POD, ingress=[{"from_": [_namespace(SYSTEM)]}])
 
 
-def _etcd() -> NetworkPolicySpecArgsDict:
+def _etcd(of_jobs: Sequence[str]) -> NetworkPolicySpecArgsDict:
     """Beside that, the jobs meet in etcd."""
     return _spec(
         {"match_labels": {COMPONENT_LABEL: RENDEZVOUS}},
-        ingress=[{"from_": [_namespace(JOBS)], "ports": [{"protocol": "TCP", "port": ETCD_PORT}]}],
+        ingress=[{"from_": [_namespace(one) for one in of_jobs], "ports": [{"protocol": "TCP", "port": ETCD_PORT}]}],
     )
 
 

@@ -23,6 +23,7 @@ from workloads.cluster import (
     JOBS,
     LEGACY_ETCD_ENDPOINT,
     SYSTEM,
+    TEAMS,
     Cluster,
     Images,
     NodeGroup,
@@ -31,6 +32,7 @@ from workloads.cluster import (
     Volume,
 )
 from workloads.namespaces import copies_policy
+from workloads.teams import Team
 
 IMAGE = "ebb-controller"  # what the files say in place of an image
 PLATFORM, PLATFORM_SCHEMA = "ebb-platform", "1"
@@ -44,8 +46,16 @@ RESEARCHERS_OWN = (
 )
 
 
-def controller(cluster: Cluster, image: pulumi.Input[str], manager: NodeGroup, needs: Sequence[pulumi.Resource]) -> Resources:
-    """The kind ElasticJob and the program that acts on it. `needs`: claims, etcd, ebb-platform, the manager group.
+def controller(
+    cluster: Cluster,
+    image: pulumi.Input[str],
+    manager: NodeGroup,
+    needs: Sequence[pulumi.Resource],
+    *,
+    owners: bool = False,
+) -> Resources:
+    """The kind ElasticJob and the program that acts on it. `needs`: claims, etcd, ebb-platform, the manager group. `owners`: the
+    stack has teams, in which a job is its owner's.
 
     The CRD depends on the claims for the way down: it takes all jobs along, also those that people submitted, and a claim is gone
     only when no pod holds it any more.
@@ -53,7 +63,8 @@ def controller(cluster: Cluster, image: pulumi.Input[str], manager: NodeGroup, n
     kind = manifest.declare(manifest.read("crd.yaml"), cluster.options(depends_on=needs))
     rights = manifest.declare(manifest.read("rbac.yaml"), cluster.options(depends_on=needs))
     # It asks for a right that the controller has: the other way round an older one could not write records for a moment.
-    policy = manifest.declare(manifest.read("policy.yaml"), cluster.options(depends_on=[*kind, *rights]))
+    written = [*manifest.read("policy.yaml"), *(manifest.read("owners.yaml") if owners else [])]
+    policy = manifest.declare(written, cluster.options(depends_on=[*kind, *rights]))
     program = manifest.declare(
         manifest.placed(manifest.read("controller.yaml"), {"nodeSelector": manager.node_selector}),
         cluster.options(depends_on=[*needs, *kind, *rights]),
@@ -75,16 +86,22 @@ def notifications(cluster: Cluster, webhook: str, needs: Sequence[pulumi.Resourc
 def gateway(
     cluster: Cluster, storage: Storage, image: pulumi.Input[str], manager: NodeGroup, needs: Sequence[pulumi.Resource]
 ) -> Resources:
-    """`image`: the controller's. `needs`: the claims with their folders, and what all pods of the platform need. It goes before
-    the claims on the way down, as a claim is gone when no pod holds it any more."""
+    """One in each namespace of jobs: a claim is of one. `image`: the controller's. `needs`: the claims with their folders, and
+    what all pods of the platform need. It goes before the claims on the way down, as a claim is gone when no pod holds it any
+    more."""
     (document,) = manifest.read("gateway.yaml")
     (container,) = document["spec"]["template"]["spec"]["containers"]
-    place = {
-        "nodeSelector": manager.node_selector,
-        "containers": [{**container, **_mounted(storage.jobs)}],
-        "volumes": [_claimed(volume) for volume in storage.jobs],
-    }
-    return manifest.declare(manifest.placed([document], place), cluster.options(depends_on=needs), images={IMAGE: image})
+    options, made = cluster.options(depends_on=needs), list[pulumi.Resource]()
+    for namespace, volumes in {JOBS: storage.jobs, **{f"{TEAMS}{team}": held for team, held in storage.teams.items()}}.items():
+        place = {
+            "nodeSelector": manager.node_selector,
+            "containers": [{**container, **_mounted(volumes)}],
+            "volumes": [_claimed(volume) for volume in volumes],
+        }
+        here = {**document, "metadata": {**document["metadata"], "namespace": namespace}}
+        within = "" if namespace == JOBS else namespace
+        made += manifest.declare(manifest.placed([here], place), options, images={IMAGE: image}, within=within)
+    return made
 
 
 def _mounted(volumes: Sequence[Volume]) -> manifest.Document:
@@ -120,7 +137,13 @@ def copy_identity(cluster: Cluster, storage: Storage, needs: Sequence[pulumi.Res
 
 
 def facts(
-    cluster: Cluster, storage: Storage, images: Images, groups: Sequence[NodeGroup], needs: Sequence[pulumi.Resource]
+    cluster: Cluster,
+    storage: Storage,
+    images: Images,
+    groups: Sequence[NodeGroup],
+    needs: Sequence[pulumi.Resource],
+    *,
+    teams: Sequence[Team] = (),
 ) -> pulumi.Resource:
     """ConfigMap `ebb-platform`: all that the CLI and the controller know about the stack (ebb/api/platform.py reads it). `needs`:
     its namespace, and the helpers: one that labels nodes takes the labels away when this is gone. `groups`: a manager's first."""
@@ -139,6 +162,7 @@ def facts(
         "buckets": [{"name": name, "url": url} for name, url in (storage.copies.buckets if storage.copies else {}).items()],
         "nodeGroups": [_group(group, images, cluster) for group in groups],
         "dashboards": {},
+        **({"teams": [team.facts(storage.teams.get(team.name, ())) for team in teams]} if teams else {}),
     }
     return core.v1.ConfigMap(
         PLATFORM,

@@ -17,7 +17,19 @@ from pulumi_kubernetes import batch, core
 from pulumi_kubernetes.core.v1 import ContainerArgsDict, PersistentVolumeClaimSpecArgsDict, PodSpecArgsDict, VolumeArgsDict
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 
-from workloads.cluster import JOB_PRIORITY, JOBS, NAME_LABEL, NOBODY, Cluster, NodeGroup, Resources, Storage, Volume
+from workloads.cluster import (
+    JOB_PRIORITY,
+    JOBS,
+    NAME_LABEL,
+    NOBODY,
+    TEAMS,
+    Cluster,
+    NodeGroup,
+    Resources,
+    Storage,
+    Volume,
+    team_folder,
+)
 from workloads.pods import claimed, container_security, mount, pod
 
 PREPARE = "prepare-storage"
@@ -52,7 +64,10 @@ def claims(
 ) -> Resources:
     """The jobs' shared volumes, and the file system's root for job files that mount it whole. `needs`: the namespaces' limits,
     and what workers use to their end: a claim is gone when no pod holds it any more, so it goes before that."""
-    return [claim(cluster, volume, JOBS, [spaces[JOBS], *needs]) for volume in (*storage.jobs, storage.root)]
+    made = [claim(cluster, volume, JOBS, [spaces[JOBS], *needs]) for volume in (*storage.jobs, storage.root)]
+    for team, volumes in storage.teams.items():
+        made += [claim(cluster, volume, f"{TEAMS}{team}", [spaces[f"{TEAMS}{team}"], *needs]) for volume in volumes]
+    return made
 
 
 def claim(cluster: Cluster, volume: Volume, namespace: str, needs: Sequence[pulumi.Resource]) -> pulumi.Resource:
@@ -68,7 +83,7 @@ def claim(cluster: Cluster, volume: Volume, namespace: str, needs: Sequence[pulu
     if volume.annotations:
         metadata["annotations"] = dict(volume.annotations)
     return core.v1.PersistentVolumeClaim(
-        f"claim-{volume.claim}",
+        f"claim-{namespace}-{volume.claim}" if namespace.startswith(TEAMS) else f"claim-{volume.claim}",
         metadata=metadata,
         spec=spec,
         opts=cluster.options(depends_on=needs),
@@ -108,7 +123,8 @@ def _file_systems(mounted: Sequence[Volume]) -> dict[str, pulumi.Input[str]]:
 
 def _prepare_container(storage: Storage, image: pulumi.Input[str], mounted: Sequence[Volume]) -> ContainerArgsDict:
     folders = [f"{storage.root.mount_path}/{name}" for name in FOLDERS]
-    paths = [*folders, *(volume.mount_path for volume in _own_volumes(storage))]
+    of_teams = [f"{storage.root.mount_path}/{team_folder(team, name)}" for team in storage.teams for name in FOLDERS]
+    paths = [*folders, *(volume.mount_path for volume in _own_volumes(storage)), *of_teams]
     return {
         "name": "prepare",
         "image": image,

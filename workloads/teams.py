@@ -1,6 +1,8 @@
 """Teams: a namespace each, with its roles, its quota of GPUs and what jobs need there.
 
-    documents(team)                        # namespace, roles, bindings, quota, etcd's name: plain Kubernetes objects
+    limits(cluster, teams, needs)          # quotas, etcd's name
+    access(cluster, teams, needs)          # roles and bindings, when the policies are there
+    documents(team)                        # all of this as plain Kubernetes objects
 
 The roles are those of workloads/manifests/researcher.yaml: a researcher has these rights, a reader those of them that only look,
 a lead these and the right to `team`, by which the policies of workloads/manifests/owners.yaml let a lead do to all jobs of the
@@ -12,10 +14,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from workloads import manifest
-from workloads.cluster import JOB_API, JOBS, SYSTEM, TAINT_GPU
+import pulumi
 
-PREFIX: Final = "ebb-team-"  # of namespaces: what the policies go by
+from workloads import manifest
+from workloads.cluster import JOB_API, JOBS, SYSTEM, TAINT_GPU, TEAMS, Cluster, Resources, Volume
+
 LABEL: Final = "ebb.dev/team"  # of its namespace and quota: the team's name
 QUOTA: Final = "team"  # the ResourceQuota of GPUs
 RESEARCHER, PLATFORM = "ebb-researcher", "ebb-researcher-platform"
@@ -41,20 +44,41 @@ class Team:
 
     @property
     def namespace(self) -> str:
-        return f"{PREFIX}{self.name}"
+        return f"{TEAMS}{self.name}"
 
-    def facts(self) -> dict[str, Any]:
-        """Its entry in `ebb-platform` (ebb/api/platform.py reads it)."""
-        limits = {"gpus": self.gpus, "usdPerMonth": self.usd_per_month, "priority": self.priority or None}
-        return {"name": self.name, "namespace": self.namespace, **{key: one for key, one in limits.items() if one is not None}}
+    def facts(self, volumes: Sequence[Volume]) -> dict[str, Any]:
+        """Its entry in `ebb-platform` (ebb/api/platform.py reads it). `volumes`: those that it has."""
+        told = {"gpus": self.gpus, "usdPerMonth": self.usd_per_month, "priority": self.priority or None}
+        known = {key: one for key, one in told.items() if one is not None}
+        return {"name": self.name, "namespace": self.namespace, "volumes": [one.facts() for one in volumes], **known}
+
+
+def limits(cluster: Cluster, teams: Sequence[Team], needs: Sequence[pulumi.Resource]) -> Resources:
+    """The quotas of GPUs, and what jobs and their records need. `needs`: the namespaces."""
+    made: Resources = []
+    for team in teams:
+        made += manifest.declare(_basis(team), cluster.options(depends_on=needs), within=team.namespace)
+    return made
+
+
+def access(cluster: Cluster, teams: Sequence[Team], needs: Sequence[pulumi.Resource]) -> Resources:
+    """The roles and their bindings. `needs`: the namespaces, and the policies: nobody gets in before these are there."""
+    made: Resources = []
+    for team in teams:
+        made += manifest.declare(_access(team), cluster.options(depends_on=needs), within=team.namespace)
+    return made
 
 
 def documents(team: Team) -> list[manifest.Document]:
-    """All objects of a team that need no machine, the namespace first. Claims and the gateway are in the stack's program."""
-    return [_namespace(team), *_quota(team), _etcd(team), *_records(team), *access(team)]
+    """All objects of a team that need no machine, the namespace first: for clusters without a stack, and for tests."""
+    return [namespace(team), *_basis(team), *_access(team)]
 
 
-def _namespace(team: Team) -> manifest.Document:
+def _basis(team: Team) -> list[manifest.Document]:
+    return [*_quota(team), _etcd(team), *_records(team)]
+
+
+def namespace(team: Team) -> manifest.Document:
     """Like that of jobs without a team."""
     (jobs,) = (one for one in manifest.read("namespaces.yaml") if one["metadata"]["name"] == JOBS)
     labels = {**jobs["metadata"]["labels"], LABEL: team.name}
@@ -89,7 +113,7 @@ def _moved(document: manifest.Document, team: Team) -> manifest.Document:
 # ---------------------------------------------------------------------------------------------------------------- roles
 
 
-def access(team: Team) -> Iterator[manifest.Document]:
+def _access(team: Team) -> Iterator[manifest.Document]:
     """Roles and bindings; those of ebb-system and of the nodes are the researchers', for all who are in the team."""
     written = {
         (one["kind"], one["metadata"]["name"]): one for one in manifest.read("researcher.yaml") if not one["kind"].endswith("g")

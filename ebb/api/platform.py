@@ -10,7 +10,7 @@ cli/request.py's.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ebb.api.contract import BACKEND_ETCD, BACKEND_ETCD3
@@ -117,6 +117,18 @@ class Copies:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Team:
+    """People with a namespace of their own, and their limits; None: no limit."""
+
+    name: str
+    namespace: str
+    volumes: tuple[Volume, ...] = ()
+    gpus: int | None = None
+    usd_per_month: float | None = None
+    priority: str = ""  # of jobs that name none, as `ebb submit --priority` says it
+
+
+@dataclass(frozen=True, kw_only=True)
 class Platform:
     """Everything that the CLI and the controller know about the stack."""
 
@@ -133,6 +145,20 @@ class Platform:
     buckets: Mapping[str, str] = field(default_factory=dict)  # name -> address, those that copies may read without credentials
     copies: Copies | None = None  # None: the stack is of a version that copies no buckets
     legacy_etcd_endpoint: str = ""  # an etcd with the v2 API, for torch's own etcd backends; "": the stack has none
+    teams: tuple[Team, ...] = ()
+
+    def team_of(self, namespace: str) -> Team | None:
+        """The team whose namespace it is."""
+        return next((team for team in self.teams if team.namespace == namespace), None)
+
+    def seen_from(self, namespace: str) -> "Platform":
+        """The platform as jobs in a namespace find it: in a team's, with the volumes and the gateway of that team. The identity
+        that reads the stack's buckets is not a team's: its jobs bring credentials of their own."""
+        team = self.team_of(namespace)
+        if team is None:
+            return self
+        copies = replace(self.copies, account="") if self.copies else None
+        return replace(self, jobs_namespace=namespace, volumes=team.volumes, buckets={}, copies=copies)
 
     def is_etcd(self, endpoint: str) -> bool:
         """Return whether it is the stack's etcd that a job names, and not one of its author's."""
@@ -240,6 +266,9 @@ class _FactsReader:
             raise _wrong(path, "true or false", value)
         return value
 
+    def present(self, *keys: str) -> set[str]:
+        return {key for key in keys if self._value.get(key) is not None}
+
     def part(self, key: str) -> "_FactsReader | None":
         if self._value.get(key) is None:
             return None
@@ -277,6 +306,19 @@ def _platform(root: _FactsReader) -> Platform:
         buckets={item.text("name"): item.text("url") for item in root.objects("buckets", [])},
         copies=_copies(root.part("copies")),
         legacy_etcd_endpoint=root.text("legacyEtcdEndpoint", ""),
+        teams=tuple(_team(item) for item in root.objects("teams", [])),
+    )
+
+
+def _team(item: _FactsReader) -> Team:
+    limits = item.present("gpus", "usdPerMonth")
+    return Team(
+        name=item.text("name"),
+        namespace=item.text("namespace"),
+        volumes=tuple(_volume(one) for one in item.objects("volumes", [])),
+        gpus=item.count("gpus") if "gpus" in limits else None,
+        usd_per_month=item.number("usdPerMonth") if "usdPerMonth" in limits else None,
+        priority=item.text("priority", ""),
     )
 
 

@@ -113,13 +113,13 @@ def load(name: str) -> Any:
 
 
 def _with_platform(command: Any) -> Any:
-    """Every verb takes --platform, also after its name."""
+    """Every verb takes --platform and --team, also after its name."""
     for inner in getattr(command, "commands", {}).values():
         _with_platform(inner)
     if not hasattr(command, "commands"):
         carrier = typer.Typer(**SETTINGS)
         carrier.command()(_carrier)
-        command.params += [each for each in typer.main.get_command(carrier).params if each.name == "platform"]
+        command.params += [each for each in typer.main.get_command(carrier).params if each.name in ("platform", "team")]
     return command
 
 
@@ -130,13 +130,24 @@ def _name(ctx: typer.Context, value: str | None) -> None:
         ctx.obj.name(value)
 
 
+def _team(ctx: typer.Context, value: str | None) -> None:
+    if value:
+        ctx.meta["team"] = value
+    if value and ctx.obj is not None:
+        ctx.obj.team = value
+
+
 def _carrier(
     platform: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Platform to use; `ebb platform list` shows them.", callback=_name, expose_value=False),
     ] = None,
+    team: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Team whose jobs are meant.", callback=_team, expose_value=False, hidden=True),
+    ] = None,
 ) -> None:
-    """Carry the option into the other commands."""
+    """Carry the options into the other commands."""
 
 
 def _report(error: Exception) -> Exit:
@@ -176,6 +187,9 @@ def main(
     ] = None,
     context: Annotated[str | None, typer.Option(help="Context of the kubeconfig; default: its current one.")] = None,
     platform: Annotated[str | None, typer.Option(metavar="NAME", help="See `ebb platform list`; default: $EBB_PLATFORM.")] = None,
+    team: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Team whose jobs are meant; default: $EBB_TEAM, or yours.")
+    ] = None,
 ) -> None:
     """Train on machines that come and go."""
     if ctx.resilient_parsing:
@@ -186,3 +200,4 @@ def main(
     session.kubeconfig = kubeconfig or session.kubeconfig
     session.context = context or session.context
     session.platform = platform or session.platform
+    session.team = team or session.team

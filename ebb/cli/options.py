@@ -59,7 +59,7 @@ async def _secret_names(ebb: Ebb) -> list[str]:
 
 def _given_options(ctx: typer.Context) -> dict[str, Any]:
     """Return what stands on the line so far, before the verb or after it."""
-    found: dict[str, Any] = {"platform": ctx.meta["platform"]} if "platform" in ctx.meta else {}
+    found: dict[str, Any] = {name: ctx.meta[name] for name in ("platform", "team") if name in ctx.meta}
     level: Any = ctx
     while level is not None:
         for name in ("kubeconfig", "context", "namespace"):
@@ -76,18 +76,21 @@ class Session:
     kubeconfig: str | None = None
     context: str | None = None
     platform: str | None = None
+    team: str | None = None
     before: str | None = None  # the platform that was named before the verb, where one is named after it
     named_after: bool = False
     connect: Opener = Kube.connect
 
     def open(self, namespace: str | None = None) -> AbstractAsyncContextManager[Ebb]:
         """A connection. Raises NoPlatform, PlatformError, KubeError, Missing for an unknown platform."""
-        return connect(self.kubeconfig, self.context, namespace=namespace, platform=self.platform, opener=self.connect)
+        return connect(
+            self.kubeconfig, self.context, namespace=namespace, platform=self.platform, team=self.team, opener=self.connect
+        )
 
     def open_before(self, namespace: str | None = None) -> AbstractAsyncContextManager[Ebb]:
         """The platform that is meant without what is said after the verb: where `submit --from` finds its job."""
         platform = self.before if self.named_after else self.platform
-        return connect(self.kubeconfig, self.context, namespace=namespace, platform=platform, opener=self.connect)
+        return connect(self.kubeconfig, self.context, namespace=namespace, platform=platform, team=self.team, opener=self.connect)
 
     @property
     def everywhere(self) -> bool:

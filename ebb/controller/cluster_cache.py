@@ -151,9 +151,10 @@ class ClusterCache:
         return found
 
     def namespaces(self) -> set[str]:
-        """The stack's for jobs, and those of the jobs that there are."""
+        """The stack's for jobs and for teams, and those of the jobs that there are."""
         own = self._platform.jobs_namespace if self._platform else JOBS_NAMESPACE
-        return {own} | {namespace for namespace, _ in self.jobs.objects}
+        teams = {team.namespace for team in self._platform.teams} if self._platform else set[str]()
+        return {own} | teams | {namespace for namespace, _ in self.jobs.objects}
 
     def training(self) -> list[Key]:
         """The jobs whose workers may train."""

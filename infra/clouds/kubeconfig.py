@@ -134,14 +134,17 @@ class Existing:
     def storage(self, cluster: Cluster, add_ons: Sequence[pulumi.Resource]) -> Storage:
         sizes, shared = self._stack.storage, self._settings.storage_class
         etcd = self._settings.etcd_storage_class or shared
+        jobs = (
+            _volume("data", "ebb-data", "/mnt/data", sizes.data_gib, shared),
+            _volume("output", "ebb-output", "/mnt/output", sizes.output_gib, shared),
+        )
         return Storage(
-            jobs=(
-                _volume("data", "ebb-data", "/mnt/data", sizes.data_gib, shared),
-                _volume("output", "ebb-output", "/mnt/output", sizes.output_gib, shared),
-            ),
+            jobs=jobs,
             # A storage class gives a volume for each claim: here it is one of its own, beside data and output.
             root=_volume("efs", "efs-claim", "/mnt/efs", sizes.data_gib + sizes.output_gib, shared),
             etcd=_volume("etcd-data", "etcd-data", "/var/lib/etcd", 2, etcd),
+            # As much for each team: volumes of its own, too.
+            teams=dict.fromkeys(self._stack.teams, jobs),
         )
 
     def helpers(self, cluster: Cluster, groups: Sequence[NodeGroup]) -> Helpers:

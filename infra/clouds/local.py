@@ -5,6 +5,7 @@ The devcluster writes what it has built (images, storage class, the volume with 
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pulumi
@@ -15,7 +16,20 @@ from pydantic import Field
 from infra import connection
 from infra.cloud import Cloud
 from infra.config import ConfigError, Problem, Section, Stack
-from workloads.cluster import DEFAULT_IMAGE, ON_DEMAND, SPOT, Cluster, Helpers, Images, InstanceType, NodeGroup, Storage, Volume
+from workloads.cluster import (
+    DEFAULT_IMAGE,
+    ON_DEMAND,
+    SPOT,
+    TEAMS,
+    Cluster,
+    Helpers,
+    Images,
+    InstanceType,
+    NodeGroup,
+    Storage,
+    Volume,
+    team_folder,
+)
 
 REGION = "local"
 FACTS = "kube-system/ebb-box"
@@ -125,11 +139,44 @@ class Local:
             access_mode="ReadWriteOnce",
             storage_class=made,
         )
+        sizes = {"data": data, "output": output}
         return Storage(
-            jobs=(_shared("data", data, made), _shared("output", output, made), environment),
+            jobs=(*(_shared(name, size, made) for name, size in sizes.items()), environment),
             root=_root(data + output, made),
             etcd=etcd,
+            teams={
+                team: (
+                    *(_shared(name, size, made, team_folder(team, name)) for name, size in sizes.items()),
+                    self._team_environment(cluster, team, environment),
+                )
+                for team in self._stack.teams
+            },
         )
+
+    def _team_environment(self, cluster: Cluster, team: str, volume: Volume) -> Volume:
+        """The same folder once more: a volume is for one claim."""
+        assert volume.volume_name is not None
+        name = f"{volume.name}-team-{team}"
+        there = core.v1.PersistentVolume.get(f"box-{name}", volume.volume_name, opts=cluster.options())
+        made = core.v1.PersistentVolume(
+            f"volume-{name}",
+            metadata={"name": f"ebb-{name}"},
+            spec={
+                "capacity": there.spec.capacity,
+                "access_modes": ["ReadOnlyMany"],
+                "persistent_volume_reclaim_policy": "Retain",
+                "storage_class_name": "",
+                "host_path": there.spec.host_path,
+                "claim_ref": {
+                    "api_version": "v1",
+                    "kind": "PersistentVolumeClaim",
+                    "namespace": f"{TEAMS}{team}",
+                    "name": volume.claim,
+                },
+            },
+            opts=cluster.options(),
+        )
+        return replace(volume, volume_name=made.metadata.apply(lambda metadata: str(metadata.name)))
 
     def helpers(self, cluster: Cluster, groups: Sequence[NodeGroup]) -> Helpers:
         return Helpers(notices=False)  # the devcluster's daemon scales and gives notice; its kubelets advertise GPUs
@@ -144,7 +191,7 @@ class Local:
         return self._read.apply(lambda data: _fact_of(data, key))
 
 
-def _shared(name: str, size_gib: int, storage_class: pulumi.Output[str]) -> Volume:
+def _shared(name: str, size_gib: int, storage_class: pulumi.Output[str], folder: str = "") -> Volume:
     """A folder of the devcluster's file share, beside the others in ROOT_FOLDER."""
     return Volume(
         name=name,
@@ -153,7 +200,7 @@ def _shared(name: str, size_gib: int, storage_class: pulumi.Output[str]) -> Volu
         size_gib=size_gib,
         access_mode="ReadWriteMany",
         storage_class=storage_class,
-        annotations={FOLDER: f"{ROOT_FOLDER}/{name}"},
+        annotations={FOLDER: f"{ROOT_FOLDER}/{folder or name}"},
     )
 
 

@@ -11,6 +11,7 @@ from workloads.cluster import DEFAULT_IMAGE, InstanceType
 
 NAME_LENGTH = 40  # machines are called <name>-<5 characters>, and pods carry that in a label of 63
 STACK_LENGTH = 24
+TEAM_LENGTH = 20  # a volume is called ebb-<stack>-team-<team>-<what it is>
 TRAINER = "ebb-trainer"  # in job files, in place of the stack's image; ebb-trainer:<name> is that of ebb:trainers
 
 
@@ -33,6 +34,7 @@ def problems(stack: Stack) -> Iterator[Problem]:
     yield from _trainers(stack)
     yield from _datasets(stack)
     yield from _jobs(stack)
+    yield from _teams(stack)
 
 
 def name(stack: str) -> Iterator[Problem]:
@@ -287,6 +289,20 @@ def _jobs(stack: Stack) -> Iterator[Problem]:
         if _inside(job, "spec", "rdzvBackend") == "etcd" and not stack.legacy_rendezvous:
             text = "it asks for torch's own rendezvous (rdzvBackend: etcd): set ebb:legacyRendezvous to true, or take etcd3"
             yield Problem(where, text, ("legacyRendezvous",))
+
+
+def _teams(stack: Stack) -> Iterator[Problem]:
+    """Names are those of namespaces and volumes, and somebody is in each team."""
+    for name, team in stack.teams.items():
+        where, roles = f"teams.{name}", ("readers", "researchers", "leads")
+        uses = tuple(f"{where}.{role}[0]" for role in roles)  # of a list without a right entry the first is wrong
+        if len(name) > TEAM_LENGTH or not re.fullmatch("[a-z]([a-z0-9-]*[a-z0-9])?", name):
+            yield Problem(where, f"is no name of a team; allowed are {TEAM_LENGTH} of a-z, 0-9 and -, first a letter: rename it")
+        if not team.people:
+            yield Problem(where, "nobody is in it: name people under researchers, leads or readers, e.g. [group:vision]", uses)
+        for role in roles:
+            for one in _twice(getattr(team, role)):
+                yield Problem(f"{where}.{role}", f"{one!r} is there twice: remove one")
 
 
 def _inside(node: Any, *keys: str) -> Any:

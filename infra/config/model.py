@@ -120,6 +120,33 @@ class Storage(Section):
     output_gib: int = Field(default=10, ge=1, description="The volume /mnt/output.")
 
 
+Subject = Annotated[
+    str, Form("(user|group):.+", "user:<name> or group:<name>, as the cluster knows people: user:ada@lab.example, group:vision")
+]
+
+
+class TeamSettings(Section):
+    """A group of people with a namespace, volumes and limits of their own. Other teams neither see nor reach what is in it."""
+
+    gpus: int | None = Field(default=None, ge=0, description="GPUs of all its jobs together, at most. Default: no limit.")
+    usd_per_month: float | None = Field(
+        default=None,
+        gt=0,
+        strict=False,
+        description="What its jobs may cost in a calendar month (UTC); then they wait. By the stack's prices. Default: no limit.",
+    )
+    priority: Literal["job", "elastic"] | None = Field(
+        default=None, description="Of jobs that `ebb submit` sends without --priority; elastic yields to all others."
+    )
+    readers: tuple[Subject, ...] = Field(default=(), strict=False, description="May look at jobs, logs and events.")
+    researchers: tuple[Subject, ...] = Field(default=(), strict=False, description="May submit jobs, and change their own.")
+    leads: tuple[Subject, ...] = Field(default=(), strict=False, description="May do that to all of the team.")
+
+    @property
+    def people(self) -> tuple[str, ...]:
+        return (*self.readers, *self.researchers, *self.leads)
+
+
 class Stack(Section):
     """All settings of a stack. `settings` is the cloud's own section, checked by the cloud's module."""
 
@@ -142,6 +169,13 @@ class Stack(Section):
     )
     jobs: tuple[dict[str, Any], ...] = Field(
         default=(), strict=False, description="Jobs of the stack: files with ElasticJobs, or ElasticJobs in place."
+    )
+    teams: dict[str, TeamSettings] = Field(
+        default_factory=dict,
+        description="Teams by name: each has a namespace of its own, ebb-team-<name>, with roles, volumes and limits.",
+        examples=[
+            {"vision": {"gpus": 16, "usdPerMonth": 4000, "researchers": ["group:vision"], "leads": ["user:ada@lab.example"]}}
+        ],
     )
     webhook: Annotated[str, Form(r"https?://\S+", "an address that begins with https://")] | None = Field(
         default=None,

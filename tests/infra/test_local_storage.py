@@ -13,7 +13,7 @@ BOX = {"schema": "1", "storageClass": "ebb-shared", "environmentVolume": "ebb-en
 
 def volumes() -> dict[str, Any]:
     """Name -> (claim, mount path, folder of the box, access mode) of all that `storage` returns."""
-    stack = SimpleNamespace(storage=SimpleNamespace(data_gib=5, output_gib=2))
+    stack = SimpleNamespace(teams={}, storage=SimpleNamespace(data_gib=5, output_gib=2))
 
     def ask() -> dict[str, Any]:
         made = Local(cast(Stack, stack), Settings(kubeconfig="k")).storage(a_cluster(), [])

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from pulumi.runtime import rpc
 
+from ebb.api.platform import parse
 from infra import config, program
 from infra.clouds.local import Local
 from tests.infra.declared import Registered
@@ -25,7 +26,7 @@ FACTS = {
 ROOT = Path(__file__).parent.parent.parent
 # The engine's marks of an encrypted value.
 SIGNATURE, SECRET = rpc._special_sig_key, rpc._special_secret_sig
-CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
+CONFIG_MAP, VOLUME = "kubernetes:core/v1:ConfigMap", "kubernetes:core/v1:PersistentVolume"
 
 
 Graph = dict[str, Registered]
@@ -43,13 +44,23 @@ def declared(folder: Path, encrypted: Collection[str] = (), **changes: Any) -> G
     kubeconfig.write_text(yaml.safe_dump({"clusters": [{"name": "x", "cluster": cluster}]}))
     values = local_settings() | {"local": {"kubeconfig": str(kubeconfig)}} | changes
     stack = config.parse(values, ROOT, encrypted=encrypted)
-    world = declared_by(lambda: program.declare(stack, Local(stack, stack.settings)), stack="local", answers={CONFIG_MAP: _box})
+    world = declared_by(
+        lambda: program.declare(stack, Local(stack, stack.settings)),
+        stack="local",
+        answers={CONFIG_MAP: _box, VOLUME: _environment},
+    )
     return {one.name: one for one in world.resources}
 
 
 def _box(name: str, inputs: dict[str, Any]) -> dict[str, Any]:
     """What the box says of itself, which the program reads."""
     return {"data": FACTS} if name == "box" else {}
+
+
+def _environment(name: str, inputs: dict[str, Any]) -> dict[str, Any]:
+    """The volume that the box has made."""
+    spec = {"capacity": {"storage": "20Gi"}, "hostPath": {"path": "/box/environment", "type": "Directory"}}
+    return {"spec": spec} if name.startswith("box-") else {}
 
 
 def before(graph: Graph, name: str) -> set[str]:
@@ -254,3 +265,105 @@ def test_the_controllers_replicas_go_apart_where_they_can(graph: Graph) -> None:
     [wish] = apart["preferredDuringSchedulingIgnoredDuringExecution"]
     assert wish["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
     assert wish["podAffinityTerm"]["labelSelector"]["matchLabels"].items() <= spec["metadata"]["labels"].items()
+
+
+TEAMS = {
+    "vision": {
+        "gpus": 16, "usdPerMonth": 4000, "priority": "elastic", "researchers": ["group:vision"],
+        "leads": ["user:ada@lab.example"], "readers": ["user:rita"],
+    },
+    "speech": {"researchers": ["group:speech"]},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def teamed(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    return declared(tmp_path_factory.mktemp("teams"), jobs=[JOB], teams=TEAMS)
+
+
+def inside(graph: Graph, namespace: str) -> dict[str, set[str]]:
+    """Kind -> names of all objects in a namespace."""
+    found: dict[str, set[str]] = {}
+    for one in graph.values():
+        metadata = one.inputs.get("metadata") or {}
+        if metadata.get("namespace") == namespace:
+            found.setdefault(one.kind, set()).add(metadata["name"])
+    return found
+
+
+def test_a_stack_without_teams_has_nothing_of_them(graph: Graph, teamed: Graph) -> None:
+    assert {name for name in graph if "team" in name or "owne" in name} == set()
+    assert "teams" not in platform(graph)
+    told = {
+        "ebb-platform",
+        "prepare-storage",
+        "network-policy-etcd",
+        "cluster",
+    }  # which know of them, or of the folder
+    assert {name for name in graph if graph[name].inputs != teamed[name].inputs} == told
+
+
+def test_a_team_has_all_that_jobs_have(teamed: Graph) -> None:
+    usual, there = inside(teamed, JOBS), inside(teamed, "ebb-team-vision")
+    assert there["PersistentVolumeClaim"] == usual["PersistentVolumeClaim"] - {"efs-claim"}
+    for kind in ("Deployment", "Service", "NetworkPolicy"):
+        assert there[kind] == usual[kind]
+    assert there["ResourceQuota"] == usual["ResourceQuota"] | {"team"}
+    assert there["Role"] == {"ebb-reader", "ebb-researcher", "ebb-lead", "ebb-controller-records"}
+    assert inside(teamed, "ebb-team-speech")["ResourceQuota"] == usual["ResourceQuota"], "without a limit"
+    labels = teamed["namespace-ebb-team-vision"].inputs["metadata"]["labels"]
+    assert labels == {**teamed["namespace-elastic-job"].inputs["metadata"]["labels"], "ebb.dev/team": "vision"}
+    quota = teamed["resource-quota-ebb-team-vision-team"].inputs["spec"]["hard"]
+    assert quota == {"requests.nvidia.com/gpu": "16"}
+
+
+def test_a_team_s_volumes_are_folders_of_its_own_and_its_gateway_has_them(teamed: Graph) -> None:
+    folder = teamed["claim-ebb-team-vision-ebb-data"].inputs["metadata"]["annotations"]
+    assert folder == {"box.ebb.dev/folder": "shared/teams/vision/data"}
+    command = teamed["prepare-storage"].inputs["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert {"/mnt/efs/teams/vision/data", "/mnt/efs/teams/speech/output"} <= set(command)
+    assert {"claim-ebb-team-vision-ebb-data", "prepare-storage"} <= before(teamed, "deployment-ebb-team-vision-ebb-gateway")
+    assert {"namespace-ebb-team-vision", "resource-quota-ebb-team-vision-team"} <= before(
+        teamed, "claim-ebb-team-vision-ebb-data"
+    )
+    assert {"claim-ebb-team-vision-ebb-data"} <= before(teamed, CRD), "all jobs go before the claims"
+
+
+def test_nobody_is_let_into_a_team_before_the_policies_are_there(teamed: Graph) -> None:
+    policies = {f"validating-admission-policy-binding-{name}" for name in ("ebb-owners", "ebb-owned-pods", "ebb-secrets")}
+    for role in ("reader", "researcher", "lead"):
+        assert policies <= before(teamed, f"role-binding-ebb-team-vision-ebb-{role}")
+
+
+def test_who_is_in_a_team_has_the_rights_of_their_role(teamed: Graph) -> None:
+    def subjects(name: str) -> list[tuple[str, str]]:
+        return [(one["kind"], one["name"]) for one in teamed[f"role-binding-ebb-team-vision-{name}"].inputs["subjects"]]
+
+    assert subjects("ebb-researcher") == [("Group", "vision")]
+    assert subjects("ebb-lead") == [("User", "ada@lab.example")]
+    assert subjects("ebb-reader") == [("User", "rita")]
+    assert len(subjects("ebb-team-vision")) == 3, "all read the platform's facts"
+    reader = teamed["role-ebb-team-vision-ebb-reader"].inputs["rules"]
+    assert {verb for rule in reader for verb in rule["verbs"]} == {"get", "list", "watch"}
+    assert {"pods/exec", "pods/portforward", "secrets"} & {one for rule in reader for one in rule["resources"]} == set()
+
+
+def test_jobs_of_a_team_reach_their_own_and_etcd_alone(teamed: Graph) -> None:
+    jobs = teamed["network-policy-ebb-team-vision-jobs"].inputs["spec"]
+    named = [peer["namespaceSelector"]["matchLabels"] for rule in jobs["ingress"] for peer in rule["from"]]
+    assert [one["kubernetes.io/metadata.name"] for one in named] == ["ebb-team-vision", "ebb-system"]
+    etcd = teamed["network-policy-etcd"].inputs["spec"]["ingress"][0]["from"]
+    assert [one["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"] for one in etcd] == [
+        "elastic-job", "ebb-team-vision", "ebb-team-speech",
+    ]  # fmt: skip
+
+
+def test_the_platform_says_which_teams_there_are(teamed: Graph) -> None:
+    found = parse(teamed["ebb-platform"].inputs["data"])
+    vision, speech = found.teams
+    assert (vision.name, vision.namespace, vision.gpus, vision.usd_per_month) == ("vision", "ebb-team-vision", 16, 4000)
+    assert (vision.priority, speech.priority, speech.gpus, speech.usd_per_month) == ("elastic", "", None, None)
+    assert {volume.claim for volume in vision.volumes} == {"ebb-data", "ebb-output", "ebb-environment"}
+    seen = found.seen_from("ebb-team-vision")
+    assert (seen.jobs_namespace, seen.volumes) == ("ebb-team-vision", vision.volumes)
+    assert found.seen_from("elsewhere") == found

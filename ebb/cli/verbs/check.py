@@ -17,7 +17,14 @@ def check(ctx: typer.Context, namespace: Namespace = None, output: Format = Outp
     """
     session = session_of(ctx)
     findings = run(
-        examine(session.kubeconfig, session.context, namespace=namespace, platform=session.platform, opener=session.connect)
+        examine(
+            session.kubeconfig,
+            session.context,
+            namespace=namespace,
+            platform=session.platform,
+            team=session.team,
+            opener=session.connect,
+        )
     )
     if output is Output.JSON:
         print_json({"findings": [record(finding) for finding in findings]})

@@ -22,8 +22,8 @@ from ebb.api.platform import NAMESPACE as SYSTEM
 from ebb.api.platform import SCHEMA, WHERE, Platform, PlatformError
 from ebb.client.diagnostics import symptoms
 from ebb.client.diagnostics.symptoms import PROBLEM, Finding, ok, problem, unseen, warning
-from ebb.client.errors import Missing, NoPlatform
-from ebb.client.platform.connection import Opener, find_owner, find_way, read_platform
+from ebb.client.errors import BadRequest, Missing, NoPlatform
+from ebb.client.platform.connection import Opener, find_namespace, find_owner, find_way, read_platform
 from ebb.kube import (
     CLAIMS,
     ELASTIC_JOBS,
@@ -54,6 +54,7 @@ async def check(
     *,
     namespace: str | None = None,
     platform: str | None = None,
+    team: str | None = None,
     opener: Opener = Kube.connect,
     clock: Callable[[], float] = time.time,
 ) -> tuple[Finding, ...]:
@@ -71,7 +72,11 @@ async def check(
         if findings[-1].level == PROBLEM:
             return tuple(findings)
         found, finding = await _platform(kube)
-        where = namespace or (found.jobs_namespace if found else "elastic-job")
+        try:
+            where = namespace or (await find_namespace(kube, found, team) if found else "elastic-job")
+        except (Missing, BadRequest) as error:
+            return (*findings, finding, problem("team", *_split(error)))
+        found = found.seen_from(where) if found else None
         findings += [finding, await _rights(kube, where), await _kind(kube)]
         if found is not None:
             findings += await _inside(kube, found, where, clock())

@@ -22,6 +22,7 @@ from ebb.client.errors import BadRequest, ClientError, Missing, NoPlatform
 from ebb.client.platform import platforms
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, Kube, KubeconfigError, KubeError, NotFound, Object
 
+MAY = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
@@ -88,6 +89,33 @@ async def read_platform(kube: Kube) -> Platform:
             "or set EBB_KUBECONFIG to the cluster that has one."
         ) from error
     return platform.parse(found.get("data") or {})
+
+
+async def find_namespace(kube: Kube, found: Platform, team: str | None = None) -> str:
+    """The namespace of a team, or the one whose jobs are meant where none is named. Raises Missing, BadRequest, KubeError."""
+    known = {one.name: one.namespace for one in found.teams}
+    named = team or os.environ.get("EBB_TEAM")
+    if named:
+        if named not in known:
+            there = (
+                f"There are: {', '.join(sorted(known))}." if known else "This platform has none: leave --team and EBB_TEAM out."
+            )
+            raise Missing(f"no team named {named!r}. {there}")
+        return known[named]
+    if not known or await _may_look(kube, found.jobs_namespace):
+        return found.jobs_namespace
+    allowed = await asyncio.gather(*(_may_look(kube, namespace) for namespace in known.values()))
+    mine = [name for name, may in zip(known, allowed, strict=True) if may]
+    if len(mine) > 1:
+        raise BadRequest(f"you are in several teams: name one, --team {' or --team '.join(sorted(mine))}, or set EBB_TEAM.")
+    return known[mine[0]] if mine else found.jobs_namespace
+
+
+async def _may_look(kube: Kube, namespace: str) -> bool:
+    asked = {"group": ELASTIC_JOBS.group, "resource": ELASTIC_JOBS.plural, "verb": "list", "namespace": namespace}
+    kind = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+    answer = await kube.request("POST", MAY, body={**kind, "spec": {"resourceAttributes": asked}})
+    return bool((answer.get("status") or {}).get("allowed"))
 
 
 async def read_job(kube: Kube, namespace: str, name: str) -> Object:
@@ -164,18 +192,20 @@ async def connect(
     *,
     namespace: str | None = None,
     platform: str | None = None,
+    team: str | None = None,
     opener: Opener = Kube.connect,
 ) -> AsyncIterator[Ebb]:
-    """Open a connection; without arguments to where `ebb` itself would go. `platform`: its name in platforms.py's file.
+    """Open a connection; without arguments to where `ebb` itself would go. `platform`: its name in platforms.py's file; `team`:
+    whose jobs are meant, by default $EBB_TEAM's, then the stack's without a team, then those of the one team that lets one in.
 
-    Raises NoPlatform, PlatformError, KubeError, Missing for a platform that is not known.
+    Raises NoPlatform, PlatformError, KubeError, Missing for a platform or a team that is not known.
     """
     way = find_way(kubeconfig, context, platform)
     async with opener(way.kubeconfig, way.context) as kube:
         found = await read_platform(kube)
-        where = namespace or found.jobs_namespace
+        where = namespace or await find_namespace(kube, found, team)
         owner = await find_owner(kube) if where.startswith(TEAM_PREFIX) else ""
-        yield Ebb(kube=kube, platform=found, namespace=where, owner=owner)
+        yield Ebb(kube=kube, platform=found.seen_from(where), namespace=where, owner=owner)
 
 
 T = TypeVar("T")

@@ -119,7 +119,7 @@ def _pod(request: Request, fit: Fit, platform: Platform, code: CodePlace | None,
     kind = {} if fit.capacity == SPOT_THEN_ON_DEMAND else {LABEL_CAPACITY: fit.capacity}
     return {
         "restartPolicy": "Never",  # the controller replaces workers, so that it can tell a reclaim from a failure
-        "priorityClassName": PRIORITIES[request.priority or "job"],
+        "priorityClassName": PRIORITIES[request.priority or _usual_priority(platform)],
         "enableServiceLinks": False,
         "automountServiceAccountToken": False,
         "nodeSelector": {LABEL_GPU_TYPE: fit.gpu_type, **kind},
@@ -142,6 +142,12 @@ def _pod(request: Request, fit: Fit, platform: Platform, code: CodePlace | None,
             *uses.volumes(request.secrets, owner),
         ],
     }
+
+
+def _usual_priority(platform: Platform) -> str:
+    """The team's, where the job is in one that has one."""
+    team = platform.team_of(platform.jobs_namespace)
+    return team.priority if team and team.priority in PRIORITIES else "job"
 
 
 def _container(request: Request, fit: Fit, platform: Platform, code: CodePlace | None, owner: str) -> Object:

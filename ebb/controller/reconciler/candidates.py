@@ -146,6 +146,7 @@ def pod_placement(job: Job, placed: Placed, platform: Platform | None) -> PodPla
     groups = [group for group in platform.node_groups if placed.zone in (ANY, group.zone) and placed.gpu_type == group.gpu_type]
     taints = dict.fromkeys(taint for group in groups for taint in group.taints)
     # Claims are of one namespace; a job elsewhere brings its own.
+    platform = platform.seen_from(job.namespace)
     volumes = platform.volumes if job.namespace == platform.jobs_namespace else ()
     carrying = [group for group in groups if group.capacity_type in placed.capacity_type.split(", ")]
     notices = [group.notice_seconds for group in carrying if group.notice_seconds]
@@ -180,6 +181,7 @@ def unplaced(job: Job) -> Placed:
 
 def home_of(wish: Wish, platform: Platform) -> Volume | None:
     """The volume that ties the job to a zone, if it mounts one that is in one zone alone. `any` says that zones do not matter."""
+    platform = platform.seen_from(wish.namespace)
     if wish.namespace != platform.jobs_namespace or wish.zone == ANY:
         return None
     in_one_zone = [volume for volume in platform.volumes if volume.zone]
@@ -217,7 +219,7 @@ def complaint(wish: Wish, platform: Platform, found: Sequence[Candidate]) -> str
 def _candidate(zone: str, gpu_type: str, fits: list[tuple[NodeGroup, int]], wish: Wish, platform: Platform) -> Candidate:
     capacities = sorted({group.capacity_type for group, _ in fits}, reverse=True)
     network = shared_network(wish.needs.gpus, [group for group, _ in fits])
-    network = network if network and network.reaches(wish.namespace, platform.jobs_namespace) else None
+    network = network if network and network.reaches(wish.namespace, platform.seen_from(wish.namespace).jobs_namespace) else None
     return Candidate(
         zone=zone,
         gpu_type=gpu_type,

@@ -147,6 +147,7 @@ def _start(view: JobView, draft: PlanBuilder, data: Data) -> bool:
     if platform is None:
         words = view.observed.platform_problem or "no stack of Ebb describes this cluster, so there is no volume to copy it to."
         return _wait(view, draft, data, words)
+    platform = platform.seen_from(view.job.namespace)
     if platform.copies is None:
         return _wait(view, draft, data, "the stack's facts name no image for it: run `pulumi up` with this version of Ebb.")
     volume = _volume(data.path, platform.volumes)

@@ -88,6 +88,9 @@ def declare(base: Base, network: Network, control: ControlPlane, kubernetes_prov
             size_gib=wanted.etcd_gib,
         ),
         commands=_commands(share),
+        teams=volumes.of_teams(
+            base.stack.teams, lambda path: _folder(share, path), {"data": sizes.data_gib, "output": sizes.output_gib}
+        ),
     )
 
 

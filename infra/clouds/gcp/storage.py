@@ -94,6 +94,9 @@ def declare(
         ),
         commands=_commands(address, share, lustre),
         copies=_copies(part, name, settings) if settings.storage.buckets else None,
+        teams=volumes.of_teams(
+            stack.teams, lambda path: folder(f"/{path}"), {"data": sizes.data_gib, "output": sizes.output_gib}
+        ),
     )
 
 

@@ -1,5 +1,6 @@
 """The doctor: from no kubeconfig to a gateway that is not ready, what it says and what to do about it."""
 
+import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from ebb.client.diagnostics.check import REVIEWS, RIGHTS
 from ebb.client.diagnostics.symptoms import Finding
 from ebb.client.platform.connection import WHO
 from ebb.kube import Denied, Kube, KubeconfigError, NotFound, Object, Unreachable
-from tests.cli.world import NS, FakeKube, elastic_job, platform_map, worker_pod
+from tests.cli.world import NS, FakeKube, elastic_job, platform_json, platform_map, session, worker_pod
 
 MANIFESTS = Path(__file__).parents[3] / "workloads" / "manifests"
 NOW = 1795262400.0
@@ -292,3 +293,17 @@ def test_the_researchers_role_gives_every_right() -> None:
     }
     asked = {(right.place or NS, right.group, right.resource, right.verb, right.name) for right in RIGHTS}
     assert asked <= given
+
+
+async def test_a_team_is_looked_at_in_its_namespace_with_its_volumes() -> None:
+    claim = {"name": "data", "claim": "ebb-data", "mountPath": "/mnt/data"}
+    team = {"name": "vision", "namespace": "ebb-team-vision", "volumes": [claim]}
+    clinic = Clinic()
+    opener = session(clinic).connect
+    clinic.put({**platform_map(), "data": {"schema": "1", "platform.json": json.dumps({**platform_json(), "teams": [team]})}})
+    found = {one.name: one for one in await client.check(__file__, team="vision", opener=opener, clock=lambda: NOW)}
+    assert found["rights"].text == "all that the verbs need in ebb-team-vision"
+    assert "ebb-data is not there" in found["volumes"].text, "it is of another namespace"
+    assert "ebb-output" not in found["volumes"].text
+    found = {one.name: one for one in await client.check(__file__, team="audio", opener=opener, clock=lambda: NOW)}
+    assert found["team"].text.startswith("no team named 'audio'")

@@ -1,16 +1,21 @@
 """The file of platforms: what it takes, that it is whole and private, and which way to a platform wins."""
 
+import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from ebb.cli.app import app
 from ebb.client.errors import BadRequest, Missing, NoPlatform
 from ebb.client.platform import connection, platforms
 from ebb.client.platform.platforms import Known
+from ebb.client.submission.request import Request
+from ebb.client.submission.submit import prepare
 from ebb.kube import Object
-from tests.cli.world import FakeKube, platform_map, session
+from tests.cli.world import FakeKube, platform_json, platform_map, session
 
 
 @pytest.fixture(autouse=True)
@@ -159,3 +164,79 @@ class Knows(FakeKube):
         if path == connection.WHO:
             return {"status": {"userInfo": {"username": "ada@lab.example"}}}
         return await super().request(method, path, **more)
+
+
+TEAMS = [
+    {"name": "vision", "namespace": "ebb-team-vision"},
+    {"name": "speech", "namespace": "ebb-team-speech", "priority": "elastic"},
+]
+
+
+class LetsIn(Knows):
+    """Says into which namespaces one may look."""
+
+    def __init__(self, *open_to: str) -> None:
+        found = {"schema": "1", "platform.json": json.dumps({**platform_json(), "teams": TEAMS})}
+        super().__init__({**platform_map(), "data": found})
+        self.open_to = open_to
+
+    async def request(self, method: str, path: str, **more: Any) -> Object:
+        if path == connection.MAY:
+            return {"status": {"allowed": more["body"]["spec"]["resourceAttributes"]["namespace"] in self.open_to}}
+        return await super().request(method, path, **more)
+
+
+@pytest.mark.parametrize(
+    ("open_to", "named", "namespace"),
+    [
+        (("elastic-job", "ebb-team-vision"), ("", ""), "elastic-job"),
+        (("ebb-team-speech",), ("", ""), "ebb-team-speech"),
+        (("ebb-team-speech", "ebb-team-vision"), ("vision", "speech"), "ebb-team-vision"),
+        (("ebb-team-speech", "ebb-team-vision"), ("", "speech"), "ebb-team-speech"),
+        ((), ("", ""), "elastic-job"),
+    ],
+    ids=["the stack's own", "the only one", "by name", "by EBB_TEAM", "nowhere"],
+)
+async def test_which_team_is_meant(
+    home: Path, monkeypatch: pytest.MonkeyPatch, open_to: tuple[str, ...], named: tuple[str, str], namespace: str
+) -> None:
+    """`named`: by --team, and by EBB_TEAM."""
+    team, variable = named
+    monkeypatch.setenv("EBB_TEAM", variable)
+    kube = LetsIn(*open_to)
+    async with connection.connect(kubeconfig(home, "config"), team=team, opener=session(kube).connect) as ebb:
+        assert (ebb.namespace, ebb.platform.jobs_namespace) == (namespace, namespace)
+
+
+async def test_a_team_that_cannot_be_meant(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EBB_TEAM", raising=False)
+    path = kubeconfig(home, "config")
+    both = session(LetsIn("ebb-team-vision", "ebb-team-speech")).connect
+    with pytest.raises(BadRequest, match=r"you are in several teams: name one, --team speech or --team vision, or set EBB_TEAM"):
+        async with connection.connect(path, opener=both):
+            pass
+    with pytest.raises(Missing, match=r"no team named 'audio'\. There are: speech, vision\."):
+        async with connection.connect(path, team="audio", opener=both):
+            pass
+    with pytest.raises(Missing, match=r"no team named 'audio'\. This platform has none"):
+        async with connection.connect(path, team="audio", opener=session(Knows(platform_map())).connect):
+            pass
+
+
+async def test_the_team_says_the_usual_priority(home: Path) -> None:
+    def priority(ebb: connection.Ebb, **asked: str) -> str:
+        body = prepare(ebb, Request(name="x", arguments=("train.py",), **asked)).body
+        return str(body["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["priorityClassName"])
+
+    path, opener = kubeconfig(home, "config"), session(LetsIn()).connect
+    async with connection.connect(path, team="speech", opener=opener) as ebb:
+        assert (priority(ebb), priority(ebb, priority="job")) == ("ebb-elastic", "ebb-job")
+    async with connection.connect(path, team="vision", opener=opener) as ebb:
+        assert priority(ebb) == "ebb-job"
+
+
+def test_every_verb_takes_a_team(home: Path) -> None:
+    """Before its name and after it."""
+    for words in (["--team", "audio", "list"], ["list", "--team", "audio"]):
+        done = CliRunner().invoke(app, words, obj=session(LetsIn()))
+        assert (done.exit_code != 0, "no team named 'audio'" in done.output + done.stderr) == (True, True), words

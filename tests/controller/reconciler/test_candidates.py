@@ -6,7 +6,7 @@ import pytest
 
 from ebb.api.clock import stamp
 from ebb.api.needs import Wish, needs, workers_per_machine
-from ebb.api.platform import Platform, Taint, Volume
+from ebb.api.platform import Platform, Taint, Team, Volume
 from ebb.api.spec import Job
 from ebb.api.status import Placed
 from ebb.controller.reconciler.candidates import Candidate, best, candidate_of, elsewhere, pod_placement, sites
@@ -153,6 +153,15 @@ def test_a_job_in_another_namespace_gets_no_claims_of_the_platform() -> None:
     value["metadata"]["namespace"] = "team-b"
     platform = make_platform(volumes=(volume,))
     assert pod_placement(Job.of(value), Placed(zone="local-a", gpu_type="T4"), platform).volumes == ()
+
+
+def test_a_job_of_a_team_gets_the_claims_of_the_team() -> None:
+    everybodys, theirs = (Volume(name=name, claim=name, mount_path=f"/{name}", read_only=False) for name in ("all", "team"))
+    value = make_job(container=GPU)
+    value["metadata"]["namespace"] = "ebb-team-vision"
+    team = Team(name="vision", namespace="ebb-team-vision", volumes=(theirs,))
+    platform = make_platform(volumes=(everybodys,), teams=(team,))
+    assert pod_placement(Job.of(value), Placed(zone="local-a", gpu_type="T4"), platform).volumes == (theirs,)
 
 
 def test_several_workers_share_a_large_machine() -> None:

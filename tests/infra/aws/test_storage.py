@@ -31,7 +31,7 @@ def settings(**section: Any) -> Settings:
     return Settings.model_validate(given)
 
 
-def declare(zones: tuple[str, ...] = ZONES, **section: Any) -> Declared:
+def declare(zones: tuple[str, ...] = ZONES, teams: tuple[str, ...] = (), **section: Any) -> Declared:
     """All that storage declares in an existing network, after two add-ons. What was returned is flattened, for its outputs."""
 
     def all_of_it() -> dict[str, Any]:
@@ -39,7 +39,8 @@ def declare(zones: tuple[str, ...] = ZONES, **section: Any) -> Declared:
         subnets = {zone: pulumi.Output.from_input(f"subnet-{zone}") for zone in zones}
         network = Network(vpc_id=pulumi.Output.from_input("vpc-1"), private=subnets, public={}, part=Part("aws", "network"))
         control = SimpleNamespace(security_group_id=pulumi.Output.from_input("sg-cluster"), name="ebb-dev", ready=[])
-        stack = SimpleNamespace(manager=SimpleNamespace(zone="us-west-2a"), storage=SimpleNamespace(data_gib=200, output_gib=50))
+        sizes = SimpleNamespace(data_gib=200, output_gib=50)
+        stack = SimpleNamespace(manager=SimpleNamespace(zone="us-west-2a"), storage=sizes, teams=teams)
         provider = KubernetesProvider("cluster", kubeconfig="{}")
         driver = core.v1.ConfigMap("driver", opts=pulumi.ResourceOptions(provider=provider))
         made = storage.declare(
@@ -210,6 +211,18 @@ def test_on_efs_data_and_output_are_access_points_beside_the_root() -> None:
         "ebb-dev-efs": (f"FileSystem-{NAME}-efs", ""),
         "ebb-dev-etcd": (f"Volume-{NAME}-etcd", ""),
     }
+
+
+def test_a_team_has_folders_of_its_own() -> None:
+    """On EFS by access points: no path leads out of one."""
+    seen = declare(teams=("vision",), **EFS)
+    points = {one.name: one.inputs["rootDirectory"]["path"] for one in seen.all("AccessPoint")}
+    assert points[f"{NAME}-teams-vision-data"] == "/teams/vision/data"
+    assert mounts(seen)["ebb-dev-team-vision-output"] == (f"FileSystem-{NAME}-efs::AccessPoint-{NAME}-teams-vision-output", "")
+    reference = volumes(seen)["ebb-dev-team-vision-data"]["claimRef"]
+    assert (reference["namespace"], reference["name"]) == ("ebb-team-vision", "ebb-data")
+    on_lustre = mounts(declare(teams=("vision",), **FSX))["ebb-dev-team-vision-data"]
+    assert on_lustre == (f"LustreFileSystem-{NAME}-fsx/teams/vision/data", "abcdefgh/teams/vision/data")
 
 
 def test_on_fsx_alone_they_are_folders_of_the_root() -> None:

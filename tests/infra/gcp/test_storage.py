@@ -98,3 +98,9 @@ def test_copies_may_read_the_buckets_of_the_file_and_nothing_else() -> None:
     enabled = {one.inputs["service"] for one in made.all("gcp:projects/service:Service")}
     assert {"iamcredentials.googleapis.com", "storage.googleapis.com"} <= enabled
     assert "ebb-copy" not in usual().named("ServiceAccount")
+
+
+def test_a_team_has_folders_of_its_own() -> None:
+    made = world({"teams.vision": {"researchers": ["user:ada@lab.example"]}})
+    data = volumes(made)["volume-team-vision-data"]
+    assert (data["nfs"]["path"], data["claimRef"]["namespace"]) == ("/ebb/teams/vision/data", "ebb-team-vision")

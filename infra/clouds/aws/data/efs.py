@@ -45,7 +45,7 @@ def declare(part: Part, name: str, settings: Storage, network: Network, allowed:
     assert settings.efs is not None
     found = _file_system(part, name, settings.efs, settings.data)
     targets = _mount_targets(part, name, found, network, allowed)
-    data, output = (_access_point(part, name, found, folder) for folder in ("data", "output"))
+    data, output = (access_point(part, name, found, folder) for folder in ("data", "output"))
     return FileSystem(
         id=found,
         dns_name=targets[0].dns_name,
@@ -92,16 +92,16 @@ def _mount_targets(
     ]
 
 
-def _access_point(part: Part, name: str, file_system: pulumi.Output[str], folder: str) -> efs.AccessPoint:
+def access_point(part: Part, name: str, file_system: pulumi.Output[str], folder: str) -> efs.AccessPoint:
     """EFS makes the folder at the first mount, unless it is there already."""
     return efs.AccessPoint(
-        f"{name}-{folder}",
+        f"{name}-{folder.replace('/', '-')}",
         file_system_id=file_system,
         posix_user={"uid": OWNER, "gid": OWNER},
         root_directory={
             "path": f"/{folder}",
             "creation_info": {"owner_uid": OWNER, "owner_gid": OWNER, "permissions": "0775"},
         },
-        tags={"Name": f"{name}-{folder}"},
+        tags={"Name": f"{name}-{folder.replace('/', '-')}"},
         opts=part.child(),
     )

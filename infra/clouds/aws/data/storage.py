@@ -8,7 +8,7 @@ root. Claims (workloads/storage.py) bind to the volumes that are made here. On t
 points and mount targets, then the file system, then the network.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pulumi
@@ -88,6 +88,9 @@ def declare(
         etcd=_etcd(volumes, disk, stack.manager.zone, wanted.etcd_gib),
         commands=_commands(shared, fast, wanted),
         copies=_copies(part, name, settings, control) if wanted.buckets else None,
+        teams=volumes.of_teams(
+            stack.teams, _team_folders(part, name, shared, fast), {"data": sizes.data_gib, "output": sizes.output_gib}, zone
+        ),
     )
 
 
@@ -122,6 +125,18 @@ def _bucket(volumes: Volumes, one: Bucket) -> Volume:
     )
     made = volumes.shared(one.name, source, claim=f"ebb-{one.name}", mount_path=f"/mnt/{one.name}", size_gib=1)
     return replace(made, read_only=True)
+
+
+def _team_folders(part: Part, name: str, shared: efs.FileSystem | None, fast: fsx.FileSystem | None) -> Callable[[str], Source]:
+    """A folder of a team as a source of a volume. On EFS by an access point, which nothing can leave."""
+
+    def folder(path: str) -> Source:
+        if shared:
+            return efs_source(shared.id, efs.access_point(part, name, shared.id, path).id)
+        assert fast is not None, "as in _places"
+        return lustre_source(fast.id, fast.dns_name, fast.mount_name, path)
+
+    return folder
 
 
 def _places(shared: efs.FileSystem | None, fast: fsx.FileSystem | None) -> tuple[Source, Source, Source]:
