@@ -187,6 +187,7 @@ WAITING_BEHIND: Final = "BehindOthers"  # jobs before this one in the order need
 WAITING_FOR_GROUP: Final = "GroupFull"  # spec.group.maxParallel jobs of the group run
 WAITING_FOR_QUOTA: Final = "QuotaExceeded"  # a ResourceQuota of the namespace; the message has its words
 WAITING_QUOTA_TOO_SMALL: Final = "QuotaTooSmall"  # minReplicas is more than a ResourceQuota of the namespace allows at all
+WAITING_TEAM_BUDGET: Final = "TeamBudgetSpent"  # the jobs of the team have cost what they may cost in this month
 WAITING_FOR_PLATFORM: Final = "PlatformUnreadable"  # ConfigMap ebb-platform is there but cannot be understood
 WAITING_FOR_RENDEZVOUS: Final = "NoLegacyRendezvous"  # the job asks for a rendezvous that no etcd of the stack speaks
 

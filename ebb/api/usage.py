@@ -23,6 +23,7 @@ from ebb.api.clock import stamp, unix
 
 HOUR, DAY = 3600.0, 86400.0
 DAYS, MONTHS, GAPS = 60, 120, 20  # kept; what is older than the days is in the months
+SPENT_MONTHS = 13  # for which it is told what the jobs of each namespace cost
 JOB_DAYS = 31  # for which it is told what each job used
 LONGEST_USER = 128  # characters; an annotation may have a quarter of a million
 BOOT, IDLE, LEAVING = "boot", "idle", "leaving"
@@ -128,6 +129,7 @@ class MachineUsage:
     gaps: tuple[Gap, ...] = ()
     record_days: float = 0.0  # how long the controller keeps the records of jobs; 0: for ever, or nobody knows
     owners: dict[Owner, float] = field(default_factory=dict)  # GPU-seconds, halved every HALF_LIFE until `until`
+    spent: dict[str, dict[str, float]] = field(default_factory=dict)  # month -> namespace -> USD of its jobs
 
     def count(self, standing: Standing, since: float, until: float) -> None:
         """A machine stood like this."""
@@ -186,6 +188,11 @@ class MachineUsage:
         used = {job for uses in self.jobs.values() for job in uses} | {job for one in self.open.values() for job, _ in one.held}
         self.who = {job: who for job, who in self.who.items() if job in used}
         self.gaps = self.gaps[-GAPS:]
+        self.spent = {month: self.spent[month] for month in sorted(self.spent)[-SPENT_MONTHS:]}
+
+    def spent_in(self, month: str) -> dict[str, float]:
+        """Namespace -> what its jobs have cost in a month, `2026-11`, of UTC."""
+        return dict(self.spent.get(month, {}))
 
     def _charge(self, standing: Standing, since: float, until: float) -> None:
         """Add it to what its owners used, as if it had been used at `until` of the record: advance() fades all alike. A machine
@@ -203,8 +210,11 @@ class MachineUsage:
 
     def _use(self, day: str, standing: Standing, seconds: float) -> None:
         uses = self.jobs.setdefault(day, {}) if standing.held else {}
+        month = self.spent.setdefault(day[:7], {}) if standing.held else {}
         for job, share in standing.held:
             held = share * seconds
+            namespace = self.who[job].namespace if job in self.who else ""
+            month[namespace] = month.get(namespace, 0.0) + held * standing.usd / HOUR
             use = Use(
                 seconds=held,
                 usd=held * standing.usd / HOUR,
@@ -260,6 +270,7 @@ def _document(usage: MachineUsage) -> dict[str, Any]:
         "open": {name: {**asdict(one), "held": dict(one.held)} for name, one in usage.open.items()},
         **({"recordDays": usage.record_days} if usage.record_days else {}),
         **({"owners": {"/".join(owner): round(used, 1) for owner, used in usage.owners.items()}} if usage.owners else {}),
+        **({"spent": {month: _rounded(there) for month, there in sorted(usage.spent.items())}} if usage.spent else {}),
         "gaps": [{**asdict(gap), "begun": stamp(gap.begun, digits=3), "ended": stamp(gap.ended, digits=3)} for gap in usage.gaps],
     }
 
@@ -296,6 +307,10 @@ def read(data: Mapping[str, str]) -> MachineUsage:
             ),
             record_days=float(root.get("recordDays", 0)),
             owners={_owner(name): float(used) for name, used in root.get("owners", {}).items()},
+            spent={
+                month: {namespace: float(usd) for namespace, usd in there.items()}
+                for month, there in root.get("spent", {}).items()
+            },
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise MachineUsageError(
@@ -307,6 +322,10 @@ def read(data: Mapping[str, str]) -> MachineUsage:
 def _owner(text: str) -> Owner:
     team, _, user = text.partition("/")  # a namespace has no slash
     return team, user
+
+
+def _rounded(there: Mapping[str, float]) -> dict[str, float]:
+    return {namespace: round(usd, 6) for namespace, usd in sorted(there.items())}
 
 
 def _lines(days: Mapping[str, Mapping[str, GroupUsage | Use]]) -> dict[str, Figures]:

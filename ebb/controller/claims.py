@@ -39,6 +39,7 @@ BEHIND_OTHERS = frozenset(
         names.WAITING_FOR_ZONE,
         names.WAITING_FOR_QUOTA,
         names.WAITING_QUOTA_TOO_SMALL,
+        names.WAITING_TEAM_BUDGET,
         names.WAITING_DRY,
         names.WAITING_CLOUD_QUOTA,
         names.REASON_RELEASED,

@@ -9,7 +9,7 @@ PriorityClasses) is a help: on a cluster that does not give it to us the control
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from ebb.api import contract as names
@@ -59,6 +59,7 @@ class ClusterCache:
         self._wakes: set[Effect] = set()  # due already
         self._own: Key | None = None  # whose change is no news
         self.moved: Callable[[str], None] = lambda machine: None  # told of machines on which something changed
+        self.spent: Mapping[str, float] | None = None  # namespace -> USD of its jobs in this month; None: not known yet
         self.claims = Claims(clock)
         # Jobs that were deleted, as last seen, and when, until somebody takes them.
         self.departed: dict[Key, list[tuple[Object, float]]] = {}
@@ -116,6 +117,7 @@ class ClusterCache:
             supply=Supply(words=self._words.latest, groups=self._groups),
             priorities=self._priorities,
             progress=progress,
+            spent=None if self.spent is None else self.spent.get(job.namespace, 0.0),
         )
 
     def decided(self, key: Key, status: Status) -> None:

@@ -92,7 +92,7 @@ def test_the_objects_have_these_fields() -> None:
     found = json.loads(invoke("cost", "-o", "json", objects=spent()).stdout)
     assert set(found) == {
         "by", "since", "until", "rows", "jobs", "idle", "platform", "unseen", "machines", "difference_usd", "books_begun",
-        "prices_assumed", "notes",
+        "prices_assumed", "notes", "team",
     }  # fmt: skip
     assert set(found["rows"][0]) == {
         "name", "user", "state", "jobs", "machine_hours", "gpu_hours", "usd", "usd_on_demand", "idle_usd", "machines_usd",

@@ -13,7 +13,7 @@ from ebb.api.platform import parse
 from ebb.api.spec import Job, user_of
 from ebb.api.status import Status
 from ebb.api.usage import DAY, HOUR, LEAVING, NAME, NAMESPACE, MachineUsage, Standing, Who, write
-from ebb.client.costs import By, CostReport, Wanted, bills, costs, estimate, report_of, whole_days
+from ebb.client.costs import By, CostReport, TeamCost, Wanted, bills, costs, estimate, report_of, whole_days
 from ebb.client.costs.bills import Window
 from ebb.client.errors import BadRequest, ClientError
 from ebb.client.platform.connection import Ebb
@@ -257,6 +257,36 @@ def test_a_spoilt_usage_record_is_an_error_with_a_fix_and_spoilt_records_are_lef
     assert ask(spoilt).rows == ()
     with pytest.raises(ClientError, match="ebb-machines: schema is '9'"):
         ask({**usage_map(usage()), "data": {"schema": "9"}})
+
+
+TEAM = {"name": "vision", "namespace": "ebb-team-vision", "usdPerMonth": 4000}
+
+
+def of_vision(objects: tuple[Object, ...] = (), **options: Any) -> CostReport:
+    data = {"schema": "1", "platform.json": json.dumps({**platform_json(), "teams": [TEAM]})}
+    ebb = Ebb(kube=FakeKube({**platform_map(), "data": data}, *objects), platform=parse(data), namespace="ebb-team-vision")
+    return asyncio.run(costs(ebb, **options))
+
+
+def test_a_team_is_told_of_its_own_jobs_and_of_its_month(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: NOW)
+    made = usage(begun=NOW - HOUR, until=NOW)
+    made.days.clear()
+    made.who = {uid(1)[:8]: Who(namespace="ebb-team-vision", job="job-1", user="ada"), uid(2)[:8]: Who(namespace=NS, job="job-2")}
+    made.count(replace(SPOT, held=((uid(1)[:8], 0.5), (uid(2)[:8], 0.5))), NOW - HOUR, NOW)
+    theirs = job(1, 0.5, began=NOW - HOUR)
+    theirs["metadata"] |= {"namespace": "ebb-team-vision", "annotations": {ANNOTATION_OWNER: "ada"}}
+    report = of_vision((theirs, usage_map(made)), by=By.USER)
+    assert [(row.user, row.jobs) for row in report.rows] == [("ada", 1)], "the other job is of another namespace"
+    assert (report.machines, report.idle, report.platform, report.difference_usd) == (None,) * 4
+    assert report.team == TeamCost(
+        name="vision", month="2026-11", usd=made.spent_in("2026-11")["ebb-team-vision"], usd_per_month=4000
+    )
+    assert "no proof" not in "".join(report.notes)
+    assert ask().team is None
+    assert of_vision().team == TeamCost(name="vision", month="2026-11", usd=None, usd_per_month=4000)
+    with pytest.raises(BadRequest, match="--by day is of the whole platform, and not of team 'vision'"):
+        of_vision(by=By.DAY)
 
 
 # --- Estimates ------------------------------------------------------------------------------------------------------------------

@@ -58,11 +58,11 @@ class Cloud:
         self.machines: dict[str, Machine] = {}
         self._count = 0
 
-    def open(self) -> None:
-        """Write ebb-platform."""
+    def open(self, **facts: Any) -> None:
+        """Write ebb-platform; `facts` are further ones."""
         platform = {
             "cloud": "local", "region": "local", "stack": "test", "trainerImage": "trainer", "jobsNamespace": "elastic-job",
-            "etcdEndpoint": "etcd-service:2379", "volumes": [], "nodeGroups": list(GROUPS), "dashboards": {},
+            "etcdEndpoint": "etcd-service:2379", "volumes": [], "nodeGroups": list(GROUPS), "dashboards": {}, **facts,
         }  # fmt: skip
         data = {"schema": "1", "platform.json": json.dumps(platform)}
         metadata = {"name": "ebb-platform", "namespace": "ebb-system", "uid": "platform"}

@@ -92,6 +92,10 @@ def _figures(row: CostRow) -> tuple[str, ...]:
 def _sums(report: CostReport) -> list[tuple[str, str]]:
     """jobs + idle + platform - unseen = machines."""
     lines = [("jobs", f"${_usd(report.jobs.usd)} for {_hours(report.jobs.hours)} machine hours")]
+    if report.team:
+        team = report.team
+        limit = "" if team.usd_per_month is None else f" of the ${_usd(team.usd_per_month)} that it may spend"
+        lines.append((f"team {team.name}", f"${_usd(team.usd)} in {team.month}{limit}"))
     if report.idle and report.platform and report.unseen and report.machines and report.difference_usd is not None:
         rest, own = report.idle, report.platform
         boot, idle, leaving = map(_hours, (rest.boot_hours, rest.idle_hours, rest.scale_down_hours))

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from ebb.api.clock import stamp
 from ebb.api.contract import MANAGER_GROUP
-from ebb.api.platform import WHERE
+from ebb.api.platform import WHERE, Team
 from ebb.api.usage import DAY, DAYS, Gap, GroupUsage, MachineUsage, day_of
 from ebb.client.costs.bills import Bill, Window, exact_from
 
@@ -66,6 +66,16 @@ class Whole:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TeamCost:
+    """What a team's jobs have cost in a calendar month, by the sum that its budget is held against; None: nobody knows."""
+
+    name: str
+    month: str  # 2026-11, of UTC
+    usd: float | None
+    usd_per_month: float | None  # None: it has no budget
+
+
+@dataclass(frozen=True, kw_only=True)
 class CostReport:
     """The figures of `ebb cost`. Without a usage record (a stack that is older, or has just begun) all but the rows is None."""
 
@@ -82,6 +92,7 @@ class CostReport:
     books_begun: str
     prices_assumed: bool
     notes: tuple[str, ...]
+    team: TeamCost | None = None  # of a report about one team
 
 
 def report_of(found: Iterable[Bill], usage: MachineUsage | None, window: Window, by: By) -> CostReport:
@@ -105,6 +116,22 @@ def report_of(found: Iterable[Bill], usage: MachineUsage | None, window: Window,
         notes=_notes(bills, usage, window, by),
     )
     return _with_machines(report, lines) if usage else report
+
+
+def of_team(report: CostReport, team: Team, usage: MachineUsage | None, now: float) -> CostReport:
+    """A report about the jobs of a team, with the team's month: machines that no job used are no team's."""
+    month = stamp(now)[:7]
+    spent = usage.spent_in(month).get(team.namespace, 0.0) if usage else None
+    return replace(
+        report,
+        idle=None,
+        platform=None,
+        unseen=None,
+        machines=None,
+        difference_usd=None,
+        notes=tuple(note for note in report.notes if note != NO_PROOF),
+        team=TeamCost(name=team.name, month=month, usd=spent, usd_per_month=team.usd_per_month),
+    )
 
 
 def lines_of(usage: MachineUsage, window: Window) -> dict[str, dict[str, GroupUsage]]:

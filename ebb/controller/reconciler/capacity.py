@@ -19,7 +19,13 @@ from ebb.api.usage import Owner
 
 RECENT_SECONDS = 1800.0  # spot shortages of a zone last minutes to hours; older reclaims say little
 HUNGRY = (names.WAITING_FOR_MACHINES, names.WAITING_BOOTING, names.WAITING_DRY, names.WAITING_CLOUD_QUOTA)
-REFUSED = (names.WAITING_FOR_QUOTA, names.WAITING_QUOTA_TOO_SMALL, names.REASON_CREATE_REFUSED, names.WAITING_FOR_RENDEZVOUS)
+REFUSED = (
+    names.WAITING_FOR_QUOTA,
+    names.WAITING_QUOTA_TOO_SMALL,
+    names.WAITING_TEAM_BUDGET,
+    names.REASON_CREATE_REFUSED,
+    names.WAITING_FOR_RENDEZVOUS,
+)
 Key = tuple[str, str]  # namespace and name of a job
 Share = tuple[float, float]  # what a job's team, and its user, used against what they are owed (fair_share.py)
 Order = tuple[int, float, float, float, Key]

@@ -15,7 +15,7 @@ from ebb.api.needs import Wish
 from ebb.api.platform import Platform
 from ebb.api.status import PLACED, HistoryEntry, Placed
 from ebb.api.template import worker_container
-from ebb.controller.reconciler import quotas, stockouts
+from ebb.controller.reconciler import quotas, stockouts, team_budget
 from ebb.controller.reconciler.candidates import Candidate, best, candidate_of, complaint, sites, unplaced, ways
 from ebb.controller.reconciler.capacity import Claim, claim
 from ebb.controller.reconciler.containers import rendezvous
@@ -41,7 +41,7 @@ AGAIN_SECONDS = 30.0  # what changes for a waiting job wakes it (claims.py); thi
 def place(view: JobView, draft: PlanBuilder) -> bool:
     """See the module's docstring."""
     me = replace(claim(view.job, view.observed.priorities, view.now), share=view.observed.share)
-    refused = quotas.verdict(view, draft, me)
+    refused = team_budget.verdict(view, draft) or quotas.verdict(view, draft, me)
     if refused:
         return _give_back(view, draft, *refused)
     if draft.status.placement is None:
@@ -265,7 +265,7 @@ def _wait(view: JobView, draft: PlanBuilder, reason: str, message: str) -> bool:
         return False
     before = draft.status.condition(names.RUNNING)
     draft.status = blocked(view, draft.status, reason, message)
-    in_line = reason in (names.WAITING_BEHIND, names.WAITING_FOR_GROUP, names.WAITING_FOR_QUOTA)
+    in_line = reason in (names.WAITING_BEHIND, names.WAITING_FOR_GROUP, names.WAITING_FOR_QUOTA, names.WAITING_TEAM_BUDGET)
     if in_line:
         draft.wakes.append(view.now + AGAIN_SECONDS)
     if before is None or before.reason != reason or (before.message != message and not in_line):

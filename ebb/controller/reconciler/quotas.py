@@ -211,6 +211,9 @@ def _waits(view: JobView, draft: PlanBuilder, short: _Short) -> Wait | None:
 def _sentence(view: JobView, short: _Short) -> Wait:
     refusal, least = short.refusal, short.me.least
     of_quota = f"ResourceQuota {refusal.quota!r} of namespace {view.job.namespace!r}"
+    team = view.observed.platform.team_of(view.job.namespace) if view.observed.platform else None
+    if team is not None:
+        of_quota = f"the quota of team {team.name!r} ({of_quota})"
     need = f"{least} x {refusal.each} of {refusal.resource}"
     if short.quota.too_small:
         return names.WAITING_QUOTA_TOO_SMALL, (

@@ -106,6 +106,7 @@ class Observed:
     progress: Progress | None = None
     gpus: tuple[GpuUse, ...] = ()  # of the workers that run, as far as they were read
     crashes: Mapping[str, Crash] = field(default_factory=dict)  # pod's uid -> its program's end, where the launcher holds it
+    spent: float | None = 0.0  # USD that the jobs of its namespace have cost in this month; None: not known yet
 
 
 @dataclass(frozen=True, kw_only=True)

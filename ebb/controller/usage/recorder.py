@@ -76,6 +76,8 @@ class UsageRecorder:
             pause = await self._round()
             if self._meter is not None:
                 self._cluster.claims.used(self._meter.usage.owners)
+            # Where the record cannot be kept, nobody waits for it.
+            self._cluster.spent = self._meter.usage.spent_in(stamp(self._clock())[:7]) if self._meter is not None else {}
             if not pause:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(EVERY_SECONDS):
@@ -173,6 +175,7 @@ class UsageRecorder:
         """Return whether it is news."""
         node, now = self._cluster.machines.nodes.objects.get(("", machine)), self._clock()
         sight = self._sight(node, now) if node is not None else None
+        meter.usage.who |= self._who  # who is charged is known before the time is counted
         known = machine in meter.usage.open
         if sight is not None and not known and sight.created < now:
             meter.find(machine, sight, now)

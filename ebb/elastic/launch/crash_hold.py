@@ -10,6 +10,8 @@ packages), so a script is left that gives it both. What torchrun told each rank 
 hand then runs alone, and waits for no others.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import shlex

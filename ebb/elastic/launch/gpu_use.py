@@ -8,6 +8,8 @@ or pynvml has no figures, and nobody hears of it. NVML opens no context on a GPU
 is NVML's own: the share of time in which any kernel ran, however little of the GPU that kernel used.
 """
 
+from __future__ import annotations
+
 import contextlib
 import importlib
 import os
@@ -76,7 +78,7 @@ class Gpus:
         self._gpus = [_Gpu(handle, clock()) for handle in handles]
 
     @classmethod
-    def find(cls, environment: Mapping[str, str], ranks: Callable[[], Sequence[int]]) -> "Gpus | None":
+    def find(cls, environment: Mapping[str, str], ranks: Callable[[], Sequence[int]]) -> Gpus | None:
         try:
             nvml = importlib.import_module("pynvml")
         except ImportError:

@@ -7,6 +7,7 @@ import pytest
 
 from ebb.api import contract as names
 from ebb.api.clock import stamp
+from ebb.api.platform import Team
 from ebb.api.spec import Job
 from ebb.api.status import Quota
 from ebb.controller.reconciler.capacity import Claim
@@ -238,3 +239,19 @@ def test_a_job_starts_on_what_others_have_beyond_their_minimum_and_that_is_stabl
     for _ in range(200):
         town.tick()
         assert (town.running("wide"), town.running("late")) == (3, 3)
+
+
+@pytest.mark.parametrize(("least", "limited", "reason"), [(4, 6, "QuotaExceeded"), (4, 3, "QuotaTooSmall")])
+def test_a_job_of_a_team_says_whose_quota_it_is(least: int, limited: int, reason: str) -> None:
+    small = {"tooSmall": True} if reason == "QuotaTooSmall" else {}
+    job = short(low=least, message=words(limited=limited, used=limited), room=float(limited), **small)
+    job["metadata"]["namespace"] = "ebb-team-vision"
+    teams = (Team(name="vision", namespace="ebb-team-vision", gpus=limited),)
+    platform = make_platform(make_group("t4-a", zone="local-a", max=20), teams=teams)
+    other = rival(key=("ebb-team-vision", "other"))
+    decided = look(job, *(make_pod(job, index) for index in range(3)), now=NOW + 60, platform=platform,
+                   cluster_capacity=cluster_capacity(other))  # fmt: skip
+    found = decided.status.condition("Running")
+    assert found is not None
+    told = [event.message for event in decided.events if event.reason == "MachinesReleased"]
+    assert told[0].startswith("the quota of team 'vision' (ResourceQuota 'gpus' of namespace 'ebb-team-vision') "), told

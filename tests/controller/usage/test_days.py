@@ -305,3 +305,22 @@ def test_of_too_many_owners_those_who_used_most_are_kept() -> None:
     mine.advance(mine.until)
     assert len(mine.owners) == MOST_OWNERS
     assert ("team", "user-4") not in mine.owners
+
+
+def test_the_jobs_of_each_namespace_have_a_sum_by_month() -> None:
+    mine = usage(MIDNIGHT)
+    mine.who = {"job-0001": Who(namespace="ebb-team-vision", job="a"), "job-0002": Who(namespace="elastic-job", job="b")}
+    mine.count(HELD, MIDNIGHT, MIDNIGHT + 100)
+    mine.miss(HELD, MIDNIGHT + 100, MIDNIGHT + 200)  # charged to the jobs, too
+    december = (unix("2026-12-01T00:00:00Z") or 0.0) - 50
+    mine.count(HELD, december, december + 100)
+    vision = mine.spent_in("2026-11")["ebb-team-vision"]
+    assert vision == pytest.approx(250 * 0.5 * 0.36 / 3600)
+    assert mine.spent_in("2026-11")["elastic-job"] == pytest.approx(vision / 2)
+    assert mine.spent_in("2026-12")["ebb-team-vision"] == pytest.approx(50 * 0.5 * 0.36 / 3600)
+    assert mine.spent_in("2027-01") == {}
+    again = read(write(mine))
+    assert again.spent_in("2026-11")["ebb-team-vision"] == pytest.approx(vision, abs=1e-6)
+    mine.spent |= {f"2020-{month:02}": {"x": 1.0} for month in range(1, 13)}
+    mine.fold(december)
+    assert (len(mine.spent), "2020-01" in mine.spent) == (13, False)

@@ -122,3 +122,34 @@ def test_a_history(seed: int) -> None:
             assert truth * (1 - WITHIN) - unsure < told.machines.hours < truth * (1 + WITHIN)
 
     run(story())
+
+
+def test_a_team_that_has_spent_its_budget_waits_until_that_is_raised() -> None:
+    def budget(usd: float) -> Object:
+        return {"teams": [{"name": "vision", "namespace": "elastic-job", "usdPerMonth": usd}]}
+
+    async def story() -> None:
+        async with started() as world:
+            history = History(world, random.Random(1))
+            history.cloud.open(**budget(0.2))
+            history.submit()
+            await history.cloud.run(300)
+            assert world.state("job-1") == "Running"
+            await history.cloud.run(3 * 3600)
+            assert (world.state("job-1"), world.pods()) == ("Restarting", [])
+            said = next(one for one in world.job("job-1")["status"]["conditions"] if one["type"] == "Running")
+            assert said["reason"] == names.WAITING_TEAM_BUDGET
+            assert said["message"].startswith("team 'vision' has spent 0.2")
+            usage = usage_of(world)
+            [(month, spent)] = usage.spent.items()
+            assert 0.2 <= spent["elastic-job"] < 0.25, "it is stopped within two minutes"
+            await world.kill()
+            world.start()
+            await history.cloud.run(300)
+            assert world.pods() == [], "the next controller knows the sum"
+            history.cloud.open(**budget(10.0))
+            await history.cloud.run(300)
+            assert world.state("job-1") == "Running"
+            assert usage_of(world).spent[month]["elastic-job"] > spent["elastic-job"]
+
+    run(story())
