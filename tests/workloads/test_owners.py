@@ -4,17 +4,23 @@ Ada and Bob are researchers of team vision, Lea leads it, Rita reads, Eve is of 
 is open without the policy: the last test removes them and tries again. Only requests are judged, so most are dry runs.
 """
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from ebb.api.spec import Job
+from ebb.cli.app import app
+from ebb.cli.options import Session
 from ebb.client.secrets.uses import object_name
 from ebb.controller.reconciler.pods import PodPlacement, worker_pod
 from tests.builders import make_job
+from tests.cli.world import platform_json, platform_map
 from tests.testing.kubernetes.pulumi_world import ControlPlane
 from tests.workloads.api import Answer, Api, await_kind
 from workloads import manifest
@@ -297,6 +303,35 @@ def test_a_lead_gives_a_job_no_secret_but_its_owners_and_takes_nobodys_name(api:
         answer = ask(api, way, LEA)
         assert answer.status == 403
         assert way.words in answer.words
+
+
+def test_ebb_writes_what_the_policies_ask_for(api: Api, tmp_path: Path) -> None:
+    """A researcher of the one team needs to name none; another's job is refused to them in the API server's words."""
+    facts = {**platform_json(), "teams": [VISION.facts([]), SPEECH.facts([])]}
+    there: Object = {**platform_map(), "data": {"schema": "1", "platform.json": json.dumps(facts)}}
+    assert api.apply(there, dry_run=False).status in (200, 201)
+    (tmp_path / "train.py").write_text("print(1)")
+    for name in (ADA, BOB):
+        api.person(name, "lab")
+
+    def ebb(name: str, *words: str, given: str = "", code: int = 0) -> str:
+        done = CliRunner().invoke(app, list(words), obj=Session(kubeconfig=str(api.kubeconfig(name))), input=given)
+        assert done.exit_code == code, (words, done.output, done.stderr)
+        return done.output + done.stderr
+
+    code = ("--code", str(tmp_path))
+    ebb(ADA, "secret", "set", "wandb", given="x")
+    ebb(ADA, "submit", "--name", "mine", "--gpu", "T4", "--gpus", "2", "--min", "1", *code, "--secret", "wandb", "--", "train.py")
+    made = api.ask("GET", f"{THERE}/mine").body
+    assert made["metadata"]["annotations"]["ebb.dev/owner"] == ADA
+    assert object_name("wandb", ADA) in json.dumps(made["spec"])
+    assert "mine" in ebb(BOB, "list"), "the team sees it"
+    for words in (("delete", "mine"), ("stop", "mine"), ("scale", "mine", "1")):
+        assert f"the job belongs to {ADA}, and you are {BOB}" in ebb(BOB, *words, code=1)
+    assert "no secret named 'wandb'" in ebb(BOB, "submit", "--gpu", "T4", *code, "--secret", "wandb", "--", "train.py", code=4)
+    ebb(ADA, "stop", "--no-wait", "mine")
+    ebb(ADA, "delete", "--no-wait", "mine")
+    ebb(ADA, "secret", "rm", "wandb")
 
 
 def test_a_team_s_namespace_goes_with_all_that_is_in_it(api: Api) -> None:

@@ -67,7 +67,7 @@ class Whole:
 
 @dataclass(frozen=True, kw_only=True)
 class TeamCost:
-    """What a team's jobs have cost in a calendar month, by the sum that its budget is held against; None: nobody knows."""
+    """Cost of a team in a calendar month, by the sum that its budget is held against; None: nobody knows."""
 
     name: str
     month: str  # 2026-11, of UTC
