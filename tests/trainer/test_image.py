@@ -21,13 +21,15 @@ def test_everything_that_is_installed_is_pinned() -> None:
         pytest.skip("torch is not in a folder of its own here")
     every = importlib.metadata.distributions(path=[str(environment)])
     found = {each.name.lower().replace("_", "-"): each.version for each in every}
-    cuda = {name for name in found if name.startswith(("nvidia-", "cuda-")) or name == "triton"}  # pinned by torch's wheel
+    others = found.keys() - {"nvidia-ml-py"}  # ours, by name alone one of CUDA's
+    cuda = {name for name in others if name.startswith(("nvidia-", "cuda-")) or name == "triton"}  # pinned by torch's wheel
     assert pins((TRAINER / "requirements.txt").read_text()) == {name: found[name] for name in found.keys() - cuda}
 
 
 def test_another_torch_is_free_to_bring_others() -> None:
     asked, _, brought = (TRAINER / "requirements.txt").read_text().partition(MARK)
-    assert set(pins(asked)) == {"torch", "torchvision", "urllib3", "uv", "asyncssh", "python-etcd", "scikit-learn"}
+    ours = {"asyncssh", "nvidia-ml-py", "python-etcd", "safetensors", "scikit-learn", "torch", "torchvision", "urllib3", "uv"}
+    assert set(pins(asked)) == ours
     assert "numpy" in pins(brought)
     assert f"'/^{MARK}/,$d'" in (TRAINER / "Dockerfile").read_text()
 
