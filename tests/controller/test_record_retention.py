@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from ebb.controller.__main__ import read_settings
 from ebb.controller.record_retention import EVERY_SECONDS, KEPT_DAYS, PAGE, PAUSE_SECONDS
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, Denied, Unreachable
 from tests.builders import NOW, make_job
+from tests.controller.cloud import Cloud
 from tests.fake_time import run
 from tests.world import FakeCluster, started
 
@@ -50,6 +52,17 @@ def test_what_is_too_old_is_deleted_and_nothing_else() -> None:
             put(world, "comes-of-age", KEPT_DAYS - (world.api.clock() - NOW - EVERY_SECONDS) / DAY)
             await world.settle(EVERY_SECONDS)
             assert deleted(world)[3:] == ["comes-of-age"]
+
+    run(story())
+
+
+def test_records_of_a_team_without_a_job_are_deleted_too() -> None:
+    async def story() -> None:
+        async with started() as world:
+            Cloud(world.api, random.Random(0)).open(teams=[{"name": "vision", "namespace": "ebb-team-vision"}])
+            put(world, "of-a-team", KEPT_DAYS + 9, namespace="ebb-team-vision")
+            await world.settle(2 * EVERY_SECONDS)
+            assert deleted(world) == ["of-a-team"]
 
     run(story())
 

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.e2e
 FOLDER = ROOT / "workloads" / "manifests"
 JOB_FILES = [*sorted((ROOT / "workloads" / "jobs").glob("*.yaml")), ROOT / "tests" / "workloads" / "articles" / "imagenet.yaml"]
 WITH_STATUS = ("Namespace", "DaemonSet", "Deployment", "StatefulSet", "CronJob", "PodDisruptionBudget", "PersistentVolumeClaim")
-POLICIES = ("ebb-elasticjobs", "ebb-records", "ebb-secrets")
+POLICIES = ("ebb-elasticjobs", "ebb-records", "ebb-secrets", "ebb-owners", "ebb-owned-pods", "ebb-owned-configmaps")
 POLICY = "ValidatingAdmissionPolicy 'ebb-elasticjobs' with binding 'ebb-elasticjobs' denied request: "
 
 

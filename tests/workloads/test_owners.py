@@ -153,6 +153,9 @@ WAYS: Mapping[str, Way] = {
     "make her ConfigMap": Way("POST", f"{HERE}/configmaps", config_map("c", ADA), "is not yours", "ebb-owned-configmaps"),
     "a job with the whole file system": new(with_volume(nfs={"server": "10.0.0.2", "path": "/"}), TYPE),
     "a job with a driver's volume": new(with_volume(csi={"driver": "file.csi.azure.com"}), TYPE),
+    "a job with a folder of its choice": new(
+        with_volume(ephemeral={"volumeClaimTemplate": {"metadata": {"annotations": {"box.ebb.dev/folder": "shared"}}}}), TYPE
+    ),
     "a job with the machine's files": new(with_volume(hostPath={"path": "/"}), TYPE),
     "a job that passes for the gateway": new(
         job("b", BOB, metadata={"labels": {"app.kubernetes.io/name": "ebb-gateway"}}), "would take its pods for the gateway"

@@ -224,13 +224,13 @@ async def test_a_team_that_cannot_be_meant(home: Path, monkeypatch: pytest.Monke
 
 
 async def test_the_team_says_the_usual_priority(home: Path) -> None:
-    def priority(ebb: connection.Ebb, **asked: str) -> str:
-        body = prepare(ebb, Request(name="x", arguments=("train.py",), **asked)).body
+    def priority(ebb: connection.Ebb, asked: str | None = None) -> str:
+        body = prepare(ebb, Request(name="x", arguments=("train.py",), priority=asked)).body
         return str(body["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["priorityClassName"])
 
     path, opener = kubeconfig(home, "config"), session(LetsIn()).connect
     async with connection.connect(path, team="speech", opener=opener) as ebb:
-        assert (priority(ebb), priority(ebb, priority="job")) == ("ebb-elastic", "ebb-job")
+        assert (priority(ebb), priority(ebb, "job")) == ("ebb-elastic", "ebb-job")
     async with connection.connect(path, team="vision", opener=opener) as ebb:
         assert priority(ebb) == "ebb-job"
 
