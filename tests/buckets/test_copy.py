@@ -83,6 +83,13 @@ def test_all_objects_below_the_prefix_become_files(tmp_path: Path) -> None:
     assert not list((tmp_path / "data").glob(".copying-set"))
 
 
+def test_the_folder_gets_its_name_in_one_step(tmp_path: Path) -> None:
+    bucket, seen = Watched(filled()), set[int]()
+    bucket.at_read = lambda number, item: seen.add((tmp_path / ".copying-set" / "tree").stat().st_ino)
+    run(bucket, tmp_path / "set")
+    assert seen == {(tmp_path / "set").stat().st_ino}
+
+
 def test_a_copy_that_is_there_costs_no_request(tmp_path: Path) -> None:
     run(Watched(filled()), tmp_path / "set")
     empty = Watched(MemoryStore())

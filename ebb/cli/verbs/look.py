@@ -31,7 +31,7 @@ from ebb.cli.render import job_table, make_console, now_local, number, queue_tab
 from ebb.client.errors import Missing
 from ebb.client.jobs.nodes import Nodes
 from ebb.client.jobs.view import FAILED_STATE, OVER, JobView
-from ebb.client.jobs.watch import TICK_SECONDS, Board, see, until_over, wait_for
+from ebb.client.jobs.watch import TICK_SECONDS, Board, see, until_over, wait_for, with_copy
 from ebb.client.platform.connection import read_job
 from ebb.client.queue import QueueReport, queue
 from ebb.client.times import seconds
@@ -167,7 +167,7 @@ async def _page(ebb: client.Ebb, name: str) -> Exit:
         with Live(console=console, auto_refresh=False) as live:
             while board.job is not None:
                 nodes = await nodes.with_those_of(board.pods, ebb.kube)
-                seen = see(board.job, board.pods, nodes)
+                seen = await with_copy(ebb.kube, board.job, see(board.job, board.pods, nodes))
                 page = job_page(seen.job, seen.workers, now_local(), console.width, seen.reclaims)
                 live.update(Group(page, Text(board.trouble, "yellow")) if board.trouble else page, refresh=True)
                 if seen.job.state in OVER:

@@ -180,8 +180,7 @@ async def status(ebb: Ebb, name: str) -> JobStatus:
     job = await read_job(ebb.kube, ebb.namespace, name)
     pods, nodes = await asyncio.gather(ebb.kube.list(PODS, ebb.namespace, labels=f"{LABEL_JOB}={name}"), Nodes.read(ebb.kube))
     found = see(job, pods, nodes)
-    if is_copying(job):
-        found = replace(found, job=replace(found.job, detail=f"{found.job.detail} {await copy_progress(ebb, name)}".strip()))
+    found = await with_copy(ebb.kube, job, found)
     if all(loss.back for loss in found.reclaims):
         return found
     # Some worker was lost twice: only the events, which are many, know when it was back in between.
@@ -189,18 +188,15 @@ async def status(ebb: Ebb, name: str) -> JobStatus:
     return see(job, pods, nodes, starts((event for event in told if is_about(event, job)), name))
 
 
-def is_copying(job: Object) -> bool:
-    """Return whether its bucket is being copied."""
+async def with_copy(kube: Kube, job: Object, found: JobStatus) -> JobStatus:
+    """The same with how far the copy of its bucket is: the last line of the pod that copies, where it has one."""
     conditions = (job.get("status") or {}).get("conditions") or ()
-    return any((one["type"], one.get("reason")) == (RUNNING, WAITING_FOR_DATA) for one in conditions)
-
-
-async def copy_progress(ebb: Ebb, name: str) -> str:
-    """The last line of the pod that copies: how far it is, how fast, how long it still takes; "" before it has one."""
-    lines = []
+    if not any((one["type"], one.get("reason")) == (RUNNING, WAITING_FOR_DATA) for one in conditions):
+        return found
+    metadata, lines = job["metadata"], list[str]()
     with suppress(KubeError):  # it has not begun, or is gone
-        lines = [line async for line in ebb.kube.logs(ebb.namespace, f"{name}{COPY_SUFFIX}", tail_lines=1)]
-    return f"So far: {lines[-1]}." if lines else ""
+        lines = [line async for line in kube.logs(metadata["namespace"], f"{metadata['name']}{COPY_SUFFIX}", tail_lines=1)]
+    return replace(found, job=replace(found.job, detail=f"{found.job.detail} So far: {lines[-1]}.")) if lines else found
 
 
 def see(job: Object, pods: Iterable[Object], nodes: Nodes, began: Iterable[Start] = ()) -> JobStatus:
