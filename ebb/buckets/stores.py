@@ -68,13 +68,9 @@ class Bucket:
     def list(self) -> Iterator[tuple[str, Item]]:
         """Each object, by its name below the prefix; where the address is that of one object, that. Raises BucketError."""
         prefix, found = self.url.prefix, False
-        for chunk in self._asked(lambda: iter(self._store.list(prefix=prefix or None, chunk_size=1000))):
-            for meta in chunk:
-                found = True
-                item = _item(meta)
-                name = item.key.removeprefix(f"{prefix}/") if prefix else item.key
-                if not name.endswith("/"):  # a console's mark for a folder
-                    yield name, item
+        for item in self._files(prefix):
+            found = True
+            yield (item.key.removeprefix(f"{prefix}/") if prefix else item.key), item
         if found:
             return
         if not prefix:
@@ -86,6 +82,22 @@ class Bucket:
                 f"{self.url} is not there: no object of the bucket begins with {prefix}/. Check the path."
             ) from None
         yield prefix.rpartition("/")[2], item
+
+    def _files(self, prefix: str) -> Iterator[Item]:
+        """The objects below the prefix, without the marks that consoles make for folders: empty objects called "train/". The
+        library takes their last slash away; what tells them from empty files is that the next object is below them."""
+        held: Item | None = None
+        for chunk in self._asked(lambda: iter(self._store.list(prefix=prefix or None, chunk_size=1000))):
+            for item in map(_item, chunk):
+                if held and not item.key.startswith(f"{held.key}/"):
+                    yield held
+                held = None
+                if item.size == 0 and item.key != prefix:
+                    held = item
+                elif item.key != prefix:
+                    yield item
+        if held:
+            yield held
 
     def head(self, key: str) -> Item:
         """The object as it is now. Raises Gone, BucketError, Interrupted."""
@@ -153,7 +165,7 @@ class Bucket:
             return BucketError(self._refused(text))
         if self.url.scheme == "s3" and any(word in text for word in _REDIRECTED[:2]):
             return BucketError(f"{self.url} is in another region: give the job its region, as in --env AWS_REGION=eu-west-1.")
-        short = " ".join(text.split())[:300]
+        short = _short(text)
         if any(word in text for word in _NO_CREDENTIALS):
             return BucketError(f"{self.url.scheme}://{self.url.bucket}: no credentials were found. {self._fix()} ({short})")
         return Interrupted(f"{self.url}: {short}")
@@ -173,9 +185,13 @@ def open_bucket(text: str) -> Bucket:
     try:
         made = kinds[url.scheme](url.bucket, client_options=client, retry_config=_RETRIES)
     except (exceptions.BaseError, ValueError) as error:
-        words = " ".join(str(error).split())[:300]
-        raise BucketError(f"{url} cannot be opened: {words}. Give the job {_USUAL[url.scheme]}.") from error
+        raise BucketError(f"{url} cannot be opened: {_short(str(error))}. Give the job {_USUAL[url.scheme]}.") from error
     return Bucket(url, made)
+
+
+def _short(text: str) -> str:
+    """The error in one line, without the insides that the library adds."""
+    return " ".join(text.partition("Debug source")[0].split())[:300].rstrip(".")
 
 
 def _item(meta: Mapping[str, Any]) -> Item:
