@@ -35,7 +35,7 @@ STARVED_SECONDS = OVERDUE_SECONDS + LONGEST + HOUR
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """How jobs are put in order, and whether what is kept is lent."""
+    """An order of jobs; `lends`: machines that are kept for one are lent meanwhile."""
 
     name: str
     priority: bool
@@ -52,7 +52,7 @@ POLICIES = (FIFO, PRIORITY, UNLENT, FAIR)
 
 @dataclass(kw_only=True)
 class Played:
-    """What came of it. Times are in seconds."""
+    """The outcome. Times are in seconds."""
 
     waits: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))  # by team, of each job in all
     starts: list[tuple[float, str]] = field(default_factory=list)  # each start, also after a stop

@@ -38,7 +38,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class WaitingLine:
     """The first that wait, and the number of all."""
 
     at: str
@@ -52,11 +52,11 @@ def write(jobs: Sequence[Waiting], at: float) -> str:
     return json.dumps({"at": stamp(at), "waiting": len(jobs), "jobs": told}, separators=(",", ":"))
 
 
-def read(data: Mapping[str, str]) -> Line | None:
+def read(data: Mapping[str, str]) -> WaitingLine | None:
     """None where it is missing, or another version wrote it."""
     try:
         root = json.loads(data[KEY])
-        return Line(at=root["at"], waiting=int(root["waiting"]), jobs=tuple(map(_waiting, root["jobs"])))
+        return WaitingLine(at=root["at"], waiting=int(root["waiting"]), jobs=tuple(map(_waiting, root["jobs"])))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 

@@ -276,7 +276,7 @@ def _document(usage: MachineUsage) -> dict[str, Any]:
 
 
 def _faded(seconds: float) -> float:
-    """What is left of a use after that time."""
+    """The part of a use that is left after that time."""
     return float(0.5 ** (seconds / HALF_LIFE))
 
 

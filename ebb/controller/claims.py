@@ -23,7 +23,7 @@ from ebb.api.spec import Job, SpecError
 from ebb.api.status import Dry, Status
 from ebb.api.usage import Owner
 from ebb.controller.reconciler.capacity import Claim, ClusterCapacity, Share, survey
-from ebb.controller.reconciler.fair_share import Shares, divide, told
+from ebb.controller.reconciler.fair_share import Shares, describe_line, divide
 from ebb.controller.reconciler.queue import SharedCapacity, SharedLine
 
 Object = dict[str, Any]
@@ -124,12 +124,12 @@ class Claims:
         return claim.share if claim else (0.0, 0.0)
 
     def used(self, used: Mapping[Owner, float]) -> None:
-        """What owners used until now. The order follows when claims are refreshed: between two looks of one minute it stays."""
+        """Take in what owners used until now. The order follows when claims are refreshed, and stays in between."""
         self._used = used
 
     def line(self, platform: Platform | None) -> tuple[Waiting, ...]:
         """The jobs that wait for their turn, as people are told of them."""
-        return tuple(told(self._standing().line.all(platform))) if platform else ()
+        return tuple(describe_line(self._standing().line.all(platform))) if platform else ()
 
     def _standing(self) -> "_Shared":
         if self._shared is None:

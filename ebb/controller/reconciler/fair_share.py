@@ -35,7 +35,7 @@ class Shares:
     overdue: frozenset[Key] = frozenset()
 
     def of(self, claim: Claim) -> Share:
-        """Who is not known has used nothing."""
+        """Return (the team's, the user's); an owner that is not known has used nothing."""
         if claim.key in self.overdue:
             return OVERDUE
         return self.teams.get(claim.owner[0], 0.0), self.users.get(claim.owner, 0.0)
@@ -53,8 +53,8 @@ def divide(used: Mapping[Owner, float], claims: Iterable[Claim], now: float) -> 
     return Shares(teams=teams, users=users, overdue=_overdue(known, now))
 
 
-def told(line: Iterable[tuple[Claim, str]]) -> Iterator[Waiting]:
-    """What people are told of the jobs that wait, which are in their order, each with its reason."""
+def describe_line(line: Iterable[tuple[Claim, str]]) -> Iterator[Waiting]:
+    """The jobs that wait as people see them; `line` has them in their order, each with its reason."""
     of_priority, overdue, of_share, last = 0, 0, 0, None
     for number, (one, why) in enumerate(line):
         if last is None or last.priority != one.priority:

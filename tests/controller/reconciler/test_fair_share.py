@@ -9,7 +9,7 @@ import pytest
 from ebb.api.spec import Job
 from ebb.controller.reconciler.capacity import Claim
 from ebb.controller.reconciler.capacity import claim as claim_of
-from ebb.controller.reconciler.fair_share import OVERDUE, OVERDUE_SECONDS, divide, told
+from ebb.controller.reconciler.fair_share import OVERDUE, OVERDUE_SECONDS, describe_line, divide
 from ebb.controller.reconciler.preemption import preempted_by
 from ebb.controller.reconciler.queue import SharedLine, queue
 from ebb.controller.reconciler.types import JobView, Observed
@@ -137,7 +137,7 @@ def test_people_are_told_how_many_are_before_a_job_and_why() -> None:
         )
         for name, share in shares.items()
     ]
-    line = {one.job: one for one in told(SharedLine(claims).all(ONE))}
+    line = {one.job: one for one in describe_line(SharedLine(claims).all(ONE))}
     assert list(line) == ["urgent", "late", "light", "old", "young"]
     assert [one.why for one in line.values()] == ["next", "next", "machines", "machines", "machines"]
     young = line["young"]
@@ -154,7 +154,7 @@ def test_people_are_told_why_a_job_cannot_have_its_turn() -> None:
         claim("refused", least=1, refused=True),
         claim("nowhere", least=9, job=nowhere),
     ]
-    assert {one.job: one.why for one in told(SharedLine(claims).all(ONE))} == {
+    assert {one.job: one.why for one in describe_line(SharedLine(claims).all(ONE))} == {
         "next": "group",
         "refused": "refused",
         "nowhere": "nowhere",
