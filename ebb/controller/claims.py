@@ -124,8 +124,11 @@ class Claims:
         return claim.share if claim else (0.0, 0.0)
 
     def used(self, used: Mapping[Owner, float]) -> None:
-        """Take in what owners used until now. The order follows when claims are refreshed, and stays in between."""
-        self._used = used
+        """Take in what owners used until now. The order follows when claims are refreshed, and stays in between; the first time,
+        which is after a start, it follows at once."""
+        first, self._used = not self._used and bool(used), used
+        if first:
+            self._refresh(self._clock())
 
     def line(self, platform: Platform | None) -> tuple[Waiting, ...]:
         """The jobs that wait for their turn, as people are told of them."""

@@ -192,6 +192,8 @@ def test_what_owners_used_moves_jobs_in_the_line_within_a_minute_and_all_see_the
 
     assert places() == ["job-0", "job-1", "job-2", "job-3"]
     claims.used({("elastic-job", "ada"): 500.0, ("elastic-job", "bob"): 100.0})
-    assert places() == ["job-0", "job-1", "job-2", "job-3"], "not between the looks of one minute"
+    assert places() == ["job-1", "job-3", "job-0", "job-2"], "at once after a start"
+    claims.used({("elastic-job", "ada"): 500.0, ("elastic-job", "bob"): 600.0})
+    assert places() == ["job-1", "job-3", "job-0", "job-2"], "not between the looks of one minute"
     now += 61
-    assert places() == ["job-1", "job-3", "job-0", "job-2"]
+    assert places() == ["job-0", "job-2", "job-1", "job-3"]
