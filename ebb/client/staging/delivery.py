@@ -21,6 +21,7 @@ from ebb.api.platform import Platform
 from ebb.client.errors import BadRequest, ClientError
 from ebb.client.jobs.watch import ignore
 from ebb.client.staging.code import Code, Tally, amount
+from ebb.client.staging.wheels import Wheels
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, Conflict, Kube, KubeError, NotFound, Object
 
 MOUNT = "/ebb/code"
@@ -44,6 +45,7 @@ class CodePlace:
     code: Code
     archive: str  # the path in the pod
     config_map: str
+    wheels: Wheels | None = None  # of its requirements.txt, where they travel with it
 
 
 @dataclass(frozen=True, kw_only=True)

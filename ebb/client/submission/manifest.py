@@ -20,6 +20,7 @@ from ebb.api.contract import (
     ENV_PACKAGES,
     ENV_PROGRESS_REGEX,
     ENV_RESUME_FROM,
+    ENV_WHEELS,
     GPU_RESOURCE,
     LABEL_CAPACITY,
     LABEL_GPU_TYPE,
@@ -211,6 +212,8 @@ def _code(platform: Platform, code: CodePlace) -> Mapping[str, str]:
     """Return what the launcher is told of it (ebb/elastic/launch/code.py)."""
     output = find_output(platform)
     packages = {ENV_PACKAGES: f"{output}/{PACKAGES}"} if output else {}  # without: each worker installs its own
+    if output and code.wheels:
+        packages[ENV_WHEELS] = code.wheels.place(output)
     return {ENV_CODE_ARCHIVE: code.archive, ENV_CODE_SHA256: code.code.sha256, **packages}
 
 

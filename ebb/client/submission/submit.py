@@ -6,7 +6,7 @@ job = await submit(ebb, prepared.body, code=prepared.code)
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ from ebb.client.jobs.watch import ignore
 from ebb.client.platform.connection import Ebb
 from ebb.client.secrets.store import check_there
 from ebb.client.staging.code import Code, packed
-from ebb.client.staging.delivery import CodePlace, Delivery, DeliveryFiles, deliver, place_of
+from ebb.client.staging.delivery import CodePlace, Delivery, DeliveryFiles, deliver, find_output, place_of
+from ebb.client.staging.wheels import fetch, wheels_for
 from ebb.client.submission.fit import Fit, find_fit
 from ebb.client.submission.manifest import manifest
 from ebb.client.submission.request import Request
@@ -42,6 +43,8 @@ def prepare(ebb: Ebb, request: Request, code: Code | None = None, note: Callable
     if code is not None and request.image is not None and not ebb.platform.launcher_image:  # a stack of an older Ebb
         note(f"image {request.image} must start Ebb's launcher (python -m ebb.elastic.launch): that unpacks the code.")
     place = place_of(code, request.name, ebb.platform) if code else None
+    if code and place and request.image is None and find_output(ebb.platform):  # wheels fit the Python of our own image
+        place = replace(place, wheels=wheels_for(Path(code.folder), request.env, ebb.platform))
     body = manifest(request, fit, ebb.platform, ebb.namespace, place, owner=ebb.owner)
     return Prepared(request=request, fit=fit, body=body, code=place)
 
@@ -65,6 +68,12 @@ async def submit(ebb: Ebb, body: Object, *, code: CodePlace | None = None, note:
     await check_there(ebb, namespace, body)
     if code is None:
         return view(await _create(ebb, namespace, body))
+    if code.wheels:
+        files = await fetch(code.wheels, note)
+        place = code.wheels.place(find_output(ebb.platform))
+        async with _files(ebb) as gateway:
+            for file in files:
+                await gateway.put(f"{place}/{file.name}", file, moved=lambda _: None)
     delivery = await _deliver(ebb, namespace, code, note)
     try:
         job = await _create(ebb, namespace, body)

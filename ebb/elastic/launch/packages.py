@@ -32,7 +32,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ebb.elastic.checkpoint.files import Disk, look, write_whole
-from ebb.elastic.contract import ENV_JOB, ENV_WORKER_INDEX
+from ebb.elastic.contract import ENV_JOB, ENV_WHEELS, ENV_WORKER_INDEX
 from ebb.elastic.launch.lease import Lease
 
 _FAILED, _LOCK, _PARTIAL = ".failed", ".lock", ".partial-"
@@ -108,7 +108,7 @@ def version_of(name: str) -> str:
 
 def _ensure(requirements: Path, folder: Path, environment: Mapping[str, str], say: Say) -> Path:
     # With another index it may not fail: the settings' digest is part of the name, since they may hold passwords.
-    given = sorted((name, value) for name, value in environment.items() if name.startswith(("PIP_", "UV_")))
+    given = sorted((name, value) for name, value in environment.items() if name.startswith(("PIP_", "UV_", ENV_WHEELS)))
     settings = hashlib.sha256(json.dumps(given).encode()).hexdigest()[:_FEW_DIGITS]
     failure = folder.with_name(f"{folder.name}-{settings}{_FAILED}")
     disk = Disk()
@@ -247,6 +247,8 @@ def pip_settings(environment: Mapping[str, str]) -> list[str]:
         if option == "--find-links":  # uv refuses a folder that is not there, which pip only mentions
             values = [value for value in values if "://" in value or Path(value).is_dir()]
         found += [f"{option}={value}" for value in values]
+    if wheels := environment.get(ENV_WHEELS):
+        return [*found, "--no-index", f"--find-links={wheels}"]
     return found + (["--no-index"] if environment.get("PIP_NO_INDEX", "").lower() in ("1", "true", "yes", "on") else [])
 
 

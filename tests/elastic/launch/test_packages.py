@@ -199,6 +199,16 @@ def test_pips_own_variables_count(tmp_path: Path) -> None:
     ]
 
 
+def test_wheels_that_came_with_the_job_stand_for_every_index(tmp_path: Path) -> None:
+    """Those of a devcluster, whose pods reach none: ebb/client/staging/wheels.py."""
+    make_wheel(tmp_path / "came", "ebbnet", needs="torch>=2\nRequires-Dist: ebbword")
+    make_wheel(tmp_path / "came", "ebbword")
+    requirements = asks(tmp_path)
+    requirements.write_text("ebbnet\n")
+    folder = ensure(requirements, tmp_path / "packages", {**ENVIRONMENT, "EBB_WHEELS": str(tmp_path / "came")}, print)
+    assert sorted(path.name for path in folder.glob("*.py")) == ["ebbnet.py", "ebbword.py"]
+
+
 def test_places_are_read_as_in_the_file(tmp_path: Path) -> None:
     make_wheel(tmp_path / "code" / "my wheels", "ebbword")
     path = asks(tmp_path)
