@@ -107,7 +107,7 @@ class Metadata:
             connection.request(method, path, body=body, headers={"Connection": "close", **headers})
             response = connection.getresponse()
             content = response.read(_LARGEST_BYTES + 1)
-        except TimeoutError:
+        except (TimeoutError, socket.timeout):  # two before Python 3.10
             raise Unanswered(f"{question} gave no whole answer in {limit:g} s") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise Unanswered(f"{question} failed: {_reason(error)}") from None
@@ -123,7 +123,7 @@ def parse_time(text: str) -> float | None:
     """Unix seconds of an RFC 3339 or RFC 1123 time, None if it is neither. Without a time zone it is UTC, as clouds mean it."""
     for parse in (datetime.fromisoformat, email.utils.parsedate_to_datetime):
         try:
-            moment = parse(text.strip())
+            moment = parse(text.strip().removesuffix("Z"))  # which Python reads since 3.11
             return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
         except (ValueError, TypeError, IndexError, OverflowError):
             continue

@@ -22,6 +22,7 @@ from torch.distributed import DistError
 from torch.distributed.elastic.agent.server.api import RunResult, Worker, WorkerGroup, WorkerSpec, WorkerState
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, LogsSpecs
+from torch.distributed.elastic.multiprocessing import api as multiprocessing_api
 from torch.distributed.elastic.multiprocessing.api import MultiprocessContext
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousHandler, RendezvousParameters, registry
@@ -36,6 +37,7 @@ from ebb.elastic.launch.hardware_check import GpuTest
 from ebb.elastic.launch.logs.reader import LogPipes
 from ebb.elastic.launch.logs.specs import Piped
 from ebb.elastic.launch.settings import is_ours, launch_config
+from ebb.elastic.launch.torch_version import accepted, keep_signal_handlers
 from ebb.elastic.launch.worker import run_module
 from ebb.elastic.notices.relay import Relay, is_running
 from ebb.elastic.rendezvous import handler as etcd3
@@ -82,6 +84,8 @@ def open_handler(config: LaunchConfig, *, say: Callable[[str], None]) -> Rendezv
     return etcd3.create_handler(wanted, say=say)
 
 
+# Options of torchrun for the workers alone, as far as this torch has them.
+_PASSED_ON = ("event_log_handler", "numa_options", "duplicate_stdout_filters", "duplicate_stderr_filters", "virtual_local_rank")
 _WITHOUT_LIMIT = 10**9  # restarts as torch counts them; we count failures ourselves
 # Two times the trainer's own --leave-seconds: its default lets a worker end by itself first.
 _GRACE_SECONDS = 40
@@ -136,8 +140,9 @@ class Agent(LocalElasticAgent):
             start_method="forkserver" if callable(spec.entrypoint) else config.start_method,
             exit_barrier_timeout=_FINISH_SECONDS,
             log_line_prefix_template=config.log_line_prefix_template,
-            shutdown_timeout=_GRACE_SECONDS,
         )
+        self._shutdown_timeout = _GRACE_SECONDS
+        keep_signal_handlers(multiprocessing_api)
         self._notices, self._knows_codes, self._gpus, self._say = notices, knows_codes, gpus, say
         self._handler = spec.rdzv_handler
         self._exit_policy = ExitPolicy(max_restarts=config.max_restarts, say=say)
@@ -329,7 +334,7 @@ class Agent(LocalElasticAgent):
             )
         places.give(found)
 
-    def _stop_workers(self, worker_group: WorkerGroup) -> None:
+    def _stop_workers(self, worker_group: WorkerGroup, is_restart: bool = False) -> None:
         lost = isinstance(self._handler, Membership) and self._handler.lost
         grace = _LOST_GRACE_SECONDS if lost else self._shutdown_timeout
         if self._relay is not None:
@@ -338,7 +343,13 @@ class Agent(LocalElasticAgent):
         self._shutdown(timeout=grace)
 
     def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
-        super()._shutdown(death_sig, 0 if self._notices.hurried else timeout)
+        """As torch's own since 2.9; older ones take no time, and close the rendezvous of a job that goes on elsewhere."""
+        for name in ("_worker_watchdog", "_health_check_server"):
+            if (found := getattr(self, name)) is not None:
+                found.stop()
+                setattr(self, name, None)
+        if self._pcontext:
+            self._pcontext.close(death_sig, 0 if self._notices.hurried else timeout)
 
     def _exit_barrier(self) -> None:
         """torch's own hears neither a signal nor that a machine is gone."""
@@ -447,11 +458,7 @@ def build(
         master_addr=host,
         master_port=port,
         local_addr=config.local_addr,
-        event_log_handler=config.event_log_handler,
-        numa_options=config.numa_options,
-        duplicate_stdout_filters=config.duplicate_stdout_filters,
-        duplicate_stderr_filters=config.duplicate_stderr_filters,
-        virtual_local_rank=config.virtual_local_rank,
+        **accepted(WorkerSpec, **{name: getattr(config, name, None) for name in _PASSED_ON}),
     )
     knows_codes = forked and is_ours(settings.training_script)
     logs_specs = Piped(config.logs_specs or DefaultLogsSpecs(), pipes, forked=forked)

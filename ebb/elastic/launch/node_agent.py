@@ -2,9 +2,10 @@
 
     code = launch(sys.argv[1:], reclaim, pipes)
 
-In this order: code that came with the job is unpacked, the workers' fork server and a test of the GPUs start, torch is imported,
-the program is looked for (locate.py), the cloud's notices are listened for, the machine is found to be fit (hardware_check.py),
-the machines meet, and the agent runs the workers to the end. Errors that a user can mend become a sentence and exit code 1.
+In this order: torch's version is looked at (torch_version.py), code that came with the job is unpacked, the workers' fork server
+and a test of the GPUs start, torch is imported, the program is looked for (locate.py), the cloud's notices are listened for, the
+machine is found to be fit (hardware_check.py), the machines meet, and the agent runs the workers to the end. Errors that a user
+can mend become a sentence and exit code 1; without a torch that will do it is 78.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from ebb.elastic.launch.logs import LogPipes
 from ebb.elastic.launch.page import LauncherPage
 from ebb.elastic.launch.reclaim import Reclaim, say
 from ebb.elastic.launch.settings import is_ours, launch_config, module_of, parse, prepare
+from ebb.elastic.launch.torch_version import find_limits, find_problem, find_version
 from ebb.elastic.notices.choice import choose
 from ebb.elastic.notices.relay import Relay
 from ebb.elastic.notices.watcher import Watcher, interrupt_main_thread
@@ -41,6 +43,16 @@ _LONGEST_FOLDER = 103 - len("/pymp-12345678/listener-12345678")
 def launch(arguments: list[str], reclaim: Reclaim, pipes: LogPipes) -> int:
     """Run the workers to the end; returns the exit code. Raises Interrupted where a signal finds nothing to save."""
     prepare(os.environ)
+    version = find_version()
+    if problem := find_problem(version):
+        say(problem)
+        return EXIT_NO_PROGRAM
+    if limits := find_limits(version or ""):
+        say(limits)
+    return _take_part(arguments, reclaim, pipes)
+
+
+def _take_part(arguments: list[str], reclaim: Reclaim, pipes: LogPipes) -> int:
     try:
         checks = is_wanted(os.environ)
         bring(os.environ, say)  # before any other process is started: they begin where the code is

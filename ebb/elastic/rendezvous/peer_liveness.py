@@ -102,7 +102,7 @@ def is_unreachable(address: str) -> bool:
     """True if nothing answers at host:port. The system of a process that is stopped, or busy, does."""
     try:
         _connect(address).close()
-    except TimeoutError:
+    except (TimeoutError, socket.timeout):  # two before Python 3.10
         return True
     except OSError as error:
         return error.errno == errno.EHOSTUNREACH

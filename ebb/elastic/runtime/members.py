@@ -18,7 +18,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
+from concurrent import futures
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -252,7 +252,7 @@ class Members(Group):
     def _unless_over(self, connect: Callable[[], T]) -> T:
         """The connection that `connect` makes. Where a rank has died meanwhile torch tries for MEETING_SECONDS: the launcher, or
         a connection that closes, says so sooner. Then it is left alone, in its thread, and nobody uses what it makes."""
-        made: Future[T] = Future()
+        made: futures.Future[T] = futures.Future()
 
         def run() -> None:
             try:
@@ -262,7 +262,7 @@ class Members(Group):
 
         threading.Thread(target=run, name="connecting", daemon=True).start()
         while True:
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(futures.TimeoutError):  # another one than Python's before 3.11
                 return made.result(_LONGEST_LOOK)
             self._raise_if_over()
 

@@ -53,7 +53,7 @@ class CompileCache:
     def keep(self) -> Path | None:
         """Write what this process has compiled, if it is anything that the cache did not have. It may be called at any time."""
         compiled = _missed()
-        if compiled == self._seen:
+        if compiled == self._seen or not hasattr(torch.compiler, "save_cache_artifacts"):  # since torch 2.7
             return None
         self._seen = compiled
         found = torch.compiler.save_cache_artifacts()

@@ -139,7 +139,10 @@ class Speed:
 
     def uncompiled(self) -> contextlib.AbstractContextManager[Any]:
         """In here a compiled network runs as written: for validation, whose shapes are others and not worth compiling for."""
-        return torch.compiler.set_stance("force_eager") if self.compiled else contextlib.nullcontext()
+        if not self.compiled or not hasattr(torch.compiler, "set_stance"):  # since torch 2.6; before, validation compiles too
+            return contextlib.nullcontext()
+        eager: contextlib.AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+        return eager
 
 
 class Scaler(torch.amp.GradScaler):

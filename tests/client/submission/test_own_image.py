@@ -98,7 +98,8 @@ USUAL = {"runAsNonRoot": True, "runAsUser": 1000, "runAsGroup": 1000}
     ],
 )
 def test_any_user_is_one_option(who: str | None, user: dict[str, Any], added: bool) -> None:
-    pod = pod_of(asked(image="mine:1", **{"run-as": who}))
+    flags: dict[str, Any] = {"image": "mine:1", "run-as": who}
+    pod = pod_of(asked(**flags))
     found = {key: value for key, value in pod["securityContext"].items() if key.startswith("runAs")}
     assert found == user
     capabilities = pod["containers"][0]["securityContext"]["capabilities"]
