@@ -85,7 +85,7 @@ class Bucket:
 
     def _files(self, prefix: str) -> Iterator[Item]:
         """The objects below the prefix, without the marks that consoles make for folders: empty objects called "train/". The
-        library takes their last slash away; what tells them from empty files is that the next object is below them."""
+        library takes their last slash away; unlike an empty file, such a mark has the next object below it."""
         held: Item | None = None
         for chunk in self._asked(lambda: iter(self._store.list(prefix=prefix or None, chunk_size=1000))):
             for item in map(_item, chunk):
