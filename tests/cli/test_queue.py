@@ -28,7 +28,7 @@ def record_of(*jobs: Waiting) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"queue.json": write(jobs, AT)}}
 
 
-REASONS = {
+REASONS: dict[str, dict[str, Any]] = {
     "gets 4 GPUs now": {"why": "next"},
     "waits for 4 GPUs; it is the first": {},
     "waits for 1 GPU; 1 older job is before it": {"gpus": 1, "older": 1},
