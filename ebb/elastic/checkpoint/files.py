@@ -47,7 +47,7 @@ class Disk:
 
     def link(self, old: Path, new: Path) -> None:
         """A second name; FileExistsError when it is taken."""
-        new.hardlink_to(old)
+        os.link(old, new)  # Path.hardlink_to is there since Python 3.10
 
     def sync_folder(self, folder: Path) -> None:
         descriptor = os.open(folder, os.O_RDONLY)

@@ -85,7 +85,8 @@ class MemoryFile:
         self._memory = torch.empty(0, dtype=torch.uint8)
         if size > self.size:
             os.posix_fallocate(self._descriptor, 0, size)
-        flags = mmap.MAP_SHARED | mmap.MAP_POPULATE  # the first touch of a page takes longer than its copy
+        # The first touch of a page takes longer than its copy; Python has the flag since 3.10.
+        flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
         self._memory = torch.frombuffer(mmap.mmap(self._descriptor, self.size, flags=flags), dtype=torch.uint8)
         if pinned:
             torch.cuda.check_error(torch.cuda.cudart().cudaHostRegister(self._memory.data_ptr(), self.size, 0))
