@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any
 
 import torch
+import torch._dynamo  # optimizers import it in their first step, for a second in which all others would wait for a newcomer
 from torch.nn.parallel import DistributedDataParallel
 
 from ebb.compat import Self, add_note

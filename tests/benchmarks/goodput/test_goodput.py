@@ -144,7 +144,7 @@ def test_ours_is_alone_when_the_others_play_at_once(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        (["--only", "ours,torchft"], "--only 'torchft' is none of ours, restart, "),
+        (["--only", "ours,horovod"], "--only 'horovod' is none of ours, restart, "),
         (["--every", "5"], "--every 5 must be at least 10"),
         (["--minutes", "0.5"], "--minutes 0.5 is shorter than --every 60 s"),
         (["--state-megabytes", "0"], "--state-megabytes 0 must be positive"),

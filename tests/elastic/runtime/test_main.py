@@ -127,3 +127,22 @@ def test_a_text_training_under_the_launcher_ends(tmp_path: Path) -> None:
         assert launcher.wait() == EXIT_FINISHED, said
         watch.cancel()
     assert json.loads((tmp_path / "out/result.json").read_text())["step"] == 5
+
+
+def test_no_module_of_torch_is_left_to_the_first_step() -> None:
+    """A newcomer takes its first step with all others, who would wait for its imports."""
+    program = """
+import sys
+import torch
+from ebb import elastic
+
+elastic.Run  # as a program does that uses it
+before = {name for name in sys.modules if name.startswith("torch.")}
+network = torch.nn.Linear(2, 1)
+optimizer = torch.optim.Adam(network.parameters())
+network(torch.ones(1, 2)).sum().backward()
+optimizer.step()
+print(sum(name.startswith("torch._dynamo") for name in set(sys.modules) - before))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["0"]
