@@ -47,7 +47,8 @@ class Shape:
 
 # A sample's part of the gradient depends on no other sample and on no random draw, so any split of a step into shares comes to
 # the same but for the order of sums. 13 divides neither into equal shares nor the data into whole steps.
-GPT = Shape(name="gpt", program=("trainer.text.train", "--size", "tiny"), data="words", global_batch=13, lr=0.001)
+# The order of sums is seen more with every step: at a rate of 0.001 a loss of two undisturbed runs differs by 0.0009 after 181.
+GPT = Shape(name="gpt", program=("trainer.text.train", "--size", "tiny"), data="words", global_batch=13, lr=0.0003)
 # The statistics of BatchNorm are those of a share, and dropout is drawn for a share: what these learn depends on the world size,
 # unless the workers are virtual, and then it must be the same bits, buffers included.
 _PICTURES = ("trainer", "--image-size", "32", "--arch")

@@ -1,11 +1,19 @@
-"""Fixtures of the tests of the week."""
+"""Fixtures of the tests of benchmarks."""
 
+import threading
 import time
 from collections.abc import Callable
 
 import pytest
 
+from benchmarks.exact import machines
 from tests.benchmarks.weeks import Scene
+
+
+@pytest.fixture(autouse=True)
+def nobody_has_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that fails makes all waits of its process end; those of the tests after it are not to."""
+    monkeypatch.setattr(machines, "given_up", threading.Event())
 
 
 @pytest.fixture

@@ -19,8 +19,9 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol
 
+from ebb.compat import Self
 from ebb.elastic.contract import ENV_HOLD_SECONDS, HOLD_SCRIPT, METRIC_HELD_SECONDS
 from ebb.elastic.launch.page import LauncherPage, sample
 from ebb.elastic.launch.reclaim import Interrupted

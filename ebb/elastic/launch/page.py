@@ -7,9 +7,11 @@ The program's page, with the progress of the training, is the program's to serve
 $EBB_LAUNCHER_PORT, as outside of a job, nothing is served.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Self
+from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
+from ebb.compat import Self
 from ebb.elastic.contract import ENV_LAUNCHER_PORT
 from ebb.elastic.runtime.metrics import serve
 

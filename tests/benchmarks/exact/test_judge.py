@@ -68,9 +68,9 @@ def test_a_step_without_a_loss_needs_a_kill(tmp_path: Path) -> None:
     assert problems == ["the losses of 1 steps are not written down, but there were 0 kills"]
 
 
-def test_text_is_judged_by_its_bits_per_byte(tmp_path: Path) -> None:
+def test_text_is_judged_by_its_bits_per_token(tmp_path: Path) -> None:
     result = json.loads((records.write(tmp_path) / "result.json").read_text())
-    result["validation_bits_per_byte"] = result.pop("test_accuracy")
+    result["validation_bits_per_token"] = result.pop("test_accuracy")
     (tmp_path / "result.json").write_text(json.dumps(result))
     assert judged(tmp_path).problems == []
 
