@@ -41,6 +41,8 @@ def load_in_a_child(data: Path, answers: Any) -> None:
 def test_a_child_of_a_fork_server_forks_its_loader_processes(data: Path) -> None:
     """It inherits `forkserver`; through that, loader processes would import everything again, and here even find no dataset."""
     context = multiprocessing.get_context("forkserver")
+    # A process has one fork server: where it starts here, tests of tests/elastic/runtime come from it too.
+    context.set_forkserver_preload(["tests.elastic.runtime.programs"])
     answers = context.Queue()
     child = context.Process(target=load_in_a_child, args=(data, answers))
     child.start()
