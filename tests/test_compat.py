@@ -1,4 +1,4 @@
-"""What older Pythons get in place of newer names, on the oldest one."""
+"""Names of newer Pythons, as older ones get them from ebb.compat."""
 
 import subprocess
 from pathlib import Path

@@ -18,7 +18,7 @@ __all__ = ["output_volume"]
 
 
 async def program(folder: Path, then: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """What a job's rank 0 does when it finds a request."""
+    """Answer a request as a job's rank 0 does."""
     request = folder / "profile" / "request.json"
     async with asyncio.timeout(10):
         while not request.exists():  # noqa: ASYNC110 - files are on trial

@@ -27,7 +27,7 @@ def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def carried(folder: Path, run: Talk, *, job: str = "digits", worker: int | None = None) -> list[tuple[int, bytes]]:
-    """What OpenSSH is given when it has sent `hello`."""
+    """The answer to an OpenSSH that has sent `hello`."""
     said: list[tuple[int, bytes]] = []
 
     async def source() -> AsyncIterator[bytes]:

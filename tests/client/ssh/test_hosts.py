@@ -1,4 +1,4 @@
-"""What OpenSSH is told: entries of our own file, and one line in the user's."""
+"""OpenSSH's settings: entries of our own file, and one line in the user's."""
 
 import stat
 from pathlib import Path

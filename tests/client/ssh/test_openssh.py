@@ -241,7 +241,7 @@ async def test_the_verb_becomes_openssh(tmp_path: Path) -> None:
 
 
 async def test_a_server_without_our_certificate_is_refused(tmp_path: Path) -> None:
-    """What the authority of somebody else has signed."""
+    """A host key that another authority has signed."""
     async with worker(tmp_path) as there:
         there.config.write_text(
             there.config.read_text().replace("ProxyCommand ", f"ProxyCommand env XDG_CONFIG_HOME={tmp_path / 'other'} ")

@@ -1,4 +1,4 @@
-"""How busy GPUs are, from the launchers' pages to the status, and the warning of one that is hardly used."""
+"""GPU utilization, from the launchers' pages to the status, and the warning of one that is hardly used."""
 
 from dataclasses import replace
 from typing import Any

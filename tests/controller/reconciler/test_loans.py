@@ -42,7 +42,7 @@ def test_it_keeps_them_as_long_as_the_other_one_cannot_start() -> None:
 
 
 def test_it_keeps_them_until_the_other_one_is_placed() -> None:
-    """That there would be room for it is not enough: it may have other reasons to wait."""
+    """Room for it is not enough: it may have other reasons to wait."""
     decided = look(JOB, *PODS, platform=ONE, cluster_capacity=cluster_capacity(LARGE))
     assert decided.status.placement is not None
     (site,) = sites(Wish.of(Job.of(gpu_job(low=4, replicas=4))), ONE, None)

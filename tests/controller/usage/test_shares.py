@@ -1,4 +1,4 @@
-"""What owners used decides whose job is next, also after the controller was killed; and the line is written down for people."""
+"""Use by owners decides whose job is next, also after the controller was killed; and the line is written down for people."""
 
 import random
 from typing import Any
