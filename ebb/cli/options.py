@@ -163,7 +163,27 @@ def note(text: str) -> None:
     typer.echo(text, err=True)
 
 
-def show_everywhere(
+def show(
+    ctx: typer.Context,
+    namespace: str | None,
+    question: Callable[[Ebb], Awaitable[T]],
+    output: Output,
+    *,
+    json: Callable[[T], dict[str, Any]],
+    text: Callable[[T], None],
+) -> None:
+    """Ask the platform, or with `--platform all` each of them, and show the answer as people or programs read it."""
+    if session_of(ctx).everywhere:
+        _show_everywhere(ctx, namespace, question, output, json=json, text=text)
+        return
+    found = call(ctx, namespace, question)
+    if output is Output.JSON:
+        print_json(json(found))
+    else:
+        text(found)
+
+
+def _show_everywhere(
     ctx: typer.Context,
     namespace: str | None,
     question: Callable[[Ebb], Awaitable[T]],

@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from ebb.cli.options import Format, Namespace, Output, call, print_json, record, session_of, show_everywhere
+from ebb.cli.options import Format, Namespace, Output, record, show
 from ebb.cli.render import age, hanging, make_console, now_local, span, table
 from ebb.client.gpus import GpuGroup, GpuReport
 from ebb.client.gpus import gpus as look
@@ -15,14 +15,7 @@ HEADERS = ("GPU", "GPUS", "ZONE", "CAPACITY", "MACHINE", "FREE", "NOW", "MAX", "
 
 def gpus(ctx: typer.Context, namespace: Namespace = None, output: Format = Output.TEXT) -> None:
     """GPUs on the platform: which are free, where, and at what price."""
-    if session_of(ctx).everywhere:
-        show_everywhere(ctx, namespace, look, output, json=gpu_record, text=_text)
-        return
-    report = call(ctx, namespace, look)
-    if output is Output.JSON:
-        print_json(gpu_record(report))
-    else:
-        _text(report)
+    show(ctx, namespace, look, output, json=gpu_record, text=_text)
 
 
 def _text(report: GpuReport) -> None:

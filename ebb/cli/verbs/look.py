@@ -23,8 +23,7 @@ from ebb.cli.options import (
     note,
     print_json,
     record,
-    session_of,
-    show_everywhere,
+    show,
 )
 from ebb.cli.pages import job_page
 from ebb.cli.render import job_table, make_console, now_local, number, queue_table, steps
@@ -52,29 +51,10 @@ def list_jobs(
     output: Format = Output.TEXT,
 ) -> None:
     """All jobs, newest first."""
-    if waiting:
-        _show_queue(ctx, namespace, output)
-        return
-    if session_of(ctx).everywhere:
-        show_everywhere(ctx, namespace, _list, output, json=_jobs_json, text=_jobs_text)
-        return
-    found = call(ctx, namespace, _list)
-    if output is Output.JSON:
-        print_json(_jobs_json(found))
+    if waiting:  # of all namespaces: each takes its turn among all
+        show(ctx, namespace, queue, output, json=record, text=_queue_text)
     else:
-        _jobs_text(found)
-
-
-def _show_queue(ctx: typer.Context, namespace: str | None, output: Output) -> None:
-    """Of all namespaces: each takes its turn among all."""
-    if session_of(ctx).everywhere:
-        show_everywhere(ctx, namespace, queue, output, json=record, text=_queue_text)
-        return
-    found = call(ctx, namespace, queue)
-    if output is Output.JSON:
-        print_json(record(found))
-    else:
-        _queue_text(found)
+        show(ctx, namespace, _list, output, json=_jobs_json, text=_jobs_text)
 
 
 def _queue_text(found: QueueReport) -> None:
