@@ -11,10 +11,12 @@ reconciled in the same moment must not both count on the same machines.
 
 import enum
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, overload
 
 from ebb.api import contract as names
 from ebb.api.platform import Platform
@@ -31,6 +33,9 @@ Key = tuple[str, str]
 
 NOBODY: Key = ("", "")
 REFRESH_SECONDS = 60.0  # how late a claim may forget a reclaim or a stockout that is no longer recent
+# How late the others may learn of a new job that waits. Thousands that are submitted one after the other, each with a new walk of
+# the line, cost the square of their number.
+NEWCOMER_SECONDS = 1.0
 # Reasons to wait that another job's change may end; the others end with a change of the job's own pods.
 BEHIND_OTHERS = frozenset(
     {
@@ -74,8 +79,9 @@ class Claims:
         self._used: Mapping[Owner, float] = {}
         self._shares = Shares()
         self._fresh_at = 0.0
-        self._shared: _Shared | None = None  # as long as no claim changes
+        self._index = _Index()
         self._line: SharedLine | None = None  # as long as none changes in what the line depends on
+        self._line_until = math.inf  # when it is to know of the newcomers
 
     def put(self, key: Key, value: Object | None) -> Effect:
         """Take in a job's new version."""
@@ -113,10 +119,9 @@ class Claims:
         now = self._clock()
         if now - self._fresh_at >= REFRESH_SECONDS:
             self._refresh(now)
-        shared = self._standing()
-        # Thousands of jobs look at one another while they wait: without a loop of Python's.
+        # Thousands of jobs look at one another while they wait: each without a loop over the others.
         dry = chain.from_iterable(entries for key, entries in self._dry.items() if key != but)
-        return SharedCapacity(claims=shared.but(but), dry=tuple(dry), line=shared.line)
+        return _Others(claims=_AllBut(self._claims, but), dry=tuple(dry), line=self._standing(), me=but, index=self._index)
 
     def share(self, key: Key) -> Share:
         """By which a job takes its turn; as the others see it."""
@@ -132,13 +137,12 @@ class Claims:
 
     def line(self, platform: Platform | None) -> tuple[Waiting, ...]:
         """The jobs that wait for their turn, as people are told of them."""
-        return tuple(describe_line(self._standing().line.all(platform))) if platform else ()
+        return tuple(describe_line(self._standing().all(platform))) if platform else ()
 
-    def _standing(self) -> "_Shared":
-        if self._shared is None:
-            self._line = self._line or SharedLine(self._claims.values())
-            self._shared = _Shared(self._claims, self._line)
-        return self._shared
+    def _standing(self) -> SharedLine:
+        if self._line is None or self._clock() >= self._line_until:
+            self._line, self._line_until = SharedLine(self._claims.values()), math.inf
+        return self._line
 
     def rank(self, priorities: Mapping[str, int]) -> None:
         """The values of the PriorityClasses changed."""
@@ -148,15 +152,14 @@ class Claims:
     def waiting(self, effect: Effect, platform: Platform | None = None) -> Iterator[Key]:
         """The jobs for which this may be what they wait for. Of thousands in a line only those are told whose turn it may be: the
         others look by themselves every half minute, for what they tell people."""
-        # A list: as a generator it would cost a call for each of some thousand jobs, at each change of any.
-        urgent = max([claim.priority for claim in self._claims.values() if claim.waits_behind], default=None)
+        urgent = self._index.most_urgent
         if urgent is not None and effect is not Effect.SHRANK:
             yield from [key for key, claim in self._claims.items() if claim.located and claim.priority < urgent]
         if effect is Effect.CAME:
             return
         if effect is not Effect.SHRANK:
             yield from [key for key, claim in self._claims.items() if claim.loan]
-        stuck = self._standing().line.stuck(platform)
+        stuck = self._standing().stuck(platform)
         for key, job in list(self._jobs.items()):
             if key not in stuck and isinstance(job, Job) and not job.spec.suspend and not job.status.ended:
                 short = job.status.state in (names.WAITING, names.RESTARTING)
@@ -185,25 +188,73 @@ class Claims:
             self._claims.pop(key, None)
         else:
             self._claims[key] = new
-        if new != old:
-            self._shared = None
-        if new is None or old is None or _in_line(new) != _in_line(old):
+        self._index.change(old, new)
+        if old is None and new is not None and not new.located:
+            self._line_until = min(self._line_until, self._clock() + NEWCOMER_SECONDS)
+        elif new is None or old is None or _in_line(new) != _in_line(old):
             self._line = None
         return _effect(old, new)
 
 
-class _Shared:
-    """All claims as they are now, for every job that looks."""
+class _Index:
+    """The few claims that jobs look for among all."""
 
-    def __init__(self, claims: Mapping[Key, Claim], line: SharedLine) -> None:
-        self._all = tuple(claims.values())
-        self._places = {key: place for place, key in enumerate(claims)}
-        self.line = line
+    def __init__(self) -> None:
+        self._behind: Counter[int] = Counter()  # priority -> jobs that have no place because others have the machines
+        self.short: dict[str, dict[Key, Claim]] = {}  # namespace -> its jobs that a quota keeps below minReplicas
 
-    def but(self, key: Key) -> tuple[Claim, ...]:
-        """Those of the others."""
-        place = self._places.get(key)
-        return self._all if place is None else self._all[:place] + self._all[place + 1 :]
+    @property
+    def most_urgent(self) -> int | None:
+        """The highest priority of a job that waits behind others; None: there is none."""
+        return max(self._behind, default=None)
+
+    def change(self, old: Claim | None, new: Claim | None) -> None:
+        """Take in a claim's new version."""
+        if old and old.waits_behind:
+            self._behind[old.priority] -= 1
+            if not self._behind[old.priority]:
+                del self._behind[old.priority]
+        if old and old.quota is not None:
+            self.short[old.key[0]].pop(old.key)
+        if new and new.waits_behind:
+            self._behind[new.priority] += 1
+        if new and new.quota is not None:
+            self.short.setdefault(new.key[0], {})[new.key] = new
+
+
+class _AllBut(Sequence[Claim]):
+    """The claims of the others, for the few that go through them all."""
+
+    def __init__(self, claims: Mapping[Key, Claim], me: Key) -> None:
+        self._claims, self._me = claims, me
+
+    def __iter__(self) -> Iterator[Claim]:
+        return (claim for key, claim in self._claims.items() if key != self._me)
+
+    def __len__(self) -> int:
+        return len(self._claims) - (self._me in self._claims)
+
+    @overload
+    def __getitem__(self, place: int) -> Claim: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Claim]: ...
+    def __getitem__(self, place: int | slice) -> Claim | Sequence[Claim]:
+        return tuple(self)[place]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Others(SharedCapacity):
+    """The others as one job sees them."""
+
+    me: Key
+    index: _Index
+
+    def urgent(self, than: int) -> list[Claim]:
+        most = self.index.most_urgent
+        return super().urgent(than) if most is not None and most > than else []
+
+    def short_of_quota(self, namespace: str) -> list[Claim]:
+        return [one for key, one in self.index.short.get(namespace, {}).items() if key != self.me]
 
 
 def _in_line(claim: Claim) -> Claim:

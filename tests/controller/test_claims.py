@@ -43,7 +43,7 @@ def test_a_job_sees_the_others_and_not_itself(claims: Claims) -> None:
     assert [claim.key for claim in claims.cluster_capacity(but=A).claims] == [B]
     assert [(claim.key, claim.placed, claim.zone) for claim in claims.cluster_capacity(but=B).claims] == [(A, 1, "local-a")]
     claims.put(A, None)
-    assert claims.cluster_capacity(but=B).claims == ()
+    assert list(claims.cluster_capacity(but=B).claims) == []
 
 
 def test_a_job_is_parsed_once_and_one_that_cannot_be_is_no_rival(claims: Claims) -> None:
@@ -52,7 +52,7 @@ def test_a_job_is_parsed_once_and_one_that_cannot_be_is_no_rival(claims: Claims)
     claims.put(A, make_job("a", low=3, replicas=2))
     with pytest.raises(SpecError, match="minReplicas 3"):
         claims.job(A)
-    assert claims.cluster_capacity(but=B).claims == ()
+    assert list(claims.cluster_capacity(but=B).claims) == []
 
 
 def test_a_decision_is_in_the_market_before_it_is_written(claims: Claims) -> None:

@@ -2,12 +2,16 @@
 
 import random
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
 from typing import Any
 
 import pytest
 
+from ebb.api import contract as names
+from ebb.api.clock import stamp
 from ebb.api.needs import Wish
 from ebb.api.platform import Platform
 from ebb.api.spec import Job
@@ -139,39 +143,108 @@ def test_a_job_stops_for_one_of_higher_priority_that_stands_in_the_shared_line()
     assert "Preempted" in [event.reason for event in decided.events]
 
 
+@contextmanager
+def counted_calls() -> Iterator[list[int]]:
+    """The calls of Python functions within the block: one number, once it has ended."""
+    counted = [0]
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        counted[0] += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        yield counted
+    finally:
+        sys.setprofile(before)
+
+
+def look(claims: Claims, number: int) -> None:
+    key = "elastic-job", f"job-{number:04}"
+    observed = Observed(platform=PLATFORM, cluster_capacity=claims.cluster_capacity(but=key))
+    decided = plan(claims.job(key), observed, NOW)
+    assert (decided.status.state, decided.status.placement) == ("Waiting", None)
+    claims.decided(key, decided.status)
+
+
+def submit(claims: Claims, number: int) -> None:
+    name = f"job-{number:04}"
+    claims.put(("elastic-job", name), gpu_job(name, low=4, replicas=4, uid=name))
+
+
 def calls_of_a_look(jobs: int) -> float:
     """Calls of Python functions, on average, when one of so many jobs that wait is looked at."""
     claims, looks = Claims(lambda: NOW), 20
     for number in range(jobs):
-        name = f"job-{number:04}"
-        claims.put(("elastic-job", name), gpu_job(name, low=4, replicas=4, uid=name))
-    counted = 0
-
-    def count(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal counted
-        counted += event == "call"
-
-    def look(number: int) -> None:
-        key = "elastic-job", f"job-{number:04}"
-        observed = Observed(platform=PLATFORM, cluster_capacity=claims.cluster_capacity(but=key))
-        decided = plan(claims.job(key), observed, NOW)
-        assert (decided.status.state, decided.status.placement) == ("Waiting", None)
-        claims.decided(key, decided.status)
-
-    look(jobs - 1)  # the one after a change walks the line
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
+        submit(claims, number)
+    look(claims, jobs - 1)  # the one after a change walks the line
+    with counted_calls() as counted:
         for number in range(jobs - looks, jobs):
-            look(number)
-    finally:
-        sys.setprofile(before)
-    return counted / looks
+            look(claims, number)
+    return counted[0] / looks
+
+
+def calls_of_a_newcomer(jobs: int) -> float:
+    """The same when the last fifty of so many jobs arrive one after the other, within half a second."""
+    now, arrive = NOW, 50
+    claims, calls = Claims(lambda: now), 0
+    for number in range(jobs):
+        if number == jobs - arrive:
+            now += 2  # the line is walked with all that came before
+            look(claims, number - 1)
+        submit(claims, number)
+        if number >= jobs - arrive:
+            now += 0.01
+            with counted_calls() as counted:
+                look(claims, number)
+            calls += counted[0]
+    return calls / arrive
 
 
 def test_a_look_at_a_waiting_job_costs_the_same_among_a_hundred_and_a_thousand() -> None:
     few, many = calls_of_a_look(100), calls_of_a_look(1000)
     assert many < 1.05 * few, (few, many)
+
+
+def test_the_first_look_at_a_new_job_costs_the_same_behind_a_hundred_and_a_thousand() -> None:
+    few, many = calls_of_a_newcomer(100), calls_of_a_newcomer(1000)
+    assert many < 1.05 * few, (few, many)
+
+
+def test_the_others_know_of_a_new_job_within_a_second_and_of_one_that_took_machines_at_once() -> None:
+    now = NOW
+    claims, me = Claims(lambda: now), claim("me", created=NOW + 1)
+
+    def waiting() -> list[str]:
+        return [turn.claim.key[1] for turn in queue(me, claims.cluster_capacity(but=me.key), PLATFORM).waiting]
+
+    claims.put(("elastic-job", "a"), gpu_job("a", uid="a"))
+    assert waiting() == ["a"]
+    claims.put(("elastic-job", "b"), gpu_job("b", uid="b"))
+    now += 1.0
+    assert waiting() == ["a", "b"]
+    claims.put(("elastic-job", "c"), placed_job(uid="c", name="c"))
+    line = queue(me, claims.cluster_capacity(but=me.key), PLATFORM)
+    assert [holder.key[1] for holder, _ in line.holders] == ["c"]
+
+
+def test_a_quota_and_a_priority_are_seen_among_all_as_by_looking_through_them() -> None:
+    claims = Claims(lambda: NOW)
+    refused = {"quota": {"since": stamp(NOW), "generation": 1, "message": "exceeded quota"}}
+    behind = {"conditions": [{"type": "Running", "status": "False", "reason": names.WAITING_BEHIND}]}
+    for name, status in (("a", refused), ("b", behind), ("c", {}), ("d", {**refused, **behind})):
+        claims.put(("elastic-job", name), gpu_job(name, uid=name, status=status))
+    for step in range(2):
+        for me in "abcd":
+            seen = claims.cluster_capacity(but=("elastic-job", me))
+            plain = ClusterCapacity(claims=tuple(seen.claims))
+            assert len(seen.claims) == len(tuple(seen.claims)) == (3 if step == 0 else 2 if me in "acd" else 3)
+            for asked in ("elastic-job", "another"):
+                assert seen.short_of_quota(asked) == plain.short_of_quota(asked)
+            for than in (-1, 0):
+                assert seen.urgent(than) == plain.urgent(than)
+        claims.put(("elastic-job", "d"), gpu_job("d", uid="d"))
+        claims.put(("elastic-job", "b"), None)
 
 
 def test_what_owners_used_moves_jobs_in_the_line_within_a_minute_and_all_see_the_same() -> None:

@@ -5,7 +5,7 @@
 queue.py, candidates.py and placing.py decide with these values; cluster_cache.py collects them. Pure.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -88,8 +88,16 @@ class Claim:
 class ClusterCapacity:
     """The other jobs, and where they could not get machines lately."""
 
-    claims: tuple[Claim, ...] = ()
+    claims: Sequence[Claim] = ()
     dry: tuple[Dry, ...] = ()
+
+    def urgent(self, than: int) -> list[Claim]:
+        """The jobs of a higher priority than that which have no place because others have the machines."""
+        return [one for one in self.claims if one.waits_behind and one.priority > than]
+
+    def short_of_quota(self, namespace: str) -> list[Claim]:
+        """The jobs of a namespace that a quota keeps below minReplicas."""
+        return [one for one in self.claims if one.quota is not None and one.key[0] == namespace]
 
 
 @dataclass(frozen=True, kw_only=True)

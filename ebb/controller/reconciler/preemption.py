@@ -40,7 +40,7 @@ Price = tuple[int, int, float, tuple[str, str]]
 def preempted_by(view: JobView, me: Claim) -> tuple[Claim, Candidate] | None:
     """The job of higher priority for which this one stops now, and where that one will run."""
     others, platform = view.observed.cluster_capacity, view.observed.platform
-    waiting = sorted([one for one in others.claims if one.waits_behind and one.priority > me.priority], key=lambda one: one.order)
+    waiting = sorted(others.urgent(me.priority), key=lambda one: one.order)
     if not waiting or platform is None:
         return None
     # Without the line that all share: there nobody stops for anybody.
@@ -68,8 +68,9 @@ def pushed_off(view: JobView, draft: PlanBuilder, me: Claim) -> Claim | None:
     old = draft.status.preemption
     if old and view.trains(draft.status):
         draft.status = replace(draft.status, preemption=None)
-    first, missing = _first_above(view, me), missing_base(view)
-    if first is None or not missing:
+    missing = missing_base(view)
+    first = _first_above(view, me) if missing else None
+    if first is None:
         return None
     begun = waiting_since(view, missing)
     late = (view.now if begun is None else begun) + PROVISION_SECONDS + PATIENCE_SECONDS

@@ -99,7 +99,7 @@ class _Short:
     @property
     def first(self) -> Claim | None:
         """The first before it that a quota keeps below minReplicas too."""
-        return first_short(self.others, self.me)
+        return _first_of((one for one in self.others if one.quota is not None), self.me)
 
     def fits_beside(self, others: Iterable[Claim]) -> bool:
         """Return whether its minReplicas workers fit beside these jobs' workers."""
@@ -108,18 +108,18 @@ class _Short:
 
 def verdict(view: JobView, draft: PlanBuilder, me: Claim) -> Wait | None:
     """The reason why the job is to have no workers now. Keeps status.quota up to date."""
-    quota, claims = draft.status.quota, view.observed.cluster_capacity.claims
+    quota, capacity = draft.status.quota, view.observed.cluster_capacity
     alive = sum(verdict.outcome is Outcome.LIVES for _, verdict in view.workers) + view.finished(draft.status)
     if quota and (quota.generation != view.job.generation or (quota.at is None and alive >= me.least)):
         quota = None
         draft.status = replace(draft.status, quota=None)
     if quota is None:
-        first = None if alive or draft.status.placement else first_short(claims, me)
+        first = None if alive or draft.status.placement else _first_of(capacity.short_of_quota(me.key[0]), me)
         return (names.WAITING_FOR_QUOTA, f"{_title(first)} goes first within the namespace's quota.") if first else None
     refusal = Refusal.of(quota.message)
     if refusal is None:
         return None  # a trial whose outcome is not known yet
-    others = tuple(one for one in claims if one.key[0] == me.key[0])
+    others = tuple(one for one in capacity.claims if one.key[0] == me.key[0])
     if quota.room is None:
         quota = replace(quota, room=_room(view, refusal, others))
         draft.status = replace(draft.status, quota=quota)
@@ -127,32 +127,26 @@ def verdict(view: JobView, draft: PlanBuilder, me: Claim) -> Wait | None:
     return _holds(view, draft, short) if quota.at is None else _waits(view, draft, short)
 
 
-def first_short(claims: Iterable[Claim], me: Claim) -> Claim | None:
-    """The first job before this one, of its namespace, that a quota keeps below minReplicas."""
-    found = [one for one in _short_in(me.key[0], claims) if one.rank < me.rank]
-    return min(found, key=lambda one: one.rank, default=None)
+def _first_of(short: Iterable[Claim], me: Claim) -> Claim | None:
+    """The first of these before this one."""
+    return min((one for one in short if one.rank < me.rank), key=lambda one: one.rank, default=None)
 
 
 def leaves_none_for_more(view: JobView) -> bool:
     """Return whether some job of the namespace lacks first workers for its quota, so that nobody's elastic ones are made."""
-    return bool(_short_in(view.job.namespace, view.observed.cluster_capacity.claims))
-
-
-def _short_in(namespace: str, claims: Iterable[Claim]) -> list[Claim]:
-    # A list, and no generator: some thousand jobs that wait each go through all the others, twice a minute.
-    return [one for one in claims if one.quota is not None and one.key[0] == namespace]
+    return bool(view.observed.cluster_capacity.short_of_quota(view.job.namespace))
 
 
 def make_room(view: JobView, draft: PlanBuilder) -> None:
     """Stop as many of the workers beyond minReplicas as the first job lacks that the quota keeps out; of several jobs that have
     such workers, those behind in the order give theirs first."""
-    claims = view.observed.cluster_capacity.claims
-    first = min(_short_in(view.job.namespace, claims), key=lambda one: one.rank, default=None)
+    capacity = view.observed.cluster_capacity
+    first = min(capacity.short_of_quota(view.job.namespace), key=lambda one: one.rank, default=None)
     refusal = Refusal.of(first.quota.message) if first and first.quota else None
     if first is None or first.quota is None or first.quota.room is None or refusal is None:
         return
     me = claim(view.job, view.observed.priorities, view.now)
-    others = [one for one in claims if one.key[0] == view.job.namespace and one is not first]
+    others = [one for one in capacity.claims if one.key[0] == view.job.namespace and one is not first]
     holders = sorted((*others, me), key=lambda one: one.rank, reverse=True)
     lacks = first.least * counted(refusal.each) - (first.quota.room - _taken(refusal, holders))
     if lacks > sum(max(0, one.pods - one.least) * _share(refusal, one.wish.needs) for one in holders):
