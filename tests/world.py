@@ -9,12 +9,18 @@ from ebb.controller.controller import Controller
 from ebb.controller.etcd.legacy import RunError
 from ebb.controller.metrics import Metrics
 from ebb.controller.reconciler.notifications import Notification
+from ebb.controller.usage.accounts import Aside
 from ebb.kube import ELASTIC_JOBS, EVENTS, LEASES, NODES, PODS
 from tests.builders import NOW, make_lease, make_node
 from tests.fake_kube import FakeKube
 
 Object = dict[str, Any]
 DIGITS = "digits"
+
+
+async def at_once(work: Callable[[], Any]) -> Any:
+    """Do it here: fake time does not wait for threads."""
+    return work()
 
 
 class FakeReceiver:
@@ -41,8 +47,8 @@ class FakeCluster:
 
     controller: Controller
 
-    def __init__(self, api: FakeKube, fence: Callable[[], None]) -> None:
-        self.api, self._fence = api, fence
+    def __init__(self, api: FakeKube, fence: Callable[[], None], aside: Aside) -> None:
+        self.api, self._fence, self._aside = api, fence, aside
         self.metrics_text: dict[str, str] = {}  # address of a worker -> its metrics
         self.launcher_text: dict[str, str] = {}  # and those of its launcher
         self.launcher_asked: list[str] = []
@@ -126,6 +132,7 @@ class FakeCluster:
             clock=self.api.clock,
             metrics=Metrics(),
             receiver=self.notifications,
+            aside=self._aside,
         )
         self._task = asyncio.create_task(self.controller.run())
 
@@ -144,10 +151,10 @@ class FakeCluster:
 
 
 @asynccontextmanager
-async def started(fence: Callable[[], None] = lambda: None) -> AsyncIterator[FakeCluster]:
+async def started(fence: Callable[[], None] = lambda: None, aside: Aside = at_once) -> AsyncIterator[FakeCluster]:
     """A controller that runs until the block ends."""
     loop = asyncio.get_running_loop()
-    world = FakeCluster(FakeKube(lambda: NOW + loop.time()), fence)
+    world = FakeCluster(FakeKube(lambda: NOW + loop.time()), fence, aside)
     world.start()
     try:
         yield world

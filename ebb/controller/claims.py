@@ -121,7 +121,7 @@ class Claims:
             self._refresh(now)
         # Thousands of jobs look at one another while they wait: each without a loop over the others.
         dry = chain.from_iterable(entries for key, entries in self._dry.items() if key != but)
-        return _Others(claims=_AllBut(self._claims, but), dry=tuple(dry), line=self._standing(), me=but, index=self._index)
+        return _Others(claims=_AllBut(self._claims, but), dry=tuple(dry), line=self.standing(), me=but, index=self._index)
 
     def share(self, key: Key) -> Share:
         """By which a job takes its turn; as the others see it."""
@@ -137,9 +137,10 @@ class Claims:
 
     def line(self, platform: Platform | None) -> tuple[Waiting, ...]:
         """The jobs that wait for their turn, as people are told of them."""
-        return tuple(describe_line(self._standing().all(platform))) if platform else ()
+        return tuple(describe_line(self.standing().all(platform))) if platform else ()
 
-    def _standing(self) -> SharedLine:
+    def standing(self) -> SharedLine:
+        """The line as it is; what changes is in the next one."""
         if self._line is None or self._clock() >= self._line_until:
             self._line, self._line_until = SharedLine(self._claims.values()), math.inf
         return self._line
@@ -159,7 +160,7 @@ class Claims:
             return
         if effect is not Effect.SHRANK:
             yield from [key for key, claim in self._claims.items() if claim.loan]
-        stuck = self._standing().stuck(platform)
+        stuck = self.standing().stuck(platform)
         for key, job in list(self._jobs.items()):
             if key not in stuck and isinstance(job, Job) and not job.spec.suspend and not job.status.ended:
                 short = job.status.state in (names.WAITING, names.RESTARTING)

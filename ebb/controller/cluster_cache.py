@@ -26,6 +26,7 @@ from ebb.controller.reconciler.failure_policy import faulty_machines
 from ebb.controller.reconciler.pods import owner_of, worker_name
 from ebb.controller.reconciler.types import Observed
 from ebb.controller.reconciler.worker_state import aged
+from ebb.controller.usage.machine_time import FINISHED
 from ebb.controller.workqueue import WorkQueue
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS, NODE_CLAIMS, PODS, PRIORITY_CLASSES, SERVICES, Resource
 from ebb.kube.reflector import Habits, Key, Reflector, key_of
@@ -183,7 +184,7 @@ class ClusterCache:
         def changed(old: Object | None, new: Object | None) -> None:
             keys = {self._children.drop(resource.plural, old) if old else None}
             keys.add(self._children.put(resource.plural, new) if new else None)
-            for machine in {value["spec"].get("nodeName", "") for value in (old, new) if value and "spec" in value} - {""}:
+            for machine in _where_it_counts(old, new):
                 self.moved(machine)
             if old and not new:
                 self._words.forget(old["metadata"].get("uid", ""))
@@ -311,6 +312,18 @@ class ClusterCache:
     def _enqueue(self, keys: Iterable[Key]) -> None:
         for key in list(keys):
             self._changed(key)
+
+
+def _where_it_counts(old: Object | None, new: Object | None) -> set[str]:
+    """The machines that stand differently after this change of a pod. Of some six that a pod sees in its life two do that."""
+    there = [value for value in (old, new) if value and "spec" in value]
+    if len(there) == 2 and there[0]["spec"] == there[1]["spec"] and _finished(there[0]) == _finished(there[1]):
+        return set()
+    return {value["spec"].get("nodeName", "") for value in there} - {""}
+
+
+def _finished(pod: Object) -> bool:
+    return pod["status"].get("phase") in FINISHED
 
 
 def _starts(new: Object) -> bool:

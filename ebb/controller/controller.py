@@ -34,6 +34,7 @@ from ebb.controller.reconciler.types import Event, Observed, Plan
 from ebb.controller.reconciler.worker_state import is_unknown
 from ebb.controller.record_retention import KEPT_DAYS, RecordRetention
 from ebb.controller.scraper import Fetch, Scraper
+from ebb.controller.usage.accounts import Aside
 from ebb.controller.usage.recorder import UsageRecorder
 from ebb.controller.workqueue import WorkQueue
 from ebb.kube import CONFIG_MAPS, Conflict, Denied, Invalid, KubeError, NotFound
@@ -49,7 +50,8 @@ class Controller:
     """`fence` raises when this process must not write any more; its exception ends `run`. `clock` is wall time. `fetch` and
     `fetch_launcher` read the pages of workers and of their launchers. `send` speaks to the etcds of torch's own rendezvous.
     `silent_after`: seconds without a sign of life after which a machine may be given up.
-    `record_days`: how long the record of a job is kept. `receiver` takes notifications."""
+    `record_days`: how long the record of a job is kept. `receiver` takes notifications. `aside` does what would hold up the
+    loop."""
 
     def __init__(
         self,
@@ -64,6 +66,7 @@ class Controller:
         receiver: Receiver,
         silent_after: float | None = None,
         record_days: float = KEPT_DAYS,
+        aside: Aside = asyncio.to_thread,
     ) -> None:
         self._clock, self._fetch, self.metrics = clock, fetch, metrics
         self._watches, self._acts = asyncio.Event(), False
@@ -76,7 +79,7 @@ class Controller:
         self._runs = Runs(send, jobs=self.unfinished)
         self._executor = Executor(api, self.cluster, self._recovery, fence=fence, clock=clock, make_run=self._runs.create)
         self._notifier = Notifier(receiver, changed=self._queue.add, clock=clock, metrics=metrics)
-        self._usage = UsageRecorder(api, self.cluster, fence=fence, clock=clock, record_days=record_days)
+        self._usage = UsageRecorder(api, self.cluster, fence=fence, clock=clock, record_days=record_days, aside=aside)
         self._retention = RecordRetention(api, fence=fence, clock=clock, days=record_days, namespaces=self.cluster.namespaces)
         metrics.gauge(QUEUE_DEPTH, "Jobs that wait to be looked at.", lambda: {"": len(self._queue)})
         metrics.gauge(WATCH_AGE, "Since when nothing came from the API server, by kind.", self.ages)

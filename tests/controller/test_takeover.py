@@ -14,7 +14,7 @@ from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, LEASES, NODES, PODS, Resource
 from tests.builders import NOW, make_job, make_node
 from tests.fake_kube import FakeKube
 from tests.fake_time import run
-from tests.world import FakeReceiver
+from tests.world import FakeReceiver, at_once
 
 LIST_SECONDS = 4.0  # of a large cluster
 
@@ -48,7 +48,7 @@ class One:
         self.election = Election(api, "ebb-system", "ebb-controller", identity=name, clock=api.clock)
         self.controller = Controller(
             api, fence=self.election.check, fetch=fetch, fetch_launcher=fetch, send=send, clock=api.clock, metrics=Metrics(),
-            receiver=FakeReceiver()
+            receiver=FakeReceiver(), aside=at_once
         )  # fmt: skip
         self.served = ServedKind(self._describe)
         self.described: dict[str, Any] = {}  # of the kind that the server has

@@ -5,7 +5,8 @@
 
 What is written carries the moment until which it counts, so a controller that comes after goes on from there. It is written soon
 after a machine or who is on it changed, less often when it is long, and each minute; who replaced it in between is believed.
-Without the right to do so the controller goes on without a record.
+Without the right to do so the controller goes on without a record. The leader's loop only notes a machine as it is when that
+changes; the counting is done in a thread (accounts.py).
 """
 
 import asyncio
@@ -14,16 +15,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Protocol
 
-from ebb.api import queue
-from ebb.api.clock import stamp, unix
-from ebb.api.costs import group_of
+from ebb.api.clock import stamp
 from ebb.api.spec import user_of
-from ebb.api.usage import LONGEST_USER, NAME, NAMESPACE, MachineUsage, MachineUsageError, Who, read, write
+from ebb.api.usage import LONGEST_USER, NAME, NAMESPACE, MachineUsage, MachineUsageError, Who
 from ebb.controller.claims import BUGS
 from ebb.controller.cluster_cache import ClusterCache
 from ebb.controller.machines import Reader
 from ebb.controller.reconciler.pods import owner_of
-from ebb.controller.usage.machine_time import Meter, Sight, resume, standing
+from ebb.controller.usage.accounts import Accounts, Aside, Sighting, Written
 from ebb.kube import CONFIG_MAPS, Conflict, Denied, Invalid, KubeError, NotFound, Resource
 
 Object = dict[str, Any]
@@ -32,7 +31,6 @@ GATHER_SECONDS = 2.0  # changes come in bursts; what a controller that is killed
 CHARACTERS_PER_SECOND = 20_000  # that are written on and on, while machines and jobs come and go
 EVERY_SECONDS = 60.0
 REFUSED_SECONDS = 300.0
-TRUNCATED_SECONDS = 1.5  # times of creation have no fractions: a Node that is so young was made just now
 log = logging.getLogger(__name__)
 
 
@@ -56,16 +54,18 @@ class UsageRecorder:
         fence: Callable[[], None],
         clock: Callable[[], float],
         record_days: float,
+        aside: Aside = asyncio.to_thread,
     ) -> None:
         self._api, self._cluster, self._fence, self._clock = api, cluster, fence, clock
         self._record_days = record_days
-        self._meter: Meter | None = None
+        self._accounts = Accounts(aside)
         self._version = ""  # of the ConfigMap as last read or written; "": there is none
         self._sent: set[str] = set()  # how far each record counted that was written, or may have been
         self._doubt = False  # somebody else may have written
         self._had = False  # machines, when it was last written
         self._size = 0  # in characters, when it was last written
-        self._who: dict[str, Who] = {}  # the jobs that were seen on machines
+        self._notes = False  # what changes
+        self._sightings: list[Sighting] = []  # that are not counted yet
         self._news = asyncio.Event()
         cluster.moved = self._moved
 
@@ -74,22 +74,39 @@ class UsageRecorder:
         while True:
             self._news.clear()
             pause = await self._round()
-            if self._meter is not None:
-                self._cluster.claims.used(self._meter.usage.owners)
-            # Where the record cannot be kept, nobody waits for it.
-            self._cluster.spent = self._meter.usage.spent_in(stamp(self._clock())[:7]) if self._meter is not None else {}
+            if not self._accounts.have_begun:
+                self._cluster.spent = {}  # where the record cannot be kept, nobody waits for it
             if not pause:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(EVERY_SECONDS):
-                        await self._news.wait()
-            await asyncio.sleep(max(pause, GATHER_SECONDS, self._size / CHARACTERS_PER_SECOND))
+                await self._until_news()
+            await self._gather(max(pause, GATHER_SECONDS, self._size / CHARACTERS_PER_SECOND))
+
+    async def _until_news(self) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + EVERY_SECONDS
+        while loop.time() < until and not await self._accounts.take_in(self._noted()):
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(until):
+                    await self._news.wait()
+            self._news.clear()
+
+    async def _gather(self, seconds: float) -> None:
+        """Let time pass. What is seen meanwhile does not pile up."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while (left := until - loop.time()) > 0:
+            await asyncio.sleep(min(left, GATHER_SECONDS))
+            await self._accounts.take_in(self._noted())
+
+    def _noted(self) -> list[Sighting]:
+        noted, self._sightings = self._sightings, []
+        return noted
 
     async def _round(self) -> float:
-        """Write them; returns seconds after which to try again, if that failed."""
+        """Write it; returns seconds after which to try again, if that failed."""
         try:
-            if self._meter is None or self._doubt:
-                self._meter = await self._make_sure(self._meter)
-            await self._write(self._meter)
+            if not self._accounts.have_begun or self._doubt:
+                await self._make_sure()
+            await self._write()
         except Conflict as error:
             # Somebody else wrote it, or an answer was lost. What is read next time says which.
             log.info("machine usage record: %s; reading it again", error)
@@ -99,7 +116,8 @@ class UsageRecorder:
             self._version = ""  # somebody deleted it: what is known is written anew
             return GATHER_SECONDS
         except MachineUsageError as error:
-            self._meter = None
+            self._accounts.forget()
+            self._notes = False
             log.error("machine usage record: %s", error)
             return REFUSED_SECONDS
         except (KubeError, TimeoutError) as error:
@@ -119,83 +137,65 @@ class UsageRecorder:
             self._version = ""
             return None
         self._version = value["metadata"]["resourceVersion"]
-        return read(value.get("data") or {})
+        return await self._accounts.read(value.get("data") or {})
 
-    def _go_on(self, usage: MachineUsage | None) -> Meter:
-        now = self._clock()
-        there = self._cluster.machines.nodes.objects
-        sights = {name: self._sight(node, now) for (_, name), node in there.items()}
-        if usage is None:
-            log.info("machine usage record: begun")
-        else:
-            self._had = bool(usage.open)
-        known = {name: sight for name, sight in sights.items() if sight is not None}
-        return resume(usage or MachineUsage(begun=now, until=now), known, now)
-
-    async def _make_sure(self, meter: Meter | None) -> Meter:
+    async def _make_sure(self) -> None:
         """After a Conflict. What another controller counted is later than what this one knows, and is gone on from; who put an
         annotation on it changed no figure, nor did a write of our own whose answer was lost."""
         usage = await self._read()
         self._doubt = False
         ours = usage is not None and stamp(usage.until, digits=3) in self._sent
-        return meter if meter is not None and ours else self._go_on(usage)
-
-    async def _write(self, meter: Meter) -> None:
-        """Nothing as long as there is no machine of a stack, and nobody waits for one."""
-        meter.usage.record_days = self._record_days
-        meter.usage.who |= self._who
-        meter.settle(self._clock())
-        self._who.clear()
-        waiting = self._cluster.claims.line(self._cluster.platform)
-        if not meter.usage.open and not self._had and not waiting:
+        if self._accounts.have_begun and ours:
             return
-        until = stamp(meter.usage.until, digits=3)
+        if usage is not None:
+            self._had = bool(usage.open)
+        now, self._notes = self._clock(), True
+        self._noted()  # all machines are looked at anew
+        there = [self._sighting(name, now) for _, name in self._cluster.machines.nodes.objects]
+        await self._accounts.begin(usage, there, now)
+
+    async def _write(self) -> None:
+        """Nothing as long as there is no machine of a stack, and nobody waits for one."""
+        written = await self._accounts.settle(
+            self._clock(),
+            line=self._cluster.claims.standing(),
+            platform=self._cluster.platform,
+            record_days=self._record_days,
+            sightings=self._noted(),
+        )
+        self._cluster.claims.used(written.owners)
+        self._cluster.spent = written.spent
+        if not written.is_empty or self._had:
+            await self._send(written)
+
+    async def _send(self, written: Written) -> None:
         version = {"resourceVersion": self._version} if self._version else {}
         metadata = {"name": NAME, "namespace": NAMESPACE, **version}
-        data = {**write(meter.usage), queue.KEY: queue.write(waiting, meter.usage.until)}
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": written.data}
         self._fence()
-        self._sent.add(until)
-        self._size = sum(map(len, data.values()))
+        self._sent.add(written.until)
+        self._size = sum(map(len, written.data.values()))
         if self._version:
             value = await self._api.replace(CONFIG_MAPS, NAMESPACE, NAME, body)
         else:
             value = await self._api.create(CONFIG_MAPS, NAMESPACE, body)
-        self._version, self._sent, self._had = value["metadata"]["resourceVersion"], {until}, bool(meter.usage.open or waiting)
+        self._version, self._sent, self._had = value["metadata"]["resourceVersion"], {written.until}, not written.is_empty
 
     def _moved(self, machine: str) -> None:
-        """A machine, or who is on it, changed. This is called by the watch: what we do not understand must not end it."""
+        """A machine, or who is on it, changed. This is called by the watch, for each change of thousands of pods: the machine is
+        noted as it is now, and looked into later. What we do not understand must not end the watch."""
+        if not self._notes:
+            return
         try:
-            if self._meter is not None and self._take_in(self._meter, machine):
-                self._news.set()
+            self._sightings.append(self._sighting(machine, self._clock()))
         except BUGS:
             log.exception("machine usage record: %s: the controller cannot tell how it stands", machine)
+        self._news.set()
 
-    def _take_in(self, meter: Meter, machine: str) -> bool:
-        """Return whether it is news."""
-        node, now = self._cluster.machines.nodes.objects.get(("", machine)), self._clock()
-        sight = self._sight(node, now) if node is not None else None
-        meter.usage.who |= self._who  # who is charged is known before the time is counted
-        known = machine in meter.usage.open
-        if sight is not None and not known and sight.created < now:
-            meter.find(machine, sight, now)
-            return True
-        return bool(sight or known) and meter.stand(machine, sight.standing if sight else None, now)
-
-    def _sight(self, node: Object, now: float) -> Sight | None:
-        """None for a machine of no node group. While the platform cannot be read, a machine stands as it stood."""
-        name, platform = node["metadata"]["name"], self._cluster.platform
-        before = self._meter.usage.open.get(name) if self._meter else None
-        group = group_of(node, platform)
-        if group is None:
-            return Sight(standing=before, created=now) if before else None
-        workers = self._cluster.charged(name)
-        self._who |= dict(self._names(workers))
-        created = unix(node["metadata"].get("creationTimestamp")) or now
-        return Sight(
-            standing=standing(node, workers, group, before),
-            created=now if now - TRUNCATED_SECONDS < created else created,
-        )
+    def _sighting(self, machine: str, now: float) -> Sighting:
+        node, platform = self._cluster.machines.nodes.objects.get(("", machine)), self._cluster.platform
+        workers = self._cluster.charged(machine) if node is not None else []
+        return Sighting(machine=machine, at=now, node=node, workers=workers, who=dict(self._names(workers)), platform=platform)
 
     def _names(self, workers: Iterable[Object]) -> Iterator[tuple[str, Who]]:
         """The jobs of workers that are charged for it."""

@@ -63,7 +63,7 @@ def test_a_machine_that_the_usage_record_breaks_on_ends_nothing(
             cloud = open_for_business(world)
             await cloud.run(300)
             with monkeypatch.context() as patch:
-                patch.setattr("ebb.controller.usage.recorder.standing", broken)
+                patch.setattr("ebb.controller.usage.accounts.standing", broken)
                 node = make_node("late")
                 node["metadata"]["labels"] = {names.LABEL_NODE_GROUP: "two-b", names.LABEL_ZONE: "local-b"}
                 world.api.put(NODES, node)
