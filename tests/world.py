@@ -94,6 +94,9 @@ class FakeCluster:
         """Let everything happen that is due within `seconds` of fake time."""
         await asyncio.sleep(seconds)
 
+    def submit(self, job: Object) -> None:
+        self.api.put(ELASTIC_JOBS, job)
+
     async def start_all(self, job: Object, nodes: int = 2) -> None:
         """Submit the job, and let its workers run on nodes n0, n1, ..."""
         for index in range(nodes):

@@ -293,11 +293,12 @@ class Recovery:
         self._metrics = metrics
         self._lost: dict[Key, dict[int, float]] = {}  # job -> worker's index -> when its loss was noticed
         self._short: dict[Key, float] = {}  # job -> since when fewer than minReplicas run
+        self._met: dict[Key, set[int]] = {}  # job -> workers replaced since its status was last written: looks find them again
 
     def noticed(self, key: Key, decided: Plan, now: float) -> None:
         """A look found what it found."""
         for entry in decided.happened:
-            if entry.what in (RECLAIMED, LEFT) and entry.worker is not None:
+            if entry.what in (RECLAIMED, LEFT) and entry.worker is not None and entry.worker not in self._met.get(key, ()):
                 self._lost.setdefault(key, {}).setdefault(entry.worker, now)
 
     def replaced(self, key: Key, index: int, now: float) -> None:
@@ -305,9 +306,11 @@ class Recovery:
         noticed = self._lost.get(key, {}).pop(index, None)
         if noticed is not None:
             self._metrics.observe(REPLACEMENT_SECONDS, now - noticed)
+            self._met.setdefault(key, set()).add(index)
 
     def written(self, key: Key, before: Status, after: Status, now: float) -> None:
         """A status was written."""
+        self._met.pop(key, None)
         if after.is_true(names.RESTARTING):
             condition = before.condition(names.RESTARTING)
             since = unix(condition.last_transition_time) if condition and condition.status == "True" else None
@@ -319,5 +322,6 @@ class Recovery:
 
     def forget(self, key: Key) -> None:
         """The job is gone."""
+        self._met.pop(key, None)
         self._lost.pop(key, None)
         self._short.pop(key, None)

@@ -4,7 +4,8 @@
     retries = Retries(); words = retries.failed(key, message)
     refusals = Refusals(); seconds = refusals.refused(key, messages, now); refusals.resting(key, now)
 
-While 64 workers start, most looks find other figures and nothing else. Those are written about once per second. Whatever must be
+While 64 workers start, most looks find other figures and nothing else, and of 30 that vanish, each look some more. Those are
+written about once per second. Whatever must be
 remembered before it is acted upon, and whatever people were told of, is written at once: the planner's rules in reconcile.py.
 Pure: times are arguments, of a monotonic clock.
 """
@@ -133,9 +134,10 @@ def as_before(old: Status, decided: Plan) -> Plan:
 
 
 def only_figures(old: Status, decided: Plan) -> bool:
-    """Return whether a status differs from the written one in figures alone, which the next look finds again by itself."""
-    new = decided.status
-    if decided.events or decided.happened or not _loses_nothing(old.members, new.members):
+    """Return whether a status differs from the written one only in what the next look finds again by itself: in figures, and in
+    workers that vanished, which the written members show until then."""
+    new, vanished = decided.status, bool(decided.happened)
+    if not decided.can_wait or not _loses_nothing(old.members, new.members, or_vanished=vanished):
         return False
     if [_without_message(item) for item in old.conditions] != [_without_message(item) for item in new.conditions]:
         return False
@@ -150,6 +152,7 @@ def only_figures(old: Status, decided: Plan) -> bool:
         ready=old.ready,
         replica_statuses=old.replica_statuses,
         replicas=old.replicas,
+        **({"reclaims": old.reclaims, "history": old.history} if vanished else {}),
     )
 
 
@@ -158,12 +161,12 @@ def _without_message(condition: Condition) -> tuple[str, str, str]:
     return condition.type, condition.status, condition.reason
 
 
-def _loses_nothing(old: Sequence[Member], new: Sequence[Member]) -> bool:
+def _loses_nothing(old: Sequence[Member], new: Sequence[Member], *, or_vanished: bool) -> bool:
     """Return whether no outcome was settled: the status alone shows that a loss is counted, or was the controller's own doing."""
     after = {member.uid: member for member in new}
     for member in old:
         now = after.pop(member.uid, None)
-        if now is None and not member.settled and member.node:
+        if now is None and not member.settled and member.node and not or_vanished:
             return False
         if now is not None and now.settled != member.settled:
             return False

@@ -116,7 +116,7 @@ def test_a_pod_that_vanished_is_a_reclaim() -> None:
         async with started() as world:
             await world.start_all(make_job())
             world.api.remove(PODS, "digits-worker-0")
-            await world.settle()
+            await world.settle(1.1)
             assert world.pods() == ["digits-worker-0", "digits-worker-1"]
             assert world.status()["history"][0]["cause"] == "PodVanished"
 

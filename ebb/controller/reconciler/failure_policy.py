@@ -8,6 +8,7 @@ the controller caused itself (scaled down, restarted with the group, a machine l
 being counted, and that is written before the pods are deleted: afterwards there is no trace of who wanted them away. Pure.
 """
 
+import re
 from dataclasses import replace
 
 from ebb.api import contract as names
@@ -17,11 +18,13 @@ from ebb.api.spec import Job
 from ebb.api.status import LEFT, PROGRAM_FAILED, RECLAIMED, HistoryEntry, Member, RuleUse, Status
 from ebb.controller.reconciler import short_lives
 from ebb.controller.reconciler.types import JobView, PlanBuilder
-from ebb.controller.reconciler.worker_state import Outcome, Worker, WorkerVerdict
+from ebb.controller.reconciler.worker_state import Outcome, Worker, WorkerVerdict, numbered
 
 OURS = "Stopped"  # settled: the controller itself stopped it
 BY_PLAN = frozenset({OURS, names.CAUSE_AGE})  # settled before it went, for the controller's own reasons
 FINISHED = "Finished"
+MOST_NAMED = 3  # machines in one sentence
+OF_ONE = re.compile("^its ")
 # A program that asks its GPUs for something wrong, or an image that does not fit the machines' driver, breaks every machine that
 # it gets: so many that fail one job, each so soon after the last, are not believed any more. It is not so many within so long:
 # machines that take half an hour to come, and then fail their check, would be bought for ever. A large job loses a GPU in weeks.
@@ -34,9 +37,11 @@ def account(view: JobView, draft: PlanBuilder) -> list[Loss]:
     """Update members, succeeded indices and reclaims; return the failures of the program that are new."""
     known = {member.uid: member for member in draft.status.members}
     present = {worker.uid for worker, _ in view.workers}
+    losses = _Losses(view, draft)
     for uid, member in known.items():
         if uid not in present:
-            _vanished(view, draft, member)
+            _vanished(losses, member)
+    losses.tell(again=True)
     members, failures = [], []
     for worker, verdict in view.workers:
         member = replace(known.get(worker.uid) or Member(index=worker.index, uid=worker.uid), node=worker.node)
@@ -44,21 +49,64 @@ def account(view: JobView, draft: PlanBuilder) -> list[Loss]:
         unasked = member.settled in BY_PLAN and verdict.outcome is Outcome.DONE and not worker.leaving
         if not member.settled or unasked:
             believed = _limit_faults(view, draft.status, verdict)
-            cause = _settle(view, draft, worker, believed)
+            cause = _settle(losses, worker, believed)
             member = replace(member, settled=cause)
             if believed.outcome is Outcome.RECLAIMED and cause == believed.cause:
                 short_lives.note(view, draft, worker, believed)
             if cause == names.CAUSE_PROGRAM:
                 failures.append((worker, believed))
         members.append(member)
+    losses.tell()
     draft.status = replace(draft.status, members=tuple(members))
     return failures
 
 
+class _Losses:
+    """Workers that are lost in this look: each in the history, and one event for all that have one reason. Of a machine with
+    eight of them, or of a whole zone, people and the API server need no more."""
+
+    def __init__(self, view: JobView, draft: PlanBuilder) -> None:
+        self.view, self.draft = view, draft
+        self._lost: dict[str, list[tuple[int, str]]] = {}  # why -> workers and their machines
+
+    def add(self, index: int, node: str, verdict: WorkerVerdict, *, again: bool = False) -> None:
+        """`again`: the next look would find the same."""
+        if not node:
+            return
+        at, draft = stamp(self.view.now, digits=3), self.draft
+        draft.status = replace(draft.status, reclaims=draft.status.reclaims + 1)
+        draft.remember(HistoryEntry(at=at, what=RECLAIMED, worker=index, node=node, cause=verdict.cause), again=again)
+        reason = verdict.message.rstrip(".")
+        if verdict.cause == names.CAUSE_HARDWARE:
+            message = (
+                f"Worker {index} left {node}: {reason}. It will be replaced on another machine, and nothing is spent. Other jobs "
+                f"may still go to {node}: `kubectl cordon {node}` keeps them off until somebody has looked at it."
+            )
+            draft.event(names.REASON_HARDWARE, message, warning=True)
+            return
+        self._lost.setdefault(reason, []).append((index, node))
+
+    def tell(self, *, again: bool = False) -> None:
+        """Tell of those that were added since the last time."""
+        for reason, lost in self._lost.items():
+            machines = list(dict.fromkeys(node for _, node in lost))
+            more = len(machines) - MOST_NAMED
+            where = ", ".join(machines[:MOST_NAMED]) + (f" and {more} more machine{'s' * (more > 1)}" if more > 0 else "")
+            who = numbered([index for index, _ in lost]).capitalize()
+            if len(lost) == 1:
+                message = f"{who} on {where} is lost: {reason}. It will be replaced."
+            else:
+                each = OF_ONE.sub("each one's ", reason)
+                message = f"{who} on {where} are lost: {each}. They will be replaced."
+            self.draft.event(names.REASON_RECLAIMED, message, warning=True, again=again)
+        self._lost.clear()
+
+
 def stand_down(view: JobView, draft: PlanBuilder) -> None:
     """Settle all workers as stopped by us; but one that has finished by itself has finished."""
+    settled = {item.uid for item in draft.status.members if item.settled}
     for worker, verdict in view.workers:
-        if verdict.outcome is Outcome.DONE and not any(item.uid == worker.uid and item.settled for item in draft.status.members):
+        if verdict.outcome is Outcome.DONE and worker.uid not in settled:
             _succeeded(view, draft, worker)
     members = tuple(Member(index=item.index, uid=item.uid, node=item.node, settled=OURS) for item, _ in view.workers)
     draft.status = replace(draft.status, members=members)
@@ -74,9 +122,7 @@ def trained(view: JobView, status: Status) -> bool:
 def stop(draft: PlanBuilder, worker: Worker) -> None:
     """Delete a worker for the controller's own reasons: whatever becomes of it is not counted."""
     draft.delete(worker, once_written=True)
-    members = draft.status.members
-    settled = tuple(replace(item, settled=item.settled or OURS) if item.uid == worker.uid else item for item in members)
-    draft.status = replace(draft.status, members=settled)
+    draft.settle(worker.uid, OURS)
 
 
 def dismiss(draft: PlanBuilder) -> None:
@@ -95,8 +141,9 @@ def dismissed(view: JobView) -> set[str]:
     return {member.uid for member in view.job.status.members if member.settled in BY_PLAN}
 
 
-def _settle(view: JobView, draft: PlanBuilder, worker: Worker, verdict: WorkerVerdict) -> str:
+def _settle(losses: _Losses, worker: Worker, verdict: WorkerVerdict) -> str:
     """Count one worker's outcome; returns the cause to write down, "" as long as it lives."""
+    view, draft = losses.view, losses.draft
     if verdict.outcome is Outcome.LIVES:
         return ""
     if verdict.outcome is Outcome.DONE:
@@ -104,7 +151,7 @@ def _settle(view: JobView, draft: PlanBuilder, worker: Worker, verdict: WorkerVe
     if worker.index >= view.wanted or worker.attempt < draft.status.restarts or trained(view, draft.status):
         return OURS
     if verdict.outcome is Outcome.RECLAIMED:
-        _reclaimed(view, draft, worker.index, worker.node, verdict)
+        losses.add(worker.index, worker.node, verdict)
     if verdict.outcome is Outcome.LEAVES:
         # Told, not counted: the time that it costs is in the job's figures as any other.
         at = stamp(view.now, digits=3)
@@ -137,8 +184,9 @@ def _succeeded(view: JobView, draft: PlanBuilder, worker: Worker) -> str:
     return FINISHED
 
 
-def _vanished(view: JobView, draft: PlanBuilder, member: Member) -> None:
+def _vanished(losses: _Losses, member: Member) -> None:
     """A pod that is gone without a trace. One that never had a machine cost nothing, and nobody reclaimed it."""
+    view, draft = losses.view, losses.draft
     if member.settled or not member.node or member.index >= view.wanted or trained(view, draft.status):
         return
     gone = member.node in view.observed.gone
@@ -147,24 +195,7 @@ def _vanished(view: JobView, draft: PlanBuilder, member: Member) -> None:
         cause=names.CAUSE_NODE_GONE if gone else names.CAUSE_VANISHED,
         message="its machine is gone" if gone else "its pod disappeared",
     )
-    _reclaimed(view, draft, member.index, member.node, verdict)
-
-
-def _reclaimed(view: JobView, draft: PlanBuilder, index: int, node: str, verdict: WorkerVerdict) -> None:
-    if not node:
-        return
-    entry = HistoryEntry(at=stamp(view.now, digits=3), what=RECLAIMED, worker=index, node=node, cause=verdict.cause)
-    draft.status = replace(draft.status, reclaims=draft.status.reclaims + 1)
-    draft.remember(entry)
-    reason = verdict.message.rstrip(".")
-    if verdict.cause == names.CAUSE_HARDWARE:
-        message = (
-            f"Worker {index} left {node}: {reason}. It will be replaced on another machine, and nothing is spent. Other jobs may "
-            f"still go to {node}: `kubectl cordon {node}` keeps them off until somebody has looked at it."
-        )
-        draft.event(names.REASON_HARDWARE, message, warning=True)
-        return
-    draft.event(names.REASON_RECLAIMED, f"Worker {index} on {node} is lost: {reason}. It will be replaced.", warning=True)
+    losses.add(member.index, member.node, verdict, again=True)
 
 
 def matching_rule(job: Job, status: Status, worker: Worker) -> tuple[int, FailureRule] | None:

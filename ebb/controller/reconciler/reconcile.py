@@ -21,11 +21,11 @@ from ebb.controller.reconciler.failure_policy import Loss, account, count_rule, 
 from ebb.controller.reconciler.lifecycle import ASKED, after_end, end, finish, hold, suspend
 from ebb.controller.reconciler.placing import place
 from ebb.controller.reconciler.pods import leave_seconds, selector
-from ebb.controller.reconciler.sizing import numbered, resize
+from ebb.controller.reconciler.sizing import resize
 from ebb.controller.reconciler.summary import summarize
 from ebb.controller.reconciler.types import CreateRecord, Event, JobView, Observed, Plan, PlanBuilder
 from ebb.controller.reconciler.worker_state import NOT_READY_SECONDS as NOT_READY
-from ebb.controller.reconciler.worker_state import Outcome, Worker, WorkerVerdict
+from ebb.controller.reconciler.worker_state import Outcome, Worker, WorkerVerdict, numbered
 
 PROGRESS_SECONDS = 30.0  # progress alone rewrites the object at most this often
 ANSWERING_SECONDS = 5.0  # until a machine that looks lost, and whose worker answers, is asked again
@@ -251,7 +251,7 @@ def _replace_lost(view: JobView, draft: PlanBuilder) -> None:
 
 def _unknown(view: JobView, worker: Worker) -> bool:
     """Return whether the status alone would not show this worker's loss, once its pod is gone."""
-    return bool(worker.node) and not any(member.uid == worker.uid and member.node for member in view.job.status.members)
+    return bool(worker.node) and worker.uid not in view.placed
 
 
 def _grace(worker: Worker, verdict: WorkerVerdict, view: JobView) -> int | None:

@@ -33,7 +33,7 @@ from ebb.controller.reconciler.spec_changes import of_another_spec
 from ebb.controller.reconciler.stockouts import Kind, Stockout
 from ebb.controller.reconciler.summary import here
 from ebb.controller.reconciler.types import CreatePod, CreateRun, JobView, PlanBuilder
-from ebb.controller.reconciler.worker_state import Outcome
+from ebb.controller.reconciler.worker_state import Outcome, numbered
 
 # PriorityClasses (manifests/priorities.yaml) of workers that make room for another job's first ones, and of those that come for a
 # lost first one while such workers of the same job run.
@@ -82,7 +82,11 @@ def resize(view: JobView, draft: PlanBuilder) -> None:
         name = first if index < view.job.min_replicas else elastic
         pod = worker_pod(view.job, index=index, attempt=draft.status.restarts, pod_placement=placed, priority_class=name)
         draft.actions.append(CreatePod(pod))
-    draft.event(names.REASON_POD_CREATED, f"Created {numbered(created)}.")
+    # Of one that comes for another people were told when that was lost.
+    known = {member.index for member in view.job.status.members}
+    newcomers = [index for index in created if index not in known]
+    if newcomers:
+        draft.event(names.REASON_POD_CREATED, f"Created {numbered(newcomers)}.")
 
 
 def _priority_classes(view: JobView) -> tuple[str, str]:
@@ -106,18 +110,6 @@ def _pausing(view: JobView, draft: PlanBuilder) -> bool:
     if view.now < until:
         draft.wakes.append(until)
     return view.now < until
-
-
-def numbered(indices: Sequence[int]) -> str:
-    """'worker 3', 'workers 0-2, 5'."""
-    runs: list[list[int]] = []
-    for index in sorted(indices):
-        if runs and runs[-1][-1] == index - 1:
-            runs[-1].append(index)
-        else:
-            runs.append([index])
-    shown = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
-    return ("worker " if len(indices) == 1 else "workers ") + shown
 
 
 def aim(view: JobView, draft: PlanBuilder) -> None:

@@ -5,6 +5,7 @@ Plan(status=..., actions=(CreatePod(body), DeletePod(name="a-worker-1", uid="...
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from ebb.api.platform import Platform
@@ -118,7 +119,13 @@ class Plan:
     actions: tuple[Action, ...] = ()
     events: tuple[Event, ...] = ()
     happened: tuple[HistoryEntry, ...] = ()  # what is new in the status's history, all of it
+    num_again: int = 0  # of what happened and is told: those that the next look finds again, if this status is not written
     wake_at: float | None = None
+
+    @property
+    def can_wait(self) -> bool:
+        """Return whether all that happened and is told is found again: it follows from the written status and what is there."""
+        return self.num_again == len(self.happened) + len(self.events)
 
     @property
     def at_once(self) -> tuple[Action, ...]:
@@ -171,6 +178,11 @@ class JobView:
             return min(max(self.job.status.target, self.job.min_replicas), self.job.max_replicas)
         return self.job.worker.replicas
 
+    @cached_property
+    def placed(self) -> frozenset[str]:
+        """UIDs of the pods of which the written status says that they had a machine."""
+        return frozenset(member.uid for member in self.job.status.members if member.node)
+
     def trains(self, status: Status) -> bool:
         """Return whether minReplicas workers run or have finished."""
         return len(self.running) + self.finished(status) >= self.job.min_replicas
@@ -199,24 +211,42 @@ class PlanBuilder:
         self.events: list[Event] = []
         self.happened: list[HistoryEntry] = []
         self.wakes: list[float] = []
+        self._again = 0  # of what happened and of what is told
+        self._deleted: set[str] = set()  # UIDs
+        self._settled: dict[str, str] = {}  # pod's UID -> why it is stopped
 
     def delete(self, worker: Worker, grace_seconds: int | None = None, *, once_written: bool = False) -> None:
         """Ask for a pod's deletion, once per plan."""
-        if not any(isinstance(action, DeletePod) and action.uid == worker.uid for action in self.actions):
+        if worker.uid not in self._deleted:
+            self._deleted.add(worker.uid)
             action = DeletePod(name=worker.name, uid=worker.uid, grace_seconds=grace_seconds, once_written=once_written)
             self.actions.append(action)
 
-    def event(self, reason: str, message: str, *, warning: bool = False) -> None:
-        self.events.append(Event(reason, message, warning))
+    def settle(self, uid: str, why: str) -> None:
+        """Whatever becomes of this pod is not counted, if nothing was yet."""
+        self._settled.setdefault(uid, why)
 
-    def remember(self, entry: HistoryEntry) -> None:
+    def event(self, reason: str, message: str, *, warning: bool = False, again: bool = False) -> None:
+        """`again`: see Plan.num_again."""
+        self.events.append(Event(reason, message, warning))
+        self._again += again
+
+    def remember(self, entry: HistoryEntry, *, again: bool = False) -> None:
         """Write something into the job's history."""
         self.happened.append(entry)
         self.status = self.status.with_history(entry)
+        self._again += again
 
     def plan(self) -> Plan:
+        if self._settled:
+            members = (
+                item if item.settled or item.uid not in self._settled else replace(item, settled=self._settled[item.uid])
+                for item in self.status.members
+            )
+            self.status = replace(self.status, members=tuple(members))
         return Plan(
             status=self.status,
+            num_again=self._again,
             actions=tuple(self.actions),
             events=tuple(self.events),
             happened=tuple(self.happened),

@@ -11,7 +11,7 @@ came after: that the pod went beyond its own limits, and that the program ended 
 
 import enum
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -164,6 +164,18 @@ class Worker:
         """The pod's condition of that type; {} if there is none."""
         conditions = (self.pod.get("status") or {}).get("conditions") or ()
         return next((condition for condition in conditions if condition.get("type") == kind), {})
+
+
+def numbered(indices: Sequence[int]) -> str:
+    """'worker 3', 'workers 0-2, 5'."""
+    runs: list[list[int]] = []
+    for index in sorted(indices):
+        if runs and runs[-1][-1] == index - 1:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    shown = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+    return ("worker " if len(indices) == 1 else "workers ") + shown
 
 
 def judge(

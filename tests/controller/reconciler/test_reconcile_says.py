@@ -123,7 +123,7 @@ def test_below_min_after_having_run_is_restarting_until_enough_run_again() -> No
     down = look(again(job, up), make_pod(job))
     back = look(again(job, down), *running(job, 2))
     assert [decided.status.state for decided in (up, down, back)] == ["Running", "Restarting", "Running"]
-    assert [event.reason for event in down.events] == ["WorkerReclaimed", "SuccessfulCreatePod", "ElasticJobRestarting"]
+    assert [event.reason for event in down.events] == ["WorkerReclaimed", "ElasticJobRestarting"]
     assert not back.status.is_true("Restarting")
 
 
