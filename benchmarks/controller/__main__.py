@@ -2,10 +2,11 @@
 
 import argparse
 import asyncio
+import json
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +23,11 @@ from devcluster.commands import locked, say
 from devcluster.settings import CHECKOUT, EBB_HOME, BoxError
 from ebb.kube import KubeError
 
-SCENARIOS = {name: getattr(scenarios, name) for name in ("create", "many", "replace", "nodes")}
-FLEET = 40  # machines with room for 110 pods: 1280 and 2000 fit
+EVERYDAY, LARGE = ("create", "many", "replace", "nodes"), ("full", "wide", "waiting")
+SIZES = {"everyday": EVERYDAY, "large": LARGE, "all": (*EVERYDAY, *LARGE)}
+SCENARIOS = {name: getattr(scenarios, name) for name in SIZES["all"]}
+SLOW = "shipped"  # makes 20 calls a second: ten thousand pods would take it 20 minutes
+MACHINES, LARGE_MACHINES = 40, 100  # with room for 110 pods: 1280 and 2000 fit, and 10,000
 KEPT, BROKEN, FAILED, INTERRUPTED = 0, 1, 2, 130
 HELP = """\
 It starts a real etcd, API server, controller manager and scheduler, and 40 machines that pretend to run pods (kwok). Then our
@@ -34,9 +38,17 @@ controller, Kubeflow's training-operator v1.9.3 tuned, and the same as shipped g
   replace   30 of 128 running workers are deleted at once, 5 times: from each one's end to its replacement's creation
   nodes     5 machines are deleted, and 5 fall silent, one by one: until each one's worker is created again
 
+With --sizes large, or all, beside these; the operator as shipped is left out, as 10,000 pods would take it 20 minutes:
+
+  full      200 jobs of 50 workers: the same as `create`, the controller's memory, and 30 workers lost of 10,000
+  wide      one job of 1,000 workers: the same
+  waiting   5,000 jobs that wait: processor time and memory while they do, and workers of one that runs lost one by one
+
 Progress goes to standard output; its last line is one JSON object. A figure of Kubeflow begins with kubeflow_ (as shipped) or
 kubeflow_tuned_; null means that the cap came first. The first run builds Kubernetes, etcd, kwok and the operator with Go (about
-7 minutes); everything else takes about 25 minutes. Nothing outside .ebb changes but a folder in /tmp, which is removed again.
+7 minutes); everything else takes about 25 minutes, with --sizes all longer. A run that was interrupted goes on with
+--resume: what was measured is in .ebb/benchmarks/controller-measured.json. Nothing outside .ebb changes but a folder in /tmp,
+which is removed again.
 Run it on a machine that does nothing else: the seconds depend on the machine, which of two is faster hardly does.
 
 exit status: 0 every promise that was measured is kept, 1 one is broken, 2 it could not be measured, 130 interrupted
@@ -51,6 +63,7 @@ class BenchSettings:
     contenders: tuple[Contender, ...]
     sizes: Sizes
     repeat: int
+    resume: bool
     cap_seconds: float
     checkout: Path
 
@@ -64,7 +77,8 @@ def read_settings(arguments: Sequence[str]) -> BenchSettings:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     known = [contender.name for contender in CONTENDERS]
-    parser.add_argument("--only", metavar="A,B", default=",".join(SCENARIOS), help="of create,many,replace,nodes (default: all)")
+    parser.add_argument("--sizes", choices=SIZES, default="everyday", help="which scenarios (default: %(default)s)")
+    parser.add_argument("--only", metavar="A,B", help=f"of {','.join(SCENARIOS)}, instead of --sizes")
     parser.add_argument(
         "--contenders", metavar="A,B", default=",".join(known), help="of ours,tuned,shipped, in this order (default: all)"
     )
@@ -73,11 +87,12 @@ def read_settings(arguments: Sequence[str]) -> BenchSettings:
     parser.add_argument("--repeat", metavar="N", type=int, default=1, help="rounds, of which medians are reported (default: 1)")
     parser.add_argument("--cap", metavar="SECONDS", type=float, default=120.0, help="how long the worker of a dead machine is "
                         "waited for (default: %(default)g)")  # fmt: skip
+    parser.add_argument("--resume", action="store_true", help="go on with an interrupted run of the same options")
     parser.add_argument(
         "--ours", metavar="FOLDER", type=Path, default=CHECKOUT, help="measure the controller of another checkout"
     )
     given = parser.parse_args(arguments)
-    chosen, rivals = given.only.split(","), given.contenders.split(",")
+    chosen, rivals = given.only.split(",") if given.only else SIZES[given.sizes], given.contenders.split(",")
     for option, words, allowed in (("--only", chosen, list(SCENARIOS)), ("--contenders", rivals, known)):
         for word in words:
             if word not in allowed:
@@ -91,6 +106,7 @@ def read_settings(arguments: Sequence[str]) -> BenchSettings:
         contenders=tuple(contender for word in rivals for contender in CONTENDERS if contender.name == word),
         sizes=Sizes.scaled(given.jobs),
         repeat=given.repeat,
+        resume=given.resume,
         cap_seconds=given.cap,
         checkout=given.ours.resolve(),
     )
@@ -105,25 +121,59 @@ async def measure(settings: BenchSettings) -> Figures:
         plane = await opened.enter_async_context(Plane.started(folder))
         fleet = await opened.enter_async_context(Fleet.started(plane))
         await opened.enter_async_context(installed(plane, settings.contenders, settings.checkout))
-        await fleet.add(machines("main", FLEET))
+        count = LARGE_MACHINES if set(settings.scenarios) & set(LARGE) else MACHINES
+        await fleet.add(machines("main", count))
         say("warming the API server up")
         await plane.warm_up()
-        say(f"the control plane and {FLEET} machines are up; logs are in {folder}")
+        say(f"the control plane and {count} machines are up; logs are in {folder}")
         bench = Bench(
             plane=plane, fleet=fleet, checkout=settings.checkout, sizes=settings.sizes, cap_seconds=settings.cap_seconds
         )
+        measured = Measured.opened(folder.with_name("controller-measured.json"), settings)
         found: Figures = {}
         for name in settings.scenarios:
+            contenders = [one for one in settings.contenders if name in EVERYDAY or one.name != SLOW]
             # In turns, so that a machine that is busy for a while hinders all alike.
             rounds = [
-                (contender, await SCENARIOS[name](bench, contender))
-                for _ in range(settings.repeat)
-                for contender in settings.contenders
+                (contender, await measured.once(f"{name} {contender.name} {number}", SCENARIOS[name], bench, contender))
+                for number in range(settings.repeat)
+                for contender in contenders
             ]
-            for contender in settings.contenders:
+            for contender in contenders:
                 figures = kept.median([one for whose, one in rounds if whose is contender])
                 found |= {contender.prefix + figure: value for figure, value in figures.items()}
         return found
+
+
+class Measured:
+    """Figures of the scenarios that are done, in a file: another run of the same options goes on from there."""
+
+    def __init__(self, file: Path, options: str, figures: dict[str, Figures]) -> None:
+        self._file, self._options, self._figures = file, options, figures
+
+    @classmethod
+    def opened(cls, file: Path, settings: BenchSettings) -> "Measured":
+        """Empty, unless the settings ask for what is there and the run that wrote it had the same."""
+        options = repr((settings.sizes, settings.cap_seconds, settings.checkout))
+        if settings.resume and file.exists():
+            written = json.loads(file.read_text())
+            if written["options"] == options:
+                return cls(file, options, written["figures"])
+            raise BenchmarkError(f"{file} is of a run with other options: leave --resume out to begin anew")
+        return cls(file, options, {})
+
+    async def once(
+        self, name: str, scenario: Callable[[Bench, Contender], Awaitable[Figures]], bench: Bench, contender: Contender
+    ) -> Figures:
+        """The figures of this scenario, measured now where they are not there."""
+        if name not in self._figures:
+            self._figures[name] = await scenario(bench, contender)
+            new = self._file.with_suffix(".new")
+            new.write_text(json.dumps({"options": self._options, "figures": self._figures}))
+            new.replace(self._file)
+        else:
+            say(f"{name}: measured before")
+        return self._figures[name]
 
 
 async def run(settings: BenchSettings) -> int:

@@ -59,17 +59,20 @@ class Contender:
     def is_ours(self) -> bool:
         return self.resource is ELASTIC_JOBS
 
-    def job(self, name: str, *, workers: int, pod: Object) -> Object:
-        """One elastic job that may lose half of its workers; `pod` is the pod template, with one container."""
+    def job(self, name: str, *, workers: int, pod: Object, waiting: bool = False) -> Object:
+        """One elastic job that may lose half of its workers; `pod` is the pod template, with one container. One that is `waiting`
+        is of a sweep of which one job may run at a time; the operator has no such thing, and there it is suspended."""
         low = max(1, workers // 2)
         if self.is_ours:
             worker = {"replicas": workers, "restartPolicy": "OnFailure", "template": named(pod, "elasticjob-worker")}
             size = {"minReplicas": low, "maxReplicas": workers}
-            spec = {"rdzvEndpoint": "etcd-service:2379", **size, "replicaSpecs": {"Worker": worker}}
+            sweep = {"group": {"name": "sweep", "maxParallel": 1}} if waiting else {}
+            spec = {"rdzvEndpoint": "etcd-service:2379", **size, **sweep, "replicaSpecs": {"Worker": worker}}
         else:
             worker = {"replicas": workers, "restartPolicy": "OnFailure", "template": named(pod, "pytorch")}
             policy = {"rdzvBackend": "c10d", "minReplicas": low, "maxReplicas": workers}
-            spec = {"elasticPolicy": policy, "pytorchReplicaSpecs": {"Worker": worker}}
+            suspended = {"runPolicy": {"suspend": True}} if waiting else {}
+            spec = {"elasticPolicy": policy, **suspended, "pytorchReplicaSpecs": {"Worker": worker}}
         kind = {"apiVersion": self.resource.api_version, "kind": self.resource.kind}
         return {**kind, "metadata": {"name": name}, "spec": spec}
 

@@ -41,6 +41,13 @@ PROMISES = (
         limit="kubeflow_tuned_running_500_jobs_seconds",
         meaning="500 jobs of 4 workers: all pods run no later than with the tuned operator",
     ),
+    Promise(
+        figure="replace_30_calls_per_worker",
+        limit="kubeflow_tuned_replace_30_calls_per_worker",
+        meaning="30 workers lost at once: no more API calls for each than by the tuned operator",
+    ),
+    Promise(figure="create_10000_seconds", limit=60.0, meaning="200 jobs of 50 workers: all pods are created within 60 s"),
+    Promise(figure="rss_mb_at_10000", limit=200.0, meaning="200 jobs of 50 workers: never more than 200 MB of memory"),
     Promise(figure="replace_30_p99_seconds", limit=1.0, meaning="30 workers lost at once: 99 of 100 are replaced within 1 s"),
     Promise(figure="vanished_max_seconds", limit=2.0, meaning="a machine vanished: its worker is replaced within 2 s"),
     Promise(

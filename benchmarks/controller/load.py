@@ -45,6 +45,10 @@ class Sizes:
     lost: int = 30
     rounds: int = 5
     machines: int = 5  # that vanish, and as many that fall silent
+    full_jobs: int = 200
+    full_workers: int = 50
+    widest: int = 1000  # workers of one job
+    waiting: int = 5000  # jobs
 
     @classmethod
     def scaled(cls, jobs: int) -> "Sizes":
@@ -57,6 +61,9 @@ class Sizes:
             lost=max(1, round(full.lost * part)),
             rounds=full.rounds if part >= 1 else 2,
             machines=full.machines if part >= 1 else 2,
+            full_jobs=max(1, round(full.full_jobs * part)),
+            widest=max(2, round(full.widest * part)),
+            waiting=max(2, round(full.waiting * part)),
         )
 
 
@@ -79,10 +86,10 @@ class Run:
         self._namespace, self._numbers = namespace, count()
         self._kube = bench.plane.kube
 
-    async def submit(self, jobs: int, workers: int, group: str = "main") -> None:
-        """Create jobs, many at once."""
+    async def submit(self, jobs: int, workers: int, group: str = "main", *, waiting: bool = False) -> None:
+        """Create jobs, many at once. `waiting`: they are not to start."""
         names = [f"job-{next(self._numbers)}" for _ in range(jobs)]
-        bodies = [self.contender.job(name, workers=workers, pod=_pod(name, group)) for name in names]
+        bodies = [self.contender.job(name, workers=workers, pod=_pod(name, group), waiting=waiting) for name in names]
         await _all(lambda body: self._kube.create(self.contender.resource, self._namespace, body), bodies)
 
     async def until_running(self, wanted: int) -> None:

@@ -4,6 +4,8 @@
 
 create   20 jobs of 64 workers                    many    500 jobs of 4, with the controller's memory
 replace  30 running workers deleted at once       nodes   machines whose Node object vanishes, and that fall silent
+full     200 jobs of 50 workers, of which 30 are lost    wide  one job of 1,000, of which 30 are lost
+waiting  5,000 jobs that wait, while workers of one that runs are lost
 """
 
 import asyncio
@@ -19,6 +21,7 @@ from devcluster.commands import say
 
 SETTLE_SECONDS = 5.0  # for status writes after the last pod, and for memory that is not used any more
 WORKERS = 4  # of a job whose machine dies, each on its own machine
+WATCHED_SECONDS = 40.0  # in which each job that waits is looked at once
 
 
 async def create(bench: Bench, contender: Contender) -> Figures:
@@ -45,29 +48,54 @@ async def many(bench: Bench, contender: Contender) -> Figures:
         }
 
 
+async def full(bench: Bench, contender: Contender) -> Figures:
+    sizes = bench.sizes
+    async with running(bench, contender, "full") as run:
+        return await _created_and_lost(run, sizes.full_jobs, sizes.full_workers)
+
+
+async def wide(bench: Bench, contender: Contender) -> Figures:
+    async with running(bench, contender, "wide") as run:
+        return await _created_and_lost(run, 1, bench.sizes.widest)
+
+
+async def waiting(bench: Bench, contender: Contender) -> Figures:
+    """One job runs and loses its workers while thousands wait; ours look at one another meanwhile."""
+    sizes = bench.sizes
+    async with running(bench, contender, "waiting") as run:
+        await run.submit(1, WORKERS)
+        await run.until_running(WORKERS)
+        used, began = run.process.cpu_seconds(), time.monotonic()
+        await run.submit(sizes.waiting, WORKERS, waiting=True)
+        if contender.is_ours:
+            await run.until_running(2 * WORKERS)  # the first of the sweep
+        await asyncio.sleep(WATCHED_SECONDS)
+        say(f"{contender.name}: {sizes.waiting} jobs wait after {time.monotonic() - began:.0f} s")
+        arrived, began = run.process.cpu_seconds(), time.monotonic()
+        seconds, _ = await _replaced(run, sizes.rounds, lost=1)
+        name = f"{sizes.waiting}_waiting"
+        cores = (run.process.cpu_seconds() - arrived) / (time.monotonic() - began)
+        return {
+            f"cpu_seconds_{name}": round(arrived - used, 2),
+            f"cores_{name}": round(cores, 3),
+            f"replace_p99_{name}_seconds": rate(seconds, 99),
+            f"rss_mb_{name}": round(run.process.memory().peak, 1),
+        }
+
+
 async def replace(bench: Bench, contender: Contender) -> Figures:
     """Workers deleted without grace, as the last step of any reclaim does it: every controller replaces a pod that is gone."""
     sizes, jobs, workers = bench.sizes, 4, 32
     async with running(bench, contender, "replace") as run:
         await run.submit(jobs, workers)
         await run.until_running(jobs * workers)
-        seconds: list[float] = []
-        calls = 0
-        for number in range(sizes.rounds):
-            await asyncio.sleep(SETTLE_SECONDS)
-            mark = await bench.plane.mark()
-            chosen = random.Random(number).sample(run.pods.present, sizes.lost)  # noqa: S311 - the same for all
-            seconds += await run.lose(chosen)
-            await run.until_running(jobs * workers)
-            await asyncio.sleep(SETTLE_SECONDS)
-            calls += (await bench.plane.calls_since(mark, contender.name)).total()
-        say(f"{contender.name}: {len(seconds)} workers replaced, {spread(seconds)}")
+        seconds, calls = await _replaced(run, sizes.rounds, lost=sizes.lost)
         name = f"replace_{sizes.lost}"
         return {
             f"{name}_p50_seconds": rate(seconds, 50),
             f"{name}_p99_seconds": rate(seconds, 99),
             f"{name}_max_seconds": rate(seconds, 100),
-            "calls_per_recovery": round(calls / (sizes.lost * sizes.rounds), 2),
+            f"{name}_calls_per_worker": calls,
         }
 
 
@@ -110,6 +138,35 @@ def _waited(name: str, seconds: Sequence[float | None], cap_seconds: float) -> F
     if len(known) < len(seconds):
         return {f"{name}_seconds": None, f"{name}_max_seconds": None, f"{name}_at_least_seconds": cap_seconds}
     return {f"{name}_seconds": rate(known, 50), f"{name}_max_seconds": rate(known, 100)}
+
+
+async def _created_and_lost(run: Run, jobs: int, workers: int) -> Figures:
+    """Many workers, and then some of them are lost once."""
+    figures = await _created(run, jobs, workers)
+    seconds, calls = await _replaced(run, 1, lost=min(Sizes.lost, jobs * workers))
+    name = f"at_{jobs * workers}"
+    return figures | {
+        f"replace_{name}_p99_seconds": rate(seconds, 99),
+        f"replace_{name}_calls_per_worker": calls,
+        f"rss_mb_{name}": round(run.process.memory().peak, 1),
+    }
+
+
+async def _replaced(run: Run, rounds: int, *, lost: int) -> tuple[list[float], float]:
+    """Lose so many of the workers at once, some times; seconds until each one's replacement, and API calls for each."""
+    total, plane = run.pods.num_running, run.bench.plane
+    seconds: list[float] = []
+    calls = 0
+    for number in range(rounds):
+        await asyncio.sleep(SETTLE_SECONDS)
+        mark = await plane.mark()
+        chosen = random.Random(number).sample(run.pods.present, lost)  # noqa: S311 - the same for all
+        seconds += await run.lose(chosen)
+        await run.until_running(total)
+        await asyncio.sleep(SETTLE_SECONDS)
+        calls += (await plane.calls_since(mark, run.contender.name)).total()
+    say(f"{run.contender.name}: {len(seconds)} workers replaced, {spread(seconds)}")
+    return seconds, round(calls / (lost * rounds), 2)
 
 
 async def _created(run: Run, jobs: int, workers: int) -> Figures:

@@ -7,11 +7,11 @@ from typing import cast
 import pytest
 
 from benchmarks.controller import contenders, figures, plane, processes
-from benchmarks.controller.__main__ import read_settings
-from benchmarks.controller.contenders import CONTENDERS, named
+from benchmarks.controller.__main__ import Measured, read_settings
+from benchmarks.controller.contenders import CONTENDERS, Contender, named
 from benchmarks.controller.figures import PROMISES, Figures, Promise
 from benchmarks.controller.fleet import Machine, kwok_config, node
-from benchmarks.controller.load import Sizes
+from benchmarks.controller.load import Bench, Sizes
 from benchmarks.controller.pods import Pods
 from ebb.api.spec import Job
 from ebb.kube import Kube, NotFound, Object, Resource
@@ -87,6 +87,7 @@ def test_the_last_line_has_every_figure_the_ratios_and_the_score() -> None:
 def test_every_promise_is_about_a_figure_of_the_full_size() -> None:
     sizes = Sizes()
     names = {f"{sizes.jobs * sizes.workers}", f"{sizes.many_jobs}_jobs", f"replace_{sizes.lost}", "vanished", "silent"}
+    names.add(f"{sizes.full_jobs * sizes.full_workers}")
     for promise in PROMISES:
         assert any(name in promise.figure for name in names), promise.figure
 
@@ -218,13 +219,47 @@ def test_a_trial_is_smaller_in_all_and_judged_by_no_promise_of_size() -> None:
     assert (settings.sizes.jobs, settings.sizes.many_jobs, settings.sizes.lost) == (2, 50, 3)
     assert settings.scenarios == ("create", "many")
     assert [contender.name for contender in settings.contenders] == ["tuned", "ours"]
+    assert (settings.sizes.full_jobs, settings.sizes.widest, settings.sizes.waiting) == (20, 100, 500)
     assert read_settings([]).sizes == Sizes()
+
+
+def test_the_everyday_run_has_the_everyday_scenarios_and_the_large_ones_are_asked_for() -> None:
+    everyday = read_settings([]).scenarios
+    assert everyday == ("create", "many", "replace", "nodes")
+    assert read_settings(["--sizes", "large"]).scenarios == ("full", "wide", "waiting")
+    assert read_settings(["--sizes", "all"]).scenarios == (*everyday, "full", "wide", "waiting")
+    assert read_settings(["--sizes", "large", "--only", "create"]).scenarios == ("create",)
+
+
+async def test_an_interrupted_run_goes_on_with_what_was_not_measured(tmp_path: Path) -> None:
+    file, done = tmp_path / "measured.json", list[str]()
+    bench = cast("Bench", None)
+
+    async def scenario(_: Bench, contender: Contender) -> Figures:
+        done.append(contender.name)
+        return {"seconds": 1.5, "capped": None}
+
+    for arguments, expected in (([], ["ours"]), (["--resume"], []), ([], ["ours"])):
+        measured = Measured.opened(file, read_settings(arguments))
+        assert await measured.once("create ours 0", scenario, bench, OURS) == {"seconds": 1.5, "capped": None}
+        assert done == expected
+        done.clear()
+    with pytest.raises(processes.BenchmarkError, match="of a run with other options"):
+        Measured.opened(file, read_settings(["--resume", "--jobs", "2"]))
+
+
+def test_jobs_that_wait_are_a_sweep_of_ours_and_suspended_ones_of_the_operator() -> None:
+    pod: Object = {"spec": {"containers": [{"name": "worker", "image": "i"}]}}
+    ours, theirs = (one.job("j", workers=4, pod=pod, waiting=True) for one in (OURS, TUNED))
+    job = Job.of({**ours, "metadata": {**ours["metadata"], "namespace": "n", "uid": "u"}})
+    assert job.spec.group is not None
+    assert (job.spec.group.max_parallel, theirs["spec"]["runPolicy"]) == (1, {"suspend": True})
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--only", "speed"], "--only 'speed' is none of create, many, replace, nodes"),
+        (["--only", "speed"], "--only 'speed' is none of create, many, replace, nodes, full, wide, waiting"),
         (["--contenders", "ours,theirs"], "--contenders 'theirs' is none of ours, tuned, shipped"),
         (["--jobs", "21"], "--jobs 21 is not between 1 and 20"),
         (["--repeat", "0"], "--repeat 0 is less than 1"),
