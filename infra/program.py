@@ -2,7 +2,7 @@
 
 `pulumi up` runs it through __main__.py. On the way down the engine walks the same dependencies backwards: jobs go first, with
 their grace for a checkpoint; then claims, when no pod holds them; then etcd, without which a checkpoint cannot be committed;
-volumes and file systems; machines; the cluster; the network.
+volumes and file systems; machines; the cluster; the network. A team may leave a stack that stays: its jobs go with its namespace.
 """
 
 import pulumi
@@ -30,16 +30,19 @@ def declare(stack: Stack, cloud: Infrastructure) -> None:
     images, volumes = cloud.images(cluster), cloud.storage(cluster, add_ons)
 
     people = groups.teams(stack)
-    spaces = namespaces.namespaces(cluster, [*machines.values(), *add_ons], people)
-    limits = [*namespaces.limits(cluster, spaces), *teams.limits(cluster, people, [*spaces.values()])]
+    spaces = namespaces.namespaces(cluster, [*machines.values(), *add_ons])
+    limits = namespaces.limits(cluster, spaces, people)
     priorities = namespaces.priorities(cluster)
     base = [*spaces.values(), *(machines[one.name] for one in managers), *add_ons, *limits, *priorities.values()]
+    store = etcd.etcd(cluster, volumes, images.etcd, manager, base)
+    legacy = etcd.legacy_etcd(cluster, volumes, images, manager, [*base, *store])
+    theirs = namespaces.of_teams(cluster, people, [*machines.values(), *add_ons, *store, *legacy])
+    rooms = [*theirs.values(), *namespaces.limits(cluster, theirs), *teams.limits(cluster, people, [*theirs.values()])]
+    spaces, limits, base = {**spaces, **theirs}, [*limits, *rooms], [*base, *rooms]
     helping = [
         *helpers.helpers(cluster, cloud.helpers(cluster, workers), images.controller, manager, base),
         *helpers.device_claims(cluster, workers, base, [team.namespace for team in people]),
     ]
-    store = etcd.etcd(cluster, volumes, images.etcd, manager, base)
-    legacy = etcd.legacy_etcd(cluster, volumes, images, manager, [*base, *store])
     claims = storage.claims(cluster, volumes, spaces, [*limits, *store, *legacy])
     prepared = storage.prepare(cluster, volumes, images.controller, manager, [*base, *claims])
     platform.gateway(cluster, volumes, images.controller, manager, [*base, *claims, *prepared])

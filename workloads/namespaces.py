@@ -1,7 +1,8 @@
 """The namespaces of the platform, of jobs and of teams: Pod Security levels, quotas, network policies, priorities, roles.
 
     spaces = namespaces(cluster, machines)
-    limits(cluster, spaces)            # before everything else that is made in the namespaces: see there
+    theirs = of_teams(cluster, teams, needs)
+    limits(cluster, spaces, teams)     # before everything else that is made in the namespaces: see there
     access(cluster, needs)             # the researchers' roles, of workloads/manifests/researcher.yaml
 
 Quotas count objects; CPU and memory are bounded by the node groups' sizes already. There is no LimitRange: pods of the platform
@@ -64,17 +65,21 @@ MANY: Mapping[str, str] = {
 }
 
 
-def namespaces(cluster: Cluster, machines: Sequence[pulumi.Resource], teams: Sequence[Team] = ()) -> dict[str, pulumi.Resource]:
-    """The platform's namespace, the jobs' and those of teams, by name.
+def namespaces(cluster: Cluster, machines: Sequence[pulumi.Resource]) -> dict[str, pulumi.Resource]:
+    """The platform's namespace and the jobs', by name.
 
     They depend on the machines for the way down: a namespace is gone when its last pod has ended, and for that a pod needs its
     machine.
     """
-    options = cluster.options(depends_on=machines)
-    made = _by_name("namespaces.yaml", options)
-    for team in teams:
-        [made[team.namespace]] = manifest.declare([namespace(team)], options)
-    return made
+    return _by_name("namespaces.yaml", cluster.options(depends_on=machines))
+
+
+def of_teams(cluster: Cluster, teams: Sequence[Team], needs: Sequence[pulumi.Resource]) -> dict[str, pulumi.Resource]:
+    """Those of teams, by name. `needs`: the machines, and what workers use to their end: here the jobs go with their namespace,
+    as a team may leave a stack that stays."""
+    spaces = [namespace(team) for team in teams]
+    names = [one["metadata"]["name"] for one in spaces]
+    return dict(zip(names, manifest.declare(spaces, cluster.options(depends_on=needs)), strict=True))
 
 
 def priorities(cluster: Cluster) -> dict[str, pulumi.Resource]:
@@ -113,13 +118,13 @@ def _bound(document: manifest.Document, researchers: Sequence[tuple[str, str]]) 
 # ------------------------------------------------------------------------------------------------------- quotas, policies
 
 
-def limits(cluster: Cluster, spaces: Mapping[str, pulumi.Resource]) -> Resources:
-    """Quotas and network policies.
+def limits(cluster: Cluster, spaces: Mapping[str, pulumi.Resource], teams: Sequence[Team] = ()) -> Resources:
+    """Quotas and network policies in these namespaces. `teams`: all of the stack, whose jobs etcd is for.
 
     Whatever else is made in the namespaces depends on them: until Kubernetes has counted what is there, a quota lets nothing in
     that it counts; and no pod shall run before its policy.
     """
-    return [*_quotas(cluster, spaces), *policies(cluster, spaces)]
+    return [*_quotas(cluster, spaces), *policies(cluster, spaces, teams)]
 
 
 def _quotas(cluster: Cluster, spaces: Mapping[str, pulumi.Resource]) -> Resources:
@@ -137,7 +142,9 @@ def _quotas(cluster: Cluster, spaces: Mapping[str, pulumi.Resource]) -> Resource
             ]
         },
     }
-    made = [_quota(cluster, spaces, SYSTEM, "objects", {"hard": NOTHING_IN_THE_CLOUD})]
+    made: Resources = []
+    if SYSTEM in spaces:
+        made.append(_quota(cluster, spaces, SYSTEM, "objects", {"hard": NOTHING_IN_THE_CLOUD}))
     for one in _of_jobs(spaces):
         made.append(_quota(cluster, spaces, one, "objects", {"hard": {**NOTHING_IN_THE_CLOUD, **MANY}}))
         made.append(_quota(cluster, spaces, one, "critical-pods", critical))
@@ -159,13 +166,13 @@ def _quota(
     )
 
 
-def policies(cluster: Cluster, spaces: Mapping[str, pulumi.Resource]) -> Resources:
+def policies(cluster: Cluster, spaces: Mapping[str, pulumi.Resource], teams: Sequence[Team]) -> Resources:
     """They are there before pods. A network plugin may still let a new pod speak for the second that it needs to set them up; so
     what they guard has a second lock: hop limit 1, no tokens in pods, Kubernetes' own rights."""
-    specs: dict[tuple[str, str], NetworkPolicySpecArgsDict] = {
-        (SYSTEM, "platform"): _platform(),
-        (SYSTEM, "etcd"): _etcd(_of_jobs(spaces)),
-    }
+    specs: dict[tuple[str, str], NetworkPolicySpecArgsDict] = {}
+    if SYSTEM in spaces:
+        meet = [JOBS, *(team.namespace for team in teams)]
+        specs |= {(SYSTEM, "platform"): _platform(), (SYSTEM, "etcd"): _etcd(meet)}
     for one in _of_jobs(spaces):
         specs |= {(one, "jobs"): _jobs(one), (one, "gateway"): _gateway()}
     return [

@@ -66,11 +66,20 @@ def claims(
     and what workers use to their end: a claim is gone when no pod holds it any more, so it goes before that."""
     made = [claim(cluster, volume, JOBS, [spaces[JOBS], *needs]) for volume in (*storage.jobs, storage.root)]
     for team, volumes in storage.teams.items():
-        made += [claim(cluster, volume, f"{TEAMS}{team}", [spaces[f"{TEAMS}{team}"], *needs]) for volume in volumes]
+        name = f"{TEAMS}{team}"
+        # Of a team that leaves a stack nothing else ends the jobs, whose pods would hold the claim: it goes with the namespace.
+        made += [claim(cluster, one, name, [spaces[name], *needs], deleted_with=spaces[name]) for one in volumes]
     return made
 
 
-def claim(cluster: Cluster, volume: Volume, namespace: str, needs: Sequence[pulumi.Resource]) -> pulumi.Resource:
+def claim(
+    cluster: Cluster,
+    volume: Volume,
+    namespace: str,
+    needs: Sequence[pulumi.Resource],
+    *,
+    deleted_with: pulumi.Resource | None = None,
+) -> pulumi.Resource:
     """A claim for one volume. Every claim has a fixed name, so that data comes back when the stack does."""
     spec: PersistentVolumeClaimSpecArgsDict = {
         "access_modes": [volume.access_mode],
@@ -86,7 +95,7 @@ def claim(cluster: Cluster, volume: Volume, namespace: str, needs: Sequence[pulu
         f"claim-{namespace}-{volume.claim}" if namespace.startswith(TEAMS) else f"claim-{volume.claim}",
         metadata=metadata,
         spec=spec,
-        opts=cluster.options(depends_on=needs),
+        opts=pulumi.ResourceOptions.merge(cluster.options(depends_on=needs), pulumi.ResourceOptions(deleted_with=deleted_with)),
     )
 
 

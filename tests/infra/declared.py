@@ -43,6 +43,7 @@ class Registered:
     protect: bool = False
     retain_on_delete: bool = False
     delete_before_replace: bool = False
+    deleted_with: str = ""
     ignore_changes: tuple[str, ...] = ()
     create_timeout: str = ""  # as written, "30m"; empty means the provider's own
 
@@ -226,6 +227,7 @@ def _registered(request: Any) -> Registered:
         protect=request.protect,
         retain_on_delete=request.retainOnDelete,
         delete_before_replace=request.deleteBeforeReplace,
+        deleted_with=_key(request.deletedWith),
         ignore_changes=tuple(request.ignoreChanges),
         create_timeout=request.customTimeouts.create,
     )

@@ -329,6 +329,14 @@ def test_a_team_s_volumes_are_folders_of_its_own_and_its_gateway_has_them(teamed
     assert {"claim-ebb-team-vision-ebb-data"} <= before(teamed, CRD), "all jobs go before the claims"
 
 
+def test_a_team_that_leaves_a_stack_takes_its_jobs_along(teamed: Graph) -> None:
+    """Its claims do not wait for pods that nothing ends, and etcd is there for the last checkpoints."""
+    assert "etcd" in before(teamed, "namespace-ebb-team-vision")
+    for claim in ("ebb-data", "ebb-output", "ebb-environment"):
+        assert teamed[f"claim-ebb-team-vision-{claim}"].deleted_with.endswith("::namespace-ebb-team-vision")
+        assert teamed[f"claim-{claim}"].deleted_with == "", "the whole stack goes in the order of its dependencies"
+
+
 def test_nobody_is_let_into_a_team_before_the_policies_are_there(teamed: Graph) -> None:
     policies = {f"validating-admission-policy-binding-{name}" for name in ("ebb-owners", "ebb-owned-pods", "ebb-secrets")}
     for role in ("reader", "researcher", "lead"):
