@@ -1,7 +1,7 @@
 # Everything that one does with Ebb on this machine. `make` alone prints this list.
 # Each target does its own set-up, may be run again at any time, and may be interrupted at any time.
 .DEFAULT_GOAL := help
-.PHONY: help install demo walk up down preview graph preflight costs prices leftovers rehearse bump test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week prove-exact prove-outages prove-rendezvous prove-checkpoints prove-interruptions prove-money prove-notice prove-karpenter prove-kubeconfig prove-manager prove-logs bench-recovery bench-goodput bench-queue bench-trainer clean
+.PHONY: help install demo walk up down preview graph preflight costs prices leftovers rehearse bump test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week prove-exact prove-outages prove-rendezvous prove-checkpoints prove-interruptions prove-money prove-notice prove-karpenter prove-kubeconfig prove-manager prove-teams prove-logs bench-recovery bench-goodput bench-queue bench-trainer clean
 export PYTHONDONTWRITEBYTECODE = 1
 # One for all checkouts: most of what mypy reads is the SDKs. It compares contents, so another checkout's entries do no harm.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ebb/mypy
@@ -179,6 +179,9 @@ prove-manager: install  ## the manager machine is killed while two jobs train, w
 	@mkdir -p build && rm -f build/manager.json
 	@EBB_FIGURES=build/manager.json $(BIN)/pytest -v -m proof tests/e2e/test_manager_lost.py
 	@cat build/manager.json
+
+prove-teams: install  ## a stack with two teams by the real engine: 49 ways of misuse, a team that leaves while it trains, destroy (about 2 minutes)
+	@$(BIN)/pytest -v -m proof tests/workloads/test_teams_up.py
 
 clean: down  ## down, and forget what was built and installed
 	@rm -rf .ebb .venv build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

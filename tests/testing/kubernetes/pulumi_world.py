@@ -10,6 +10,7 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
@@ -140,15 +141,15 @@ class ControlPlane:
 class Engine:
     """The real engine, as `pulumi` of the launcher starts it, on a program that declares what `declare` was told."""
 
-    def __init__(self, folder: Path, kubeconfig: Path) -> None:
+    def __init__(self, folder: Path, kubeconfig: Path, *, program: str = PROGRAM) -> None:
         self.folder = folder
         self.provider: Object = {"kubeconfig": str(kubeconfig), "cluster_identifier": "one"}
         (folder / "state").mkdir(parents=True)
         (folder / "Pulumi.yaml").write_text("name: ebb\nruntime: python\n")
-        (folder / "__main__.py").write_text(PROGRAM)
+        (folder / "__main__.py").write_text(program)
         clean = {key: value for key, value in os.environ.items() if not key.startswith(("PULUMI_", "EBB_PULUMI"))}
         self.env = clean | {
-            "PATH": f"{CHECKOUT}/devcluster/pulumi/bin:{clean['PATH']}",
+            "PATH": f"{CHECKOUT}/devcluster/pulumi/bin:{Path(sys.executable).parent}:{clean['PATH']}",
             "HOME": str(folder),
             "PULUMI_HOME": str(folder / "home"),
             "PULUMI_BACKEND_URL": f"file://{folder}/state",
