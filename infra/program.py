@@ -36,7 +36,8 @@ def declare(stack: Stack, cloud: Infrastructure) -> None:
     base = [*spaces.values(), *(machines[one.name] for one in managers), *add_ons, *limits, *priorities.values()]
     store = etcd.etcd(cluster, volumes, images.etcd, manager, base)
     legacy = etcd.legacy_etcd(cluster, volumes, images, manager, [*base, *store])
-    theirs = namespaces.of_teams(cluster, people, [*machines.values(), *add_ons, *store, *legacy])
+    meeting = etcd.of_teams(cluster, people, images.etcd, manager, base)
+    theirs = namespaces.of_teams(cluster, people, [*machines.values(), *add_ons, *meeting, *legacy])
     rooms = [*theirs.values(), *namespaces.limits(cluster, theirs), *teams.limits(cluster, people, [*theirs.values()])]
     spaces, limits, base = {**spaces, **theirs}, [*limits, *rooms], [*base, *rooms]
     helping = [
@@ -46,7 +47,7 @@ def declare(stack: Stack, cloud: Infrastructure) -> None:
     claims = storage.claims(cluster, volumes, spaces, [*limits, *store, *legacy])
     prepared = storage.prepare(cluster, volumes, images.controller, manager, [*base, *claims])
     platform.gateway(cluster, volumes, images.controller, manager, [*base, *claims, *prepared])
-    etcd.etcd_maintenance(cluster, images.controller, manager, [*base, *store])
+    etcd.etcd_maintenance(cluster, images.controller, manager, [*base, *store, *meeting], people)
     # The second manager machine is for people and jobs as the first: its nodes carry the same label, and cost the same.
     copying = platform.copy_identity(cluster, volumes, [spaces[JOBS], *limits])
     facts = platform.facts(cluster, volumes, images, [manager, *workers], [spaces[SYSTEM], *helping, *copying], teams=people)

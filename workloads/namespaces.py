@@ -35,6 +35,7 @@ from workloads.cluster import (
     ETCD_PORT,
     GATEWAY,
     JOBS,
+    LEGACY_ETCD,
     NAME_LABEL,
     PLATFORM_PRIORITY,
     RENDEZVOUS,
@@ -119,7 +120,7 @@ def _bound(document: manifest.Document, researchers: Sequence[tuple[str, str]]) 
 
 
 def limits(cluster: Cluster, spaces: Mapping[str, pulumi.Resource], teams: Sequence[Team] = ()) -> Resources:
-    """Quotas and network policies in these namespaces. `teams`: all of the stack, whose jobs etcd is for.
+    """Quotas and network policies in these namespaces. `teams`: all of the stack, whose etcds are in the platform's.
 
     Whatever else is made in the namespaces depends on them: until Kubernetes has counted what is there, a quota lets nothing in
     that it counts; and no pod shall run before its policy.
@@ -171,8 +172,10 @@ def policies(cluster: Cluster, spaces: Mapping[str, pulumi.Resource], teams: Seq
     what they guard has a second lock: hop limit 1, no tokens in pods, Kubernetes' own rights."""
     specs: dict[tuple[str, str], NetworkPolicySpecArgsDict] = {}
     if SYSTEM in spaces:
-        meet = [JOBS, *(team.namespace for team in teams)]
-        specs |= {(SYSTEM, "platform"): _platform(), (SYSTEM, "etcd"): _etcd(meet)}
+        specs |= {(SYSTEM, "platform"): _platform(), (SYSTEM, "etcd"): _etcd({COMPONENT_LABEL: RENDEZVOUS}, [JOBS])}
+        if teams:  # torch's own rendezvous is one for all
+            specs[SYSTEM, LEGACY_ETCD] = _etcd({NAME_LABEL: LEGACY_ETCD}, [team.namespace for team in teams])
+        specs |= {(SYSTEM, team.etcd): _etcd({NAME_LABEL: team.etcd}, [team.namespace]) for team in teams}
     for one in _of_jobs(spaces):
         specs |= {(one, "jobs"): _jobs(one), (one, "gateway"): _gateway()}
     return [
@@ -212,10 +215,10 @@ def _platform() -> NetworkPolicySpecArgsDict:
     return _spec(EVERY_POD, ingress=[{"from_": [_namespace(SYSTEM)]}])
 
 
-def _etcd(of_jobs: Sequence[str]) -> NetworkPolicySpecArgsDict:
-    """Beside that, the jobs meet in etcd."""
+def _etcd(labels: Mapping[str, str], of_jobs: Sequence[str]) -> NetworkPolicySpecArgsDict:
+    """Beside that, the jobs of these namespaces meet in the etcd with these labels."""
     return _spec(
-        {"match_labels": {COMPONENT_LABEL: RENDEZVOUS}},
+        {"match_labels": dict(labels)},
         ingress=[{"from_": [_namespace(one) for one in of_jobs], "ports": [{"protocol": "TCP", "port": ETCD_PORT}]}],
     )
 

@@ -2,7 +2,7 @@
 
     limits(cluster, teams, needs)          # quotas, etcd's name
     access(cluster, teams, needs)          # roles and bindings, when the policies are there
-    documents(team)                        # all of this as plain Kubernetes objects
+    documents(team)                        # all of this as plain Kubernetes objects, for tests
 
 The roles are those of workloads/manifests/researcher.yaml: a researcher has these rights, a reader those of them that only look,
 a lead these and the right to `team`, by which the policies of workloads/manifests/owners.yaml let a lead do to all jobs of the
@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import pulumi
 
+from ebb.api.contract import TEAM_ETCD
 from workloads import manifest
 from workloads.cluster import JOB_API, JOBS, SYSTEM, TAINT_GPU, TEAMS, Cluster, Resources, Volume
 
@@ -46,6 +47,11 @@ class Team:
     def namespace(self) -> str:
         return f"{TEAMS}{self.name}"
 
+    @property
+    def etcd(self) -> str:
+        """The name of its etcd's Service, in the platform's namespace."""
+        return f"{TEAM_ETCD}{self.name}"
+
     def facts(self, volumes: Sequence[Volume]) -> dict[str, Any]:
         """Its entry in `ebb-platform` (ebb/api/platform.py reads it). `volumes`: those that it has."""
         told = {"gpus": self.gpus, "usdPerMonth": self.usd_per_month, "priority": self.priority or None}
@@ -70,7 +76,7 @@ def access(cluster: Cluster, teams: Sequence[Team], needs: Sequence[pulumi.Resou
 
 
 def documents(team: Team) -> list[manifest.Document]:
-    """All objects of a team that need no machine, the namespace first: for clusters without a stack, and for tests."""
+    """All objects of a team that need no machine, the namespace first; its etcd is not among them. For tests."""
     return [namespace(team), *_basis(team), *_access(team)]
 
 
@@ -96,9 +102,10 @@ def _quota(team: Team) -> Iterator[manifest.Document]:
 
 
 def _etcd(team: Team) -> manifest.Document:
-    """The name under which job files look for etcd."""
+    """The name under which job files look for etcd: here it is the team's own."""
     (service,) = (one for one in manifest.read("etcd.yaml") if one["metadata"].get("namespace") == JOBS)
-    return _moved(service, team)
+    place = service["spec"]["externalName"].partition(".")[2]
+    return _moved({**service, "spec": {**service["spec"], "externalName": f"{team.etcd}.{place}"}}, team)
 
 
 def _records(team: Team) -> list[manifest.Document]:

@@ -27,6 +27,7 @@ ANNOTATION_SPEC: Final = "ebb.dev/spec"  # a hash of the parts of the job's spec
 ANNOTATION_BILLED: Final = "ebb.dev/submitted-by"  # of a job: who is named in the record of what it cost
 ANNOTATION_OWNER: Final = "ebb.dev/owner"  # of a job, its pods and ConfigMaps: the user as the API server knows them
 TEAM_PREFIX: Final = "ebb-team-"  # of the namespaces in which that is demanded
+TEAM_ETCD: Final = "etcd-team-"  # of the name of a team's etcd, beside the stack's; the team's follows
 LABEL_RECORD: Final = "ebb.dev/record"  # of the ConfigMap that says what an ended job was and cost
 RECORD_KEY: Final = "record.json"  # in it: all of that as one JSON document
 ANNOTATION_CODE: Final = "ebb.dev/code"  # of a job: the sha256 of the code that came with it, its version

@@ -29,7 +29,7 @@ from ebb.api.platform import NAMESPACE
 from ebb.api.usage import JOB_DAYS as LEAST_DAYS
 from ebb.controller.controller import Controller
 from ebb.controller.election import Election, LeadershipLost
-from ebb.controller.etcd.alarm import EtcdAlarm, http_ask
+from ebb.controller.etcd.alarm import EtcdAlarms, http_ask
 from ebb.controller.etcd.legacy import http_send
 from ebb.controller.metrics import HELP, JOBS, LEADS, Health, Metrics, by_state, show_process
 from ebb.controller.node_heartbeats import LEAST_SECONDS, RENEWAL_SECONDS
@@ -151,8 +151,15 @@ async def run(settings: ControllerSettings) -> None:
         show_process(metrics)
         alarm = None
         if settings.etcd:
-            ask = await opened.enter_async_context(http_ask(settings.etcd))
-            alarm = EtcdAlarm(ask, jobs=controller.unfinished, emit_events=controller.emit_events)
+            ask = await opened.enter_async_context(http_ask())
+            cluster = controller.cluster
+            alarm = EtcdAlarms(
+                settings.etcd,
+                ask,
+                teams=lambda: [team.name for team in cluster.platform.teams] if cluster.platform else [],
+                jobs=controller.unfinished,
+                emit_events=controller.emit_events,
+            )
             alarm.show(metrics)
         served = ServedKind(lambda: api.request("GET", SCHEMA_PATH))
         health = Health(metrics, election, time.monotonic, refuses=lambda: served.problem)
@@ -163,7 +170,7 @@ async def run(settings: ControllerSettings) -> None:
                 await election.release()
 
 
-async def lead(election: Election, controller: Controller, alarm: EtcdAlarm | None, served: ServedKind) -> None:
+async def lead(election: Election, controller: Controller, alarm: EtcdAlarms | None, served: ServedKind) -> None:
     """Watch, and act once the lead is won: who began to watch then would have to list everything first. Raises LeadershipLost."""
     try:
         async with asyncio.TaskGroup() as tasks:

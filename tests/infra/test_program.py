@@ -297,9 +297,9 @@ def test_a_stack_without_teams_has_nothing_of_them(graph: Graph, teamed: Graph) 
     told = {
         "ebb-platform",
         "prepare-storage",
-        "network-policy-etcd",
+        "etcd-maintenance",
         "cluster",
-    }  # which know of them, or of the folder
+    }  # which know of them or of their etcds, or of the folder
     assert {name for name in graph if graph[name].inputs != teamed[name].inputs} == told
 
 
@@ -331,7 +331,7 @@ def test_a_team_s_volumes_are_folders_of_its_own_and_its_gateway_has_them(teamed
 
 def test_a_team_that_leaves_a_stack_takes_its_jobs_along(teamed: Graph) -> None:
     """Its claims do not wait for pods that nothing ends, and etcd is there for the last checkpoints."""
-    assert "etcd" in before(teamed, "namespace-ebb-team-vision")
+    assert "etcd-team-vision" in before(teamed, "namespace-ebb-team-vision")
     for claim in ("ebb-data", "ebb-output", "ebb-environment"):
         assert teamed[f"claim-ebb-team-vision-{claim}"].deleted_with.endswith("::namespace-ebb-team-vision")
         assert teamed[f"claim-{claim}"].deleted_with == "", "the whole stack goes in the order of its dependencies"
@@ -356,14 +356,28 @@ def test_who_is_in_a_team_has_the_rights_of_their_role(teamed: Graph) -> None:
     assert {"pods/exec", "pods/portforward", "secrets"} & {one for rule in reader for one in rule["resources"]} == set()
 
 
-def test_jobs_of_a_team_reach_their_own_and_etcd_alone(teamed: Graph) -> None:
-    jobs = teamed["network-policy-ebb-team-vision-jobs"].inputs["spec"]
-    named = [peer["namespaceSelector"]["matchLabels"] for rule in jobs["ingress"] for peer in rule["from"]]
-    assert [one["kubernetes.io/metadata.name"] for one in named] == ["ebb-team-vision", "ebb-system"]
-    etcd = teamed["network-policy-etcd"].inputs["spec"]["ingress"][0]["from"]
-    assert [one["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"] for one in etcd] == [
-        "elastic-job", "ebb-team-vision", "ebb-team-speech",
-    ]  # fmt: skip
+def test_jobs_of_a_team_reach_their_own_and_the_teams_etcd_alone(graph: Graph, teamed: Graph) -> None:
+    def who(name: str) -> list[str]:
+        rules = teamed[f"network-policy-{name}"].inputs["spec"]["ingress"]
+        peers = [peer["namespaceSelector"]["matchLabels"] for rule in rules for peer in rule["from"]]
+        return [one["kubernetes.io/metadata.name"] for one in peers]
+
+    def guarded(name: str) -> set[str]:
+        """The etcds that the policy is of."""
+        wanted = teamed[f"network-policy-{name}"].inputs["spec"]["podSelector"]["matchLabels"].items()
+        found = {one: teamed[one].inputs["spec"]["template"]["metadata"]["labels"] for one in ("etcd", *theirs)}
+        return {one for one, labels in found.items() if wanted <= labels.items()}
+
+    theirs = ("etcd-team-vision", "etcd-team-speech")
+    assert who("ebb-team-vision-jobs") == ["ebb-team-vision", "ebb-system"]
+    assert (who("etcd"), guarded("etcd")) == ([JOBS], {"etcd"})
+    assert graph["network-policy-etcd"].inputs == teamed["network-policy-etcd"].inputs
+    for team in ("vision", "speech"):
+        assert (who(f"etcd-team-{team}"), guarded(f"etcd-team-{team}")) == ([f"ebb-team-{team}"], {f"etcd-team-{team}"})
+        name = teamed[f"service-ebb-team-{team}-etcd-service"].inputs["spec"]["externalName"]
+        assert name == f"etcd-team-{team}.ebb-system.svc.cluster.local"
+    assert who("etcd-legacy") == ["ebb-team-vision", "ebb-team-speech"], "torch's own rendezvous is one for all"
+    assert guarded("etcd-legacy") == set()
 
 
 def test_the_platform_says_which_teams_there_are(teamed: Graph) -> None:

@@ -12,8 +12,10 @@ from tests.pod_security import violations
 from tests.workloads.test_storage import MANAGER, a_cluster, wanted
 from workloads import manifest
 from workloads.cluster import JOBS, SYSTEM
-from workloads.etcd import etcd, etcd_maintenance
+from workloads.etcd import etcd, etcd_maintenance, of_teams
+from workloads.teams import Team
 
+TEAM = Team(name="vision", researchers=[("Group", "vision")])
 SMALLEST_VOLUME = 2 * 2**30  # the local stack's
 LOG_BYTES = 7 * 64_000_000  # 5 files (--max-wals), one being written, one being made; measured: 64 000 000 bytes each
 
@@ -24,17 +26,19 @@ def seen() -> Declared:
         cluster = a_cluster()
         spaces = [core.v1.Namespace(name, metadata={"name": name}, opts=cluster.options()) for name in (SYSTEM, JOBS)]
         made = etcd(cluster, wanted(), "ebb/etcd:1", MANAGER, spaces)
-        etcd_maintenance(cluster, "ebb/controller:1", MANAGER, made)
+        made += of_teams(cluster, [TEAM], "ebb/etcd:1", MANAGER, spaces)
+        etcd_maintenance(cluster, "ebb/controller:1", MANAGER, made, [TEAM])
 
     return declared(all_of_it)
 
 
 def pods(seen: Declared) -> dict[str, dict[str, Any]]:
     cron = seen.one("CronJob").inputs["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-    return {"etcd": seen.one("StatefulSet").inputs["spec"]["template"]["spec"], "etcd-maintenance": cron}
+    etcds = {name: seen.one("StatefulSet", name).inputs["spec"]["template"]["spec"] for name in ("etcd", TEAM.etcd)}
+    return {**etcds, "etcd-maintenance": cron}
 
 
-@pytest.mark.parametrize("name", ["etcd", "etcd-maintenance"])
+@pytest.mark.parametrize("name", ["etcd", TEAM.etcd, "etcd-maintenance"])
 def test_pods_pass_pod_security_restricted(seen: Declared, name: str) -> None:
     pod = pods(seen)[name]
     assert violations(pod) == []
@@ -85,6 +89,7 @@ def test_maintenance_knows_the_quota_and_the_address(seen: Declared) -> None:
     assert container["command"][2:] == [
         *("python3", "-m", "ebb.controller.etcd.maintenance", "--etcd=http://etcd:2379"),
         f"--quota-bytes={flags(seen)['quota-backend-bytes']}",
+        "--etcd=http://etcd-team-vision:2379",
     ]
     assert seen.one("CronJob").inputs["spec"]["concurrencyPolicy"] == "Forbid"
 
@@ -92,5 +97,18 @@ def test_maintenance_knows_the_quota_and_the_address(seen: Declared) -> None:
 def test_maintenance_comes_after_etcd_and_etcd_after_its_claim(seen: Declared) -> None:
     before = seen.before(seen.one("CronJob"))
     claim = seen.one("PersistentVolumeClaim", "claim-ebb-etcd")
-    assert {seen.one("StatefulSet").key, claim.key} <= before
-    assert claim.key in seen.before(seen.one("StatefulSet"))
+    assert {seen.one("StatefulSet", "etcd").key, seen.one("StatefulSet", TEAM.etcd).key, claim.key} <= before
+    assert claim.key in seen.before(seen.one("StatefulSet", "etcd"))
+
+
+def test_a_teams_etcd_is_the_same_under_its_own_name_with_its_data_in_its_pod(seen: Declared) -> None:
+    usual, own = (seen.one("StatefulSet", name).inputs["spec"] for name in ("etcd", TEAM.etcd))
+    assert own["serviceName"] == TEAM.etcd == "etcd-team-vision"
+    assert own["selector"]["matchLabels"] == own["template"]["metadata"]["labels"] == {"app.kubernetes.io/name": TEAM.etcd}
+    words = [word.replace("//etcd.", f"//{TEAM.etcd}.") for word in pods(seen)["etcd"]["containers"][0]["command"]]
+    (container,) = pods(seen)[TEAM.etcd]["containers"]
+    assert (container["command"], container["name"]) == (words, "etcd")
+    assert any(f"http://{TEAM.etcd}.{SYSTEM}.svc" in word for word in words)
+    assert container["volumeMounts"] == usual["template"]["spec"]["containers"][0]["volumeMounts"]
+    assert pods(seen)[TEAM.etcd]["volumes"] == [{"name": "data", "emptyDir": {"sizeLimit": "2Gi"}}]
+    assert seen.one("Service", f"service-{TEAM.etcd}").inputs["spec"]["selector"] == {"app.kubernetes.io/name": TEAM.etcd}

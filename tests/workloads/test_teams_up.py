@@ -166,7 +166,7 @@ def submit(api: Api, owner: str, team: Team, name: str) -> None:
 
 
 def test_a_stack_with_teams_lives_and_leaves_their_data(api: Api, tmp_path: Path) -> None:
-    spaces = {one["metadata"]["name"] for one in api.ask("GET", CORE).body["items"]}
+    spaces = set(names(api, CORE))
     stack = Stack(tmp_path / "stack", api.plane.kubeconfig)
     stack.configure(TEAMS)
     stack.up()
@@ -184,12 +184,13 @@ def test_a_stack_with_teams_lives_and_leaves_their_data(api: Api, tmp_path: Path
     assert {found[f"{SPEECH.namespace}/ebb-{what}"] for what in ("data", "output")} == {"Released"}
     assert {found[f"{VISION.namespace}/ebb-{what}"] for what in ("data", "output")} == {"Bound"}
     assert api.ask("GET", f"{CORE}/{SPEECH.namespace}").status == 404
+    assert [name for name in names(api, f"{CORE}/ebb-system/pods") if name.startswith("etcd-team")] == ["etcd-team-vision-0"]
     assert api.ask("GET", f"{HERE}/pods/mine-worker-0").body["status"]["phase"] == "Running"
     assert api.ask("GET", f"{HERE}/resourcequotas/team").body["spec"]["hard"] == {"requests.nvidia.com/gpu": "16"}
 
     stack.destroy()
     assert stack.resources() == {}
-    assert {one["metadata"]["name"] for one in api.ask("GET", CORE).body["items"]} == spaces
+    assert set(names(api, CORE)) == spaces
     assert set(phases(api).values()) == {"Released"}
     assert left(api) == []
 
@@ -200,5 +201,8 @@ def left(api: Api) -> list[str]:
     paths = [f"{rbac}/clusterroles", f"{rbac}/clusterrolebindings", "/apis/scheduling.k8s.io/v1/priorityclasses",
              f"{admission}/validatingadmissionpolicies", f"{admission}/validatingadmissionpolicybindings",
              "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"]  # fmt: skip
-    names = [one["metadata"]["name"] for path in paths for one in api.ask("GET", path).body["items"]]
-    return [name for name in names if "ebb" in name or "elastic" in name]
+    return [name for path in paths for name in names(api, path) if "ebb" in name or "elastic" in name]
+
+
+def names(api: Api, path: str) -> list[str]:
+    return [one["metadata"]["name"] for one in api.ask("GET", path).body["items"]]

@@ -1,4 +1,5 @@
 """Keep etcd's database small, and clear its alarm NOSPACE: `python -m ebb.controller.etcd.maintenance --etcd http://etcd:2379`.
+With --etcd said again, those of several, one after the other.
 
 Ordinary runs defragment when half of the file is holes. Under the alarm, etcd refuses writes until three things have happened:
 older revisions are dropped, the file is rewritten without them, and the alarm is taken back, in this order. The last is done
@@ -104,18 +105,27 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m ebb.controller.etcd.maintenance", description="Defragments etcd, clears NOSPACE."
     )
-    parser.add_argument("--etcd", required=True, metavar="http://HOST:PORT", help="a client address of the one member")
+    parser.add_argument(
+        "--etcd",
+        required=True,
+        action="append",
+        metavar="http://HOST:PORT",
+        help="a client address of the one member; may be said again for another etcd",
+    )
     parser.add_argument("--quota-bytes", required=True, type=int, help="what etcd was started with as --quota-backend-bytes")
     given = parser.parse_args(arguments)
-    if not given.etcd.startswith(("http://", "https://")):
-        parser.error(f"--etcd {given.etcd!r} is not an address: use for example http://etcd:2379")
+    for address in given.etcd:
+        if not address.startswith(("http://", "https://")):
+            parser.error(f"--etcd {address!r} is not an address: use for example http://etcd:2379")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stdout)
-    try:
-        log.info("%s", maintain(gateway(given.etcd.rstrip("/")), given.quota_bytes))
-    except EtcdError as error:
-        log.error("%s", error)
-        return 1
-    return 0
+    code = 0
+    for address in given.etcd:  # one that does not answer is no reason to leave out the others
+        try:
+            log.info("%s: %s", address, maintain(gateway(address.rstrip("/")), given.quota_bytes))
+        except EtcdError as error:
+            log.error("%s", error)
+            code = 1
+    return code
 
 
 if __name__ == "__main__":

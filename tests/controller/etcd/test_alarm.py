@@ -9,7 +9,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer, unused_port
 
 from ebb.controller.__main__ import read_settings
-from ebb.controller.etcd.alarm import EVERY_SECONDS, FIX, EtcdAlarm, http_ask, read_alarm
+from ebb.controller.etcd.alarm import EVERY_SECONDS, FIX, EtcdAlarms, http_ask, read_alarm
 from ebb.controller.metrics import Metrics
 from ebb.kube import ELASTIC_JOBS, EVENTS
 from tests.builders import make_job
@@ -22,25 +22,28 @@ DAMAGED = '{"health":"false","reason":"ALARM CORRUPT"}\n'
 
 
 class Etcd:
-    """Says one thing until it is told another."""
+    """Says one thing until it is told another; that of team vision is well, or says its own."""
 
-    def __init__(self, says: str | None) -> None:
-        self.says = says
+    def __init__(self, says: str | None, vision: str | None = WELL) -> None:
+        self.says, self.vision = says, vision
 
-    async def __call__(self) -> str | None:
-        return self.says
+    async def __call__(self, address: str) -> str | None:
+        return {"http://etcd:2379": self.says, "http://etcd-team-vision:2379": self.vision}[address]
 
 
 @asynccontextmanager
-async def watched(etcd: Etcd) -> AsyncIterator[FakeCluster]:
+async def watched(etcd: Etcd, *teams: str) -> AsyncIterator[FakeCluster]:
     """A controller that leads, with a running job and a suspended one, and its watch over etcd."""
     async with started() as world:
         await world.start_all(make_job())
         world.api.put(ELASTIC_JOBS, make_job("idle", uid="other", suspend=True))
         await world.settle()
-        alarm = EtcdAlarm(etcd, jobs=world.controller.unfinished, emit_events=world.controller.emit_events)
-        alarm.show(world.controller.metrics)
-        watching = asyncio.create_task(alarm.run())
+        controller = world.controller
+        alarms = EtcdAlarms(
+            "http://etcd:2379", etcd, teams=lambda: teams, jobs=controller.unfinished, emit_events=controller.emit_events
+        )
+        alarms.show(controller.metrics)
+        watching = asyncio.create_task(alarms.run())
         await world.settle(1)
         yield world
         watching.cancel()
@@ -57,7 +60,7 @@ def shown(world: FakeCluster) -> list[str]:
     return [line for line in world.controller.metrics.text().splitlines() if line.startswith("ebb_etcd")]
 
 
-ALARM = ("digits", "Warning", "EtcdAlarm")
+ALARM, CURED = ("digits", "Warning", "EtcdAlarm"), ("theirs", "Normal", "EtcdCured")
 
 
 def test_an_etcd_that_is_well_is_a_figure_and_no_event() -> None:
@@ -119,6 +122,24 @@ def test_one_alarm_after_the_other() -> None:
     run(story())
 
 
+def test_a_teams_alarm_is_for_its_jobs_and_that_of_the_others_not() -> None:
+    async def story() -> None:
+        etcd = Etcd(WELL, vision=FULL)
+        async with watched(etcd, "vision") as world:
+            theirs = make_job("theirs", uid="theirs")
+            theirs["metadata"]["namespace"] = "ebb-team-vision"
+            world.api.put(ELASTIC_JOBS, theirs)
+            await world.settle(EVERY_SECONDS + 1)
+            assert told(world) == [("theirs", "Warning", "EtcdAlarm")]
+            assert {'ebb_etcd_up{team="vision"} 1', 'ebb_etcd_alarm{alarm="NOSPACE",team="vision"} 1'} < set(shown(world))
+            assert 'ebb_etcd_alarm{alarm="NOSPACE"} 0' in shown(world)
+            etcd.says, etcd.vision = FULL, WELL
+            await world.settle(EVERY_SECONDS + 1)
+            assert told(world)[1:] in ([ALARM, CURED], [CURED, ALARM])
+
+    run(story())
+
+
 def test_an_etcd_that_does_not_answer_is_down_and_its_alarm_unknown() -> None:
     async def story() -> None:
         etcd = Etcd(FULL)
@@ -139,7 +160,7 @@ def test_a_controller_that_does_not_lead_says_nothing_of_etcd() -> None:
     async def tell(*_: object) -> None:
         raise AssertionError
 
-    EtcdAlarm(Etcd(FULL), jobs=list, emit_events=tell).show(metrics)
+    EtcdAlarms("http://etcd:2379", Etcd(FULL), teams=list, jobs=list, emit_events=tell).show(metrics)
     assert not [line for line in metrics.text().splitlines() if line.startswith("ebb_etcd")]
 
 
@@ -157,13 +178,13 @@ async def test_over_http_an_alarm_comes_with_503() -> None:
 
     app = web.Application()
     app.add_routes([web.get("/health", health)])
-    async with TestServer(app) as server, http_ask(f"http://127.0.0.1:{server.port}") as ask:
-        assert read_alarm(await ask() or "") == "NOSPACE"
+    async with TestServer(app) as server, http_ask() as ask:
+        assert read_alarm(await ask(f"http://127.0.0.1:{server.port}") or "") == "NOSPACE"
 
 
 async def test_over_http_nobody_there_is_no_answer() -> None:
-    async with http_ask(f"http://127.0.0.1:{unused_port()}") as ask:
-        assert await ask() is None
+    async with http_ask() as ask:
+        assert await ask(f"http://127.0.0.1:{unused_port()}") is None
 
 
 def test_the_address_is_an_argument(capsys: pytest.CaptureFixture[str]) -> None:

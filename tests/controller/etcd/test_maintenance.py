@@ -116,6 +116,10 @@ def test_the_gateway_is_posted_to_in_json(server: tuple[str, list[tuple[str, byt
 def test_exit_codes(server: tuple[str, list[tuple[str, bytes]]], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([f"--etcd={server[0]}/", "--quota-bytes=1"]) == 0
     assert main(["--etcd=http://127.0.0.1:1", "--quota-bytes=1"]) == 1
+    seen = server[1]
+    seen.clear()
+    assert main(["--etcd=http://127.0.0.1:1", f"--etcd={server[0]}", "--quota-bytes=1"]) == 1
+    assert seen, "one that does not answer is no reason to leave out the next"
     with pytest.raises(SystemExit):
         main(["--etcd=etcd:2379", "--quota-bytes=1"])
     assert "use for example http://etcd:2379" in capsys.readouterr().err
