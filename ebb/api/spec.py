@@ -15,7 +15,16 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ebb.api.clock import unix
-from ebb.api.contract import ANNOTATION_BILLED, ANNOTATION_OWNER, BACKEND_ETCD, BACKEND_ETCD3, LABEL_USER, MANAGER
+from ebb.api.contract import (
+    ANNOTATION_BILLED,
+    ANNOTATION_OWNER,
+    BACKEND_ETCD,
+    BACKEND_ETCD3,
+    LABEL_QUEUE,
+    LABEL_QUEUE_PRIORITY,
+    LABEL_USER,
+    MANAGER,
+)
 from ebb.api.parts import (
     ALL_WORKERS,
     ANY_WORKER,
@@ -245,11 +254,15 @@ class Job:
     status: Status
     submitted_by: str = ""  # who is named in the record of what it cost
     owner: str = ""  # the user as the API server knows them; "" outside of teams' namespaces
+    queue: str = ""  # of Kueue: that decides when the job may have machines; "": the controller's own queue does
+    queue_priority: str = ""  # Kueue's class of priority
+    admitted_worker: WorkerSpec | None = None  # with what Kueue adds to it; None: as the author wrote it
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> "Job":
         """Raises SpecError for a spec that breaks the rules above; `metadata` must be the API server's."""
         metadata = value["metadata"]
+        labels = metadata.get("labels") or {}
         return cls(
             name=metadata["name"],
             namespace=metadata["namespace"],
@@ -261,11 +274,13 @@ class Job:
             status=decode(Status, value.get("status") or {}),
             submitted_by=user_of(metadata),
             owner=str((metadata.get("annotations") or {}).get(ANNOTATION_OWNER, "")),
+            queue=str(labels.get(LABEL_QUEUE, "")),
+            queue_priority=str(labels.get(LABEL_QUEUE_PRIORITY, "")),
         )
 
     @property
     def worker(self) -> WorkerSpec:
-        return self.spec.replica_specs.worker
+        return self.admitted_worker or self.spec.replica_specs.worker
 
     @property
     def min_replicas(self) -> int:

@@ -20,6 +20,7 @@ from ebb.controller import trimming
 from ebb.controller.autoscaler_status import NAMESPACES, NOMINATED, REFUSED, REPORT, TRIGGERED, Words, by_group, read_report
 from ebb.controller.claims import Claims, Effect
 from ebb.controller.karpenter import SOURCE, UNSCHEDULABLE, Karpenter
+from ebb.controller.kueue import KueueCopies
 from ebb.controller.machines import Machines, Reader
 from ebb.controller.reconciler.capacity import GroupState, Supply
 from ebb.controller.reconciler.failure_policy import faulty_machines
@@ -28,7 +29,7 @@ from ebb.controller.reconciler.types import Observed
 from ebb.controller.reconciler.worker_state import aged
 from ebb.controller.usage.machine_time import FINISHED
 from ebb.controller.workqueue import WorkQueue
-from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS, NODE_CLAIMS, PODS, PRIORITY_CLASSES, SERVICES, Resource
+from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS, NODE_CLAIMS, PODS, PRIORITY_CLASSES, SERVICES, WORKLOADS, Resource
 from ebb.kube.reflector import Habits, Key, Reflector, key_of
 
 Object = dict[str, Any]
@@ -68,9 +69,12 @@ class ClusterCache:
         self.jobs = Reflector(api, ELASTIC_JOBS, on_change=self._job_changed, habits=Habits(trim=trimming.trim_job))
         self.pods = self._reflect_children(api, PODS, trimming.trim_pod)
         self.services = self._reflect_children(api, SERVICES, trimming.trim_service)
+        self.kueue = KueueCopies(api, changed=self._enqueue_queued)
+        self.workloads = self._reflect_children(api, WORKLOADS, trimming.trim_workload, optional=True)
         facts = Reflector(api, CONFIG_MAPS, NAMESPACE, fields=f"metadata.name={NAME}", on_change=self._platform_changed)
         self.required = (self.jobs, self.pods, self.services, self.machines.nodes, facts)
         self.optional = (self.machines.leases, *self._reflect_supply(api), self._reflect_priorities(api))
+        self.optional += (self.workloads, *self.kueue.reflectors)
         self.reflectors = (*self.required, *self.optional)
 
     async def synced(self) -> None:
@@ -117,6 +121,7 @@ class ClusterCache:
             share=self.claims.share(key),
             supply=Supply(words=self._words.latest, groups=self._groups),
             priorities=self._priorities,
+            kueue=self.kueue.of(job, self._children.workload(job.uid), self.workloads),
             progress=progress,
             spent=None if self.spent is None else self.spent.get(job.namespace, 0.0),
         )
@@ -180,7 +185,9 @@ class ClusterCache:
         there = [pod for pod in pods if pod["status"].get("phase") == "Running" and pod["status"].get("podIP")]
         return sorted(there, key=lambda pod: int(pod["metadata"]["labels"][names.LABEL_INDEX]))
 
-    def _reflect_children(self, api: Reader, resource: Resource, trim: Callable[[Object], Object]) -> Reflector:
+    def _reflect_children(
+        self, api: Reader, resource: Resource, trim: Callable[[Object], Object], *, optional: bool = False
+    ) -> Reflector:
         def changed(old: Object | None, new: Object | None) -> None:
             keys = {self._children.drop(resource.plural, old) if old else None}
             keys.add(self._children.put(resource.plural, new) if new else None)
@@ -194,7 +201,8 @@ class ClusterCache:
                 else:
                     self._changed(key)
 
-        return Reflector(api, resource, labels=names.SELECTOR_ALL, on_change=changed, habits=Habits(trim=trim))
+        habits = Habits(trim=trim, optional=optional)
+        return Reflector(api, resource, labels=names.SELECTOR_ALL, on_change=changed, habits=habits)
 
     def _reflect_supply(self, api: Reader) -> Iterator[Reflector]:
         habits = Habits(trim=trimming.trim_event, optional=True, forgetful=True)
@@ -220,6 +228,9 @@ class ClusterCache:
             self._wake(Effect.FREED)
 
         return Reflector(api, PRIORITY_CLASSES, on_change=changed, habits=Habits(optional=True))
+
+    def _enqueue_queued(self) -> None:
+        self._enqueue(key for key, job in self.jobs.objects.items() if names.LABEL_QUEUE in (job["metadata"].get("labels") or {}))
 
     def _job_changed(self, old: Object | None, new: Object | None) -> None:
         value = new or old
@@ -401,6 +412,11 @@ class Children:
     def services(self, uid: str) -> tuple[Object, ...]:
         """Of the job with this UID."""
         return tuple(value for (plural, _), value in self._owned.get(uid, {}).items() if plural == SERVICES.plural)
+
+    def workload(self, uid: str) -> Object | None:
+        """By which Kueue knows the job with this UID; of several the one that is to stay."""
+        found = [value for (plural, _), value in self._owned.get(uid, {}).items() if plural == WORKLOADS.plural]
+        return min(found, key=lambda value: ("deletionTimestamp" in value["metadata"], value["metadata"]["name"]), default=None)
 
     def on_node(self, node: str) -> Collection[Key]:
         """The jobs that have workers on this machine."""

@@ -17,6 +17,7 @@ from ebb.api.clock import stamp
 from ebb.api.spec import Job
 from ebb.controller.cluster_cache import ClusterCache, Object
 from ebb.controller.etcd.legacy import RunError
+from ebb.controller.kueue import write_workload
 from ebb.controller.machines import Reader
 from ebb.controller.metrics import Recovery
 from ebb.controller.reconciler.pods import owner_of
@@ -26,10 +27,15 @@ from ebb.controller.reconciler.types import (
     CreateRecord,
     CreateRun,
     CreateService,
+    CreateWorkload,
     DeleteJob,
     DeletePod,
     DeleteService,
+    DeleteWorkload,
     Event,
+    OfWorkload,
+    ReplaceWorkload,
+    WriteWorkloadStatus,
 )
 from ebb.kube import (
     CONFIG_MAPS,
@@ -37,6 +43,7 @@ from ebb.kube import (
     EVENTS,
     PODS,
     SERVICES,
+    WORKLOADS,
     Conflict,
     Denied,
     Invalid,
@@ -130,11 +137,24 @@ class Executor:
                     await self._delete(SERVICES, job.namespace, name, uid)
                 case DeleteJob():
                     await self._delete(ELASTIC_JOBS, job.namespace, job.name, job.uid)
+                case CreateWorkload() | ReplaceWorkload() | WriteWorkloadStatus() | DeleteWorkload():
+                    await self._tell_kueue(job, action)
 
     async def _delete(self, resource: Resource, namespace: str, name: str, uid: str, grace_seconds: int | None = None) -> None:
         """Delete exactly this object. One that is gone, or was replaced by another of that name, is deleted."""
         with suppress(NotFound, Conflict):
             await self._api.delete(resource, namespace, name, uid=uid, grace_seconds=grace_seconds)
+
+    async def _tell_kueue(self, job: Job, action: OfWorkload) -> None:
+        match action:
+            case CreateWorkload(body):
+                await self.create(WORKLOADS, self._cluster.workloads, body)
+            case ReplaceWorkload(body):
+                await write_workload(self._api, self._cluster.workloads, body)
+            case WriteWorkloadStatus(body):
+                await write_workload(self._api, self._cluster.workloads, body, "status")
+            case DeleteWorkload(name=name, uid=uid):
+                await self._delete(WORKLOADS, job.namespace, name, uid)
 
     async def _check_owner(self, job: Job, name: str) -> None:
         """Tell people, once, of a Service of that name that is somebody else's. An earlier job's goes away by itself."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from ebb.api import contract as names
 from ebb.api.status import Condition, Member, Status
-from ebb.controller.reconciler.types import CreatePod, CreateRun, CreateService, Plan
+from ebb.controller.reconciler.types import CreatePod, CreateRun, CreateService, CreateWorkload, Plan
 
 Key = tuple[str, str]
 
@@ -110,10 +110,12 @@ def _without_figures(message: str) -> str:
 
 
 def without_creations(decided: Plan) -> Plan:
-    """The same plan, creating no pods and Services, and telling of none."""
+    """The same plan, creating no pods, Services and Workloads, and telling of none."""
     return replace(
         decided,
-        actions=tuple(item for item in decided.actions if not isinstance(item, CreatePod | CreateRun | CreateService)),
+        actions=tuple(
+            item for item in decided.actions if not isinstance(item, CreatePod | CreateRun | CreateService | CreateWorkload)
+        ),
         events=tuple(event for event in decided.events if event.reason != names.REASON_POD_CREATED),
     )
 

@@ -80,6 +80,13 @@ def trim_node(value: Object) -> Object:
     }
 
 
+def trim_workload(value: Object) -> Object:
+    """All that may be written back, and of the pods only how many: what they look like is made anew where it is written."""
+    spec = value["spec"]
+    counts = [_some(item, ("name", "count", "minCount")) for item in spec.get("podSets") or ()]
+    return {**without_managers(value), "spec": {**spec, "podSets": counts}}
+
+
 def trim_lease(value: Object) -> Object:
     """Keep the time of renewal and the interval."""
     spec = value.get("spec") or {}

@@ -188,6 +188,9 @@ def test_the_controllers_rights_are_these() -> None:
         *(("configmaps", verb) for verb in ("create", "get", "list", "watch", "update", "delete")),
         *(("records", verb) for verb in ("create", "delete")),
         *((kind, verb) for kind in ("nodeclaims", "priorityclasses") for verb in ("list", "watch")),
+        *(("workloads", verb) for verb in ("list", "watch", "create", "update", "delete")),  # Kueue's
+        ("workloads/status", "update"),
+        *((kind, verb) for kind in ("resourceflavors", "workloadpriorityclasses") for verb in ("list", "watch")),
     }
     assert not any("*" in rule["verbs"] + rule["resources"] + rule["apiGroups"] for rule in rules)
 

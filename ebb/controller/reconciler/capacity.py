@@ -60,6 +60,7 @@ class Claim:
     gpu_hours: int = 0  # that it has had, whole ones; machine hours where its workers have no GPU
     owner: Owner = ("", "")  # team and user
     share: Share = (0.0, 0.0)
+    elsewhere: bool = False  # it is in a queue of Kueue's, which alone makes it stop
     loan: bool = False  # its place is kept for jobs before it, which cannot start yet
 
     @property
@@ -129,7 +130,9 @@ def survey(jobs: Iterable[Job], priorities: Mapping[str, int], now: float, *, bu
     """The other jobs as their statuses describe them; `but` is the job that asks."""
     ours = [job for job in jobs if (job.namespace, job.name) != but and job.spec.managed_by == names.MANAGER]
     others = [job for job in ours if not job.status.ended and not job.deleting]
-    claims = tuple(claim(job, priorities, now) for job in others if not job.spec.suspend and job.status.hold is None)
+    active = [job for job in others if not job.spec.suspend and job.status.hold is None]
+    # One that waits for Kueue is in no line of ours; one that Kueue has admitted has its machines.
+    claims = tuple(claim(job, priorities, now) for job in active if not job.queue or job.status.placement)
     dry = tuple(entry for job in others for entry in job.status.dry if now - (unix(entry.at) or 0) < RECENT_SECONDS)
     return ClusterCapacity(claims=claims, dry=dry)
 
@@ -162,6 +165,7 @@ def claim(job: Job, priorities: Mapping[str, int], now: float) -> Claim:
         gpu_hours=_gpu_hours(job, wish.needs),
         quota=quota if quota and quota.message and not quota.too_small else None,
         owner=owner_of(job),
+        elsewhere=bool(job.queue),
         loan=placed is not None and placed.on_loan,
     )
 

@@ -15,13 +15,13 @@ from ebb.api.needs import Wish
 from ebb.api.platform import Platform
 from ebb.api.status import PLACED, HistoryEntry, Placed
 from ebb.api.template import worker_container
-from ebb.controller.reconciler import quotas, stockouts, team_budget
+from ebb.controller.reconciler import stockouts
 from ebb.controller.reconciler.candidates import Candidate, best, candidate_of, complaint, sites, unplaced, ways
 from ebb.controller.reconciler.capacity import Claim, claim
 from ebb.controller.reconciler.containers import rendezvous
 from ebb.controller.reconciler.failure_policy import dismiss, stop
-from ebb.controller.reconciler.preemption import kept_off, preempted_by, pushed_off
-from ebb.controller.reconciler.queue import Queue, queue, starving, yields_to
+from ebb.controller.reconciler.preemption import kept_off
+from ebb.controller.reconciler.queue import Queue, starving
 from ebb.controller.reconciler.relocation import (
     Move,
     fallback_due,
@@ -32,22 +32,30 @@ from ebb.controller.reconciler.relocation import (
 )
 from ebb.controller.reconciler.scheduling import gated_base
 from ebb.controller.reconciler.summary import blocked, here, strangers, summarize
+from ebb.controller.reconciler.turns import AGAIN_SECONDS, EVENTS, turns_of
 from ebb.controller.reconciler.types import JobView, PlanBuilder
 from ebb.controller.reconciler.worker_state import Outcome
 
-AGAIN_SECONDS = 30.0  # what changes for a waiting job wakes it (claims.py); this is for what was missed
+IN_LINE = (
+    names.WAITING_BEHIND,
+    names.WAITING_FOR_GROUP,
+    names.WAITING_FOR_QUOTA,
+    names.WAITING_TEAM_BUDGET,
+    names.WAITING_FOR_KUEUE,
+)
 
 
 def place(view: JobView, draft: PlanBuilder) -> bool:
     """See the module's docstring."""
     me = replace(claim(view.job, view.observed.priorities, view.now), share=view.observed.share)
-    refused = team_budget.verdict(view, draft) or quotas.verdict(view, draft, me)
+    refused = turns_of(view).refusal(view, draft, me)
     if refused:
         return _give_back(view, draft, *refused)
+    _tell_admission(view, draft)
     if draft.status.placement is None:
         return _first(view, draft, me)
     leaving = strangers(view, draft.status)
-    if leaving:
+    if leaving or view.admission.unknown:  # workers that were made now would lack what Kueue wants of them
         for worker in leaving:
             if not worker.leaving:
                 stop(draft, worker)
@@ -63,21 +71,16 @@ def place(view: JobView, draft: PlanBuilder) -> bool:
 
 def _stay_or_go(view: JobView, draft: PlanBuilder, me: Claim) -> bool:
     """Leave the place of a job for another one, or for a job that goes first, where there is a reason to."""
-    urgent = preempted_by(view, me)
-    if urgent:
-        return _stop_for(view, draft, *urgent)
-    site = here(view, draft.status)
-    owner = _loan_ends(view, draft, me, site) if me.loan else None
-    if owner:
-        return _end_loan(view, draft, owner, site)
-    above = pushed_off(view, draft, me)
-    if above:
-        return _stop_for(view, draft, above, site)
+    turns, site = turns_of(view), here(view, draft.status)
+    displaced = turns.displaced(view, draft, me, site)
+    if displaced:
+        leave = _end_loan if displaced.loan else _stop_for
+        return leave(view, draft, displaced.by, displaced.there)
     stockout = stockouts.find(view, site, draft.wakes)
     if site.fits:
         stockouts.remember(view, draft, site, stockout)
     move = to_other_machines(view, draft, me, site) or out_of_stockout(view, draft, me, site, stockout)
-    first = None if move else yields_to(view, draft, me, site)
+    first = None if move else turns.yields(view, draft, me, site)
     if first:
         return _release(view, draft, first, site)
     move = move or next_try(view, draft, me, site, stockout)
@@ -100,7 +103,8 @@ def _first(view: JobView, draft: PlanBuilder, me: Claim) -> bool:
     lacking = _lacking(view)
     if lacking:
         return _wait(view, draft, *lacking)
-    line = queue(me, observed.cluster_capacity, observed.platform)
+    turns = turns_of(view)
+    line = turns.line(view, me)
     if me.group and line.in_group >= me.group_max and not held:
         message = f"group {me.group!r} runs {me.group_max} at once, as its maxParallel says: this one waits for its turn."
         return _wait(view, draft, names.WAITING_FOR_GROUP, message)
@@ -113,7 +117,8 @@ def _first(view: JobView, draft: PlanBuilder, me: Claim) -> bool:
             if found:
                 last_dry = partial(stockouts.seen, view, draft.status)
                 site = best(found, view.wanted, observed.cluster_capacity, last_dry)
-                return _settle(view, draft, site) if left is line.free else _borrow(view, draft, line, site)
+                owned = left is line.free or not turns.lends
+                return _settle(view, draft, site) if owned else _borrow(view, draft, line, site)
     if not known:
         return _wait(view, draft, names.WAITING_FOR_ZONE, _complaint(view, observed.platform))
     roomiest = max((site for some in known for site in some), key=lambda site: (line.free.room(site), site.zone))
@@ -123,7 +128,7 @@ def _first(view: JobView, draft: PlanBuilder, me: Claim) -> bool:
 def _first_without_stack(view: JobView, draft: PlanBuilder, me: Claim, line: Queue) -> bool:
     """On a cluster that no stack of ours describes, nothing is known of zones and of what may grow."""
     site = candidate_of(Wish.of(view.job), unplaced(view.job), None)
-    above = kept_off(view, draft, me)
+    above = None if view.job.queue else kept_off(view, draft, me)
     if above:
         return _wait(view, draft, names.WAITING_BEHIND, f"{_title(above)} goes first in {site.title}.")
     if starving(me, line, site, view.now) and not _held(view):
@@ -171,20 +176,6 @@ def _borrow(view: JobView, draft: PlanBuilder, line: Queue, site: Candidate) -> 
     message = f"Workers go to zone {site.title}, on machines kept for {kept}: when it can, this one stops with a checkpoint."
     draft.event(names.REASON_PLACED, message)
     return True
-
-
-def _loan_ends(view: JobView, draft: PlanBuilder, me: Claim, site: Candidate) -> Claim | None:
-    """The job that was placed on the machines which this one has on loan. Where its own turn has come, the place is its own."""
-    line = queue(me, view.observed.cluster_capacity, view.observed.platform)
-    assert draft.status.placement is not None
-    draft.wakes.append(view.now + AGAIN_SECONDS)
-    if line.free.room(site) >= me.least:
-        draft.status = replace(draft.status, placement=replace(draft.status.placement, on_loan=False))
-        return None
-    if not site.fits or line.firm is None or line.firm.room(site) >= me.least:
-        return None
-    here_too = [one for one, place in line.holders if place.overlaps(site)]
-    return min(here_too, key=lambda one: (not one.waits, one.loan, one.order), default=None)
 
 
 def _end_loan(view: JobView, draft: PlanBuilder, owner: Claim, site: Candidate) -> bool:
@@ -236,8 +227,17 @@ def _give_back(view: JobView, draft: PlanBuilder, reason: str, message: str) -> 
     if draft.status.placement is not None or _held(view):
         dismiss(draft)
         draft.status = replace(draft.status, placement=None)
-        draft.event(names.REASON_RELEASED, message)
+        draft.event(EVENTS.get(reason, names.REASON_RELEASED), message)
     return _wait(view, draft, reason, message)
+
+
+def _tell_admission(view: JobView, draft: PlanBuilder) -> None:
+    """Say that Kueue lets a job have machines that waited for that until now."""
+    before = draft.status.condition(names.RUNNING)
+    if view.admission.most is not None and before and before.reason == names.WAITING_FOR_KUEUE:
+        most, asked = view.admission.most, view.job.max_replicas if view.job.automatic else view.job.worker.replicas
+        through = f"ClusterQueue {view.admission.cluster_queue!r}"
+        draft.event(names.REASON_ADMITTED, f"Kueue admitted {min(most, asked)} of {asked} workers through {through}.")
 
 
 def _enter(view: JobView, draft: PlanBuilder, placed: Placed) -> None:
@@ -265,7 +265,7 @@ def _wait(view: JobView, draft: PlanBuilder, reason: str, message: str) -> bool:
         return False
     before = draft.status.condition(names.RUNNING)
     draft.status = blocked(view, draft.status, reason, message)
-    in_line = reason in (names.WAITING_BEHIND, names.WAITING_FOR_GROUP, names.WAITING_FOR_QUOTA, names.WAITING_TEAM_BUDGET)
+    in_line = reason in IN_LINE
     if in_line:
         draft.wakes.append(view.now + AGAIN_SECONDS)
     if before is None or before.reason != reason or (before.message != message and not in_line):

@@ -118,7 +118,7 @@ def worker_pod(job: Job, *, index: int, attempt: int, pod_placement: PodPlacemen
     spec["restartPolicy"] = "Never"
     spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **pod_placement.selector}
     spec.setdefault("terminationGracePeriodSeconds", pod_placement.grace_seconds)
-    _tolerate(spec, pod_placement.taints)
+    tolerate(spec, pod_placement.taints)
     _stay_off(spec, pod_placement)
     _rank(spec, job, priority_class)
     _name_host(spec, job, metadata["name"])
@@ -211,7 +211,7 @@ def _harden(spec: Object) -> None:
             security.setdefault("capabilities", {"drop": ["ALL"]})
 
 
-def _tolerate(spec: Object, taints: Sequence[Taint]) -> None:
+def tolerate(spec: Object, taints: Sequence[Taint]) -> None:
     """Let the pod onto machines that are kept for jobs; a job file need not know how a stack keeps others off."""
     written = spec.get("tolerations") or []
     missing = [taint for taint in taints if not any(_tolerates(item, taint) for item in written)]

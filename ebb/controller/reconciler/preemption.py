@@ -129,7 +129,7 @@ def _victims(first: Claim, site: Candidate, everybody: ClusterCapacity, platform
         (
             one
             for one in everybody.claims
-            if one.located and one.priority < first.priority and _site(one, platform).overlaps(site)
+            if one.located and not one.elsewhere and one.priority < first.priority and _site(one, platform).overlaps(site)
         ),
         key=_price,
     )

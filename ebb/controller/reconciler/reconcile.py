@@ -16,7 +16,17 @@ from ebb.api.clock import stamp, unix
 from ebb.api.parts import CLEAN_NONE, EXIT_CODE, FAIL_JOB, HOLD_JOB, IGNORE, NEVER, RESTART_WORKER
 from ebb.api.spec import Job
 from ebb.api.status import PROGRAM_FAILED, HistoryEntry, Hold, Progress, Stall, Status
-from ebb.controller.reconciler import crash_hold, data_copy, gpu_use, money, quotas, short_lives, spec_changes, stall_policy
+from ebb.controller.reconciler import (
+    crash_hold,
+    data_copy,
+    gpu_use,
+    money,
+    quotas,
+    short_lives,
+    spec_changes,
+    stall_policy,
+    workload,
+)
 from ebb.controller.reconciler.failure_policy import Loss, account, count_rule, dismiss, dismissed, matching_rule, stop, trained
 from ebb.controller.reconciler.lifecycle import ASKED, after_end, end, finish, hold, suspend
 from ebb.controller.reconciler.placing import place
@@ -36,7 +46,9 @@ def plan(job: Job, observed: Observed, now: float) -> Plan:
     """Decide what to do about one job now."""
     if job.deleting or job.spec.managed_by != names.MANAGER:
         return Plan(status=job.status)
-    view, draft = JobView.of(job, observed, now), PlanBuilder(job.status)
+    admission = workload.admission_of(job, observed.kueue, has_workers=bool(observed.pods))
+    job = workload.apply(admission, job)
+    view, draft = JobView.of(job, observed, now, admission), PlanBuilder(job.status)
     draft.status = replace(draft.status, observed_generation=job.generation, selector=selector(job.name))
     if draft.status.condition(names.CREATED) is None:
         message = f"The controller took the job on: {view.wanted} workers wanted."
@@ -58,6 +70,7 @@ def plan(job: Job, observed: Observed, now: float) -> Plan:
         _run(view, draft)
     if not (job.status.ended and job.spec.clean_pod_policy == CLEAN_NONE):
         _force_out(view, draft)
+    workload.sync(view, draft)
     _hold_progress(view, draft)
     return draft.plan()
 

@@ -17,9 +17,10 @@ from ebb.api.parts import ANY, ON_DEMAND, SINGLE, SPOT, SPOT_THEN_ON_DEMAND
 from ebb.controller.reconciler import stockouts
 from ebb.controller.reconciler.candidates import Candidate, best, sites
 from ebb.controller.reconciler.capacity import Claim
-from ebb.controller.reconciler.queue import FreeCapacity, Queue, queue, starving
+from ebb.controller.reconciler.queue import FreeCapacity, Queue, starving
 from ebb.controller.reconciler.scheduling import doubled, missing_base
 from ebb.controller.reconciler.stockouts import Stockout
+from ebb.controller.reconciler.turns import turns_of
 from ebb.controller.reconciler.types import JobView, PlanBuilder
 
 # Spot shortages last minutes to hours (as market.RECENT_SECONDS); every way there and back costs the job a start.
@@ -139,7 +140,7 @@ def _sites_of(view: JobView, me: Claim, way: str | None) -> list[Candidate]:
     platform = view.observed.platform
     if platform is None:
         return []
-    line = queue(me, view.observed.cluster_capacity, platform)
+    line = turns_of(view).line(view, me)
     return open_sites(view, me, line, sites(Wish.of(view.job), platform, way), line.free)
 
 

@@ -27,11 +27,12 @@ from ebb.controller.reconciler.candidates import Candidate, pod_placement
 from ebb.controller.reconciler.capacity import Claim, claim
 from ebb.controller.reconciler.containers import rendezvous_id, run_id
 from ebb.controller.reconciler.pods import serve, worker_name, worker_pod
-from ebb.controller.reconciler.queue import FreeCapacity, queue
+from ebb.controller.reconciler.queue import FreeCapacity
 from ebb.controller.reconciler.scheduling import doubled, enough_scheduled, missing_base, scheduled, unscheduled, waiting_since
 from ebb.controller.reconciler.spec_changes import of_another_spec
 from ebb.controller.reconciler.stockouts import Kind, Stockout
 from ebb.controller.reconciler.summary import here
+from ebb.controller.reconciler.turns import turns_of
 from ebb.controller.reconciler.types import CreatePod, CreateRun, JobView, PlanBuilder
 from ebb.controller.reconciler.worker_state import Outcome, numbered
 
@@ -119,15 +120,13 @@ def aim(view: JobView, draft: PlanBuilder) -> None:
         return
     site, wanted = here(view, draft.status), view.wanted
     me = claim(view.job, view.observed.priorities, view.now)
-    near = [
-        other for other in queue(me, view.observed.cluster_capacity, view.observed.platform).holders if other[1].overlaps(site)
-    ]
+    near = [other for other in turns_of(view).line(view, me).holders if other[1].overlaps(site)]
     room = _room(view, me, near, site)
     smaller = max(me.least, min(room, _without_late(view, draft, site), _without_needed(view, draft, near, site)))
     if smaller < wanted or draft.status.target is None:
         _set(view, draft, min(smaller, wanted))
         return
-    larger = min(view.job.max_replicas, room)
+    larger = min(view.most, room)
     if larger > wanted and len(view.running) >= wanted:
         due = (unix(draft.status.target_time) or view.now) + GROWS_SECONDS
         if stockouts.seen(view, draft.status, site) is not None:

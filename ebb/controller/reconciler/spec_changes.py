@@ -9,7 +9,8 @@ changed and resumed while no controller leads: its old workers still run then. W
 --nnodes do not meet, and each of the two groups may train alone, into the same output.
 
 Replica counts are not in the hash where the job gives minReplicas and maxReplicas. Neither is the platform: a stack that gets
-another etcd or volume must not start all jobs again.
+another etcd or volume must not start all jobs again. What Kueue
+adds to the template holds for as long as the workers do.
 """
 
 import hashlib
@@ -33,7 +34,7 @@ def spec_hash(job: Job) -> str:
     """A hash of the parts of the spec that a worker is started with."""
     spec = job.spec
     parts = [
-        without_nulls(job.worker.template),
+        without_nulls(job.spec.replica_specs.worker.template),
         spec.rdzv_endpoint,
         spec.rdzv_backend,
         spec.nproc_per_node,

@@ -51,6 +51,9 @@ def summarize(view: JobView, status: Status) -> Status:
         if status.is_true(names.RESTARTING):
             status = status.with_condition(names.RESTARTING, False, names.REASON_RUNNING, "Enough workers run.", view.now)
         message = f"{running} of {view.wanted} workers run."
+        most = view.admission.most
+        if most is not None and not view.job.automatic and most < view.job.worker.replicas:
+            message += f" Kueue lets it have {most} of {view.job.worker.replicas}."
         return replace(status, state=names.RUNNING).with_condition(names.RUNNING, True, names.REASON_RUNNING, message, view.now)
     reason, detail = waiting_for(view, status)
     return blocked(view, status, reason, f"{running} of at least {least} workers run: {detail}")
@@ -60,8 +63,9 @@ def blocked(view: JobView, status: Status, reason: str, message: str) -> Status:
     """Fewer than minReplicas workers run, for this reason."""
     had_run = status.is_true(names.RUNNING) or status.is_true(names.RESTARTING)
     status = _figures(view, status).with_condition(names.RUNNING, False, reason, message, view.now)
-    # maxParallel is the author's own wish, as suspension is: no time is lost by it. With a gate no machine is asked for yet.
-    if reason in (names.WAITING_FOR_GROUP, names.WAITING_FOR_GATES, names.WAITING_FOR_DATA):
+    # maxParallel is the author's own wish, as suspension and Kueue's queue are: no time is lost by it. With a gate no machine is
+    # asked for yet.
+    if reason in (names.WAITING_FOR_GROUP, names.WAITING_FOR_GATES, names.WAITING_FOR_DATA, names.WAITING_FOR_KUEUE):
         status = count(view, status)
     else:
         status = replace(status, waiting_since=status.waiting_since or stamp(view.now, digits=3))

@@ -67,11 +67,41 @@ class CreateRecord:
 
 
 @dataclass(frozen=True)
+class CreateWorkload:
+    """Create the Workload by which Kueue knows the job; one that exists already is as good."""
+
+    body: Object
+
+
+@dataclass(frozen=True)
+class ReplaceWorkload:
+    """Write metadata and spec of the Workload, of exactly this version."""
+
+    body: Object
+
+
+@dataclass(frozen=True)
+class WriteWorkloadStatus:
+    """Write the status of the Workload, of exactly this version."""
+
+    body: Object
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteWorkload:
+    """Delete exactly this Workload, and so give its quota back."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True)
 class DeleteJob:
     """Delete the job itself, and by its ownership all that is left of it."""
 
 
-Action = CreatePod | CreateRun | CreateService | CreateRecord | DeletePod | DeleteService | DeleteJob
+OfWorkload = CreateWorkload | ReplaceWorkload | WriteWorkloadStatus | DeleteWorkload
+Action = CreatePod | CreateRun | CreateService | CreateRecord | DeletePod | DeleteService | DeleteJob | OfWorkload
 
 
 @dataclass(frozen=True)
@@ -81,6 +111,31 @@ class Event:
     reason: str
     message: str
     warning: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kueue:
+    """Kueue's objects, of a job that names a queue of Kueue's. `known`: the controller can see them."""
+
+    known: bool = False
+    workload: Object | None = None
+    flavors: Mapping[str, Object] = field(default_factory=dict)
+    priorities: Mapping[str, int] = field(default_factory=dict)  # WorkloadPriorityClass -> its value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Admission:
+    """Kueue's answer to a job. `wait`: reason and sentence why it may have no workers now; else it may have `most`, None: as many
+    as it wants."""
+
+    wait: tuple[str, str] | None = None
+    most: int | None = None
+    unknown: bool = False  # the controller cannot see Kueue's objects, and the job has workers: nothing may be changed
+    cluster_queue: str = ""
+    selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Object, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +162,7 @@ class Observed:
     progress: Progress | None = None
     gpus: tuple[GpuUse, ...] = ()  # of the workers that run, as far as they were read
     crashes: Mapping[str, Crash] = field(default_factory=dict)  # pod's uid -> its program's end, where the launcher holds it
+    kueue: Kueue = field(default_factory=Kueue)
     spent: float | None = 0.0  # USD that the jobs of its namespace have cost in this month; None: not known yet
 
 
@@ -146,11 +202,12 @@ class JobView:
     observed: Observed
     now: float
     workers: tuple[tuple[Worker, WorkerVerdict], ...]
+    admission: Admission = Admission()
 
     @classmethod
-    def of(cls, job: Job, observed: Observed, now: float) -> "JobView":
+    def of(cls, job: Job, observed: Observed, now: float, admission: Admission = Admission()) -> "JobView":
         workers = sorted((Worker.of(pod) for pod in observed.pods), key=lambda worker: worker.index)
-        view = cls(job=job, observed=observed, now=now, workers=())
+        view = cls(job=job, observed=observed, now=now, workers=(), admission=admission)
         # One whose workers serve no metrics has no other sign of life than its machine's Lease, nor other proof of its end.
         mute = observed.progress is None and job.status.progress is None
         judged = []
@@ -173,10 +230,15 @@ class JobView:
 
     @property
     def wanted(self) -> int:
-        """Workers wanted now."""
+        """Workers wanted now, as far as Kueue lets the job have them."""
         if self.job.automatic and self.job.status.target is not None:
-            return min(max(self.job.status.target, self.job.min_replicas), self.job.max_replicas)
-        return self.job.worker.replicas
+            return min(max(self.job.status.target, self.job.min_replicas), self.most)
+        return min(self.job.worker.replicas, self.most)
+
+    @property
+    def most(self) -> int:
+        """Workers that there may be at all."""
+        return min(self.job.max_replicas, self.admission.most or self.job.max_replicas)
 
     @cached_property
     def placed(self) -> frozenset[str]:
