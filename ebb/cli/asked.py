@@ -73,6 +73,9 @@ def options(
         bool, typer.Option("--spot-then-on-demand", help="Spot; on-demand while no spot machines are available.")
     ] = False,
     priority: Annotated[str | None, typer.Option(help="job (the default), or elastic: yields to all others.")] = None,
+    queue: Annotated[
+        str | None, typer.Option(help="A queue of Kueue, which then gives the job its turn; default: the platform's own.")
+    ] = None,
     max_cost: Annotated[float | None, typer.Option(metavar="USD", help="Stop, with a checkpoint, before it costs more.")] = None,
     deadline: Annotated[
         str | None, typer.Option(metavar="TIME", help="Stop then, with a checkpoint: 12h, or 2026-12-01T18:00Z.")
@@ -137,6 +140,7 @@ def options(
     flags = {
         "name": name, "gpus": gpus, "gpu": gpu, "min": low, "max": high, "zone": zone, "env": env or None, "image": image,
         "shm": shm, "data": data, "capacity": None if spot is None else SPOT if spot else ON_DEMAND, "priority": priority,
+        "queue": queue,
         "max-cost": max_cost, "deadline": deadline, "code": False if no_code else code, "env-file": env_file,
         "run-as": run_as, "writable-root": writable_root or None, "secret": secret or None, "registry-secret": registry_secret,
         "progress-regex": progress_regex, "hold-on-failure": hold_on_failure,

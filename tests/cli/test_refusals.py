@@ -11,8 +11,8 @@ from tests.cli.world import FakeKube, elastic_job, node_group, platform_map, ses
 
 EIGHT = node_group("a100", "local-a", gpuType="A100", gpusPerNode=8, cpu=96, memoryGiB=1152, max=11)
 VOLUMES = "/mnt/data or /mnt/output or /opt/ebb/environment"
-KEYS = "name, gpu, zone, capacity, image, shm, data, code, priority, progress-regex, registry-secret, run-as, gpus, min, max, "
-KEYS += "writable-root, max-cost, deadline, hold-on-failure, env, env-file, secret, command"
+KEYS = "name, gpu, zone, capacity, image, shm, data, code, priority, queue, progress-regex, registry-secret, run-as, gpus, min, "
+KEYS += "max, writable-root, max-cost, deadline, hold-on-failure, env, env-file, secret, command"
 
 
 def invoke(*words: str, kube: FakeKube | None = None) -> Result:
@@ -94,6 +94,11 @@ REFUSALS = {
     "unknown priority": (
         ["--priority", "system"],
         "priority 'system' is unknown: use job (the default), or elastic (it yields to all others).",
+    ),
+    "no queue": (
+        ["--queue", "My/Queue"],
+        "queue 'My/Queue' is no name of a queue: give that of a LocalQueue of Kueue, in lower-case letters, digits and '-', as "
+        "`kubectl get localqueues` shows it; without --queue the platform's own queue decides.",
     ),
     "no money": (["--max-cost", "0"], "max-cost 0 is not more than 0: give the most that the job may cost, in USD."),
     "no length of time": (

@@ -92,7 +92,7 @@ LAUNCHER = "ebb.elastic.launch"
 _OF_PLATFORMS = {
     "gpu": "gpu", "zone": "zone", "capacity": "spot", "image": "image", "shm": "shm", "min_gpus": "min", "max_gpus": "max",
     "priority": "priority", "registry_secret": "registry-secret", "max_cost": "max-cost", "deadline": "deadline",
-    "run_as": "run-as", "writable_root": "writable-root",
+    "queue": "queue", "run_as": "run-as", "writable_root": "writable-root",
     "hold_on_failure": "hold-on-failure",
 }  # fmt: skip
 

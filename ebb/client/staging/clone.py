@@ -21,7 +21,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
-from ebb.api.contract import ANNOTATION_CODE, ENV_PROGRESS_REGEX, WORKER_CONTAINER
+from ebb.api.contract import ANNOTATION_CODE, ENV_PROGRESS_REGEX, LABEL_QUEUE, WORKER_CONTAINER
 from ebb.api.platform import Platform
 from ebb.client.errors import BadRequest, ClientError, Missing, NoPlatform
 from ebb.client.files.transfer import gateway
@@ -111,6 +111,7 @@ def settings_of(job: Object, platform: Platform) -> dict[str, Any]:
         "writable-root": (container.get("securityContext") or {}).get("readOnlyRootFilesystem") is False or None,
         "shm": _shm(pod, container),
         "priority": priority if priority != "job" else None,
+        "queue": (job["metadata"].get("labels") or {}).get(LABEL_QUEUE),
         "max-cost": (spec.get("budget") or {}).get("maxUSD"),
         "hold-on-failure": spec.get("holdOnFailureSeconds"),
         "progress-regex": _values(container).get(ENV_PROGRESS_REGEX),

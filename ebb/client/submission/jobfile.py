@@ -32,8 +32,8 @@ from ebb.client.submission.program import find_program
 from ebb.client.submission.request import Request, launcher_arguments
 from ebb.client.times import moment, seconds
 
-TEXTS = ("name", "gpu", "zone", "capacity", "image", "shm", "data", "code", "priority", "progress-regex", "registry-secret",
-         "run-as")  # fmt: skip
+TEXTS = ("name", "gpu", "zone", "capacity", "image", "shm", "data", "code", "priority", "queue", "progress-regex",
+         "registry-secret", "run-as")  # fmt: skip
 COUNTS = ("gpus", "min", "max")
 KEYS = (*TEXTS, *COUNTS, "writable-root", "max-cost", "deadline", "hold-on-failure", "env", "env-file", "secret", "command")
 CAPACITIES = (SPOT, ON_DEMAND, SPOT_THEN_ON_DEMAND, CAPACITY_BLOCK, FLEX_START)

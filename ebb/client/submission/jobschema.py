@@ -58,6 +58,11 @@ PROPERTIES: dict[str, dict[str, Any]] = {
         "anyOf": [_TEXT, {"enum": [False]}],
     },
     "priority": {"description": "job (the usual), or elastic: it makes room for all others.", "enum": list(PRIORITIES)},
+    "queue": {
+        "description": "A LocalQueue of Kueue, which then says when the job may have machines. Default: Ebb's own queue.",
+        **_TEXT,
+        "pattern": "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
+    },
     "progress-regex": {
         "description": "For a program that reports its progress only in its log: a regular expression of Python for the lines of "
         "rank 0, such as step (?P<step>\\d+).*loss (?P<loss>[\\d.]+): step is the steps done, other groups are metrics.",

@@ -24,6 +24,7 @@ from ebb.api.contract import (
     GPU_RESOURCE,
     LABEL_CAPACITY,
     LABEL_GPU_TYPE,
+    LABEL_QUEUE,
     LABEL_USER,
     WORKER_CONTAINER,
 )
@@ -77,6 +78,7 @@ def label_safe(text: str) -> str:
 
 def _metadata(request: Request, namespace: str, code: CodePlace | None, owner: str) -> Object:
     label = label_safe(request.user)
+    labels = {**({LABEL_USER: label} if label else {}), **({LABEL_QUEUE: request.queue} if request.queue else {})}
     annotations = {
         **({ANNOTATION_OWNER: owner} if owner else {}),
         **({ANNOTATION_BILLED: request.user} if request.user else {}),  # named in the record that outlives the job
@@ -85,7 +87,7 @@ def _metadata(request: Request, namespace: str, code: CodePlace | None, owner: s
     return {
         "name": request.name,
         "namespace": namespace,
-        **({"labels": {LABEL_USER: label}} if label else {}),
+        **({"labels": labels} if labels else {}),
         **({"annotations": annotations} if annotations else {}),
     }
 

@@ -22,6 +22,7 @@ _NAME_LENGTH = 63
 PRIORITIES = {"job": "ebb-job", "elastic": "ebb-elastic"}
 """--priority: the PriorityClasses that jobs may have (manifests/priorities.yaml), by their short names."""
 SHELLS = ("bash", "sh")
+_QUEUE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")  # a LocalQueue's name, as far as a label can hold it
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -48,6 +49,7 @@ class Request:
     data: str | None = None
     code: str | None = None  # the folder that travels with the job; "": none does, whatever the program is
     priority: str | None = None
+    queue: str | None = None  # of Kueue, which then says when the job may have machines
     max_cost: float | None = None  # USD
     deadline: str | None = None  # RFC 3339
     hold_on_failure: int | None = None  # seconds for which the machine of a program that failed is held
@@ -154,6 +156,11 @@ def _check_limits(request: Request) -> None:
     if request.priority not in (None, *PRIORITIES):
         raise BadRequest(
             f"priority {request.priority!r} is unknown: use job (the default), or elastic (it yields to all others)."
+        )
+    if request.queue is not None and not (_QUEUE.fullmatch(request.queue) and len(request.queue) <= _NAME_LENGTH):
+        raise BadRequest(
+            f"queue {request.queue!r} is no name of a queue: give that of a LocalQueue of Kueue, in lower-case letters, digits "
+            "and '-', as `kubectl get localqueues` shows it; without --queue the platform's own queue decides."
         )
     if request.max_cost is not None and not request.max_cost > 0:
         raise BadRequest(f"max-cost {request.max_cost:g} is not more than 0: give the most that the job may cost, in USD.")

@@ -23,12 +23,13 @@ WORDS = {
 
 def test_a_job_is_read_back_as_it_was_asked_for() -> None:
     """The job file that comes out makes the same manifest again."""
-    body = submitted(**WORDS, priority="elastic", image="example.org/x:1")
+    body = submitted(**WORDS, priority="elastic", queue="gpus", image="example.org/x:1")
+    assert body["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "gpus"
     settings = settings_of(body, platform(platform_map()))
     again = request_of({"name": "digits", **settings}, {}, (), "ab12")
     ebb = Ebb(kube=FakeKube(), platform=platform(platform_map()), namespace=NS)
     made = prepare(ebb, again).body
-    assert made["spec"] == body["spec"]
+    assert (made["spec"], made["metadata"]["labels"]) == (body["spec"], body["metadata"]["labels"])
     container = made["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
     assert {"name": "EBB_PROGRESS_REGEX", "value": r"step (?P<step>\d+)"} in container["env"]
     assert submitted()["spec"] != body["spec"]

@@ -20,7 +20,7 @@ CASES: dict[str, tuple[dict[str, Any], bool]] = {
     "all of it": (
         {
             "name": "exp1", "gpus": 2, "min": 1, "max": 4, "gpu": "T4", "zone": "a", "capacity": "spot-then-on-demand",
-            "image": "x:1", "shm": "1Gi", "data": "digits", "code": ".", "priority": "elastic", "max-cost": 4.5,
+            "image": "x:1", "shm": "1Gi", "data": "digits", "code": ".", "priority": "elastic", "max-cost": 4.5, "queue": "gpus",
             "deadline": "12h", "env": {"LR": 0.1, "NAME": "x"}, "command": ["python", "train.py", 1],
         },
         True,
@@ -40,6 +40,7 @@ CASES: dict[str, tuple[dict[str, Any], bool]] = {
     "zero": ({"gpus": 0, "command": "x.py"}, False),
     "a capacity": ({"capacity": "cheap", "command": "x.py"}, False),
     "a priority": ({"priority": "system", "command": "x.py"}, False),
+    "a queue": ({"queue": "My Queue", "command": "x.py"}, False),
     "no money": ({"max-cost": 0, "command": "x.py"}, False),
     "a variable of ours": ({"env": {"EBB_JOB": "x"}, "command": "x.py"}, False),
     "an odd variable": ({"env": {"L-R": "x"}, "command": "x.py"}, False),
