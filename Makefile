@@ -1,7 +1,7 @@
 # Everything that one does with Ebb on this machine. `make` alone prints this list.
 # Each target does its own set-up, may be run again at any time, and may be interrupted at any time.
 .DEFAULT_GOAL := help
-.PHONY: help install demo walk up down preview graph preflight costs prices leftovers rehearse bump test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week prove-exact prove-outages prove-rendezvous prove-checkpoints prove-interruptions prove-money prove-notice prove-karpenter prove-kubeconfig prove-manager prove-teams prove-logs bench-recovery bench-goodput bench-queue bench-trainer clean
+.PHONY: help install demo walk up down preview graph preflight costs prices leftovers rehearse bump test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week prove-exact prove-outages prove-rendezvous prove-checkpoints prove-interruptions prove-money prove-notice prove-karpenter prove-kueue prove-kubeconfig prove-manager prove-teams prove-logs bench-recovery bench-goodput bench-queue bench-trainer clean
 export PYTHONDONTWRITEBYTECODE = 1
 # One for all checkouts: most of what mypy reads is the SDKs. It compares contents, so another checkout's entries do no harm.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ebb/mypy
@@ -169,6 +169,11 @@ prove-karpenter: install  ## Karpenter's real controller, without EC2, on a stac
 	@mkdir -p build && rm -f build/karpenter.json
 	@EBB_FIGURES=build/karpenter.json $(BIN)/pytest -x -v -m proof tests/karpenter
 	@cat build/karpenter.json
+
+prove-kueue: install  ## jobs in queues of Kueue's real controller: admission, part of it, preemption, borrowing, scaling, stop and resume (about 1 minute; the first builds it, some 7)
+	@mkdir -p build && rm -f build/kueue.json
+	@EBB_FIGURES=build/kueue.json $(BIN)/pytest -v -m proof tests/kueue
+	@cat build/kueue.json
 
 prove-kubeconfig: install  ## a stack on a cluster whose machines know nothing of Ebb: up, a job, a lost machine, destroy (about 3 minutes)
 	@mkdir -p build && rm -f build/kubeconfig.json
