@@ -31,6 +31,10 @@ def test_a_held_machine_is_entered_where_its_launcher_says() -> None:
     assert trainer.HOLD_SCRIPT == workloads.HOLD_SCRIPT
 
 
+def test_figures_of_a_network_check_are_known_by_one_word() -> None:
+    assert trainer.NETWORK_LINE == workloads.NETWORK_LINE
+
+
 def test_exit_codes_are_these() -> None:
     assert (trainer.EXIT_FINISHED, trainer.EXIT_PROGRAM_FAILED, trainer.EXIT_RECLAIMED) == (0, 1, 138)
     assert (trainer.EXIT_HARDWARE, trainer.EXIT_NO_PROGRAM) == (79, 78)

@@ -72,6 +72,7 @@ METRICS_PORT: Final = 9400  # Prometheus text on /metrics of every worker
 LAUNCHER_PORT: Final = 9401  # the same, of its launcher, which is there before its program begins and after it has ended
 # The launcher leaves a script here, in the folder for temporary files, that runs a command as the program that failed ran.
 HOLD_SCRIPT: Final = "ebb-hold/enter"
+NETWORK_LINE: Final = "ebb-network"  # before each line of JSON that rank 0 of a network check prints
 
 # --- The gateway ----------------------------------------------------------------------------------------------------------------
 GATEWAY: Final = "ebb-gateway"  # its pod's label app.kubernetes.io/name, in the jobs' namespace

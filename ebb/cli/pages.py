@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ebb.cli.render import STYLES, age, clock, facts, hanging, number, short, table
+from ebb.client.diagnostics.network import TABLE_FROM, NetworkEstimate, NetworkReport, size_text
 from ebb.client.diagnostics.symptoms import OK, PROBLEM, UNSEEN, WARNING, Finding
 from ebb.client.jobs.reclaims import Reclaim
 from ebb.client.jobs.top import Top, TopJob, TopMachine
@@ -96,6 +97,66 @@ def check_page(findings: Sequence[Finding], width: int) -> RenderableType:
     counts = {level: sum(found.level == level for found in findings) for level in (PROBLEM, WARNING)}
     said = [f"{count} {level}{'' if count == 1 else 's'}" for level, count in counts.items() if count]
     return Group(*lines, Text(), Text(", ".join(said) or "Everything that can be seen is in order."))
+
+
+def network_estimate(job: str, fit: Fit, found: NetworkEstimate) -> str:
+    """The price of a network check, before it starts."""
+    machines = "1 machine" if found.machines == 1 else f"{found.machines} machines"
+    network = f" with {fit.network}" if fit.network else ""
+    return (
+        f"{job}: {machines}{network} ({', '.join(fit.instance_types)}, {fit.capacity}) for about {found.seconds // 60} min, "
+        f"about ${found.usd:.2f}; it ends after {found.seconds_at_most // 60} min at the latest, ${found.usd_at_most:.2f}."
+    )
+
+
+def network_page(found: NetworkReport, width: int) -> RenderableType:
+    """`ebb check network`."""
+    sizes = sorted({figure.bytes for figure in found.figures if figure.bytes >= TABLE_FROM})
+    by_place = {(figure.operation, figure.bytes): figure for figure in found.figures}
+    rows = []
+    for size in sizes:
+        row: list[str] = [size_text(size)]
+        for operation in ("all-reduce", "all-gather", "send-receive"):
+            figure = by_place.get((operation, size))
+            rates = (figure.algorithm_gb_s, figure.bus_gb_s) if figure else ()
+            cells = [seconds_text(figure.seconds) if figure else "-", *(f"{rate:.2f}" for rate in rates)]
+            row += [*cells, "-", "-"][: 2 if operation == "send-receive" else 3]
+        rows.append(row)
+    heads = ("SIZE", "ALL-REDUCE", "ALG", "BUS", "ALL-GATHER", "ALG", "BUS", "SEND-RECV", "ALG=BUS")
+    where = f"{found.ranks} x {found.gpu}" if found.gpu else f"{found.ranks} ranks without GPUs"
+    latencies = ", ".join(f"{name} {seconds_text(seconds)}" for name, seconds in found.latency_seconds.items())
+    mine = (
+        f"here, {found.adapters} adapters" if found.adapters != "0" else "here, no adapter",
+        found.most_gb_s,
+        found.average_gb_s,
+    )
+    theirs = [
+        (f"article, {row.adapters} EFA" if row.adapters else "article, no EFA", row.most_gb_s, row.average_gb_s)
+        for row in found.article
+    ]
+    compared = [(name, f"{most:.2f}", f"{average:.2f}") for name, most, average in (mine, *theirs)]
+    level = LEVELS.get(found.finding.level, "")
+    verdict = hanging(f"{found.finding.level:<8} {found.finding.name:<12} ", found.finding.text, width)
+    return Group(
+        Text(f"{where} on {len(found.machines)} machines; times, and bandwidths in GB/s as nccl-tests reckons them", "bold"),
+        table(heads, rows, width),
+        *hanging("left out  ", "; ".join(found.skipped), width),
+        *hanging("8 bytes   ", latencies, width),
+        Text(),
+        table(("ALL-REDUCE, 8 B TO 1 GB, BUS", "MOST", "AVERAGE"), compared, width),
+        Text("article: 16 A100 on two p4d.24xlarge, by nccl-tests"),
+        Text(),
+        *(Text(line.plain, level) for line in verdict),
+        *hanging(" " * 22 + "-> ", found.finding.fix, width),
+    )
+
+
+def seconds_text(seconds: float) -> str:
+    """12.3 us, 4.56 ms, 7.89 s."""
+    for limit, unit in ((1.0, "s"), (1e-3, "ms")):
+        if seconds >= limit:
+            return f"{seconds / limit:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"
 
 
 def _workers(workers: Sequence[WorkerView], now: datetime, width: int) -> RenderableType:

@@ -41,6 +41,14 @@ NUMBERS = frozenset(
         "PLACE",
         "TEAM USED",
         "USER USED",
+        "ALL-REDUCE",
+        "ALL-GATHER",
+        "SEND-RECV",
+        "ALG",
+        "BUS",
+        "ALG=BUS",
+        "MOST",
+        "AVERAGE",
     }
 )
 

@@ -16,6 +16,7 @@ from ebb.api.platform import NodeGroup
 from ebb.cli.verbs.platform import PlatformView
 from ebb.cli.verbs.ssh import SshHost
 from ebb.client.costs import CostReport, Estimate
+from ebb.client.diagnostics.network import NetworkReport
 from ebb.client.diagnostics.symptoms import Finding
 from ebb.client.files.data import Listing, Transfer
 from ebb.client.files.profiles import Trace
@@ -89,6 +90,7 @@ DOCUMENTS: Mapping[str, tuple[str, Any]] = {
     "ui": ("ebb ui", {"url": str}),
     "wait": ("ebb wait JOB...", {"job": JobView, **JOBS}),
     "check": ("ebb check", {"findings": tuple[Finding, ...]}),
+    "check-network": ("ebb check network", {"network": NetworkReport}),
     "init": ("ebb init", {"file": str, "next": str}),
     "submit": ("ebb submit", {"job": JobView, "price": Price | None, "outlook": Outlook | None, "code": str}),
     "scale": ("ebb scale JOB GPUS", {"job": JobView}),

@@ -33,6 +33,7 @@ ENV_LAUNCHER_PORT: Final = "EBB_LAUNCHER_PORT"
 ENV_HOLD_SECONDS: Final = "EBB_HOLD_ON_FAILURE_SECONDS"
 
 HOLD_SCRIPT: Final = "ebb-hold/enter"
+NETWORK_LINE: Final = "ebb-network"  # before each line of JSON that rank 0 of a network check prints
 
 METRIC_STEP: Final = "ebb_step"
 METRIC_TOTAL_STEPS: Final = "ebb_total_steps"
