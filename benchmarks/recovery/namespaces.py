@@ -6,6 +6,7 @@
         network.silence(number)                     # as a machine that loses its power, or a cable that is cut
     network.cut(number, other)                  # nothing that the other one sends arrives there any more; refuse=True: it is told
     network.heal(number)                        # of all that it did not hear
+    network.shape(number, 5.0)                  # it sends 5 Gb/s at most
 
 A stopped process will not do: its kernel still answers for its connections. Each machine is a network namespace with a veth to a
 switch, which is one too (network.within(0)), so the host's own network is left alone. Root makes them; anybody else does where
@@ -22,6 +23,7 @@ from benchmarks.controller.processes import BenchmarkError
 from devcluster.commands import dies_with_us
 
 _HOLD = ["sh", "-c", "echo ready && exec sleep infinity"]
+_BURST_BYTES = 2**18  # a few of the packets that the kernel hands on as one: a bucket must hold the largest
 _MTU = "65000"  # near the loopback's: the other changes are played on that
 
 
@@ -79,6 +81,11 @@ class Network:
 
     def heal(self, number: int) -> None:
         self._filter(number, "-F")
+
+    def shape(self, number: int, gigabits: float) -> None:
+        """Bound what this machine sends, by the kernel's token bucket. Raises BenchmarkError where the kernel has none."""
+        words = ["qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", f"{gigabits * 1e3:.0f}mbit"]
+        self._run(number, *words, "burst", f"{_BURST_BYTES}b", "latency", "5ms", program="tc")
 
     def within(self, number: int) -> list[str]:
         users = ["--user", "--preserve-credentials"] if self._as_user else []

@@ -111,7 +111,8 @@ def _prepared(ranks: Ranks, operation: str, count: int, buffers: Buffers) -> tup
     after, before = (ranks.rank + 1) % ranks.size, (ranks.rank - 1) % ranks.size
 
     def exchange() -> None:
-        both = [dist.P2POp(dist.isend, sent, after), dist.P2POp(dist.irecv, received, before)]
+        # In this order: gloo says on the same connection that it is ready to receive, behind what it is sending.
+        both = [dist.P2POp(dist.irecv, received, before), dist.P2POp(dist.isend, sent, after)]
         for work in dist.batch_isend_irecv(both):
             work.wait()
 
