@@ -139,7 +139,8 @@ def _wait(machine: Machine) -> int | None:
 
 def _tcp(network: Network, machines: Sequence[int]) -> float:
     """Gb/s of plain TCP from each machine to the next, all at once as the ranks do: of the slowest."""
-    program, receivers, senders = [sys.executable, stream.__file__], [], []
+    program = [sys.executable, stream.__file__]
+    receivers, senders = list["subprocess.Popen[str]"](), list["subprocess.Popen[str]"]()
     for place in machines:
         command = [*network.within(place), *program, "receive", network.address(place)]
         receivers.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
@@ -148,7 +149,7 @@ def _tcp(network: Network, machines: Sequence[int]) -> float:
         for number, place in enumerate(machines):
             after = (number + 1) % len(machines)
             words = [*program, "send", network.address(machines[after]), ports[after], str(STREAM_SECONDS)]
-            senders.append(subprocess.Popen([*network.within(place), *words]))
+            senders.append(subprocess.Popen([*network.within(place), *words], text=True))
         for sender in senders:
             sender.wait(LIMIT_SECONDS)
         return min(float(each.communicate(timeout=LIMIT_SECONDS)[0]) for each in receivers) * 8
