@@ -35,6 +35,10 @@ def test_figures_of_a_network_check_are_known_by_one_word() -> None:
     assert trainer.NETWORK_LINE == workloads.NETWORK_LINE
 
 
+def test_last_figures_are_where_the_controller_looks() -> None:
+    assert trainer.LAST_FIGURES == workloads.LAST_FIGURES
+
+
 def test_exit_codes_are_these() -> None:
     assert (trainer.EXIT_FINISHED, trainer.EXIT_PROGRAM_FAILED, trainer.EXIT_RECLAIMED) == (0, 1, 138)
     assert (trainer.EXIT_HARDWARE, trainer.EXIT_NO_PROGRAM) == (79, 78)

@@ -71,6 +71,7 @@ OUTPUT_ROOT: Final = "/mnt/output"
 METRICS_PORT: Final = 9400  # Prometheus text on /metrics of every worker
 LAUNCHER_PORT: Final = 9401  # the same, of its launcher, which is there before its program begins and after it has ended
 # The launcher leaves a script here, in the folder for temporary files, that runs a command as the program that failed ran.
+LAST_FIGURES: Final = "ebb"  # the key under which a finished run's last figures are in its pod's termination message
 HOLD_SCRIPT: Final = "ebb-hold/enter"
 NETWORK_LINE: Final = "ebb-network"  # before each line of JSON that rank 0 of a network check prints
 
@@ -154,6 +155,9 @@ REASON_TIME_UP: Final = "DeadlinePassed"  # held: spec.deadline is over
 REASON_CANNOT_START: Final = "CannotStart"  # containers cannot start: image, configuration, volume; restarted once, then held
 REASON_NO_PROGRESS: Final = "NoProgress"  # no new step for too long or over too many generations; restarted once, then held
 REASON_REPEATEDLY_LOST: Final = "RepeatedlyLost"  # a worker is lost as soon as it comes: pauses, and at last the job is held
+REASON_SWEEP_WORST: Final = "AmongTheWorst"  # held: other runs of its sweep do better (spec.group.halving)
+REASON_SWEEP_PAUSED: Final = "PausedBySweep"  # held at a rung, until it is among the best of those that came there
+REASON_SWEEP_PROMOTED: Final = "PromotedBySweep"
 REASON_COPIED: Final = "DataCopied"
 REASON_COPY_REFUSED: Final = "DataCopyRefused"  # held: the bucket cannot be copied; the message says why, and what to do
 REASON_COPY_FAILED: Final = "DataCopyFailed"  # it is tried again, and goes on where it was

@@ -125,13 +125,50 @@ class Data:
     )
 
 
+STOP_WORST, ASHA = "stop-worst", "asha"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Halving:
+    """spec.group.halving."""
+
+    algorithm: str = described(
+        "stop-worst: a run among the worst `fraction` of those that got as far is stopped. asha: each run pauses at its rung, "
+        "and the best of every `factor` runs that came there go on to the next.",
+        one_of(STOP_WORST, ASHA),
+    )
+    after: int = described(
+        "The step of the first rung; each further rung is at `factor` times as many.",
+        {"type": "integer", "format": "int64", "minimum": 1},
+    )
+    metric: str = described(
+        "By which runs are compared: loss (the less the better) or samples_per_second (the more).",
+        one_of("loss", "samples_per_second"),
+        default="loss",
+    )
+    factor: int = described("How far rungs are apart (default 2).", count(2), default=2)
+    fraction: float = described(
+        "Under stop-worst the share of the runs that is stopped at each rung (default 0.5).",
+        {"type": "number", "minimum": 0, "exclusiveMinimum": True, "maximum": 1, "exclusiveMaximum": True},
+        default=0.5,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Group:
     """spec.group."""
 
     name: str = described("Jobs of one namespace with the same name here are one sweep.", {"type": "string", "minLength": 1})
-    max_parallel: int = described(
-        "At most this many jobs of the group run at once; the others wait in the order of their priority and age.", count(1)
+    max_parallel: int | None = described(
+        "At most this many jobs of the group run at once; the others wait in the order of their priority and age.",
+        count(1),
+        default=None,
+    )
+    halving: Halving | None = described(
+        "Stop or pause runs that do worse than the others. A run without it is compared no more: that is how one that was "
+        "stopped for this goes on.",
+        model=Halving,
+        default=None,
     )
 
 

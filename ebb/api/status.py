@@ -156,6 +156,22 @@ class Hold:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Rung:
+    """One of status.sweep.rungs."""
+
+    step: int = described("The step at which runs are compared.", {"type": "integer", "format": "int64"})
+    value: float | None = described("What the run had there; absent: no number, as after a divergence.", NUMBER, default=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """status.sweep: the run among the others of its sweep (spec.group.halving)."""
+
+    rungs: tuple[Rung, ...] = described("Where it was compared, and with what.", model=Rung, many=True, default=())
+    promotions: int = described("Under asha: how often it went on after a pause, or without one.", count(), default=0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Quota:
     """status.quota: a ResourceQuota keeps the job below minReplicas."""
 
@@ -298,6 +314,7 @@ class Status:
         "The spec.budget.maxUSD of which people were told that it is nearly spent.", NUMBER, default=None
     )
     hold: Hold | None = described("Why the controller stopped the job, if it did.", model=Hold, default=None)
+    sweep: Sweep | None = described("How it compares with the other runs of its sweep.", model=Sweep, default=None)
     quota: Quota | None = described("The quota that keeps the job below minReplicas.", model=Quota, default=None)
     preemption: Preemption | None = described(
         "Why the job waits for jobs of higher priority, without ebb-platform.", model=Preemption, default=None

@@ -17,6 +17,7 @@ RAISES = {  # why the controller holds a job -> the field that lets it go on, an
     names.REASON_BUDGET: ("its budget is spent", "--max-cost"),
     names.REASON_TIME_UP: ("its deadline has passed", "--deadline"),
 }
+SWEEPS = (names.REASON_SWEEP_WORST, names.REASON_SWEEP_PAUSED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +65,9 @@ async def resume(ebb: Ebb, name: str, *, max_usd: float | None = None, deadline:
         changes["budget"] = {"maxUSD": max_usd}
     if deadline is not None:
         changes["deadline"] = deadline
-    if _held_for_other(job):  # only a change of the spec ends a hold, and nothing of it is to change
+    if ((job.get("status") or {}).get("hold") or {}).get("reason") in SWEEPS:
+        changes["group"] = {"halving": None}  # it is compared with the other runs no more
+    elif _held_for_other(job):  # only a change of the spec ends a hold, and nothing of it is to change
         await _patch(ebb, name, {"suspend": True})
     return view(await _patch(ebb, name, changes))
 

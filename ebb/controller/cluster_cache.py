@@ -10,11 +10,12 @@ PriorityClasses) is a help: on a cluster that does not give it to us the control
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ebb.api import contract as names
 from ebb.api.platform import NAME, NAMESPACE, Platform, PlatformError, parse
-from ebb.api.spec import Job
+from ebb.api.spec import Job, SpecError
 from ebb.api.status import Progress, Status
 from ebb.controller import trimming
 from ebb.controller.autoscaler_status import NAMESPACES, NOMINATED, REFUSED, REPORT, TRIGGERED, Words, by_group, read_report
@@ -27,6 +28,7 @@ from ebb.controller.reconciler.failure_policy import faulty_machines
 from ebb.controller.reconciler.pods import owner_of, worker_name
 from ebb.controller.reconciler.types import Observed
 from ebb.controller.reconciler.worker_state import aged
+from ebb.controller.sweeps import Sweeps
 from ebb.controller.usage.machine_time import FINISHED
 from ebb.controller.workqueue import WorkQueue
 from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, EVENTS, NODE_CLAIMS, PODS, PRIORITY_CLASSES, SERVICES, WORKLOADS, Resource
@@ -62,7 +64,7 @@ class ClusterCache:
         self._own: Key | None = None  # whose change is no news
         self.moved: Callable[[str], None] = lambda machine: None  # told of machines on which something changed
         self.spent: Mapping[str, float] | None = None  # namespace -> USD of its jobs in this month; None: not known yet
-        self.claims = Claims(clock)
+        self.claims, self._sweeps = Claims(clock), Sweeps()
         # Jobs that were deleted, as last seen, and when, until somebody takes them.
         self.departed: dict[Key, list[tuple[Object, float]]] = {}
         self.machines = Machines(api, self._machine_changed, silent_after)
@@ -123,12 +125,14 @@ class ClusterCache:
             priorities=self._priorities,
             kueue=self.kueue.of(job, self._children.workload(job.uid), self.workloads),
             progress=progress,
+            siblings=self._sweeps.siblings(job),
             spent=None if self.spent is None else self.spent.get(job.namespace, 0.0),
         )
 
     def decided(self, key: Key, status: Status) -> None:
         """Let the others know of a decision before it is written."""
         self._wake(self.claims.decided(key, status))
+        self._enqueue(self._sweeps.put(replace(self.claims.job(key), status=status)))
 
     def wrote(self, value: Object, *, matters: bool) -> None:
         """Take in a status that was just written. Where it `matters`, what it says is acted upon in another look."""
@@ -239,12 +243,20 @@ class ClusterCache:
         if new is None:
             self.departed.setdefault(key, []).append((value, self._clock()))
         effect = self.claims.put(key, new)
+        self._enqueue(self._compare(key, new))
         if old is None or new is None:
             for pod in self._children.pods(value["metadata"]["uid"]):
                 self.moved(pod["spec"].get("nodeName", ""))
         if key != self._own:
             self._changed(key)
         self._wake(effect)
+
+    def _compare(self, key: Key, new: Object | None) -> list[Key]:
+        """The other runs of the job's sweep that have to look again."""
+        try:
+            return self._sweeps.put(self.claims.job(key)) if new else self._sweeps.drop(key)
+        except SpecError:
+            return self._sweeps.drop(key)
 
     def _machine_changed(self, node: str) -> None:
         self.moved(node)

@@ -32,6 +32,7 @@ ENV_WHEELS: Final = "EBB_WHEELS"
 ENV_LAUNCHER_PORT: Final = "EBB_LAUNCHER_PORT"
 ENV_HOLD_SECONDS: Final = "EBB_HOLD_ON_FAILURE_SECONDS"
 
+LAST_FIGURES: Final = "ebb"
 HOLD_SCRIPT: Final = "ebb-hold/enter"
 NETWORK_LINE: Final = "ebb-network"  # before each line of JSON that rank 0 of a network check prints
 

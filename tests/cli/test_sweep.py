@@ -149,14 +149,22 @@ def test_a_watch_ends_with_the_runs_and_tells_a_failure_by_its_code() -> None:
     assert ebb(kube, "sweep show scan --watch").exit_code == Exit.JOB_FAILED
 
 
-def test_stopping_the_worst_says_that_it_takes_this_command() -> None:
+RULES = {
+    "--stop-worst 0.5 --after 5": "The worst 50% by loss are stopped at step 5, at twice it, and so on.",
+    "--asha 3 --after 9 --metric samples_per_second": (
+        "Runs pause at step 9; by samples_per_second the best of every 3 go on to 3 times as many, and so on."
+    ),
+}
+
+
+@pytest.mark.parametrize(("flags", "said"), RULES.items(), ids=RULES)
+def test_early_stopping_is_the_platforms_to_do(flags: str, said: str) -> None:
+    """The command ends at once."""
     kube = FakeKube(platform_map())
-    line = "sweep --name scan lr=1,2 --stop-worst 0.5 --after 5 -- python train.py"
-    ebb(kube, "sweep --name scan lr=1,2 -- python train.py")
-    reports(kube, "Succeeded", step=9)
-    result = ebb(kube, line)
-    assert result.exit_code == Exit.OK
-    assert "The worst 50% by loss are stopped from step 5 on while this command runs." in result.stderr
+    result = ebb(kube, f"sweep --name scan lr=1,2 {flags} -- python train.py")
+    assert result.exit_code == Exit.OK, result.output
+    assert f"{said} The platform does it, also when your laptop is closed." in result.stderr
+    assert all(job["spec"]["group"]["halving"]["algorithm"] in flags for job in jobs(kube))
 
 
 def test_stop_and_delete_of_a_whole_sweep() -> None:
@@ -179,7 +187,10 @@ def test_stop_and_delete_of_a_whole_sweep() -> None:
         ("sweep --name Scan lr=1 -- train.py", Exit.USAGE, "name 'Scan' is not usable"),
         ("sweep --name scan lr=1 --max-parallel 0 -- train.py", Exit.USAGE, "max-parallel 0 is too few"),
         ("sweep --name scan lr=1 --stop-worst 0.5 -- train.py", Exit.USAGE, "stop-worst needs --after too"),
-        ("sweep --name scan lr=1 --after 9 -- train.py", Exit.USAGE, "after needs --stop-worst too"),
+        ("sweep --name scan lr=1 --after 9 -- train.py", Exit.USAGE, "after needs --stop-worst or --asha too"),
+        ("sweep --name scan lr=1 --asha 3 -- train.py", Exit.USAGE, "asha needs --after too, as in --asha 3 --after 200."),
+        ("sweep --name scan lr=1 --asha 1 --after 9 -- train.py", Exit.USAGE, "asha 1 lets every run go on"),
+        ("sweep --name scan lr=1 --asha 3 --stop-worst 0.5 --after 9 -- train.py", Exit.USAGE, "give one of them"),
         ("sweep --name scan lr=1 --stop-worst 5 --after 9 -- train.py", Exit.USAGE, "stop-worst 5 is not a fraction"),
         ("sweep --name scan lr=1 --metric accuracy -- train.py", Exit.USAGE, "metric 'accuracy': say which value is the best"),
         ("sweep --name scan lr=1 --mode best -- train.py", Exit.USAGE, "mode 'best' is unknown: use min or max"),

@@ -12,6 +12,7 @@ from rich.live import Live
 from typer.core import TyperGroup
 
 from ebb import client
+from ebb.api.parts import ASHA, Halving
 from ebb.cli.asked import JobOptions, takes_job_options
 from ebb.cli.exits import Exit
 from ebb.cli.options import Format, Mode, Namespace, Output, call, note, print_json, record
@@ -74,11 +75,16 @@ def run(
     ] = None,
     stop_worst: Annotated[
         float | None,
-        typer.Option(metavar="FRACTION", help="Stop this fraction of the runs that got as far, while this command runs."),
+        typer.Option(metavar="FRACTION", help="Stop the worst of the runs that got as far, such as 0.5 of them."),
+    ] = None,
+    asha: Annotated[
+        int | None, typer.Option("--asha", metavar="N", help="Runs pause; the best of every N go on to N times as many steps.")
     ] = None,
     metric: Metric = "loss",
     mode: ModeOption = None,
-    after: Annotated[int | None, typer.Option(metavar="STEPS", help="Compare at this step, at twice it, and so on.")] = None,
+    after: Annotated[
+        int | None, typer.Option(metavar="STEPS", help="Compare first at this step, then at 2 or N times it.")
+    ] = None,
     watch: Watch = False,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Send everything without asking for confirmation.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the manifests, send nothing.")] = False,
@@ -97,12 +103,12 @@ def run(
     overrides = tuple(takewhile(is_override, words or ()))
     made = _plan(asked, overrides, tuple(words or ())[len(overrides) :], (random, seed), hydra=hydra, max_parallel=max_parallel)
     compared = sweeps.metric_of(metric, mode)
-    rule = _rule(stop_worst, compared, after)
+    made = replace(made, halving=_rule(stop_worst, asha, compared, after))
     if made.request.code:
         made = replace(made, code=packed(Path(made.request.code), note))
     if dry_run:
         return call(ctx, namespace, lambda ebb: _print_manifests(ebb, made, output))
-    raise typer.Exit(call(ctx, namespace, lambda ebb: _run(ebb, made, rule, compared, output, yes=yes, watch=watch)))
+    raise typer.Exit(call(ctx, namespace, lambda ebb: _run(ebb, made, compared, output, yes=yes, watch=watch)))
 
 
 @sweep.command()
@@ -119,7 +125,7 @@ def show(
     """All runs of a sweep in one table: settings, progress, cost."""
     compared = sweeps.metric_of(metric, mode)
     if watch:
-        raise typer.Exit(call(ctx, namespace, lambda ebb: _follow(ebb, name, compared, None, output)))
+        raise typer.Exit(call(ctx, namespace, lambda ebb: _follow(ebb, name, compared, output)))
     seen = call(ctx, namespace, lambda ebb: sweeps.show(ebb, name, metric=compared))
     if output is Output.JSON:
         print_json({"sweep": record(seen)})
@@ -173,17 +179,33 @@ def _plan(
     return replace(made, request=replace(request, code=first.code))
 
 
-def _rule(fraction: float | None, metric: sweeps.SweepMetric, after: int | None) -> sweeps.Rule | None:
+def _rule(fraction: float | None, factor: int | None, metric: sweeps.SweepMetric, after: int | None) -> Halving | None:
     """Raises BadRequest."""
-    if fraction is None and after is None:
+    if fraction is not None and factor is not None:
+        raise BadRequest("stop-worst and --asha are two ways to stop runs early: give one of them.")
+    option, example = ("asha", 3) if factor is not None else ("stop-worst", 0.5)
+    if fraction is None and factor is None:
+        if after is not None:
+            raise BadRequest("after needs --stop-worst or --asha too, as in --stop-worst 0.5 --after 200.")
         return None
-    if fraction is None or after is None:
-        missing, given = ("stop-worst", "after") if fraction is None else ("after", "stop-worst")
-        raise BadRequest(f"{given} needs --{missing} too, as in --stop-worst 0.5 --after 200.")
-    rule = sweeps.Rule(fraction=fraction, metric=metric.name, after=after)
+    if after is None:
+        raise BadRequest(f"{option} needs --after too, as in --{option} {example} --after 200.")
+    if fraction is not None:
+        rule = sweeps.stop_worst(fraction, after=after, metric=metric.name)
+    else:
+        rule = sweeps.asha(factor or 0, after=after, metric=metric.name)
     if metric.more_is_better != sweeps.METRICS[metric.name]:
-        raise BadRequest(f"mode {metric.mode!r} would let --stop-worst stop the best runs by {metric.name}: leave --mode out.")
+        raise BadRequest(f"mode {metric.mode!r} would let --{option} stop the best runs by {metric.name}: leave --mode out.")
     return rule
+
+
+def _rule_note(rule: Halving) -> str:
+    if rule.algorithm == ASHA:
+        best = f"by {rule.metric} the best of every {rule.factor} go on to {rule.factor} times as many"
+        said = f"Runs pause at step {rule.after}; {best}, and so on."
+    else:
+        said = f"The worst {rule.fraction:.0%} by {rule.metric} are stopped at step {rule.after}, at twice it, and so on."
+    return f"{said} The platform does it, also when your laptop is closed."
 
 
 async def _print_manifests(ebb: client.Ebb, made: sweeps.SweepPlan, output: Output) -> None:
@@ -197,7 +219,6 @@ async def _print_manifests(ebb: client.Ebb, made: sweeps.SweepPlan, output: Outp
 async def _run(
     ebb: client.Ebb,
     made: sweeps.SweepPlan,
-    rule: sweeps.Rule | None,
     metric: sweeps.SweepMetric,
     output: Output,
     *,
@@ -210,16 +231,13 @@ async def _run(
             note("Nothing was sent.")
             return Exit.FAILED
     started = await sweeps.start(ebb, made, note)
-    if rule:
-        note(
-            f"The worst {rule.fraction:.0%} by {rule.metric} are stopped from step {rule.after} on while this command runs. "
-            "Ctrl-C leaves all runs alone; run the same command again to continue."
-        )
+    if made.halving:
+        note(_rule_note(made.halving))
     if output is Output.TEXT:
         there = f", {len(started.there)} were there" if started.there else ""
         typer.echo(f"{_count(len(started.submitted))} submitted{there}. Watch: ebb sweep show {made.name} --watch")
-    if watch or rule:
-        return await _follow(ebb, made.name, metric, rule, output)
+    if watch:
+        return await _follow(ebb, made.name, metric, output)
     if output is Output.JSON:
         print_json({"sweep": record(await sweeps.show(ebb, made.name, metric=metric)), **record(started)})
     return Exit.OK
@@ -235,16 +253,16 @@ def _show_plan(ebb: client.Ebb, made: sweeps.SweepPlan) -> None:
     console.print(price_line(made, first.fit))
 
 
-async def _follow(ebb: client.Ebb, name: str, metric: sweeps.SweepMetric, rule: sweeps.Rule | None, output: Output) -> Exit:
+async def _follow(ebb: client.Ebb, name: str, metric: sweeps.SweepMetric, output: Output) -> Exit:
     """A table that redraws itself; into a pipe, a line for each change; a JSON object each with -o json."""
     console = make_console()
     if output is Output.TEXT and console.is_terminal:
         with Live(console=console, auto_refresh=False) as live:
-            async for seen in sweeps.watch(ebb, name, metric=metric, rule=rule, note=live.console.print):
+            async for seen in sweeps.watch(ebb, name, metric=metric, note=live.console.print):
                 live.update(sweep_page(seen, console.width), refresh=True)
         return _ended(seen)
     said = ""
-    async for seen in sweeps.watch(ebb, name, metric=metric, rule=rule, note=note):
+    async for seen in sweeps.watch(ebb, name, metric=metric, note=note):
         line = json.dumps({"sweep": record(seen)}) if output is Output.JSON else summary(seen)
         if line != said:
             typer.echo(line)

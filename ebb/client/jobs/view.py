@@ -40,6 +40,8 @@ CAUSES = {
     names.REASON_TIME_UP: "its deadline has passed",
     names.REASON_CANNOT_START: "its workers cannot start",
     names.REASON_NO_PROGRESS: "it makes no steps",
+    names.REASON_SWEEP_WORST: "other runs of its sweep do better",
+    names.REASON_SWEEP_PAUSED: "it pauses, to be compared with the other runs of its sweep",
     names.REASON_REPEATEDLY_LOST: "its workers are lost as soon as they come",
 }
 """history[].cause in words."""

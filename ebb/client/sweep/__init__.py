@@ -4,11 +4,12 @@
     await start(ebb, Plan(name="lr-scan", request=request, points=points, max_parallel=2))
 
 overrides.py   the values to vary, as they are typed     points.py   the combinations, and how each reaches the program
-halving.py     the runs to stop early                    run.py      jobs      view.py   a sweep in plain words
+halving.py     the rule by which runs stop early         run.py      jobs      view.py   a sweep in plain words
 results.py     what each run came to, and the best of them
 """
 
-from ebb.client.sweep.halving import METRICS, Rule
+from ebb.api.halving import METRICS
+from ebb.client.sweep.halving import asha, stop_worst
 from ebb.client.sweep.overrides import parse
 from ebb.client.sweep.points import FLAGS, HYDRA, Point, points_of
 from ebb.client.sweep.results import SweepMetric, metric_of
@@ -21,12 +22,12 @@ __all__ = [
     "LABEL_SWEEP",
     "METRICS",
     "Point",
-    "Rule",
     "RunView",
     "Started",
     "SweepMetric",
     "SweepPlan",
     "SweepView",
+    "asha",
     "delete",
     "metric_of",
     "parse",
@@ -35,5 +36,6 @@ __all__ = [
     "show",
     "start",
     "stop",
+    "stop_worst",
     "watch",
 ]

@@ -18,12 +18,12 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ebb.api.halving import METRICS
 from ebb.client.errors import BadRequest, ClientError, Missing
 from ebb.client.jobs.view import OVER, STOPPED, JobView, view
 from ebb.client.jobs.watch import ignore
 from ebb.client.logs.sources import job_folder
 from ebb.client.platform.connection import Ebb
-from ebb.client.sweep.halving import METRICS
 from ebb.kube import KubeError, Object
 
 LINES, RESULT, VALIDATIONS = "metrics.jsonl", "result.json", "validations.jsonl"

@@ -2,20 +2,22 @@
 
     plan = Plan(name="lr-scan", request=request, points=points, max_parallel=2)
     started = await start(ebb, plan)                    # again: only what is missing
-    async for seen in watch(ebb, "lr-scan", rule=Rule(fraction=0.5, after=100)):
-        ...                                             # until nothing of it goes on
+    async for seen in watch(ebb, "lr-scan"): ...        # until nothing of it goes on
 
-That at most `max_parallel` runs train at once is the jobs' own spec.group, which the controller keeps. Stopping the worst is not:
-`watch` does it, as long as somebody watches.
+What holds for the whole sweep (how many train at once, which stop early) is in each job's own spec.group, which the controller
+keeps: nobody has to watch.
 """
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from ebb.api.contract import REASON_SWEEP_PAUSED
+from ebb.api.parts import Halving
+from ebb.api.schema import encode
 from ebb.client import change
 from ebb.client.errors import BadRequest, Missing
 from ebb.client.jobs.view import OVER, STOPPED, view
@@ -24,21 +26,17 @@ from ebb.client.platform.connection import Ebb
 from ebb.client.staging.code import Code
 from ebb.client.submission.request import Request, check, check_name, command_of
 from ebb.client.submission.submit import Prepared, prepare, submit
-from ebb.client.sweep.halving import HalvingRun, Rule, verdicts, with_new_rungs
 from ebb.client.sweep.points import FLAGS, Point, job_name, words_of
 from ebb.client.sweep.results import Finals, OpenResults, SweepMetric
 from ebb.client.sweep.view import (
     ANNOTATION_COMMAND,
     ANNOTATION_POINT,
-    ANNOTATION_RUNGS,
-    ANNOTATION_STOPPED,
     LABEL_SWEEP,
     SweepView,
     annotations,
     sweep_view,
-    value_of,
 )
-from ebb.kube import ELASTIC_JOBS, KubeError, NotFound, Object
+from ebb.kube import ELASTIC_JOBS, Object
 
 AT_ONCE = 8  # requests to the API server
 
@@ -52,6 +50,7 @@ class SweepPlan:
     points: tuple[Point, ...]
     style: str = FLAGS
     max_parallel: int | None = None
+    halving: Halving | None = None
     code: Code | None = None  # what packed() made of request.code, once for all
 
     def __post_init__(self) -> None:
@@ -117,16 +116,14 @@ async def watch(
     name: str,
     *,
     metric: SweepMetric | None = None,
-    rule: Rule | None = None,
     open_files: OpenResults | None = None,
     note: Callable[[str], None] = ignore,
 ) -> AsyncIterator[SweepView]:
-    """The sweep now and after each change, until nothing of it goes on; with a rule the worst are stopped. Raises Missing.
+    """The sweep now and after each change, until nothing of it goes on. Raises Missing.
 
     Runs that train have what the status says, those that have ended what their files say.
     """
     await _list_runs(ebb, name)
-    mind = _Minder(ebb, rule, note) if rule else None
     finals = Finals(ebb, metric or SweepMetric(), open_files=open_files, note=note)
     async for jobs in states(ebb.kube, ELASTIC_JOBS, ebb.namespace, labels=f"{LABEL_SWEEP}={name}", on_trouble=note):
         if not jobs:
@@ -134,15 +131,14 @@ async def watch(
         await finals.read(jobs.values(), running=False)
         seen = sweep_view(name, ebb.namespace, jobs.values(), metric=metric, finals=finals.found, now=_now())
         yield seen
-        if mind:
-            await mind.judge(jobs.values())
         if seen.over:
             return
 
 
 async def stop(ebb: Ebb, name: str, *, wait: bool = True, note: Callable[[str], None] = ignore) -> tuple[str, ...]:
     """Let all runs write a checkpoint and give their machines back; those that were stopped now. Raises Missing."""
-    names = [seen.name for seen in map(view, await _list_runs(ebb, name)) if seen.state not in OVER and seen.state != STOPPED]
+    jobs = await _list_runs(ebb, name)
+    names = [seen.name for seen, job in zip(map(view, jobs), jobs, strict=True) if _may_train(seen.state, job)]
     if names:
         await change.stop(ebb, names, wait=wait, note=note)
     return tuple(names)
@@ -152,65 +148,6 @@ async def delete(ebb: Ebb, name: str, *, wait: bool = True, note: Callable[[str]
     """Remove all runs; their output folders stay. Raises Missing."""
     names = [str(job["metadata"]["name"]) for job in await _list_runs(ebb, name)]
     return await change.delete(ebb, names, wait=wait, note=note)
-
-
-class _Minder:
-    """Writes down what runs have at the rungs, on the jobs themselves, and stops the worst.
-
-    What the API server does not take now is tried again at the next state.
-    """
-
-    def __init__(self, ebb: Ebb, rule: Rule, note: Callable[[str], None]) -> None:
-        self._ebb, self._rule, self._note = ebb, rule, note
-        self._rungs: dict[str, dict[int, float]] = {}  # by uid: what was seen, written down or not
-        self._written: dict[str, dict[int, float]] = {}  # by uid: a watch may show a job as it was before our change
-        self._stopped: set[str] = set()
-        self._in_trouble: set[str] = set()  # runs of which was said that a change failed
-
-    async def judge(self, jobs: Iterable[Object]) -> None:
-        jobs = list(jobs)
-        runs = [await self._noted(job) for job in jobs]
-        for verdict in verdicts(runs, self._rule):
-            stopped = {ANNOTATION_STOPPED: verdict.because}
-            if verdict.name not in self._stopped and await self._patched(verdict.name, stopped, {"suspend": True}):
-                self._stopped.add(verdict.name)
-                self._note(f"{verdict.name} is stopped: {verdict.because}. Continue it: ebb resume {verdict.name}")
-
-    async def _noted(self, job: Object) -> HalvingRun:
-        """The run, with its new rungs written down."""
-        seen, told, uid = view(job), annotations(job), job["metadata"]["uid"]
-        written = _rungs(told.get(ANNOTATION_RUNGS, "")) | self._written.get(uid, {})
-        # Whoever resumed a run that was stopped as one of the worst wants it to go on.
-        goes_on = seen.state not in OVER and seen.state != STOPPED and ANNOTATION_STOPPED not in told
-        run = HalvingRun(
-            name=seen.name,
-            step=seen.step,
-            value=value_of(seen, self._rule.metric),
-            goes_on=goes_on,
-            rungs=written | self._rungs.get(uid, {}),
-        )
-        rungs = with_new_rungs(run, self._rule)
-        self._rungs[uid] = rungs
-        if rungs != written:
-            text = json.dumps({str(rung): rungs[rung] for rung in sorted(rungs)})
-            if await self._patched(seen.name, {ANNOTATION_RUNGS: text}):
-                self._written[uid] = rungs
-        return replace(run, rungs=rungs)
-
-    async def _patched(self, name: str, annotations: Mapping[str, str], spec: Object | None = None) -> bool:
-        """Return whether the API server took it; a job that is gone did not, which is no trouble."""
-        body = {"metadata": {"annotations": dict(annotations)}, **({"spec": spec} if spec else {})}
-        try:
-            await self._ebb.kube.patch(ELASTIC_JOBS, self._ebb.namespace, name, body)
-        except NotFound:
-            return False
-        except KubeError as error:
-            if name not in self._in_trouble:  # once, and not at every state
-                self._in_trouble.add(name)
-                self._note(f"{name} cannot be {'stopped' if spec else 'marked'}: {error}; trying again")
-            return False
-        self._in_trouble.discard(name)
-        return True
 
 
 def _marked(item: Prepared, plan: SweepPlan, point: Point) -> Prepared:
@@ -223,13 +160,16 @@ def _marked(item: Prepared, plan: SweepPlan, point: Point) -> Prepared:
         ANNOTATION_POINT: json.dumps(dict(point.values)),
         ANNOTATION_COMMAND: command_of(item.request),
     }
-    if plan.max_parallel is not None:
-        spec["group"] = _group(plan)
+    if group := _group(plan):
+        spec["group"] = group
     return replace(item, body={**item.body, "metadata": metadata, "spec": spec})
 
 
-def _group(plan: SweepPlan) -> Object:
-    return {"name": plan.name, "maxParallel": plan.max_parallel}
+def _group(plan: SweepPlan) -> Object | None:
+    """spec.group of its jobs; None: the controller has nothing to keep."""
+    found = {"maxParallel": plan.max_parallel, "halving": encode(plan.halving) if plan.halving else None}
+    rules = {key: value for key, value in found.items() if value is not None}
+    return {"name": plan.name, **rules} if rules else None
 
 
 def _check_same(sweep: str, body: Object, there: Object | None) -> None:
@@ -252,11 +192,22 @@ async def _all(requests: Iterable[Coroutine[Any, Any, object]]) -> None:
 
 
 async def _limit(ebb: Ebb, plan: SweepPlan, there: Iterable[Object]) -> None:
-    """A new --max-parallel holds for the runs that were there too."""
-    group = None if plan.max_parallel is None else _group(plan)
+    """A new --max-parallel or rule holds for the runs that were there too. One that was compared already keeps its rule, or what
+    stopped at it, or was resumed in spite of it, would have to be judged anew."""
     for job in there:
-        if view(job).state not in OVER and job["spec"].get("group") != group:
-            await ebb.kube.patch(ELASTIC_JOBS, ebb.namespace, job["metadata"]["name"], {"spec": {"group": group}})
+        before, group = job["spec"].get("group"), _group(plan)
+        if (job.get("status") or {}).get("sweep"):
+            group = {"name": plan.name, "maxParallel": plan.max_parallel, "halving": (before or {}).get("halving")}
+            group = {key: value for key, value in group.items() if value is not None}
+        if view(job).state not in OVER and before != group:
+            cleared = dict.fromkeys(before or {}) | group if group else None  # a merge leaves what is not named
+            await ebb.kube.patch(ELASTIC_JOBS, ebb.namespace, job["metadata"]["name"], {"spec": {"group": cleared}})
+
+
+def _may_train(state: str, job: Object) -> bool:
+    """Return whether a run trains, or may without anybody's doing: one that is paused is promoted when others have stopped."""
+    paused = ((job.get("status") or {}).get("hold") or {}).get("reason") == REASON_SWEEP_PAUSED
+    return state not in OVER and (state != STOPPED or (paused and not job["spec"].get("suspend")))
 
 
 async def _jobs(ebb: Ebb, name: str) -> list[Object]:
@@ -271,14 +222,6 @@ async def _list_runs(ebb: Ebb, name: str) -> list[Object]:
     names = sorted({item[LABEL_SWEEP] for item in labels if LABEL_SWEEP in item})
     known = f"There are: {', '.join(names[:10])}{' and more' if len(names) > 10 else ''}." if names else "There are none."
     raise Missing(f"no sweep named {name!r} in {ebb.namespace}. {known}")
-
-
-def _rungs(text: str) -> dict[int, float]:
-    """Return what an annotation says; {} for one that somebody spoiled."""
-    try:
-        return {int(rung): float(value) for rung, value in json.loads(text).items()}
-    except (ValueError, AttributeError, TypeError):
-        return {}
 
 
 def _now() -> float:

@@ -9,15 +9,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ebb.client.jobs.view import FINISHED, OVER, STOPPED, JobView, view
+from ebb.api import contract as names
+from ebb.client.jobs.view import FINISHED, OVER, STOPPED, view
+from ebb.client.sweep.halving import goes_on
 from ebb.client.sweep.results import MODES, FinalFigures, SweepMetric, best_of, has_ended, score_of
 from ebb.kube import Object
 
+PAUSED = "paused"  # at its rung: it goes on if it is promoted
 LABEL_SWEEP = "ebb.dev/sweep"
 ANNOTATION_POINT = "ebb.dev/sweep-point"  # JSON: key -> value, in the order in which they were given
 ANNOTATION_COMMAND = "ebb.dev/command"  # what starts the same run again, alone
-ANNOTATION_RUNGS = "ebb.dev/sweep-rungs"  # JSON: what it had at the steps where runs are compared
-ANNOTATION_STOPPED = "ebb.dev/sweep-stopped"  # why it was among the worst
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +33,7 @@ class RunView:
     total_steps: int | None
     metric: float | None
     usd_spent: float | None
-    stopped_because: str  # by --stop-worst; "" if it was not
+    stopped_because: str  # as one of the worst, by --stop-worst; "" if it was not
     command: str  # starts the same run again, alone
     source: str = ""  # of the metric: a file of the run's, or its status; "" where nothing says it
 
@@ -75,8 +76,10 @@ def sweep_view(
     """The runs in the order of their points, numbers by size. `finals`: what was read of their files, by the jobs' uid."""
     metric, finals = metric or SweepMetric(), finals or {}
     jobs = list(jobs)
+    pausing = goes_on(jobs)
     runs = sorted(
-        (_run(job, metric, finals.get(job["metadata"]["uid"]), now) for job in jobs), key=lambda run: (_order(run.point), run.job)
+        (_run(job, metric, finals.get(job["metadata"]["uid"]), now, pausing=pausing) for job in jobs),
+        key=lambda run: (_order(run.point), run.job),
     )
     groups = [job["spec"].get("group") or {} for job in jobs]
     limits = {int(group["maxParallel"]) for group in groups if group.get("maxParallel")}
@@ -99,27 +102,22 @@ def annotations(job: Object) -> dict[str, str]:
     return job["metadata"].get("annotations") or {}
 
 
-def value_of(job: JobView, metric: str) -> float | None:
-    """The metric in the job's status, as runs are compared while they train."""
-    found = getattr(job, metric)
-    return None if found is None else float(found)
-
-
-def _run(job: Object, metric: SweepMetric, final: FinalFigures | None, now: float | None) -> RunView:
+def _run(job: Object, metric: SweepMetric, final: FinalFigures | None, now: float | None, *, pausing: bool) -> RunView:
     seen, told = view(job, now), annotations(job)
+    held = str(((job.get("status") or {}).get("hold") or {}).get("reason") or "")
     score, source = score_of(seen, final, metric)
     last = final.step if final and has_ended(seen) else None
     return RunView(
         job=seen.name,
         point=_point(told.get(ANNOTATION_POINT, "")),
-        state=seen.state,
+        state=PAUSED if pausing and held == names.REASON_SWEEP_PAUSED else seen.state,
         detail=seen.detail,
         step=seen.step if last is None else last,
         total_steps=seen.total_steps,
         metric=score,
         source=source,
         usd_spent=seen.usd_spent,
-        stopped_because=told.get(ANNOTATION_STOPPED, ""),
+        stopped_because=seen.detail if held == names.REASON_SWEEP_WORST else "",
         command=told.get(ANNOTATION_COMMAND, ""),
     )
 

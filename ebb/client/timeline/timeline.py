@@ -96,6 +96,8 @@ EVENT_SAYS_MORE = {
         names.REASON_CANNOT_START,
         names.REASON_NO_PROGRESS,
         names.REASON_REPEATEDLY_LOST,
+        names.REASON_SWEEP_WORST,
+        names.REASON_SWEEP_PAUSED,
     },
     "stalled": {names.REASON_CANNOT_START, names.REASON_NO_PROGRESS},
     "ended": {names.REASON_SUCCEEDED, names.REASON_FAILED, names.REASON_DEADLINE},

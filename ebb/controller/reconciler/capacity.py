@@ -45,7 +45,7 @@ class Claim:
     priority: int  # the value of its PriorityClass
     created: float  # unix seconds
     wish: Wish
-    group: str = ""  # of spec.group
+    group: str = ""  # of spec.group, where that has a maxParallel
     group_max: int = 0  # spec.group.maxParallel
     reclaims: int = 0  # recent ones in its zone
     located: bool = False  # it has a placement, which on a cluster without a stack names no zone
@@ -152,8 +152,8 @@ def claim(job: Job, priorities: Mapping[str, int], now: float) -> Claim:
         capacity_type=placed.capacity_type if placed else "",
         priority=priorities.get(template.get("priorityClassName") or job.spec.priority_class_name or "", 0),
         created=job.created,
-        group=job.spec.group.name if job.spec.group else "",
-        group_max=job.spec.group.max_parallel if job.spec.group else 0,
+        group=job.spec.group.name if job.spec.group and job.spec.group.max_parallel else "",
+        group_max=(job.spec.group.max_parallel or 0) if job.spec.group else 0,
         reclaims=len(recent),
         located=placed is not None,
         automatic=job.automatic,

@@ -67,7 +67,8 @@ def suspend(view: JobView, draft: PlanBuilder, reason: str, message: str, *, kee
             status = status.with_condition(kind, False, reason, message, view.now)
     before = status.condition(names.SUSPENDED)
     if before is None or (before.status, before.message) != ("True", message):
-        draft.event(reason, message, warning=reason != names.REASON_SUSPENDED)
+        wanted = (names.REASON_SUSPENDED, names.REASON_SWEEP_WORST, names.REASON_SWEEP_PAUSED)
+        draft.event(reason, message, warning=reason not in wanted)
     status = status.with_condition(names.SUSPENDED, True, reason, message, view.now)
     placement = status.placement if any(not worker.finished for worker, _ in view.workers) else None  # chosen anew on resume
     start = status.start_time if keep else None  # the job's time goes on with its machine

@@ -96,7 +96,7 @@ def _happened(status: Status, spent: float, now: float) -> Iterator[tuple[str, s
         yield FINISHED, ended, f"finished{step}; its machines cost about {dollars(spent)} USD."
     elif failed := next((item for item in status.conditions if item.type == names.FAILED and item.status == "True"), None):
         yield JOB_FAILED, ended, f"failed{step}: {failed.message}"
-    elif status.hold:
+    elif status.hold and status.hold.reason not in (names.REASON_SWEEP_WORST, names.REASON_SWEEP_PAUSED):
         yield f"{HELD}/{status.hold.at}", status.hold.at, f"was stopped{step}: {status.hold.message}"
     if status.budget_warned is not None:
         budget = status.budget_warned

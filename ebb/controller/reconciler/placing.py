@@ -15,7 +15,7 @@ from ebb.api.needs import Wish
 from ebb.api.platform import Platform
 from ebb.api.status import PLACED, HistoryEntry, Placed
 from ebb.api.template import worker_container
-from ebb.controller.reconciler import stockouts
+from ebb.controller.reconciler import stockouts, sweep
 from ebb.controller.reconciler.candidates import Candidate, best, candidate_of, complaint, sites, unplaced, ways
 from ebb.controller.reconciler.capacity import Claim, claim
 from ebb.controller.reconciler.containers import rendezvous
@@ -105,9 +105,11 @@ def _first(view: JobView, draft: PlanBuilder, me: Claim) -> bool:
         return _wait(view, draft, *lacking)
     turns = turns_of(view)
     line = turns.line(view, me)
-    if me.group and line.in_group >= me.group_max and not held:
-        message = f"group {me.group!r} runs {me.group_max} at once, as its maxParallel says: this one waits for its turn."
-        return _wait(view, draft, names.WAITING_FOR_GROUP, message)
+    full = sweep.waits(view, draft)
+    if me.group and line.in_group >= me.group_max:
+        full = full or f"group {me.group!r} runs {me.group_max} at once, as its maxParallel says: this one waits for its turn."
+    if full and not held:
+        return _wait(view, draft, names.WAITING_FOR_GROUP, full)
     if observed.platform is None:
         return _first_without_stack(view, draft, me, line)
     known = _candidates(view, observed.platform, draft.wakes)

@@ -25,9 +25,11 @@ from ebb.controller.reconciler import (
     short_lives,
     spec_changes,
     stall_policy,
+    sweep,
     workload,
 )
 from ebb.controller.reconciler.failure_policy import Loss, account, count_rule, dismiss, dismissed, matching_rule, stop, trained
+from ebb.controller.reconciler.last_figures import with_last_figures
 from ebb.controller.reconciler.lifecycle import ASKED, after_end, end, finish, hold, suspend
 from ebb.controller.reconciler.placing import place
 from ebb.controller.reconciler.pods import leave_seconds, selector
@@ -48,16 +50,18 @@ def plan(job: Job, observed: Observed, now: float) -> Plan:
         return Plan(status=job.status)
     admission = workload.admission_of(job, observed.kueue, has_workers=bool(observed.pods))
     job = workload.apply(admission, job)
-    view, draft = JobView.of(job, observed, now, admission), PlanBuilder(job.status)
+    view, draft = with_last_figures(JobView.of(job, observed, now, admission)), PlanBuilder(job.status)
     draft.status = replace(draft.status, observed_generation=job.generation, selector=selector(job.name))
     if draft.status.condition(names.CREATED) is None:
         message = f"The controller took the job on: {view.wanted} workers wanted."
         draft.status = draft.status.with_condition(names.CREATED, True, names.REASON_CREATED, message, now)
         draft.event(names.REASON_CREATED, message)
     money.accrue(view, draft)
-    if job.status.hold and job.status.hold.generation != job.generation:
+    if job.status.hold and job.status.hold.generation != job.generation and not sweep.keeps(job, job.status.hold):
         draft.status = replace(draft.status, hold=None)
     held = draft.status.hold
+    if held and not job.spec.suspend and sweep.goes_on(view, draft, held):
+        held = None
     if job.status.ended or job.spec.suspend or held:
         data_copy.stop(view, draft)
     if job.status.ended:
@@ -129,6 +133,7 @@ def _run(view: JobView, draft: PlanBuilder) -> None:
     if stop is None:
         _resume(view, draft)
     failed = account(view, draft)
+    sweep.note(view, draft)
     # The job's time begins with its first worker that is there: one that a quota refuses has not begun.
     if draft.status.start_time is None and any(not member.settled for member in draft.status.members):
         draft.status = replace(draft.status, start_time=stamp(view.now))
@@ -139,7 +144,7 @@ def _run(view: JobView, draft: PlanBuilder) -> None:
         _program_failed(view, draft, failed)
     elif _overdue(view, draft):
         _end_overdue(view, draft)
-    elif stop := stop or stall_policy.watch(view, draft) or short_lives.verdict(view, draft):
+    elif stop := stop or sweep.verdict(view, draft) or stall_policy.watch(view, draft) or short_lives.verdict(view, draft):
         hold(view, draft, *stop)
     elif spec_changes.restart(view, draft) or draft.status.restarts > view.job.status.restarts:
         dismiss(draft)

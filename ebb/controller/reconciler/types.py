@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from ebb.api.halving import Siblings
 from ebb.api.platform import Platform
 from ebb.api.spec import Job
 from ebb.api.status import GpuUse, HistoryEntry, Progress, Status
@@ -163,6 +164,7 @@ class Observed:
     gpus: tuple[GpuUse, ...] = ()  # of the workers that run, as far as they were read
     crashes: Mapping[str, Crash] = field(default_factory=dict)  # pod's uid -> its program's end, where the launcher holds it
     kueue: Kueue = field(default_factory=Kueue)
+    siblings: Siblings = field(default_factory=Siblings)  # the other runs of its sweep
     spent: float | None = 0.0  # USD that the jobs of its namespace have cost in this month; None: not known yet
 
 

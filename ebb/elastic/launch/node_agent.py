@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ebb.elastic.contract import ENV_OUTPUT_DIR, EXIT_FINISHED, EXIT_HARDWARE, EXIT_NO_PROGRAM, EXIT_PROGRAM_FAILED
-from ebb.elastic.launch import gpu_use
+from ebb.elastic.launch import gpu_use, last_figures
 from ebb.elastic.launch.code import CodeError, bring
 from ebb.elastic.launch.crash_hold import CrashHold
 from ebb.elastic.launch.hardware_check import GpuTest, find_fault, is_wanted, warn_of_little_space
@@ -131,6 +131,7 @@ def run(agent: Agent, reclaim: Reclaim, watcher: Watcher | None = None, hold: Cr
     try:
         agent.run()
         code = EXIT_FINISHED
+        last_figures.leave(os.environ)
     except WorkersLeft as left:
         if isinstance(handler, Membership):
             handler.leave()

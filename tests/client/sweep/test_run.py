@@ -1,15 +1,16 @@
-"""A sweep as jobs: what is submitted, what a second time, who is stopped as one of the worst, what is told of it."""
+"""A sweep as jobs: what is submitted, what a second time, what the controller is told, what is told of it."""
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from ebb.api.platform import parse as parse_platform
-from ebb.client import BadRequest, ClientError, Ebb, Missing, Request
-from ebb.client.sweep import Rule, SweepPlan, SweepView, delete, parse, points_of, show, start, stop, watch
-from ebb.kube import ELASTIC_JOBS, KubeError, Object
+from ebb.client import BadRequest, ClientError, Ebb, Missing, Request, change
+from ebb.client.sweep import SweepPlan, SweepView, asha, delete, parse, points_of, show, start, stop, stop_worst, watch
+from ebb.kube import ELASTIC_JOBS, Object
 from tests.cli.world import NS, FakeKube, elastic_job, platform_json
 from tests.client.report.volume import Volume
 
@@ -138,13 +139,13 @@ async def test_a_sweep_that_is_not_there_names_those_that_are() -> None:
 class Watched:
     """A watch that runs beside the test; `until` waits for what it sees."""
 
-    def __init__(self, kube: FakeKube, rule: Rule | None = None) -> None:
-        self.kube, self.notes, self._rule = kube, list[str](), rule
+    def __init__(self, kube: FakeKube) -> None:
+        self.kube, self.notes = kube, list[str]()
         self._seen: asyncio.Queue[SweepView] = asyncio.Queue()
         self.task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
-        async for seen in watch(ebb(self.kube), "scan", rule=self._rule, open_files=Volume({}).open, note=self.notes.append):
+        async for seen in watch(ebb(self.kube), "scan", open_files=Volume({}).open, note=self.notes.append):
             self._seen.put_nowait(seen)
 
     async def until(self, **states: str) -> None:
@@ -154,78 +155,109 @@ class Watched:
                 return
 
 
-async def test_the_worst_are_stopped_as_runs_arrive() -> None:
+async def test_the_rule_is_in_every_run() -> None:
     kube = FakeKube()
-    names = (await start(ebb(kube), plan("lr=1,2,3"))).submitted
-    found = await jobs(kube)
-    one, two, three = (found[name] for name in names)
-    watched = Watched(kube, Rule(fraction=0.5, after=100))
-    reports(kube, one, step=120, loss=0.9)
-    reports(kube, three, step=90, loss=5.0)  # not there yet
-    await watched.until(**{names[0].replace("-", "_"): "running"})
-    assert not watched.notes
-    reports(kube, two, step=100, loss=0.2)
-    await watched.until(**{names[0].replace("-", "_"): "stopped"})
-    said = "loss 0.9 at step 100 is among the worst 50% of 2 runs"
-    assert watched.notes == [f"{names[0]} is stopped: {said}. Continue it: ebb resume {names[0]}"]
-    found = await jobs(kube)
-    assert found[names[0]]["spec"]["suspend"] is True
-    assert found[names[0]]["metadata"]["annotations"]["ebb.dev/sweep-stopped"] == said
-    assert json.loads(found[names[1]]["metadata"]["annotations"]["ebb.dev/sweep-rungs"]) == {"100": 0.2}
-    for name in names[1:]:
-        reports(kube, (await jobs(kube))[name], state="Succeeded", step=300, loss=0.1)
-    await asyncio.wait_for(watched.task, 5)
+    await start(ebb(kube), plan(max_parallel=2, halving=asha(3, after=200)))
+    rule = {"algorithm": "asha", "after": 200, "metric": "loss", "factor": 3, "fraction": 0.5}
+    groups = [job["spec"]["group"] for job in (await jobs(kube)).values()]
+    assert groups == [{"name": "scan", "maxParallel": 2, "halving": rule}] * 2
 
 
-async def test_who_watches_later_knows_what_was_seen_and_respects_a_resume() -> None:
+async def test_a_rule_alone_limits_nothing_else() -> None:
     kube = FakeKube()
-    names = (await start(ebb(kube), plan("lr=1,2"))).submitted
+    await start(ebb(kube), plan(halving=stop_worst(0.25, after=5)))
+    (group, _) = [job["spec"]["group"] for job in (await jobs(kube)).values()]
+    assert "maxParallel" not in group
+    assert (group["halving"]["algorithm"], group["halving"]["fraction"]) == ("stop-worst", 0.25)
+
+
+async def test_a_new_rule_holds_for_runs_that_were_not_compared_yet() -> None:
+    """One that was, may have been resumed in spite of it: it keeps what it has."""
+    kube = FakeKube()
+    compared, other = (await start(ebb(kube), plan(halving=stop_worst(0.5, after=5)))).submitted
+    job = (await jobs(kube))[compared]
+    del job["spec"]["group"]["halving"]  # as `ebb resume` does
+    kube.put({**job, "status": {"sweep": {"rungs": [{"step": 5, "value": 1.0}]}}})
+    await start(ebb(kube), plan(max_parallel=2, halving=stop_worst(0.5, after=9)))
     found = await jobs(kube)
-    found[names[0]]["metadata"]["annotations"] |= {"ebb.dev/sweep-rungs": '{"100": 0.9}', "ebb.dev/sweep-stopped": "was slow"}
-    found[names[1]]["metadata"]["annotations"] |= {"ebb.dev/sweep-rungs": '{"100": 0.2}'}
-    reports(kube, found[names[0]], step=150, loss=0.1)
-    reports(kube, found[names[1]], state="Succeeded", step=150, loss=0.8)
-    watched = Watched(kube, Rule(fraction=0.5, after=100))
-    reports(kube, (await jobs(kube))[names[0]], state="Succeeded", step=300, loss=0.1)
-    await asyncio.wait_for(watched.task, 5)
-    assert not watched.notes
-    assert "suspend" not in (await jobs(kube))[names[0]]["spec"]
-
-
-class Refusing(FakeKube):
-    """Changes fail while it refuses."""
-
-    refuses = True
-
-    async def request(self, method: str, path: str, **told: Any) -> Object:
-        if method == "PATCH" and self.refuses:
-            raise KubeError("no leader", status=503)
-        return await super().request(method, path, **told)
-
-
-async def test_a_change_that_fails_is_said_once_and_tried_again() -> None:
-    kube = Refusing()
-    bad, good = (await start(ebb(kube), plan("lr=1,2"))).submitted
+    assert not found[compared]["spec"]["group"].get("halving")
+    assert found[other]["spec"]["group"]["halving"]["after"] == 9
+    assert {found[name]["spec"]["group"]["maxParallel"] for name in (compared, other)} == {2}
+    await start(ebb(kube), plan(max_parallel=1))
     found = await jobs(kube)
-    reports(kube, found[bad], step=120, loss=0.9)
-    reports(kube, found[good], step=100, loss=0.2)
-    watched = Watched(kube, Rule(fraction=0.5, after=100))
-    await watched.until()
-    for step in (110, 120):  # a state is judged before the next one is seen
-        reports(kube, found[good], step=step, loss=0.3)
-        await watched.until()
-    assert watched.notes == [
-        f"{bad} cannot be marked: no leader; trying again",
-        f"{good} cannot be marked: no leader; trying again",
-    ]
-    kube.refuses = False
-    reports(kube, found[good], step=130, loss=0.3)
-    await watched.until(**{bad.replace("-", "_"): "stopped"})
-    assert watched.notes[2].startswith(f"{bad} is stopped: loss 0.9 at step 100 is among the worst 50% of 2 runs")
+    assert found[other]["spec"]["group"].get("halving") is None
+    assert {found[name]["spec"]["group"]["maxParallel"] for name in (compared, other)} == {1}
+
+
+def held(kube: FakeKube, job: Object, reason: str, message: str, **progress: Any) -> None:
+    """The controller holds a run at a rung."""
+    conditions = [{"type": "Suspended", "status": "True", "reason": reason, "message": message}]
+    hold = {"reason": reason, "message": message, "generation": 1, "at": "2026-11-21T12:05:00Z"}
+    sweep = {"rungs": [{"step": 9, "value": progress["loss"]}]}
+    status = {"state": "Suspended", "conditions": conditions, "hold": hold, "sweep": sweep, "progress": progress}
+    kube.put({**job, "status": status})
+
+
+async def test_a_run_among_the_worst_says_why() -> None:
+    kube = FakeKube()
+    good, bad = (await start(ebb(kube), plan(halving=stop_worst(0.5, after=9)))).submitted
     found = await jobs(kube)
-    assert found[bad]["spec"]["suspend"] is True
-    assert found[good]["metadata"]["annotations"]["ebb.dev/sweep-rungs"] == '{"100": 0.2}'
-    watched.task.cancel()
+    reports(kube, found[good], state="Succeeded", step=20, totalSteps=20, loss=0.5)
+    held(kube, found[bad], "AmongTheWorst", "loss 0.9 at step 9 is among the worst 50% of 2 runs.", step=9, loss=0.9)
+    seen = await show(ebb(kube), "scan")
+    assert {run.job: (run.state, run.stopped_because) for run in seen.runs} == {
+        good: ("finished", ""),
+        bad: ("stopped", "loss 0.9 at step 9 is among the worst 50% of 2 runs."),
+    }
+    assert seen.over
+
+
+async def test_a_paused_run_is_over_only_where_it_cannot_be_promoted() -> None:
+    kube = FakeKube()
+    one, two = (await start(ebb(kube), plan(halving=asha(2, after=9)))).submitted
+    found = await jobs(kube)
+    held(kube, found[one], "PausedBySweep", "it pauses", step=9, loss=0.9)
+    reports(kube, found[two], step=5, totalSteps=20, loss=0.5)
+    seen = await show(ebb(kube), "scan")
+    assert ({run.job: run.state for run in seen.runs}, seen.over) == ({one: "paused", two: "running"}, False)
+    held(kube, found[two], "PausedBySweep", "it pauses", step=9, loss=0.5)
+    assert not (await show(ebb(kube), "scan")).over, "the better one is about to go on"
+    reports(kube, (await jobs(kube))[two], state="Succeeded", step=20, totalSteps=20, loss=0.4)
+    seen = await show(ebb(kube), "scan")
+    assert ({run.job: run.state for run in seen.runs}, seen.over) == ({one: "stopped", two: "finished"}, True)
+
+
+async def test_resume_takes_a_run_out_of_the_comparison() -> None:
+    kube = FakeKube()
+    one, _ = (await start(ebb(kube), plan(halving=asha(2, after=9)))).submitted
+    held(kube, (await jobs(kube))[one], "PausedBySweep", "it pauses", step=9, loss=0.9)
+    await change.resume(ebb(kube), one)
+    group = (await jobs(kube))[one]["spec"]["group"]
+    assert (group["name"], group.get("halving")) == ("scan", None)
+
+
+async def test_stop_keeps_paused_runs_from_being_promoted() -> None:
+    kube = FakeKube()
+    one, two = (await start(ebb(kube), plan(halving=asha(2, after=9)))).submitted
+    held(kube, (await jobs(kube))[one], "PausedBySweep", "it pauses", step=9, loss=0.9)
+    assert set(await stop(ebb(kube), "scan", wait=False)) == {one, two}
+    assert await stop(ebb(kube), "scan") == ()
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda: stop_worst(1.0, after=1), "stop-worst 1 is not a fraction"),
+        (lambda: stop_worst(0.0, after=1), "stop-worst 0 is not a fraction"),
+        (lambda: stop_worst(0.5, after=0), "after 0 is too early"),
+        (lambda: stop_worst(0.5, after=1, metric="accuracy"), "metric 'accuracy' is not in it: use loss or samples_per"),
+        (lambda: asha(1, after=1), "asha 1 lets every run go on"),
+        (lambda: asha(3, after=1, metric="accuracy"), "asha compares runs while they train"),
+    ],
+)
+def test_rules_that_are_none(ask: Callable[[], object], said: str) -> None:
+    with pytest.raises(BadRequest, match=said):
+        ask()
 
 
 async def test_a_watch_ends_when_the_sweep_is_deleted() -> None:

@@ -70,6 +70,12 @@ def test_a_job_that_trains_has_no_news() -> None:
     assert keys(lost(30)) == []
 
 
+@pytest.mark.parametrize("reason", ["AmongTheWorst", "PausedBySweep"])
+def test_runs_that_a_sweep_stops_are_no_news(reason: str) -> None:
+    """There are dozens, and nobody has to do anything."""
+    assert keys(replace(TRAINING, hold=Hold(reason=reason, message="", generation=1, at=stamp(NOW)))) == []
+
+
 def test_reclaims_far_apart_are_ordinary() -> None:
     assert keys(lost(RECLAIMS_SECONDS + 31, 30)) == []
     assert keys(lost(RECLAIMS_SECONDS + 30, 30)) == [f"reclaims/{stamp(NOW - 30)}"]
