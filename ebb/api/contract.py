@@ -59,6 +59,7 @@ ENV_HOLD_SECONDS: Final = "EBB_HOLD_ON_FAILURE_SECONDS"  # for how long the laun
 ENV_WHEELS: Final = "EBB_WHEELS"  # a folder with all that this requirements.txt asks for: no index is asked
 ENV_PACKAGES: Final = "EBB_PACKAGES"  # the folder for what a requirements.txt in that code asks for: shared, one folder a content
 ENV_RESUME_FROM: Final = "EBB_RESUME_FROM"  # another job's folder, whose newest checkpoint a new job starts from
+ENV_SWEEP_SEARCH: Final = "EBB_SWEEP_SEARCH"  # JSON: how the run's launcher chooses its point (ebb/elastic/launch/sweep_point.py)
 ENV_RDZV_BACKEND: Final = "PET_RDZV_BACKEND"
 ENV_RDZV_ENDPOINT: Final = "PET_RDZV_ENDPOINT"
 ENV_RDZV_ID: Final = "PET_RDZV_ID"

@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ebb import client
+from ebb.api.parts import Halving
 from ebb.client import sweep as sweeps
+from ebb.client.errors import BadRequest
 from ebb.client.jobs.view import FINISHED
 from ebb.client.platform.connection import find_user
 from ebb.client.staging.code import packed
@@ -44,7 +46,7 @@ _OF_JOBS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """The end of a run: `failure` is "" where it finished."""
+    """The end of a run: `failure` is "" where it finished, or was stopped early by the sweep's rule."""
 
     job: str
     metric: float | None
@@ -71,8 +73,21 @@ def _plan(told: LauncherSettings, words: Sequence[str], multirun: str, points: t
         points=tuple(once.values()),
         style=sweeps.HYDRA,
         max_parallel=told.max_parallel,
+        halving=_rule(told),
         code=packed(Path(request.code), log.info) if request.code else None,
     )
+
+
+def _rule(told: LauncherSettings) -> Halving | None:
+    """The rule by which the platform stops or pauses runs; it knows their loss and rate alone. Raises BadRequest."""
+    if told.stop_worst is None and told.asha is None:
+        return None
+    if told.after is None or (told.stop_worst is not None and told.asha is not None):
+        raise BadRequest("hydra.launcher.after needs one of hydra.launcher.stop_worst and hydra.launcher.asha: give exactly two.")
+    metric = told.metric if told.metric in sweeps.METRICS else "loss"
+    if told.asha is not None:
+        return sweeps.asha(told.asha, after=told.after, metric=metric)
+    return sweeps.stop_worst(told.stop_worst or 0.0, after=told.after, metric=metric)
 
 
 async def _train(told: LauncherSettings, plan: sweeps.SweepPlan) -> sweeps.SweepView:
@@ -111,7 +126,7 @@ def _pair(override: str) -> tuple[str, str]:
 def _outcome(name: str, run: sweeps.RunView | None) -> Outcome:
     if run is None:
         return Outcome(job=name, metric=None, failure=f"{name} was deleted before it was over")
-    if run.state == FINISHED:
+    if run.state == FINISHED or (run.stopped_because and run.metric is not None):  # early: what it had is its result
         return Outcome(job=name, metric=run.metric, failure="")
     why = run.stopped_because or run.detail
     said = f"{name} is {run.state}" + (f": {why}" if why else "") + f". Look: ebb logs {name}"

@@ -27,6 +27,9 @@ class LauncherSettings:
     priority: str | None = None
     max_cost: float | None = None  # USD, of each job
     max_parallel: int | None = None
+    stop_worst: float | None = None  # as --stop-worst; after: as --after
+    asha: int | None = None
+    after: int | None = None
     secret: list[str] = field(default_factory=list)  # hf-token, or gcs=/secrets/gcs.json, as --secret has them
     registry_secret: str | None = None
     metric: str = METRIC  # what a run returns to Hydra's sweeper: loss, samples_per_second, or one of the program's own

@@ -167,6 +167,67 @@ def test_early_stopping_is_the_platforms_to_do(flags: str, said: str) -> None:
     assert all(job["spec"]["group"]["halving"]["algorithm"] in flags for job in jobs(kube))
 
 
+TPE = "sweep --name scan 'lr=tag(log,interval(1e-4,1))' arch=a,b --sampler tpe --random 3 --seed 7"
+INDEX = "--env PIP_INDEX_URL=http://index.invalid"  # or the wheels would be fetched for workers that reach none
+
+
+def settings(job: Object) -> dict[str, Any]:
+    env = job["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["env"]
+    found: dict[str, Any] = json.loads(next(item["value"] for item in env if item["name"] == "EBB_SWEEP_SEARCH"))
+    return found
+
+
+def test_runs_whose_points_optuna_chooses_are_told_how(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("numpy\noptuna>=4\n")
+    kube = FakeKube(platform_map())
+    line = f"{TPE} --metric val_acc --mode max {INDEX} -- python train.py"
+    assert ebb(kube, line).exit_code == Exit.OK
+    found = jobs(kube)
+    assert [job["metadata"]["name"] for job in found] == ["scan-001", "scan-002", "scan-003"]
+    assert {tuple(arguments(job)) for job in found} == {("train.py", "--lr", "{lr}", "--arch", "{arch}")}
+    told = [settings(job) for job in found]
+    assert [each.pop("number") for each in told] == [1, 2, 3]
+    study = told[0].pop("study")
+    assert study.startswith("/mnt/output/.ebb/sweeps/elastic-job/scan-")
+    assert [each.pop("study") for each in told[1:]] == [study] * 2
+    assert told == [
+        {
+            "sampler": "tpe", "seed": 7, "metric": "val_acc", "mode": "max",
+            "axes": [
+                {"key": "lr", "low": 1e-4, "high": 1.0, "log": True},
+                {"key": "arch", "values": ["a", "b"]},
+            ],
+        }
+    ] * 3  # fmt: skip
+    more = ebb(kube, line.replace("--random 3", "--random 4"))
+    assert "1 run is submitted, 3 were there" in more.output
+    assert settings(jobs(kube)[3])["study"] == study, "it learns from those that were there"
+    other = ebb(kube, line.replace("--seed 7", "--seed 8"))
+    assert (other.exit_code, len(jobs(kube))) == (Exit.USAGE, 4)
+    assert "name 'scan' is a sweep with another sampler, seed, metric or other values" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (TPE.replace("tpe", "cmaes"), "sampler 'cmaes' is unknown: use tpe."),
+        (TPE.replace("--random 3", ""), "sampler needs the number of runs: add --random 20."),
+        (TPE.replace("--random 3", "--random 0"), "random 0 is not a number of points"),
+        (f"{TPE} --asha 3 --after 9", "sampler learns from runs that have finished"),
+        ("sweep --name scan lr=1 --sampler tpe --random 3", "sampler has nothing to choose"),
+        (f"{TPE} --metric acc", "metric 'acc': say which value is the best"),
+        (TPE, "requirements.txt does not name it: add the line `optuna`"),
+        (f"{TPE} --no-code", "no code brings it"),
+    ],
+)
+def test_searches_that_are_refused(tmp_path: Path, line: str, said: str) -> None:
+    (tmp_path / "requirements.txt").write_text("numpy\n" if line == TPE else "optuna\n")
+    kube = FakeKube(platform_map())
+    result = ebb(kube, f"{line} {INDEX} -- python train.py")
+    assert (result.exit_code, jobs(kube)) == (Exit.USAGE, []), result.output
+    assert said in result.stderr.replace("\n", " ")
+
+
 def test_stop_and_delete_of_a_whole_sweep() -> None:
     kube = FakeKube(platform_map(), elastic_job("other"))
     ebb(kube, "sweep --name scan lr=1,2 -- python train.py")

@@ -1,17 +1,23 @@
 """The launcher in a real multirun of Hydra, a program of its own, against an API server that answers over HTTP."""
 
 import asyncio
+import importlib
 import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ebb.client import BadRequest
+from ebb.client.sweep import RunView, asha, stop_worst
 from ebb.kube import Object
 from tests.cli.serving import serving
 from tests.cli.world import FakeKube, elastic_job, known_secret, platform_map
 
+# By name: type checkers take the folder for another package.
+RUNS: Any = importlib.import_module("hydra_plugins.ebb_launcher._runs")
 CHECKOUT = Path(__file__).parents[2]
 TRAIN = """
 import hydra
@@ -168,3 +174,35 @@ async def test_what_cannot_be_submitted_is_a_sentence(folder: Path, tmp_path: Pa
     assert code != 0
     assert "gpu 'H100'" in said
     assert not jobs(kube)
+
+
+def seen(job: str, state: str, metric: float | None, because: str = "") -> RunView:
+    return RunView(
+        job=job, point={}, state=state, detail="", step=9, total_steps=20, metric=metric, usd_spent=None,
+        stopped_because=because, command="",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("run", "metric", "failure"),
+    [
+        (seen("a", "finished", 0.5), 0.5, ""),
+        (seen("a", "stopped", 0.5, "among the worst"), 0.5, ""),
+        (seen("a", "stopped", 0.5), None, "a is stopped. Look: ebb logs a"),
+        (seen("a", "stopped", None, "among the worst"), None, "a is stopped: among the worst. Look: ebb logs a"),
+        (None, None, "a was deleted before it was over"),
+    ],
+    ids=["finished", "stopped by the rule", "stopped by people", "no number", "deleted"],
+)
+def test_what_a_run_returns_to_hydra(run: RunView | None, metric: float | None, failure: str) -> None:
+    assert RUNS._outcome("a", run) == RUNS.Outcome(job="a", metric=metric, failure=failure)
+
+
+def test_the_rule_is_the_platforms_to_keep() -> None:
+    assert RUNS._rule(RUNS.LauncherSettings(metric="val_acc")) is None
+    assert RUNS._rule(RUNS.LauncherSettings(asha=3, after=9, metric="val_acc")) == asha(3, after=9, metric="loss")
+    assert RUNS._rule(RUNS.LauncherSettings(stop_worst=0.5, after=9)) == stop_worst(0.5, after=9)
+    with pytest.raises(BadRequest, match="give exactly two"):
+        RUNS._rule(RUNS.LauncherSettings(asha=3))
+    with pytest.raises(BadRequest, match="give exactly two"):
+        RUNS._rule(RUNS.LauncherSettings(asha=3, stop_worst=0.5, after=9))

@@ -24,6 +24,7 @@ from ebb.client.errors import BadRequest
 from ebb.client.jobs.view import FAILED_STATE
 from ebb.client.staging.code import packed
 from ebb.client.sweep.overrides import is_override
+from ebb.client.sweep.points import Point
 
 RUN = "run"
 
@@ -67,6 +68,9 @@ def run(
     *,
     random: Annotated[int | None, typer.Option("--random", metavar="N", help="Draw N runs; default: all combinations.")] = None,
     seed: Annotated[int, typer.Option(help="For --random: the same seed draws the same runs.")] = 0,
+    sampler: Annotated[
+        str | None, typer.Option("--sampler", metavar="NAME", help="tpe: Optuna chooses each of N runs when it starts.")
+    ] = None,
     hydra: Annotated[
         bool, typer.Option("--hydra", help="Pass values as lr=0.1; default: --lr 0.1, or in place of {lr}.")
     ] = False,
@@ -101,9 +105,12 @@ def run(
     depth=int(interval(1,9))             a whole number
     """
     overrides = tuple(takewhile(is_override, words or ()))
-    made = _plan(asked, overrides, tuple(words or ())[len(overrides) :], (random, seed), hydra=hydra, max_parallel=max_parallel)
     compared = sweeps.metric_of(metric, mode)
-    made = replace(made, halving=_rule(stop_worst, asha, compared, after))
+    axes = sweeps.parse(overrides)
+    search = sweeps.Search(sampler=sampler, seed=seed, metric=compared, axes=axes) if sampler is not None else None
+    points = sweeps.slots(axes, random) if search else sweeps.points_of(axes, random, seed)
+    made = _plan(asked, points, tuple(words or ())[len(overrides) :], hydra=hydra, max_parallel=max_parallel)
+    made = replace(made, search=search, halving=_rule(stop_worst, asha, compared, after))
     if made.request.code:
         made = replace(made, code=packed(Path(made.request.code), note))
     if dry_run:
@@ -159,15 +166,13 @@ def delete(
 
 def _plan(
     asked: JobOptions,
-    overrides: tuple[str, ...],
+    points: tuple[Point, ...],
     program: tuple[str, ...],
-    draw: tuple[int | None, int],
     *,
     hydra: bool,
     max_parallel: int | None,
 ) -> sweeps.SweepPlan:
     """Raises BadRequest."""
-    points = sweeps.points_of(sweeps.parse(overrides), *draw)
     request = asked.request(program, suffix="sweep")
     if not (asked.flags["name"] or asked.file.get("name")):
         raise BadRequest(

@@ -91,7 +91,7 @@ async def _sweep(
     finals = Finals(ebb, metric, open_files=reading.again)
     await finals.read(jobs)
     losses = {run.job: run.metric for run in sweep_view(name, ebb.namespace, jobs, finals=finals.found).runs}
-    seen = sweep_view(name, ebb.namespace, jobs, metric=metric, finals=finals.found, now=now)
+    seen = sweep_view(name, ebb.namespace, jobs, metric=metric, finals=finals.found, points=finals.points, now=now)
     runs = [
         RunOfSweep(
             job=run.job,

@@ -5,7 +5,7 @@
 
 overrides.py   the values to vary, as they are typed     points.py   the combinations, and how each reaches the program
 halving.py     the rule by which runs stop early         run.py      jobs      view.py   a sweep in plain words
-results.py     what each run came to, and the best of them
+results.py     what each run came to, and the best of them       search.py   runs that choose their points when they begin
 """
 
 from ebb.api.halving import METRICS
@@ -14,6 +14,7 @@ from ebb.client.sweep.overrides import parse
 from ebb.client.sweep.points import FLAGS, HYDRA, Point, points_of
 from ebb.client.sweep.results import SweepMetric, metric_of
 from ebb.client.sweep.run import Started, SweepPlan, delete, prepared, show, start, stop, watch
+from ebb.client.sweep.search import Search, slots
 from ebb.client.sweep.view import LABEL_SWEEP, RunView, SweepView
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "METRICS",
     "Point",
     "RunView",
+    "Search",
     "Started",
     "SweepMetric",
     "SweepPlan",
@@ -34,6 +36,7 @@ __all__ = [
     "points_of",
     "prepared",
     "show",
+    "slots",
     "start",
     "stop",
     "stop_worst",

@@ -30,6 +30,7 @@ class Point:
     """One run of a sweep: the value of each key, in the order in which the keys were given."""
 
     values: tuple[tuple[str, str], ...]
+    number: int | None = None  # of a run whose values are yet to be chosen
 
     def __str__(self) -> str:
         return " ".join(f"{key}={value}" for key, value in self.values)
@@ -70,6 +71,8 @@ def draw(axes: Sequence[Axis], number: int, seed: int) -> tuple[Point, ...]:
 
 def job_name(sweep: str, point: Point) -> str:
     """The name of a point's job. The order of the keys does not matter, so that the command may be written anew."""
+    if point.number is not None:
+        return f"{sweep}-{point.number:03}"
     text = json.dumps(dict(sorted(point.values)), sort_keys=True)
     return f"{sweep}-{hashlib.sha256(text.encode()).hexdigest()[:_HASH_LETTERS]}"
 

@@ -31,6 +31,7 @@ TAIL_BYTES = 2**16  # a line has some 500
 AT_ONCE = 4
 STATUS = "status"  # as the source of a number
 MODES = ("min", "max")
+ANNOTATION_STUDY = "ebb.dev/sweep-study"  # the file with the point of a run that chose it when it began
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +126,20 @@ def has_ended(seen: JobView) -> bool:
     return seen.state in OVER or seen.state == STOPPED
 
 
+def point_in(content: bytes) -> dict[str, str]:
+    """{} where none was chosen yet."""
+    try:
+        found = json.loads(content)["point"]
+        return {str(key): str(value) for key, value in found.items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def has_begun(job: Object) -> bool:
+    """Return whether it has trained, so that it knows its point."""
+    return bool((job.get("status") or {}).get("progress")) or has_ended(view(job))
+
+
 class Finals:
     """Files of runs, each read once; `found` by the job's uid. What cannot be read is said once and tried again the next time."""
 
@@ -137,25 +152,29 @@ class Finals:
         note: Callable[[str], None] = ignore,
     ) -> None:
         self.found: dict[str, FinalFigures] = {}
+        self.points: dict[str, dict[str, str]] = {}  # those that the runs chose themselves
         self._ebb, self._metric, self._note = ebb, metric, note
         self._open = open_files or _gateway
         self._noted = False
 
     async def read(self, jobs: Iterable[Object], *, running: bool = True) -> None:
         """Read those of runs that have ended; with `running`, of the others too where the status does not have the metric."""
-        wanted = []
+        wanted, chosen = [], []
         for job in jobs:
             uid, ended = job["metadata"]["uid"], has_ended(view(job))
             if not ended:
                 self.found.pop(uid, None)  # it was resumed, or was read while it trained
             if uid not in self.found and (ended or (running and self._metric.name not in METRICS)):
                 wanted.append(job)
-        if not wanted:
+            if ANNOTATION_STUDY in (job["metadata"].get("annotations") or {}) and uid not in self.points and has_begun(job):
+                chosen.append(job)
+        if not wanted and not chosen:
             return
         try:
             async with self._open(self._ebb) as files:
                 turns = asyncio.Semaphore(AT_ONCE)
-                await asyncio.gather(*(self._read(files, job, turns) for job in wanted))
+                points = (self._read_point(files, job, turns) for job in chosen)
+                await asyncio.gather(*(self._read(files, job, turns) for job in wanted), *points)
         except (ClientError, KubeError, OSError) as error:
             if not self._noted:
                 self._noted = True
@@ -166,6 +185,11 @@ class Finals:
     async def _read(self, files: ResultFiles, job: Object, turns: asyncio.Semaphore) -> None:
         async with turns:
             self.found[job["metadata"]["uid"]] = await read_final(files, job_folder(job), self._metric)
+
+    async def _read_point(self, files: ResultFiles, job: Object, turns: asyncio.Semaphore) -> None:
+        async with turns:
+            if point := point_in(await _tail(files, job["metadata"]["annotations"][ANNOTATION_STUDY])):
+                self.points[job["metadata"]["uid"]] = point
 
 
 async def read_final(files: ResultFiles, folder: str, metric: SweepMetric) -> FinalFigures:

@@ -10,8 +10,9 @@ keeps: nobody has to watch.
 
 import asyncio
 import json
+import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,10 +25,12 @@ from ebb.client.jobs.view import OVER, STOPPED, view
 from ebb.client.jobs.watch import ignore, states
 from ebb.client.platform.connection import Ebb
 from ebb.client.staging.code import Code
+from ebb.client.staging.delivery import find_output
 from ebb.client.submission.request import Request, check, check_name, command_of
 from ebb.client.submission.submit import Prepared, prepare, submit
 from ebb.client.sweep.points import FLAGS, Point, job_name, words_of
-from ebb.client.sweep.results import Finals, OpenResults, SweepMetric
+from ebb.client.sweep.results import ANNOTATION_STUDY, Finals, OpenResults, SweepMetric
+from ebb.client.sweep.search import ANNOTATION_SEARCH, STUDIES, Search, check_brought, environment_of, point_file
 from ebb.client.sweep.view import (
     ANNOTATION_COMMAND,
     ANNOTATION_POINT,
@@ -51,12 +54,16 @@ class SweepPlan:
     style: str = FLAGS
     max_parallel: int | None = None
     halving: Halving | None = None
+    search: Search | None = None  # where the points are yet to be chosen
+    study: str = field(default_factory=lambda: secrets.token_hex(4))  # a new one has no results of an earlier sweep
     code: Code | None = None  # what packed() made of request.code, once for all
 
     def __post_init__(self) -> None:
         check(self.request)  # before a point is in its words: --lr 0.1 alone would look like a program
         if self.max_parallel is not None and self.max_parallel < 1:
             raise BadRequest(f"max-parallel {self.max_parallel} is too few: at least 1 run trains at once.")
+        if self.search and self.halving:
+            raise BadRequest("sampler learns from runs that have finished: leave --stop-worst and --asha out, or --sampler.")
 
     def request_of(self, point: Point) -> Request:
         """The request of one run."""
@@ -74,7 +81,9 @@ class Started:
 
 def prepared(ebb: Ebb, plan: SweepPlan) -> tuple[Prepared, ...]:
     """Return what would be sent, in the order of the points. Raises BadRequest."""
-    return tuple(_marked(prepare(ebb, plan.request_of(point), plan.code), plan, point) for point in plan.points)
+    if plan.search and plan.request.image is None:
+        check_brought(plan.code)
+    return tuple(_marked(ebb, prepare(ebb, plan.request_of(point), plan.code), plan, point) for point in plan.points)
 
 
 async def start(ebb: Ebb, plan: SweepPlan, note: Callable[[str], None] = ignore) -> Started:
@@ -82,8 +91,11 @@ async def start(ebb: Ebb, plan: SweepPlan, note: Callable[[str], None] = ignore)
 
     After an error the runs that were submitted go on; the same call again submits the rest.
     """
-    wanted = prepared(ebb, plan)
     found = await _jobs(ebb, plan.name)
+    studies = [annotations(job).get(ANNOTATION_STUDY, "") for job in found]
+    if study := next(filter(None, studies), ""):
+        plan = replace(plan, study=study.rpartition("/")[0].rpartition("-")[2])  # its runs learn of one another
+    wanted = prepared(ebb, plan)
     there = {job["metadata"]["name"]: job for job in found if not job["metadata"].get("deletionTimestamp")}  # those leave
     for item in wanted:
         _check_same(plan.name, item.body, there.get(item.body["metadata"]["name"]))
@@ -108,7 +120,9 @@ async def show(ebb: Ebb, name: str, *, metric: SweepMetric | None = None, open_f
     jobs, notes = await _list_runs(ebb, name), list[str]()
     finals = Finals(ebb, metric or SweepMetric(), open_files=open_files, note=notes.append)
     await finals.read(jobs)
-    return sweep_view(name, ebb.namespace, jobs, metric=metric, finals=finals.found, notes=notes, now=_now())
+    return sweep_view(
+        name, ebb.namespace, jobs, metric=metric, finals=finals.found, points=finals.points, notes=notes, now=_now()
+    )
 
 
 async def watch(
@@ -129,7 +143,9 @@ async def watch(
         if not jobs:
             raise Missing(f"sweep {name} was deleted.")
         await finals.read(jobs.values(), running=False)
-        seen = sweep_view(name, ebb.namespace, jobs.values(), metric=metric, finals=finals.found, now=_now())
+        seen = sweep_view(
+            name, ebb.namespace, jobs.values(), metric=metric, finals=finals.found, points=finals.points, now=_now()
+        )
         yield seen
         if seen.over:
             return
@@ -150,7 +166,7 @@ async def delete(ebb: Ebb, name: str, *, wait: bool = True, note: Callable[[str]
     return await change.delete(ebb, names, wait=wait, note=note)
 
 
-def _marked(item: Prepared, plan: SweepPlan, point: Point) -> Prepared:
+def _marked(ebb: Ebb, item: Prepared, plan: SweepPlan, point: Point) -> Prepared:
     """As one of the sweep."""
     assert item.request is not None
     metadata, spec = dict(item.body["metadata"]), dict(item.body["spec"])
@@ -162,7 +178,24 @@ def _marked(item: Prepared, plan: SweepPlan, point: Point) -> Prepared:
     }
     if group := _group(plan):
         spec["group"] = group
+    if plan.search and point.number is not None:
+        del metadata["annotations"][ANNOTATION_POINT]
+        study = _study(ebb, plan)
+        metadata["annotations"] |= {
+            ANNOTATION_SEARCH: json.dumps(plan.search.record),
+            ANNOTATION_STUDY: point_file(study, point.number),
+        }
+        container = spec["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+        told = environment_of(plan.search, study, point.number)
+        container["env"] = [*container["env"], *({"name": key, "value": value} for key, value in told.items())]
     return replace(item, body={**item.body, "metadata": metadata, "spec": spec})
+
+
+def _study(ebb: Ebb, plan: SweepPlan) -> str:
+    """The folder in which runs find what the others came to. Raises BadRequest where there is no volume for it."""
+    if output := find_output(ebb.platform):
+        return f"{output}/{STUDIES}/{ebb.namespace}/{plan.name}-{plan.study}"
+    raise BadRequest("sampler needs an output volume, where runs find what the others came to; this platform has none.")
 
 
 def _group(plan: SweepPlan) -> Object | None:
@@ -181,6 +214,11 @@ def _check_same(sweep: str, body: Object, there: Object | None) -> None:
         raise BadRequest(
             f"name {sweep!r} is a sweep of another command: its run {body['metadata']['name']} is `{found}`, and would be "
             f"`{wanted}`. Choose another --name, or remove it with `ebb sweep delete {sweep}`."
+        )
+    if annotations(there).get(ANNOTATION_SEARCH) != annotations(body).get(ANNOTATION_SEARCH):
+        raise BadRequest(
+            f"name {sweep!r} is a sweep with another sampler, seed, metric or other values: choose another --name, or remove it "
+            f"with `ebb sweep delete {sweep}`."
         )
 
 

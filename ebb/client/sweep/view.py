@@ -33,7 +33,7 @@ class RunView:
     total_steps: int | None
     metric: float | None
     usd_spent: float | None
-    stopped_because: str  # as one of the worst, by --stop-worst; "" if it was not
+    stopped_because: str  # by --stop-worst, or never promoted by --asha; "" if it was not
     command: str  # starts the same run again, alone
     source: str = ""  # of the metric: a file of the run's, or its status; "" where nothing says it
 
@@ -70,15 +70,20 @@ def sweep_view(
     *,
     metric: SweepMetric | None = None,
     finals: Mapping[str, FinalFigures] | None = None,
+    points: Mapping[str, dict[str, str]] | None = None,
     notes: Iterable[str] = (),
     now: float | None = None,
 ) -> SweepView:
-    """The runs in the order of their points, numbers by size. `finals`: what was read of their files, by the jobs' uid."""
-    metric, finals = metric or SweepMetric(), finals or {}
+    """The runs in the order of their points, numbers by size. By the jobs' uid: `finals`, what was read of their files, and
+    `points`, those that runs chose themselves."""
+    metric, finals, points = metric or SweepMetric(), finals or {}, points or {}
     jobs = list(jobs)
     pausing = goes_on(jobs)
     runs = sorted(
-        (_run(job, metric, finals.get(job["metadata"]["uid"]), now, pausing=pausing) for job in jobs),
+        (
+            _run(job, metric, finals.get(job["metadata"]["uid"]), points.get(job["metadata"]["uid"]), now, pausing=pausing)
+            for job in jobs
+        ),
         key=lambda run: (_order(run.point), run.job),
     )
     groups = [job["spec"].get("group") or {} for job in jobs]
@@ -102,22 +107,31 @@ def annotations(job: Object) -> dict[str, str]:
     return job["metadata"].get("annotations") or {}
 
 
-def _run(job: Object, metric: SweepMetric, final: FinalFigures | None, now: float | None, *, pausing: bool) -> RunView:
+def _run(
+    job: Object,
+    metric: SweepMetric,
+    final: FinalFigures | None,
+    point: dict[str, str] | None,
+    now: float | None,
+    *,
+    pausing: bool,
+) -> RunView:
     seen, told = view(job, now), annotations(job)
     held = str(((job.get("status") or {}).get("hold") or {}).get("reason") or "")
+    paused = held == names.REASON_SWEEP_PAUSED and seen.state == STOPPED
     score, source = score_of(seen, final, metric)
     last = final.step if final and has_ended(seen) else None
     return RunView(
         job=seen.name,
-        point=_point(told.get(ANNOTATION_POINT, "")),
-        state=PAUSED if pausing and held == names.REASON_SWEEP_PAUSED else seen.state,
+        point=point or _point(told.get(ANNOTATION_POINT, "")),
+        state=PAUSED if paused and pausing else seen.state,
         detail=seen.detail,
         step=seen.step if last is None else last,
         total_steps=seen.total_steps,
         metric=score,
         source=source,
         usd_spent=seen.usd_spent,
-        stopped_because=seen.detail if held == names.REASON_SWEEP_WORST else "",
+        stopped_because=seen.detail if held == names.REASON_SWEEP_WORST or (paused and not pausing) else "",
         command=told.get(ANNOTATION_COMMAND, ""),
     )
 

@@ -29,12 +29,11 @@ from ebb.controller.reconciler import (
     workload,
 )
 from ebb.controller.reconciler.failure_policy import Loss, account, count_rule, dismiss, dismissed, matching_rule, stop, trained
-from ebb.controller.reconciler.last_figures import with_last_figures
 from ebb.controller.reconciler.lifecycle import ASKED, after_end, end, finish, hold, suspend
 from ebb.controller.reconciler.placing import place
 from ebb.controller.reconciler.pods import leave_seconds, selector
 from ebb.controller.reconciler.sizing import resize
-from ebb.controller.reconciler.summary import summarize
+from ebb.controller.reconciler.summary import summarize, with_last_figures
 from ebb.controller.reconciler.types import CreateRecord, Event, JobView, Observed, Plan, PlanBuilder
 from ebb.controller.reconciler.worker_state import NOT_READY_SECONDS as NOT_READY
 from ebb.controller.reconciler.worker_state import Outcome, Worker, WorkerVerdict, numbered

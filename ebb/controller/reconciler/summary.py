@@ -3,19 +3,24 @@
     status = summarize(view, status)                            # of a job that is neither suspended nor ended
     status = blocked(view, status, reason, message)             # of one that may have no new workers yet
     reason, sentence = waiting_for(view, status)                # for programs, and for people
+    view = with_last_figures(view)                              # of a run that has finished: step 47 of 47
 
 waitingSince is when the workers became fewer than minReplicas. When enough run again, or the job ends or is suspended, that time
 is added to secondsLost, if the job had trained before. No sentence counts seconds: it would be another one at every look, and
 each would be written.
 """
 
+import json
+import math
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from ebb.api import contract as names
 from ebb.api.clock import stamp, unix
 from ebb.api.needs import Wish
 from ebb.api.parts import ANY, SINGLE
-from ebb.api.status import ReplicaStatus, ReplicaStatuses, Status
+from ebb.api.status import Progress, ReplicaStatus, ReplicaStatuses, Status
 from ebb.controller.reconciler import short_lives, stockouts
 from ebb.controller.reconciler.candidates import Candidate, candidate_of, elsewhere, home_of
 from ebb.controller.reconciler.failure_policy import faulty_machines
@@ -23,7 +28,7 @@ from ebb.controller.reconciler.scheduling import gated_base, gates, scheduled, s
 from ebb.controller.reconciler.spec_changes import of_another_spec
 from ebb.controller.reconciler.stockouts import Kind
 from ebb.controller.reconciler.types import JobView
-from ebb.controller.reconciler.worker_state import Worker
+from ebb.controller.reconciler.worker_state import Outcome, Worker
 
 DETAIL_LENGTH = 200
 STOCKOUTS = {
@@ -188,3 +193,41 @@ def _counted(workers: list[Worker], one: str, many: str) -> str:
 def _sentence(what: str, detail: str) -> str:
     short = detail.strip().rstrip(".")[:DETAIL_LENGTH]
     return f"{what} ({short})." if short else f"{what}."
+
+
+def with_last_figures(view: JobView) -> JobView:
+    """With the last figures of the worker that came furthest, as its launcher left them in the pod.
+
+    What is no such message, or says less than is known, changes nothing.
+    """
+    known = view.observed.progress or view.job.status.progress
+    found = [_left_figures(worker.exit_message) for worker, verdict in view.workers if verdict.outcome is Outcome.DONE]
+    last = max(found, key=lambda figures: figures.get("step", -1), default={})
+    if "step" not in last or (known and last["step"] < known.step):
+        return view
+    before = known or Progress()
+    progress = replace(
+        before,
+        step=int(last["step"]),
+        total_steps=int(last["total_steps"]) if "total_steps" in last else before.total_steps,
+        epoch=int(last["epoch"]) if "epoch" in last else before.epoch,
+        loss=float(last["loss"]) if "loss" in last else None,  # it diverged: an earlier one is not what the run came to
+        samples_per_second=float(last.get("samples_per_second", before.samples_per_second or 0.0)) or None,
+    )
+    if progress == known:
+        return view
+    return replace(view, observed=replace(view.observed, progress=replace(progress, at=stamp(view.now))))
+
+
+def _left_figures(message: str) -> Mapping[str, float]:
+    """{} for what is no such message: what a program writes there must not stop a controller."""
+    try:
+        found: Any = json.loads(message)[names.LAST_FIGURES] if message.startswith("{") else {}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return {}
+    items = found.items() if isinstance(found, dict) else ()
+    return {str(key): value for key, value in items if isinstance(value, int | float) and _fits(value)}
+
+
+def _fits(value: float) -> bool:
+    return not isinstance(value, bool) and math.isfinite(value) and 0 <= abs(value) < 2**63

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ebb.elastic.contract import ENV_OUTPUT_DIR, EXIT_FINISHED, EXIT_HARDWARE, EXIT_NO_PROGRAM, EXIT_PROGRAM_FAILED
-from ebb.elastic.launch import gpu_use, last_figures
+from ebb.elastic.launch import gpu_use, last_figures, sweep_point
 from ebb.elastic.launch.code import CodeError, bring
 from ebb.elastic.launch.crash_hold import CrashHold
 from ebb.elastic.launch.hardware_check import GpuTest, find_fault, is_wanted, warn_of_little_space
@@ -49,13 +49,18 @@ def launch(arguments: list[str], reclaim: Reclaim, pipes: LogPipes) -> int:
         return EXIT_NO_PROGRAM
     if limits := find_limits(version or ""):
         say(limits)
-    return _take_part(arguments, reclaim, pipes)
+    try:
+        return _take_part(arguments, reclaim, pipes)
+    except sweep_point.PointError as error:
+        say(str(error))
+        return EXIT_NO_PROGRAM
 
 
 def _take_part(arguments: list[str], reclaim: Reclaim, pipes: LogPipes) -> int:
     try:
         checks = is_wanted(os.environ)
         bring(os.environ, say)  # before any other process is started: they begin where the code is
+        arguments = sweep_point.place(arguments, os.environ, say)
     except (ValueError, CodeError) as error:
         say(str(error))
         return EXIT_PROGRAM_FAILED
@@ -132,6 +137,7 @@ def run(agent: Agent, reclaim: Reclaim, watcher: Watcher | None = None, hold: Cr
         agent.run()
         code = EXIT_FINISHED
         last_figures.leave(os.environ)
+        sweep_point.tell(os.environ, say)
     except WorkersLeft as left:
         if isinstance(handler, Membership):
             handler.leave()

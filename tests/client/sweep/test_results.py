@@ -79,6 +79,21 @@ async def test_a_run_that_has_ended_counts_as_its_last_line_says() -> None:
     assert {each.source for each in seen.runs} == {"metrics.jsonl"}
 
 
+async def test_a_run_that_chose_its_point_says_it_in_its_file() -> None:
+    """One that has not begun has none yet, and is not asked."""
+    jobs = [run(1, loss=0.2), run(2, loss=0.3), run(3, state="Waiting")]
+    jobs[2]["status"].pop("progress")
+    for number, job in enumerate(jobs, 1):
+        job["metadata"]["annotations"] = {"ebb.dev/sweep-study": f"/mnt/output/.ebb/sweeps/{number:03}.json"}
+    files = volume(jobs, metrics=[lines(line(47, loss=0.2)), lines(line(47, loss=0.1)), b""])
+    files.files["/mnt/output/.ebb/sweeps/001.json"] = b'{"number": 1, "point": {"lr": "0.5"}, "finished": true, "value": 0.2}'
+    files.files["/mnt/output/.ebb/sweeps/002.json"] = b'{"number": 2, "point": {"lr": "0.25"}}'
+    files.files["/mnt/output/.ebb/sweeps/003.json"] = b'{"number": 3, "point": {"lr": "9"}}'
+    best, _, report = await both(ebb(*jobs), files, LOSS)
+    assert best == "scan-2"
+    assert {each.job: each.settings for each in report.runs} == {"scan-1": "lr=0.5", "scan-2": "lr=0.25", "scan-3": "scan-3"}
+
+
 async def test_a_run_that_trains_counts_as_its_status_says() -> None:
     jobs = [run(1, state="Running", loss=0.2), run(2, loss=0.3)]
     files = volume(jobs, metrics=[lines(line(46, loss=9.0)), lines(line(47, loss=0.1))])

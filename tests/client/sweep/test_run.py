@@ -225,6 +225,7 @@ async def test_a_paused_run_is_over_only_where_it_cannot_be_promoted() -> None:
     reports(kube, (await jobs(kube))[two], state="Succeeded", step=20, totalSteps=20, loss=0.4)
     seen = await show(ebb(kube), "scan")
     assert ({run.job: run.state for run in seen.runs}, seen.over) == ({one: "stopped", two: "finished"}, True)
+    assert {run.job: run.stopped_because for run in seen.runs} == {one: "it pauses", two: ""}
 
 
 async def test_resume_takes_a_run_out_of_the_comparison() -> None:
