@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 _Key = tuple[int, tuple[int, ...], tuple[int, ...], torch.dtype]
+Path = tuple[Any, ...]  # the way to a tensor in a tree
 
 
 class Snapshot:
@@ -106,10 +107,11 @@ def addresses(optimizer: torch.optim.Optimizer) -> frozenset[int]:
     """Of the tensors that only optimizer.step() changes: its parameters and its own state."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     state = [tensor for _, tensor in tensors_in(list(optimizer.state.values()))]
-    return frozenset(tensor.data_ptr() for tensor in (*parameters, *state))
+    # of a sharded model's, which have no address, this rank's part: torch's class for them would load all of torch.distributed
+    return frozenset(getattr(tensor, "_local_tensor", tensor).data_ptr() for tensor in (*parameters, *state))
 
 
-def tensors_in(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], torch.Tensor]]:
+def tensors_in(tree: Any, path: Path = ()) -> Iterator[tuple[Path, torch.Tensor]]:
     """Each tensor in a tree of dicts, lists and tuples, with its way there; the same order for the same tree."""
     if isinstance(tree, torch.Tensor):
         yield path, tree.detach()
@@ -128,15 +130,19 @@ def memory_of(tensor: torch.Tensor) -> _Key:
 
 def replace_tensors(tree: Any, replace: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     """The same tree with others in the place of its tensors."""
+    return replace_with_path(tree, lambda _, tensor: replace(tensor))
+
+
+def replace_with_path(tree: Any, replace: Callable[[Path, torch.Tensor], Any], path: Path = ()) -> Any:
+    """The same with the way to each of them, as tensors_in gives it."""
     if isinstance(tree, torch.Tensor):
-        return replace(tree)
+        return replace(path, tree)
     if isinstance(tree, dict):
         copied = copy.copy(tree)  # a Counter stays one (MultiStepLR's), an OrderedDict too
         for key, value in tree.items():
-            copied[key] = replace_tensors(value, replace)
+            copied[key] = replace_with_path(value, replace, (*path, key))
         return copied
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(replace_tensors(value, replace) for value in tree))
     if isinstance(tree, (list, tuple)):
-        return type(tree)(replace_tensors(value, replace) for value in tree)
+        items = [replace_with_path(value, replace, (*path, number)) for number, value in enumerate(tree)]
+        return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
     return tree

@@ -13,6 +13,7 @@ gradients.py      how ranks share gradients: averaged, or in an order that no wo
 plan.py           the samples that a rank reads; loading.py: batches of them on the device
 process_group.py  the ranks of a generation; connections.py: how the loss of one is noticed; watchdog.py: how long they wait for
                   each other; peer_loss.py: how a survivor ends
+sharding.py       a model of which each rank of a pod holds a part; pod.py: those ranks, which live and decide together
 recovery.py       how a survivor goes on in memory instead; members.py: a process group that is made again and
                   again; nccl.py: its part between GPUs; transfer.py: a whole state from one rank to others
 report.py         lines, result.json, ledger and account of a run; metrics.py: metrics.jsonl and Prometheus

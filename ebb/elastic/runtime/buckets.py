@@ -15,15 +15,29 @@ A parameter that took no part in any rank's passes keeps the gradient None: how 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
 
 import torch
 
 from ebb.compat import pairwise, zip
-from ebb.elastic.runtime.members import Members
+from ebb.elastic.checkpoint.sharded import DTensor, local, wrap_like
 from ebb.elastic.runtime.process_group import PeerLostError
 
 # DistributedDataParallel's default; 10 to 25 MB are best for networks of 10 Gb/s and more (arXiv 2006.15704, section 5.2)
 BUCKET_BYTES = 25 * 2**20
+
+
+class Summing(Protocol):
+    """The part of members.Members that is needed here."""
+
+    @property
+    def world_size(self) -> int: ...
+    @property
+    def is_over(self) -> bool: ...
+    def abandon(self) -> None: ...
+    def raise_if_broken(self) -> None: ...
+    def start_sum(self, values: torch.Tensor) -> torch.distributed.Work | None: ...
+    def finish_sum(self, work: torch.distributed.Work) -> None: ...
 
 
 class Bucket:
@@ -31,12 +45,13 @@ class Bucket:
 
     def __init__(self, parameters: list[torch.nn.Parameter], dtype: torch.dtype) -> None:
         self.parameters, self._dtype = parameters, dtype
+        self._local = [local(each) for each in parameters]  # this rank's part of a sharded one
         self.missing = len(parameters)
         self.renew()
 
     def renew(self) -> None:
         """Other room: a sum of a generation that is over may still write into the present one, as gloo never ends some."""
-        parameters = self.parameters
+        parameters = self._local
         ends = torch.tensor([0, *(each.numel() for each in parameters)]).cumsum(0).tolist()
         numbers, first = ends[-1] + len(parameters), parameters[0]
         # Written now: the kernel's pages come while a newcomer gets ready, and not in its first step, for which all wait.
@@ -47,25 +62,26 @@ class Bucket:
     @torch.no_grad()
     def pack(self) -> torch.Tensor:
         """The gradients one after the other, then for each parameter 1 if it has one."""
-        gradients = [each.grad for each in self.parameters]
+        gradients = [None if each.grad is None else local(each.grad) for each in self.parameters]
         self._counts.copy_(torch.tensor([each is not None for each in gradients]))
-        for parameter, gradient, part in zip(self.parameters, gradients, self._parts, strict=True):
+        for held, gradient, part in zip(self._local, gradients, self._parts, strict=True):
             if gradient is None:
                 part.zero_()
             elif gradient.is_sparse:
                 raise RuntimeError("a gradient is sparse: make the layer with sparse=False, or set --recovery restart")
             else:
-                part.view_as(parameter).copy_(gradient)
+                part.view_as(held).copy_(gradient)
         return self._flat
 
     @torch.no_grad()
     def unpack(self) -> None:
         """The sums, into the gradients."""
-        for count, parameter, part in zip(self._counts.tolist(), self.parameters, self._parts, strict=True):
+        for count, parameter, held, part in zip(self._counts.tolist(), self.parameters, self._local, self._parts, strict=True):
             if count and parameter.grad is None:
-                parameter.grad = part.view_as(parameter).to(parameter.dtype, copy=True)
+                found = part.view_as(held).to(held.dtype, copy=True)
+                parameter.grad = wrap_like(found, parameter) if isinstance(parameter, DTensor) else found
             elif count and parameter.grad is not None:
-                parameter.grad.copy_(part.view_as(parameter))
+                local(parameter.grad).copy_(part.view_as(held))
 
 
 class Buckets:
@@ -74,13 +90,15 @@ class Buckets:
     def __init__(
         self,
         parameters: Iterable[torch.nn.Parameter],
-        group: Members,
+        group: Summing,
         *,
         limit_bytes: int = BUCKET_BYTES,
         dtype: torch.dtype | None = None,
+        in_lockstep: bool = False,
     ) -> None:
-        """`dtype`: in which gradients travel and are summed; None: their own."""
-        self._group = group
+        """`dtype`: in which gradients travel and are summed; None: their own. `in_lockstep`: other ranks are in the same pass,
+        and none may leave it."""
+        self._group, self._in_lockstep = group, in_lockstep
         self._buckets = [Bucket(each, dtype or each[0].dtype) for each in _cut(list(parameters), limit_bytes)]
         self._bucket_of = {parameter: bucket for bucket in self._buckets for parameter in bucket.parameters}
         self._works: list[torch.distributed.Work] = []
@@ -121,7 +139,7 @@ class Buckets:
     def _ready(self, parameter: torch.Tensor) -> None:
         if not self._armed:
             return
-        if self._group.is_over:
+        if self._group.is_over and not self._in_lockstep:
             raise PeerLostError("the generation is over")  # the rest of the pass, seconds perhaps, would be for nothing
         bucket = self._bucket_of[parameter]  # type: ignore[index]  # the hook's own parameter
         bucket.missing -= 1
@@ -143,9 +161,9 @@ def _cut(parameters: list[torch.nn.Parameter], limit_bytes: int) -> list[list[to
     found: list[list[torch.nn.Parameter]] = []
     size = 0
     for each in reversed([one for one in parameters if one.requires_grad]):
-        if not found or found[-1][0].dtype != each.dtype or size + each.nbytes > limit_bytes:
+        if not found or found[-1][0].dtype != each.dtype or size + local(each).nbytes > limit_bytes:
             found.append([])
             size = 0
         found[-1].append(each)
-        size += each.nbytes
+        size += local(each).nbytes
     return found

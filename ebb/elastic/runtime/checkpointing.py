@@ -21,6 +21,8 @@ from ebb.elastic.checkpoint import Fence, ForeignCheckpointError
 from ebb.elastic.checkpoint.optimizers import load_state
 from ebb.elastic.checkpoint.saver import Saver
 from ebb.elastic.checkpoint.seeds import load_optimizer
+from ebb.elastic.checkpoint.sharded import Like, cut, from_local, to_local
+from ebb.elastic.checkpoint.snapshot import tensors_in
 from ebb.elastic.checkpoint.state import PREFIX, Reached, collect, load, restore_random, weights
 from ebb.elastic.checkpoint.values import encode
 from ebb.elastic.data import DataError
@@ -28,6 +30,7 @@ from ebb.elastic.data.order import Stream, mix
 from ebb.elastic.runtime.config import RunConfig
 from ebb.elastic.runtime.gradients import VirtualGradients
 from ebb.elastic.runtime.members import Members
+from ebb.elastic.runtime.pod import Pod
 from ebb.elastic.runtime.process_group import Group
 from ebb.elastic.runtime.report import TimeAccount
 from ebb.elastic.runtime.snapshots import Snapshots, find_newest, owner_of
@@ -92,8 +95,23 @@ class TrainingState:
         state["kept"] = {name: each.state_dict() for name, each in self._others.items()}
         if virtual is not None:
             state["virtual_buffers"] = virtual.buffers[1:]  # the first worker's are the model's own
-        encoded: dict[str, Any] = encode(state)
+        encoded: dict[str, Any] = encode(to_local(state))
         return encoded
+
+    def live(self) -> Like:
+        """The tensors that state() has, by their way in it: those in which a sharded model and its optimizer hold their parts."""
+        networks = {PREFIX + name: each for name, each in self.network.state_dict().items()}
+        parameters = dict(enumerate(each for group in self.optimizer.param_groups for each in group["params"]))
+        kept = dict(tensors_in({name: each.state_dict() for name, each in self._others.items()}))
+
+        def like(path: tuple[Any, ...]) -> torch.Tensor | None:
+            if path[0] in ("state_dict", "trained"):
+                return networks.get(path[1])
+            if path[:2] == ("optimizer", "state"):
+                return parameters.get(path[2])
+            return kept.get(path[1:]) if path[0] == "kept" else None
+
+        return like
 
     def load(self, saved: dict[str, Any], *, settings_stay: bool, same_names: bool = True) -> None:
         """Put the state in place. `settings_stay`: the optimizer's learning rate and the like stay those of this program.
@@ -169,18 +187,21 @@ class Checkpointing:
         models: list[torch.nn.Module],
         identity: dict[str, Any],
         answer: Callable[[Callable[[], Any]], Any],
+        pod: Pod | None = None,
     ) -> Self:
         """`answer` gives what all ranks find together, and asks them again where one is lost meanwhile, in another `generation`;
         or what others have found before: then one of them will give the state too (come_in). Raises RefusedError when what is
         there must not be gone on from."""
         config, start, _ = generation()
         identity = {**kept.identity(), **_exactness(config), **identity}
-        snapshots = Snapshots.find(config, os.environ, owner=owner_of(start, identity), optimizer=kept.optimizer)
+        snapshots = None  # of a sharded model: one rank of a machine would have a part alone
+        if pod is None:
+            snapshots = Snapshots.find(config, os.environ, owner=owner_of(start, identity), optimizer=kept.optimizer)
         saved: dict[str, Any] = {}
 
         def look() -> dict[str, Any]:
             config, start, fence = generation()
-            if isinstance(group, Members) and (found := find_newest(snapshots, config, start, fence, group)):
+            if pod is None and isinstance(group, Members) and (found := find_newest(snapshots, config, start, fence, group)):
                 origin, state = found
             else:
                 origin = find(config, start, fence, identity, group)
@@ -191,7 +212,7 @@ class Checkpointing:
         origin = Origin(**{**answer(look), "content": b""})  # the content is as large as the state: it must not stay in memory
         config, start, fence = generation()
         if saved:
-            kept.load(saved, settings_stay=not origin.own, same_names=origin.generation > 0)
+            kept.load(cut(saved, kept.live()), settings_stay=not origin.own, same_names=origin.generation > 0)
             if (differences := kept.differences(saved)) and group.rank == 0:
                 print(f"the checkpoint {differences}: they start anew, or are left out", file=sys.stderr, flush=True)
         if "random" in saved:  # the original example's file has none
@@ -222,7 +243,7 @@ class Checkpointing:
         """Put the state of a rank that is ahead in place; True if that one's evaluation was cut short."""
         if self.snapshots is not None:
             self.snapshots.settle()
-        self.kept.load(saved, settings_stay=False)
+        self.kept.load(from_local(saved, self.kept.live()), settings_stay=False)
         if self.virtual is not None:
             self.virtual.load(saved.get("virtual_buffers"))
         self.best = float(saved.get("best_acc1", 0.0))

@@ -6,6 +6,8 @@ Ranks may have different numbers of batches, or none: no rank waits for another 
 lasts. So a rank that hears one leaves a word in the group's store, where the others look now and then, and all stop.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -13,9 +15,10 @@ from typing import Any
 import torch
 
 from ebb.compat import zip
-from ebb.elastic.data.order import in_order
+from ebb.elastic.data.order import Sample, in_order
 from ebb.elastic.notices.notice import Notice
 from ebb.elastic.runtime.loading import Loader
+from ebb.elastic.runtime.pod import Pod
 from ebb.elastic.runtime.process_group import Group
 from ebb.elastic.runtime.step import Sums
 
@@ -37,30 +40,42 @@ def evaluate(
     batch_size: int,
     told: Callable[[], bool],
     more: Iterable[torch.Tensor] = (),
+    pod: Pod | None = None,
 ) -> dict[str, float]:
     """`measure` gets a batch on the device and returns sums over its samples, by name; the result has their means over all
     samples, and `samples`, their number: the same on every rank.
 
     The buffers, and the tensors in `more`, become rank 0's; the models are left in the mode (train or eval) in which they were.
-    `told` is asked after every batch whether to stop: then all ranks do. Raises Stopped.
+    `told` is asked after every batch whether to stop: then all ranks do. The ranks of a `pod` make as many passes, of
+    which the last ones may count nothing. Raises Stopped.
     """
-    group.hand_out_tensors([*(each for model in models for each in model.buffers()), *more])
+    tensors = [*(each for model in models for each in model.buffers()), *more]
+    together: Callable[[Callable[[], Any]], Any] = _alone if pod is None else pod.together
+    together(lambda: group.hand_out_tensors(tensors))
     plan = in_order(len(loader), group.rank, group.world_size, batch_size)
+    counted = len(plan)
+    if pod is not None:
+        plan += [[Sample(0, 0)]] * (len(in_order(len(loader), 0, group.world_size, batch_size)) - counted)
     sums = Sums(group.device)
     stopped = False
     training = [model.training for model in models]
     for model in models:
         model.eval()
     try:
-        for _, batch in loader.start(plan, group.device, say=_silent):
-            for name, value in measure(batch).items():
-                sums.add(name, value, 1.0)
-            if stopped := told():
+        for number, (_, batch) in enumerate(loader.start(plan, group.device, say=_silent)):
+            found = measure(batch)
+            if number < counted:
+                for name, value in found.items():
+                    sums.add(name, value, 1.0)
+            if stopped := told() if pod is None else pod.any(told()):
                 break
     finally:
         for model, mode in zip(models, training, strict=True):
             model.train(mode)
-    return _means(sums, sum(map(len, plan)), stopped, group)
+    figures: dict[str, float] | None = together(lambda: _means(sums, sum(map(len, plan[:counted])), stopped, group))
+    if figures is None:
+        raise Stopped
+    return figures
 
 
 def listener(notice: Notice, group: Group, clock: Callable[[], float] = time.monotonic) -> Callable[[], bool]:
@@ -80,11 +95,16 @@ def listener(notice: Notice, group: Group, clock: Callable[[], float] = time.mon
     return heard_notice
 
 
-def _means(sums: Sums, samples: int, stopped: bool, group: Group) -> dict[str, float]:
+def _alone(work: Callable[[], Any]) -> Any:
+    return work()
+
+
+def _means(sums: Sums, samples: int, stopped: bool, group: Group) -> dict[str, float] | None:
+    """None where a rank has stopped."""
     names: list[str] = group.hand_out_facts(sums.names)  # a rank without a batch knows none
     stops, total, *totals = group.sum([float(stopped), float(samples), *sums.take(names)])
     if stops:
-        raise Stopped
+        return None
     return {**{name: value / total for name, value in zip(names, totals, strict=True)}, "samples": total}
 
 

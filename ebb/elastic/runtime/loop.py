@@ -22,6 +22,7 @@ import torch
 from ebb.compat import Never, dataclass, zip
 from ebb.elastic.checkpoint import Stale
 from ebb.elastic.checkpoint.saver import Saver
+from ebb.elastic.checkpoint.sharded import local
 from ebb.elastic.contract import EXIT_RECLAIMED
 from ebb.elastic.data.order import Stream
 from ebb.elastic.data.tuning import Watched
@@ -34,6 +35,7 @@ from ebb.elastic.runtime.members import Members
 from ebb.elastic.runtime.metrics import Progress
 from ebb.elastic.runtime.micro_batch import FILE, device_name, halve, keep_limit, read_limit
 from ebb.elastic.runtime.plan import MicroBatchPlan
+from ebb.elastic.runtime.pod import Pod
 from ebb.elastic.runtime.process_group import Agreed, Agreement, Group, PeerLostError
 from ebb.elastic.runtime.profiling import Profiler
 from ebb.elastic.runtime.report import DataWaits, Report, SampleLedger
@@ -76,7 +78,8 @@ _PROBES = 4  # tensors of which the first number is kept
 
 class WeightsGuard:
     def __init__(self, parameters: list[torch.nn.Parameter]) -> None:
-        self._parameters = [each for each in parameters if each.requires_grad and each.numel()]
+        mine = [local(each) if each.requires_grad else each for each in parameters]
+        self._parameters = [part for each, part in zip(parameters, mine, strict=True) if each.requires_grad and part.numel()]
         self._probed = self._parameters[:: max(1, len(self._parameters) // _PROBES)][:_PROBES]
         self.set()
 
@@ -122,6 +125,7 @@ class Loop:
     mark: WeightsGuard
     profiler: Profiler | None = None  # for traces that somebody asks for
     follows: Follows | None = None
+    pod: Pod | None = None  # of a sharded model: it goes as one into every generation
     snapshots: Snapshots | None = None  # where this rank makes its machine's
     names: list[str] | None = None  # of the program's own sums, as rank 0 knows them
     evaluation_pending: bool = False  # one of the weights after the last step, which is under way, or was cut short
@@ -225,7 +229,7 @@ class Loop:
             write_down=self._write_down,
             shared=self._agree,
             again=None if self.follows is None else self._again,
-            smaller=None if self.plan.virtual_workers else self._smaller,
+            smaller=None if self.plan.virtual_workers or self.pod is not None else self._smaller,
         )
 
     def _write_down(self, number: int, samples: list[int]) -> None:
@@ -391,8 +395,13 @@ class Loop:
             now.seconds = seconds
         self.watchdog.beat()
         self.ended = last
-        if agreed and not last and self._is_left_behind(agreed, time.monotonic() - answered - pause):
-            self._go_on(frozenset(), change=False)
+        left_behind = agreed and not last and self._is_left_behind(agreed, time.monotonic() - answered - pause)
+        over = self.group.is_over if self.pod is None else self.pod.any(self.group.is_over)
+        if left_behind or (self.pod is not None and over):
+            self.group.abandon()
+            agreed = []
+        if left_behind:
+            self._go_on(frozenset(), change=False, broken=True)
             return False
         for each, answer in agreed:
             self._report(each, answer)
@@ -403,7 +412,8 @@ class Loop:
         leaving = frozenset[int]().union(*(answer.leaving for _, answer in agreed))
         if leaving and (self.follows is None or len(leaving) == self.group.machines):
             return True
-        self._go_on(leaving, change=any(answer.change for _, answer in agreed))
+        broken = self.group.is_over if self.pod is None else over
+        self._go_on(leaving, change=any(answer.change for _, answer in agreed), broken=broken)
         self._save(any(answer.wish for _, answer in agreed))
         if self.snapshots is not None and any(answer.snapshot for _, answer in agreed):
             self.snapshots.take(self.report.generation, self.step, self.state, say=self.report.say)
@@ -431,14 +441,13 @@ class Loop:
             self.follows.group.abandon()
             return []
 
-    def _go_on(self, leaving: frozenset[int], *, change: bool) -> None:
+    def _go_on(self, leaving: frozenset[int], *, change: bool, broken: bool) -> None:
         """Into a new generation, if there is to be one. Raises GracefulExit where this machine leaves: others have its state."""
         if self.follows is None:
             return
         if self.group.machine in leaving:
             self.report.say(f"left after step {self.step}; the other machines go on with its state")
             raise GracefulExit
-        broken = self.follows.group.is_over
         if leaving or change or broken:
             self.follow_group(broken=broken)
             self.take_newer()  # where this process stood still, and the others went on
@@ -472,7 +481,7 @@ class Loop:
 
     def _save(self, wish: bool) -> None:
         score, self.score = self.score, None
-        if self.group.rank != 0:
+        if self.group.rank != 0 or self.pod is not None:
             return
         try:
             if score is not None:
@@ -490,7 +499,7 @@ class Loop:
         score, self.score = self.score, None
         facts: dict[str, Any] = {} if score is None else {"score": score[0], "metrics": score[1]}
         with self.watchdog.unhurried(), self.notice.saving():
-            if self.group.rank == 0:
+            if self.group.rank == 0 and self.pod is None:
                 self.saver.save_now(self.step, self.state, **facts)
             self.group.barrier()  # nobody goes before
 
@@ -524,6 +533,7 @@ def make_loop(
     listeners: list[Callable[[Progress], None]],
     follows: Follows | None = None,
     names: list[str] | None = None,
+    pod: Pod | None = None,
 ) -> Loop:
     """Raises DataError when the checkpoint is of other data."""
     stream = Stream(dataset_size=len(loader), epochs=config.epochs, global_batch=config.global_batch, seed=config.seed)
@@ -544,7 +554,9 @@ def make_loop(
         report.say(
             f"the job was at its end already, in a step that was {skipped} samples short: they are left out of the next epoch"
         )
-    plan = plan_of(config, group, stream, checkpointing, loader, first_step=first)
+    limit = read_limit(config, group.device)
+    limit = limit if pod is None else pod.least(limit)
+    plan = plan_of(config, group, stream, checkpointing, loader, first_step=first, limit=limit, pod=pod)
     if config.virtual_workers and config.virtual_workers < group.world_size:
         report.say(f"{group.world_size} ranks for {config.virtual_workers} virtual workers: the last ones have nothing to do")
 
@@ -580,6 +592,7 @@ def make_loop(
         lag=1 if group.device.type == "cuda" and not group.awaits_gpus else 0,
         mark=WeightsGuard([each for model in models for each in model.parameters()]),
         follows=follows,
+        pod=pod,
         snapshots=checkpointing.snapshots,
         profiler=Profiler(config.output, group.device, say=report.say),
         names=names,
@@ -592,7 +605,15 @@ def make_loop(
 
 
 def plan_of(
-    config: RunConfig, group: Group, stream: Stream, checkpointing: Checkpointing, loader: Loader, *, first_step: int
+    config: RunConfig,
+    group: Group,
+    stream: Stream,
+    checkpointing: Checkpointing,
+    loader: Loader,
+    *,
+    first_step: int,
+    limit: int,
+    pod: Pod | None,
 ) -> MicroBatchPlan:
     """This rank's in its generation."""
     return MicroBatchPlan(
@@ -600,8 +621,9 @@ def plan_of(
         first_step=first_step,
         rank=group.rank,
         world_size=group.world_size,
-        max_micro_batch=read_limit(config, group.device),
+        max_micro_batch=limit,
         virtual_workers=config.virtual_workers,
+        equal_passes=pod is not None,
         together=loader.together,
         in_pairs=checkpointing.kept.in_pairs,
     )

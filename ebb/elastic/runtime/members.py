@@ -152,26 +152,47 @@ class Members(Group):
         given = give() if give is not None and first else None
         with noticing_loss():
             assert self._store is not None
-            store = PrefixStore("state", self._store)
+            store = PrefixStore(f"state-{chain[0]}", self._store)  # parts of a sharded one go their own ways
             self._come(store, chain)
             backend = self._backend(store, chain.index(self.rank), len(chain))
-            self._backends.append(keep_for_ever(backend))
+            self._backends.append(keep_for_ever(backend))  # if a peer is lost it stays until the generation ends
             state = pass_on(backend, given, first=first, wait=self.wait)
             self.wait(backend.allreduce([torch.zeros(1)]))  # all have it: nobody cuts the connections too soon
-        _let_go_beside(self._backends)
-        self._backends = []
+        self._backends.remove(backend)
+        _let_go_beside([backend])
         self.transfer_seconds = time.monotonic() - began
         return None if first else state
+
+    def lane(self, pod_size: int) -> range:
+        """This rank and those that hold the same part of a model sharded over `pod_size` ranks; with 1 all ranks."""
+        return range(self.rank % pod_size, self.world_size, pod_size)
 
     def placed(self, place: Place) -> Place:
         """The same, with this generation's ranks."""
         here = {name: getattr(self, name) for name in ("rank", "world_size", "machine", "machines")}
         return replace(place, **here)
 
-    def start_sum(self, values: torch.Tensor) -> dist.Work | None:
-        """Start to add up the tensors of all ranks, in place. None where a peer is gone: the group is broken then, and nothing is
-        raised, as this is called from the middle of a backward pass."""
-        sums = self._gpus or self._world
+    def connect(self, name: str, ranks: Sequence[int]) -> Any:
+        """Connections between some of the ranks, this one among them, for sums of their own until the generation ends. They are
+        waited for. Raises PeerLostError."""
+        with noticing_loss():
+            if self._store is None:
+                raise PeerLostError("the generation is over")
+            store = PrefixStore(name, self._store)
+            self._come(store, ranks)
+            backend: Any
+            if self.device.type == "cuda":
+                longest = datetime.timedelta(seconds=self.longest_seconds)
+                backend = Nccl(store, rank=ranks.index(self.rank), size=len(ranks), longest=longest)
+            else:
+                backend = self._backend(store, ranks.index(self.rank), len(ranks))
+        self._backends.append(keep_for_ever(backend))
+        return backend
+
+    def start_sum(self, values: torch.Tensor, backend: Any = None) -> dist.Work | None:
+        """Start to add up the tensors of all ranks, or of those of a backend, in place. None where a peer is gone: the group is
+        broken then, and nothing is raised, as this is called from the middle of a backward pass."""
+        sums = backend or self._gpus or self._world
         if self.broken or sums is None:
             return None
         try:
@@ -181,12 +202,13 @@ class Members(Group):
             return None
         return work
 
-    def finish_sum(self, work: dist.Work) -> None:
+    def finish_sum(self, work: dist.Work, backend: Any = None) -> None:
         """The sum is in the tensors, also of a GPU. Raises PeerLostError."""
-        if self._gpus is None:
+        gpus = backend or self._gpus
+        if not isinstance(gpus, Nccl):
             return self.wait(work)
         with noticing_loss():
-            if not self._gpus.wait(work, lost=lambda: self.is_left):
+            if not gpus.wait(work, lost=lambda: self.is_left):
                 raise PeerLostError("a peer is gone, or has left")
 
     def _hand_out_on_gpu(self, tensor: torch.Tensor, source: int) -> None:
@@ -196,8 +218,9 @@ class Members(Group):
     def abandon(self) -> None:
         """See Group.abandon()."""
         super().abandon()
-        if self._gpus is not None:
-            self._gpus.abort()
+        for each in (self._gpus, *self._backends):
+            if isinstance(each, Nccl):
+                each.abort()
 
     def raise_if_broken(self) -> None:
         """Raises PeerLostError, or an error that had another cause."""
@@ -245,7 +268,7 @@ class Members(Group):
         store.set(f"here/{self.rank}", "")
         missing, seconds = [f"here/{rank}" for rank in ranks], 0.002
         while not store.check(missing):
-            self._raise_if_over()
+            self.raise_if_left()
             time.sleep(seconds)  # a store has no wait that a newer place could end
             seconds = min(2 * seconds, _LONGEST_LOOK)
 
@@ -264,9 +287,10 @@ class Members(Group):
         while True:
             with contextlib.suppress(futures.TimeoutError):  # another one than Python's before 3.11
                 return made.result(_LONGEST_LOOK)
-            self._raise_if_over()
+            self.raise_if_left()
 
-    def _raise_if_over(self) -> None:
+    def raise_if_left(self) -> None:
+        """Raises PeerLostError."""
         if self.is_left:
             raise PeerLostError("a peer is gone, or a newer generation is there")
 

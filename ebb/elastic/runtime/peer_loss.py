@@ -47,6 +47,8 @@ def save_after_loss(group: Group, loop: Loop) -> None:
     middle of a step's update, or of what the program does after it before it evaluates, the state is that of no step. The
     first survivor with a whole state saves it, whatever its rank: nobody waits for one that may be gone."""
     group.abandon()  # first: others may wait for this rank, and not for the one that is gone
+    if loop.pod is not None:
+        return  # a part alone is worth nothing, and the pod's other ranks may not come here
     with loop.notice.saving():  # a write that is under way takes its time too
         loop.saver.finish()
         if group.device.type != "cpu" and group.world_size > 1 and not group.awaits_gpus:

@@ -35,6 +35,7 @@ class MicroBatchPlan:
     world_size: int
     max_micro_batch: int
     virtual_workers: int = 0
+    equal_passes: bool = False  # all ranks have as many micro-batches: the passes of a sharded model are collectives of its pod
     together: int = 1  # neighbours of a step that are always in one micro-batch, counted from its start
     in_pairs: bool = (
         False  # a sample that is alone comes twice: BatchNorm needs two values per channel, and a mean stays the same
@@ -44,10 +45,12 @@ class MicroBatchPlan:
         """Of this rank, worker after worker; at least one unless the workers are virtual."""
         whole = self.stream.step(step)
         shares = {worker: share(whole, worker, self.num_workers, self.together) for worker in self.workers}
-        found = [each for worker, piece in shares.items() for each in self._of(worker, piece)]
-        if found or self.virtual_workers:
-            return found
-        return [MicroBatch(worker=self.rank, piece=Piece(whole.start, whole.start), first=True, last=True)]
+        if self.virtual_workers:
+            return [each for worker, piece in shares.items() for each in self._of(worker, self._pieces(piece))]
+        pieces = self._pieces(shares[self.rank])
+        wanted = len(self._pieces(share(whole, 0, self.world_size, self.together))) if self.equal_passes else 1  # the largest
+        pieces += [Piece(whole.start, whole.start)] * (wanted - len(pieces))
+        return self._of(self.rank, pieces)
 
     @property
     def num_workers(self) -> int:
@@ -62,8 +65,10 @@ class MicroBatchPlan:
             else range(self.rank, self.rank + 1)
         )
 
-    def _of(self, worker: int, piece: Piece) -> list[MicroBatch]:
-        pieces = split(piece, self.max_micro_batch, self.together)
+    def _pieces(self, piece: Piece) -> list[Piece]:
+        return split(piece, self.max_micro_batch, self.together)
+
+    def _of(self, worker: int, pieces: list[Piece]) -> list[MicroBatch]:
         last = len(pieces) - 1
         return [MicroBatch(worker=worker, piece=each, first=not at, last=at == last) for at, each in enumerate(pieces)]
 

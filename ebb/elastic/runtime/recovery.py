@@ -17,6 +17,8 @@ others meet again, and ask once more for the answer that did not come. One that 
 or the loss came between them, gets that one's, takes part in what is still to be asked, and takes the state as a newcomer does.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable
 from dataclasses import asdict, field, replace
@@ -31,7 +33,9 @@ from ebb.elastic.runtime.evaluation import Stopped, listener
 from ebb.elastic.runtime.loading import Loader
 from ebb.elastic.runtime.loop import GracefulExit, Loop, plan_of
 from ebb.elastic.runtime.members import Members, Standing
+from ebb.elastic.runtime.micro_batch import read_limit
 from ebb.elastic.runtime.peer_loss import meet_again, save_after_loss
+from ebb.elastic.runtime.pod import Pod
 from ebb.elastic.runtime.process_group import PeerLostError
 from ebb.elastic.runtime.start import Start, join, move_saver, newest_checkpoint
 
@@ -68,14 +72,18 @@ def inherit(config: RunConfig, group: Members, mine: Standing) -> Inherited:
         meet_again(PeerLostError("no process is left that has the job's state"))
     if step >= 0 and start.generation > facts["generation"] + 1:
         _end_if_outrun(config, group, fence, step, facts["generation"])
-    needy = [rank for rank, each in enumerate(found) if each.reached != reached]
+    lane = group.lane(int(facts.get("pod_size", 1)))
+    needy = [rank for rank in lane if found[rank].reached != reached]
+    giver = next((rank for rank in lane if found[rank].reached == reached), None)
+    if giver is None:
+        meet_again(PeerLostError(f"no rank has the newest state of the part of rank {group.rank}"))
     return Inherited(
         start=start,
         fence=fence,
         step=step,
         facts=facts,
         training=step >= 0,
-        chain=(source, *needy) if needy else (),
+        chain=(giver, *needy) if needy else (),
         newcomers=any(each.step < 0 for each in found),
         evaluated=max((Evaluated(*each.facts["evaluated"]) for each in found if each.step >= 0), default=Evaluated()),
     )
@@ -105,33 +113,44 @@ def meet(config: RunConfig, group: Members, mine: Standing, *, leaving: Callable
     `leaving`, and PeerLostError where nobody gives it a place."""
     while True:
         try:
-            if group.beside is not None or group.is_over:
-                if not group.follow(broken=group.broken, leaving=leaving):
-                    raise GracefulExit
-                config = _placed(config, group)
-            return config, inherit(config, group, mine)
+            return _meet_once(config, group, mine, leaving=leaving)
         except (PeerLostError, Stale):
             if not group.can_follow:
                 raise
             group.abandon()
 
 
+def _meet_once(config: RunConfig, group: Members, mine: Standing, *, leaving: Callable[[], bool]) -> tuple[RunConfig, Inherited]:
+    """Raises PeerLostError and Stale too."""
+    if group.beside is not None or group.is_over:
+        if not group.follow(broken=group.broken, leaving=leaving):
+            raise GracefulExit
+        config = _placed(config, group)
+    return config, inherit(config, group, mine)
+
+
 def come_in(
-    config: RunConfig, group: Members, found: Inherited, *, leaving: Callable[[], bool]
+    config: RunConfig, group: Members, found: Inherited, *, leaving: Callable[[], bool], pod: Pod | None = None
 ) -> tuple[RunConfig, Inherited, dict[str, Any]]:
     """In a process that is ready for its first step: the others' state, once they have stopped for it at a step boundary.
 
     As often as a generation breaks, the next one's. Raises GracefulExit when `leaving`; ends the process when all that had a
     state are gone, since it has read no checkpoint.
     """
-    while True:
+
+    def take() -> dict[str, Any]:
+        nonlocal config, found
         if group.beside is not None or group.is_over:
-            config, found = meet(config, group, ready([], behind=True), leaving=leaving)
+            config, found = _meet_once(config, group, ready([], behind=True), leaving=leaving)
             if not found.training:
                 meet_again(PeerLostError("no process is left that has trained"))
+        return decode(group.pass_on(found.chain))
+
+    while True:
         try:
-            return config, found, decode(group.pass_on(found.chain))
-        except PeerLostError:
+            state = take() if pod is None else pod.together(take)
+            return config, found, state
+        except (PeerLostError, Stale):
             if not group.can_follow:
                 raise
             group.abandon()
@@ -150,6 +169,7 @@ class Recovery:
     evaluated: Evaluated  # the last one that any rank is through with, as far as this one knows
     through: int  # evaluations that this rank has given its program
     entered: Callable[[Inherited], None]  # the run's own numbers of the new generation
+    pod: Pod | None = None
 
     def follow(self, loop: Loop, *, broken: bool, members_only: bool = False) -> bool:
         """Into a generation in which all ranks stand at the same step: this one's, or the next, which it then takes at its step
@@ -158,13 +178,20 @@ class Recovery:
         began, before = time.monotonic(), self.group.world_size
         with loop.watchdog.paused():
             while True:
-                try:
+
+                def enter(broken: bool = broken) -> bool:
                     if not self.group.follow(broken=broken, leaving=lambda: loop.notice.seen, members_only=members_only):
                         save_after_loss(self.group, loop)
                         raise GracefulExit
-                    newcomers = self._stand(loop)
+                    try:
+                        return self._stand(loop)
+                    except Stale as error:
+                        raise PeerLostError(str(error)) from error
+
+                try:
+                    newcomers = enter() if self.pod is None else self.pod.together(enter)
                     break
-                except (PeerLostError, Stale):
+                except PeerLostError:
                     broken = True
         loop.report.say(
             f"generation {loop.report.generation}: {before} -> {self.group.world_size} ranks after step {loop.step}, in memory, "
@@ -181,7 +208,16 @@ class Recovery:
         move_saver(loop.saver, config, found.start, found.fence, self.checkpointing.identity)
         self.entered(found)
         newer = self.group.pass_on(found.chain, give=loop.state)
-        plan = plan_of(config, self.group, loop.stream, self.checkpointing, self.loader, first_step=found.step)
+        plan = plan_of(
+            config,
+            self.group,
+            loop.stream,
+            self.checkpointing,
+            self.loader,
+            first_step=found.step,
+            limit=loop.plan.max_micro_batch if self.pod is not None else read_limit(config, self.group.device),
+            pod=self.pod,
+        )
         loop.enter(
             plan=plan,
             source=self.loader.start(plan, self.group.device, say=loop.report.advise),
@@ -204,6 +240,7 @@ class Recovery:
             "answers": self.answers,
             "names": loop.names,
             "generation": loop.report.generation,
+            "pod_size": 1 if self.pod is None else self.pod.size,
             "evaluated": [self.evaluated.count, self.evaluated.figures],
         }
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch.distributed.tensor import DTensor
 
 from ebb.compat import Self, dataclass, zip
 from ebb.elastic.data.order import Stream
@@ -274,7 +275,8 @@ def weights_sha256(network: torch.nn.Module) -> str:
     digest = hashlib.sha256()
     for name, tensor in sorted(network.state_dict().items()):
         digest.update(name.encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor  # with the pod's other ranks
+        digest.update(whole.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
 

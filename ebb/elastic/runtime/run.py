@@ -17,20 +17,23 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ebb.compat import Self, add_note
 from ebb.elastic.checkpoint import Stale
+from ebb.elastic.checkpoint.sharded import local
 from ebb.elastic.contract import EXIT_PEER_LOST
 from ebb.elastic.data import DataError
 from ebb.elastic.data.tuning import workers_beside_cpu_training
 from ebb.elastic.notices.notice import Notice, install
-from ebb.elastic.runtime import peer_loss
+from ebb.elastic.notices.relay import Relay
+from ebb.elastic.runtime import peer_loss, sharding
 from ebb.elastic.runtime.checkpointing import Checkpointing, TrainingState, Weights
 from ebb.elastic.runtime.config import ConfigError, RunConfig, resolve
 from ebb.elastic.runtime.evaluation import Measure, Stopped, evaluate, listener
-from ebb.elastic.runtime.gradients import fix_algorithms, share_gradients
+from ebb.elastic.runtime.gradients import Gradients, fix_algorithms, share_gradients
 from ebb.elastic.runtime.loading import Loader, loader_processes
 from ebb.elastic.runtime.loop import GracefulExit, Loop, make_loop
 from ebb.elastic.runtime.members import Members
 from ebb.elastic.runtime.metrics import Progress
 from ebb.elastic.runtime.micro_batch import NoRoomError, is_out_of_memory, read_limit
+from ebb.elastic.runtime.pod import Pod
 from ebb.elastic.runtime.process_group import Group, PeerLostError, is_loss
 from ebb.elastic.runtime.recovery import Evaluated, Inherited, Recovery, come_in, inherit_beside, meet, ready
 from ebb.elastic.runtime.report import weights_sha256, write_json
@@ -74,6 +77,7 @@ class Run:
         self._chain: tuple[int, ...] = ()  # a rank, and those that take its state before the first step
         self._inherited: Inherited | None = None  # from the rank that has the state which this one is to take
         self._models: list[torch.nn.Module] = []
+        self._pod: Pod | None = None  # of a model that is sharded
         self._checkpointing: Checkpointing | None = None
         self._loop: Loop | None = None
         try:
@@ -160,16 +164,31 @@ class Run:
         return self._loop is not None and self._loop.evaluation_pending
 
     def distribute(
-        self, model: torch.nn.Module, *, speed: Speed | None = None, cache: CompileCache | None = None, **options: Any
+        self,
+        model: torch.nn.Module,
+        *,
+        shard: bool = False,
+        speed: Speed | None = None,
+        cache: CompileCache | None = None,
+        **options: Any,
     ) -> torch.nn.Module:
         """The model on this rank's device, the same on all ranks, whose gradients are shared. `speed` changes how it is computed;
-        `options` are those of DistributedDataParallel."""
+        `options` are those of DistributedDataParallel.
+
+        `shard`: the ranks of a machine hold it together, each a part of every weight, of its gradient and of the optimizer's
+        state (FSDP2's fully_shard, in place). The optimizer is made afterwards. Needs recovery in memory.
+        """
         if unknown := options.keys() - _OPTIONS:  # said now, and not by torch when a second machine comes
             allowed = ", ".join(sorted(_OPTIONS))
             raise ConfigError(f"run.distribute({min(unknown)}=...) is no option of DistributedDataParallel; allowed: {allowed}")
-        model.to(self.device)
-        tensors = [each.detach() for each in (*model.parameters(), *model.buffers())]
-        self._answer(lambda: self._group.hand_out_tensors(tensors))
+        if shard:
+            sharding.check(self.config, self._group, options)
+        pod_size = self.config.place.local_world_size if shard else 1
+        if pod_size == 1:
+            model.to(self.device)
+        self._answer(lambda: self._group.hand_out_tensors([each.detach() for each in (*model.parameters(), *model.buffers())]))
+        if pod_size > 1:
+            sharding.shard(model, self._meet_pod())
         if speed is not None:
             model = speed.prepare(model, self.device, cache)
         if isinstance(self._group, Members):
@@ -180,6 +199,24 @@ class Run:
             model = self._shared(model, speed, options)
         self._models.append(model)
         return model
+
+    def _meet_pod(self) -> Pod:
+        """Once in the life of a process."""
+        relay = Relay.find(os.environ)
+        assert isinstance(self._group, Members)
+        assert relay is not None, "several ranks on a machine, which recover in memory, have a launcher"
+        if self._chain and not (self._inherited is not None and self._inherited.training):
+            peer_loss.meet_again(PeerLostError("lost before the first step, in which a sharded model has no second copy"))
+        members = self._group
+        if self._pod is None:
+            self._pod = Pod.meet(
+                self.config.place,
+                self.device,
+                folder=relay.folder,
+                longest_seconds=self.config.first_step_seconds,
+                raise_if_lost=lambda: members.raise_if_left() if members.beside is None else None,
+            )
+        return self._pod
 
     def _shared(self, model: torch.nn.Module, speed: Speed | None, options: dict[str, Any]) -> torch.nn.Module:
         if speed is None:
@@ -218,6 +255,7 @@ class Run:
             models=self._models,
             identity=identity,
             answer=self._answer,
+            pod=self._pod,
         )
         give_back_freed_memory()  # the bytes and the tensors of a checkpoint
 
@@ -252,7 +290,7 @@ class Run:
             raise RuntimeError(
                 "run.steps() comes after run.register_state(model=..., optimizer=...): without it nothing would survive"
             )
-        gradients = self._checkpointing.virtual or share_gradients(self._models, self._group, summed_as=self._summed_as)
+        gradients = self._checkpointing.virtual or self._share_gradients()
         names = self._come_in(self._checkpointing) if self._inherited is not None else None
         follows = self._follows(self._checkpointing, loader)
         self._loop = make_loop(
@@ -268,6 +306,7 @@ class Run:
             listeners=self._listeners,
             follows=follows,
             names=names,
+            pod=self._pod,
         )
         if self._chain:
             self._begin_with_others(self._loop, follows)
@@ -275,13 +314,20 @@ class Run:
             follows.tell(self._loop)
         yield from self._loop.steps()
 
+    def _share_gradients(self) -> Gradients:
+        if self._pod is not None and isinstance(self._group, Members):
+            return sharding.ShardedGradients(self._models, self._group, self._pod, summed_as=self._summed_as)
+        return share_gradients(self._models, self._group, summed_as=self._summed_as)
+
     def _come_in(self, checkpointing: Checkpointing) -> list[str] | None:
         """Among those that train, with their state; returns the names of the program's sums."""
         assert isinstance(self._group, Members)
         assert self._inherited is not None
-        take_ahead([each for model in self._models for each in model.parameters()])  # for the state, then for gradients
+        take_ahead([local(each) for model in self._models for each in model.parameters()])  # for the state, then for gradients
         with self._watchdog.paused():
-            self.config, found, saved = come_in(self.config, self._group, self._inherited, leaving=lambda: self._notice.seen)
+            self.config, found, saved = come_in(
+                self.config, self._group, self._inherited, leaving=lambda: self._notice.seen, pod=self._pod
+            )
         self._inherited, self._start, self._fence, self._chain = found, found.start, found.fence, found.chain
         origin = checkpointing.origin  # as the others have found it together
         if found.training:
@@ -296,10 +342,15 @@ class Run:
         """All wait for those that take a state before their first step. Others give theirs here if they have not begun either."""
         assert isinstance(self._group, Members)
         taken, self._inherited = self._inherited is not None, None
-        try:
+        members = self._group
+
+        def begin() -> None:
             if not taken:
-                self._group.pass_on(self._chain, give=loop.state)
-            self._group.barrier()
+                members.pass_on(self._chain, give=loop.state)
+            members.barrier()
+
+        try:
+            begin() if self._pod is None else self._pod.together(begin)
         except PeerLostError:
             if follows is None:
                 raise
@@ -322,6 +373,7 @@ class Run:
             evaluated=self._inherited.evaluated if self._inherited else Evaluated(),
             through=self._inherited.evaluated.count if self._inherited else 0,
             entered=enter,
+            pod=self._pod,
         )
 
     def _answer(self, ask: Callable[[], Any]) -> Any:
@@ -336,7 +388,8 @@ class Run:
             try:
                 self._answers.append(ask())
             except (PeerLostError, Stale):
-                if not isinstance(self._group, Members) or not self._group.can_follow:
+                # with a sharded model the pod's other ranks may have got the answer
+                if not isinstance(self._group, Members) or not self._group.can_follow or self._pod is not None:
                     raise
                 self._group.abandon()
                 with self._watchdog.paused():
@@ -368,7 +421,9 @@ class Run:
         more = self._checkpointing.kept.evaluated
 
         def once(told: Callable[[], bool]) -> dict[str, float]:
-            return evaluate(self._models, loader, measure, self._group, batch_size=batch_size, told=told, more=more)
+            return evaluate(
+                self._models, loader, measure, self._group, batch_size=batch_size, told=told, more=more, pod=self._pod
+            )
 
         loop = self._loop
         if loop is not None and isinstance(loop.follows, Recovery):
@@ -468,6 +523,8 @@ class Run:
         self._watchdog.stop()
         if self._loop is not None:
             self._loop.close()
+        if self._pod is not None and (error is None or isinstance(error, GracefulExit)):
+            self._pod.part()
         if error is None or isinstance(error, GracefulExit):
             self._group.close()
 

@@ -1,0 +1,55 @@
+"""FSDP2 inside pods, and replicas across them, through losses and joins."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from testing import exactness as ledger
+from tests.elastic.runtime import pods
+from tests.elastic.runtime.pods import Program
+from tests.elastic.runtime.ranks import together
+
+MEMORY = {"recovery": "memory", "checkpoint_seconds": 1e6, "checkpoint_min_seconds": 1e6}
+
+
+@pytest.fixture(scope="module")
+def ddp(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[int, float], dict[str, Any]]:
+    """Two ranks of DistributedDataParallel, undisturbed: losses and last weights."""
+    output = tmp_path_factory.mktemp("ddp")
+    first, _ = together(pods.alone, 2, Program(output=output, settings={"recovery": "restart"}))
+    return losses(output), first["weights"]
+
+
+def losses(output: Path) -> dict[int, float]:
+    """By step, as rank 0 has told them."""
+    lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+    return {line["step"]: float(line["loss"]) for line in lines}
+
+
+def difference(weights: dict[str, Any], others: dict[str, Any]) -> float:
+    return max(float((torch.tensor(each) - torch.tensor(others[name])).abs().max()) for name, each in weights.items())
+
+
+@pytest.mark.e2e
+def test_sharded_pods_that_come_and_go_train_as_ddp_does(tmp_path: Path, ddp: tuple[dict[int, float], dict[str, Any]]) -> None:
+    """A rank of b is lost, c joins, all of a is lost after its update, d joins from c."""
+    program = Program(
+        output=tmp_path,
+        settings=MEMORY,
+        dies={"b": (10, [1], "pass"), "a": (30, [0, 1], "body")},
+        joins={"c": 20, "d": 40},
+    )
+    answers = pods.play(program)
+    assert answers["a"] == answers["b"] == [None, None]
+    assert [each["steps"] for each in answers["c"]] == [list(range(21, 50))] * 2
+    assert [each["steps"] for each in answers["d"]] == [list(range(41, 50))] * 2
+    for answer in (*answers["c"], *answers["d"]):
+        assert difference(answer["weights"], ddp[1]) < 1e-5
+        assert answer["part"] < 0.6 * sum(torch.tensor(each).numel() for each in answer["weights"].values())
+    found = losses(tmp_path)
+    assert set(range(1, 51)) - found.keys() <= {31}, "rank 0 is lost in it after its update"
+    assert found == pytest.approx({step: ddp[0][step] for step in found}, abs=1e-5)
+    assert ledger.check(tmp_path).exact
