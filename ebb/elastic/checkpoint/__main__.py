@@ -70,6 +70,7 @@ def _entry(disk: Disk, place: Path, name: str, verify: bool) -> CheckpointRow:
         manifest = manifests.read(disk.read(place / (name + kind)))
         if size != manifest.size_bytes:
             raise ValueError(f"{size} bytes instead of {manifest.size_bytes}")
+        size += sum(part["size_bytes"] for part in manifest.parts)
         if verify:
             read_whole(disk, place, name)
     except (OSError, ValueError) as error:

@@ -70,6 +70,15 @@ class Disk:
     def read(self, path: Path) -> bytes:
         return path.read_bytes()
 
+    def digest(self, path: Path) -> tuple[str, int]:
+        """The sha256 of a file, and its size; it is never in memory as a whole."""
+        digest, size = hashlib.sha256(), 0
+        with path.open("rb") as file:
+            while piece := file.read(_PIECE):
+                digest.update(piece)
+                size += len(piece)
+        return digest.hexdigest(), size
+
     def copy(self, source: Path, descriptor: int) -> None:
         """All of a file, by the kernel alone."""
         with source.open("rb") as file:

@@ -9,6 +9,9 @@ A checkpoint of the name g00003-s00000120-r0 comes to be in five steps, each of 
 1. its data is written to a temporary file, flushed and renamed to NAME.pt;
 2. so is its manifest, to NAME.candidate; 3. the fence commits the name; 4. NAME.candidate is renamed to NAME.json;
 5. what is neither among the newest `keep` nor the best is removed.
+A checkpoint of a sharded model has more files, NAME.part0, NAME.part1 and so on, which are on the disk before step 2, and whose
+sha256 the manifest has: they count with it or not at all.
+
 A candidate counts only when the fence names it; then the reader does step 4. So whenever a writer is killed, the newest
 checkpoint is the last that was committed. It knows nothing of models: what is in NAME.pt is the caller's.
 """
@@ -23,7 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ebb.compat import dataclass
+from ebb.compat import dataclass, zip
 from ebb.elastic.checkpoint import manifest as manifests
 from ebb.elastic.checkpoint import retention
 from ebb.elastic.checkpoint.errors import (
@@ -37,7 +40,7 @@ from ebb.elastic.checkpoint.fence import Fence
 from ebb.elastic.checkpoint.files import TEMPORARY, Disk, HashingFile, NewFile, look, write_whole
 from ebb.elastic.checkpoint.manifest import Manifest, Order, order_of
 
-DATA, COMMITTED, CANDIDATE = ".pt", ".json", ".candidate"
+DATA, COMMITTED, CANDIDATE, PART = ".pt", ".json", ".candidate", ".part"
 Dump = Callable[[HashingFile], None]
 
 
@@ -57,6 +60,7 @@ class Found:
 
     manifest: Manifest
     content: bytes
+    parts: tuple[str, ...] = ()  # paths of the files that belong to it
 
 
 class _NotThereYetError(ValueError):
@@ -98,9 +102,11 @@ class CheckpointFolder:
         writer: int = 0,
         metrics: dict[str, float] | None = None,
         score: float | None = None,
+        parts: Callable[[], list[dict[str, Any]]] = list,
     ) -> Manifest:
-        """Write a candidate. Raises NotWritten (full or read-only disk); then nothing of it stays."""
-        name = f"g{generation:05}-s{step:08}-r{writer}"
+        """Write a candidate. `parts` waits until all of them are written, by write_part, and gives the answers. Raises NotWritten
+        (full or read-only disk); then nothing of it stays."""
+        name = manifests.name_of(generation, step, writer)
         if self._is_there(name, COMMITTED, CANDIDATE):
             raise NotWritten(f"checkpoint {name} is there already; it is not written again")
         try:
@@ -117,15 +123,31 @@ class CheckpointFolder:
                 written_at=round(time.time(), 3),
                 metrics=metrics or {},
                 score=retention.usable(score),
+                parts=parts(),
             )
             write_whole(self.disk, self.place / (name + CANDIDATE), manifest.to_json())
         except OSError as error:
             retention.remove(self.disk, self.place, name)
-            raise NotWritten(
-                f"checkpoint of step {step} could not be written to {self.place}: {error.strerror or error}. "
-                "The older checkpoint stays and training goes on; free some space, or lower --keep-checkpoints"
-            ) from error
+            raise self._not_written(name, error) from error
+        except NotWritten:
+            retention.remove(self.disk, self.place, name)
+            raise
         return manifest
+
+    def write_part(self, dump: Dump, *, name: str, number: int) -> dict[str, Any]:
+        """A part of a checkpoint: the facts for its manifest. Raises NotWritten."""
+        try:
+            with NewFile(self.disk, self.place / f"{name}{PART}{number}") as file:
+                dump(file)
+        except OSError as error:
+            raise self._not_written(f"{name}{PART}{number}", error) from error
+        return {"sha256": file.sha256, "size_bytes": file.size}
+
+    def _not_written(self, name: str, error: OSError) -> NotWritten:
+        return NotWritten(
+            f"checkpoint {name} could not be written to {self.place}: {error.strerror or error}. "
+            "The older checkpoint stays and training goes on; free some space, or lower --keep-checkpoints"
+        )
 
     def commit(self, manifest: Manifest, fence: Fence) -> None:
         """Make a candidate the newest checkpoint, and remove what need not be kept.
@@ -300,7 +322,14 @@ def read_whole(disk: Disk, place: Path, name: str) -> Found:
         raise kind(f"{len(content)} bytes instead of {manifest.size_bytes}")
     if hashlib.sha256(content).hexdigest() != manifest.sha256:
         raise ValueError("its content does not have the sha256 of its manifest")
-    return Found(manifest=manifest, content=content)
+    paths = [place / f"{name}{PART}{number}" for number in range(len(manifest.parts))]
+    for path, facts in zip(paths, manifest.parts, strict=True):
+        sha256, size = disk.digest(path)
+        if size < facts["size_bytes"]:
+            raise _NotThereYetError(f"{path.name} has {size} bytes instead of {facts['size_bytes']}")
+        if sha256 != facts["sha256"]:
+            raise ValueError(f"{path.name} does not have the sha256 of the manifest")
+    return Found(manifest=manifest, content=content, parts=tuple(map(str, paths)))
 
 
 def _stem(suffix: str) -> Callable[[str], str | None]:

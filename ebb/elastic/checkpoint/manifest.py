@@ -23,6 +23,10 @@ FOLDER = "checkpoints"  # inside a job's own folder
 _NAME = re.compile(r"g(\d{5,})-s(\d{8,})-r(\d+)")
 
 
+def name_of(generation: int, step: int, writer: int) -> str:
+    return f"g{generation:05}-s{step:08}-r{writer}"
+
+
 class Order(NamedTuple):
     """The place of a checkpoint among all. Of one step, written by several survivors of a loss, the lowest rank's counts."""
 
@@ -51,11 +55,12 @@ class Manifest:
     written_at: float
     metrics: dict[str, float] = field(default_factory=dict)  # of the last validation
     score: float | None = None  # the validation metric by which the best is kept; higher is better
+    parts: list[dict[str, Any]] = field(default_factory=list)  # sha256 and size_bytes of NAME.part0, NAME.part1, ...
     schema: int = SCHEMA
 
     @property
     def name(self) -> str:
-        return f"g{self.generation:05}-s{self.step:08}-r{self.writer}"
+        return name_of(self.generation, self.step, self.writer)
 
     @property
     def order(self) -> Order:
@@ -68,6 +73,8 @@ class Manifest:
 
     def to_json(self) -> bytes:
         content = asdict(self)
+        if not self.parts:  # as before there were any
+            del content["parts"]
         return json.dumps({**content, "checksum": _checksum(content)}, indent=1).encode() + b"\n"
 
 

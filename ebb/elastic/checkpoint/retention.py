@@ -48,6 +48,10 @@ def remove(disk: Disk, place: Path, name: str) -> None:
     for suffix in _SUFFIXES:
         with contextlib.suppress(OSError):
             disk.remove(place / (name + suffix))
+    with contextlib.suppress(OSError):
+        for file in disk.names(place):
+            if file.startswith(f"{name}.part"):
+                disk.remove(place / file)
 
 
 def clear_temporary(disk: Disk, place: Path, generation: int) -> None:

@@ -91,9 +91,11 @@ class Saver:
             self._prepared = True
             self._start(self._buffers.prepare, take_state())
             return
-        if not self._soon and self._clock() - self._last_start < self._cadence.seconds_between(self._cost()):
-            return
-        self._begin(step, take_state, {})
+        if self._is_due():
+            self._begin(step, take_state, {})
+
+    def _is_due(self) -> bool:
+        return self._soon or self._clock() - self._last_start >= self._cadence.seconds_between(self._cost())
 
     def save(self, step: int, take_state: Callable[[], State], *, metrics: dict[str, float], score: float) -> None:
         """Start a write that carries a validation's result; one that is under way is waited for."""
@@ -163,8 +165,8 @@ class Saver:
         self._last_start = self._clock()
         late = addresses(self._optimizer) if self._optimizer is not None else frozenset[int]()
         state = take_state()
-        self._snapshot = self._buffers.copy(state, late=late)
-        self._start(self._write_aside, step, self._snapshot, _on_gpu(state), facts)
+        self._snapshot = self._buffers.copy(self._form(state), late=late)
+        self._start(self._write_aside, step, self._snapshot, _on_gpu(state), {**facts, **self._facts()})
         self.stalls.append(0.0)
         self._count(self._clock() - self._last_start)
 
@@ -195,9 +197,7 @@ class Saver:
         start, processor_start = self._clock(), time.thread_time()
         snapshot.complete()
         try:
-            self._waiting = self._folder.write(
-                dump(snapshot.tree), generation=self._fence.generation, step=step, writer=self._writer, **facts
-            )
+            self._waiting = self._put(snapshot.tree, step, facts)
             self._write_seconds = self._clock() - start
             used = time.thread_time() - processor_start
             self._taken_seconds = 0.0 if on_gpu else used / torch.get_num_threads()
@@ -209,19 +209,32 @@ class Saver:
         """In the training's own thread: the state stands still, so it needs no copy but from a GPU."""
         try:
             if self._waiting is None or self._waiting.step != step:
-                snapshot = self._buffers.copy(state) if _on_gpu(state := take_state()) else Snapshot(state, [], None)
+                form = self._form(state := take_state())
+                snapshot = self._buffers.copy(form) if _on_gpu(state) else Snapshot(form, [], None)
                 snapshot.complete()
-                self._waiting = self._folder.write(
-                    dump(snapshot.tree), generation=self._fence.generation, step=step, writer=self._writer, **facts
-                )
+                self._waiting = self._put(snapshot.tree, step, {**facts, **self._facts()})
             self._commit(until=self._clock() + LEAVE_COMMIT_SECONDS)
         except CheckpointError as error:
             _say(error)
 
+    def _form(self, state: State) -> State:
+        """The part of the state that this rank writes, as a tree of tensors and plain values."""
+        return state
+
+    def _facts(self) -> dict[str, Any]:
+        """Of the manifest, as they are when a write begins."""
+        return {}
+
+    def _put(self, tree: State, step: int, facts: dict[str, Any]) -> Manifest | None:
+        """Write it; a candidate to be committed, if this rank does that. Raises NotWritten."""
+        here = {"generation": self._fence.generation, "writer": self._writer}
+        return self._folder.write(dump(tree), step=step, **{**here, **facts})
+
     def _commit(self, *, until: float | None) -> None:
         """Try until the fence has decided, the training wants to leave, or the time is over. Raises Stale, NotWritten."""
         manifest = self._waiting
-        assert manifest is not None
+        if manifest is None:
+            return
         told = False
         while True:
             try:

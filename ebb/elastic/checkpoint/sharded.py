@@ -41,7 +41,7 @@ def cut(saved: Any, like: Like) -> Any:
 
     def rows(path: Path, tensor: torch.Tensor) -> torch.Tensor:
         target = like(path)
-        if not isinstance(target, DTensor) or tensor.shape != target.shape:
+        if not isinstance(target, DTensor) or isinstance(tensor, DTensor) or tensor.shape != target.shape:
             return tensor
         start, stop = rows_of(target)
         return _wrap(tensor[start:stop].clone(), target)

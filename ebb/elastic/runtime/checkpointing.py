@@ -15,13 +15,15 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import torch
+from torch.distributed.fsdp import FSDPModule
 
 from ebb.compat import Self, dataclass
 from ebb.elastic.checkpoint import Fence, ForeignCheckpointError
 from ebb.elastic.checkpoint.optimizers import load_state
+from ebb.elastic.checkpoint.parts import read
 from ebb.elastic.checkpoint.saver import Saver
 from ebb.elastic.checkpoint.seeds import load_optimizer
-from ebb.elastic.checkpoint.sharded import Like, cut, from_local, to_local
+from ebb.elastic.checkpoint.sharded import Like, cut, from_local
 from ebb.elastic.checkpoint.snapshot import tensors_in
 from ebb.elastic.checkpoint.state import PREFIX, Reached, collect, load, restore_random, weights
 from ebb.elastic.checkpoint.values import encode
@@ -63,7 +65,9 @@ class TrainingState:
         self.optimizer = optimizer
         self._others = dict(others)
         self._evaluated = evaluated
-        self.arch = arch or type(self.network).__name__
+        # fully_shard() makes a class of its own of a network's
+        plain = next(each for each in type(self.network).__mro__ if not issubclass(each, FSDPModule))
+        self.arch = arch or plain.__name__
 
     @property
     def in_pairs(self) -> bool:
@@ -95,7 +99,7 @@ class TrainingState:
         state["kept"] = {name: each.state_dict() for name, each in self._others.items()}
         if virtual is not None:
             state["virtual_buffers"] = virtual.buffers[1:]  # the first worker's are the model's own
-        encoded: dict[str, Any] = encode(to_local(state))
+        encoded: dict[str, Any] = encode(state)
         return encoded
 
     def live(self) -> Like:
@@ -206,13 +210,17 @@ class Checkpointing:
             else:
                 origin = find(config, start, fence, identity, group)
                 state = load(origin.content) if origin.content else {}
+            saved.clear()
             saved.update(state)
             return asdict(replace(origin, content=b"")) | {"content": None}
 
         origin = Origin(**{**answer(look), "content": b""})  # the content is as large as the state: it must not stay in memory
         config, start, fence = generation()
         if saved:
-            kept.load(cut(saved, kept.live()), settings_stay=not origin.own, same_names=origin.generation > 0)
+            live = kept.live()
+            if origin.parts:
+                read(saved, origin.parts, live)
+            kept.load(cut(saved, live), settings_stay=not origin.own, same_names=origin.generation > 0)
             if (differences := kept.differences(saved)) and group.rank == 0:
                 print(f"the checkpoint {differences}: they start anew, or are left out", file=sys.stderr, flush=True)
         if "random" in saved:  # the original example's file has none
@@ -227,7 +235,7 @@ class Checkpointing:
             identity=identity,
             origin=origin,
             saved=_remembered(saved),
-            saver=open_saver(config, start, fence, identity, kept.optimizer),
+            saver=open_saver(config, start, fence, identity, kept.optimizer, pod=pod),
             virtual=virtual,
             snapshots=snapshots,
             best=float(saved.get("best_acc1", 0.0)),

@@ -22,7 +22,7 @@ import torch
 from ebb.compat import Never, dataclass, zip
 from ebb.elastic.checkpoint import Stale
 from ebb.elastic.checkpoint.saver import Saver
-from ebb.elastic.checkpoint.sharded import local
+from ebb.elastic.checkpoint.sharded import local, to_local
 from ebb.elastic.contract import EXIT_RECLAIMED
 from ebb.elastic.data.order import Stream
 from ebb.elastic.data.tuning import Watched
@@ -481,7 +481,7 @@ class Loop:
 
     def _save(self, wish: bool) -> None:
         score, self.score = self.score, None
-        if self.group.rank != 0 or self.pod is not None:
+        if not self._writes:
             return
         try:
             if score is not None:
@@ -494,12 +494,22 @@ class Loop:
                 raise
             self.follows.group.abandon()  # the others are in a newer generation already
 
+    @property
+    def _writes(self) -> bool:
+        """True on the ranks that write checkpoints: one, or those of one pod."""
+        return self.group.rank == 0 if self.pod is None else self.group.machine == 0
+
+    def give(self) -> dict[str, Any]:
+        """The state for another rank; of a sharded model this rank's part."""
+        state: dict[str, Any] = to_local(self.state())
+        return state
+
     def save_now(self) -> None:
         """A checkpoint of the present step is on the disk when any rank returns."""
         score, self.score = self.score, None
         facts: dict[str, Any] = {} if score is None else {"score": score[0], "metrics": score[1]}
         with self.watchdog.unhurried(), self.notice.saving():
-            if self.group.rank == 0 and self.pod is None:
+            if self._writes:
                 self.saver.save_now(self.step, self.state, **facts)
             self.group.barrier()  # nobody goes before
 

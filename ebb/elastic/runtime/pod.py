@@ -129,7 +129,7 @@ class Exchange:
         self._store.set(name, json.dumps(word))
 
     def hear(self, name: str, *, seconds: float) -> object:
-        """Raises TimeoutError where nobody tells it in time."""
+        """Raises TimeoutError where it does not come in time."""
         try:
             self._store.wait([name], datetime.timedelta(seconds=seconds))
         except dist.DistError as error:

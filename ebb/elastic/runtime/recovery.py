@@ -207,7 +207,7 @@ class Recovery:
         self.start, self.evaluated = found.start, max(self.evaluated, found.evaluated)
         move_saver(loop.saver, config, found.start, found.fence, self.checkpointing.identity)
         self.entered(found)
-        newer = self.group.pass_on(found.chain, give=loop.state)
+        newer = self.group.pass_on(found.chain, give=loop.give)
         plan = plan_of(
             config,
             self.group,

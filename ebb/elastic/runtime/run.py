@@ -346,7 +346,7 @@ class Run:
 
         def begin() -> None:
             if not taken:
-                members.pass_on(self._chain, give=loop.state)
+                members.pass_on(self._chain, give=loop.give)
             members.barrier()
 
         try:

@@ -46,6 +46,11 @@ def check(config: RunConfig, group: Group, options: Iterable[str]) -> None:
             f"run.distribute(shard=True) and --virtual-workers {config.virtual_workers} exclude each other: virtual workers hold "
             "whole gradients; leave one of them out"
         )
+    if config.checkpoint_file:
+        raise ConfigError(
+            f"--checkpoint-file {config.checkpoint_file} is one file, and a sharded model's checkpoint has parts: leave it out; "
+            "`python -m ebb.elastic.checkpoint export` makes one file of the weights"
+        )
     if options := sorted(options):
         raise ConfigError(f"run.distribute(shard=True, {options[0]}=...) is DistributedDataParallel's: leave it out")
     place = config.place

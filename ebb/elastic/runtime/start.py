@@ -21,6 +21,7 @@ from ebb.elastic.checkpoint import CheckpointFolder, EtcdFence, Fence, FenceUnre
 from ebb.elastic.checkpoint.cadence import Cadence
 from ebb.elastic.checkpoint.manifest import newest_manifest, order_of
 from ebb.elastic.checkpoint.owner import marker
+from ebb.elastic.checkpoint.part_saver import PartSaver
 from ebb.elastic.checkpoint.plain import PlainFile
 from ebb.elastic.checkpoint.register import EtcdRegister
 from ebb.elastic.checkpoint.saver import Saver
@@ -28,6 +29,7 @@ from ebb.elastic.checkpoint.seeds import read_file
 from ebb.elastic.notices.relay import FOLDER_VARIABLE
 from ebb.elastic.rendezvous import generation
 from ebb.elastic.runtime.config import ConfigError, RunConfig
+from ebb.elastic.runtime.pod import Pod
 from ebb.elastic.runtime.process_group import Group
 from ebb.elastic.speed.memory import keep_freed_memory
 
@@ -50,6 +52,7 @@ class Origin:
     own: bool = True  # of this job or another one of ours; not a file
     words: str = "from the start"
     content: bytes = b""
+    parts: tuple[str, ...] = ()  # of the content: paths that each rank reads by itself
     checkpoint_step: int | None = None  # of the newest one, where the state is none's
 
 
@@ -108,7 +111,9 @@ def _find(config: RunConfig, start: Start, fence: Fence, identity: dict[str, Any
                 f"{found.manifest.generation}: etcd and the folder are not of the same job. Give this job its own --output folder"
             )
         words = f"resumed after step {found.manifest.step} of generation {found.manifest.generation}"
-        return Origin(step=found.manifest.step, generation=found.manifest.generation, words=words, content=found.content)
+        return Origin(
+            step=found.manifest.step, generation=found.manifest.generation, words=words, content=found.content, parts=found.parts
+        )
     path = _find_origin(config)
     if path is None:
         return Origin()
@@ -138,7 +143,7 @@ def _from_folder(path: Path, identity: dict[str, Any]) -> Origin:
             f"--resume-from {path} holds no checkpoint; `python -m ebb.elastic.checkpoint inspect` shows what it holds"
         )
     words = f"resumed after step {found.manifest.step} of generation {found.manifest.generation} from {path}"
-    return Origin(step=found.manifest.step, words=words, content=found.content)
+    return Origin(step=found.manifest.step, words=words, content=found.content, parts=found.parts)
 
 
 def _find_origin(config: RunConfig) -> Path | None:
@@ -166,7 +171,13 @@ def folder_of(config: RunConfig, start: Start, identity: dict[str, Any]) -> Chec
 
 
 def open_saver(
-    config: RunConfig, start: Start, fence: Fence, identity: dict[str, Any], optimizer: torch.optim.Optimizer
+    config: RunConfig,
+    start: Start,
+    fence: Fence,
+    identity: dict[str, Any],
+    optimizer: torch.optim.Optimizer,
+    *,
+    pod: Pod | None = None,
 ) -> Saver:
     """After find: until then --checkpoint-file may be what the training goes on from.
 
@@ -177,14 +188,14 @@ def open_saver(
         longest_seconds=config.checkpoint_seconds,
         overhead=config.checkpoint_overhead,
     )
-    return Saver(
-        folder_of(config, start, identity),
-        fence,
-        cadence=cadence,
-        writer=config.place.rank,
-        optimizer=optimizer,
-        plain=_plain(config),
-    )
+    facts: dict[str, Any] = {
+        "cadence": cadence,
+        "writer": config.place.rank,
+        "optimizer": optimizer,
+        "plain": _plain(config),
+    }
+    folder = folder_of(config, start, identity)
+    return Saver(folder, fence, **facts) if pod is None else PartSaver(folder, fence, pod=pod, **facts)
 
 
 def move_saver(saver: Saver, config: RunConfig, start: Start, fence: Fence, identity: dict[str, Any]) -> None:

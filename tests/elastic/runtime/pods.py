@@ -156,7 +156,7 @@ class Pods(Launcher):
                 address="127.0.0.1",
                 port=port,
             )
-            self._start(place, _on(name, number, self.size), program, folder)
+            self._start(place, OnPod(name, number, self.size), program, folder)
         self.of[name] = self.ranks[-self.size :]
 
     def whole(self) -> list[str]:
@@ -192,7 +192,9 @@ class Pods(Launcher):
         self.start_pod(name, program, count, count + 1, 1)
 
 
-class _on:  # noqa: N801  # a function that can be sent to a process
+class OnPod:
+    """train(), with a place in a pod, as it can be sent to a process."""
+
     def __init__(self, pod: str, local_rank: int, size: int) -> None:
         self.environment = {_POD: pod, "LOCAL_RANK": str(local_rank), "LOCAL_WORLD_SIZE": str(size)}
 

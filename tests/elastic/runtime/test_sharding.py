@@ -53,3 +53,17 @@ def test_sharded_pods_that_come_and_go_train_as_ddp_does(tmp_path: Path, ddp: tu
     assert set(range(1, 51)) - found.keys() <= {31}, "rank 0 is lost in it after its update"
     assert found == pytest.approx({step: ddp[0][step] for step in found}, abs=1e-5)
     assert ledger.check(tmp_path).exact
+
+
+@pytest.mark.e2e
+def test_a_checkpoint_in_parts_is_loaded_by_other_numbers_of_ranks(tmp_path: Path, ddp: tuple[dict[int, float], Any]) -> None:
+    """Saved by four ranks, then by three, then loaded by one, which has all of it."""
+    settings = {"recovery": "memory", "checkpoint_seconds": 1.0, "checkpoint_min_seconds": 0.0}
+    for size, stop_at in ((4, 9), (3, 14), (1, None)):
+        answers = pods.play(Program(output=tmp_path, settings=settings, stop_at=stop_at), pods=1, size=size)["a"]
+        assert [each["resumed"] for each in answers] == [{4: 0, 3: 10, 1: 15}[size]] * size
+        kept = sorted(path.name for path in (tmp_path / "checkpoints").glob("g*.json"))[-1].removesuffix(".json")
+        assert len(list((tmp_path / "checkpoints").glob(f"{kept}.part*"))) == (size if size > 1 else 0)
+    assert difference(answers[0]["weights"], ddp[1]) < 1e-5
+    assert losses(tmp_path) == pytest.approx(ddp[0], abs=1e-5)
+    assert ledger.check(tmp_path).exact
