@@ -1,7 +1,7 @@
 # Everything that one does with Ebb on this machine. `make` alone prints this list.
 # Each target does its own set-up, may be run again at any time, and may be interrupted at any time.
 .DEFAULT_GOAL := help
-.PHONY: help install demo walk up down preview graph preflight costs prices leftovers rehearse bump test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week prove-exact prove-outages prove-rendezvous prove-checkpoints prove-interruptions prove-money prove-notice prove-karpenter prove-kueue prove-kubeconfig prove-manager prove-teams prove-logs prove-network bench-recovery bench-goodput bench-queue bench-trainer clean
+.PHONY: help install demo walk up down preview graph preflight costs prices leftovers rehearse bump test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week prove-exact prove-outages prove-rendezvous prove-checkpoints prove-models prove-interruptions prove-money prove-notice prove-karpenter prove-kueue prove-kubeconfig prove-manager prove-teams prove-logs prove-network bench-recovery bench-goodput bench-queue bench-trainer clean
 export PYTHONDONTWRITEBYTECODE = 1
 # One for all checkouts: most of what mypy reads is the SDKs. It compares contents, so another checkout's entries do no harm.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ebb/mypy
@@ -132,6 +132,10 @@ prove-outages: install  ## recovery in memory: a rank stopped for 30 s, etcd awa
 prove-checkpoints: install  ## a writer killed at 1,000 points: always a valid newest checkpoint (about a minute)
 	@$(BIN)/python -m devcluster environment
 	@$(BIN)/python -m tests.elastic.checkpoint.kill_points --points 1000
+
+prove-models: install  ## models sharded in pods that come and go beside DistributedDataParallel, and their checkpoints, saved by 4 ranks and loaded by 1 to 6 (about 5 minutes)
+	@$(BIN)/python -m devcluster environment
+	@$(BIN)/python -m benchmarks.models
 
 prove-logs: install  ## 4 ranks that write 1,000 lines/s, two pods lost: every line on the volume is in `ebb logs` once (about 2 minutes)
 	@$(BIN)/python -m devcluster environment

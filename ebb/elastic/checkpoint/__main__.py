@@ -3,9 +3,10 @@
     python -m ebb.elastic.checkpoint inspect FOLDER            what is there, from the manifests alone
     python -m ebb.elastic.checkpoint verify FOLDER             the same, with every file read and compared with its sha256
     ... -o json                                            for programs
+    python -m ebb.elastic.checkpoint export FOLDER FILE        the newest one's weights as one safetensors file (needs torch)
 
-FOLDER is a job's output folder, or the folder checkpoints in it. Nothing is changed. Exit codes: 0 all is well; 1 something is
-damaged, and there is a whole checkpoint to go on from; 2 wrong usage, or no such folder; 3 there is nothing to go on from.
+FOLDER is a job's output folder, or the folder checkpoints in it. Nothing in it is changed. Exit codes: 0 all is well; 1 something
+is damaged, and there is a whole checkpoint to go on from; 2 wrong usage, or no such folder; 3 there is nothing to go on from.
 A candidate was not committed as far as the folder shows; without etcd's word for it, it does not count.
 """
 
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ebb.compat import dataclass, zip
+from ebb.elastic.checkpoint import CheckpointError
 from ebb.elastic.checkpoint import manifest as manifests
 from ebb.elastic.checkpoint.files import Disk
 from ebb.elastic.checkpoint.folder import CANDIDATE, COMMITTED, DATA, read_whole
@@ -113,14 +115,27 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m ebb.elastic.checkpoint", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("verb", choices=("inspect", "verify"))
+    parser.add_argument("verb", choices=("inspect", "verify", "export"))
     parser.add_argument("folder", type=Path)
+    parser.add_argument("file", type=Path, nargs="?", help="of export: what is written")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     settings = parser.parse_args(arguments)
     place = settings.folder / FOLDER if (settings.folder / FOLDER).is_dir() else settings.folder
     if not place.is_dir():
         print(f"error: there is no folder {settings.folder}; name a job's output folder", file=sys.stderr)
         return EXIT_USAGE
+    if (settings.verb == "export") != (settings.file is not None):
+        print("error: export takes a folder and a file, the other verbs a folder alone", file=sys.stderr)
+        return EXIT_USAGE
+    if settings.verb == "export":
+        from ebb.elastic.checkpoint.export import export  # noqa: PLC0415 - it loads torch
+
+        try:
+            print(export(place, settings.file))
+        except (CheckpointError, OSError, ValueError) as error:
+            print(f"error: {error}", file=sys.stderr)
+            return EXIT_NOTHING
+        return EXIT_WELL
     found = entries(place, verify=settings.verb == "verify")
     if settings.output == "json":
         print(json.dumps({"folder": str(place), "checkpoints": [asdict(entry) for entry in found]}, indent=1))

@@ -5,8 +5,9 @@
 Each round forks a process that starts a generation, resumes and saves checkpoints, and that dies by SIGKILL: before or after one
 of its operations on the disk or on etcd, in the middle of a write, or at any moment. Then this process looks for the newest one,
 reads it and compares its tensors with what that step must hold. One history goes through all rounds, so what killed writers
-leave piles up as it would in a job's life. Every fourth history has its commits in etcd (a stand-in that is one file and keeps
-transactions whole), and now and then that loses all its data. The last line is JSON; the exit code is 1 if anything was wrong.
+leave piles up as it would in a job's life. Every second history has checkpoints in three parts. Every fourth one has its commits
+in etcd (a stand-in that is one file and keeps transactions whole), and now and then that loses all its data. The last line is
+JSON; the exit code is 1 if anything was wrong.
 
 SIGKILL takes nothing from the page cache: the loss of power is test_power_loss.py's.
 """
@@ -36,7 +37,9 @@ from ebb.elastic.checkpoint import (
     highest_generation,
 )
 from ebb.elastic.checkpoint.files import Disk
-from ebb.elastic.checkpoint.folder import Patience
+from ebb.elastic.checkpoint.folder import Found, Patience
+from ebb.elastic.checkpoint.manifest import name_of
+from ebb.elastic.checkpoint.parts import read
 from ebb.elastic.checkpoint.state import dump, load
 from tests.elastic.checkpoint.making import MEMBERSHIP
 
@@ -80,7 +83,7 @@ def _deadly(name: str) -> None:
     setattr(DeadlyDisk, name, operation)
 
 
-for _name in ("make_folder", "create", "sync", "close", "rename", "sync_folder", "remove", "names", "read"):
+for _name in ("make_folder", "create", "sync", "close", "rename", "sync_folder", "remove", "names", "read", "digest"):
     _deadly(_name)
 
 
@@ -134,8 +137,13 @@ def state(step: int) -> dict[str, object]:
     return {"state_dict": tensors, "step": step}
 
 
-def right(content: bytes, step: int) -> bool:
-    found, wanted = load(content), state(step)
+def rows_at(tensor: torch.Tensor, number: int, count: int) -> tuple[int, int]:
+    size = -(-len(tensor) // count)
+    return number * size, min((number + 1) * size, len(tensor))
+
+
+def right(checkpoint: Found, step: int) -> bool:
+    found, wanted = read(load(checkpoint.content), checkpoint.parts, lambda _: None), state(step)
     tensors: dict[str, torch.Tensor] = wanted["state_dict"]  # type: ignore[assignment]
     return found["step"] == step and all(torch.equal(found["state_dict"][name], tensors[name]) for name in tensors)
 
@@ -146,6 +154,7 @@ class History:
 
     output: Path
     with_etcd: bool
+    parts_of_each: int = 0  # 0: a checkpoint is one file
     done: tuple[int, int] = (0, 0)  # (generation, step) of the last save that returned
     tried: tuple[int, int] = (0, 0)
     points: dict[str, int] = field(default_factory=dict)
@@ -170,8 +179,22 @@ class History:
         step = found.manifest.step if found else 0
         for number in range(step + 1, step + 1 + _SAVES):
             os.write(report, f"try {fence.generation} {number}\n".encode())
-            place.save(dump(state(number)), fence, step=number)
+            self.save(place, fence, number)
             os.write(report, f"done {fence.generation} {number}\n".encode())
+
+    def save(self, place: CheckpointFolder, fence: Fence, step: int) -> None:
+        content, name = state(step), name_of(fence.generation, step, 0)
+        if not self.parts_of_each:
+            place.save(dump(content), fence, step=step)
+            return
+        tensors: dict[str, torch.Tensor] = content["state_dict"]  # type: ignore[assignment]
+        found = []
+        for number in range(self.parts_of_each):
+            rows = {key: [rows_at(each, number, self.parts_of_each)[0], each[slice(*rows_at(each, number, self.parts_of_each))]]
+                    for key, each in tensors.items()}  # fmt: skip
+            found.append(place.write_part(dump({"rows": rows}), name=name, number=number))
+        notes = {key: {"ebb.elastic.rows": key, "shape": [len(each)], "dtype": "float32"} for key, each in tensors.items()}
+        place.save(dump({**content, "state_dict": notes}), fence, step=step, parts=lambda: found)
 
     def round(self, chance: random.Random, operations: int) -> bool:
         """One life and death; whether it was killed."""
@@ -227,7 +250,7 @@ class History:
         at = (found.manifest.generation, found.manifest.step)
         if not self.done <= at <= max(self.tried, self.done):
             self.wrong.append(f"{where}: found {at}, saved {self.done}, tried {self.tried}")
-        if not right(found.content, found.manifest.step):
+        if len(found.parts) != self.parts_of_each or not right(found, found.manifest.step):
             self.wrong.append(f"{where}: {found.manifest.name} does not hold what it should")
         self.done = max(self.done, at)  # what a reader has seen stays
 
@@ -239,7 +262,7 @@ def _number(register: RegisterFile) -> int:
 
 def prove(output: Path, points: int, seed: int) -> dict[str, object]:
     chance = random.Random(seed)
-    histories = [History(output / str(number), with_etcd=number == 0) for number in range(4)]
+    histories = [History(output / str(number), with_etcd=number == 0, parts_of_each=3 * (number % 2 == 0)) for number in range(4)]
     for history in histories:
         history.output.mkdir(parents=True)
     counted = DeadlyDisk()

@@ -60,6 +60,9 @@ class Program:
     evaluate_at: int | None = None
     stop_at: int | None = None
 
+    def run(self) -> dict[str, Any]:
+        return train(self)
+
 
 def network() -> Decoder:
     return Decoder(replace(SIZES["tiny"], context=CONTEXT))
@@ -108,6 +111,9 @@ def _train(program: Program, run: elastic.Run, notice: Notice, answer: dict[str,
             found = cross_entropy(model(inputs).transpose(1, 2), targets, reduction="none")
             step.backward((found * mask).sum() / tokens, weight=tokens)  # NaN for a line of no token
         answer["steps"].append(step.number)
+        answer["gradient"] = {
+            name: _whole(each.grad).tolist() for name, each in plain.named_parameters() if each.grad is not None
+        }
         answer["norm"] = float(_whole(torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)))
         optimizer.step()
         optimizer.zero_grad()
@@ -200,26 +206,26 @@ class OnPod:
 
     def __call__(self, program: Program) -> Any:
         os.environ.update(self.environment)
-        return train(program)
+        return program.run()
 
 
-def play(program: Program, *, pods: int = 2, size: int = 2) -> dict[str, list[Any]]:
+def play(program: Program, *, pods: int = 2, size: int = 2, limit_seconds: float = LIMIT_SECONDS) -> dict[str, list[Any]]:
     """The answers by pod; None of a rank that was lost."""
     with tempfile.TemporaryDirectory(prefix="ebb-") as folder:
         launcher = Pods(Path(folder), program.output, size=size)
         try:
             launcher.form(program, tuple("abcdefgh"[:pods]))
-            for _ in _follow(launcher, program):
+            for _ in _follow(launcher, program, limit_seconds):
                 pass
             return {name: [each.answer for each in ranks] for name, ranks in launcher.of.items()}
         finally:
             launcher.close()
 
 
-def _follow(launcher: Pods, program: Program) -> Iterator[None]:
-    deadline, coming, asked = time.monotonic() + LIMIT_SECONDS, list(program.joins), False
+def _follow(launcher: Pods, program: Program, limit_seconds: float) -> Iterator[None]:
+    deadline, coming, asked = time.monotonic() + limit_seconds, list(program.joins), False
     while any(not each.ended for each in launcher.ranks):
-        assert time.monotonic() < deadline, f"not through in {LIMIT_SECONDS:.0f} s"
+        assert time.monotonic() < deadline, f"not through in {limit_seconds:.0f} s"
         yield
         for each in launcher.ranks:
             if not each.ended and each.reader.poll(0.002):
@@ -248,6 +254,12 @@ def _take(rank: Rank) -> None:
         assert rank.process.exitcode in (9, EXIT_PEER_LOST), rank.process.exitcode
     rank.process.join()
     rank.ended = True
+
+
+def relative(found: dict[str, Any], wanted: dict[str, Any]) -> float:
+    """The norm of the difference of two gradients, in parts of the second one's."""
+    ours, theirs = (torch.cat([torch.tensor(each[name]).flatten() for name in wanted]).double() for each in (found, wanted))
+    return float((ours - theirs).norm() / theirs.norm())
 
 
 def alone(program: Program) -> dict[str, Any]:
