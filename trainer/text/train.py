@@ -3,6 +3,8 @@
     python -m trainer.text /mnt/data/text                                          # makes a corpus of bytes
     python -m trainer.text.train --data /mnt/data/text --output /tmp/lm --size tiny --epochs 1
 
+    python -m ebb.elastic.launch ... --nproc-per-node 8 -m trainer.text.train --data ... --size 7b --shard --recovery memory
+
     python -m trainer.text /mnt/data/papers --tokenizer llama/tokenizer.json --text papers/*.txt
     python -m trainer.text.train --data /mnt/data/papers --output /tmp/tuned --weights llama --lora 16 --context 1024 --lr 2e-4
 
@@ -42,6 +44,7 @@ class TextConfig(elastic.RunConfig, SpeedOptions):
     weights: str = option("", "folder with a Llama model as Hugging Face stores it, to go on from, in the place of --size")
     lora: int = option(0, "rank of adapters, which alone are trained and kept; 0: all weights are", low=0)
     context: int = option(0, "tokens of a window; 0: as many as the network takes", low=0)
+    shard: bool = option(False, "the processes of a machine hold the network together, each a part of every weight (FSDP2)")
     recompute: bool = option(False, "activation checkpointing: less memory, a third more work")
     export: str = option("", "folder for the weights, or the adapters, as Hugging Face stores them, at the end")
     epochs: int = option(1, "how often every window is used", low=1)
@@ -68,6 +71,15 @@ def build(config: TextConfig, speed: Speed) -> tuple[Decoder, Adapters | None]:
     """Raises ConfigError and WeightsError."""
     if config.weights and config.size != _DEFAULT_SIZE:
         raise elastic.ConfigError(f"--size {config.size} and --weights are given: the folder has a size; leave --size out")
+    if config.shard and config.lora:
+        raise elastic.ConfigError("--shard and --lora are given: adapters need little memory; leave --shard out")
+    if config.shard and config.export:
+        raise elastic.ConfigError(
+            f"--shard and --export {config.export} are given, and no process has all weights: leave --export out, and afterwards "
+            f"run `python -m ebb.elastic.checkpoint export {config.output} {config.export}/model.safetensors`"
+        )
+    if config.shard and speed.precision == "fp16":
+        raise elastic.ConfigError("--shard with --precision fp16: the scaler knows a part of the gradient alone; use bf16")
     if config.lora and not config.weights:
         raise elastic.ConfigError("--lora is given without --weights: adapters to weights that are random learn nothing")
     if config.weights:
@@ -95,7 +107,7 @@ def learn(config: TextConfig, run: elastic.Run) -> None:
             f"--data {config.data} has tokens below {train.vocabulary}; this network knows {size.vocabulary}: make the corpus "
             "with the model's own tokenizer.json, or as bytes for --size"
         )
-    model = run.distribute(network, speed=speed)
+    model = run.distribute(network, shard=config.shard, speed=speed)
     optimizer = torch.optim.AdamW(
         network.parameter_groups(config.weight_decay), lr=config.lr, betas=(0.9, 0.95), **speed.optimizer_options(run.device)
     )

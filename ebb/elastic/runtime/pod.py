@@ -62,6 +62,7 @@ class Pod:
     ) -> Self:
         """With the other ranks of the machine, which have been started together with this one. `raise_if_lost` is asked while
         they are waited for. Raises PeerLostError when they do not come."""
+        _left(folder, os.getpid()).unlink(missing_ok=True)  # of an older process of the same number
         store = _meet(place, folder, raise_if_lost)
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         dist.init_process_group(

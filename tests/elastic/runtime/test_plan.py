@@ -64,3 +64,18 @@ def test_every_sample_once_per_epoch_over_random_generations(seed: int) -> None:
                     used.update((sample.epoch, sample.number) for sample in samples)
         step = stop
     assert used == Counter((epoch, number) for epoch in range(stream.epochs) for number in range(stream.dataset_size))
+
+
+def test_ranks_whose_passes_are_collectives_have_as_many() -> None:
+    """Five samples for three ranks, one at a time: the last rank has one, and then a pass of none."""
+    stream = Stream(dataset_size=5, epochs=1, global_batch=5, seed=0)
+    for equal, counts in ((False, [2, 2, 1]), (True, [2, 2, 2])):
+        plans = [
+            MicroBatchPlan(stream=stream, first_step=0, rank=rank, world_size=3, max_micro_batch=1, equal_passes=equal)
+            for rank in range(3)
+        ]
+        steps = [plan.micro_batches(0) for plan in plans]
+        assert [len(each) for each in steps] == counts
+        assert sum(each.num_samples for step in steps for each in step) == 5
+        assert all([each.last for each in step] == [False] * (len(step) - 1) + [True] for step in steps)
+        assert all(plan.samples(each) for plan, step in zip(plans, steps, strict=True) for each in step), "one sample at least"

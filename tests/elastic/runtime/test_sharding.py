@@ -7,6 +7,10 @@ from typing import Any
 import pytest
 import torch
 
+from ebb.elastic.runtime.config import ConfigError, resolve
+from ebb.elastic.runtime.members import Members
+from ebb.elastic.runtime.process_group import Group
+from ebb.elastic.runtime.sharding import check
 from testing import exactness as ledger
 from tests.elastic.runtime import pods
 from tests.elastic.runtime.pods import Program
@@ -67,3 +71,29 @@ def test_a_checkpoint_in_parts_is_loaded_by_other_numbers_of_ranks(tmp_path: Pat
     assert difference(answers[0]["weights"], ddp[1]) < 1e-5
     assert losses(tmp_path) == pytest.approx(ddp[0], abs=1e-5)
     assert ledger.check(tmp_path).exact
+
+
+FOUR = {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "RANK": "3", "LOCAL_RANK": "1"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "environment", "options", "words"),
+    [
+        ({"virtual_workers": 4}, FOUR, [], r"--virtual-workers 4 exclude each other.*leave one of them out"),
+        ({"checkpoint_file": "x.pt"}, FOUR, [], r"--checkpoint-file x.pt is one file.*checkpoint export"),
+        ({}, FOUR, ["bucket_cap_mb"], r"bucket_cap_mb=...\) is DistributedDataParallel's: leave it out"),
+        ({}, {**FOUR, "WORLD_SIZE": "5"}, [], r"as many processes on every machine; this one has 2 of 5.*--nproc-per-node"),
+    ],
+)
+def test_what_excludes_a_sharded_model_is_said_before_it_is_made(
+    tmp_path: Path, settings: dict[str, Any], environment: dict[str, str], options: list[str], words: str
+) -> None:
+    config = resolve(environment, output=tmp_path, **settings)
+    with pytest.raises(ConfigError, match=words):
+        check(config, Members(3, 4, torch.device("cpu")), options)
+
+
+def test_a_sharded_model_needs_recovery_in_memory(tmp_path: Path) -> None:
+    config = resolve({}, output=tmp_path, recovery="restart")
+    with pytest.raises(ConfigError, match=r"--recovery is 'restart' here: set --recovery memory"):
+        check(config, Group(0, 1, torch.device("cpu")), [])
