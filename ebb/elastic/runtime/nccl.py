@@ -73,7 +73,16 @@ class Nccl:
                 return
             self.aborted = True
         with contextlib.suppress(RuntimeError):  # of a communicator that was never made, or that failed by itself
-            self._group.abort()
+            getattr(self._group, find_abort(type(self._group)))()
+
+
+def find_abort(kind: type) -> str:
+    """Name the method of this torch that aborts the communicators: not all have `abort`. Raises AttributeError."""
+    names = ("abort", "_abort", "_shutdown")
+    for name in names:
+        if hasattr(kind, name):
+            return name
+    raise AttributeError(f"{kind.__name__} has none of {', '.join(names)}")
 
 
 def make_group(store: Store, rank: int, size: int, longest: timedelta) -> Any:

@@ -18,7 +18,7 @@ from ebb.elastic.runtime import nccl
 from ebb.elastic.runtime.buckets import Buckets
 from ebb.elastic.runtime.config import Place
 from ebb.elastic.runtime.members import Members
-from ebb.elastic.runtime.nccl import Nccl
+from ebb.elastic.runtime.nccl import Nccl, find_abort
 from ebb.elastic.runtime.process_group import PeerLostError
 from tests.elastic.machines import until
 from tests.elastic.runtime.ranks import together
@@ -195,3 +195,31 @@ def test_gradients_go_over_nccl_and_losses_come_from_gloo(tmp_path: Path) -> Non
     assert first[0] == second[0] == [3.0] * 4
     assert first[1] == "PeerLostError"
     assert first[2] == ["allreduce"] * 3 + ["abort"]
+
+
+@pytest.mark.parametrize(
+    ("methods", "found"), [(("abort", "_shutdown"), "abort"), (("_shutdown",), "_shutdown"), (("_abort",), "_abort")]
+)
+def test_each_torchs_own_way_to_end_a_collective_is_found(methods: tuple[str, ...], found: str) -> None:
+    """torch 2.4 has no abort(): a lost peer was an AttributeError."""
+    assert find_abort(type("Group", (), dict.fromkeys(methods))) == found
+
+
+def test_a_torch_without_any_says_so() -> None:
+    with pytest.raises(AttributeError, match="has none of abort"):
+        find_abort(object)
+
+
+def test_an_abort_reaches_an_older_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch 2.4's group has `_shutdown` alone."""
+    ended: list[object] = []
+
+    class Older:
+        def _shutdown(self) -> None:
+            ended.append(self)
+
+    older = Older()
+    monkeypatch.setattr(nccl, "make_group", lambda *_: older)
+    monkeypatch.setattr(os, "environ", {**os.environ})
+    Nccl(HashStore(), rank=0, size=2, longest=LONGEST).abort()
+    assert ended == [older]
