@@ -20,7 +20,7 @@ _WIDTH, _LAYERS, _SAMPLES = 2048, 8, 24  # 34 million parameters, with gradient 
 
 @dataclass(kw_only=True)
 class Sizes(pods.Program):
-    """What pods.play sends to a rank; it runs this one's program in the place of pods.train."""
+    """Sent by pods.play to a rank, which runs this one's program in the place of pods.train."""
 
     def run(self) -> dict[str, Any]:
         return live(self)

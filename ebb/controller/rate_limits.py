@@ -143,8 +143,9 @@ def only_figures(old: Status, decided: Plan) -> bool:
         return False
     if [_without_message(item) for item in old.conditions] != [_without_message(item) for item in new.conditions]:
         return False
+    shown = replace(new, reclaims=old.reclaims, history=old.history) if vanished else new
     return old == replace(
-        new,
+        shown,
         conditions=old.conditions,
         cost=old.cost,
         last_reconcile_time=old.last_reconcile_time,
@@ -154,7 +155,6 @@ def only_figures(old: Status, decided: Plan) -> bool:
         ready=old.ready,
         replica_statuses=old.replica_statuses,
         replicas=old.replicas,
-        **({"reclaims": old.reclaims, "history": old.history} if vanished else {}),
     )
 
 

@@ -40,7 +40,8 @@ def export(place: Path, file: Path) -> str:
     facts: dict[str, Any] = {}
     end = 0
     for name, each in held.items():
-        shape, dtype = (each["shape"], getattr(torch, each["dtype"])) if is_note(each) else (list(each.shape), each.dtype)
+        note: Any = each
+        shape, dtype = (note["shape"], getattr(torch, note["dtype"])) if is_note(each) else (list(each.shape), each.dtype)
         if dtype not in _NAMES:
             raise RefusedError(f"{name} is of {dtype}, which safetensors does not have")
         size = math.prod(shape) * dtype.itemsize
@@ -52,7 +53,8 @@ def export(place: Path, file: Path) -> str:
     with NewFile(Disk(), file) as target:
         target.write(len(header).to_bytes(8, "little") + header)
         for tensor in _whole(held, parts):
-            target.write(memoryview(tensor.contiguous().reshape(-1).view(torch.uint8).numpy()))
+            rows: Any = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()  # numpy's type does not say that it is a buffer
+            target.write(memoryview(rows))
     return f"{file}: {len(facts)} tensors, {end / 1e6:.1f} MB, after step {manifest.step}"
 
 

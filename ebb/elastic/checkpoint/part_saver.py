@@ -28,7 +28,7 @@ class Words(Protocol):
     def hear(self, name: str, *, seconds: float) -> Any: ...
 
 
-class Pod(Protocol):
+class PartOwner(Protocol):
     """The part of runtime.pod.Pod that is needed here."""
 
     rank: int
@@ -41,7 +41,7 @@ class Pod(Protocol):
 class PartSaver(Saver):
     """Of one rank. Its methods are called on all ranks of the pod at the same step boundary."""
 
-    def __init__(self, *arguments: Any, pod: Pod, **more: Any) -> None:
+    def __init__(self, *arguments: Any, pod: PartOwner, **more: Any) -> None:
         super().__init__(*arguments, **more)
         self._pod = pod
         self._words = pod.exchange("parts")

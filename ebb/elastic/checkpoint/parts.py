@@ -15,10 +15,9 @@ from pathlib import Path as FilePath
 from typing import Any, NamedTuple
 
 import torch
-from torch.distributed.tensor import DTensor
 
 from ebb.elastic.checkpoint.errors import RefusedError
-from ebb.elastic.checkpoint.sharded import Like, local, rows_of, wrap_like
+from ebb.elastic.checkpoint.sharded import DTensor, Like, local, rows_of, wrap_like
 from ebb.elastic.checkpoint.snapshot import Path, replace_with_path
 
 _NOTE = "ebb.elastic.rows"  # the key by which a dict is known as a note of a tensor whose rows are in the parts

@@ -15,9 +15,15 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.distributed.tensor import DTensor, Shard
+
+try:
+    from torch.distributed.tensor import DTensor, Shard
+except ImportError:  # before torch 2.5
+    from torch.distributed._tensor import DTensor, Shard  # type: ignore[attr-defined]
 
 from ebb.elastic.checkpoint.snapshot import Path, replace_with_path
+
+__all__ = ["DTensor", "Like", "cut", "from_local", "local", "rows_of", "to_local", "wrap_like"]
 
 Like = Callable[[Path], "torch.Tensor | None"]
 

@@ -144,7 +144,8 @@ def come_in(
             config, found = _meet_once(config, group, ready([], behind=True), leaving=leaving)
             if not found.training:
                 meet_again(PeerLostError("no process is left that has trained"))
-        return decode(group.pass_on(found.chain))
+        state: dict[str, Any] = decode(group.pass_on(found.chain))
+        return state
 
     while True:
         try:

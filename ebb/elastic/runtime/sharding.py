@@ -144,7 +144,7 @@ class ShardedGradients:
         self._weights = Weights(group)
         self._scatter = _Scatter()
         for module in self._modules:
-            module.set_custom_reduce_scatter(self._scatter)
+            module.set_custom_reduce_scatter(self._scatter)  # type: ignore[arg-type]  # its base class is not public
 
     def begin(self, micro_batch: MicroBatch) -> None:
         self._saved.keep()

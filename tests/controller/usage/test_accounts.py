@@ -59,8 +59,12 @@ def test_a_machine_is_noted_when_a_worker_comes_and_goes_and_not_when_its_status
             noted: list[str] = []
             world.controller.cluster.moved = noted.append
             world.api.pod_runs("digits-worker-0", "m1")
-            for turn in range(5):
-                world.api.change(PODS, "digits-worker-0", lambda pod, turn=turn: pod["status"].update(podIP=f"10.0.0.{turn}"))
+
+            def new_address(pod: dict[str, Any]) -> None:
+                pod["status"]["podIP"] = f"10.0.0.{world.api.clock():.0f}"
+
+            for _ in range(5):
+                world.api.change(PODS, "digits-worker-0", new_address)
                 await world.settle(1)
             assert noted == ["m1"]
             world.api.pod_ends("digits-worker-0", 0)

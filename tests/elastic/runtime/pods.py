@@ -87,7 +87,7 @@ def train(program: Program) -> dict[str, Any]:
 
 def _train(program: Program, run: elastic.Run, notice: Notice, answer: dict[str, Any]) -> None:
     plain = network()
-    model = run.distribute(plain, **({"shard": True} if program.shard else {}))
+    model = run.distribute(plain, shard=program.shard)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     run.register_state(model=model, optimizer=optimizer)
     answer["resumed"] = run._checkpointing.origin.step  # type: ignore[union-attr]

@@ -1,6 +1,7 @@
 """Gradients that are summed without torch's own buckets: all of them, those that take no part, and what is refused."""
 
 import datetime
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from ebb.elastic.runtime.process_group import PeerLostError
 class Twins(Members):
     """Two ranks, of which the other one always has the same gradients."""
 
-    def start_sum(self, values: torch.Tensor) -> dist.Work:
+    def start_sum(self, values: torch.Tensor, backend: Any = None) -> dist.Work:
         values.mul_(2)
         return DoneWork()
 
@@ -54,7 +55,7 @@ def test_every_gradient_is_the_sum_however_they_are_cut(twins: Twins, limit_byte
 class Richer(Twins):
     """The other rank has a gradient of 1 where this one has none."""
 
-    def start_sum(self, values: torch.Tensor) -> dist.Work:
+    def start_sum(self, values: torch.Tensor, backend: Any = None) -> dist.Work:
         values.add_(values == 0)
         return super().start_sum(values)
 

@@ -27,6 +27,7 @@ def survivor(output: Path, rank: int, *, step: int = 7, whole: bool = True) -> t
         whole=whole,
         at_boundary=False,
         state=lambda: state(step),
+        pod=None,
         notice=Notice(Relay(output)),
     )
     return Group(rank, 8, torch.device("cpu")), loop

@@ -50,7 +50,7 @@ def test_a_run() -> None:
         "step": "property",
         "total_steps": "property",
         "evaluation_pending": "property",
-        "distribute": "model, speed, cache, **options",
+        "distribute": "model, shard, speed, cache, **options",
         "register_state": "model, optimizer, identity, evaluated, **others",
         "loader": "dataset, workers, fingerprint, seeded, **options",
         "steps": "loader",
