@@ -81,10 +81,11 @@ class Placement:
         one_of(SPOT, ON_DEMAND, CAPACITY_BLOCK, FLEX_START, SPOT_THEN_ON_DEMAND),
         default=None,
     )
-    fallback_after_seconds: int = described(
-        f"How long spot-then-on-demand waits below minReplicas before it falls back (default {FALLBACK_SECONDS}).",
+    fallback_after_seconds: int | None = described(
+        "How long spot-then-on-demand waits below minReplicas before it falls back. Default: as long as `deadline` permits at "
+        f"the speed so far, after which on-demand machines train the rest; without a deadline or figures, {FALLBACK_SECONDS}.",
         count(),
-        default=FALLBACK_SECONDS,
+        default=None,
     )
 
 

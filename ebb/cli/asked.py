@@ -70,7 +70,8 @@ def options(
         bool | None, typer.Option("--spot/--on-demand", help="Kind of machines; default: spot, if the GPU is offered on spot.")
     ] = None,
     spot_then_on_demand: Annotated[
-        bool, typer.Option("--spot-then-on-demand", help="Spot; on-demand while no spot machines are available.")
+        bool,
+        typer.Option("--spot-then-on-demand", help="Spot; on-demand while there is none; with --deadline, when time gets short."),
     ] = False,
     priority: Annotated[str | None, typer.Option(help="job (the default), or elastic: yields to all others.")] = None,
     queue: Annotated[

@@ -13,12 +13,13 @@ from functools import partial
 
 from ebb.api.clock import unix
 from ebb.api.needs import Wish
-from ebb.api.parts import ANY, ON_DEMAND, SINGLE, SPOT, SPOT_THEN_ON_DEMAND
+from ebb.api.parts import ANY, FALLBACK_SECONDS, ON_DEMAND, SINGLE, SPOT, SPOT_THEN_ON_DEMAND
 from ebb.controller.reconciler import stockouts
 from ebb.controller.reconciler.candidates import Candidate, best, sites
 from ebb.controller.reconciler.capacity import Claim
+from ebb.controller.reconciler.deadline_pace import Pace, pace
 from ebb.controller.reconciler.queue import FreeCapacity, Queue, starving
-from ebb.controller.reconciler.scheduling import doubled, missing_base
+from ebb.controller.reconciler.scheduling import doubled, missing_base, unscheduled
 from ebb.controller.reconciler.stockouts import Stockout
 from ebb.controller.reconciler.turns import turns_of
 from ebb.controller.reconciler.types import JobView, PlanBuilder
@@ -77,31 +78,51 @@ def open_sites(view: JobView, me: Claim, line: Queue, found: list[Candidate], le
 
 
 def fallback_due(view: JobView, wakes: list[float]) -> bool:
-    """Return whether spot machines could not be had for long enough."""
-    since = unix(view.job.status.waiting_since)
-    if since is None:
+    """Return whether spot machines could not be had for as long as the job says or, where it does not, its deadline permits."""
+    since, known = unix(view.job.status.waiting_since), _deadline_pace(view)
+    if known:
+        due = known.presses_at
+    elif since is not None:
+        due = since + _patience(view)
+    else:
         return False
-    due = since + view.job.spec.placement.fallback_after_seconds
     if view.now < due:
         wakes.append(due)
     return view.now >= due
 
 
+def _patience(view: JobView) -> int:
+    asked = view.job.spec.placement.fallback_after_seconds
+    return FALLBACK_SECONDS if asked is None else asked
+
+
+def _deadline_pace(view: JobView) -> Pace | None:
+    """Only where the job does not say itself when to fall back."""
+    return pace(view) if view.job.spec.placement.fallback_after_seconds is None else None
+
+
 def _fall_back(view: JobView, draft: PlanBuilder, me: Claim) -> Move | None:
-    if not missing_base(view) or not fallback_due(view, draft.wakes):
+    """Move a job below minReplicas. One that its deadline presses goes if it lacks any worker: with fewer it is too slow."""
+    known = _deadline_pace(view)
+    if not (unscheduled(view) if known else missing_base(view)) or not fallback_due(view, draft.wakes):
         return None
     placed = draft.status.placement
     assert placed is not None
-    why = f"no spot machines for {view.job.spec.placement.fallback_after_seconds} s"
+    why = f"no spot machines for {_patience(view)} s"
+    if known:
+        why = f"spot machines are lacking, and {known.left / 3600:.1f} h of training are left until {view.job.spec.deadline}"
     return _go(view, draft, _sites_of(view, me, ON_DEMAND), why, placed.fallbacks + 1)
 
 
 def _return(view: JobView, draft: PlanBuilder, me: Claim, site: Candidate) -> Move | None:
-    """The pause doubles with every fallback, as each shows that spot machines are hard to keep."""
+    """The pause doubles with every fallback, as each shows that spot machines are hard to keep. Not if the deadline is near."""
     placed = draft.status.placement
     assert placed is not None
     pause = doubled(RETURN_SECONDS, placed.fallbacks - 1, RETURN_MAX_SECONDS)
     due = (unix(placed.since) or view.now) + pause
+    known = _deadline_pace(view)
+    if known and view.now >= known.roomy_until:
+        return None
     if view.now < due:
         draft.wakes.append(due)
         return None

@@ -226,6 +226,56 @@ def test_back_to_spot(decided: Plan, capacity: str) -> None:
     assert done(decided) == []
 
 
+HOUR = 3600
+LEFT = 2 * HOUR  # of training: 8,000 of 10,000 steps in 0.9 s each
+MARGIN = 2 * 480 + LEFT // 20
+
+
+def hurried(spare: float, *, runs: int = 0, capacity: str = "spot", age: float = HOUR, **placement: Any) -> Plan:
+    """A job of 2 to 4 workers whose deadline is `spare` seconds after the end of the training that is left. `runs`: workers
+    with a machine; the others wait."""
+    spec: Any = {"placement": {"capacity": "spot-then-on-demand", **placement}, "deadline": stamp(NOW + LEFT + spare)}
+    status = {"waitingSince": stamp(NOW - age)} if runs < 2 else {}
+    job = placed_job(capacity=capacity, since=NOW - age, status=status, **{"low": 2, "replicas": 4, **spec})
+    progress = Progress(step=2000, total_steps=10_000, useful_seconds=1800.0, checkpoint_step=2000)
+    job["status"]["progress"] = encode(Progress(step=1900, checkpoint_step=1900))
+    pods = [*scheduled(job, *range(runs)), *pending(job, *range(runs, 4))]
+    return look(job, *pods, platform=BOTH, progress=progress)
+
+
+HURRIED: dict[str, tuple[Plan, str]] = {
+    "it-can-wait": (hurried(MARGIN + 1), "spot"),
+    "it-presses": (hurried(MARGIN), "on-demand"),
+    "it-trains-with-fewer-and-can-wait": (hurried(MARGIN + 1, runs=2), "spot"),
+    "it-trains-with-fewer-and-it-presses": (hurried(MARGIN, runs=2), "on-demand"),
+    "it-lacks-nobody": (hurried(0, runs=4), "spot"),
+    "the-job-says-when": (hurried(MARGIN + 1, fallbackAfterSeconds=600), "on-demand"),
+    "the-job-says-later": (hurried(0, fallbackAfterSeconds=2 * HOUR), "spot"),
+    "back-with-time-to-spare": (hurried(3 * MARGIN + 1, runs=4, capacity="on-demand"), "spot"),
+    "not-back-without": (hurried(3 * MARGIN, runs=4, capacity="on-demand"), "on-demand"),
+}
+
+
+@pytest.mark.parametrize(("decided", "capacity"), HURRIED.values(), ids=HURRIED.keys())
+def test_a_deadline_says_how_long_spot_machines_are_waited_for(decided: Plan, capacity: str) -> None:
+    assert bought(decided)[1] == capacity
+
+
+def test_it_wakes_when_the_deadline_begins_to_press_and_says_why_it_moved() -> None:
+    # A zone without machines is looked at sooner.
+    assert hurried(MARGIN + 20, runs=2).wake_at == NOW + 20
+    assert hurried(MARGIN).events[-1].message == (
+        "The job goes from local-a (spot T4) to local-a (on-demand T4): spot machines are lacking, and 2.0 h of training are "
+        f"left until {stamp(NOW + LEFT + MARGIN)}."
+    )
+
+
+def test_before_the_first_steps_a_deadline_says_nothing() -> None:
+    spec: Any = {"placement": {"capacity": "spot-then-on-demand"}, "deadline": stamp(NOW + 60 * HOUR)}
+    assert bought(waiting(platform=BOTH, spec=spec, status={"waitingSince": stamp(NOW - 599)}))[1] == "spot"
+    assert bought(waiting(platform=BOTH, spec=spec, status={"waitingSince": stamp(NOW - 600)}))[1] == "on-demand"
+
+
 def test_dry_on_demand_zones_are_left_for_others_and_then_for_spot() -> None:
     def out(*dried: Any) -> tuple[str, str, int]:
         job = placed_job(capacity="on-demand", low=2, **THEN)
