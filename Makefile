@@ -1,7 +1,7 @@
 # Everything that one does with Ebb on this machine. `make` alone prints this list.
 # Each target does its own set-up, may be run again at any time, and may be interrupted at any time.
 .DEFAULT_GOAL := help
-.PHONY: help install demo walk up down preview graph preflight costs prices leftovers rehearse bump test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week prove-exact prove-outages prove-rendezvous prove-checkpoints prove-models prove-interruptions prove-money prove-notice prove-karpenter prove-kueue prove-kubeconfig prove-manager prove-teams prove-logs prove-network bench-recovery bench-goodput bench-queue bench-trainer clean
+.PHONY: help install demo walk up down preview graph preflight costs prices leftovers rehearse bump test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week prove-exact prove-outages prove-rendezvous prove-checkpoints prove-models prove-interruptions prove-money prove-notice prove-karpenter prove-kueue prove-kubeconfig prove-manager prove-teams prove-logs prove-network bench-recovery bench-goodput bench-queue spot bench-trainer clean
 export PYTHONDONTWRITEBYTECODE = 1
 # One for all checkouts: most of what mypy reads is the SDKs. It compares contents, so another checkout's entries do no harm.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ebb/mypy
@@ -153,6 +153,9 @@ bench-goodput: install  ## goodput with a machine or process lost each minute, o
 
 bench-queue: install  ## a simulated month of five teams' jobs: waiting, utilisation and fairness beside first come, first served (about a minute)
 	@$(BIN)/python -m benchmarks.queue
+
+spot: install  ## a day's job on spot machines that come and go by a trace: cost and time, ours beside other ways to buy; writes build/spot.html (about 2 minutes)
+	@$(BIN)/python -m benchmarks.spot $(if $(TRACES),--traces $(TRACES))
 
 bench-trainer: install  ## images/s beside the original example: make bench-trainer UPSTREAM=path/to/main.py
 	@$(BIN)/python -m benchmarks.trainer $(if $(UPSTREAM),--upstream $(UPSTREAM))

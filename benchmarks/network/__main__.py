@@ -26,7 +26,7 @@ NEAR = 0.1  # of the shape
 # Machines that measure each operation. Between two, gloo's collectives share one connection for both ways, and one way waits for
 # the other; more of them divide the cores among more links.
 OPERATIONS = {"all-reduce": 3, "all-gather": 3, "send-receive": 2}
-PROMISED = ("all-reduce", "send-receive")  # torch's gloo gathers into memory of its own, and copies it from there
+PROMISED = ("all-reduce", "send-receive")  # an all-gather on gloo reached 0.80 of a link of 1 Gb/s; the cause is not known
 FROM_BYTES = 16 * 2**20  # smaller sizes are bounded by latency, as on any network
 STREAM_SECONDS = 3.0
 LIMIT_SECONDS = 900.0
@@ -35,7 +35,7 @@ Machines of one rank each, in network namespaces with a switch between them. Wha
 token bucket (tc tbf). The program of `ebb check network` runs on them under the launcher, with gloo. Its bus bandwidth is what
 a link carries one way, so it must be that of the shape: of each operation the best size from 16 MB on counts. An all-reduce and
 an all-gather are measured between three machines, a send-receive between two; an all-gather is shown, and promises nothing:
-torch's gloo copies its result once more.
+on gloo it stays below its link, for a cause that is not known.
 
 Beside it stands plain TCP over the same links, from each machine to the next: on few cores a fast link is bound by them and not
 by its shape, and where TCP itself does not come within 10 % of the shape, that speed promises nothing (`bound_by_cores`). The

@@ -213,8 +213,8 @@ def test_a_cluster_that_shows_none_of_this_runs_jobs_all_the_same() -> None:
             world.start()
             await world.start_all(make_job())
             assert world.state() == "Running"
-            late = ("events", "leases", "priorityclasses")
-            assert not any(kind in label for label in world.controller.ages() for kind in late)
+            late = {f'kind="{kind}"' for kind in ("events", "leases", "priorityclasses")}
+            assert not late & world.controller.ages().keys()
             world.api.come_back()
             await world.settle(100)
             assert any("leases" in label for label in world.controller.ages()), "asked again now and then"

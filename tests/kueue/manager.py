@@ -5,7 +5,7 @@
     await made.apply(flavor("spot", "spot")); await made.apply(cluster_queue("vision", 4, cohort="all"))
 
 Its webhooks are not installed: they default and check what people write, and conversions between its two versions are not needed
-where all speak v1beta2. What they refuse of a Workload is in docs/controller.md.
+where all speak v1beta2.
 """
 
 import shlex

@@ -60,6 +60,15 @@ def sweep_page(sweep: SweepReport, *, made: str) -> str:
 
 
 def _page(title: str, body: Iterable[str], source: str, made: str) -> str:
+    footer = (
+        f"{escape(source)} Made by <code>ebb report</code> {escape(_moment(made))}. Prices are the platform's; those of spot "
+        "machines are assumed."
+    )
+    return html_page(title, body, footer)
+
+
+def html_page(title: str, body: Iterable[str], footer: str) -> str:
+    """A whole page with style and script. `body` and `footer` are HTML."""
     css, script = (_HERE / "page.css").read_text("utf-8"), (_HERE / "page.js").read_text("utf-8")
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
@@ -67,8 +76,7 @@ def _page(title: str, body: Iterable[str], source: str, made: str) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<style>\n{css}</style>\n</head>\n<body>\n<main>\n"
         + "\n".join(filter(None, body))
-        + f"\n<footer>{escape(source)} Made by <code>ebb report</code> {escape(_moment(made))}. Prices are the "
-        f"platform's; those of spot machines are assumed.</footer>\n</main>\n<script>\n{script}</script>\n</body>\n</html>\n"
+        + f"\n<footer>{footer}</footer>\n</main>\n<script>\n{script}</script>\n</body>\n</html>\n"
     )
 
 
