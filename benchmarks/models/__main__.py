@@ -37,9 +37,8 @@ _READERS = (1, 2, 3, 6)
 
 def measure(folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
     """All figures. Raises AssertionError where a run does not come to its end."""
-    from benchmarks.models import memory  # noqa: PLC0415 - with torch, which --help does without
-    from tests.elastic.checkpoint import kill_points  # noqa: PLC0415
-    from tests.elastic.runtime import pods  # noqa: PLC0415
+    from tests.elastic.checkpoint import kill_points  # noqa: PLC0415 - with torch, which --help does without
+    from tests.elastic.runtime import pods, shard_memory  # noqa: PLC0415
     from tests.elastic.runtime.ranks import together  # noqa: PLC0415
     from tests.elastic.runtime.test_sharding import difference, losses  # noqa: PLC0415
 
@@ -84,7 +83,7 @@ def measure(folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
     found["kill_points"] = verdict["kill_points"]
     found["killed_saves"] = len(verdict["wrong"])  # type: ignore[arg-type]  # a list
     say("the memory of two ranks that load and save")
-    found["peak_parts"], found["part_mib"] = memory.measure(folder / "memory")
+    found["peak_parts"], found["part_mib"] = shard_memory.measure(folder / "memory")
     return found
 
 
