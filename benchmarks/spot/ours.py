@@ -26,7 +26,7 @@ Object = dict[str, Any]
 
 EPOCH = 1_800_000_000.0  # the beginning; nothing depends on it
 # Without a step, docs/results.md: a notice in the demo on Kubernetes (1.2 s), two that join with 1.6 GB of state (3.1 s). Where
-# nobody is left, all start from the checkpoint of the notice: the article's time, which has the start of all processes in it.
+# no worker is left, all start from the checkpoint of the notice in the article's time, which includes starting the processes.
 NOTICE_PAUSE, JOIN_PAUSE, START_SECONDS = 1.2, 3.1, RESTART_SECONDS
 POD_SECONDS = 20.0  # from a machine until a process there is ready to join: its container, imports and data
 LEAVES_SECONDS = 30.0  # from SIGTERM until a pod is gone: its checkpoint, with 1.6 GB 10 s, and its end

@@ -1,4 +1,4 @@
-"""How many calls of the API server a loss costs: a replacement for each worker, and little beside it."""
+"""API calls for lost workers: a replacement for each, and little beside it."""
 
 import asyncio
 import random

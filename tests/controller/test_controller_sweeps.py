@@ -25,7 +25,7 @@ STOPPED, PAUSED, DONE = "AmongTheWorst", "PausedBySweep", "Succeeded"
 
 
 def bodies(points: Sequence[Point], halving: Halving | None = None, *, at_once: int | None = None) -> list[Object]:
-    """What `ebb sweep` sends."""
+    """The jobs that `ebb sweep` sends."""
     platform = parse_platform({"schema": "1", "platform.json": json.dumps(platform_json())})
     request = Request(name="scan", arguments=("train.py",))
     plan = SweepPlan(name="scan", request=request, points=tuple(points), max_parallel=at_once, halving=halving)

@@ -105,7 +105,7 @@ class Town:
         return found
 
     def files(self) -> dict[str, bytes]:
-        """What the gateway has."""
+        """The files that the gateway serves."""
         return {
             f"{job_folder(run.job)}/metrics.jsonl": "".join(f"{line}\n" for line in run.lines).encode()
             for run in self.runs.values()

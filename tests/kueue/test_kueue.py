@@ -1,4 +1,4 @@
-"""What a job in a queue of Kueue's is promised, by Kueue itself."""
+"""Promises to a job in a queue of Kueue's, checked with Kueue itself."""
 
 import time
 

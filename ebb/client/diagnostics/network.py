@@ -5,7 +5,7 @@
     report.finding.level, report.finding.text, report.finding.fix
 
 The job runs ebb/elastic/netcheck and prints its figures; this reads them as they come. It ends by itself after LIMIT_SECONDS, and
-is deleted after another ten minutes, if nobody is left here to do so.
+Kubernetes deletes it ten minutes later if this process has ended before it could.
 """
 
 import json

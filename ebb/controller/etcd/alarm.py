@@ -25,7 +25,7 @@ from ebb.controller.reconciler.types import Event
 
 Object = dict[str, Any]
 Ask = Callable[[str], Awaitable[str | None]]
-"""What the etcd at an address says at /health; None if it does not answer."""
+"""The answer of the etcd at an address to /health; None if there is none."""
 Jobs = Callable[[], Iterable[Object]]
 EmitEvents = Callable[[Object, tuple[Event, ...]], Awaitable[None]]
 

@@ -20,22 +20,22 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class CreatePod:
-    """Create the pod; one that exists already is as good."""
+    """Create the pod, unless it exists already."""
 
     body: Object
 
 
 @dataclass(frozen=True)
 class CreateService:
-    """Create the Service; one that exists already is as good."""
+    """Create the Service, unless it exists already."""
 
     body: Object
 
 
 @dataclass(frozen=True, kw_only=True)
 class CreateRun:
-    """Create the folder in an older etcd that torch's own rendezvous will use, before any pod that does; one that exists is as
-    good."""
+    """Create the folder in an older etcd that torch's own rendezvous will use, before any pod that does, unless it
+    exists already."""
 
     endpoint: str
     folder: str
@@ -43,7 +43,7 @@ class CreateRun:
 
 @dataclass(frozen=True, kw_only=True)
 class DeletePod:
-    """Delete exactly this pod; one that is gone is as good. grace_seconds None: the pod's own; 0: its machine is dead.
+    """Delete exactly this pod, unless it is gone already. grace_seconds None: the pod's own; 0: its machine is dead.
     `once_written`: only when the status says why, or a controller that finds the pod gone could not know it."""
 
     name: str
@@ -69,7 +69,7 @@ class CreateRecord:
 
 @dataclass(frozen=True)
 class CreateWorkload:
-    """Create the Workload by which Kueue knows the job; one that exists already is as good."""
+    """Create the Workload by which Kueue knows the job, unless it exists already."""
 
     body: Object
 

@@ -69,7 +69,7 @@ def seen(found: Object | None, **rest: Any) -> Kueue:
 
 
 def told(decided: Plan) -> list[str]:
-    """What is done about the Workload."""
+    """The actions that concern the Workload."""
     short = {CreateWorkload: "create", ReplaceWorkload: "spec", WriteWorkloadStatus: "status", DeleteWorkload: "delete"}
     return [short[type(action)] for action in decided.actions if type(action) in short]
 

@@ -1,4 +1,4 @@
-"""What a finished launcher leaves for the platform."""
+"""The last figures of a finished launcher, left for the platform."""
 
 import json
 from pathlib import Path
