@@ -35,6 +35,7 @@ class Verdict:
     problems: list[str] = field(default_factory=list)
     steps_of_other_size: int = 0  # on the line, with more or fewer samples than the global batch
     discarded: dict[int, int] = field(default_factory=dict)  # generation -> its steps that were done again, where there are any
+    discarded_by_rank: dict[int, dict[int, int]] = field(default_factory=dict)  # the same, those that each rank had begun
 
     @property
     def exact(self) -> bool:
@@ -80,20 +81,25 @@ def check(output: Path, *, unfinished: tuple[int, int] | None = None) -> Verdict
     strangers = sorted({number for epoch in counts for number in epoch} - set(range(dataset_size)))
     if strangers:
         problems.append(f"ids that are not in the data set: {strangers[:5]}")
-    discarded = {
-        number: sum(line.get(step, number) != number for step in generation.steps)
+    again = {
+        number: [ranks for step, ranks in generation.steps.items() if line.get(step, number) != number]
         for number, generation in sorted(generations.items())
     }
     return Verdict(
         samples_lost=lost,
         samples_repeated=repeated,
         steps=total_steps,
-        steps_redone=sum(discarded.values()),
+        steps_redone=sum(map(len, again.values())),
         generations=len(set(line.values())),
         samples=sum(epoch.total() for epoch in counts),
         problems=problems[:10],
         steps_of_other_size=other_size,
-        discarded={number: steps for number, steps in discarded.items() if steps},
+        discarded={number: len(steps) for number, steps in again.items() if steps},
+        discarded_by_rank={
+            number: dict(sorted(Counter(rank for ranks in steps for rank in ranks).items()))
+            for number, steps in again.items()
+            if steps
+        },
     )
 
 

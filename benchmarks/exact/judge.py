@@ -141,7 +141,16 @@ def _of_memory(played: Played, verdict: ledger.Verdict) -> list[str]:
         found.append(f"{played.pids_lost} processes that no event had hit were not there any more")
     if played.needlessly_read:
         found.append(f"{played.needlessly_read} checkpoints were read while processes were there that had trained")
-    more = {generation: steps for generation, steps in verdict.discarded.items() if steps > 1}
+    # A killed rank may have begun a step that no other had, as it had the sum of the one before and nobody else had: that sum
+    # died with it. So those that lived on are asked, where there are any.
+    again = {
+        generation: max(
+            (steps for rank, steps in by_rank.items() if (generation, rank) not in played.killed),
+            default=verdict.discarded[generation],
+        )
+        for generation, by_rank in verdict.discarded_by_rank.items()
+    }
+    more = {generation: steps for generation, steps in again.items() if steps > 1}
     if len(more) > nobody_left:
         found.append(f"more than the step under way was done again: {more}, but nobody was left only {nobody_left} times")
     return found

@@ -57,6 +57,7 @@ class Played:
     nobody_left: int = 0  # events after which no process was left that had trained
     checkpoints_read: int = 0
     needlessly_read: int = 0  # of them, while a process was there that had trained
+    killed: frozenset[tuple[int, int]] = frozenset()  # (generation, rank) of the processes that died in it by an event
 
 
 def training(stage: Stage, history: History, *, epochs: int) -> list[str]:
@@ -79,7 +80,6 @@ class Play:
     folder: Path
     epochs: int
     machines: list[Machine] = field(default_factory=list)  # that should live
-    _ended: int = 0  # a generation that the last event has ended for certain, at the same world size perhaps
     _trained: dict[int, Machine] = field(default_factory=dict)  # the processes that did when all had met, but for those hit since
     _pids_kept: int = 0
     _pids_lost: int = 0
@@ -88,6 +88,7 @@ class Play:
     _read: int = 0  # when all had met
     _needlessly_read: int = 0
     _gone: list[tuple[Machine, bool]] = field(default_factory=list)  # and whether with notice
+    _killed: set[tuple[int, int]] = field(default_factory=set)
 
     @property
     def output(self) -> Path:
@@ -130,6 +131,7 @@ class Play:
             nobody_left=self._nobody_left,
             checkpoints_read=self._read,
             needlessly_read=self._needlessly_read,
+            killed=frozenset(self._killed),
         )
 
     def _wait_for(self, event: Event) -> bool:
@@ -141,10 +143,9 @@ class Play:
         def due() -> bool:
             self._look_after()
             sight = watch.look(self.output)
-            if sight is None or sight.generation <= self._ended:
-                return watch.is_finished(self.output)
-            as_wanted = sight.world_size == world_size and sight.steps >= event.steps
-            return as_wanted or watch.is_finished(self.output)
+            as_wanted = sight is not None and sight.world_size == world_size and sight.steps >= event.steps
+            # A join and a loss leave the size as it was: only the ranks tell the next generation from the one that was hit.
+            return (as_wanted and len(self._ranks()) == world_size) or watch.is_finished(self.output)
 
         if not until(due, PATIENCE_SECONDS):
             found = watch.look(self.output)
@@ -157,7 +158,7 @@ class Play:
 
     def _compare_processes(self) -> None:
         """All train: those that did when all had met before, and that no event has hit, are among them."""
-        now = {rank.pid: rank.machine for rank in watch.ranks(self.output, self.machines).values()}
+        now = {rank.pid: rank.machine for rank in self._ranks().values()}
         missing = self._trained.keys() - now.keys()
         self._pids_kept += len(self._trained) - len(missing)
         if missing and self.history.recovery == "memory":
@@ -171,6 +172,9 @@ class Play:
         before, self._read = self._read, watch.checkpoints_read(self.folder)
         self._needlessly_read += 0 if self._may_read else self._read - before
         self._may_read = False
+
+    def _ranks(self) -> dict[int, watch.Rank]:
+        return watch.ranks(self.output, self.machines)
 
     def _note(self, text: str) -> None:
         """For whoever has to find out what went wrong."""
@@ -192,42 +196,38 @@ class Play:
             case "kill-machine":
                 self._let_go(self._target(event), told=False)
             case "kill-rank-zero":
-                first = watch.ranks(self.output, self.machines).get(0)
+                first = self._ranks().get(0)
                 self._let_go(first.machine if first else self._target(event), told=False)
             case "kill-process":
                 self._kill_process(event)
             case "kill-all":
                 for machine in list(self.machines):
                     self._let_go(machine, told=False)
-                self._end_generation()
                 self._start(event.machines, planned=event.machines)
 
     def _target(self, event: Event) -> Machine:
         return self.machines[event.target % len(self.machines)]
 
     def _kill_process(self, event: Event) -> None:
-        found = until(lambda: watch.ranks(self.output, self.machines) or watch.is_finished(self.output), PATIENCE_SECONDS)
+        found = until(lambda: self._ranks() or watch.is_finished(self.output), PATIENCE_SECONDS)
         if isinstance(found, dict):
             _, victim = sorted(found.items())[event.target % len(found)]
+            self._forget(victim.machine, killed=True)
             processes.send(victim.pid, signal.SIGKILL)
-            self._forget(victim.machine)
-            self._end_generation()
 
-    def _end_generation(self) -> None:
-        sight = watch.look(self.output)
-        self._ended = sight.generation if sight else self._ended
-
-    def _forget(self, machine: Machine) -> None:
+    def _forget(self, machine: Machine, *, killed: bool) -> None:
         """Its processes, which go together, need not be there any more."""
         self._trained = {pid: other for pid, other in self._trained.items() if other is not machine}
+        if killed:
+            self._killed |= {(at.generation, rank) for rank, at in self._ranks().items() if at.machine is machine}
 
     def _let_go(self, machine: Machine, *, told: bool) -> None:
+        self._forget(machine, killed=not told)
         if told:
             machine.tell()
         else:
             machine.kill()
         self.machines.remove(machine)
-        self._forget(machine)
         self._gone.append((machine, told))
 
     def _start(self, count: int, *, planned: int) -> None:

@@ -31,6 +31,7 @@ class Sight:
 class Rank(NamedTuple):
     machine: Machine
     pid: int
+    generation: int
 
 
 def look(output: Path) -> Sight | None:
@@ -51,7 +52,7 @@ def ranks(output: Path, machines: Sequence[Machine]) -> dict[int, Rank]:
         for pid in processes.family(machine.pid):
             for name in processes.has_open(pid, folder):
                 if match := _NAME.fullmatch(name):
-                    found.setdefault((int(match[1]), int(match[2])), Rank(machine, pid))
+                    found.setdefault((int(match[1]), int(match[2])), Rank(machine, pid, int(match[1])))
     newest = max((generation for generation, _ in found), default=0)
     return {rank: place for (generation, rank), place in found.items() if generation == newest}
 

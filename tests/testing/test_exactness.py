@@ -84,6 +84,7 @@ def test_discarded_steps_count_once_and_are_told(history: History) -> None:
     history.finish(3)
     assert numbers(history) == (True, 0, 0, 3, 2)
     assert check(history.output).discarded == {1: 2, 2: 1}
+    assert check(history.output).discarded_by_rank == {1: {0: 2}, 2: {0: 1}}
 
 
 def test_a_generation_that_only_evaluated(history: History) -> None:
@@ -264,4 +265,5 @@ def test_the_program_prints_one_line(history: History, capsys: pytest.CaptureFix
         "problems": [],
         "steps_of_other_size": 0,
         "discarded": {},
+        "discarded_by_rank": {},
     }

@@ -25,8 +25,9 @@ def judged(
     codes: tuple[int, ...] = (0,),
     recovery: Recovery = "restart",
     processes: Mapping[str, int] | None = None,
+    killed: frozenset[tuple[int, int]] = frozenset(),
 ) -> Findings:
-    played = Played(output=output, events=events, codes=codes, seconds=1.0, step_seconds=0.1, **(processes or {}))
+    played = Played(output=output, events=events, codes=codes, seconds=1.0, step_seconds=0.1, killed=killed, **(processes or {}))
     return judge(draw(1, agents=False, virtual=virtual, recovery=recovery), played, REFERENCE)
 
 
@@ -106,6 +107,16 @@ def test_survivors_keep_their_processes_and_all_but_a_step(
     records.write(tmp_path, redone=redone)
     assert judged(tmp_path, recovery="memory", processes=processes).problems == ([problem] if problem else [])
     assert judged(tmp_path, recovery="restart", processes=processes).problems == [], "all start anew from a checkpoint"
+
+
+def test_the_steps_that_only_a_killed_rank_had_begun_are_not_done_again_by_the_others(tmp_path: Path) -> None:
+    """It had the sum of the step before and nobody else had, so that the sum died with it."""
+    records.write(tmp_path, redone=2)
+    ledger_of_survivor = tmp_path / "ledger" / "g1-r1.jsonl"
+    ledger_of_survivor.write_text("".join(ledger_of_survivor.read_text().splitlines(keepends=True)[:-1]))
+    found = ["more than the step under way was done again: {1: 2}, but nobody was left only 0 times"]
+    for killed, problems in (({(1, 0)}, []), ({(1, 1)}, found), ({(1, 0), (1, 1)}, found), (set(), found)):
+        assert judged(tmp_path, recovery="memory", killed=frozenset(killed)).problems == problems
 
 
 def test_wrong_exit_codes_and_too_few_events(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.exact import play, watch
 from benchmarks.exact.history import LARGEST_WORLD, Event, History, Recovery, draw
+from benchmarks.exact.machines import Machine
 from benchmarks.exact.play import BrokenError, Play, Stage
 from tests.benchmarks.exact import records
 from tests.benchmarks.exact.test_watch import Standing
@@ -78,15 +79,15 @@ def test_processes_that_no_event_has_hit_are_looked_for_again(tmp_path: Path, mo
         job._compare_processes()
         return job._pids_kept - before[0], job._pids_lost - before[1]
 
-    assert compare({0: watch.Rank(first, NOBODY + 11), 1: watch.Rank(second, NOBODY + 21)}) == (0, 0)
-    assert compare({0: watch.Rank(second, NOBODY + 21), 1: watch.Rank(first, NOBODY + 11)}) == (2, 0)
-    assert compare({0: watch.Rank(second, NOBODY + 22), 1: watch.Rank(first, NOBODY + 11)}) == (1, 1)
+    assert compare({0: watch.Rank(first, NOBODY + 11, 1), 1: watch.Rank(second, NOBODY + 21, 1)}) == (0, 0)
+    assert compare({0: watch.Rank(second, NOBODY + 21, 1), 1: watch.Rank(first, NOBODY + 11, 1)}) == (2, 0)
+    assert compare({0: watch.Rank(second, NOBODY + 22, 1), 1: watch.Rank(first, NOBODY + 11, 1)}) == (1, 1)
     job._happen(Event(kind="kill-process", target=0))
-    assert compare({0: watch.Rank(first, NOBODY + 11), 1: watch.Rank(second, NOBODY + 23)}) == (1, 0), (
+    assert compare({0: watch.Rank(first, NOBODY + 11, 1), 1: watch.Rank(second, NOBODY + 23, 1)}) == (1, 0), (
         "the machine whose process was killed"
     )
     job._happen(Event(kind="notice", target=0))
-    assert compare({0: watch.Rank(second, NOBODY + 23)}) == (1, 0), "the machine that has left"
+    assert compare({0: watch.Rank(second, NOBODY + 23, 1)}) == (1, 0), "the machine that has left"
     job._happen(Event(kind="kill-machine", target=0))
     assert not job._trained, "no process is left that has trained"
 
@@ -108,18 +109,61 @@ def test_an_event_is_due_at_its_world_size_and_step(tmp_path: Path, monkeypatch:
     job, _ = playing(tmp_path)
     job._start(2, planned=2)
     records.write(job.output, finished=False, generations=1)
+    train(monkeypatch, *job.machines)
     assert job._wait_for(Event(kind="join", steps=3))
     with pytest.raises(BrokenError, match="in vain for 4 steps by 2 ranks"):
         job._wait_for(Event(kind="join", steps=4))
 
 
-def test_after_a_killed_process_the_next_generation_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the same size, so that the steps of the one that was killed must not count."""
+@pytest.mark.parametrize(
+    "events",
+    [
+        pytest.param([Event(kind="kill-process")], id="the machine starts its process again"),
+        pytest.param([Event(kind="join"), Event(kind="kill-machine", target=1)], id="another has come meanwhile"),
+        pytest.param([Event(kind="join"), Event(kind="notice", target=1)], id="another has come and one leaves"),
+        pytest.param([Event(kind="kill-all", machines=2)], id="all are others"),
+    ],
+)
+def test_the_steps_of_a_generation_that_was_hit_do_not_count_for_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: list[Event]
+) -> None:
+    """It has as many ranks, and has done the steps."""
     monkeypatch.setattr(play, "PATIENCE_SECONDS", 0.1)
-    job, _ = playing(tmp_path, replace(TWO, machines=1))
-    job._start(1, planned=1)
-    records.write(job.output, finished=False)
+    job, _ = playing(tmp_path)
+    job._start(2, planned=2)
+    records.write(job.output, finished=False, generations=1)
+    before = train(monkeypatch, *job.machines)
     assert job._wait_for(Event(kind="join", steps=3))
-    job._end_generation()
+    for event in events:
+        job._happen(event)
+    left = {rank: at for rank, at in before.items() if at.machine in job.machines and at.pid != killed_pid(events, before)}
+    monkeypatch.setattr(watch, "ranks", lambda *_: left)
     with pytest.raises(BrokenError, match="in vain"):
         job._wait_for(Event(kind="join", steps=0))
+    train(monkeypatch, *job.machines)
+    assert job._wait_for(Event(kind="join", steps=0))
+
+
+def test_the_ranks_that_an_event_has_killed_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, _ = playing(tmp_path)
+    job._start(3, planned=3)
+    train(monkeypatch, *job.machines, generation=4)
+    job._happen(Event(kind="notice", target=0))
+    assert job._killed == set(), "it leaves at a step boundary"
+    train(monkeypatch, *job.machines, generation=5)
+    job._happen(Event(kind="kill-process", target=1))
+    assert job._killed == {(5, 1)}
+    train(monkeypatch, *job.machines, generation=6)
+    job._happen(Event(kind="kill-rank-zero"))
+    assert job._killed == {(5, 1), (6, 0)}
+
+
+def train(monkeypatch: pytest.MonkeyPatch, *machines: Machine, generation: int = 1) -> dict[int, watch.Rank]:
+    """Let each machine have one rank, in their order."""
+    found = {rank: watch.Rank(machine, NOBODY + 1 + rank, generation) for rank, machine in enumerate(machines)}
+    monkeypatch.setattr(watch, "ranks", lambda *_: found)
+    return found
+
+
+def killed_pid(events: list[Event], before: Mapping[int, watch.Rank]) -> int | None:
+    return before[0].pid if events[0].kind == "kill-process" else None

@@ -66,7 +66,7 @@ def test_a_rank_is_found_by_the_file_that_it_has_open(tmp_path: Path) -> None:
         assert worker.stdout is not None
         worker.stdout.readline()
         machine = Standing(os.getpid())
-        assert watch.ranks(tmp_path, [machine]) == {0: watch.Rank(machine, worker.pid)}
+        assert watch.ranks(tmp_path, [machine]) == {0: watch.Rank(machine, worker.pid, 2)}
         assert watch.ranks(tmp_path, [Standing(1 << 30)]) == {}
     finally:
         worker.kill()
