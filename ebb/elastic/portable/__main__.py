@@ -53,7 +53,7 @@ def _describe(python: Path) -> None:
     info = python / f"ebb_train-{version}.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: ebb-train\nVersion: {version}\nProvides-Extra: train\n")
-    (info / "entry_points.txt").write_text("[torchrun.handlers]\netcd3 = ebb.elastic.rendezvous.handler:torchrun_handler\n")
+    (info / "entry_points.txt").write_text("[torchrun.handlers]\netcd3 = ebb.elastic.rendezvous.entry_point:torchrun_handler\n")
 
 
 def main() -> int:

@@ -5,9 +5,10 @@
     torchrun --nnodes=1:4 --rdzv_backend=etcd3 --rdzv_endpoint=etcd:2379 --rdzv_id=JOB script.py
     ... --rdzv_endpoint=https://a:2379,https://b:2379 --rdzv_conf=cacert=/tls/ca.crt,user=ebb   (password: EBB_ETCD_PASSWORD)
 
-Installed as a package it is found by its entry point; where the code only lies on PYTHONPATH the launcher registers it. Other
-settings of --rdzv_conf: _SETTINGS below. EBB_PLANNED_WORKERS is how many machines the controller plans for the job, and
-EBB_OUTPUT_DIR the job's folder; both may be missing. It starts no workers and stops none: the agent asks num_nodes_waiting().
+Installed as a package it is found by its entry point (entry_point.py); where the code only lies on PYTHONPATH the launcher
+registers it. Other settings of --rdzv_conf: _SETTINGS below. EBB_PLANNED_WORKERS is how many machines the controller plans for
+the job, and EBB_OUTPUT_DIR the job's folder; both may be missing. It starts no workers and stops none: the agent asks
+num_nodes_waiting().
 """
 
 from __future__ import annotations
@@ -261,11 +262,6 @@ def create_handler(parameters: RendezvousParameters, *, say: Callable[[str], Non
         prefix=settings.prefix.rstrip("/"),
         join_timeout=_number(found, "join_timeout", 0),
     )
-
-
-def torchrun_handler() -> Callable[[RendezvousParameters], RendezvousHandler]:
-    """The function of the entry point; torch calls it once, and what it gives for each launch."""
-    return create_handler
 
 
 def register() -> None:

@@ -89,4 +89,4 @@ def test_the_program_finds_ebb_and_the_images_own_modules(folder: Path, tmp_path
     )  # fmt: skip
     seen = next((line for line in done.stdout.splitlines() if line.startswith("seen")), done.stderr)
     assert seen.startswith(f"seen of the image {folder / 'python' / 'ebb' / '__init__.py'}")
-    assert "ebb.elastic.rendezvous.handler:torchrun_handler" in seen
+    assert "ebb.elastic.rendezvous.entry_point:torchrun_handler" in seen

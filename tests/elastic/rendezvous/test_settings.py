@@ -1,5 +1,7 @@
 """What users write on the command line, and what they are told when it is wrong."""
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -26,6 +28,16 @@ def create(endpoint: str = "127.0.0.1:2379", **settings: Any) -> object:
 def test_wrong_settings(endpoint: str, settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         create(endpoint, **settings)
+
+
+def test_torch_finds_it_while_we_import_torchs_own() -> None:
+    """torch says no more than a warning when that fails."""
+    program = (
+        "from ebb.elastic.rendezvous.handler import rendezvous_handler_registry as registry\n"
+        "print(registry._registry['etcd3'].__module__)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("ebb.elastic.rendezvous.entry_point\n", "")
 
 
 def test_a_wrong_plan_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
