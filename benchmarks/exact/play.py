@@ -43,7 +43,7 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """`events` are those that hit the job before it had finished, `codes` the exit codes of all machines that were not killed.
+    """`events` are those that hit the job before it had finished, `codes` the exit codes of all launchers that were not killed.
     Of worker processes that no event has hit, `pids_kept` were still there, and `pids_lost` not, when all trained again.
     """
 
@@ -89,6 +89,7 @@ class Play:
     _needlessly_read: int = 0
     _gone: list[tuple[Machine, bool]] = field(default_factory=list)  # and whether with notice
     _killed: set[tuple[int, int]] = field(default_factory=set)
+    _dying: set[int] = field(default_factory=set)  # processes that were killed, which on a busy machine takes a while
 
     @property
     def output(self) -> Path:
@@ -174,7 +175,8 @@ class Play:
         self._may_read = False
 
     def _ranks(self) -> dict[int, watch.Rank]:
-        return watch.ranks(self.output, self.machines)
+        found = watch.ranks(self.output, self.machines)
+        return {rank: at for rank, at in found.items() if at.pid not in self._dying}
 
     def _note(self, text: str) -> None:
         """For whoever has to find out what went wrong."""
@@ -213,6 +215,7 @@ class Play:
         if isinstance(found, dict):
             _, victim = sorted(found.items())[event.target % len(found)]
             self._forget(victim.machine, killed=True)
+            self._dying.add(victim.pid)
             processes.send(victim.pid, signal.SIGKILL)
 
     def _forget(self, machine: Machine, *, killed: bool) -> None:
@@ -256,7 +259,12 @@ class Play:
             raise BrokenError(f"not all machines ended; there is {watch.look(self.output)}")
         if not watch.is_finished(self.output):
             raise BrokenError(f"all machines ended, but the job has no result.json; there is {watch.look(self.output)}")
-        return tuple(machine.code for machine in ends if machine.code is not None)
+        return tuple(machine.code for machine in ends if machine.code is not None and not _was_told_too_soon(machine))
+
+
+def _was_told_too_soon(machine: Machine) -> bool:
+    """True if its interpreter, which on a busy machine takes seconds to start, had not yet run a line of ours."""
+    return machine.code == -signal.SIGTERM and not machine.log.read_bytes()
 
 
 def job_environment(output: Path) -> dict[str, str]:
