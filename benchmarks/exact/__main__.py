@@ -26,7 +26,8 @@ and each has about 1,000 events. `--agents` of the histories start every launche
 workers are forked from a process that has torch loaded, and run the same code.
 
 What every history must show: along the lineage of the final weights no sample of any epoch is lost or repeated, and every step
-holds the global batch; steps are done again only after a kill, and at most those since the last checkpoint (every second here);
+holds the global batch; steps are done again only after a kill, or where a machine got no processor time for so long that the
+others took it for dead (left_behind counts these), and at most those since the last checkpoint (every second here);
 the loss of every step, and the validation at the end, are those of the undisturbed run within {TOLERANCE}; with virtual workers
 (three histories of ten, with BatchNorm or dropout) the weights are the same, bit for bit; every machine ends with the right exit
 code. In memory, besides: a process that no event has hit is still there; a checkpoint is read, and more than the step under way

@@ -61,6 +61,7 @@ class Findings:
     pids_kept: int
     pids_lost: int
     checkpoints_read: int
+    left_behind: int  # machines that lived and were taken for dead
     seconds: float
     problems: list[str] = field(default_factory=list)
 
@@ -97,6 +98,7 @@ def judge(history: History, played: Played, reference: Result) -> Findings:
         pids_kept=played.pids_kept,
         pids_lost=played.pids_lost,
         checkpoints_read=played.checkpoints_read,
+        left_behind=played.left_behind,
         seconds=round(played.seconds, 1),
     )
     findings.problems = [
@@ -119,16 +121,18 @@ def _of_samples(verdict: ledger.Verdict) -> list[str]:
 
 
 def _of_steps(played: Played, verdict: ledger.Verdict) -> list[str]:
-    """Only kills may cost steps: each the work of one generation since its last checkpoint."""
+    """Only losses may cost steps: each the work of one generation since its last checkpoint."""
     kills, limit = sum(event in KILLS for event in played.events), interval_steps(played.step_seconds)
+    losses = kills + played.left_behind
     found = [
         f"generation {generation}: {steps} steps done again, more than the {limit} of a checkpoint interval"
         for generation, steps in verdict.discarded.items()
         if steps > limit
     ]
-    if len(verdict.discarded) > kills:
+    if len(verdict.discarded) > losses:
         found.append(
-            f"{len(verdict.discarded)} generations had steps done again, but there were {kills} kills: {verdict.discarded}"
+            f"{len(verdict.discarded)} generations had steps done again, but there were {kills} kills"
+            f"{f' and {played.left_behind} machines taken for dead' if played.left_behind else ''}: {verdict.discarded}"
         )
     return found
 

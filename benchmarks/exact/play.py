@@ -57,6 +57,7 @@ class Played:
     nobody_left: int = 0  # events after which no process was left that had trained
     checkpoints_read: int = 0
     needlessly_read: int = 0  # of them, while a process was there that had trained
+    left_behind: int = 0  # machines that lived and were taken for dead, each time
     killed: frozenset[tuple[int, int]] = frozenset()  # (generation, rank) of the processes that died in it by an event
 
 
@@ -132,6 +133,7 @@ class Play:
             nobody_left=self._nobody_left,
             checkpoints_read=self._read,
             needlessly_read=self._needlessly_read,
+            left_behind=watch.left_behind(self.folder),
             killed=frozenset(self._killed),
         )
 

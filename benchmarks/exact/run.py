@@ -75,6 +75,7 @@ def _of_processes(found: Sequence[Findings]) -> Figures:
         "pids_kept": sum(each.pids_kept for each in found),
         "pids_lost": sum(each.pids_lost for each in found),
         "checkpoints_read": sum(each.checkpoints_read for each in found),
+        "left_behind": sum(each.left_behind for each in found),
     }
 
 

@@ -16,6 +16,7 @@ from benchmarks.exact import processes
 from benchmarks.exact.machines import Machine
 
 _RESUMED = " ranks, resumed after step "
+_LEFT_BEHIND = "the others went on without this machine"
 _NAME = re.compile(r"g(\d+)-r(\d+)\.jsonl")
 
 
@@ -63,7 +64,16 @@ def is_finished(output: Path) -> bool:
 
 def checkpoints_read(folder: Path) -> int:
     """So often a generation has gone on from a checkpoint, by what the ranks 0 have said in their machines' logs."""
-    return sum(path.read_text(errors="replace").count(_RESUMED) for path in folder.glob("machine*.log"))
+    return _count(_RESUMED, folder)
+
+
+def left_behind(folder: Path) -> int:
+    """So often a machine that lived was taken for dead, as a machine that gets no processor time for a lease's length is."""
+    return _count(_LEFT_BEHIND, folder)
+
+
+def _count(words: str, folder: Path) -> int:
+    return sum(path.read_text(errors="replace").count(words) for path in folder.glob("machine*.log"))
 
 
 def losses(output: Path) -> dict[str, float]:

@@ -55,6 +55,7 @@ _SILENCE_SHARE = 0.3
 # A machine that did not answer, and is not on the list any more, may come back under another id within this time.
 _REMEMBERED_SECONDS = 60.0
 RETRY_SECONDS = 0.5  # while etcd is away, or a port is asked; also after an attempt at what another machine did first
+LEFT_BEHIND = "the others went on without this machine, of which they had not heard in time; it joins them again"
 
 
 class JobClosed(Exception):  # not an error: the job is over
@@ -284,6 +285,8 @@ class Participant:
 
     def _forget(self) -> float:
         """This id is used up; its key goes, if it is still there. It is a newcomer from the next step on."""
+        if self.number:
+            self._say(LEFT_BEHIND)
         self.leave()
         self._gone = False
         return 0.0

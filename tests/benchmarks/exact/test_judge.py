@@ -83,6 +83,12 @@ def test_a_step_done_again_needs_a_kill(tmp_path: Path) -> None:
     assert problems == ["1 generations had steps done again, but there were 0 kills: {1: 1}"]
 
 
+def test_a_machine_that_was_taken_for_dead_may_cost_a_step_as_one_that_was_killed(tmp_path: Path) -> None:
+    events: tuple[Kind, ...] = ("join", "notice", "join")
+    records.write(tmp_path, redone=1)
+    assert judged(tmp_path, events=events, processes={"left_behind": 1}).problems == []
+
+
 def test_more_than_an_interval_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert interval_steps(0.1) == 21
     monkeypatch.setattr("benchmarks.exact.judge.interval_steps", lambda _: 2)

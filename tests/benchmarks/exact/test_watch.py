@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchmarks.exact import processes, watch
 from benchmarks.exact.machines import until
+from ebb.elastic.rendezvous.participant import LEFT_BEHIND
 from tests.benchmarks.exact import records
 
 
@@ -55,6 +56,11 @@ def test_the_checkpoints_that_were_read_are_counted_in_the_logs(tmp_path: Path) 
     assert watch.checkpoints_read(tmp_path) == 0
     (tmp_path / "machine2.log").write_text("generation 4: 1 ranks, resumed after step 7 of generation 3; 47 steps in all\n")
     assert watch.checkpoints_read(tmp_path) == 1
+
+
+def test_a_machine_that_was_taken_for_dead_says_so(tmp_path: Path) -> None:
+    (tmp_path / "machine0.log").write_text(f"[launcher 10:00:00] {LEFT_BEHIND}\n" * 2)
+    assert watch.left_behind(tmp_path) == 2
 
 
 def test_a_rank_is_found_by_the_file_that_it_has_open(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ebb.elastic.rendezvous.membership import Rules
-from ebb.elastic.rendezvous.participant import Participant, RendezvousSettings
+from ebb.elastic.rendezvous.participant import LEFT_BEHIND, Participant, RendezvousSettings
 from ebb.elastic.rendezvous.state import Record, View
 from tests.elastic.rendezvous.book import Book
 
@@ -22,6 +22,7 @@ class World:
         self.unreachable: set[str] = set()
         self.asked: list[str] = []
         self.views: dict[str, View] = {}
+        self.said: list[str] = []
         self.lives = {name: self.life(name) for name in "ab"}
         met: dict[str, int] = {}
         while len(met) < 2:
@@ -46,7 +47,7 @@ class World:
         life = Participant(
             self.book,
             settings,
-            say=lambda text: None,
+            say=lambda text: self.said.append(f"{name}: {text}"),
             refuses=refuses,
             is_unreachable=lambda address: address in self.unreachable,
         )
@@ -93,6 +94,17 @@ def test_those_that_stand_still_do_not_refuse_and_are_left_to_their_leases(world
     found = world.newcomer(LEASE_SECONDS)
     assert found is not None
     assert found.number == 2
+
+
+def test_a_machine_that_was_taken_for_dead_is_told_so_when_it_wakes(world: World) -> None:
+    found = world.wait("n", LEASE_SECONDS + 1, renewing="a")
+    assert found is None, "a trains alone until it meets n"
+    assert world.said == []
+    world.lives["b"].renew()
+    world.step("b")
+    assert world.said == [f"b: {LEFT_BEHIND}"]
+    world.step("b")
+    assert len(world.said) == 1
 
 
 def test_ports_behind_a_wall_that_refuses_are_no_proof_while_leases_are_renewed(world: World) -> None:
