@@ -202,9 +202,11 @@ def side_by_side(versions: Sequence[str], module: str, *arguments: str) -> dict[
     try:
         for version, process in running.items():
             told = process.communicate()[0].splitlines()
-            if told:
+            try:
                 found[version] = json.loads(told[-1])
                 say(f"etcd {version}: {told[-1]}")
+            except (IndexError, ValueError):
+                say(f"etcd {version} broke off with {process.returncode}; what it has printed says why")
     finally:
         for process in running.values():
             process.terminate()

@@ -116,3 +116,14 @@ def test_a_small_one() -> None:
     assert (told["generations"], told["keys_at_end"], told["kept"]) == ({"3.6": 50}, {"3.6": 3}, True)
     assert (told["changes"], told["grown_by_changes"]) == ({"3.6": 20}, {})
     assert (told["members"]["3.6"]["members"], told["members"]["3.6"]["lost"]) == (8, 3)
+
+
+def test_a_version_that_breaks_off_is_said_and_the_others_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "played.py").write_text(
+        "import sys\nprint('on the way')\nif sys.argv[1] == '--version=3.6': sys.exit('no step')\nprint('{\"changes\": 5}')\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert proof.side_by_side(["3.5", "3.6"], "played") == {"3.5": {"changes": 5}}
+    assert "etcd 3.6 broke off with 1" in capsys.readouterr().out
