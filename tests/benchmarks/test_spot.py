@@ -150,6 +150,9 @@ def test_figures_and_the_judge() -> None:
     good = {"saving": 0.65, "late": 0}
     assert broken({4: {"ours": good, "uniform_progress": good}}) == []
     assert len(broken({4: {"ours": {"saving": 0.5, "late": 1}, "uniform_progress": good}})) == 3
+    little = {"ours": {"saving": 0.5, "late": 0}, "uniform_progress": {"saving": 0.5, "late": 0}}
+    assert broken({12: little}) == ["12 GPUs: ours saves 0.5, less than 0.6"]
+    assert broken({32: little}) == []
 
 
 def test_plays_begin_so_that_their_deadline_is_within_the_trace() -> None:
