@@ -171,6 +171,7 @@ class Proof:
 
     def _undisturbed(self, history: History, epochs: int) -> Result:
         output = self._settings.folder / f"alone-{history.shape.name}-{epochs}" / "output"
+        shutil.rmtree(output.parent, ignore_errors=True)  # of one that did not come to its end
         output.mkdir(parents=True)
         arguments = ["--standalone", *training(self._stage, history, epochs=epochs)]
         alone = self._stage.forked.start(arguments, job_environment(output), output / "machine.log")
