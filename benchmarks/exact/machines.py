@@ -206,12 +206,15 @@ def side_by_side(most: int) -> Iterator[ThreadPoolExecutor]:
             raise
 
 
-def until(look: Callable[[], T | None], seconds: float) -> T | None:
-    """The first answer that is not None or False; None when there is none for so long. Raises GivenUpError."""
-    deadline = time.monotonic() + seconds
+def until(look: Callable[[], T | None], seconds: float, *, progress: Callable[[], object] = lambda: None) -> T | None:
+    """The first answer that is not None or False; None when there is none for so long, in which `progress` stays the same too.
+    Raises GivenUpError."""
+    deadline, before = time.monotonic() + seconds, progress()
     while time.monotonic() < deadline:
         if answer := look():
             return answer
+        if (now := progress()) != before:
+            deadline, before = time.monotonic() + seconds, now
         if given_up.wait(0.03):  # other processes set no event
             raise GivenUpError
     return None

@@ -15,7 +15,8 @@ from benchmarks.exact import processes, watch
 from benchmarks.exact.history import LARGEST_WORLD, Event, History, Kind, after
 from benchmarks.exact.machines import Machine, Starter, environment, until
 
-# Above the longest that a job may need on a busy machine: a start from nothing of six launchers on two cores takes 40 s.
+# Without a step. Above the longest that a job may need on a busy machine: a start from nothing of six launchers on two cores
+# takes 40 s.
 PATIENCE_SECONDS = 180.0
 FINISHED, RECLAIMED = 0, 138  # exit codes, as a controller knows them
 # A step lasts so long at least, so that events hit a job that trains. Real agents need seconds to come, and what is trained
@@ -145,14 +146,15 @@ class Play:
 
         def due() -> bool:
             self._look_after()
-            sight = watch.look(self.output)
+            sight = self._look()
             as_wanted = sight is not None and sight.world_size == world_size and sight.steps >= event.steps
             # A join and a loss leave the size as it was: only the ranks tell the next generation from the one that was hit.
             return (as_wanted and len(self._ranks()) == world_size) or watch.is_finished(self.output)
 
-        if not until(due, PATIENCE_SECONDS):
-            found = watch.look(self.output)
-            raise BrokenError(f"{PATIENCE_SECONDS:.0f} s in vain for {event.steps} steps by {world_size} ranks; there is {found}")
+        if not until(due, PATIENCE_SECONDS, progress=lambda: watch.last_step(self.output)):
+            raise BrokenError(
+                f"{PATIENCE_SECONDS:.0f} s in vain for {event.steps} steps by {world_size} ranks; there is {self._look()}"
+            )
         self._note("due")
         if watch.is_finished(self.output):
             return False
@@ -176,6 +178,9 @@ class Play:
         self._needlessly_read += 0 if self._may_read else self._read - before
         self._may_read = False
 
+    def _look(self) -> watch.Sight | None:
+        return watch.look(self.output)
+
     def _ranks(self) -> dict[int, watch.Rank]:
         found = watch.ranks(self.output, self.machines)
         return {rank: at for rank, at in found.items() if at.pid not in self._dying}
@@ -191,7 +196,7 @@ class Play:
                 raise BrokenError(f"a machine ended with {machine.code}, and nobody had told or killed it: {machine.log}")
 
     def _happen(self, event: Event) -> None:
-        self._note(f"{event}; there is {watch.look(self.output)}")
+        self._note(f"{event}; there is {self._look()}")
         match event.kind:
             case "join":
                 self._start(event.machines, planned=after(event, len(self.machines)))
@@ -257,10 +262,10 @@ class Play:
             self._look_after()
             return all(machine.code is not None for machine in ends)
 
-        if not until(ended, PATIENCE_SECONDS):
-            raise BrokenError(f"not all machines ended; there is {watch.look(self.output)}")
+        if not until(ended, PATIENCE_SECONDS, progress=lambda: watch.last_step(self.output)):
+            raise BrokenError(f"not all machines ended; there is {self._look()}")
         if not watch.is_finished(self.output):
-            raise BrokenError(f"all machines ended, but the job has no result.json; there is {watch.look(self.output)}")
+            raise BrokenError(f"all machines ended, but the job has no result.json; there is {self._look()}")
         return tuple(machine.code for machine in ends if machine.code is not None and not _was_told_too_soon(machine))
 
 

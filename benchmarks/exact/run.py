@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.exact import pictures, planted, words
+from benchmarks.exact import pictures, planted, watch, words
 from benchmarks.exact.etcd import etcd
 from benchmarks.exact.history import KILLS, RECOVERIES, SHORTEST, History, Recovery, Shape, draw, draw_recovery
 from benchmarks.exact.judge import Findings, Result, judge
@@ -175,7 +175,8 @@ class Proof:
         output.mkdir(parents=True)
         arguments = ["--standalone", *training(self._stage, history, epochs=epochs)]
         alone = self._stage.forked.start(arguments, job_environment(output), output / "machine.log")
-        if not until(lambda: alone.code is not None, PATIENCE_SECONDS) or alone.code:
+        ended = until(lambda: alone.code is not None, PATIENCE_SECONDS, progress=lambda: watch.last_step(output))
+        if not ended or alone.code:
             alone.kill()
             raise BrokenError(f"the undisturbed run ended with {alone.code}; the end of {alone.log} says why")
         result = Result.read(output)

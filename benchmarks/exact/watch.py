@@ -2,6 +2,7 @@
 
 sight = look(output)          # None before the first generation
 sight.generation, sight.world_size, sight.steps
+last_step(output)             # the last one begun; goes up as long as the job goes on
 ranks(output, machines)       # rank -> (machine, process) of the newest generation, of those that live
 """
 
@@ -44,6 +45,14 @@ def look(output: Path) -> Sight | None:
     if not lines:
         return None  # the header is just being written
     return Sight(generation=newest, world_size=int(json.loads(header)["world_size"]), steps=len(lines) - 1)
+
+
+def last_step(output: Path) -> int:
+    """The highest step that a rank 0 has begun; -1 before the first."""
+    files = (output / "ledger").glob("g*-r0.jsonl")
+    return max(
+        (json.loads(whole[-1])["step"] for path in files if len(whole := path.read_bytes().split(b"\n")[1:-1])), default=-1
+    )
 
 
 def ranks(output: Path, machines: Sequence[Machine]) -> dict[int, Rank]:

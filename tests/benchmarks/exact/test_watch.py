@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,27 @@ def test_before_the_first_line_there_is_nothing(tmp_path: Path) -> None:
     (tmp_path / "ledger").mkdir()
     (tmp_path / "ledger" / "g1-r0.jsonl").write_text('{"generation": 1, "wor')
     assert watch.look(tmp_path) is None
+
+
+def test_the_last_step_goes_up_only_as_the_job_goes_on(tmp_path: Path) -> None:
+    assert watch.last_step(tmp_path) == -1
+    records.write(tmp_path, generations=1)
+    assert watch.last_step(tmp_path) == 2
+    with (tmp_path / "ledger" / "g2-r0.jsonl").open("w") as file:
+        file.write('{"generation": 2}\n')
+        file.flush()
+        assert watch.last_step(tmp_path) == 2, "another generation is no step"
+        file.write('{"step": 3, "ids": []}\n{"st')
+        file.flush()
+        assert watch.last_step(tmp_path) == 3
+
+
+def test_one_waits_on_while_there_is_progress() -> None:
+    began, looks = time.monotonic(), iter(range(100))
+    assert until(lambda: time.monotonic() - began > 0.6, 0.3, progress=lambda: next(looks))
+    began = time.monotonic()
+    assert until(lambda: None, 0.2, progress=lambda: 1) is None
+    assert time.monotonic() - began < 2
 
 
 def test_the_newest_generation_counts(tmp_path: Path) -> None:
