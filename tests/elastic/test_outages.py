@@ -12,7 +12,7 @@ from tests.elastic.outages import FULL, IN_NETWORKS, OUTAGES, SHORT, Lengths, pl
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("outage", ["still", "cut_off", "etcd_down", "one_of_three"])
+@pytest.mark.parametrize("outage", ["still", "cut_off"])
 def test_a_short_one(outage: str, data: Path, tmp_path: Path) -> None:
     check(outage, data, tmp_path, SHORT)
 
