@@ -241,7 +241,8 @@ class Members(Group):
         _let_go_beside(parts)
 
     def _meet(self, address: str, port: int) -> None:
-        """Raises PeerLostError when one of the ranks is gone, or a newer generation is there already."""
+        """Raises PeerLostError when one of the ranks is gone, when nothing has come through the new connections for
+        MEETING_SECONDS, and when a newer generation is there already."""
         others, seconds = sockets(), datetime.timedelta(seconds=MEETING_SECONDS)
         with noticing_loss():
             server = self._unless_over(lambda: TCPStore(address, port, is_master=False, wait_for_workers=False, timeout=seconds))
@@ -249,7 +250,9 @@ class Members(Group):
             self._come(store, range(self.world_size))
             world = self._backend(store, self.rank, self.world_size)
         self._store, self._world = store, world
+        world._set_default_timeout(seconds)  # all have come: what is sent now waits for nobody's step
         self._settle(others)
+        world._set_default_timeout(datetime.timedelta(seconds=self.longest_seconds))
         if self.device.type == "cuda":
             longest = datetime.timedelta(seconds=self.longest_seconds)
             gpus = Nccl(PrefixStore("nccl", store), rank=self.rank, size=self.world_size, longest=longest)

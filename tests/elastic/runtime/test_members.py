@@ -1,6 +1,7 @@
 """A group that is made again and again: a rank that dies at the wrong moment."""
 
 import os
+import signal
 import time
 from datetime import timedelta
 
@@ -9,6 +10,7 @@ import torch
 from torch._C._distributed_c10d import TCPStore
 from torch.distributed.distributed_c10d import PrefixStore
 
+from ebb.elastic.runtime import members
 from ebb.elastic.runtime.config import Place
 from ebb.elastic.runtime.members import Members
 from ebb.elastic.runtime.process_group import PeerLostError
@@ -40,3 +42,22 @@ def test_nobody_waits_for_a_rank_that_dies_while_they_connect() -> None:
     """gloo tries to reach it for 60 s."""
     seconds, _ = together(die_while_they_connect, 2, waited_for=[0])
     assert seconds < 20
+
+
+def stand_still_once_connected() -> float:
+    """Rank 1 is connected and sends nothing. Seconds until rank 0 gives up."""
+    rank = int(os.environ["RANK"])
+    _server = serve() if rank == 0 else None
+    members.MEETING_SECONDS = 3
+    if rank == 1:
+        Members._settle = lambda self, others: signal.pause()  # type: ignore[method-assign]
+    began = time.monotonic()
+    with pytest.raises(PeerLostError):
+        Members.enter(Place(rank=rank, world_size=2), torch.device("cpu"), longest_seconds=600)
+    return time.monotonic() - began
+
+
+def test_a_generation_whose_connections_carry_nothing_is_given_up() -> None:
+    """Otherwise the first step would have its 30 minutes."""
+    seconds, _ = together(stand_still_once_connected, 2, waited_for=[0])
+    assert seconds < 40
