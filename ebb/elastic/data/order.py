@@ -5,13 +5,16 @@ batch of G samples, so a step may hold the end of one epoch and the start of the
 shorter. A rank's share of a step is a contiguous piece of it. The world size is in no state: a run that stopped after step t
 goes on with step t+1 on any number of machines, and every sample is still used exactly once per epoch.
 
-It opens no file and keeps no state but a cache of two permutations (4 bytes a sample each).
+It opens no file and keeps no state but a cache of two permutations (4 bytes a sample each). Samples that lie in shards have an
+order that reads shard after shard (sections.py), with the same promises.
 """
+
+from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 
@@ -26,7 +29,7 @@ class Sample(int):
 
     epoch: int
 
-    def __new__(cls, epoch: int, number: int) -> "Sample":
+    def __new__(cls, epoch: int, number: int) -> Sample:
         sample = super().__new__(cls, number)
         sample.epoch = epoch
         return sample
@@ -36,7 +39,7 @@ class Sample(int):
         """Its place in the dataset, as a plain int."""
         return int(self)
 
-    def __reduce__(self) -> tuple[type["Sample"], tuple[int, int]]:
+    def __reduce__(self) -> tuple[type[Sample], tuple[int, int]]:
         return Sample, (self.epoch, self.number)
 
     def __repr__(self) -> str:
@@ -92,6 +95,12 @@ def in_order(dataset_size: int, rank: int, world_size: int, largest: int) -> lis
     return [[Sample(0, number) for number in range(*piece)] for piece in pieces]
 
 
+class ShardOrder(Protocol):
+    """The order of samples that lie in shards: sections.Sections."""
+
+    def numbers(self, seed: int, start: int, stop: int, *, global_batch: int) -> list[tuple[int, int]]: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stream:
     """All the steps of a run."""
@@ -100,6 +109,7 @@ class Stream:
     epochs: int
     global_batch: int
     seed: int
+    sections: ShardOrder | None = None
 
     @property
     def total_samples(self) -> int:
@@ -116,7 +126,10 @@ class Stream:
 
     def samples(self, piece: Piece) -> list[Sample]:
         """The samples at the positions of `piece`, in their order."""
-        return samples(self.seed, self.dataset_size, piece)
+        if self.sections is None:
+            return samples(self.seed, self.dataset_size, piece)
+        found = self.sections.numbers(self.seed, piece.start, piece.stop, global_batch=self.global_batch)
+        return [Sample(epoch, number) for epoch, number in found]
 
 
 def samples(seed: int, dataset_size: int, piece: Piece) -> list[Sample]:

@@ -168,7 +168,8 @@ def measured_workers(
         micro_batch=min(micro_batch, len(dataset)),
         batch_bytes=_bytes_of(dataset[Sample(0, 0)]) * min(micro_batch, len(dataset)),
     )
-    plan = random_batches(len(dataset), micro_batch)
+    shards = getattr(dataset, "shard_sizes", None) is not None  # at random places each sample would fetch one
+    plan = (batches_in_order if shards else random_batches)(len(dataset), micro_batch)
     rate = rate_of(lambda workers: start(workers, plan), samples_in_a_batch(len(dataset), micro_batch))
     return loader_workers(-1, site, rate, kept_in=kept_in, ranks=ranks, say=say)
 
@@ -193,6 +194,13 @@ def random_batches(dataset_size: int, micro_batch: int) -> Iterator[list[Sample]
     for epoch in count():
         for piece in split(Piece(epoch * dataset_size, (epoch + 1) * dataset_size), size):
             yield samples(-1, dataset_size, piece)
+
+
+def batches_in_order(dataset_size: int, micro_batch: int) -> Iterator[list[Sample]]:
+    """Of a measurement: without an end, one sample after the other."""
+    while True:
+        for piece in split(Piece(0, dataset_size), min(micro_batch, dataset_size)):
+            yield [Sample(0, number) for number in range(*piece)]
 
 
 def _free_shm() -> int:

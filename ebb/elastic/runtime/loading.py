@@ -3,6 +3,8 @@
     loader = Loader(dataset, seed=0, workers=4, collate_fn=None)
     for numbers, batch in loader.start(plan, device, say=print): ...
 
+A dataset with `shard_sizes` (the samples of each shard; numbers count through them) is read shard after shard, data/sections.py.
+
 `batch` is what the dataset's samples collate to: tensors, tuples, lists and dicts of them, nested in any way. On a GPU the next
 batch is copied while the current one is computed; the host waits for nothing.
 """
@@ -13,10 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
 from ebb.elastic.data.batching import FORK, PREFETCH, start_worker
 from ebb.elastic.data.order import Sample
+from ebb.elastic.data.sections import Sections
 from ebb.elastic.data.seeding import Seeded
 from ebb.elastic.data.tuning import Watched, measured_workers, workers_beside_cpu_training
 from ebb.elastic.runtime.config import RunConfig
@@ -45,19 +48,27 @@ class Loader:
         collate_fn: Callable[[list[Any]], Any] | None = None,
         advice: str = _ADVICE,
         together: int = 1,
+        sections: int = 16,
         **options: Any,
     ) -> None:
         """`options` are those of torch's DataLoader, but for what decides about the order. `together`: so many neighbours of a
-        step, counted from its start, come in one batch on any number of ranks: what blends samples with each other needs it."""
+        step, counted from its start, come in one batch on any number of ranks: what blends samples with each other needs it.
+        `sections`: so many shards are read side by side, and mixed, where the dataset has any."""
         if together < 1:
             raise ValueError(f"together is {together!r}; it must be at least 1")
         taken = {"batch_size", "shuffle", "sampler", "batch_sampler", "drop_last", "num_workers"} & set(options)
         if taken:
             raise ValueError(f"{', '.join(sorted(taken))}: the order is the run's own; give workers= for loader processes")
+        _check_has_places(dataset)
         self.dataset = dataset
         self.workers = workers
         self.together = together
-        self.facts = {"dataset_size": len(dataset), "fingerprint": ""}  # by which ranks and generations know the data
+        sizes = getattr(dataset, "shard_sizes", None)
+        self.sections = None if sizes is None else Sections(sizes, at_once=sections)
+        # by which ranks and generations know the data and its order
+        self.facts: dict[str, Any] = {"dataset_size": len(dataset), "fingerprint": ""}
+        if self.sections is not None:
+            self.facts["sections"] = sections
         self._advice = advice
         self._inner = _Numbered(Seeded(dataset, seed=seed) if seeded else dataset)
         own = {"multiprocessing_context": FORK, "worker_init_fn": start_worker, "prefetch_factor": PREFETCH} if workers else {}
@@ -98,6 +109,18 @@ def loader_processes(
         ranks=place.local_world_size,
         kept_in=config.output,
         say=say,
+    )
+
+
+def _check_has_places(dataset: Any) -> None:
+    """Raises TypeError for what can only be iterated."""
+    if hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__") and not isinstance(dataset, IterableDataset):
+        return
+    kind = f"{type(dataset).__module__.partition('.')[0]}.{type(dataset).__name__}"
+    raise TypeError(
+        f"run.loader(dataset) is {kind}, which can only be iterated: it has an order of its own, of which a change of machines "
+        "would lose or repeat samples. Allowed is what has len() and [number]. For tars use elastic.webdataset(urls), for "
+        "MosaicML's shards elastic.mds(folder), for parquet, also of Hugging Face's hub, elastic.parquet(urls)"
     )
 
 

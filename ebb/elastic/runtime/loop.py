@@ -546,7 +546,13 @@ def make_loop(
     pod: Pod | None = None,
 ) -> Loop:
     """Raises DataError when the checkpoint is of other data."""
-    stream = Stream(dataset_size=len(loader), epochs=config.epochs, global_batch=config.global_batch, seed=config.seed)
+    stream = Stream(
+        dataset_size=len(loader),
+        epochs=config.epochs,
+        global_batch=config.global_batch,
+        seed=config.seed,
+        sections=loader.sections,
+    )
     first = checkpointing.first_step(loader.facts, stream)
     report = Report.open(
         config,
