@@ -153,7 +153,7 @@ def _decoder(decode: str | Callable[[dict[str, Any]], Any] | None) -> Callable[[
         ) from None
     try:
         handler = autodecode.ImageHandler(decode)
-    except (AssertionError, KeyError):
+    except ValueError:
         allowed = ", ".join(sorted(autodecode.imagespecs))
         raise DataError(f"decode is {decode!r}; allowed: a function of the sample, or {allowed}") from None
     decoder: Callable[[dict[str, Any]], Any] = autodecode.Decoder([handler])

@@ -53,7 +53,7 @@ def test_a_resume_reads_the_shard_under_way_again_and_no_other(
 
     undisturbed = train("undisturbed", 0, 99)
     assert len(undisturbed) == len(set(undisturbed))
-    for cut in range(1, 16):
+    for cut in (1, 4, 9, 14):
         before, after = train(f"before{cut}", 0, cut), train(f"after{cut}", cut, 99)
         again = set(before) & set(after)
         per_shard = 2 if format == "webdataset" else 1  # a tar, and where samples begin in it

@@ -29,7 +29,7 @@ def tars(folder: Path, sizes: tuple[int, ...] = SIZES, suffix: str = "") -> str:
 
 def mds(folder: Path, count: int = sum(SIZES), compression: str | None = None, **columns: str) -> Path:
     writer = _mds_writer()
-    with writer(out=str(folder), columns={"id": "int", "text": "str", **columns}, compression=compression, size_limit=200) as out:
+    with writer(out=str(folder), columns={"id": "int", "text": "str", **columns}, compression=compression, size_limit=500) as out:
         for number in range(count):
             more = {"tokens": numpy.arange(number % 3 + 1, dtype=numpy.uint16)} if columns else {}
             out.write({"id": number, "text": f"text {number}", **more})
