@@ -33,6 +33,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ebb.elastic.contract import ENV_PLANNED_WORKERS
+    from ebb.elastic.data.streams.mds import mds
+    from ebb.elastic.data.streams.parquet import parquet
+    from ebb.elastic.data.streams.tokens import tokens
+    from ebb.elastic.data.streams.webdataset import webdataset
     from ebb.elastic.notices.notice import Notice
     from ebb.elastic.runtime.config import ConfigError, Parser, RunConfig, add_flags, complete, option, parse
     from ebb.elastic.runtime.loading import Loader
@@ -56,15 +60,20 @@ __all__ = [
     "add_flags",
     "complete",
     "end_process",
+    "mds",
     "option",
+    "parquet",
     "parse",
     "run_program",
     "run_rank",
     "start",
+    "tokens",
+    "webdataset",
 ]
 
 _MODULES = {
     "contract": ("ENV_PLANNED_WORKERS",),
+    **{f"data.streams.{name}": (name,) for name in ("mds", "parquet", "tokens", "webdataset")},
     "notices.notice": ("Notice",),
     "runtime.config": ("ConfigError", "Parser", "RunConfig", "add_flags", "complete", "option", "parse"),
     "runtime.loading": ("Loader",),

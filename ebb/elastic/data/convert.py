@@ -43,7 +43,7 @@ def convert(folder: Path, out: Path, *, size: int, workers: int, say: Say) -> bo
     Raises DataError for what cannot be converted, OSError when the disk fails.
     """
     out.mkdir(parents=True, exist_ok=True)
-    with _alone(out):
+    with alone(out):
         files = Files(current(folder, out, say=say))
         layout = Layout(files.fingerprint, size, len(files))
         if Shards.are_in(out) and _finished(out, layout):
@@ -90,7 +90,7 @@ def _finished(out: Path, layout: Layout) -> bool:
 
 
 @contextlib.contextmanager
-def _alone(out: Path) -> Iterator[None]:
+def alone(out: Path) -> Iterator[None]:
     with (out / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -11,7 +11,8 @@ def test_the_names() -> None:
     assert elastic.__all__ == [
         "ENV_PLANNED_WORKERS",
         *("ConfigError", "GracefulExit", "Loader", "Notice", "Parser", "Progress", "Run", "RunConfig", "Step"),
-        *("add_flags", "complete", "end_process", "option", "parse", "run_program", "run_rank", "start"),
+        *("add_flags", "complete", "end_process", "mds", "option", "parquet", "parse", "run_program", "run_rank", "start"),
+        *("tokens", "webdataset"),
     ]
     assert all(getattr(elastic, name) is not None for name in elastic.__all__)
 

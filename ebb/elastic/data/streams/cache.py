@@ -41,7 +41,9 @@ class Cache:
         Raises DataError for a wrong size.
         """
         if gib is not None and gib <= 0:
-            raise DataError(f"cache_gib is {gib!r}; it must be more than 0: room for the shards that a machine reads side by side")
+            raise DataError(
+                f"cache_gib is {gib!r}; it must be more than 0: room for the shards that a machine reads side by side"
+            )
         if folder is None:
             folder = Path(tempfile.gettempdir()) / f"ebb-shards-{os.getuid()}"
         max_bytes = min(_MOST_BYTES, int(_SHARE * _free(Path(folder)))) if gib is None else int(gib * 2**30)
