@@ -133,7 +133,7 @@ prove-checkpoints: install  ## a writer killed at 1,000 points: always a valid n
 	@$(BIN)/python -m devcluster environment
 	@$(BIN)/python -m tests.elastic.checkpoint.kill_points --points 1000
 
-prove-models: install  ## models sharded in pods that come and go beside DistributedDataParallel, and their checkpoints, saved by 4 ranks and loaded by 1 to 6
+prove-models: install  ## models sharded in pods that come and go beside DistributedDataParallel, their checkpoints, saved by 4 ranks and loaded by 1 to 6, and data in shards through 150 histories
 	@$(BIN)/python -m devcluster environment
 	@$(BIN)/python -m benchmarks.models
 

@@ -1,4 +1,4 @@
-"""Sharded models through losses and joins, beside DistributedDataParallel, and their checkpoints."""
+"""Sharded models through losses and joins, beside DistributedDataParallel, their checkpoints, and data in shards."""
 
 from __future__ import annotations
 
@@ -23,12 +23,23 @@ HELP = """\
    peak_parts: memory of a rank from the moment its model is sharded to the end, in which it loads, trains and saves, above what
    the process had before the model, in units of its part: of the weights, the gradient and Adam's two averages. The copy that is
    written is such a part, so 2 and a constant, which is the code that torch loads and two gathered layers.
+3. streams_lost, streams_repeated: samples of WebDataset's tars, of MosaicML's MDS shards and of parquet, all written by their own
+   libraries and read from a store, through 50 histories each of machines that leave, are lost in a step or throw the job back to
+   a checkpoint, and join (streams_changes): those that were not trained on in an epoch, or twice. Their contents say which they
+   are.
 
 Everything runs on this machine's CPUs, over gloo. The last line is one JSON object.
 
 exit status: 0 the promises are kept, 1 one is broken, 2 it could not be run, 130 interrupted
 """
-LIMITS = {"fsdp_difference": 1e-5, "weights_difference": 1e-6, "killed_saves": 0, "peak_parts": 2.5}
+LIMITS = {
+    "fsdp_difference": 1e-5,
+    "weights_difference": 1e-6,
+    "streams_lost": 0,
+    "streams_repeated": 0,
+    "killed_saves": 0,
+    "peak_parts": 2.5,
+}
 _MEMORY = {"recovery": "memory", "checkpoint_seconds": 1e6, "checkpoint_min_seconds": 1e6}
 _POINTS = 200
 _LIMIT_SECONDS = 900.0  # of a run of pods on a busy machine; seconds on an idle one
@@ -38,6 +49,7 @@ _READERS = (1, 2, 3, 6)
 def measure(folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
     """All figures. Raises AssertionError where a run does not come to its end."""
     from tests.elastic.checkpoint import kill_points  # noqa: PLC0415 - with torch, which --help does without
+    from tests.elastic.data.streams import histories, written  # noqa: PLC0415
     from tests.elastic.runtime import pods, shard_memory  # noqa: PLC0415
     from tests.elastic.runtime.ranks import together  # noqa: PLC0415
     from tests.elastic.runtime.test_sharding import difference, losses  # noqa: PLC0415
@@ -78,6 +90,13 @@ def measure(folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
         if right and all(abs(loss - theirs[step]) < LIMITS["fsdp_difference"] for step, loss in losses(copy).items()):
             found["loaded_at"].append(size)
         say(f"loaded by {size}: {'the same losses' if size in found['loaded_at'] else 'WRONG'}")
+    played = histories.Played()
+    for format in written.FORMATS:
+        say(f"{histories.HISTORIES} histories of {format}")
+        played.add(histories.play_all(folder / "streams", format))
+    found["streams_lost"], found["streams_repeated"] = played.lost, played.repeated
+    found["streams_changes"], found["streams_samples"] = played.changes, played.samples
+    found["streams_histories"] = histories.HISTORIES * len(written.FORMATS)
     say(f"a writer is killed at {_POINTS} points of its saves")
     verdict = kill_points.prove(folder / "killed", _POINTS, 0)
     found["kill_points"] = verdict["kill_points"]

@@ -1,6 +1,7 @@
 """The data path: the samples of each step, the sources of images, and batches on the device in time.
 
-Read in this order: order.py, index.py, images.py, shards.py, batching.py, tuning.py. Programs read through run.loader.
+Read in this order: order.py, sections.py, index.py, images.py, shards.py, batching.py, tuning.py; streams/ has data in shards of
+others' formats. Programs read through run.loader.
 """
 
 from ebb.elastic.data.augment import normalise

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 import torch
@@ -40,7 +40,7 @@ class Sections:
         self.at_once = at_once
         self._first = list(accumulate(self.sizes, initial=0))
         self._epochs: OrderedDict[tuple[int, int], tuple[list[int], list[int]]] = OrderedDict()
-        self._shards: OrderedDict[tuple[int, int, int], list[int]] = OrderedDict()
+        self._shards: OrderedDict[tuple[int, int, int], torch.Tensor] = OrderedDict()
 
     def __len__(self) -> int:
         return self._first[-1]
@@ -49,42 +49,52 @@ class Sections:
         """The epoch and the sample's number for each position of the stream from `start` to `stop`."""
         count = min(self.at_once, global_batch)
         starts = [-(-section * global_batch // count) for section in range(count + 1)]  # of the sections, in a step
-        return [self._at(seed, position, global_batch, starts) for position in range(start, stop)]
+        found: list[tuple[int, int]] = []
+        while start < stop:
+            epoch = start // len(self)
+            section = bisect_right(starts, start % global_batch) - 1
+            end = min(stop, start - start % global_batch + starts[section + 1], (epoch + 1) * len(self))
+            place = self._place(epoch, start, starts[section], starts[section + 1], global_batch)
+            found += [(epoch, number) for number in self._numbers(seed, epoch, place, place + end - start)]
+            start = end
+        return found
 
-    def _at(self, seed: int, position: int, global_batch: int, starts: list[int]) -> tuple[int, int]:
-        epoch = position // len(self)
+    def _place(self, epoch: int, position: int, low: int, high: int, global_batch: int) -> int:
+        """In the epoch's sequence of samples, of the section that has the places `low` to `high` of each step."""
         begin, end = epoch * len(self), (epoch + 1) * len(self)
-        section = bisect_right(starts, position % global_batch) - 1
-        low, high = starts[section], starts[section + 1]
 
         def before(at: int, place: int) -> int:
             """Positions below `at` that have a lower place than this in their step."""
             step, inside = divmod(at, global_batch)
             return step * place + min(inside, place)
 
-        # The sections of an epoch follow each other in its sequence of samples: those before this one, and what this one has had.
+        # Sections follow each other in the sequence: those before this one in full, and what this one has had.
         ahead = before(end, low) - before(begin, low)
         done = before(position, high) - before(position, low) - (before(begin, high) - before(begin, low))
-        return epoch, self._number(seed, epoch, ahead + done)
+        return ahead + done
 
-    def _number(self, seed: int, epoch: int, place: int) -> int:
-        """The sample at a place of the epoch's sequence."""
+    def _numbers(self, seed: int, epoch: int, start: int, stop: int) -> Iterator[int]:
+        """The samples at these places of the epoch's sequence."""
         shards, ends = self._epoch(seed, epoch)
-        at = bisect_right(ends, place)
-        shard = shards[at]
-        return self._first[shard] + self._shard(seed, epoch, shard)[place - ends[at] + self.sizes[shard]]
+        while start < stop:
+            at = bisect_right(ends, start)
+            shard, end = shards[at], min(stop, ends[at])
+            inside = ends[at] - self.sizes[shard]
+            first = self._first[shard]
+            yield from (first + number for number in self._shard(seed, epoch, shard)[start - inside : end - inside].tolist())
+            start = end
 
     def _epoch(self, seed: int, epoch: int) -> tuple[list[int], list[int]]:
         """The shards in their order, and the places at which they end."""
         found = self._epochs.get((seed, epoch))
         if found is None:
-            shards = _shuffled(len(self.sizes), mix(seed, epoch))
+            shards: list[int] = _shuffled(len(self.sizes), mix(seed, epoch)).tolist()
             found = self._epochs[seed, epoch] = shards, list(accumulate(self.sizes[shard] for shard in shards))
             if len(self._epochs) > 2:  # a step touches two, unless an epoch is smaller than it
                 self._epochs.popitem(last=False)
         return found
 
-    def _shard(self, seed: int, epoch: int, shard: int) -> list[int]:
+    def _shard(self, seed: int, epoch: int, shard: int) -> torch.Tensor:
         key = (seed, epoch, shard)
         found = self._shards.get(key)
         if found is None:
@@ -95,6 +105,5 @@ class Sections:
         return found
 
 
-def _shuffled(size: int, seed: int) -> list[int]:
-    found: list[int] = torch.randperm(size, generator=torch.Generator().manual_seed(seed)).tolist()
-    return found
+def _shuffled(size: int, seed: int) -> torch.Tensor:
+    return torch.randperm(size, generator=torch.Generator().manual_seed(seed), dtype=torch.int32)

@@ -48,7 +48,8 @@ def tokenise(
     out.mkdir(parents=True, exist_ok=True)
     with alone(out):
         if (out / MANIFEST).exists():
-            return _refuse_others(read_manifest(str(out)), fingerprint, out)
+            _refuse_others(read_manifest(str(out)), fingerprint, out)
+            return False
         found = []
         for number, shard in enumerate(_shards(documents(texts, field))):
             path = out / shard_name(number)
@@ -89,13 +90,12 @@ def _whole(path: Path, sha256: str) -> bool:
     return hashlib.sha256(rows).hexdigest() == sha256 == facts["sha256"]
 
 
-def _refuse_others(found: Manifest, fingerprint: str, out: Path) -> bool:
+def _refuse_others(found: Manifest, fingerprint: str, out: Path) -> None:
     if found.fingerprint != fingerprint:
         raise DataError(
-            f"{out} holds {found.tokens} tokens of other texts, or of another --tokenizer, --length, --field or --end: name another "
-            "folder, or remove that one"
+            f"{out} holds {found.tokens} tokens of other texts, or of another --tokenizer, --length, --field or --end: name "
+            "another folder, or remove that one"
         )
-    return False
 
 
 def _made_before(path: Path, fingerprint: str) -> dict[str, Any] | None:

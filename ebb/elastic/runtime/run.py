@@ -263,7 +263,8 @@ class Run:
         self, dataset: Any, *, workers: int | None = None, fingerprint: str = "", seeded: bool = True, **options: Any
     ) -> Loader:
         """Set how steps read a map-style dataset: each sample once per epoch, whatever ranks come and go, with `workers` loader
-        processes. `options` are those of torch's DataLoader (collate_fn, ...).
+        processes. `options` are those of torch's DataLoader (collate_fn, ...); and `sections`, the number of shards that are read
+        side by side, of data in shards (elastic.webdataset, mds, parquet, tokens).
 
         Random transforms are seeded per sample; `seeded=False` is for a dataset that does so itself (it gets order.Sample). All
         ranks must see the same samples: their number and `fingerprint`, or the dataset's own, are compared with rank 0's.

@@ -1,7 +1,8 @@
-"""Texts as rows of tokens: every token in its place, shards that are made again only where they are missing, and plain refusals."""
+"""Texts as rows of tokens: every token in its place, only the shards that are missing made again, and plain refusals."""
 
 import gzip
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -90,12 +91,17 @@ def test_a_run_that_was_killed_is_taken_up_again(
     monkeypatch.setattr(tokenise, "_write", dies)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "out", texts, tokenizer)
-    with pytest.raises(DataError, match="tokenise .* makes it; one that was killed is taken up again"):
+    with pytest.raises(DataError, match=r"tokenise .* makes it; one that was killed is taken up again"):
         tokens(tmp_path / "out")
     torn = tmp_path / "out" / written[1]
     torn.write_bytes(torn.read_bytes()[:-5])
     again = list[str]()
-    monkeypatch.setattr(tokenise, "_write", lambda path, *more: again.append(path.name) or write(path, *more))
+
+    def noted(path: Path, *more: Any) -> Any:
+        again.append(path.name)
+        return write(path, *more)
+
+    monkeypatch.setattr(tokenise, "_write", noted)
     assert run(tmp_path / "out", texts, tokenizer) == 0
     assert written[0] not in again
     assert again[0] == written[1]
@@ -142,7 +148,7 @@ def test_verify_finds_a_changed_byte(
         (lambda folder: None, ("--tokenizer", "/nowhere"), "cannot read the tokenizer /nowhere"),
     ],
 )
-def test_what_is_wrong_is_said(
+def test_what_is_wrong_is_said(  # noqa: PLR0917
     spoil: Callable[[Path], Any],
     more: tuple[str, ...],
     message: str,
@@ -151,8 +157,6 @@ def test_what_is_wrong_is_said(
     tokenizer: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    import re
-
     spoil(texts[0].parent)
     assert run(tmp_path / "out", texts, tokenizer, *more) == 1
     assert re.search(message, capsys.readouterr().err)

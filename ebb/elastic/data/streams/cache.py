@@ -41,15 +41,13 @@ class Cache:
         Raises DataError for a wrong size.
         """
         if gib is not None and gib <= 0:
-            raise DataError(
-                f"cache_gib is {gib!r}; it must be more than 0: room for the shards that a machine reads side by side"
-            )
+            raise DataError(f"cache_gib is {gib!r}; it must be more than 0: room for the shards that are read side by side")
         if folder is None:
             folder = Path(tempfile.gettempdir()) / f"ebb-shards-{os.getuid()}"
-        max_bytes = min(_MOST_BYTES, int(_SHARE * _free(Path(folder)))) if gib is None else int(gib * 2**30)
+        max_bytes = min(_MOST_BYTES, int(_SHARE * _room(Path(folder)))) if gib is None else int(gib * 2**30)
         return cls(Path(folder), max_bytes=max_bytes)
 
-    def open(self, key: str, make: Callable[[Path], None]) -> IO[bytes]:
+    def open(self, key: str, make: Callable[[Path], object]) -> IO[bytes]:
         """The file of this name; where there is none, `make` writes it to the path that it is given. Raises what that does."""
         digest = hashlib.sha256(key.encode()).hexdigest()
         path = self.folder / digest[:40]
@@ -67,7 +65,7 @@ class Cache:
             self._remove_unused(path)
             return file
 
-    def _make(self, path: Path, make: Callable[[Path], None]) -> None:
+    def _make(self, path: Path, make: Callable[[Path], object]) -> None:
         temporary = path.with_name(f".tmp-{path.name}")
         try:
             make(temporary)
@@ -104,7 +102,12 @@ class Cache:
                     total -= size
 
 
-def _free(folder: Path) -> int:
+def _room(folder: Path) -> int:
+    """Bytes that are free, or that the cache has already."""
+    used = 0
+    for path in folder.glob("[!.]*"):
+        with contextlib.suppress(FileNotFoundError):
+            used += path.stat().st_size
     while not folder.exists():
         folder = folder.parent
-    return shutil.disk_usage(folder).free
+    return shutil.disk_usage(folder).free + used

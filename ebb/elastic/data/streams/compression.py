@@ -57,9 +57,9 @@ def _whole(library: str, source: Path) -> IO[bytes]:
 
 
 _OPENERS: dict[str, Callable[[Path], Any]] = {
-    "gz": lambda path: gzip.open(path, "rb"),
-    "bz2": lambda path: bz2.open(path, "rb"),
-    "xz": lambda path: lzma.open(path, "rb"),
+    "gz": gzip.GzipFile,
+    "bz2": bz2.BZ2File,
+    "xz": lzma.LZMAFile,
     "zstd": _zstd,
     "br": lambda path: _whole("brotli", path),
     "snappy": lambda path: _whole("snappy", path),

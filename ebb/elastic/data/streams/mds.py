@@ -46,8 +46,8 @@ def mds(
     """The samples of a folder with an index.json, each a dict by the columns' names.
 
     `transform`: a function of that. `allow_pickle`: columns of pickles are read, which run code of whoever wrote them. `cache`: a
-    folder of this machine for copies of shards that lie in a store or are compressed, of `cache_gib` at most. `storage`: options of
-    fsspec. Raises DataError.
+    folder of this machine for copies of shards that lie in a store or are compressed, of `cache_gib` at most. `storage`: options
+    of fsspec. Raises DataError.
     """
     root = os.fspath(folder).rstrip("/").removeprefix("file://")
     shards = _index(f"{root}/index.json", storage or {})
@@ -83,8 +83,8 @@ def _check(shard: dict[str, Any], url: str, allow_pickle: bool) -> None:
             )
         if kind not in _DECODERS:
             raise DataError(
-                f"the column {name} of {url} is of the encoding {encoding!r}; allowed: {', '.join(sorted(_DECODERS))}. Write it as "
-                "bytes, and decode it in transform="
+                f"the column {name} of {url} is of the encoding {encoding!r}; allowed: {', '.join(sorted(_DECODERS))}. Write it "
+                "as bytes, and decode it in transform="
             )
 
 
@@ -160,7 +160,7 @@ def _raw_image(content: bytes, _: str) -> Any:
 
 
 def _unpickled(content: bytes, _: str) -> Any:
-    import pickle  # noqa: PLC0415, S403
+    import pickle  # noqa: PLC0415
 
     return pickle.loads(content)  # noqa: S301 - where allow_pickle was said
 

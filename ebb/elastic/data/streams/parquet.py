@@ -93,8 +93,8 @@ class _Parquet(Sharded):
             table = pyarrow.ipc.open_file(pyarrow.memory_map(f"/dev/fd/{file.fileno()}")).read_all()
         if table.num_rows != self.shard_sizes[shard]:
             raise DataError(
-                f"row group {group} of {url} has {table.num_rows} rows, and {self.shard_sizes[shard]} were counted: it has changed. "
-                "Put the old file back, or begin a new job"
+                f"row group {group} of {url} has {table.num_rows} rows, and {self.shard_sizes[shard]} were counted: it has "
+                "changed. Put the old file back, or begin a new job"
             )
         return lambda row: {name: _value(column[row], pyarrow) for name, column in zip(table.column_names, table.columns)}
 

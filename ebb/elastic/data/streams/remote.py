@@ -41,8 +41,7 @@ def expand(urls: Urls, options: dict[str, Any] | None = None) -> list[str]:
     given = [urls] if isinstance(urls, (str, os.PathLike)) else list(urls)
     found: list[str] = []
     for each in given:
-        for url in _without_braces(os.fspath(each)):
-            url = url.removeprefix("file://")
+        for url in _without_braces(os.fspath(each).removeprefix("file://")):
             found += _matches(url, options or {}) if _has_star(url) else [url]
     if not found:
         named = ", ".join(map(str, given)) or "an empty list"
@@ -75,7 +74,7 @@ def _without_braces(text: str) -> list[str]:
 
 def _matches(url: str, options: dict[str, Any]) -> list[str]:
     if not is_remote(url):
-        return sorted(glob.glob(url, recursive=True))
+        return sorted(glob.glob(url, recursive=True))  # noqa: PTH207 - of a path or a pattern, relative or not
     files, path = _filesystem(url, options)
     return sorted(str(files.unstrip_protocol(each)) for each in _patiently(url, lambda: files.glob(path)))
 

@@ -34,7 +34,7 @@ from ebb.elastic.data.streams.remote import fetch, is_remote
 Transform = Optional[Callable[[Any], Any]]
 ReadSample = Callable[[int], Any]  # by its place in the shard
 
-_OPEN = 64  # shards of a process; run.loader's sections are fewer
+_OPEN = 256  # shards of a process; run.loader's sections are fewer
 _SCHEMA = 1
 _THREADS = 32  # counting waits for the storage
 _SAID_SECONDS = 10.0

@@ -48,7 +48,12 @@ def store(format: str, folder: Path) -> Callable[[Path], Sharded]:
     root = f"memory://{folder.name}-{format}"
     here = folder / format
     here.mkdir(parents=True)
-    pattern = {"webdataset": written.tars, "mds": written.mds, "parquet": written.parquet}[format](here)
+    write: dict[str, Callable[[Path], object]] = {
+        "webdataset": written.tars,
+        "mds": written.mds,
+        "parquet": written.parquet,
+    }
+    pattern = write[format](here)
     for path in here.iterdir():
         if path.is_file():
             fsspec.filesystem("memory").pipe_file(f"{folder.name}-{format}/{path.name}", path.read_bytes())

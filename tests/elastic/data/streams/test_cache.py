@@ -4,7 +4,9 @@ import multiprocessing
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +20,7 @@ FORK = multiprocessing.get_context("fork")
 
 
 def content(cache: Cache, key: str, text: bytes = b"x" * 10) -> bytes:
-    with cache.open(key, lambda path: path.write_bytes(text) and None) as file:
+    with cache.open(key, lambda path: path.write_bytes(text)) as file:
         return file.read()
 
 
@@ -86,7 +88,7 @@ def test_what_was_used_longest_ago_goes_first(tmp_path: Path) -> None:
 
 def test_a_file_that_is_open_stays_readable_when_it_is_removed(tmp_path: Path) -> None:
     cache = Cache(tmp_path, max_bytes=5)
-    with cache.open("a", lambda path: path.write_bytes(b"content of a") and None) as file:
+    with cache.open("a", lambda path: path.write_bytes(b"content of a")) as file:
         content(cache, "b")
         assert kept(cache) == 1
         assert file.read() == b"content of a"
@@ -102,7 +104,7 @@ def test_a_full_disk_is_said(tmp_path: Path) -> None:
     def fill(_: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(DataError, match="cannot write to the cache of shards .*No space left.*Make room there, or name another"):
+    with pytest.raises(DataError, match=r"cannot write to the cache of shards .*No space left.*Make room there, or name another"):
         Cache(tmp_path, max_bytes=1).open("a", fill)
 
 
@@ -148,9 +150,9 @@ def test_addresses_that_say_nothing_are_refused(urls: Any, message: str) -> None
 def test_a_store_that_fails_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     monkeypatch.setattr("ebb.elastic.data.streams.remote.time.sleep", pauses.append)
-    answers = iter([ConnectionError("reset"), TimeoutError(), 7])
+    answers: Iterator[Any] = iter([ConnectionError("reset"), TimeoutError(), 7])
 
-    def act() -> int:
+    def act() -> Any:
         answer = next(answers)
         if isinstance(answer, Exception):
             raise answer
@@ -164,3 +166,11 @@ def test_a_store_that_fails_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> N
 
     with pytest.raises(DataError, match="cannot read s3://x, tried 4 times: ConnectionError: reset"):
         _patiently("s3://x", fail)
+
+
+def test_what_it_holds_counts_as_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that starts later must not take a full cache for a small disk."""
+    monkeypatch.setattr("ebb.elastic.data.streams.cache.shutil.disk_usage", lambda _: SimpleNamespace(free=100))
+    assert Cache.of(tmp_path / "new", None).max_bytes == 50
+    (tmp_path / "file").write_bytes(b"x" * 60)
+    assert Cache.of(tmp_path, None).max_bytes == 80
