@@ -8,7 +8,7 @@ wrong for an object store. Here an epoch is a sequence of whole shards, cut into
 A step of G samples takes the next G / sections samples of each section. So
 - a step mixes the samples of as many random shards as there are sections;
 - ranks, which have contiguous shares of a step, read other shards than each other, whatever their number;
-- a position tells its sample: seed, epoch, step and the sizes of the shards decide, and no iterator has a state that would have
+- a position says its sample: seed, epoch, step and the sizes of the shards decide, and no iterator has a state that would have
   to be saved, given to newcomers or moved with virtual workers. What is exact about a random order (order.py) is so here;
 - each section has one shard under way. Where a change of machines gives it to another machine, that one has this shard to read
   again, and no other.

@@ -18,7 +18,7 @@ SUFFIXES = {".gz": "gz", ".tgz": "gz", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd
 
 
 def by_suffix(url: str) -> str:
-    """The compression that a file's name tells, or nothing."""
+    """The compression that a file's name says, or nothing."""
     return next((name for suffix, name in SUFFIXES.items() if url.lower().endswith(suffix)), "")
 
 
