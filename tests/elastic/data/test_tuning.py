@@ -216,6 +216,21 @@ def test_a_measurement_reads_every_sample_before_any_twice() -> None:
     assert samples_in_a_batch(10, 4) == pytest.approx(20 / 6)
 
 
+def test_data_in_shards_is_measured_shard_after_shard() -> None:
+    """At random places each sample would fetch a shard."""
+    read: list[int] = []
+
+    def start(_workers: int, plan: Iterable[list[Sample]]) -> Iterator[list[Sample]]:
+        for samples in plan:
+            read.extend(map(int, samples))
+            yield samples
+
+    data = Points()
+    data.shard_sizes = [6, 4]  # type: ignore[attr-defined]
+    measured_workers(data, start, micro_batch=4, cores=2, say=lambda _: None)
+    assert read[:20] == list(range(10)) * 2
+
+
 def test_a_rate_counts_samples_not_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
 

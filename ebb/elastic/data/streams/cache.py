@@ -54,14 +54,18 @@ class Cache:
         while True:
             with contextlib.suppress(FileNotFoundError):
                 file = path.open("rb")
-                os.utime(file.fileno())  # the time of its last use
+                with contextlib.suppress(PermissionError):  # another user's
+                    os.utime(file.fileno())  # the time of its last use
                 return file
             self.folder.mkdir(parents=True, exist_ok=True)
             with self._lock(f"{int(digest[:8], 16) % _LOCKS:02}"):
                 if path.exists():
                     continue  # another process has made it meanwhile
                 self._make(path, make)
-                file = path.open("rb")
+                try:
+                    file = path.open("rb")
+                except FileNotFoundError:
+                    continue  # another one made room in between
             self._remove_unused(path)
             return file
 
