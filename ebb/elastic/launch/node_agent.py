@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ebb.elastic.contract import ENV_OUTPUT_DIR, EXIT_FINISHED, EXIT_HARDWARE, EXIT_NO_PROGRAM, EXIT_PROGRAM_FAILED
-from ebb.elastic.launch import gpu_use, last_figures, sweep_point
+from ebb.elastic.launch import gpu_use, last_figures, sweep_point, trackers
 from ebb.elastic.launch.code import CodeError, bring
 from ebb.elastic.launch.crash_hold import CrashHold
 from ebb.elastic.launch.hardware_check import GpuTest, find_fault, is_wanted, warn_of_little_space
@@ -64,6 +64,7 @@ def _take_part(arguments: list[str], reclaim: Reclaim, pipes: LogPipes) -> int:
     except (ValueError, CodeError) as error:
         say(str(error))
         return EXIT_PROGRAM_FAILED
+    trackers.place(os.environ)
     page = LauncherPage.of(os.environ, say)
     hold = CrashHold.of(os.environ, page, say)
     relay = Relay.create(os.environ)  # before the first process is started, so that all of them know it

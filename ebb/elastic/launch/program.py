@@ -17,6 +17,7 @@ from pathlib import Path
 
 def main() -> None:
     sys.argv = sys.argv[1:]
+    _leave_trackers_to_rank_zero()
     script = str(Path(sys.argv[0]).absolute())
     if not getattr(sys.flags, "safe_path", False):  # -P, since Python 3.11
         sys.path[0] = str(Path(script).resolve().parent)
@@ -33,6 +34,14 @@ def main() -> None:
             ended.append((error.code or 0) & 0xFF)
         raise
     ended.append(0)
+
+
+def _leave_trackers_to_rank_zero() -> None:
+    """As trackers.py, which would bring the package with it."""
+    given = os.environ.pop("EBB_TRACKER_RUN", "")
+    if given and os.environ.get("RANK", "0") != "0" and os.environ.get("WANDB_RUN_ID") == given:
+        del os.environ["WANDB_RUN_ID"]
+        os.environ.pop("WANDB_RESUME", None)
 
 
 def _end(ended: list[int]) -> None:

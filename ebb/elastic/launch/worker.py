@@ -9,6 +9,7 @@ import runpy
 import sys
 import traceback
 
+from ebb.elastic.launch import trackers
 from ebb.elastic.launch.logs import rank
 from ebb.elastic.launch.settings import is_ours
 from ebb.elastic.notices import notice
@@ -18,6 +19,7 @@ def run_module(module: str, *arguments: str) -> None:
     """Run it as __main__ with these arguments; its exit code is that of the process (SystemExit)."""
     if is_ours(module):
         notice.install()  # before anything else: a signal that comes now must not kill a worker that would have saved
+    trackers.leave_to_rank_zero(os.environ)
     rank.join(os.environ)
     # a process of the fork server would start its own children through another one, with all its imports
     multiprocessing.set_start_method("fork", force=True)
