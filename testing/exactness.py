@@ -50,7 +50,7 @@ class _Generation:
     resumed_step: int
     resumed_generation: int
     world_size: int
-    shape: tuple[int, int, int]  # dataset_size, global_batch, epochs
+    shape: tuple[int, int, int, bool]  # dataset_size, global_batch, epochs, epochs_apart
     steps: dict[int, dict[int, list[list[int]]]]  # step -> rank -> one list of ids per line
 
 
@@ -63,9 +63,17 @@ def check(output: Path, *, unfinished: tuple[int, int] | None = None) -> Verdict
     final = unfinished[0] if unfinished else _final_generation(output)
     if final not in generations:
         raise LedgerError(f"the job ends in generation {final}, of which there is no ledger")
-    dataset_size, global_batch, all_epochs = generations[final].shape
-    total_steps = unfinished[1] if unfinished else -(-dataset_size * all_epochs // global_batch)
-    total_samples = min(dataset_size * all_epochs, total_steps * global_batch)
+    dataset_size, global_batch, all_epochs, apart = generations[final].shape
+    length = dataset_size if apart else dataset_size * all_epochs  # of what is cut into steps
+    steps_of_length = -(-length // global_batch)
+    total_steps = unfinished[1] if unfinished else steps_of_length * (all_epochs if apart else 1)
+
+    def start_of(step: int) -> int:
+        """Its first position in the stream of all epochs."""
+        times, number = divmod(step, steps_of_length)
+        return times * length + number * global_batch
+
+    total_samples = min(dataset_size * all_epochs, start_of(total_steps))
     epochs = -(-total_samples // dataset_size)  # the last one may be under way
     line = _descent(generations, final, total_steps)
     problems: list[str] = []
@@ -73,8 +81,9 @@ def check(output: Path, *, unfinished: tuple[int, int] | None = None) -> Verdict
     other_size = 0
     for step in range(total_steps):
         ids = _ids_of_step(generations[line[step]], step, problems)
-        other_size += len(ids) != min(global_batch, total_samples - step * global_batch)
-        _count(ids, step, global_batch, dataset_size, counts)
+        size = min(start_of(step + 1), total_samples) - start_of(step)
+        other_size += len(ids) != size
+        _count(ids, start_of(step), size, dataset_size, counts)
     due = [min(dataset_size, total_samples - number * dataset_size) for number in range(epochs)]
     lost = sum(max(0, wanted - len(epoch.keys() & range(dataset_size))) for wanted, epoch in zip(due, counts, strict=True))
     repeated = sum(times - 1 for epoch in counts for times in epoch.values())
@@ -115,7 +124,7 @@ def _read(folder: Path) -> dict[int, _Generation]:
             header["resumed_step"],
             header["resumed_generation"],
             header["world_size"],
-            (header["dataset_size"], header["global_batch"], header["epochs"]),
+            (header["dataset_size"], header["global_batch"], header["epochs"], bool(header.get("epochs_apart"))),
             {},
         )
         generation = found.setdefault(facts.number, facts)
@@ -185,11 +194,10 @@ def _ids_of_step(generation: _Generation, step: int, problems: list[str]) -> lis
     return [number for rank in sorted(ranks) for ids in ranks[rank] for number in ids]
 
 
-def _count(ids: list[int], step: int, global_batch: int, dataset_size: int, counts: list[Counter[int]]) -> None:
+def _count(ids: list[int], start: int, size: int, dataset_size: int, counts: list[Counter[int]]) -> None:
     """Credit the ids to their epoch. Shares are contiguous and ordered by rank, so an epoch's end cuts a step's list in two."""
-    start = step * global_batch
     for offset, number in enumerate(ids):
-        epoch = min((start + min(offset, global_batch - 1)) // dataset_size, len(counts) - 1)
+        epoch = min((start + min(offset, size - 1)) // dataset_size, len(counts) - 1)
         counts[epoch][number] += 1
 
 

@@ -267,3 +267,32 @@ def test_the_program_prints_one_line(history: History, capsys: pytest.CaptureFix
         "discarded": {},
         "discarded_by_rank": {},
     }
+
+
+class TestEpochsApart:
+    """No step crosses an epoch's end: two steps an epoch, of 4 samples and of 1."""
+
+    STEPS = (([4, 0, 2, 1], [3]), ([1, 0, 2, 4], [3]))
+
+    def lines(self) -> Lines:
+        return dict(enumerate([*self.STEPS[0], *self.STEPS[1]]))
+
+    def test_each_sample_once_an_epoch_is_exact(self, history: History) -> None:
+        history.alone(1, self.lines(), epochs_apart=True)
+        history.finish(1)
+        verdict = check(history.output)
+        assert verdict.exact
+        assert (verdict.steps, verdict.samples) == (4, 10)
+
+    def test_a_sample_of_the_next_epoch_in_a_last_step_is_one_too_many(self, history: History) -> None:
+        history.alone(1, {**self.lines(), 1: [3, 1]}, epochs_apart=True)
+        history.finish(1)
+        verdict = check(history.output)
+        assert not verdict.exact
+        assert (verdict.samples_repeated, verdict.steps_of_other_size) == (1, 1)
+
+    def test_a_job_that_is_not_through_is_judged_so_far(self, history: History) -> None:
+        history.alone(1, self.lines(), epochs_apart=True)
+        verdict = check(history.output, unfinished=(1, 3))
+        assert verdict.exact
+        assert verdict.samples == 9
