@@ -58,6 +58,7 @@ def test_metric_names_are_these() -> None:
         "ebb_world_size",
         "ebb_generation",
         "ebb_checkpoint_step",
+        "ebb_tracker_info",
         "ebb_held_seconds",
         "ebb_gpu_utilization_ratio",
         "ebb_gpu_memory_used_bytes",

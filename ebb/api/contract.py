@@ -98,6 +98,7 @@ METRIC_SAMPLES_PER_SECOND: Final = "ebb_samples_per_second"
 METRIC_WORLD_SIZE: Final = "ebb_world_size"
 METRIC_GENERATION: Final = "ebb_generation"
 METRIC_CHECKPOINT_STEP: Final = "ebb_checkpoint_step"  # the step of the newest committed checkpoint
+METRIC_TRACKER: Final = "ebb_tracker_info"  # label url: the run in the program's own experiment tracker
 METRIC_HELD_SECONDS: Final = (
     "ebb_held_seconds"  # of a launcher: for how long it still holds its machine; labels exit_code, message
 )

@@ -84,6 +84,11 @@ class Progress:
     useful_seconds: float | None = described(
         "Time in steps that count, over all generations; steps that are done again count once.", NUMBER, default=None
     )
+    tracker: str | None = described(
+        "Address of the run in the program's own experiment tracker, such as W&B.",
+        {"type": "string", "maxLength": 500},
+        default=None,
+    )
     at: str | None = described("When these figures were read.", TIME, default=None)
 
 

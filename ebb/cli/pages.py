@@ -223,6 +223,7 @@ def job_facts(job: JobView, reclaims: Sequence[Reclaim], now: datetime) -> list[
         ("last seen" if job.state in OVER else "progress", _progress(job)),
         ("speed" if job.state == RUNNING_STATE else "last speed", _speed(job)),
         ("GPUs" if job.state == RUNNING_STATE else "last GPUs", _gpus(job)),
+        ("tracker", job.tracker),
         ("left", f"about {duration(job.eta_seconds)}" if job.eta_seconds is not None else ""),
         ("reclaims", _reclaims(job, reclaims)),
         ("failures", str(job.failures) if job.failures else ""),

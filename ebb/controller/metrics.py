@@ -163,8 +163,15 @@ def read_progress(text: str, now: float) -> Progress | None:
         samples_per_second=_finite(values, names.METRIC_SAMPLES_PER_SECOND),
         checkpoint_step=_whole(values, names.METRIC_CHECKPOINT_STEP),
         useful_seconds=_finite(values, names.METRIC_USEFUL_SECONDS),
+        tracker=_tracker(text),
         at=stamp(now),
     )
+
+
+def _tracker(text: str) -> str | None:
+    """A program says it, and people click on it: an address of the web, or none."""
+    found = [labels.get("url", "") for labels, _ in samples(text, names.METRIC_TRACKER)]
+    return next((url for url in found if re.fullmatch(r"https?://[!-~]{1,490}", url)), None)
 
 
 def parse(text: str) -> dict[str, float]:

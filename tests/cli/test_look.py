@@ -26,6 +26,7 @@ PROGRESS = {
     "worldSize": 2,
     "generation": 3,
     "samplesPerSecond": 512.3,
+    "tracker": "https://wandb.ai/team/digits/runs/5f3c",
 }
 HISTORY = [
     {"at": "2026-11-21T12:00:11.123Z", "what": "placed", "cause": "local-a"},
@@ -149,6 +150,7 @@ def test_status_page() -> None:
         "  where     spot, in local-a\n"
         "  progress  step 120 of 560 (21 %), epoch 2, loss 0.1235\n"
         "  speed     last 512.3 samples/s, world size 2, generation 3\n"
+        "  tracker   https://wandb.ai/team/digits/runs/5f3c\n"
         "  reclaims  1\n"
         "  failures  1\n"
         "\n"

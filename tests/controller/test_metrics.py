@@ -51,6 +51,23 @@ def test_a_workers_page_is_progress() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("said", "known"),
+    [
+        ("https://wandb.ai/team/digits/runs/5f3c", "https://wandb.ai/team/digits/runs/5f3c"),
+        ("http://mlflow:5000/#/experiments/1/runs/a1", "http://mlflow:5000/#/experiments/1/runs/a1"),
+        ("javascript:alert(1)", None),
+        ("https://two words", None),
+        ("https://" + "x" * 500, None),
+        ("", None),
+    ],
+)
+def test_a_trackers_address_is_one_of_the_web_or_none(said: str, known: str | None) -> None:
+    progress = read_progress(f'ebb_step 1\nebb_tracker_info{{url="{said}"}} 1\n', NOW)
+    assert progress is not None
+    assert progress.tracker == known
+
+
 @pytest.mark.parametrize("loss", ["NaN", "+Inf", "-Inf", "many"])
 def test_a_loss_that_is_no_number_is_left_out(loss: str) -> None:
     progress = read_progress(f"ebb_step 1\nebb_loss {loss}\n", NOW)

@@ -4,6 +4,7 @@ import os
 import time
 
 import torch
+from torch.utils.data import Dataset
 
 LONGEST, WORDS, LINES, EPOCHS, GLOBAL_BATCH = 16, 64, 50, 20, 8
 BATCH_SECONDS = float(os.environ.get("BATCH_SECONDS", "0"))  # so that machines can come and go between steps
@@ -12,6 +13,19 @@ BATCH_SECONDS = float(os.environ.get("BATCH_SECONDS", "0"))  # so that machines 
 def lines() -> list[dict[str, list[int]]]:
     generator = torch.Generator().manual_seed(1)
     return [_line(int(length), generator) for length in torch.randint(4, LONGEST, (LINES,), generator=generator)]
+
+
+class Lines(Dataset[dict[str, list[int]]]):
+    """The same, as torch has it."""
+
+    def __init__(self) -> None:
+        self._lines = lines()
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def __getitem__(self, number: int) -> dict[str, list[int]]:
+        return self._lines[number]
 
 
 def texts() -> list[dict[str, str]]:

@@ -7,7 +7,7 @@ import lightning as L
 import torch
 from torch.utils.data import DataLoader
 
-from benchmarks.adapters.programs.data import EPOCHS, GLOBAL_BATCH, LONGEST, WORDS, batch, lines
+from benchmarks.adapters.programs.data import EPOCHS, GLOBAL_BATCH, LONGEST, WORDS, Lines, batch
 from ebb.elastic.adapters.lightning import fit, trainer_options
 
 
@@ -43,7 +43,7 @@ def main(output: str) -> None:
         **trainer_options(),
     )
     model = Model()
-    fit(trainer, model, DataLoader(lines(), batch_size=3, collate_fn=batch), global_batch=GLOBAL_BATCH)
+    fit(trainer, model, DataLoader(Lines(), batch_size=3, collate_fn=batch), global_batch=GLOBAL_BATCH)
     if trainer.is_global_zero:
         torch.save(model.state_dict(), f"{output}/final.pt")
 

@@ -8,7 +8,7 @@ from accelerate import Accelerator
 from accelerate.utils import set_seed
 from torch.utils.data import DataLoader
 
-from benchmarks.adapters.programs.data import EPOCHS, GLOBAL_BATCH, LONGEST, WORDS, batch, lines
+from benchmarks.adapters.programs.data import EPOCHS, GLOBAL_BATCH, LONGEST, WORDS, Lines, batch
 from ebb.elastic.adapters.accelerate import Elastic
 
 
@@ -21,7 +21,7 @@ def main(output: str) -> None:
     optimizer = torch.optim.Adam(model.parameters(), 1e-3)
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, 20, 0.5)
     model, optimizer, schedule = accelerator.prepare(model, optimizer, schedule)
-    for tokens in elastic.batches(DataLoader(lines(), batch_size=3, collate_fn=batch)):
+    for tokens in elastic.batches(DataLoader(Lines(), batch_size=3, collate_fn=batch)):
         with accelerator.accumulate(model):
             loss = torch.nn.functional.cross_entropy(model(tokens["input_ids"]), tokens["input_ids"][:, 0])
             accelerator.backward(loss)

@@ -141,6 +141,7 @@ class JobView:
     gpus: tuple[GpuView, ...] = ()  # of many the least busy ones
     held_worker: int | None = None  # whose program failed and whose machine is held to look into it
     held_until: str = ""
+    tracker: str = ""  # address of the run in the program's own experiment tracker
     secrets: tuple[SecretUse, ...] = ()  # by name, and where their values go
 
 
@@ -194,6 +195,7 @@ def view(job: Object, now: float | None = None) -> JobView:
         gpus=tuple(map(_gpu, status.get("gpus") or [])),
         held_worker=held.get("worker"),
         held_until=held.get("until") or "",
+        tracker=progress.get("tracker") or "",
         secrets=uses_of(pod),
     )
 

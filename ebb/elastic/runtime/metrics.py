@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 from ebb.compat import dataclass
 from ebb.elastic import contract
+from ebb.elastic.runtime.tracker import find_url
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,12 +85,19 @@ class Board:
 
     def __init__(self) -> None:
         self.progress: object | None = None
+        self.tracker = ""
 
     def show(self, progress: object) -> None:
         self.progress = progress
+        self.tracker = self.tracker or find_url()
 
     def text(self) -> str:
-        return prometheus_text(self.progress)
+        text = prometheus_text(self.progress)
+        if not text or not self.tracker:
+            return text
+        url = self.tracker.replace("\\", "\\\\").replace('"', '\\"')
+        name = contract.METRIC_TRACKER
+        return f'{text}# HELP {name} The run in the program\'s own tracker.\n# TYPE {name} gauge\n{name}{{url="{url}"}} 1\n'
 
 
 def complain(text: str) -> None:
