@@ -8,6 +8,7 @@ end. What is judged: the ledger, the exit codes, the final weights beside those 
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import json
 import os
@@ -29,6 +30,7 @@ PROGRAMS = Path(__file__).with_name("programs")
 _RECLAIMED = 138
 _EXPECTED = (None, 0, _RECLAIMED, -signal.SIGKILL)
 _LIMIT_SECONDS = 300.0
+_OBJECTS = {"elastic"}  # by convention, of Ebb's classes
 _STEPS = 3  # that a generation makes before the next change
 
 
@@ -84,9 +86,15 @@ def play(library: Library, folder: Path, endpoint: str, packages: Path, say: Cal
 
 
 def changed_lines(program: Path) -> int:
-    """Lines of a program that name Ebb, or what it imports from Ebb."""
-    lines = [line for line in program.read_text().splitlines() if line.strip() and not line.lstrip().startswith(("#", '"""'))]
-    return sum("ebb" in line or "elastic" in line for line in lines)
+    """Lines of a program with a name that comes from Ebb, the imports included."""
+    tree = ast.parse(program.read_text())
+    imports = [each for each in ast.walk(tree) if isinstance(each, ast.ImportFrom) and (each.module or "").startswith("ebb")]
+    names = {alias.name for each in imports for alias in each.names}
+    for each in ast.walk(tree):
+        if isinstance(each, ast.Assign) and any(isinstance(one, ast.Name) and one.id in names for one in ast.walk(each.value)):
+            names |= {target.id for target in each.targets if isinstance(target, ast.Name) and target.id in _OBJECTS}
+    used = {each.lineno for each in ast.walk(tree) if isinstance(each, ast.Name) and each.id in names}
+    return len(used | {each.lineno for each in imports})
 
 
 def _history(output: Path, start: Callable[[], Machine], say: Callable[[str], None]) -> list[int | None]:
