@@ -32,6 +32,7 @@ from ebb.elastic.launch.torch_version import find_limits, find_problem, find_ver
 from ebb.elastic.notices.choice import choose
 from ebb.elastic.notices.relay import Relay
 from ebb.elastic.notices.watcher import Watcher, interrupt_main_thread
+from ebb.elastic.runtime import flight_recorder
 
 if TYPE_CHECKING:  # torch takes seconds to import; a signal must be heard before
     from ebb.elastic.launch.agent import Agent
@@ -65,6 +66,7 @@ def _take_part(arguments: list[str], reclaim: Reclaim, pipes: LogPipes) -> int:
         say(str(error))
         return EXIT_PROGRAM_FAILED
     trackers.place(os.environ)
+    flight_recorder.place(os.environ)
     page = LauncherPage.of(os.environ, say)
     hold = CrashHold.of(os.environ, page, say)
     relay = Relay.create(os.environ)  # before the first process is started, so that all of them know it

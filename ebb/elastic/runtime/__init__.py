@@ -16,5 +16,7 @@ process_group.py  the ranks of a generation; connections.py: how the loss of one
 sharding.py       a model of which each rank of a pod holds a part; pod.py: those ranks, which live and decide together
 recovery.py       how a survivor goes on in memory instead; members.py: a process group that is made again and
                   again; nccl.py: its part between GPUs; transfer.py: a whole state from one rank to others
-report.py         lines, result.json, ledger and account of a run; metrics.py: metrics.jsonl and Prometheus
+flight_recorder.py   the last collectives of a rank that hangs
+report.py         lines, result.json, ledger and account of a run; metrics.py: metrics.jsonl and Prometheus;
+                  tracker.py: the run in an experiment tracker
 """

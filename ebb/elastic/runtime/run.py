@@ -23,7 +23,7 @@ from ebb.elastic.data import DataError
 from ebb.elastic.data.tuning import workers_beside_cpu_training
 from ebb.elastic.notices.notice import Notice, install
 from ebb.elastic.notices.relay import Relay
-from ebb.elastic.runtime import peer_loss, sharding
+from ebb.elastic.runtime import flight_recorder, peer_loss, sharding
 from ebb.elastic.runtime.checkpointing import Checkpointing, TrainingState, Weights
 from ebb.elastic.runtime.config import ConfigError, RunConfig, resolve
 from ebb.elastic.runtime.evaluation import Measure, Stopped, evaluate, listener
@@ -87,7 +87,7 @@ class Run:
         self._watchdog = Watchdog(
             first_seconds=config.first_step_seconds,
             steady_seconds=config.collective_seconds,
-            act=lambda sentence: peer_loss.give_up(sentence, self._group, self._noticed),
+            act=self._give_up,
         )
         if self.world_size > 1 or config.recovery == "memory":  # otherwise, alone, there is nobody to wait for
             self._watchdog.start()
@@ -97,6 +97,12 @@ class Run:
         self._summed_as: torch.dtype | None = None  # gradients; None: as they are
         self._listeners: list[Callable[[Progress], None]] = []
         self._result_written = False
+
+    def _give_up(self, sentence: str) -> None:
+        """In the watchdog's thread."""
+        if self.device.type == "cuda":
+            flight_recorder.keep(self.output, self.rank, say=lambda text: print(f"rank {self.rank}: {text}", flush=True))
+        peer_loss.give_up(sentence, self._group, self._noticed)
 
     def _join(self) -> Group:
         config = self.config
