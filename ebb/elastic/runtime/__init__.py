@@ -17,6 +17,5 @@ sharding.py       a model of which each rank of a pod holds a part; pod.py: thos
 recovery.py       how a survivor goes on in memory instead; members.py: a process group that is made again and
                   again; nccl.py: its part between GPUs; transfer.py: a whole state from one rank to others
 flight_recorder.py   the last collectives of a rank that hangs
-report.py         lines, result.json, ledger and account of a run; metrics.py: metrics.jsonl and Prometheus;
-                  tracker.py: the run in an experiment tracker
+report.py         lines, result.json, ledger and account of a run; metrics.py: metrics.jsonl and Prometheus
 """

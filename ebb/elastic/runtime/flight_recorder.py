@@ -23,7 +23,7 @@ _DUMP_SECONDS = 10.0  # a lock that a stuck thread holds must not keep this rank
 
 
 def place(environment: MutableMapping[str, str]) -> None:
-    """What a user has set stays."""
+    """Change nothing that a user has set."""
     for name in ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"):  # the second one's name before torch 2.9
         environment.setdefault(name, _NUM_COLLECTIVES)
     if output := environment.get(ENV_OUTPUT_DIR):
@@ -56,5 +56,5 @@ def _write(path: Path, dump: Callable[[], bytes], say: Callable[[str], None]) ->
 def _recorded() -> bytes:
     from torch._C import _distributed_c10d  # noqa: PLC0415  # the launcher imports this module before torch is needed
 
-    content: bytes = _distributed_c10d._dump_nccl_trace()  # AttributeError: a torch without NCCL
+    content: bytes = _distributed_c10d._dump_nccl_trace()  # type: ignore[attr-defined]  # of a torch with NCCL
     return content

@@ -22,7 +22,8 @@ from typing import Any, Protocol
 
 from ebb.compat import dataclass
 from ebb.elastic import contract
-from ebb.elastic.runtime.tracker import find_url
+
+_LONGEST_ADDRESS = 500  # it is kept in the job's status
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +90,7 @@ class Board:
 
     def show(self, progress: object) -> None:
         self.progress = progress
-        self.tracker = self.tracker or find_url()
+        self.tracker = self.tracker or find_tracker()
 
     def text(self) -> str:
         text = prometheus_text(self.progress)
@@ -98,6 +99,34 @@ class Board:
         url = self.tracker.replace("\\", "\\\\").replace('"', '\\"')
         name = contract.METRIC_TRACKER
         return f'{text}# HELP {name} The run in the program\'s own tracker.\n# TYPE {name} gauge\n{name}{{url="{url}"}} 1\n'
+
+
+def find_tracker() -> str:
+    """The address of this process's run in a tracker, of W&B or of an MLflow server; "" where none has begun, or it is
+    offline. Only a library that the program has imported is asked, and nothing is sent.
+
+    To be called in the thread that trains: MLflow's run is one of a thread. A library of an unknown version costs the address.
+    """
+    for name, find in (("wandb", _wandb), ("mlflow", _mlflow)):
+        module = sys.modules.get(name)
+        try:
+            url = find(module) if module is not None else ""
+        except Exception:  # noqa: S112  # whatever a library raises must not stop the training
+            continue
+        if url.startswith(("https://", "http://")) and len(url) <= _LONGEST_ADDRESS and url.isprintable():
+            return url
+    return ""
+
+
+def _wandb(module: Any) -> str:
+    run = getattr(module, "run", None)
+    return str(run.url or "") if run is not None and not run.offline else ""  # an offline one warns when it is asked
+
+
+def _mlflow(module: Any) -> str:
+    run = module.active_run()
+    server = str(module.get_tracking_uri()).rstrip("/")
+    return f"{server}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}" if run is not None else ""
 
 
 def complain(text: str) -> None:

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from ebb.elastic.runtime.metrics import Board
-from ebb.elastic.runtime.tracker import find_url
+from ebb.elastic.runtime.metrics import Board, find_tracker
 from tests.elastic.runtime.test_time_account import progress
 
 ADDRESS = "https://wandb.ai/team/digits/runs/5f3c"
@@ -24,16 +23,16 @@ def _no_library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_run_that_is_online_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert find_url() == ""
+    assert find_tracker() == ""
     wandb(monkeypatch)
-    assert find_url() == ""
+    assert find_tracker() == ""
     wandb(monkeypatch, offline=False, url=ADDRESS)
-    assert find_url() == ADDRESS
+    assert find_tracker() == ADDRESS
 
 
 def test_one_that_is_offline_is_not_even_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     wandb(monkeypatch, offline=True)  # without a url: asking would raise
-    assert find_url() == ""
+    assert find_tracker() == ""
 
 
 def test_mlflow_has_one_on_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,20 +42,20 @@ def test_mlflow_has_one_on_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "mlflow", library)
 
     server("http://mlflow:5000/")
-    assert find_url() == "http://mlflow:5000/#/experiments/1/runs/a1"
+    assert find_tracker() == "http://mlflow:5000/#/experiments/1/runs/a1"
     server("file:///tmp/mlruns")
-    assert find_url() == ""
+    assert find_tracker() == ""
 
 
 @pytest.mark.parametrize("url", ["javascript:alert(1)", "https://a\nebb_step 7", "https://" + "x" * 500])
 def test_what_is_no_address_is_none(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     wandb(monkeypatch, offline=False, url=url)
-    assert find_url() == ""
+    assert find_tracker() == ""
 
 
 def test_a_library_of_another_version_costs_the_address_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     wandb(monkeypatch, id="5f3c")  # knows neither offline nor url
-    assert find_url() == ""
+    assert find_tracker() == ""
 
 
 def test_the_page_names_it_once_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
