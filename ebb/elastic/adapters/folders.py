@@ -77,9 +77,18 @@ class CheckpointFolders:
         return True
 
     def commit(
-        self, working: Path, fence: Fence, *, step: int, writer: int = 0, asked: bool = False, protected: Path | None = None
+        self,
+        working: Path,
+        fence: Fence,
+        *,
+        step: int,
+        writer: int = 0,
+        asked: bool = False,
+        most_asked: int | None = None,
+        protected: Path | None = None,
     ) -> Path:
-        """Make it count; returns its place. `protected`: a folder that stays in any case.
+        """Make it count; returns its place. Of those that were `asked` for as many stay as `most_asked` says, None for all;
+        `protected` stays in any case.
 
         Raises Stale, then it is gone; NotWritten.
         """
@@ -107,7 +116,7 @@ class CheckpointFolders:
             ) from error
         finally:
             shutil.rmtree(working.parent, ignore_errors=True)
-        self._prune(path, protected)
+        self._prune(most_asked, kept=(path, protected))
         return path
 
     def newest(self) -> FoundFolder | None:
@@ -205,11 +214,13 @@ class CheckpointFolders:
         with ThreadPoolExecutor(_NUM_HASHING) as pool:
             return next(filter(None, pool.map(compare, found.manifest.parts)), "")
 
-    def _prune(self, newest: Path, protected: Path | None) -> None:
-        unasked = [each.path for each in self._committed() if not each.manifest.metrics.get(ASKED)]
-        for path in unasked[self._keep :]:
-            if path not in (newest, protected):
-                _remove(path)
+    def _prune(self, most_asked: int | None, *, kept: tuple[Path | None, ...]) -> None:
+        committed = self._committed()
+        for asked, most in ((False, self._keep), (True, most_asked)):
+            group = [each.path for each in committed if bool(each.manifest.metrics.get(ASKED)) is asked]
+            for path in group[len(group) if most is None else most :]:
+                if path not in kept:
+                    _remove(path)
 
 
 def _remove(path: Path) -> None:

@@ -168,7 +168,8 @@ class _Elastic(Trainer):
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         job, step = self._job, self.state.global_step
         best = self.state.best_model_checkpoint
-        with job.saving(step, asked=self._asked, protected=Path(best) if best else None) as folder:
+        facts = {"asked": self._asked, "most_asked": self.args.save_total_limit, "protected": Path(best) if best else None}
+        with job.saving(step, **facts) as folder:
             try:
                 self._aside = str(folder.parent)
                 super()._save_checkpoint(model, trial)
@@ -182,8 +183,10 @@ class _Elastic(Trainer):
         """The paths in Trainer's state are those that hold when the checkpoint counts."""
         if not self.args.should_save:
             return
-        if self.state.best_global_step:
-            self.state.best_model_checkpoint = str(self._job.place / f"checkpoint-{self.state.best_global_step}")
+        if (number := self.state.best_global_step) is not None:
+            best = self._job.place / f"checkpoint-{number}"
+            if best.exists() or best.name == folder.name:
+                self.state.best_model_checkpoint = str(best)
         self.state.save_to_json(str(folder / _STATE))
         if self._evaluation_pending:
             (folder / _PENDING).touch()

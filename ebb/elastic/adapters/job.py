@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -202,21 +203,23 @@ class AdaptedJob:
         log(step=step, **{"total_steps": self.plan.steps_per_epoch * self.config.epochs, "epoch": epochs, **rate})
 
     @contextlib.contextmanager
-    def saving(self, step: int, *, asked: bool = False, protected: Path | None = None) -> Iterator[Path]:
-        """All ranks write into the folder, and rank 0 commits it. A full disk costs the checkpoint, not the training."""
+    def saving(self, step: int, **facts: Any) -> Iterator[Path]:
+        """All ranks write into the folder, and rank 0 commits it; `facts` are those of CheckpointFolders.commit. A full disk
+        costs the checkpoint, not the training."""
         began = time.monotonic()
         working = self._folders.working(self.generation, step)
         with self._notice.saving():
-            full: OSError | None = None
+            full: Exception | None = None
             try:
                 yield working
-            except OSError as error:
+            except Exception as error:
+                if not (isinstance(error, OSError) or _FULL.search(str(error))):
+                    raise
                 full = error
             (failed,) = self.ranks.any_of(full is not None)
+            told = ""
             if self.ranks.rank == 0:
-                told = self._commit(working, step, asked=asked, protected=protected) if not failed else str(full or "")
-            else:
-                told = ""
+                told = str(full or "") if failed else self._commit(working, step, **facts)
             told = self.ranks.hand_out_facts(told)
         if told == _STALE:
             peer_is_gone("a newer generation of the job exists")
@@ -279,6 +282,7 @@ class AdaptedJob:
 
 
 _STALE = "stale"
+_FULL = re.compile(r"No space left|PytorchStreamWriter failed")  # torch and safetensors have errors of their own for it
 
 
 def output_folder(given: str) -> Path:

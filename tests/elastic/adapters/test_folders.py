@@ -24,8 +24,9 @@ def written(found: CheckpointFolders, generation: int, step: int) -> Path:
     return working
 
 
-def saved(found: CheckpointFolders, fence: FileFence, step: int, *, asked: bool = False) -> Path:
-    return found.commit(written(found, fence.generation, step), fence, step=step, asked=asked)
+def saved(found: CheckpointFolders, fence: FileFence, step: int, *, asked: bool = False, most_asked: int | None = None) -> Path:
+    working = written(found, fence.generation, step)
+    return found.commit(working, fence, step=step, asked=asked, most_asked=most_asked)
 
 
 @pytest.fixture
@@ -135,6 +136,14 @@ def test_only_those_that_nobody_asked_for_are_removed(tmp_path: Path, fence: Fil
     for step in (10, 20, 30, 40):
         saved(found, fence, step, asked=step == 10)
     assert sorted(path.name for path in tmp_path.glob("checkpoint-*")) == ["checkpoint-10", "checkpoint-40"]
+
+
+def test_of_those_that_were_asked_for_as_many_stay_as_the_program_says(tmp_path: Path, fence: FileFence) -> None:
+    found = folders(tmp_path)
+    for step in (10, 20, 30):
+        saved(found, fence, step, asked=True, most_asked=2)
+    saved(found, fence, 40, most_asked=2)
+    assert sorted(path.name for path in tmp_path.glob("checkpoint-*")) == ["checkpoint-20", "checkpoint-30", "checkpoint-40"]
 
 
 def test_a_folder_without_files_is_no_checkpoint(tmp_path: Path, fence: FileFence) -> None:

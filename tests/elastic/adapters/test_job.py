@@ -93,12 +93,29 @@ def test_the_last_step_is_saved(tmp_path: Path) -> None:
     assert begin(tmp_path).resumed_step == 6
 
 
-def test_a_disk_that_is_full_costs_the_checkpoint_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(28, "No space left on device"),
+        RuntimeError(
+            "[enforce fail at inline_container.cc:668] . PytorchStreamWriter failed writing file data/0: file write failed"
+        ),
+    ],
+)
+def test_a_disk_that_is_full_costs_the_checkpoint_alone(
+    tmp_path: Path, error: Exception, capsys: pytest.CaptureFixture[str]
+) -> None:
     job = begin(tmp_path)
     with job.saving(3):
-        raise OSError(28, "No space left on device")
-    assert "step 3 has no checkpoint: [Errno 28] No space left on device" in capsys.readouterr().err
+        raise error
+    assert f"step 3 has no checkpoint: {error}" in capsys.readouterr().err
     assert begin(tmp_path).found is None
+
+
+def test_another_error_while_saving_is_the_programs(tmp_path: Path) -> None:
+    job = begin(tmp_path)
+    with pytest.raises(RuntimeError, match="boom"), job.saving(3):
+        raise RuntimeError("boom")
 
 
 def test_a_survivor_of_a_loss_saves_what_it_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
