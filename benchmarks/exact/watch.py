@@ -33,7 +33,7 @@ class Sight:
 class Rank(NamedTuple):
     machine: Machine
     pid: int
-    generation: int
+    generation: int = 0  # where its system has such numbers
 
 
 def look(output: Path) -> Sight | None:
