@@ -15,6 +15,7 @@ import pulumi
 from infra.account.records import Check, Offered, Pattern, Seen, Sheet
 from infra.config.model import Stack
 from infra.config.section import Problem, Section
+from infra.policies.rules import Rule
 from workloads.cluster import Cluster, Helpers, Images, InstanceType, NodeGroup, Storage
 
 
@@ -93,6 +94,10 @@ class Cloud(Protocol):
     def reclaims(self) -> Reclaims | None:
         """Reclaims on request; None where the cloud has none."""
         return None
+
+    def rules(self) -> Sequence[Rule]:
+        """Rules that the resources of its stacks keep: its part of the policy pack (infra/policies)."""
+        return ()
 
     def pages(self) -> Mapping[Path, Callable[[], str]]:
         """Files of docs/ that are made from its code, with their texts."""

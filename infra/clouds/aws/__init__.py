@@ -12,6 +12,7 @@ from infra.account.records import ACCOUNT, GITHUB, Check, Offered, Pattern, Seen
 from infra.cloud import Cloud, Infrastructure, Reclaims
 from infra.clouds.aws import catalog, checks, settings
 from infra.config import Problem, Stack
+from infra.policies.rules import Rule
 from workloads.cluster import CAPACITY_BLOCK, ON_DEMAND, SPOT, InstanceType, NodeGroup
 
 _DIFFERENCES = {
@@ -103,6 +104,11 @@ class AwsCloud(Cloud):
         from infra.clouds.aws import reclaim
 
         return reclaim
+
+    def rules(self) -> Sequence[Rule]:
+        from infra.clouds.aws import policies
+
+        return policies.RULES
 
     def pages(self) -> Mapping[Path, Callable[[], str]]:
         from infra.clouds.aws.iam import rights

@@ -12,6 +12,7 @@ from infra.account.records import Check, Offered, Seen, Sheet
 from infra.cloud import Cloud, Infrastructure, Reclaims
 from infra.clouds.azure import catalog, checks, names, settings
 from infra.config import Problem, Stack
+from infra.policies.rules import Rule
 from workloads.cluster import ON_DEMAND, SPOT, InstanceType, NodeGroup
 
 _DIFFERENCES = {
@@ -75,6 +76,11 @@ class AzureCloud(Cloud):
         from infra.clouds.azure import reclaim
 
         return reclaim
+
+    def rules(self) -> Sequence[Rule]:
+        from infra.clouds.azure import policies
+
+        return policies.RULES
 
 
 CLOUD = AzureCloud()

@@ -11,6 +11,7 @@ from infra.account.records import Check, Offered, Seen, Sheet
 from infra.cloud import Cloud, Infrastructure, Reclaims
 from infra.clouds.gcp import catalog, checks, settings
 from infra.config import Problem, Stack
+from infra.policies.rules import Rule
 from workloads.cluster import FLEX_START, ON_DEMAND, SPOT, InstanceType, NodeGroup
 
 _GRACE, _FILE = settings.Nodes().shutdown_grace_seconds, settings.Storage().filestore
@@ -76,6 +77,11 @@ class GcpCloud(Cloud):
         from infra.clouds.gcp import reclaim
 
         return reclaim
+
+    def rules(self) -> Sequence[Rule]:
+        from infra.clouds.gcp import policies
+
+        return policies.RULES
 
 
 CLOUD = GcpCloud()

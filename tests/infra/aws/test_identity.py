@@ -228,7 +228,7 @@ def test_the_volume_of_etcd_can_be_attached_and_backed_up() -> None:
     attach, create, delete = policy("ebs-csi")[0], policy("snapshots")[0], policy("snapshots")[2]
     for statement in (attach, create, delete):
         assert tag_tests(statement).items() <= found.items(), statement["Action"]
-    assert found[storage.BACKED_UP] == "ebb-dev"
+    assert found[machine.BACKED_UP] == "ebb-dev"
 
 
 def test_a_volume_is_attached_to_the_manager_machine_alone() -> None:

@@ -21,6 +21,7 @@ from infra.clouds.aws.data import efs, fsx
 from infra.clouds.aws.data.clients import clients
 from infra.clouds.aws.iam import identity
 from infra.clouds.aws.iam.rights import bucket_words
+from infra.clouds.aws.machines import machine
 from infra.clouds.aws.network import Network
 from infra.clouds.aws.settings import Bucket, Settings
 from infra.clouds.aws.settings import Storage as StorageSettings
@@ -34,7 +35,6 @@ ROOT_CLAIM, ROOT_PATH = "efs-claim", "/mnt/efs"  # as the step-by-step articles 
 NFS_OPTIONS = "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport"
 SNAPSHOTS = "snapshots"  # its role in iam/rights.py
 EFS_DRIVER, FSX_DRIVER, EBS_DRIVER, S3_DRIVER = "efs.csi.aws.com", "fsx.csi.aws.com", "ebs.csi.aws.com", "s3.csi.aws.com"
-BACKED_UP = "ebb.dev/backup"
 SNAPSHOTS_KEPT = 7
 # Of the EKS Pod Identity agent (https://docs.aws.amazon.com/eks/latest/userguide/pod-id-agent-setup.html, read 2026-11-26).
 AGENT = ("169.254.170.23/32", 80)
@@ -209,7 +209,7 @@ def etcd_disk(part: Part, name: str, zone: str, size_gib: int, snapshots_role: p
     """The disk of etcd, and a snapshot of it every night. Snapshots stay when the stack goes: infra.account.leftovers finds
     them."""
     # A policy takes every disk that has any of its tags, and a tag may be in one policy only: so it carries the stack's name.
-    backed_up = {BACKED_UP: name}
+    backed_up = {machine.BACKED_UP: name}
     disk = ebs.Volume(
         f"{name}-etcd",
         availability_zone=zone,

@@ -43,6 +43,7 @@ RLIMITS = (("RLIMIT_NOFILE", 65536, 1048576), ("RLIMIT_MEMLOCK", 2**50, 2**50))
 _BOUNDARY = "ebb"
 TEMPLATE = "k8s.io/cluster-autoscaler/node-template"
 STACK, PROJECT, GROUP = "ebb.dev/stack", "ebb.dev/project", "ebb.dev/node-group"
+BACKED_UP = "ebb.dev/backup"  # on disks that have snapshots every night
 # With it the autoscaler takes a machine for unready until its GPUs show; without it, it boots a second one meanwhile.
 ACCELERATOR = "k8s.amazonaws.com/accelerator"
 # The names that the autoscaler knows (aws_cloud_provider.go); of others it counts "not-listed", and all else works.
