@@ -97,8 +97,10 @@ check: install  ## lint, format, types, import contracts, and that generated fil
 	@$(BIN)/pytest -q tests/docs
 	@$(BIN)/python -m manifests --check
 
-dist: install  ## the wheel and the sdist of ebb-train, in dist/
-	@rm -rf dist && $(BIN)/uv build --quiet --out-dir dist && ls dist
+dist: install  ## the wheel and the sdist of ebb-train, in dist/, with what they depend on (CycloneDX) and the licences
+	@rm -rf dist && $(BIN)/uv build --quiet --out-dir dist
+	@$(BIN)/python -m sbom dist $(addprefix --also ,$(wildcard .ebb/environment/*)) >/dev/null
+	@ls dist
 
 manifests: install  ## write the generated files again
 	@$(EXPORT) --group stack --group aws --group gcp > requirements.txt
