@@ -28,7 +28,7 @@ Bill = dict[str, Any]
 def exported(*extras: str) -> Bill:
     """The bill of the wheel with these extras, as uv has it."""
     wanted = [word for extra in extras for word in ("--extra", extra)]
-    command = [Path(sys.executable).parent / "uv", "export", "--frozen", "--format", "cyclonedx1.5", "--quiet", *wanted]
+    command = [str(Path(sys.executable).parent / "uv"), "export", "--frozen", "--format", "cyclonedx1.5", "--quiet", *wanted]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     found: Bill = json.loads(done.stdout)
     return found

@@ -3,6 +3,7 @@
 import importlib
 import runpy
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -31,6 +32,20 @@ def test_a_shipped_stack_keeps_every_rule(name: str) -> None:
     judged = {rule.name for rule in rules for one in found if rule.judges(one.type)}
     assert [text for rule in rules for one in found for text in rule.broken_by(one, stack)] == []
     assert {rule.name for rule in rules} - judged <= {"cluster-no-ingress"}, "a rule that judges nothing shows nothing"
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_our_own_image_is_confined_in_kube_system_too(name: str) -> None:
+    """But for what loads drivers into the machine's kernel."""
+    (rule,) = [one for one in cluster.RULES if one.name == "cluster-pods"]
+    found = [one for one in declarations(name) if rule.judges(one.type) and one.get("metadata.namespace") == "kube-system"]
+    (controller,) = [one for one in declarations(name) if one.name == "deployment-ebb-controller"]
+    image = controller.get("spec.template.spec.containers.0.image")
+    ours = [one for one in found if one.get("spec.template.spec.containers.0.image") == image and one.name != "ebb-rdma"]
+    for one in ours:
+        moved = {**one.inputs, "metadata": {**one.inputs["metadata"], "namespace": "ebb-system"}}
+        assert rule.broken_by(replace(one, inputs=moved), LOCAL) == []
+    assert [one.name for one in ours] == ["daemon-set-ebb-notices"]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
