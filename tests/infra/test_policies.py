@@ -2,12 +2,17 @@
 
 import importlib
 import runpy
+import subprocess
 import sys
 from dataclasses import replace
 from typing import Any
 
+import grpc  # type: ignore[import-untyped]
 import pytest
 import yaml
+from google.protobuf import struct_pb2  # type: ignore[import-untyped]
+from google.protobuf.empty_pb2 import Empty  # type: ignore[import-untyped]
+from pulumi.runtime.proto import analyzer_pb2, analyzer_pb2_grpc
 from pulumi_policy import PolicyCustomTimeouts, PolicyProviderResource, PolicyResourceOptions, ResourceValidationArgs
 from pulumi_policy.proxy import UNKNOWN_STRING_VALUE, unknown_checking_proxy
 
@@ -192,3 +197,32 @@ def test_the_pack_s_file_names_the_environment_of_the_checkout() -> None:
     written = yaml.safe_load((ROOT / "infra/policies/PulumiPolicy.yaml").read_text())
     place = (ROOT / "infra/policies" / written["runtime"]["options"]["virtualenv"]).resolve()
     assert place == (ROOT / ".venv").resolve()
+
+
+@pytest.mark.e2e
+def test_the_pack_answers_as_pulumi_s_engine_asks() -> None:
+    """The process and the protocol, with the protobuf that is installed. The language host that is built here starts no pack."""
+    command = [sys.executable, "-u", str(ROOT / "infra" / "policies"), "127.0.0.1:1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT.parent) as process:
+        try:
+            assert process.stdout is not None
+            port = process.stdout.readline().strip()
+            with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+                engine = analyzer_pb2_grpc.AnalyzerStub(channel)
+                info = engine.GetAnalyzerInfo(Empty())
+                said = {kind: engine.Analyze(_asked(kind)).diagnostics for kind in ("NodePort", "ClusterIP")}
+        finally:
+            process.terminate()
+    assert info.name == "ebb"
+    assert {"cluster-pods", "cluster-no-way-in"} <= {one.name for one in info.policies}
+    assert [one.policyName for one in said["NodePort"]] == ["cluster-no-way-in"]
+    assert 'spec.type is "NodePort"; allowed is ClusterIP or ExternalName' in said["NodePort"][0].message
+    assert said["NodePort"][0].enforcementLevel == analyzer_pb2.MANDATORY
+    assert list(said["ClusterIP"]) == []
+
+
+def _asked(kind: str) -> analyzer_pb2.AnalyzeRequest:
+    properties = struct_pb2.Struct()
+    properties.update({"metadata": {"name": "x"}, "spec": {"type": kind}})
+    urn = f"urn:pulumi:lab::ebb::{SERVICE}::thing"
+    return analyzer_pb2.AnalyzeRequest(type=SERVICE, name="thing", urn=urn, properties=properties)
