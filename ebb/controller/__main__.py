@@ -31,6 +31,7 @@ from ebb.controller.controller import Controller
 from ebb.controller.election import Election, LeadershipLost
 from ebb.controller.etcd.alarm import EtcdAlarms, http_ask
 from ebb.controller.etcd.legacy import http_send
+from ebb.controller.job_metrics import show_jobs
 from ebb.controller.metrics import HELP, JOBS, LEADS, Health, Metrics, by_state, show_process
 from ebb.controller.node_heartbeats import LEAST_SECONDS, RENEWAL_SECONDS
 from ebb.controller.record_retention import KEPT_DAYS
@@ -148,6 +149,7 @@ async def run(settings: ControllerSettings) -> None:
         )
         metrics.gauge(LEADS, "1 on the controller that acts.", lambda: {"": float(election.leads)})
         metrics.gauge(JOBS, HELP[JOBS], lambda: by_state(controller.cluster.jobs.objects.values()) if election.leads else {})
+        show_jobs(metrics, lambda: controller.cluster.jobs.objects.values() if election.leads else (), time.time)
         show_process(metrics)
         alarm = None
         if settings.etcd:
