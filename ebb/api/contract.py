@@ -79,6 +79,7 @@ NETWORK_LINE: Final = "ebb-network"  # before each line of JSON that rank 0 of a
 # --- The gateway ----------------------------------------------------------------------------------------------------------------
 GATEWAY: Final = "ebb-gateway"  # its pod's label app.kubernetes.io/name, in the jobs' namespace
 GATEWAY_PORT: Final = 8080
+GATEWAY_METRICS_PORT: Final = 9402  # the room on its volumes, where the stack has `monitoring`
 
 # --- Exit codes of a worker's launcher ------------------------------------------------------------------------------------------
 EXIT_FINISHED: Final = 0  # the training is done

@@ -9,12 +9,13 @@ import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
+from typing import Final
 
 from aiohttp import web
 
 from ebb.gateway.listing import Entry, entries, entry, remove, volume_facts
 from ebb.gateway.uploads import Uploads, Wanted, digest, in_thread
-from ebb.gateway.volumes import Place, Refused, Volumes, etag
+from ebb.gateway.volumes import MountedVolume, Place, Refused, Volumes, etag
 
 PIECE = 2**20
 LINES = 500  # of a listing that are read in one go
@@ -22,6 +23,10 @@ SWEEP_SECONDS = 3600.0
 RANGE = re.compile(r"bytes=(\d+)-")
 SHA256_HEADER = "Ebb-Sha256"
 SHA256 = re.compile(r"[0-9a-f]{64}")
+VOLUME_SIZE: Final = "ebb_volume_size_bytes"
+VOLUME_FREE: Final = "ebb_volume_free_bytes"
+HELP = {VOLUME_SIZE: ("total", "Size of the volume."), VOLUME_FREE: ("free", "Room on the volume.")}
+ROOM_SECONDS = 5.0  # less than the ten that a scrape may take
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -43,6 +48,40 @@ def make_app(volumes: Volumes) -> web.Application:
     )
     app.cleanup_ctx.append(gateway.sweeping)
     return app
+
+
+def metrics_app(volumes: Volumes) -> web.Application:
+    """The room on the volumes, for Prometheus, on a port of its own: it is all of the gateway that a pod's network may reach. A
+    file system that does not answer costs its own lines alone, and one thread however often it is asked."""
+
+    looks: dict[str, asyncio.Future[Entry]] = {}
+
+    async def facts(volume: MountedVolume) -> list[Entry]:
+        if volume.name not in looks:
+            looks[volume.name] = asyncio.ensure_future(asyncio.to_thread(volume_facts, volume))
+        look = looks[volume.name]
+        await asyncio.wait({look}, timeout=ROOM_SECONDS)
+        if not look.done():
+            return []
+        looks.pop(volume.name, None)
+        return [] if look.exception() else [look.result()]
+
+    async def metrics(_: web.Request) -> web.Response:
+        found = await asyncio.gather(*map(facts, volumes.all))
+        return web.Response(text=exposition([one for several in found for one in several]), content_type="text/plain")
+
+    app = web.Application()
+    app.router.add_get("/metrics", metrics)
+    return app
+
+
+def exposition(facts: list[Entry]) -> str:
+    """Prometheus' text of some volumes."""
+    lines = []
+    for name, (key, meaning) in HELP.items():
+        lines += [f"# HELP {name} {meaning}", f"# TYPE {name} gauge"]
+        lines += [f'{name}{{volume="{one["name"]}"}} {one[key]}' for one in facts if one["total"]]  # some file systems say 0
+    return "\n".join(lines) + "\n"
 
 
 class _Gateway:
