@@ -14,12 +14,14 @@ from ebb.cli import schemas
 from ebb.client.submission import jobschema
 from infra import clouds, page
 from infra.config import schema
+from workloads import dashboards
 
 
 def generated() -> dict[Path, Callable[[], str]]:
     """Each file with the function that gives its text."""
     files: dict[Path, Callable[[], str]] = {made.PATH: made.text for made in (crd, job_page, jobschema, schema, page)}
     files |= {schemas.FOLDER / f"{name}.json": partial(schemas.text, name) for name in schemas.DOCUMENTS}
+    files |= dashboards.pages()
     for name in clouds.names():
         files |= clouds.named(name).pages()
     return files

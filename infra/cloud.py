@@ -17,6 +17,7 @@ from infra.config.model import Stack
 from infra.config.section import Problem, Section
 from infra.policies.rules import Rule
 from workloads.cluster import Cluster, Helpers, Images, InstanceType, NodeGroup, Storage
+from workloads.monitoring import Managed
 
 
 class Infrastructure(Protocol):
@@ -44,6 +45,10 @@ class Infrastructure(Protocol):
     def helpers(self, cluster: Cluster, groups: Sequence[NodeGroup]) -> Helpers:
         """Programs that must run in the cluster for this cloud. `groups`: those for jobs."""
 
+    def monitoring(self, cluster: Cluster, needs: Sequence[pulumi.Resource]) -> Managed:
+        """Declare the cloud's own collection of metrics, where Cloud.MANAGED_MONITORING names one. `needs`: the namespaces
+        and the manager group."""
+
     def outputs(self, cluster: Cluster) -> Mapping[str, pulumi.Input[Any]]:
         """Outputs for people, after `up`: how to connect, to mount, where to look."""
 
@@ -66,6 +71,7 @@ class Cloud(Protocol):
     Settings: type[Section]  # the section of the stack's file that is called like the cloud
     GroupSettings: type[Section] = Section  # the same of a node group
     DIFFERENCES: Mapping[str, str] = {}  # its column of docs/clouds.md: infra.page.ROWS -> a few words
+    MANAGED_MONITORING: str = ""  # the cloud's own service for metrics, which `monitoring.managed` takes; "": there is none
     PINS: Sequence[Pattern] = ()  # its pinned versions, for `make bump`
 
     def problems(self, stack: Stack) -> Iterable[Problem]:

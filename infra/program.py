@@ -10,7 +10,7 @@ import pulumi
 from infra import clouds, config, groups
 from infra.cloud import Infrastructure
 from infra.config import Stack
-from workloads import etcd, helpers, namespaces, platform, storage, teams
+from workloads import etcd, helpers, monitoring, namespaces, platform, storage, teams
 from workloads.cluster import ETCD_ENDPOINT, JOBS, SYSTEM
 
 
@@ -40,17 +40,29 @@ def declare(stack: Stack, cloud: Infrastructure) -> None:
     theirs = namespaces.of_teams(cluster, people, [*machines.values(), *add_ons, *meeting, *legacy])
     rooms = [*theirs.values(), *namespaces.limits(cluster, theirs), *teams.limits(cluster, people, [*theirs.values()])]
     spaces, limits, base = {**spaces, **theirs}, [*limits, *rooms], [*base, *rooms]
+    extra = cloud.helpers(cluster, workers)
     helping = [
-        *helpers.helpers(cluster, cloud.helpers(cluster, workers), images.controller, manager, base),
+        *helpers.helpers(cluster, extra, images.controller, manager, base),
         *helpers.device_claims(cluster, workers, base, [team.namespace for team in people]),
     ]
     claims = storage.claims(cluster, volumes, spaces, [*limits, *store, *legacy])
     prepared = storage.prepare(cluster, volumes, images.controller, manager, [*base, *claims])
-    platform.gateway(cluster, volumes, images.controller, manager, [*base, *claims, *prepared])
+    managed = cloud.monitoring(cluster, base) if stack.monitoring.managed else monitoring.Managed()
+    watching = _watching(stack, managed, gpu_figures=extra.gpu_figures)
+    platform.gateway(cluster, volumes, images.controller, manager, [*base, *claims, *prepared], metrics=stack.monitoring.is_on)
+    monitoring.monitoring(cluster, watching, workers, manager, [name for name in spaces if name != SYSTEM], base)
     etcd.etcd_maintenance(cluster, images.controller, manager, [*base, *store, *meeting], people)
     # The second manager machine is for people and jobs as the first: its nodes carry the same label, and cost the same.
     copying = platform.copy_identity(cluster, volumes, [spaces[JOBS], *limits])
-    facts = platform.facts(cluster, volumes, images, [manager, *workers], [spaces[SYSTEM], *helping, *copying], teams=people)
+    facts = platform.facts(
+        cluster,
+        volumes,
+        images,
+        [manager, *workers],
+        [spaces[SYSTEM], *helping, *copying],
+        teams=people,
+        dashboards=watching.addresses,
+    )
     if stack.webhook:
         platform.notifications(cluster, stack.webhook, [spaces[SYSTEM]])
     needs = [*base, *claims, *prepared, facts]
@@ -70,3 +82,19 @@ def declare(stack: Stack, cloud: Infrastructure) -> None:
     pulumi.export("next", "ebb submit --help")
     for name, value in cloud.outputs(cluster).items():
         pulumi.export(name, value)
+
+
+def _watching(stack: Stack, managed: monitoring.Managed, *, gpu_figures: bool) -> monitoring.Watching:
+    """`managed`: the cloud's own service, if the stack takes it; `gpu_figures`: machines with GPUs need an exporter of ours."""
+    wanted = stack.monitoring
+    others = [wanted.scrapers] if wanted.scrapers else []
+    return monitoring.Watching(
+        prometheus=wanted.prometheus,
+        grafana=wanted.grafana,
+        keep_days=wanted.keep_days,
+        keep_gib=wanted.keep_gib,
+        alertmanager=wanted.alertmanager or "",
+        scrapers=[*others, *managed.scrapers],
+        gpu_figures=gpu_figures and (wanted.prometheus or bool(others) or managed.gpu_figures),
+        links={**managed.links, **wanted.links},
+    )

@@ -345,3 +345,5 @@ class Helpers:
     notices: bool = True
     # The machines are a cluster's own: the nodes that match a group's selector get its labels.
     labels: bool = False
+    # With ebb:monitoring, DCGM exporters of ours on machines with GPUs. False where the cloud or the cluster brings one.
+    gpu_figures: bool = False

@@ -11,6 +11,7 @@ import pulumi
 from pulumi_kubernetes import core
 from pulumi_kubernetes.apiextensions import CustomResource
 
+from ebb.api.contract import GATEWAY_METRICS_PORT
 from workloads import manifest
 from workloads.cluster import (
     COPY_ACCOUNT,
@@ -84,18 +85,24 @@ def notifications(cluster: Cluster, webhook: str, needs: Sequence[pulumi.Resourc
 
 
 def gateway(
-    cluster: Cluster, storage: Storage, image: pulumi.Input[str], manager: NodeGroup, needs: Sequence[pulumi.Resource]
+    cluster: Cluster,
+    storage: Storage,
+    image: pulumi.Input[str],
+    manager: NodeGroup,
+    needs: Sequence[pulumi.Resource],
+    *,
+    metrics: bool = False,
 ) -> Resources:
     """One in each namespace of jobs: a claim is of one. `image`: the controller's. `needs`: the claims with their folders, and
     what all pods of the platform need. It goes before the claims on the way down, as a claim is gone when no pod holds it any
-    more."""
+    more. `metrics`: it reports the room on the volumes."""
     (document,) = manifest.read("gateway.yaml")
     (container,) = document["spec"]["template"]["spec"]["containers"]
     options, made = cluster.options(depends_on=needs), list[pulumi.Resource]()
     for namespace, volumes in {JOBS: storage.jobs, **{f"{TEAMS}{team}": held for team, held in storage.teams.items()}}.items():
         place = {
             "nodeSelector": manager.node_selector,
-            "containers": [{**container, **_mounted(volumes)}],
+            "containers": [{**container, **_mounted(volumes, metrics=metrics)}],
             "volumes": [_claimed(volume) for volume in volumes],
         }
         here = {**document, "metadata": {**document["metadata"], "namespace": namespace}}
@@ -104,11 +111,12 @@ def gateway(
     return made
 
 
-def _mounted(volumes: Sequence[Volume]) -> manifest.Document:
+def _mounted(volumes: Sequence[Volume], *, metrics: bool) -> manifest.Document:
     """The volumes as its arguments and its mounts."""
+    port = [f"--metrics-port={GATEWAY_METRICS_PORT}"] if metrics else []
     flags = [("--read-only" if volume.read_only else "--volume", volume) for volume in volumes]
     return {
-        "args": [f"{flag}={volume.name}={volume.mount_path}" for flag, volume in flags],
+        "args": [*(f"{flag}={volume.name}={volume.mount_path}" for flag, volume in flags), *port],
         "volumeMounts": [{"name": volume.name, "mountPath": volume.mount_path, **_read_only(volume)} for volume in volumes],
     }
 
@@ -144,6 +152,7 @@ def facts(
     needs: Sequence[pulumi.Resource],
     *,
     teams: Sequence[Team] = (),
+    dashboards: Mapping[str, pulumi.Input[str]] | None = None,
 ) -> pulumi.Resource:
     """ConfigMap `ebb-platform`: all that the CLI and the controller know about the stack (ebb/api/platform.py reads it). `needs`:
     its namespace, and the helpers: one that labels nodes takes the labels away when this is gone. `groups`: a manager's first."""
@@ -161,7 +170,7 @@ def facts(
         "copies": {"image": images.controller, "selector": groups[0].node_selector, **_identity(storage)},
         "buckets": [{"name": name, "url": url} for name, url in (storage.copies.buckets if storage.copies else {}).items()],
         "nodeGroups": [_group(group, images, cluster) for group in groups],
-        "dashboards": {},
+        "dashboards": dict(dashboards or {}),
         **({"teams": [team.facts(storage.teams.get(team.name, ())) for team in teams]} if teams else {}),
     }
     return core.v1.ConfigMap(

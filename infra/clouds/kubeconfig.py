@@ -17,6 +17,7 @@ from infra.config import Problem, Section, Stack, checks
 from workloads import manifest
 from workloads.cluster import ON_DEMAND, SPOT, Cluster, Helpers, InstanceType, NodeGroup, Storage, Volume
 from workloads.cluster import Images as ImageReferences
+from workloads.monitoring import Managed
 
 
 class Taint(Section):
@@ -149,6 +150,9 @@ class Existing:
 
     def helpers(self, cluster: Cluster, groups: Sequence[NodeGroup]) -> Helpers:
         return Helpers(notices=self._settings.notices, labels=True)
+
+    def monitoring(self, cluster: Cluster, needs: Sequence[pulumi.Resource]) -> Managed:
+        return Managed()  # there is none, and the settings refuse it
 
     def outputs(self, cluster: Cluster) -> Mapping[str, pulumi.Input[Any]]:
         return {"kubeconfig": str(connection.file("kubeconfig.file", self._settings.file, ""))}

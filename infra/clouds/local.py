@@ -30,6 +30,7 @@ from workloads.cluster import (
     Volume,
     team_folder,
 )
+from workloads.monitoring import Managed
 
 REGION = "local"
 FACTS = "kube-system/ebb-box"
@@ -180,6 +181,9 @@ class Local:
 
     def helpers(self, cluster: Cluster, groups: Sequence[NodeGroup]) -> Helpers:
         return Helpers(notices=False)  # the devcluster's daemon scales and gives notice; its kubelets advertise GPUs
+
+    def monitoring(self, cluster: Cluster, needs: Sequence[pulumi.Resource]) -> Managed:
+        return Managed()  # there is none, and the settings refuse it
 
     def outputs(self, cluster: Cluster) -> Mapping[str, pulumi.Input[Any]]:
         return {"kubeconfig": str(connection.file("local.kubeconfig", self._settings.kubeconfig, NO_DEVCLUSTER))}

@@ -35,6 +35,7 @@ def problems(stack: Stack) -> Iterator[Problem]:
     yield from _datasets(stack)
     yield from _jobs(stack)
     yield from _teams(stack)
+    yield from _monitoring(stack)
 
 
 def name(stack: str) -> Iterator[Problem]:
@@ -42,6 +43,17 @@ def name(stack: str) -> Iterator[Problem]:
     if len(stack) > STACK_LENGTH or not re.fullmatch("[a-z]([a-z0-9-]*[a-z0-9])?", stack):
         text = f"found {stack!r}; allowed are {STACK_LENGTH} of a-z, 0-9 and -, first a letter: `pulumi stack init` another"
         yield Problem("the stack's name", text)
+
+
+def _monitoring(stack: Stack) -> Iterator[Problem]:
+    wanted = stack.monitoring
+    if wanted.grafana and not wanted.prometheus:
+        text = "found true without a Prometheus for it to ask: set monitoring.prometheus to true; for one that is there already, "
+        yield Problem("monitoring.grafana", f"{text}docs/monitoring.md has the dashboards", ("monitoring.prometheus",))
+    if wanted.managed and stack.cloud in clouds.names() and not clouds.named(stack.cloud).MANAGED_MONITORING:
+        able = ", ".join(name for name in clouds.names() if clouds.named(name).MANAGED_MONITORING)
+        text = f"found true; {stack.cloud} has no service for metrics of its own ({able} have): set monitoring.prometheus instead"
+        yield Problem("monitoring.managed", text, ("cloud",))
 
 
 def _zones(stack: Stack) -> Iterator[Problem]:

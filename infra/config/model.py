@@ -147,6 +147,35 @@ class TeamSettings(Section):
         return (*self.readers, *self.researchers, *self.leads)
 
 
+class Monitoring(Section):
+    """Figures of jobs, machines and the platform over time, with alerts. By default nothing collects them: `ebb status` and what
+    jobs cost need none of it."""
+
+    prometheus: bool = Field(default=False, description="Run a Prometheus with Ebb's alerts beside the platform.")
+    grafana: bool = Field(default=False, description="Run a Grafana with Ebb's dashboards beside it.")
+    keep_days: int = Field(default=15, ge=1, description="How long that Prometheus keeps figures, on the manager machine's disk.")
+    keep_gib: int = Field(default=4, ge=1, description="How many GiB they may take there; the oldest go first.")
+    alertmanager: (
+        Annotated[str, Form(r"[A-Za-z0-9.-]+:\d{1,5}", "a host and a port, such as alertmanager.monitoring:9093")] | None
+    ) = Field(default=None, description="Where it sends alerts. Default: they are on its own page alone.")
+    scrapers: dict[str, str] = Field(
+        default_factory=dict,
+        description="Labels of the namespace of a Prometheus that is there already: its pods may read all metrics.",
+        examples=[{"kubernetes.io/metadata.name": "monitoring"}],
+    )
+    managed: bool = Field(default=False, description="The cloud's own service for metrics collects them too.")
+    links: dict[str, Annotated[str, Form(r"https?://\S+", "an address that begins with https:// or http://")]] = Field(
+        default_factory=dict,
+        description="Dashboards by name, for `ebb status`; {namespace} and {job} stand for the job's.",
+        examples=[{"Grafana": "https://grafana.example.org/d/ebb-jobs?var-namespace={namespace}&var-ebb_job={job}"}],
+    )
+
+    @property
+    def is_on(self) -> bool:
+        """Return whether anybody in the cluster reads metrics."""
+        return self.prometheus or self.managed or bool(self.scrapers)
+
+
 class Stack(Section):
     """All settings of a stack. `settings` is the cloud's own section, checked by the cloud's module."""
 
@@ -182,6 +211,7 @@ class Stack(Section):
         description="Where the controller sends notifications about jobs, as JSON or to Slack; `pulumi config set --secret` it.",
         examples=["https://hooks.slack.com/services/..."],
     )
+    monitoring: Monitoring = Field(default=Monitoring(), description="Metrics over time, dashboards and alerts.")
     legacy_rendezvous: bool = Field(
         default=False,
         description="An etcd 3.5 with the v2 API beside the other: for torch's own rendezvous, in images without Ebb's trainer.",

@@ -74,10 +74,14 @@ def pending(name: str, namespace: str, **spec: object) -> Object:
 # --- The objects ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["made up", "imagenet", *(case.stack for case in CASES)])
+WATCHED = {"prometheus": True, "grafana": True, "scrapers": {"kubernetes.io/metadata.name": "monitoring"}}
+
+
+@pytest.mark.parametrize("name", ["made up", "watched", "imagenet", *(case.stack for case in CASES)])
 def test_every_object_of_a_stack_passes_a_server_side_dry_run(api: Api, world: Declared, name: str) -> None:
     """Without a warning of Pod Security, but for the one pod; unknown fields are errors."""
-    said = [(item, api.apply(item, dry_run=True)) for item in objects(world if name == "made up" else example(name))]
+    given = world if name == "made up" else stack(monitoring=WATCHED) if name == "watched" else example(name)
+    said = [(item, api.apply(item, dry_run=True)) for item in objects(given)]
     workloads = {"Deployment", "StatefulSet", "Job", "CronJob", "ElasticJob"}  # and DaemonSets, where a cloud brings no plugins
     assert {item["kind"] for item, _ in said} >= workloads
     assert [f"{item['kind']}: {answer.words}" for item, answer in said if answer.status not in (200, 201)] == []

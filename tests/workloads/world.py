@@ -41,6 +41,7 @@ from workloads.cluster import (
     Storage,
     Volume,
 )
+from workloads.monitoring import Managed
 
 Object = dict[str, Any]
 
@@ -139,7 +140,11 @@ class Elsewhere:
                 ),
             ),
             rdma=RdmaMachines(groups=["old-north-b"], modules=["ib_umad", "rdma_ucm"]),
+            gpu_figures=True,
         )
+
+    def monitoring(self, cluster: Cluster, needs: Sequence[pulumi.Resource]) -> Managed:
+        return Managed(links={"metrics": "https://elsewhere.example.org/metrics"})
 
     def outputs(self, cluster: Cluster) -> Mapping[str, pulumi.Input[Any]]:
         return {"kubeconfig": "{}"}
@@ -147,6 +152,8 @@ class Elsewhere:
 
 class ElsewhereCloud(Cloud):
     """See infra.cloud.Cloud."""
+
+    MANAGED_MONITORING = "figures of the north"
 
     TYPES = TYPES
     CAPACITIES = (SPOT, ON_DEMAND)

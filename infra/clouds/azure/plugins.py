@@ -35,7 +35,7 @@ def helpers(groups: Sequence[NodeGroup]) -> Helpers:
     plugins = DevicePlugin.nvidia(NVIDIA_IMAGE, groups)
     connected = [group.name for group in groups if group.network]
     if not connected:
-        return Helpers(device_plugins=tuple(plugins))
+        return Helpers(device_plugins=tuple(plugins), gpu_figures=True)
     prefix, _, name = IB_RESOURCE.partition("/")
     shared = {
         "resourcePrefix": prefix,
@@ -51,7 +51,7 @@ def helpers(groups: Sequence[NodeGroup]) -> Helpers:
         privileged=True,  # it reads the links of the machine's network devices, and its folder of devices
         config=(RDMA_CONFIG, json.dumps({"configList": [shared]}, indent=2)),
     )
-    return Helpers(device_plugins=(*plugins, rdma), rdma=RdmaMachines(groups=connected, modules=MODULES))
+    return Helpers(device_plugins=(*plugins, rdma), rdma=RdmaMachines(groups=connected, modules=MODULES), gpu_figures=True)
 
 
 def template_tags(group: NodeGroup) -> dict[str, str]:

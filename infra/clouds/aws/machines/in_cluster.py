@@ -51,7 +51,7 @@ def helpers(part: Part, name: str, control: ControlPlane, settings: Settings, gr
     """`groups`: those for jobs."""
     own = settings.autoscaler.kind == "cluster-autoscaler"  # Karpenter is there before its machines are: karpenter.py
     scaler = _autoscaler(part, name, control, settings, groups) if own else None
-    return Helpers(autoscaler=scaler, device_plugins=tuple(_plugins(settings, groups)))
+    return Helpers(autoscaler=scaler, device_plugins=tuple(_plugins(settings, groups)), gpu_figures=True)
 
 
 def _autoscaler(part: Part, name: str, control: ControlPlane, settings: Settings, groups: Sequence[NodeGroup]) -> Autoscaler:
