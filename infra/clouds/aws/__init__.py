@@ -70,6 +70,7 @@ class AwsCloud(Cloud):
     Settings = settings.Settings
     GroupSettings = settings.GroupSettings
     DIFFERENCES = _DIFFERENCES
+    MANAGED_MONITORING = "Container Insights with GPU metrics"
     PINS = _PINS
 
     def problems(self, stack: Stack) -> Iterable[Problem]:

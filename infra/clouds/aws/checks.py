@@ -30,6 +30,7 @@ ADD_ONS = (
     "eks-node-monitoring-agent",
 )
 EFS_ADD_ON, FSX_ADD_ON, S3_ADD_ON = "aws-efs-csi-driver", "aws-fsx-csi-driver", "aws-mountpoint-s3-csi-driver"
+INSIGHTS_ADD_ON = "amazon-cloudwatch-observability"
 VOLUMES = ("data", "output", "efs", "fsx", "etcd", "environment")  # names that are taken
 VERSION = "aws.cluster.kubernetesVersion"
 KARPENTER_MINOR = 14  # as machines/karpenter.py was made for; before 1.11 an EC2NodeClass lacks what EFA needs
@@ -186,17 +187,17 @@ def mounted(storage: Storage) -> tuple[Bucket, ...]:
     return tuple(one for one in storage.buckets if one.mode == "mount")
 
 
-def needed_add_ons(settings: Settings) -> tuple[str, ...]:
-    """The EKS add-ons of the stack, each of which is pinned."""
+def needed_add_ons(settings: Settings, *, managed: bool = False) -> tuple[str, ...]:
+    """The EKS add-ons of the stack, each of which is pinned. `managed`: it has `monitoring.managed`."""
     storage = settings.storage
-    wanted = {EFS_ADD_ON: storage.efs, FSX_ADD_ON: storage.fsx, S3_ADD_ON: mounted(storage)}
+    wanted = {EFS_ADD_ON: storage.efs, FSX_ADD_ON: storage.fsx, S3_ADD_ON: mounted(storage), INSIGHTS_ADD_ON: managed}
     return (*ADD_ONS, *(name for name, used in wanted.items() if used))
 
 
 def _cluster(stack: Stack, settings: Settings) -> Iterator[Problem]:
     yield from _endpoint(settings)
     yield from _people(settings)
-    yield from _add_ons(settings)
+    yield from _add_ons(settings, managed=stack.monitoring.managed)
     key = settings.cluster.encryption_key_arn
     if key and key.split(":")[3] != settings.region:
         text = f"found a key of {key.split(':')[3]}; the cluster is in {settings.region}: name a key of that region"
@@ -258,15 +259,16 @@ def _people(settings: Settings) -> Iterator[Problem]:
             yield Problem(f"aws.cluster.{key}", f"{arn!r} is there twice: remove one")
 
 
-def _add_ons(settings: Settings) -> Iterator[Problem]:
-    cluster, needed, key = settings.cluster, needed_add_ons(settings), "aws.cluster.addOns"
+def _add_ons(settings: Settings, *, managed: bool) -> Iterator[Problem]:
+    cluster, needed, key = settings.cluster, needed_add_ons(settings, managed=managed), "aws.cluster.addOns"
+    uses = {INSIGHTS_ADD_ON: ("monitoring.managed",)}
     for name in needed:
         if name not in cluster.add_ons:
             yield Problem(
                 f"{key}.{name}",
                 f"missing: pin a version, or any `up` could change it under running jobs; `aws eks describe-addon-versions "
                 f"--addon-name {name} --kubernetes-version {cluster.kubernetes_version}` lists them",
-                (*SOURCES, key) if name in {EFS_ADD_ON, FSX_ADD_ON, S3_ADD_ON} else (key,),
+                (*SOURCES, key) if name in {EFS_ADD_ON, FSX_ADD_ON, S3_ADD_ON} else (key, *uses.get(name, ())),
             )
     proxy = cluster.add_ons.get("kube-proxy", "")
     if proxy and not proxy.startswith(f"v{cluster.kubernetes_version}."):

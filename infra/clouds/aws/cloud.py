@@ -18,6 +18,7 @@ from infra.clouds.aws.settings import Settings
 from infra.config import Stack
 from infra.part import Part
 from workloads.cluster import Cluster, Helpers, Images, NodeGroup, Storage
+from workloads.monitoring import Managed
 
 # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html, read 2026-11-21
 NOTICE_SECONDS = 120
@@ -121,6 +122,9 @@ class Aws:
         part = self._part("helpers")
         self._outputs["drill"] = drill.declare(part, self._name, self._settings)
         return in_cluster.helpers(part, self._name, self._control, self._settings, groups)
+
+    def monitoring(self, cluster: Cluster, needs: Sequence[pulumi.Resource]) -> Managed:
+        return addons.insights(self._part("monitoring"), self._name, self._control.name, self._settings, needs)
 
     def outputs(self, cluster: Cluster) -> Mapping[str, pulumi.Input[Any]]:
         return {name: value for name, value in self._outputs.items() if value is not None}

@@ -78,6 +78,7 @@ AddOn = Annotated[
     OneOf(
         "vpc-cni", "kube-proxy", "coredns", "eks-pod-identity-agent", "aws-ebs-csi-driver", "aws-efs-csi-driver",
         "aws-fsx-csi-driver", "aws-mountpoint-s3-csi-driver", "metrics-server", "eks-node-monitoring-agent",
+        "amazon-cloudwatch-observability",
     ),
 ]  # fmt: skip
 # End of standard support, after which a version costs more (https://endoflife.date/amazon-eks, read 2026-11-21). Older ones are

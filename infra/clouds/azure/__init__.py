@@ -43,6 +43,7 @@ class AzureCloud(Cloud):
     Settings = settings.Settings
     GroupSettings = settings.GroupSettings
     DIFFERENCES = _DIFFERENCES
+    MANAGED_MONITORING = "Azure Monitor's managed Prometheus"
 
     def problems(self, stack: Stack) -> Iterable[Problem]:
         return checks.problems(stack, stack.settings)

@@ -6,13 +6,14 @@ from typing import Any
 
 import pulumi
 
-from infra.clouds.azure import cluster, images, network, plugins, pools, storage
+from infra.clouds.azure import cluster, images, network, plugins, pools, prometheus, storage
 from infra.clouds.azure.base import Base
 from infra.clouds.azure.settings import Settings
 from infra.config import Stack
 from infra.groups import manager_group
 from infra.part import Part
 from workloads.cluster import Cluster, Helpers, Images, NodeGroup, Storage
+from workloads.monitoring import Managed
 
 # https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (MicrosoftDocs/azure-compute-docs at 533281db10ee):
 # Preempt comes at least 30 seconds before, as best Azure can. AKS drains the machine on it, as best it can
@@ -85,6 +86,9 @@ class Azure:
     def helpers(self, cluster: Cluster, groups: Sequence[NodeGroup]) -> Helpers:
         pools.priorities(self._machines, groups, cluster.provider)
         return plugins.helpers(groups)
+
+    def monitoring(self, cluster: Cluster, needs: Sequence[pulumi.Resource]) -> Managed:
+        return prometheus.declare(self._base, self._control, cluster, needs)
 
     def outputs(self, cluster: Cluster) -> Mapping[str, pulumi.Input[Any]]:
         return {name: value for name, value in self._outputs.items() if value is not None}

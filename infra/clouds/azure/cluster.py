@@ -158,6 +158,7 @@ def _cluster(  # noqa: PLR0917 - all that a cluster is made of
             "blob_csi_driver": {"enabled": base.settings.storage.blob is not None},
             "snapshot_controller": {"enabled": False},
         },
+        azure_monitor_profile={"metrics": {"enabled": True}} if base.stack.monitoring.managed else None,  # prometheus.py
         auto_scaler_profile=_autoscaler(base.settings.autoscaler),
         # Both would replace machines under running jobs at an hour of Azure's choice.
         auto_upgrade_profile={"upgrade_channel": "none", "node_os_upgrade_channel": "None"},

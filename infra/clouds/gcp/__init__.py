@@ -44,6 +44,7 @@ class GcpCloud(Cloud):
     Settings = settings.Settings
     GroupSettings = settings.GroupSettings
     DIFFERENCES = _DIFFERENCES
+    MANAGED_MONITORING = "Managed Service for Prometheus"
 
     def problems(self, stack: Stack) -> Iterable[Problem]:
         return checks.problems(stack, stack.settings)

@@ -7,11 +7,12 @@ from typing import Any
 import pulumi
 from pulumi_gcp.provider import Provider as GcpProvider
 
-from infra.clouds.gcp import apis, cluster, images, network, pools, storage
+from infra.clouds.gcp import apis, cluster, images, network, pools, prometheus, storage
 from infra.clouds.gcp.settings import Settings
 from infra.config import Stack
 from infra.part import Part
 from workloads.cluster import Cluster, Helpers, Images, NodeGroup, RdmaMachines, Storage
+from workloads.monitoring import Managed
 
 # A machine with GPUs boots in two to three minutes and installs its driver in one or two; GKE gives a zone up after ten
 # (https://docs.cloud.google.com/kubernetes-engine/docs/concepts/cluster-autoscaler). Jobs go elsewhere before.
@@ -52,7 +53,9 @@ class Gcp:
 
     @cached_property
     def _control(self) -> cluster.ControlPlane:
-        return cluster.declare(self._part("control-plane"), self._name, self._settings, self._network)
+        wanted = self._stack.monitoring
+        figures = cluster.Figures(managed=wanted.managed) if wanted.is_on else None
+        return cluster.declare(self._part("control-plane"), self._name, self._settings, self._network, figures=figures)
 
     @cached_property
     def _machines(self) -> Part:
@@ -107,6 +110,9 @@ class Gcp:
         # GKE scales by itself, and its device plugin advertises GPUs.
         fast = [group.name for group in groups if group.network]
         return Helpers(rdma=RdmaMachines(groups=fast) if fast else None)
+
+    def monitoring(self, cluster: Cluster, needs: Sequence[pulumi.Resource]) -> Managed:
+        return prometheus.declare(cluster, self._settings.project, self._stack.teams, needs)
 
     def outputs(self, cluster: Cluster) -> Mapping[str, pulumi.Input[Any]]:
         return {name: value for name, value in self._outputs.items() if value is not None}

@@ -15,6 +15,7 @@ from pulumi_gcp import container, projects, serviceaccount
 from pulumi_gcp.container._inputs import (
     ClusterMaintenancePolicyMaintenanceExclusionArgsDict,
     ClusterMaintenancePolicyMaintenanceExclusionExclusionOptionsArgsDict,
+    ClusterMonitoringConfigArgsDict,
 )
 from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
@@ -33,6 +34,13 @@ SCOPE = "https://www.googleapis.com/auth/cloud-platform"  # rights are the accou
 
 
 @dataclass(frozen=True, kw_only=True)
+class Figures:
+    """Wishes of the stack's `monitoring`. `managed`: Managed Service for Prometheus collects."""
+
+    managed: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class ControlPlane:
     """Facts of the cluster for machines, storage and workloads. `name` is known once the cluster is there."""
 
@@ -45,15 +53,15 @@ class ControlPlane:
     researchers: tuple[tuple[str, str], ...]
 
 
-def declare(part: Part, name: str, settings: Settings, network: Network) -> ControlPlane:
-    """The cluster `name`."""
+def declare(part: Part, name: str, settings: Settings, network: Network, *, figures: Figures | None = None) -> ControlPlane:
+    """The cluster `name`. `figures`: None: what GKE collects by default."""
     account = serviceaccount.Account(
         "machines", account_id=account_id(name, "machine"), display_name=f"Machines of {name}", opts=part.child()
     )
     rights = [_member(part, "machines", settings.project, NODE_ROLE, pulumi.Output.concat("serviceAccount:", account.email))]
     for role, people in ((ADMINISTRATOR, settings.cluster.administrators), (RESEARCHER, settings.cluster.researchers)):
         rights += [_member(part, f"{role.rpartition('.')[2]}-{one}", settings.project, role, one) for one in people]
-    made = _cluster(part, name, settings, network, account.email, rights)
+    made = _cluster(part, name, settings, network, account.email, rights, figures)
     told = kubeconfig(name, made.endpoint, made.master_auth.cluster_ca_certificate)
     provider = KubernetesProvider(
         "cluster",
@@ -71,7 +79,13 @@ def declare(part: Part, name: str, settings: Settings, network: Network) -> Cont
 
 
 def _cluster(  # noqa: PLR0917 - one of each thing that exists before the cluster
-    part: Part, name: str, settings: Settings, network: Network, account: pulumi.Output[str], needs: Sequence[pulumi.Resource]
+    part: Part,
+    name: str,
+    settings: Settings,
+    network: Network,
+    account: pulumi.Output[str],
+    needs: Sequence[pulumi.Resource],
+    figures: Figures | None,
 ) -> container.Cluster:
     wanted = settings.cluster
     return container.Cluster(
@@ -113,10 +127,20 @@ def _cluster(  # noqa: PLR0917 - one of each thing that exists before the cluste
             "dns_cache_config": {"enabled": False},  # it answers at a link-local address, which jobs may not reach
             "lustre_csi_driver_config": {"enabled": settings.storage.lustre is not None},
         },
+        monitoring_config=_monitoring(figures) if figures else None,
         deletion_protection=wanted.deletion_protection,
         # GKE upgrades by its channel, and says nothing of the first pool, which is gone.
         opts=part.child(depends_on=[network.part, *needs], ignore_changes=["nodeConfig", "initialNodeCount"]),
     )
+
+
+def _monitoring(figures: Figures) -> ClusterMonitoringConfigArgsDict:
+    """With DCGM (a component that the SDK names, pulumi_gcp 10.2) GKE runs an exporter on each machine with GPUs, which a
+    Prometheus of the stack reads, too. That its pods carry the label by which that looks for them is not proven."""
+    return {
+        "enable_components": ["SYSTEM_COMPONENTS", "DCGM"],
+        "managed_prometheus": {"enabled": figures.managed},
+    }
 
 
 def _exclusion(wanted: Exclusion) -> ClusterMaintenancePolicyMaintenanceExclusionArgsDict:

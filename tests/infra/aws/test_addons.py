@@ -46,7 +46,7 @@ def test_those_that_are_made_are_those_that_the_file_must_pin(storage: Storage) 
 
 def test_the_table_and_the_allowed_keys_are_the_same() -> None:
     allowed = TypeAdapter(AddOn).json_schema()["enum"]
-    assert {one.name for one in (*addons.FIRST, *addons.THEN)} == set(allowed)
+    assert {one.name for one in (*addons.FIRST, *addons.THEN)} | {addons.INSIGHTS} == set(allowed)
 
 
 def test_all_are_taken_over_and_taken_away() -> None:

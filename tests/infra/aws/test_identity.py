@@ -39,7 +39,8 @@ BUCKETS = [
 def whole() -> Declared:
     """Everything of the platform that has rights."""
     found = stack(
-        storage={"efs": {}, "buckets": BUCKETS}, addOns={**ADD_ONS, "aws-mountpoint-s3-csi-driver": "v2.7.0-eksbuild.1"}
+        storage={"efs": {}, "buckets": BUCKETS},
+        addOns={**ADD_ONS, "aws-mountpoint-s3-csi-driver": "v2.7.0-eksbuild.1", addons.INSIGHTS: "v5.2.0-eksbuild.1"},
     )
     settings = found.settings.model_copy(update={"drill": Drill(group=GROUP)})
     settings = settings.model_copy(
@@ -66,6 +67,7 @@ def whole() -> Declared:
         images.declare(part, "ebb-dev", found, settings, identity.role(part, "ebb-dev", "codebuild"))
         in_cluster.helpers(part, "ebb-dev", control, settings, [group])
         drill.declare(part, "ebb-dev", settings)
+        addons.insights(part, "ebb-dev", control.name, settings, [manager])
         karpenter.Karpenter(part, "ebb-dev", found, control, made, role, manager)
 
     answer = {"stdout": '{"digest": "sha256:0", "compressed_mb": 1.0}'}
@@ -163,11 +165,13 @@ def test_a_pods_role_is_for_one_service_account_of_this_cluster() -> None:
 
 def test_pod_identity_gives_each_role_to_the_account_that_it_trusts() -> None:
     found = whole()
+    # amazonCloudWatchNamespace in https://github.com/aws/amazon-cloudwatch-agent-operator, read 2026-11-26
+    namespaces = {addons.INSIGHTS: "amazon-cloudwatch"}
     given = {
         (one.inputs["roleArn"].rsplit("-dev-")[1], one.inputs["namespace"], one.inputs["serviceAccount"])
         for one in found.all("PodIdentityAssociation")
     } | {
-        (link["roleArn"].rsplit("-dev-")[1], "kube-system", link["serviceAccount"])
+        (link["roleArn"].rsplit("-dev-")[1], namespaces.get(one.inputs["addonName"], "kube-system"), link["serviceAccount"])
         for one in found.all("Addon")
         for link in one.inputs.get("podIdentityAssociations", [])
     }

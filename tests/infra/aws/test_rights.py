@@ -21,7 +21,7 @@ WITHOUT_RESOURCES = {
     "ec2:DescribeLaunchTemplates", "ec2:DescribePlacementGroups", "ec2:DescribeSecurityGroups", "ec2:DescribeSpotPriceHistory",
     "ec2:DescribeSubnets", "iam:ListInstanceProfiles", "pricing:GetProducts",
     "ec2:DescribeAvailabilityZones", "ec2:DescribeImages", "ec2:DescribeInstanceTypes", "ec2:DescribeInstances",
-    "ec2:DescribeLaunchTemplateVersions", "ec2:DescribeSnapshots", "ec2:DescribeVolumes",
+    "ec2:DescribeLaunchTemplateVersions", "ec2:DescribeSnapshots", "ec2:DescribeTags", "ec2:DescribeVolumes",
     "ec2:GetInstanceTypesFromInstanceRequirements", "ecr:GetAuthorizationToken",
 }  # fmt: skip
 # What AWS's policies name each action in, so that none is `service:*`

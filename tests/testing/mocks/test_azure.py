@@ -34,6 +34,11 @@ IDENTITIES = {
     "storage:StorageAccount": "accountName resourceGroupName",
     "storage:FileShare": "accountName resourceGroupName shareName",
     "containerregistry:Registry": "registryName resourceGroupName",
+    "monitor:AzureMonitorWorkspace": "azureMonitorWorkspaceName resourceGroupName",
+    "monitor:DataCollectionEndpoint": "dataCollectionEndpointName resourceGroupName",
+    "monitor:DataCollectionRule": "dataCollectionRuleName resourceGroupName",
+    "monitor:DataCollectionRuleAssociation": "associationName resourceUri",
+    "alertsmanagement:PrometheusRuleGroup": "resourceGroupName ruleGroupName",
 }
 # What replaces beside them, as the provider's own rule makes paths of names.
 NETWORK_PROFILE = "dnsServiceIP networkDataplane networkMode networkPlugin networkPluginMode networkPolicy outboundType podCidr"
@@ -60,6 +65,10 @@ FIXED = {
     "storage:StorageAccount": ["isHnsEnabled", "location"],
     "storage:FileShare": ["enabledProtocols"],
     "containerregistry:Registry": ["location"],
+    "monitor:AzureMonitorWorkspace": ["location"],
+    "monitor:DataCollectionEndpoint": ["location"],
+    "monitor:DataCollectionRule": ["location"],
+    "alertsmanagement:PrometheusRuleGroup": ["location"],
 }
 
 

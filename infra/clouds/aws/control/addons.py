@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pulumi
-from pulumi_aws import eks
+from pulumi_aws import cloudwatch, eks
 from pulumi_kubernetes.apps.v1 import DaemonSetPatch
 from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
@@ -27,10 +27,12 @@ from infra.clouds.aws.iam.rights import bucket_words
 from infra.clouds.aws.settings import Settings
 from infra.part import Part
 from workloads.cluster import LABEL_CAPACITY, LABEL_NODE_GROUP, MANAGER, TAINT_GPU
+from workloads.monitoring import Managed
 
 ON_MANAGER = {LABEL_NODE_GROUP: MANAGER}
 EVERYWHERE = [{"operator": "Exists"}]
 EFS, FSX, S3 = "aws-efs-csi-driver", "aws-fsx-csi-driver", "aws-mountpoint-s3-csi-driver"
+INSIGHTS = "amazon-cloudwatch-observability"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +132,22 @@ THEN = (
     AddOn(name="eks-node-monitoring-agent", values={"dcgmAgent": {"tolerations": EVERYWHERE}}),
 )
 
+# https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/install-CloudWatch-Observability-EKS-addon.html has such values.
+# Its programs tolerate every taint (charts/amazon-cloudwatch-observability/values.yaml,
+# https://github.com/aws-observability/helm-charts at 00bd626; both read 2026-11-26).
+_INSIGHTS: Mapping[str, Any] = {
+    "agent": {
+        "config": {
+            "logs": {
+                "metrics_collected": {
+                    "kubernetes": {"enhanced_container_insights": True, "accelerated_compute_metrics": True},
+                }
+            }
+        }
+    },
+    "containerLogs": {"enabled": False},
+}
+
 
 def used(settings: Settings) -> list[AddOn]:
     """The add-ons of a stack: a file system's driver only where there is such a file system."""
@@ -160,6 +178,24 @@ def after_manager(  # noqa: PLR0917 - all of them say the same five
         if one.patched:
             made.append(_patch(part, name, made[-1], kubernetes))
     return made
+
+
+def insights(part: Part, name: str, cluster: pulumi.Input[str], settings: Settings, needs: Sequence[pulumi.Resource]) -> Managed:
+    """Container Insights with GPU metrics, for `monitoring.managed`: what machines, pods and GPUs do. It reads no page of
+    Prometheus, so figures of trainings are not in it; logs it would ship as well. `needs`: the manager group, where it becomes
+    ready."""
+    # The agent would make the group by itself, keep everything for ever, and leave it behind.
+    figures = cloudwatch.LogGroup(
+        f"{name}-insights",
+        name=f"/aws/containerinsights/{name}/performance",
+        retention_in_days=settings.cluster.log_retention_days,
+        opts=part.child(),
+    )
+    add_on = AddOn(name=INSIGHTS, values=_INSIGHTS, role="insights", account="cloudwatch-agent")
+    _add_on(part, name, cluster, settings, add_on, needs=[figures, *needs])
+    region = settings.region
+    console = f"https://{region}.console.aws.amazon.com/cloudwatch/home?region={region}"
+    return Managed(links={"Container Insights": f"{console}#container-insights:infrastructure"})
 
 
 def _add_on(  # noqa: PLR0917 - all of them say the same five

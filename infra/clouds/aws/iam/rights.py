@@ -213,6 +213,25 @@ ROLES: Mapping[str, Role] = {
         COPY_ACCOUNT,
         statements=_READ_BUCKETS,
     ),
+    # Narrower than AWS's own CloudWatchAgentServerPolicy, which writes to every group and metric of the account.
+    "insights": _of_pods(
+        "the agent of Container Insights, with `monitoring.managed`",
+        "amazon-cloudwatch",
+        "cloudwatch-agent",
+        statements=(
+            Statement(
+                actions=("logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"),
+                resources=("arn:aws:logs:*:*:log-group:/aws/containerinsights/{name}/*",),
+                reason="Write the figures: CloudWatch makes metrics of them. The group is the stack's own.",
+            ),
+            Statement(
+                actions=("ec2:DescribeTags", "ec2:DescribeVolumes"),
+                resources=(EVERYTHING,),
+                reason="Know the group of a machine, and the volumes of its pods.",
+                everything=_NO_RESOURCES,
+            ),
+        ),
+    ),
     "autoscaler": _of_pods(
         "cluster-autoscaler",
         "ebb-system",

@@ -28,7 +28,7 @@ program says `replace_on_changes` (only_new in infra/clouds/azure/base.py), and 
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -155,6 +155,11 @@ def _row(kind: str, id: str, name: str, *, fixed: tuple[str, ...] = (), **more: 
     return AzureRow(token, delete_first=True, id=id, fixed=fixed, outputs=outputs, allowed=Values(token), autoname="")
 
 
+def _open_row(kind: str, id: str, name: str, *, fixed: tuple[str, ...] = ()) -> AzureRow:
+    """The same of a type whose values are not held to enumerations."""
+    return replace(_row(kind, id, name, fixed=fixed), allowed={})
+
+
 ROWS: tuple[AzureRow, ...] = (
     _row("resources:ResourceGroup", GROUP, "resourceGroupName", fixed=("location",)),
     _row("network:VirtualNetwork", NETWORK + "/virtualNetworks/{virtualNetworkName}", "virtualNetworkName", fixed=("location",)),
@@ -240,6 +245,22 @@ ROWS: tuple[AzureRow, ...] = (
         "agentPoolName",
         fixed=("gpuInstanceProfile", "vmSize", "nodePublicIPTags"),
         outputs={"currentOrchestratorVersion": "{orchestratorVersion}.0", "nodeImageVersion": "AKSUbuntu-2204gen2containerd"},
+    ),
+    # `location` alone, as of every tracked resource; their own properties were not read. Their enumerations are open ones of the
+    # items of lists, which hold nobody to a value.
+    *(
+        _open_row(f"{module}:{kind}", f"{GROUP}/providers/Microsoft.{provider}/{{{name}}}", name, fixed=("location",))
+        for module, kind, provider, name in (
+            ("monitor", "AzureMonitorWorkspace", "Monitor/accounts", "azureMonitorWorkspaceName"),
+            ("monitor", "DataCollectionEndpoint", "Insights/dataCollectionEndpoints", "dataCollectionEndpointName"),
+            ("monitor", "DataCollectionRule", "Insights/dataCollectionRules", "dataCollectionRuleName"),
+            ("alertsmanagement", "PrometheusRuleGroup", "AlertsManagement/prometheusRuleGroups", "ruleGroupName"),
+        )
+    ),
+    _open_row(
+        "monitor:DataCollectionRuleAssociation",
+        "{resourceUri}/providers/Microsoft.Insights/dataCollectionRuleAssociations/{associationName}",
+        "associationName",
     ),
     _row("compute:Disk", GROUP + "/providers/Microsoft.Compute/disks/{diskName}", "diskName"),
     _row(
