@@ -140,7 +140,7 @@ class Platform:
     etcd_endpoint: str
     volumes: tuple[Volume, ...]
     node_groups: tuple[NodeGroup, ...]
-    dashboards: Mapping[str, str] = field(default_factory=dict)
+    dashboards: Mapping[str, str] = field(default_factory=dict)  # by name; {namespace} and {job} stand for a job's
     launcher_image: str = ""  # has the launcher for workers in other images (ebb/elastic/portable); "": an older stack's has not
     buckets: Mapping[str, str] = field(default_factory=dict)  # name -> address, those that copies may read without credentials
     copies: Copies | None = None  # None: the stack is of a version that copies no buckets
@@ -150,6 +150,10 @@ class Platform:
     def team_of(self, namespace: str) -> Team | None:
         """The team whose namespace it is."""
         return next((team for team in self.teams if team.namespace == namespace), None)
+
+    def dashboards_of(self, namespace: str, job: str) -> dict[str, str]:
+        """The addresses of a job's dashboards, by name."""
+        return {name: text.replace("{namespace}", namespace).replace("{job}", job) for name, text in self.dashboards.items()}
 
     def seen_from(self, namespace: str) -> "Platform":
         """The platform as jobs in a namespace find it: in a team's, with the volumes and the gateway of that team. The identity

@@ -1,5 +1,6 @@
 """list, status, wait, gpus, scale and delete, in words and in 80 columns; how errors end; what -o json promises."""
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -245,3 +246,15 @@ def test_an_odd_job_file_of_somebody_else_breaks_no_list(amount: object) -> None
 @pytest.mark.parametrize(("value", "text"), [(12345.6, "12346"), (0.00012345, "0.0001234"), (999.96, "1000"), (None, "-")])
 def test_numbers_keep_their_digits(value: float | None, text: str) -> None:
     assert number(value) == text
+
+
+def test_status_leads_to_the_jobs_dashboards_by_whole_addresses() -> None:
+    facts = platform_map()
+    told = json.loads(facts["data"]["platform.json"])
+    place = "https://grafana.example.org/d/ebb-jobs"
+    told["dashboards"] = {"Grafana": f"{place}?orgId=1&var-namespace={{namespace}}&var-ebb_job={{job}}&from=now-6h"}
+    facts = {**facts, "data": {**facts["data"], "platform.json": json.dumps(told)}}
+    address = f"{place}?orgId=1&var-namespace={NS}&var-ebb_job=digits&from=now-6h"
+    kube = FakeKube(facts, elastic_job())
+    assert f"  Grafana: {address}\n" in invoke("status", "digits", kube=kube).stdout
+    assert json.loads(invoke("status", "digits", "-o", "json", kube=kube).stdout)["dashboards"] == {"Grafana": address}

@@ -88,6 +88,7 @@ def test_json_of_a_status_is_pinned() -> None:
                 "zone": "", "machine_since": "",
             },
         ],
+        "dashboards": {},
         "reclaims": [
             {
                 "at": "2026-11-21T12:01:07.5Z", "worker": 1, "machine": "spot-t4-local-a-x1b2c", "cause": "ReclaimNotice",

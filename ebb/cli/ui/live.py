@@ -13,7 +13,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ebb.api.platform import Platform
@@ -74,7 +74,8 @@ class Snapshot:
 
     def status(self, job: Object) -> JobStatus:
         """As `ebb status` has it."""
-        return see(job, self.pods, self.nodes)
+        found = see(job, self.pods, self.nodes)
+        return replace(found, dashboards=self.platform.dashboards_of(self.namespace, found.job.name))
 
     def sweep(self, name: str) -> SweepView | None:
         return next((sweep for sweep in self.sweeps if sweep.name == name), None)

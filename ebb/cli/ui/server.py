@@ -179,7 +179,8 @@ class _Server:
                 return {}
             status, feed = found.status(item), self._live.feed(item)
             entries = job_timeline(item, list(found.pods), feed.told if feed else [], found.nodes)
-            return {"job": status.job, "workers": status.workers, "reclaims": status.reclaims, "events": entries}
+            told = {"job": status.job, "workers": status.workers, "reclaims": status.reclaims, "dashboards": status.dashboards}
+            return {**told, "events": entries}
         if view.kind == SWEEPS:
             return {"sweep": found.sweep(view.name)}
         return {"jobs": found.jobs, "gpus": gpu_record(found.gpus), "sweeps": found.sweeps}

@@ -97,6 +97,8 @@ def status(
     else:
         console = make_console()
         console.print(job_page(seen.job, seen.workers, now_local(), console.width, seen.reclaims))
+        for name, address in seen.dashboards.items():
+            typer.echo(f"  {name}: {address}")  # whole, however wide the terminal is: one that is cut leads nowhere
 
 
 def wait(

@@ -12,7 +12,7 @@ controller's reflector is made for thousands of objects and other promises, henc
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from ebb.api.contract import COPY_SUFFIX, LABEL_JOB, RUNNING, WAITING_FOR_DATA
@@ -167,6 +167,7 @@ class JobStatus:
     job: JobView
     workers: tuple[WorkerView, ...]
     reclaims: tuple[Reclaim, ...] = ()  # those that the job's history remembers
+    dashboards: dict[str, str] = field(default_factory=dict)  # where its figures are over time, by name
 
 
 async def list_jobs(ebb: Ebb) -> tuple[JobView, ...]:
@@ -180,12 +181,13 @@ async def status(ebb: Ebb, name: str) -> JobStatus:
     job = await read_job(ebb.kube, ebb.namespace, name)
     pods, nodes = await asyncio.gather(ebb.kube.list(PODS, ebb.namespace, labels=f"{LABEL_JOB}={name}"), Nodes.read(ebb.kube))
     found = see(job, pods, nodes)
-    found = await with_copy(ebb.kube, job, found)
+    found = replace(await with_copy(ebb.kube, job, found), dashboards=ebb.platform.dashboards_of(ebb.namespace, name))
     if all(loss.back for loss in found.reclaims):
         return found
     # Some worker was lost twice: only the events, which are many, know when it was back in between.
     told = await ebb.kube.list(EVENTS, ebb.namespace, fields="reason=Started")
-    return see(job, pods, nodes, starts((event for event in told if is_about(event, job)), name))
+    begun = starts((event for event in told if is_about(event, job)), name)
+    return replace(see(job, pods, nodes, begun), dashboards=found.dashboards)
 
 
 async def with_copy(kube: Kube, job: Object, found: JobStatus) -> JobStatus:
