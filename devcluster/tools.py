@@ -38,6 +38,8 @@ class Tool:
     programs: tuple[str, ...]
     version_args: tuple[str, ...] = ("--version",)
     ldflags: str = ""
+    tags: str = ""
+    """Go's build tags, for a program that can be built without parts that nobody needs here."""
     scripts: tuple[str, ...] = ()
     """Files of the module that belong beside the program, relative to the module's root."""
     release: Release | None = None
@@ -62,7 +64,7 @@ class Tool:
     def key(self) -> str:
         """Names the folder; another go.mod, go.sum or way of building makes another folder."""
         parts = [(self.folder / file).read_bytes() for file in ("go.mod", "go.sum")]
-        recipe = repr((self.packages, self.programs, self.linker_flags, self.scripts)).encode()
+        recipe = repr((self.packages, self.programs, self.linker_flags, self.scripts, *filter(None, (self.tags,)))).encode()
         return f"{self.name}-{self.version}-{hashlib.sha256(b'|'.join([*parts, recipe])).hexdigest()[:10]}"
 
 
@@ -258,7 +260,8 @@ async def _build(tool: Tool, folder: Path, home: Path) -> None:
     # A single program is named here: Go names it after its folder, which for etcd is "server".
     output = f"{folder}/{tool.programs[0] if len(tool.programs) == 1 else ''}"
     # The build shares the machine with the installation of torch, and with the control plane of a second run.
-    args = ["nice", "-n", "10", "go", "build", "-v", "-trimpath", "-ldflags", tool.linker_flags, "-o", output, *tool.packages]
+    args = ["nice", "-n", "10", "go", "build", "-v", "-trimpath", "-tags", tool.tags, "-ldflags", tool.linker_flags]
+    args += ["-o", output, *tool.packages]
     log = home / "tools" / f"{tool.name}.log"
     try:
         await watch(f"building {tool.name} {tool.version}", args, log=log, cwd=tool.folder, env=_go_environment())

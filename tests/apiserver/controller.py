@@ -41,10 +41,10 @@ class Process:
         self.port = 0
         self.ends = 0  # how often it ended by itself and was started again
 
-    async def start(self, *, leads: bool = True) -> None:
-        """Start it, and wait until it leads (or at least answers)."""
+    async def start(self, *, leads: bool = True, port: int = 0) -> None:
+        """Start it, and wait until it leads (or at least answers). `port`: 0 for any free one."""
         assert not self.alive, f"{self.name} runs already"
-        self.port = free_port()
+        self.port = port or free_port()
         command = [
             "--kubeconfig",
             str(self._kubeconfig),
