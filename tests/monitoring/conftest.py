@@ -1,4 +1,4 @@
-"""The platform that Prometheus watches in the proofs."""
+"""The platform that Prometheus watches in the proofs. Its volume is a small file system in memory, to mount which takes root."""
 
 import asyncio
 import json
