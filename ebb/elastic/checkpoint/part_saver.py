@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from ebb.elastic.checkpoint.errors import CheckpointError, NotWritten
 from ebb.elastic.checkpoint.manifest import Manifest, name_of
-from ebb.elastic.checkpoint.parts import split
+from ebb.elastic.checkpoint.parts import dump_rows, split
 from ebb.elastic.checkpoint.saver import Saver, State
 from ebb.elastic.checkpoint.state import dump
 
@@ -86,7 +86,7 @@ class PartSaver(Saver):
             return self._last[1]
         word: dict[str, Any] | str
         try:
-            word = self._folder.write_part(dump({"rows": rows}), name=name, number=self._pod.rank)
+            word = self._folder.write_part(dump_rows(rows), name=name, number=self._pod.rank)
         except CheckpointError as error:
             word = str(error)
         self._last = name, word

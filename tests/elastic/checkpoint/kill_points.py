@@ -39,7 +39,7 @@ from ebb.elastic.checkpoint import (
 from ebb.elastic.checkpoint.files import Disk
 from ebb.elastic.checkpoint.folder import Found, Patience
 from ebb.elastic.checkpoint.manifest import name_of
-from ebb.elastic.checkpoint.parts import read
+from ebb.elastic.checkpoint.parts import dump_rows, read
 from ebb.elastic.checkpoint.state import dump, load
 from tests.elastic.checkpoint.making import MEMBERSHIP
 
@@ -192,7 +192,7 @@ class History:
         for number in range(self.parts_of_each):
             rows = {key: [rows_at(each, number, self.parts_of_each)[0], each[slice(*rows_at(each, number, self.parts_of_each))]]
                     for key, each in tensors.items()}  # fmt: skip
-            found.append(place.write_part(dump({"rows": rows}), name=name, number=number))
+            found.append(place.write_part(dump_rows(rows), name=name, number=number))
         notes = {key: {"ebb.elastic.rows": key, "shape": [len(each)], "dtype": "float32"} for key, each in tensors.items()}
         place.save(dump({**content, "state_dict": notes}), fence, step=step, parts=lambda: found)
 

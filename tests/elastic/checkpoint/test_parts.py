@@ -11,10 +11,10 @@ import torch
 from ebb.elastic.checkpoint import CheckpointFolder, FileFence, RefusedError
 from ebb.elastic.checkpoint.__main__ import EXIT_DAMAGED, EXIT_WELL, main
 from ebb.elastic.checkpoint.cadence import Cadence
-from ebb.elastic.checkpoint.files import Disk
+from ebb.elastic.checkpoint.files import Disk, HashingFile, NewFile
 from ebb.elastic.checkpoint.manifest import name_of
 from ebb.elastic.checkpoint.part_saver import PartSaver
-from ebb.elastic.checkpoint.parts import assemble, open_parts, read
+from ebb.elastic.checkpoint.parts import assemble, dump_rows, open_parts, read
 from ebb.elastic.checkpoint.state import dump, load
 
 ROWS = 11
@@ -36,7 +36,7 @@ def save(output: Path, step: int, ranks: int, *, keep: int = 2, without: int = -
     found = []
     for number, (start, stop) in enumerate(bounds(ranks)):
         rows = {} if number == without else {NOTE["ebb.elastic.rows"]: [start, WEIGHT[start:stop] + step]}
-        found.append(folder.write_part(dump({"rows": rows}), name=name, number=number))
+        found.append(folder.write_part(dump_rows(rows), name=name, number=number))
     folder.save(dump({"state_dict": {"module.w": NOTE, "module.b": torch.ones(2)}}), fence, step=step, parts=lambda: found)
     return folder
 
@@ -75,6 +75,36 @@ def test_old_checkpoints_go_with_their_parts(tmp_path: Path) -> None:
     for step in range(4):
         folder = save(tmp_path, step, 3, keep=1)
     assert sorted(path.suffix for path in folder.place.iterdir()) == [".json", ".part0", ".part1", ".part2", ".pt"]
+
+
+def test_a_part_is_written_from_the_very_memory_of_its_rows() -> None:
+    """No copy of a tensor, nor of all of them, is made for the file."""
+    weight, empty = torch.ones(4, 3), torch.ones(0, 3, dtype=torch.complex64)
+    written: list[memoryview] = []
+
+    class Remembering(HashingFile):
+        def write(self, content: bytes | memoryview) -> int:
+            written.append(memoryview(content))
+            return len(content)
+
+    dump_rows({"w": [8, weight], "empty": [12, empty]})(Remembering(Disk(), -1))
+    header, numbers = written
+    assert b'"shape":[4,3]' in bytes(header)
+    assert torch.frombuffer(numbers, dtype=torch.float32).data_ptr() == weight.data_ptr()
+
+
+def test_numbers_that_the_format_has_no_name_for_are_kept_too(tmp_path: Path) -> None:
+    tensor = torch.arange(6.0).reshape(3, 2) * (1 + 1j)
+    with NewFile(Disk(), tmp_path / "part") as file:
+        dump_rows({"c": [0, tensor]})(file)
+    note = {"ebb.elastic.rows": "c", "shape": [3, 2], "dtype": "complex64"}
+    assert torch.equal(assemble(note, open_parts([str(tmp_path / "part")]), 1, 3), tensor[1:])
+
+
+def test_a_file_of_another_format_is_refused(tmp_path: Path) -> None:
+    torch.save({"rows": {}}, tmp_path / "part")
+    with pytest.raises(RefusedError, match="no file of tensors that this version reads"):
+        open_parts([str(tmp_path / "part")])
 
 
 def test_the_weights_in_one_file(tmp_path: Path) -> None:
