@@ -17,7 +17,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ebb.compat import Self, add_note
 from ebb.elastic.checkpoint import Stale
-from ebb.elastic.checkpoint.sharded import local
 from ebb.elastic.contract import EXIT_PEER_LOST
 from ebb.elastic.data import DataError
 from ebb.elastic.data.tuning import workers_beside_cpu_training
@@ -41,7 +40,7 @@ from ebb.elastic.runtime.start import Origin, choose_device, decide_recovery, jo
 from ebb.elastic.runtime.step import Step, seed_everything
 from ebb.elastic.runtime.watchdog import Watchdog
 from ebb.elastic.speed import CompileCache, Speed
-from ebb.elastic.speed.memory import give_back_freed_memory, take_ahead
+from ebb.elastic.speed.memory import give_back_freed_memory, return_freed_memory, take_ahead
 
 
 def start(config: RunConfig | None = None, *, notice: Notice | None = None, **settings: Any) -> Run:
@@ -194,6 +193,8 @@ class Run:
             model.to(self.device)
         self._answer(lambda: self._group.hand_out_tensors([each.detach() for each in (*model.parameters(), *model.buffers())]))
         if pod_size > 1:
+            if self.device.type == "cpu":
+                return_freed_memory(os.environ)
             sharding.shard(model, self._meet_pod())
         if speed is not None:
             model = speed.prepare(model, self.device, cache)
@@ -330,7 +331,8 @@ class Run:
         """Among those that train, with their state; returns the names of the program's sums."""
         assert isinstance(self._group, Members)
         assert self._inherited is not None
-        take_ahead([local(each) for model in self._models for each in model.parameters()])  # for the state, then for gradients
+        if self._pod is None:
+            take_ahead([each for model in self._models for each in model.parameters()])  # for the state, then for gradients
         with self._watchdog.paused():
             self.config, found, saved = come_in(
                 self.config, self._group, self._inherited, leaving=lambda: self._notice.seen, pod=self._pod

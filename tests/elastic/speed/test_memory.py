@@ -53,3 +53,25 @@ def test_what_was_taken_ahead_is_there(ahead: list[str], waits: bool) -> None:
     command = [sys.executable, "-c", AHEAD, memory.__file__, *ahead]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert (int(done.stdout) > 10_000) == waits
+
+
+RETURNED = """
+import runpy, sys
+module = runpy.run_path(sys.argv[1])
+resident = lambda: int(open("/proc/self/statm").read().split()[1])
+assert module["keep_freed_memory"]({})
+bytes_of = lambda: [bytearray(8 << 20) for _ in range(8)]
+before = resident()
+bytes_of()
+kept = resident() - before
+module["return_freed_memory"]({})
+bytes_of()
+print(kept, resident() - before)
+"""
+
+
+def test_a_sharded_models_ranks_return_what_they_have_kept() -> None:
+    done = subprocess.run([sys.executable, "-c", RETURNED, memory.__file__], capture_output=True, text=True, check=True)
+    kept, returned = map(int, done.stdout.split())
+    assert kept > 10_000
+    assert returned < 1_000
