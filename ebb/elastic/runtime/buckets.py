@@ -7,7 +7,8 @@
 
 DistributedDataParallel does the same, faster, over ranks that stay: it lays its buckets out anew after the first backward pass,
 so that a process which has just joined would sum other numbers than those which have trained for a while. Here the layout follows
-from the parameters alone. Gradients are copied into a bucket and back, which costs memory for a second set of them.
+from the parameters alone. Gradients are copied into a bucket and back, which costs memory for a second set of them. Those of a
+sharded model move instead: they leave the parameters when their bucket is packed, and what comes back is the bucket's own memory.
 
 A parameter that took no part in any rank's passes keeps the gradient None: how many ranks had one travels with the bucket.
 """
@@ -41,13 +42,15 @@ class Summing(Protocol):
 
 
 class Bucket:
-    """Some parameters of one dtype, and the room in which their gradients travel."""
+    """Some parameters of one dtype, and the room in which their gradients travel. `moves`: it has one while they do."""
 
-    def __init__(self, parameters: list[torch.nn.Parameter], dtype: torch.dtype) -> None:
-        self.parameters, self._dtype = parameters, dtype
+    def __init__(self, parameters: list[torch.nn.Parameter], dtype: torch.dtype, *, moves: bool = False) -> None:
+        self.parameters, self._dtype, self._moves = parameters, dtype, moves
         self._local = [local(each) for each in parameters]  # this rank's part of a sharded one
         self.missing = len(parameters)
-        self.renew()
+        self._flat: torch.Tensor | None = None
+        if not moves:
+            self.renew()
 
     def renew(self) -> None:
         """Other room: a sum of a generation that is over may still write into the present one, as gloo never ends some."""
@@ -59,9 +62,19 @@ class Bucket:
         self._parts = [self._flat[start:end] for start, end in pairwise(ends)]
         self._counts = self._flat[ends[-1] :]
 
+    def leave(self) -> None:
+        """A sum that is on its way comes to nothing."""
+        if self._moves:
+            self._flat, self._parts, self._counts = None, [], torch.empty(0)
+        else:
+            self.renew()
+
     @torch.no_grad()
     def pack(self) -> torch.Tensor:
         """The gradients one after the other, then for each parameter 1 if it has one."""
+        if self._moves:
+            self.renew()
+        assert self._flat is not None
         gradients = [None if each.grad is None else local(each.grad) for each in self.parameters]
         self._counts.copy_(torch.tensor([each is not None for each in gradients]))
         for held, gradient, part in zip(self._local, gradients, self._parts, strict=True):
@@ -71,17 +84,22 @@ class Bucket:
                 raise RuntimeError("a gradient is sparse: make the layer with sparse=False, or set --recovery restart")
             else:
                 part.view_as(held).copy_(gradient)
+        if self._moves:
+            for each in self.parameters:
+                each.grad = None
         return self._flat
 
     @torch.no_grad()
     def unpack(self) -> None:
-        """The sums, into the gradients."""
+        """The sums, into the gradients, or as them."""
         for count, parameter, held, part in zip(self._counts.tolist(), self.parameters, self._local, self._parts, strict=True):
             if count and parameter.grad is None:
-                found = part.view_as(held).to(held.dtype, copy=True)
+                found = part.view_as(held).to(held.dtype, copy=not self._moves)
                 parameter.grad = wrap_like(found, parameter) if isinstance(parameter, DTensor) else found
             elif count and parameter.grad is not None:
                 local(parameter.grad).copy_(part.view_as(held))
+        if self._moves:
+            self.leave()
 
 
 class Buckets:
@@ -99,7 +117,8 @@ class Buckets:
         """`dtype`: in which gradients travel and are summed; None: their own. `in_lockstep`: other ranks are in the same pass,
         and none may leave it."""
         self._group, self._in_lockstep = group, in_lockstep
-        self._buckets = [Bucket(each, dtype or each[0].dtype) for each in _cut(list(parameters), limit_bytes)]
+        buckets = _cut(list(parameters), limit_bytes)
+        self._buckets = [Bucket(each, dtype or each[0].dtype, moves=in_lockstep) for each in buckets]
         self._bucket_of = {parameter: bucket for bucket in self._buckets for parameter in bucket.parameters}
         self._works: list[torch.distributed.Work] = []
         self._started = 0
@@ -118,7 +137,7 @@ class Buckets:
         self._armed = False
         for work, bucket in zip(self._works, self._buckets, strict=False):
             if not work.is_completed():
-                bucket.renew()
+                bucket.leave()
         self._works = []
 
     def finish(self) -> None:

@@ -36,11 +36,12 @@ def summed(buckets: Buckets, loss: torch.Tensor) -> None:
     buckets.finish()
 
 
+@pytest.mark.parametrize("in_lockstep", [False, True])
 @pytest.mark.parametrize("limit_bytes", [1, 40, 10**6])
-def test_every_gradient_is_the_sum_however_they_are_cut(twins: Twins, limit_bytes: int) -> None:
+def test_every_gradient_is_the_sum_however_they_are_cut(twins: Twins, limit_bytes: int, in_lockstep: bool) -> None:
     network = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2).double())
     values = [torch.ones(1, 3), torch.ones(1, 4, dtype=torch.float64)]
-    buckets = Buckets(network.parameters(), twins, limit_bytes=limit_bytes)
+    buckets = Buckets(network.parameters(), twins, limit_bytes=limit_bytes, in_lockstep=in_lockstep)
     summed(buckets, sum((layer(value).sum() for layer, value in zip(network, values, strict=True)), torch.zeros(())))
     found = [parameter.grad for parameter in network.parameters()]
     for each in network.parameters():
@@ -50,6 +51,24 @@ def test_every_gradient_is_the_sum_however_they_are_cut(twins: Twins, limit_byte
         assert one is not None
         assert parameter.grad is not None
         assert torch.equal(one, 2 * parameter.grad)
+
+
+def test_gradients_in_lockstep_have_no_second_set_of_them() -> None:
+    """They travel in their bucket alone, and are that bucket's memory when they come back."""
+    layer = torch.nn.Linear(2, 1, bias=False)
+
+    class Watching(Twins):
+        def start_sum(self, values: torch.Tensor, backend: Any = None) -> dist.Work:
+            assert layer.weight.grad is None
+            sums.append(values)
+            return super().start_sum(values)
+
+    sums: list[torch.Tensor] = []
+    buckets = Buckets(layer.parameters(), Watching(0, 2, torch.device("cpu")), in_lockstep=True)
+    summed(buckets, layer(torch.ones(1, 2)).sum())
+    assert layer.weight.grad is not None
+    assert layer.weight.grad.data_ptr() == sums[0].data_ptr()
+    assert [each._flat for each in buckets._buckets] == [None]
 
 
 class Richer(Twins):
@@ -65,7 +84,7 @@ def test_gradients_may_travel_in_half_the_bytes() -> None:
     used, unused = torch.nn.Linear(1, 1, bias=False), torch.nn.Linear(1, 1, bias=False)
     group = Richer(0, 2, torch.device("cpu"))
     buckets = Buckets([*used.parameters(), *unused.parameters()], group, dtype=torch.bfloat16)
-    assert {each._flat.dtype for each in buckets._buckets} == {torch.bfloat16}
+    assert {each._flat.dtype for each in buckets._buckets if each._flat is not None} == {torch.bfloat16}
     summed(buckets, (used(torch.ones(1, 1)) * (1 + 2**-12)).sum())
     for parameter in (used.weight, unused.weight):
         assert parameter.grad is not None
