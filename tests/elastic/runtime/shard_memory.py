@@ -62,10 +62,13 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def measure(output: Path) -> tuple[float, float]:
-    """The largest peak in parts, of two runs of two ranks: the second one loads what the first has saved; and a part in MiB."""
+    """The largest peak in parts, of a pod of two ranks, and of two such pods, which load what the first one has saved and add up
+    their gradients; and a part in MiB."""
     settings = {"recovery": "memory", "checkpoint_seconds": 0.2, "checkpoint_min_seconds": 0.0}
     found = []
-    for stop_at in (2, 5):
-        found += pods.play(Sizes(output=output, settings=settings, stop_at=stop_at), pods=1, size=2, limit_seconds=900.0)["a"]
+    for count, stop_at in ((1, 2), (2, 5)):
+        program = Sizes(output=output, settings=settings, stop_at=stop_at)
+        answers = pods.play(program, pods=count, size=2, limit_seconds=900.0)
+        found += [each for pod in answers.values() for each in pod]
     part = max(each["part"] for each in found)
     return round(max(each["peak"] for each in found) / part, 2), round(part / 2**20, 1)
