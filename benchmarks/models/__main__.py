@@ -23,9 +23,9 @@ HELP = """\
    peak_parts: memory of a rank (VmHWM: pages of files that it maps too) from the moment its model is sharded to the end, in which
    it loads, trains and saves, above what the process had before the model, in units of its part: of the weights, the gradient and
    Adam's two averages. In one pod of two ranks, and in two that load what that one has saved. The copy that is written is such a
-   part without its gradient, so less than 2 and a constant: the code that torch loads, and layers in the making. Each of the eight
-   here is an eighth of the model, and eight times its size are there in a backward pass: weights and gradients of two, gathered,
-   and the room in which they travel.
+   part without its gradient, so less than 2 and a constant: the code that torch loads, and layers that are gathered. Each of the
+   eight here is an eighth of the model, and eight times its size are there in a backward pass: weights and gradients of two, and
+   the room in which they travel.
 3. streams_lost, streams_repeated: samples of WebDataset's tars, of MosaicML's MDS shards and of parquet, all written by their own
    libraries and read from a store, through 50 histories each of machines that leave, are lost in a step or throw the job back to
    a checkpoint, and join (streams_changes): those that were not trained on in an epoch, or twice. Their contents say which they

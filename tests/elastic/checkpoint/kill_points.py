@@ -5,15 +5,17 @@
 Each round forks a process that starts a generation, resumes and saves checkpoints, and that dies by SIGKILL: before or after one
 of its operations on the disk or on etcd, in the middle of a write, or at any moment. Then this process looks for the newest one,
 reads it and compares its tensors with what that step must hold. One history goes through all rounds, so what killed writers
-leave piles up as it would in a job's life. Every second history has checkpoints in three parts. Every fourth one has its commits
-in etcd (a stand-in that is one file and keeps transactions whole), and now and then that loses all its data. The last line is
-JSON; the exit code is 1 if anything was wrong.
+leave piles up as it would in a job's life. In every second history three processes, the ranks of a pod, write a part each; one
+to three of them die, each at a point of its own. Every fourth one has its commits in etcd (a stand-in that is one file and keeps
+transactions whole), and now and then that loses all its data. The last line is JSON; the exit code is 1 if anything was wrong.
 
 SIGKILL takes nothing from the page cache: the loss of power is test_power_loss.py's.
 """
 
 import argparse
+import contextlib
 import fcntl
+import functools
 import json
 import os
 import random
@@ -36,15 +38,17 @@ from ebb.elastic.checkpoint import (
     RefusedError,
     highest_generation,
 )
+from ebb.elastic.checkpoint.cadence import Cadence
 from ebb.elastic.checkpoint.files import Disk
 from ebb.elastic.checkpoint.folder import Found, Patience
-from ebb.elastic.checkpoint.manifest import name_of
-from ebb.elastic.checkpoint.parts import dump_rows, read
+from ebb.elastic.checkpoint.part_saver import PartSaver
+from ebb.elastic.checkpoint.parts import read
 from ebb.elastic.checkpoint.state import dump, load
 from tests.elastic.checkpoint.making import MEMBERSHIP
 
 MEMORY = Path("/dev/shm")  # a kill loses nothing that a disk would keep, and flushing costs nothing here
 _SAVES = 2  # of each process: the second one removes what the first one has made superfluous
+_RANK_OPERATIONS = (110, 25)  # of the first rank of a pod in such a life, and of another one
 _MODES = ("before", "after", "half", "anytime")
 
 
@@ -137,9 +141,78 @@ def state(step: int) -> dict[str, object]:
     return {"state_dict": tensors, "step": step}
 
 
-def rows_at(tensor: torch.Tensor, number: int, count: int) -> tuple[int, int]:
+def rows_at(tensor: torch.Tensor, number: int, count: int) -> slice:
     size = -(-len(tensor) // count)
-    return number * size, min((number + 1) * size, len(tensor))
+    return slice(number * size, min((number + 1) * size, len(tensor)))
+
+
+class Pipes:
+    """Between the ranks of a pod: the first one says where they begin, the others that their parts are written. A rank that
+    waits for one that is gone reads the end."""
+
+    def __init__(self, size: int) -> None:
+        self._words = os.pipe()
+        self._begins = [os.pipe() for _ in range(1, size)]
+        self._told: dict[str, object] = {}
+
+    def enter(self, rank: int) -> None:
+        """In a rank's process. The other ranks' ends are closed there, so that they end with their owners."""
+        self._rank = rank
+        self._close(
+            {self._words[0], *(end for _, end in self._begins)} if rank == 0 else {self._words[1], self._begins[rank - 1][0]}
+        )
+        if rank == 0:
+            self._heard = open(self._words[0], encoding="ascii")  # noqa: PTH123, SIM115  # a pipe's end, as long as the process
+
+    def leave(self) -> None:
+        """In the process that plays the launcher."""
+        self._close(set())
+
+    def _close(self, but: set[int]) -> None:
+        for each in {end for pair in (self._words, *self._begins) for end in pair} - but:
+            os.close(each)
+
+    def begin(self, generation: int, step: int) -> None:
+        for _, end in self._begins:
+            with contextlib.suppress(BrokenPipeError):
+                os.write(end, f"{generation} {step}\n".encode())
+
+    def begun(self) -> tuple[int, int] | None:
+        """None where the first rank is gone before."""
+        line = os.read(self._begins[self._rank - 1][0], 100).split()
+        return (int(line[0]), int(line[1])) if line else None
+
+    def tell(self, name: str, word: object) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._words[1], json.dumps([name, word]).encode() + b"\n")
+
+    def hear(self, name: str, *, seconds: float) -> object:
+        while name not in self._told:
+            if not (line := self._heard.readline()):
+                raise TimeoutError(f"no word of {name}: its rank is gone")
+            told, self._told[told] = json.loads(line)
+        return self._told[name]
+
+
+class OnePod:
+    def __init__(self, rank: int, size: int, pipes: Pipes) -> None:
+        self.rank, self.size, self._pipes = rank, size, pipes
+
+    def any(self, flag: bool) -> bool:
+        return flag
+
+    def exchange(self, _: str) -> Pipes:
+        return self._pipes
+
+
+class RankSaver(PartSaver):
+    """It cuts plain tensors: there is no torch.distributed here."""
+
+    def _form(self, state: dict[str, Any]) -> dict[str, Any]:
+        tensors, rank, size = state["state_dict"], self._pod.rank, self._pod.size
+        rows = {key: [rows_at(each, rank, size).start, each[rows_at(each, rank, size)]] for key, each in tensors.items()}
+        notes = {key: {"ebb.elastic.rows": key, "shape": [len(each)], "dtype": "float32"} for key, each in tensors.items()}
+        return {"head": {**state, "state_dict": notes}, "rows": rows}
 
 
 def right(checkpoint: Found, step: int) -> bool:
@@ -158,6 +231,7 @@ class History:
     done: tuple[int, int] = (0, 0)  # (generation, step) of the last save that returned
     tried: tuple[int, int] = (0, 0)
     points: dict[str, int] = field(default_factory=dict)
+    several: int = 0  # of those in which more than one rank was killed
     wrong: list[str] = field(default_factory=list)
 
     def parts(self, disk: DeadlyDisk) -> tuple[CheckpointFolder, RegisterFile]:
@@ -179,55 +253,72 @@ class History:
         step = found.manifest.step if found else 0
         for number in range(step + 1, step + 1 + _SAVES):
             os.write(report, f"try {fence.generation} {number}\n".encode())
-            self.save(place, fence, number)
+            place.save(dump(state(number)), fence, step=number)
             os.write(report, f"done {fence.generation} {number}\n".encode())
 
-    def save(self, place: CheckpointFolder, fence: Fence, step: int) -> None:
-        content, name = state(step), name_of(fence.generation, step, 0)
-        if not self.parts_of_each:
-            place.save(dump(content), fence, step=step)
-            return
-        tensors: dict[str, torch.Tensor] = content["state_dict"]  # type: ignore[assignment]
-        found = []
-        for number in range(self.parts_of_each):
-            rows = {key: [rows_at(each, number, self.parts_of_each)[0], each[slice(*rows_at(each, number, self.parts_of_each))]]
-                    for key, each in tensors.items()}  # fmt: skip
-            found.append(place.write_part(dump_rows(rows), name=name, number=number))
-        notes = {key: {"ebb.elastic.rows": key, "shape": [len(each)], "dtype": "float32"} for key, each in tensors.items()}
-        place.save(dump({**content, "state_dict": notes}), fence, step=step, parts=lambda: found)
+    def live_as_rank(self, rank: int, disk: DeadlyDisk, report: int, pipes: Pipes) -> None:
+        """In one of several forked processes. It goes on where another one is gone, as far as that is possible."""
+        pipes.enter(rank)
+        if rank == 0:
+            place, fence = self.begin(disk)
+            found = place.newest(fence.newest())
+            step = found.manifest.step if found else 0
+            pipes.begin(fence.generation, step)
+        else:
+            if (begun := pipes.begun()) is None:
+                return
+            place, fence, step = self.parts(disk)[0], FileFence(self.output, begun[0]), begun[1]
+        cadence = Cadence(shortest_seconds=0, longest_seconds=1, overhead=1)
+        saver = RankSaver(place, fence, cadence=cadence, writer=rank, pod=OnePod(rank, self.parts_of_each, pipes))
+        for number in range(step + 1, step + 1 + _SAVES):
+            if rank == 0:
+                os.write(report, f"try {fence.generation} {number}\n".encode())
+            saver.save_now(number, functools.partial(state, number))
+            if rank == 0 and saver.saved_step == number:
+                os.write(report, f"done {fence.generation} {number}\n".encode())
 
     def round(self, chance: random.Random, operations: int) -> bool:
-        """One life and death; whether it was killed."""
-        mode = chance.choice(_MODES)
-        disk = DeadlyDisk(mode, chance.randrange(operations))
+        """One life and death; True if any of its processes was killed."""
+        mode, count = chance.choice(_MODES), max(1, self.parts_of_each)
+        doomed = sorted(chance.sample(range(count), chance.randint(1, count)))
+        points = [operations] if count == 1 else [_RANK_OPERATIONS[min(rank, 1)] for rank in range(count)]
+        disks = [DeadlyDisk(mode if rank in doomed else "", chance.randrange(number)) for rank, number in enumerate(points)]
         reader, writer = os.pipe()
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                os.write(writer, b"born 0 0\n")
-                self.live(disk, writer)
-                code = 0
-            finally:
-                os._exit(code)
+        pipes = Pipes(count)
+        children: list[int] = []
+        for rank, disk in enumerate(disks):
+            children.append(os.fork())
+            if children[-1] == 0:
+                code = 1
+                try:
+                    os.write(writer, b"born 0 0\n")
+                    if count == 1:
+                        self.live(disk, writer)
+                    else:
+                        self.live_as_rank(rank, disk, writer, pipes)
+                    code = 0
+                finally:
+                    os._exit(code)
         os.close(writer)
+        pipes.leave()
         with open(reader, encoding="ascii") as lines:  # noqa: PTH123  # a pipe's end
             lines.readline()
             if mode == "anytime":
-                time.sleep(chance.random() * 0.02)  # a point in the child's life that no operation marks
-                os.kill(child, signal.SIGKILL)
-            told = [line.split() for line in lines if line.endswith("\n")]
-        _, status = os.waitpid(child, 0)
+                time.sleep(chance.random() * 0.02)  # a point in their lives that no operation marks
+                for rank in doomed:
+                    os.kill(children[rank], signal.SIGKILL)
+            told = [line.split() for line in lines if line.endswith("\n") and not line.startswith("born")]
+        ends = [os.waitpid(child, 0)[1] for child in children]
         for word, generation, step in told:
             self.tried = (int(generation), int(step))
             self.done = self.tried if word == "done" else self.done
-        if os.WIFEXITED(status) and os.WEXITSTATUS(status) != 0:
-            self.wrong.append(f"the writer failed with {os.WEXITSTATUS(status)}")
-        killed = os.WIFSIGNALED(status)
+        self.wrong += [f"a writer failed with {os.WEXITSTATUS(end)}" for end in ends if os.WIFEXITED(end) and os.WEXITSTATUS(end)]
+        killed = sum(map(os.WIFSIGNALED, ends))
         if killed:
             self.points[mode] = self.points.get(mode, 0) + 1
-        self.judge(f"{mode} {disk._at}")
-        return killed
+            self.several += killed > 1
+        self.judge(f"{mode} {[disk._at for disk in disks]}")
+        return bool(killed)
 
     def judge(self, where: str) -> None:
         place, register = self.parts(DeadlyDisk())
@@ -284,6 +375,7 @@ def prove(output: Path, points: int, seed: int) -> dict[str, object]:
         "kill_points": killed,
         "valid_newest": killed - len(wrong),
         "by_mode": by_mode,
+        "several_ranks": sum(history.several for history in histories),
         "operations_of_a_life": counted.operations,
         "etcd_lost": losses,
         "newest": [history.done for history in histories],
