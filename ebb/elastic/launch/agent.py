@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from torch._C._distributed_c10d import TCPStore
 from torch.distributed import DistError
 from torch.distributed.elastic.agent.server.api import RunResult, Worker, WorkerGroup, WorkerSpec, WorkerState
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
@@ -42,7 +43,7 @@ from ebb.elastic.launch.worker import run_module
 from ebb.elastic.notices.relay import Relay, is_running
 from ebb.elastic.rendezvous import handler as etcd3
 from ebb.elastic.rendezvous.places import SOCKET_NAME, PlaceServer, WorkerPlace
-from ebb.elastic.rendezvous.store import tell_facts
+from ebb.elastic.rendezvous.store import address_of, serve, tell_facts
 
 
 @runtime_checkable
@@ -99,6 +100,7 @@ _OTHERS_SECONDS = 10.0  # for the others to go on without this machine, whose wo
 _IMPORT_SECONDS = 10.0
 _REPEAT_SECONDS = 1.0
 _LOOK_SECONDS = 0.1
+_STORE_KEY = "ebb/store"  # in torch's store of a meeting: the address of ours
 _FRAMES = "\nException raised from "
 
 
@@ -149,6 +151,7 @@ class Agent(LocalElasticAgent):
         self._told_at = self._met_at = 0.0
         self._relay = Relay.find(os.environ)
         self._places = _serve_places(self._relay)
+        self._server: TCPStore | None = None
         self._beside = False  # its workers get ready beside a generation, and are in none
 
     def _rendezvous(self, worker_group: WorkerGroup) -> None:
@@ -192,7 +195,20 @@ class Agent(LocalElasticAgent):
         self._say("meeting the other machines of the job")
         with self._notices.waiting():
             super()._rendezvous(worker_group)
+            self._serve_store(worker_group)
         self._say(f"machine {worker_group.group_rank} of {worker_group.group_world_size}")
+
+    def _serve_store(self, worker_group: WorkerGroup) -> None:
+        """A store of this meeting's own, for its workers. With our rendezvous it has one; torch's c10d has the same for all
+        meetings: workers that recover in memory would find there those of an older one, and try to reach them."""
+        if isinstance(self._handler, Membership) or not getattr(self._handler, "use_agent_store", False):
+            return
+        group: Any = worker_group  # by torch's types these are None
+        if group.group_rank == 0:
+            self._server = serve(group.master_addr)  # in the place of the last one, which goes
+            group.store.set(_STORE_KEY, address_of(self._server))
+        host, _, port = group.store.get(_STORE_KEY).decode().rpartition(":")
+        group.master_addr, group.master_port = host, int(port)
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         if self._notices.seen and time.monotonic() - self._told_at > _REPEAT_SECONDS:
