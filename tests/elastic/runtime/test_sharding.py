@@ -39,18 +39,19 @@ def difference(weights: dict[str, Any], others: dict[str, Any]) -> float:
 
 @pytest.mark.e2e
 def test_sharded_pods_that_come_and_go_train_as_ddp_does(tmp_path: Path, ddp: tuple[dict[int, float], dict[str, Any]]) -> None:
-    """A rank of b is lost, c joins, all of a is lost after its update, d joins from c."""
+    """A rank of b is lost, c joins, all of a is lost after its update, d joins from c, which leaves at a notice."""
     program = Program(
         output=tmp_path,
         settings=MEMORY,
         dies={"b": (10, [1], "pass"), "a": (30, [0, 1], "body")},
         joins={"c": 20, "d": 40},
+        notices={"c": 44},
     )
     answers = pods.play(program)
     assert answers["a"] == answers["b"] == [None, None]
-    assert [each["steps"] for each in answers["c"]] == [list(range(21, 50))] * 2
+    assert [(each["left"], each["steps"]) for each in answers["c"]] == [(True, list(range(21, 45)))] * 2
     assert [each["steps"] for each in answers["d"]] == [list(range(41, 50))] * 2
-    for answer in (*answers["c"], *answers["d"]):
+    for answer in answers["d"]:
         assert difference(answer["weights"], ddp[1]) < 1e-5
         assert answer["part"] < 0.6 * sum(torch.tensor(each).numel() for each in answer["weights"].values())
     found = losses(tmp_path)
