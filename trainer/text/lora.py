@@ -59,12 +59,15 @@ def add_lora(network: Decoder, *, rank: int, alpha: float = 0.0) -> Adapters:
     return Adapters(layers, rank=rank, alpha=alpha)
 
 
-def save_adapters(adapters: Adapters, folder: Path, *, base: str) -> None:
-    """Write files for PEFT's PeftModel.from_pretrained(). `base` is the name or the folder of the frozen model."""
+def save_adapters(adapters: Adapters, folder: Path | None, *, base: str) -> None:
+    """Write files for PEFT's PeftModel.from_pretrained(). `base` is the name or the folder of the frozen model. To be called on
+    all ranks, since those of a machine may hold a sharded network together; they give None but for the one that writes."""
     tensors = {
-        f"base_model.model.{name.removeprefix('layers.').replace('/', '.')}": each.detach().contiguous()
+        f"base_model.model.{name.removeprefix('layers.').replace('/', '.')}": _whole(each.detach()).contiguous()
         for name, each in adapters.state_dict().items()
     }
+    if folder is None:
+        return
     described = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
@@ -78,3 +81,9 @@ def save_adapters(adapters: Adapters, folder: Path, *, base: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "adapter_config.json").write_text(json.dumps(described, indent=1))
     write_whole(folder / "adapter_model.safetensors", tensors)
+
+
+def _whole(tensor: torch.Tensor) -> torch.Tensor:
+    """Of a sharded network each rank has some rows (DTensor)."""
+    gather = getattr(tensor, "full_tensor", None)
+    return tensor if gather is None else gather()

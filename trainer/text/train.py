@@ -71,9 +71,7 @@ def build(config: TextConfig, speed: Speed) -> tuple[Decoder, Adapters | None]:
     """Raises ConfigError and WeightsError."""
     if config.weights and config.size != _DEFAULT_SIZE:
         raise elastic.ConfigError(f"--size {config.size} and --weights are given: the folder has a size; leave --size out")
-    if config.shard and config.lora:
-        raise elastic.ConfigError("--shard and --lora are given: adapters need little memory; leave --shard out")
-    if config.shard and config.export:
+    if config.shard and config.export and not config.lora:
         raise elastic.ConfigError(
             f"--shard and --export {config.export} are given, and no process has all weights: leave --export out, and afterwards "
             f"run `python -m ebb.elastic.checkpoint export {config.output} {config.export}/model.safetensors`"
@@ -145,10 +143,17 @@ def learn(config: TextConfig, run: elastic.Run) -> None:
     found = found or validate(run, network, val)  # resumed when all was done
     run.finish(validation_bits_per_token=round(found["bits_per_token"], 5))
     run.log(f"finished after step {run.step}: {found['bits_per_token']:.4f} bits per token of text that it has not seen")
-    if config.export and run.rank == 0:
-        folder = Path(config.export)
-        save_adapters(adapters, folder, base=config.weights) if adapters else save(network, folder)
-        run.log(f"the {'adapters' if adapters else 'weights'} are in {folder}")
+    if config.export:
+        export(config, run, network, adapters)
+
+
+def export(config: TextConfig, run: elastic.Run, network: Decoder, adapters: Adapters | None) -> None:
+    folder = Path(config.export)
+    if adapters:
+        save_adapters(adapters, folder if run.rank == 0 else None, base=config.weights)
+    elif run.rank == 0:
+        save(network, folder)
+    run.log(f"the {'adapters' if adapters else 'weights'} are in {folder}")
 
 
 def digest(size: DecoderConfig, config: TextConfig) -> str:

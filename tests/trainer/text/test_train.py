@@ -2,12 +2,16 @@
 
 import json
 import math
+import os
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file
 
 from ebb import elastic
@@ -83,6 +87,28 @@ def test_adapters_are_tuned_through_a_notice_and_are_all_that_is_kept(data: Path
         max(path.stat().st_size for path in (folder / "checkpoints").rglob("*")) for folder in (tmp_path / "pretrained", calm)
     ]
     assert largest[1] < largest[0] / 2
+
+
+@pytest.mark.e2e
+def test_adapters_to_a_sharded_network_are_all_that_its_checkpoint_holds(data: Path, tmp_path: Path) -> None:
+    """They are those of one process that has the whole network."""
+    base = tmp_path / "base"
+    assert run(parse(settings(data, tmp_path / "pretrained", "--epochs", "1", "--export", str(base)), {}), Notice())
+    tuned = ["--weights", str(base), "--lora", "4", "--size", "10m", "--epochs", "2", "--export"]
+    assert run(parse(settings(data, tmp_path / "alone", *tuned, str(tmp_path / "alone" / "adapters")), {}), Notice())
+    sharded = tmp_path / "sharded"
+    command = [sys.executable, "-m", "ebb.elastic.launch", "--standalone", "--nproc-per-node=2", "-m", "trainer.text.train"]
+    command += settings(data, sharded, *tuned, str(sharded / "adapters"), "--shard", "--recovery", "memory")
+    done = subprocess.run(command, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+    assert done.returncode == EXIT_FINISHED, done.stdout + done.stderr
+    kept = [load_file(folder / "adapters" / "adapter_model.safetensors") for folder in (tmp_path / "alone", sharded)]
+    assert kept[0].keys() == kept[1].keys()
+    assert all(torch.allclose(each, kept[1][name], atol=1e-5) for name, each in kept[0].items())
+    for part in (sharded / "checkpoints").glob("*.part*"):
+        with safe_open(part, framework="pt") as file:
+            names = set(file.keys())
+        assert len(names) == 3 * len(kept[0]), "an adapter and its two averages"
+        assert not [name for name in names if "state_dict" in name and "lora_" not in name]
 
 
 @pytest.mark.e2e
