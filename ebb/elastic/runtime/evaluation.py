@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from ebb.compat import zip
+from ebb.elastic.checkpoint.sharded import DTensor
 from ebb.elastic.data.order import Sample, in_order
 from ebb.elastic.notices.notice import Notice
 from ebb.elastic.runtime.loading import Loader
@@ -49,7 +50,8 @@ def evaluate(
     `told` is asked after every batch whether to stop: then all ranks do. The ranks of a `pod` make as many passes, of
     which the last ones may count nothing. Raises Stopped.
     """
-    tensors = [*(each for model in models for each in model.buffers()), *more]
+    # a rank of a sharded model has its own part of its weights, which are the same in all pods
+    tensors = [each for each in (*(one for model in models for one in model.buffers()), *more) if not isinstance(each, DTensor)]
     together: Callable[[Callable[[], Any]], Any] = _alone if pod is None else pod.together
     together(lambda: group.hand_out_tensors(tensors))
     plan = in_order(len(loader), group.rank, group.world_size, batch_size)
@@ -67,7 +69,8 @@ def evaluate(
             if number < counted:
                 for name, value in found.items():
                     sums.add(name, value, 1.0)
-            if stopped := told() if pod is None else pod.any(told()):
+            heard = together(told)
+            if stopped := heard if pod is None else pod.any(heard):
                 break
     finally:
         for model, mode in zip(models, training, strict=True):

@@ -36,7 +36,7 @@ from ebb.elastic.runtime.members import Members, Standing
 from ebb.elastic.runtime.micro_batch import read_limit
 from ebb.elastic.runtime.peer_loss import meet_again, save_after_loss
 from ebb.elastic.runtime.pod import Pod
-from ebb.elastic.runtime.process_group import PeerLostError
+from ebb.elastic.runtime.process_group import Agreed, PeerLostError
 from ebb.elastic.runtime.start import Start, join, move_saver, newest_checkpoint
 
 
@@ -271,9 +271,13 @@ class Recovery:
 
     def _go_on_after_notice(self, loop: Loop) -> None:
         """All ranks have stopped the evaluation, since one of them heard a notice."""
-        try:
+
+        def agree() -> Agreed:
             loop.settle()
-            told = self.group.agree(leave=loop.notice.seen, wish=False, change=False, checkpoint_step=0, sums=[]).wait()
+            return self.group.agree(leave=loop.notice.seen, wish=False, change=False, checkpoint_step=0, sums=[]).wait()
+
+        try:
+            told = agree() if self.pod is None else self.pod.together(agree)
         except PeerLostError:
             return self._evaluate_again(loop, broken=True)
         if len(told.leaving) == self.group.machines:

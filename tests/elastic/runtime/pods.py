@@ -6,6 +6,7 @@ A pod that has lost a rank is lost: the rest of it has to end by itself. A pod t
 for it in a step of their own.
 """
 
+import itertools
 import os
 import tempfile
 import threading
@@ -53,10 +54,13 @@ class Program:
     output: Path
     settings: dict[str, Any] = field(default_factory=dict)
     shard: bool = True
-    # by pod: the step, the local ranks that die in it, and where: pass, before its last backward pass; body, after the update
+    # by pod: the step, the local ranks that die in it, and where: pass, before its last backward pass; body, after the update;
+    # evaluation, in its second batch
     dies: dict[str, tuple[int, list[int], str]] = field(default_factory=dict)
     joins: dict[str, int] = field(default_factory=dict)  # by pod: the step in which the others wait until it is ready
     notices: dict[str, int] = field(default_factory=dict)  # by pod: the step in which it hears a notice
+    noticed_in_evaluation: str = ""  # the pod whose second rank hears a notice in the second batch
+    room: dict[int, int] = field(default_factory=dict)  # by step: samples that the memory of each pod's second rank has room for
     evaluate_at: int | None = None
     stop_at: int | None = None
 
@@ -95,7 +99,11 @@ def _train(program: Program, run: elastic.Run, notice: Notice, answer: dict[str,
     pod, local_rank = os.environ.get(_POD, ""), int(os.environ["LOCAL_RANK"])
     step_to_die, ranks, place = program.dies.get(pod, (-1, [], ""))
 
+    batches = itertools.count(1)
+
     def measure(batch: Any) -> dict[str, torch.Tensor]:
+        if next(batches) == 2:
+            _disturb_evaluation(program, notice)
         inputs, targets, _ = batch
         return {"loss": cross_entropy(model(inputs).transpose(1, 2), targets, reduction="none").mean(1).sum()}
 
@@ -107,6 +115,7 @@ def _train(program: Program, run: elastic.Run, notice: Notice, answer: dict[str,
         for number, (inputs, targets, mask) in enumerate(step):
             if dies and place == "pass" and number:
                 os._exit(9)
+            _need(program.room, step.number, len(inputs))
             tokens = mask.sum()
             found = cross_entropy(model(inputs).transpose(1, 2), targets, reduction="none")
             step.backward((found * mask).sum() / tokens, weight=tokens)  # NaN for a line of no token
@@ -124,6 +133,20 @@ def _train(program: Program, run: elastic.Run, notice: Notice, answer: dict[str,
         if step.number == program.stop_at:
             break
     answer["weights"] = {name: _whole(each).tolist() for name, each in plain.state_dict().items()}
+
+
+def _disturb_evaluation(program: Program, notice: Notice) -> None:
+    pod, local_rank = os.environ.get(_POD, ""), int(os.environ["LOCAL_RANK"])
+    _, ranks, place = program.dies.get(pod, (-1, [], ""))
+    if local_rank in ranks and place == "evaluation":
+        os._exit(9)
+    if program.noticed_in_evaluation == pod and local_rank == 1:
+        notice.give()
+
+
+def _need(room: dict[int, int], step: int, samples: int) -> None:
+    if os.environ["LOCAL_RANK"] == "1" and samples > room.get(step, samples):
+        raise torch.OutOfMemoryError("CUDA out of memory.")
 
 
 def _local(tensor: torch.Tensor) -> torch.Tensor:
@@ -238,7 +261,7 @@ def _follow(launcher: Pods, program: Program, limit_seconds: float) -> Iterator[
                 launcher.server.tell_change()
         trainers = [each.process.pid for name in launcher.whole() for each in launcher.of[name]]
         torn = [name for name, ranks in launcher.of.items() if 0 < sum(each in launcher.living for each in ranks) < launcher.size]
-        if trainers and not torn and launcher.server.asks(trainers):
+        if trainers and not torn and launcher.server.all_ask(trainers):  # one that leaves does not, until it has ended
             if asked:
                 coming.pop(0)
                 launcher.waiting, asked = "", False

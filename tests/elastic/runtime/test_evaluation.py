@@ -12,8 +12,10 @@ from ebb import elastic
 from ebb.elastic.checkpoint import Stale
 from ebb.elastic.checkpoint.__main__ import entries
 from ebb.elastic.notices.notice import Notice
-from ebb.elastic.runtime import peer_loss
+from ebb.elastic.runtime import evaluation, peer_loss
 from ebb.elastic.runtime.config import resolve
+from ebb.elastic.runtime.evaluation import evaluate
+from ebb.elastic.runtime.process_group import Group, PeerLostError
 from testing import exactness as ledger
 from tests.elastic.runtime.programs import Points, Program, network, train
 from tests.elastic.runtime.ranks import Ended, together
@@ -140,3 +142,59 @@ def test_weights_that_are_there_for_the_evaluation_alone_are_never_kept(tmp_path
     again = together(train, 2, program(tmp_path / "loss"))
     assert again[0]["steps"] == list(range(STEPS))  # there was no checkpoint before
     assert again[0]["weights"] == calm["weights"]
+
+
+class OnePod:
+    """A rank whose pod's other ranks have lost nobody; it remembers what was put to the vote."""
+
+    def __init__(self) -> None:
+        self.lost: list[str] = []
+
+    def together(self, work: Any) -> Any:
+        try:
+            return work()
+        except PeerLostError as error:
+            self.lost.append(str(error))
+            raise
+
+    def any(self, flag: bool) -> bool:
+        return flag
+
+
+class Three:
+    def __len__(self) -> int:
+        return 3
+
+    def start(self, plan: Any, device: torch.device, say: Any) -> Any:
+        yield from enumerate(plan)
+
+
+def test_ranks_of_a_pod_leave_an_evaluation_together_where_one_loses_a_peer() -> None:
+    """One that left alone would miss the others' collectives."""
+
+    def told() -> bool:
+        raise PeerLostError("the store is gone")
+
+    pod, group = OnePod(), Group(0, 1, torch.device("cpu"))
+    with pytest.raises(PeerLostError):
+        evaluate([], Three(), lambda _: {}, group, batch_size=1, told=told, pod=pod)  # type: ignore[arg-type]  # parts of them
+    assert pod.lost == ["the store is gone"]
+
+
+def test_the_judged_weights_of_a_sharded_model_stay_each_ranks_own() -> None:
+    """Rank 0's rows are no other rank's."""
+    handed: list[torch.Tensor] = []
+
+    class Handing(Group):
+        def hand_out_tensors(self, tensors: list[torch.Tensor], source: int = 0) -> None:
+            handed.extend(tensors)
+
+    class Rows(torch.Tensor):
+        pass
+
+    group, average = Handing(0, 1, torch.device("cpu")), torch.ones(2)
+    rows = torch.ones(2).as_subclass(Rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluation, "DTensor", Rows)  # a real one needs the process group of a pod
+        evaluate([], Three(), lambda _: {}, group, batch_size=1, told=lambda: False, more=[average, rows])  # type: ignore[arg-type]
+    assert [each is average for each in handed] == [True]

@@ -74,6 +74,44 @@ def test_a_checkpoint_in_parts_is_loaded_by_other_numbers_of_ranks(tmp_path: Pat
     assert ledger.check(tmp_path).exact
 
 
+@pytest.mark.e2e
+@pytest.mark.parametrize("disturbed_by", ["notice", "loss"])
+def test_an_evaluation_of_a_sharded_model_is_made_by_those_that_stay(tmp_path: Path, disturbed_by: str) -> None:
+    """Pod b leaves it, or is lost in it. The figure is that of one process."""
+    alone = Program(output=tmp_path / "alone", settings={"recovery": "restart"}, evaluate_at=2, stop_at=3)
+    (calm,) = together(pods.alone, 1, alone)
+    program = Program(
+        output=tmp_path / "pods",
+        settings=MEMORY,
+        evaluate_at=2,
+        stop_at=3,
+        dies={"b": (2, [0, 1], "evaluation")} if disturbed_by == "loss" else {},
+        noticed_in_evaluation="b" if disturbed_by == "notice" else "",
+    )
+    answers = pods.play(program)
+    assert [answer and (answer["left"], answer["step"]) for answer in answers["b"]] == [
+        None if disturbed_by == "loss" else (True, 3)
+    ] * 2
+    assert [each["steps"] for each in answers["a"]] == [[0, 1, 2, 3]] * 2
+    for each in answers["a"]:
+        assert each["evaluated"] == pytest.approx(calm["evaluated"], abs=1e-5)
+
+
+@pytest.mark.e2e
+def test_a_rank_that_runs_out_of_memory_takes_its_pod_into_smaller_micro_batches(tmp_path: Path, ddp: tuple[Any, Any]) -> None:
+    """In new processes: the others are in the same pass, and cannot begin it once more."""
+    settings = {"recovery": "memory", "checkpoint_seconds": 0.1, "checkpoint_min_seconds": 0.0, "max_micro_batch": 3}
+    program = Program(output=tmp_path, settings=settings, room={4: 1}, stop_at=6)
+    assert pods.play(program, pods=1)["a"] == [None, None]
+    assert json.loads((tmp_path / "micro-batch.json").read_text()) == {"this machine's CPU": 2}
+    answers = [pods.play(program, pods=1)["a"] for _ in range(2)]
+    assert answers[0] == [None, None]
+    assert [each["steps"][-1] for each in answers[1]] == [6, 6]
+    assert answers[1][0]["resumed"] > 0
+    found = losses(tmp_path)
+    assert found == pytest.approx({step: ddp[0][step] for step in range(1, 8)}, abs=1e-5)
+
+
 FOUR = {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "RANK": "3", "LOCAL_RANK": "1"}
 
 
