@@ -19,7 +19,7 @@ from ebb.elastic.checkpoint.folder import read_whole
 from ebb.elastic.checkpoint.manifest import newest_manifest
 from ebb.elastic.checkpoint.parts import assemble, is_note, open_parts
 from ebb.elastic.checkpoint.state import load, weights
-from ebb.elastic.checkpoint.tensor_file import Form, write
+from ebb.elastic.checkpoint.tensor_file import TensorForm, write
 
 
 def export(place: Path, file: Path) -> str:
@@ -30,7 +30,7 @@ def export(place: Path, file: Path) -> str:
     found = read_whole(Disk(), place, manifest.name)
     held, parts = weights(load(found.content)), open_parts(found.parts)
     forms = {
-        name: Form(each["shape"], getattr(torch, each["dtype"])) if is_note(each) else Form.of(each)
+        name: TensorForm(each["shape"], getattr(torch, each["dtype"])) if is_note(each) else TensorForm.of(each)
         for name, each in held.items()
     }
     file.parent.mkdir(parents=True, exist_ok=True)

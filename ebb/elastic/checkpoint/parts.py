@@ -22,7 +22,7 @@ from ebb.elastic.checkpoint.files import HashingFile
 from ebb.elastic.checkpoint.folder import Dump
 from ebb.elastic.checkpoint.sharded import DTensor, Like, local, rows_of, wrap_like
 from ebb.elastic.checkpoint.snapshot import Path, replace_with_path
-from ebb.elastic.checkpoint.tensor_file import Form, TensorFile, in_known_form, write
+from ebb.elastic.checkpoint.tensor_file import TensorFile, TensorForm, in_known_form, write
 
 _NOTE = "ebb.elastic.rows"  # the key by which a dict is known as a note of a tensor whose rows are in the parts
 
@@ -58,7 +58,7 @@ def dump_rows(rows: Mapping[str, Sequence[Any]]) -> Dump:
     first = json.dumps({name: start for name, (start, _) in rows.items()})
 
     def dump(file: HashingFile) -> None:
-        forms = {name: Form.of(each) for name, each in held.items()}
+        forms = {name: TensorForm.of(each) for name, each in held.items()}
         write(file, forms, held.values(), {_FIRST_ROWS: first})
 
     return dump

@@ -1,6 +1,6 @@
 """Tensors in one file, in the format of safetensors, written and read one after the other: no more than one is in memory.
 
-    write(file, {"w": Form.of(tensor)}, [tensor])              # file.write(bytes-like); the header first, so forms come first
+    write(file, {"w": TensorForm.of(tensor)}, [tensor])        # file.write(bytes-like); the header first, so forms come first
     TensorFile(path).read("w", 2, into=rows)                   # from row 2 on, into memory that is there already
 
 The format (https://github.com/huggingface/safetensors#format): the length of a JSON header in eight bytes, the header, and the
@@ -31,7 +31,7 @@ _LONGEST_HEADER = 100 * 2**20  # as the library has it
 _METADATA = "__metadata__"
 
 
-class Form(NamedTuple):
+class TensorForm(NamedTuple):
     """The part of a tensor that the header has."""
 
     shape: list[int]
@@ -51,7 +51,7 @@ class Writable(Protocol):
 
 
 def write(
-    file: Writable, forms: Mapping[str, Form], tensors: Iterable[torch.Tensor], metadata: Mapping[str, str] | None = None
+    file: Writable, forms: Mapping[str, TensorForm], tensors: Iterable[torch.Tensor], metadata: Mapping[str, str] | None = None
 ) -> None:
     """`tensors` are of these forms, in the same order; each is let go before the next one is asked for. Raises RefusedError."""
     facts: dict[str, Any] = {_METADATA: {"format": "pt", **(metadata or {})}}

@@ -196,6 +196,7 @@ class Run:
             if self.device.type == "cpu":
                 return_freed_memory(os.environ)
             sharding.shard(model, self._meet_pod())
+            self.log(sharding.limits(self.config))
         if speed is not None:
             model = speed.prepare(model, self.device, cache)
         if isinstance(self._group, Members):
@@ -252,6 +253,8 @@ class Run:
         """
         if not self._models:
             raise RuntimeError("run.register_state() comes after run.distribute(model)")
+        if self._pod is not None:
+            sharding.check_state(self._models, optimizer, others)
         identity = identity or {}
         arch = str(identity.get("arch", ""))
         kept = TrainingState(model=model, optimizer=optimizer, others=others, arch=arch, evaluated=evaluated)

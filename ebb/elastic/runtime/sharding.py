@@ -16,7 +16,7 @@ calls once their part is added up within the pod, know the gradient of the whole
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 import torch
@@ -62,14 +62,56 @@ def check(config: RunConfig, group: Group, options: Iterable[str]) -> None:
         )
 
 
+def check_state(models: Iterable[torch.nn.Module], optimizer: torch.optim.Optimizer, others: Mapping[str, Any]) -> None:
+    """Raises ConfigError for what would train another model than this one, or its ranks apart."""
+    known = {id(each) for model in models for each in model.parameters()}
+    if any(id(each) not in known for group in optimizer.param_groups for each in group["params"]):
+        raise ConfigError(
+            f"run.register_state(optimizer={type(optimizer).__name__}) has weights that are not the sharded model's: those are "
+            "new ones; make the optimizer after run.distribute(shard=True), of the parameters of the model that it returns"
+        )
+    for name, each in others.items():
+        if isinstance(each, torch.amp.GradScaler) and each.is_enabled():
+            raise ConfigError(
+                f"run.register_state({name}=GradScaler) with run.distribute(shard=True): every rank would judge its own part of "
+                "the gradient alone; use bf16, which needs no scaler, or GradScaler(enabled=False)"
+            )
+
+
+def limits(config: RunConfig) -> str:
+    """A sentence about the promise of recovery in memory that a sharded model does not have."""
+    return (
+        "sharded: no snapshots are taken in memory, so after the loss of all pods at once, or of the only one, the job goes back "
+        f"to the last checkpoint on storage (--checkpoint-seconds {config.checkpoint_seconds:g})"
+    )
+
+
 def shard(model: torch.nn.Module, pod: Pod) -> None:
     """In place. Weights are gathered for as long as they compute: those of each entry of a ModuleList, as the blocks of a
-    transformer are, and then all that are in none."""
+    transformer are, and then all that are in none. Raises ConfigError."""
+    check_kinds(model)
     for each in [*_blocks(model), model]:
         fully_shard(each, mesh=pod.mesh, reshard_after_forward=True)
     for module in fsdp_modules(model):
         module.set_gradient_divide_factor(1.0)  # the weights of micro-batches make the sum a mean
         module.set_force_sum_reduction_for_comms(True)
+
+
+def check_kinds(model: torch.nn.Module) -> None:
+    """Raises ConfigError where weights that are gathered together have gradients of several kinds: FSDP says so in a step."""
+    held: set[int] = set()
+    for module in [*_blocks(model), model]:
+        own = [(name, each) for name, each in module.named_parameters() if each.requires_grad and id(each) not in held]
+        held |= {id(each) for _, each in own}
+        kinds: dict[torch.dtype, str] = {}
+        for name, each in own:
+            kinds.setdefault(each.dtype, name)
+        if len(kinds) > 1:
+            found = ", ".join(f"{name} is of {kind}" for kind, name in kinds.items())
+            raise ConfigError(
+                "run.distribute(shard=True) needs trained weights of one type in each entry of a ModuleList, and in the rest: in "
+                f"{type(module).__name__} {found}; call model.float(), and compute in bf16 by autocast"
+            )
 
 
 def fsdp_modules(model: torch.nn.Module) -> list[FSDPModule]:

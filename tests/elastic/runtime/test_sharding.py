@@ -10,7 +10,7 @@ import torch
 from ebb.elastic.runtime.config import ConfigError, resolve
 from ebb.elastic.runtime.members import Members
 from ebb.elastic.runtime.process_group import Group
-from ebb.elastic.runtime.sharding import check
+from ebb.elastic.runtime.sharding import check, check_kinds, check_state
 from testing import exactness as ledger
 from tests.elastic.runtime import pods
 from tests.elastic.runtime.pods import Program
@@ -130,6 +130,29 @@ def test_what_excludes_a_sharded_model_is_said_before_it_is_made(
     config = resolve(environment, output=tmp_path, **settings)
     with pytest.raises(ConfigError, match=words):
         check(config, Members(3, 4, torch.device("cpu")), options)
+
+
+def test_an_optimizer_of_the_weights_before_they_were_cut_is_refused() -> None:
+    before, model = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    with pytest.raises(ConfigError, match=r"optimizer=SGD\) has weights that are not.*after run.distribute"):
+        check_state([model], torch.optim.SGD(before.parameters(), 0.1), {})
+    check_state([model], torch.optim.SGD(model.parameters(), 0.1), {"scaler": torch.amp.GradScaler("cpu", enabled=False)})
+
+
+def test_a_scaler_is_refused() -> None:
+    model = torch.nn.Linear(2, 2)
+    with pytest.raises(ConfigError, match=r"scaler=GradScaler\).*use bf16"):
+        check_state([model], torch.optim.SGD(model.parameters(), 0.1), {"scaler": torch.amp.GradScaler("cpu")})
+
+
+def test_trained_weights_of_two_types_in_one_block_are_refused() -> None:
+    """Not those in two blocks, nor frozen ones: adapters in fp32 beside weights in bf16."""
+    block = torch.nn.Sequential(torch.nn.Linear(2, 2).bfloat16().requires_grad_(False), torch.nn.Linear(2, 2))
+    model = torch.nn.Sequential(torch.nn.ModuleList([block, torch.nn.Linear(2, 2).bfloat16()]), torch.nn.Linear(2, 2))
+    check_kinds(model)
+    block.requires_grad_(True)
+    with pytest.raises(ConfigError, match=r"in Sequential 0.weight is of torch.bfloat16, 1.weight is of torch.float32; call"):
+        check_kinds(model)
 
 
 def test_a_sharded_model_needs_recovery_in_memory(tmp_path: Path) -> None:
