@@ -28,7 +28,8 @@ def export(place: Path, file: Path) -> str:
     if manifest is None:
         raise RefusedError(f"{place} holds no checkpoint; `python -m ebb.elastic.checkpoint inspect` shows what it holds")
     found = read_whole(Disk(), place, manifest.name)
-    held, parts = weights(load(found.content)), open_parts(found.parts)
+    held: dict[str, Any] = dict(weights(load(found.content)))  # notes among them
+    parts = open_parts(found.parts)
     forms = {
         name: TensorForm(each["shape"], getattr(torch, each["dtype"])) if is_note(each) else TensorForm.of(each)
         for name, each in held.items()

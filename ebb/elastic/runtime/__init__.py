@@ -5,7 +5,7 @@ config.py         settings: the program's own, flags, environment
 run.py            Run, the public API of a run
 start.py          the number of this generation, and the checkpoint it goes on from; rank 0 looks, all get its answer
 checkpointing.py  the state that checkpoints hold
-loop.py           the steps, one after the other: agree, save, leave, write down
+loop.py           the steps, one after the other: agree, save, leave, write down; loop_setup.py puts it together
 evaluation.py     every sample once over all ranks, until a notice comes
 step.py           one step: its micro-batches and its gradient
 gradients.py      how ranks share gradients: averaged, or in an order that no world size changes; buckets.py: in memory's way;

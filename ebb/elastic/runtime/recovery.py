@@ -31,7 +31,8 @@ from ebb.elastic.runtime.checkpointing import Checkpointing
 from ebb.elastic.runtime.config import RunConfig
 from ebb.elastic.runtime.evaluation import Stopped, listener
 from ebb.elastic.runtime.loading import Loader
-from ebb.elastic.runtime.loop import GracefulExit, Loop, plan_of
+from ebb.elastic.runtime.loop import GracefulExit, Loop
+from ebb.elastic.runtime.loop_setup import plan_of
 from ebb.elastic.runtime.members import Members, Standing
 from ebb.elastic.runtime.micro_batch import read_limit
 from ebb.elastic.runtime.peer_loss import meet_again, save_after_loss

@@ -28,7 +28,8 @@ from ebb.elastic.runtime.config import ConfigError, RunConfig, resolve
 from ebb.elastic.runtime.evaluation import Measure, Stopped, evaluate, listener
 from ebb.elastic.runtime.gradients import Gradients, fix_algorithms, share_gradients
 from ebb.elastic.runtime.loading import Loader, loader_processes
-from ebb.elastic.runtime.loop import GracefulExit, Loop, make_loop
+from ebb.elastic.runtime.loop import GracefulExit, Loop
+from ebb.elastic.runtime.loop_setup import make_loop
 from ebb.elastic.runtime.members import Members
 from ebb.elastic.runtime.metrics import Progress
 from ebb.elastic.runtime.micro_batch import NoRoomError, is_out_of_memory, read_limit

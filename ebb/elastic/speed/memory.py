@@ -5,7 +5,7 @@ fresh pages, which the kernel clears first: 5 to 14 % of the step's CPU time, mo
 2.13, glibc 2.36). Kept, it is less than 1 %. The price: what the process needed at most it has until its end.
 
 A sharded model's ranks gather and free a layer after the other. Kept, the gaps between what stays of one add up: a rank had 5
-times its part, and twice where memory is given back (make prove-models). It is sharded for want of memory, so they pay in time.
+times its part, and 2.4 times where memory is given back (make prove-models). Memory is what it is sharded for: it pays in time.
 """
 
 import ctypes

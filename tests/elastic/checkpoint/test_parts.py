@@ -19,7 +19,7 @@ from ebb.elastic.checkpoint.state import dump, load
 
 ROWS = 11
 WEIGHT = torch.arange(ROWS * 3, dtype=torch.float32).reshape(ROWS, 3)
-NOTE = {"ebb.elastic.rows": '["state_dict","module.w"]', "shape": [ROWS, 3], "dtype": "float32"}
+NOTE: dict[str, Any] = {"ebb.elastic.rows": '["state_dict","module.w"]', "shape": [ROWS, 3], "dtype": "float32"}
 
 
 def bounds(ranks: int) -> list[tuple[int, int]]:

@@ -20,8 +20,7 @@ from torch.utils.data import Dataset
 
 from ebb import elastic
 from ebb.elastic.notices.notice import Notice
-from ebb.elastic.runtime import evaluation, transfer
-from ebb.elastic.runtime import loop as loops
+from ebb.elastic.runtime import evaluation, loop_setup, transfer
 from ebb.elastic.runtime.config import resolve
 from ebb.elastic.runtime.gradients import VirtualGradients
 from ebb.elastic.runtime.loop import Loop
@@ -320,7 +319,7 @@ def _arrange(program: Program, run: elastic.Run, model: nn.Module) -> None:
     if run.rank == program.leaver and program.clock_jumps:
         _set_clock(run, program.clock_jumps)
     if program.lag is not None:
-        vars(loops)["Loop"] = lambda **parts: Loop(**{**parts, "lag": program.lag})
+        vars(loop_setup)["Loop"] = lambda **parts: Loop(**{**parts, "lag": program.lag})
     vars(evaluation)["_LOOK_SECONDS"] = 0.0  # how far a rank comes before it hears of another one's notice
 
 
