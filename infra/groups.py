@@ -92,6 +92,7 @@ def teams(stack: Stack) -> list[Team]:
         Team(
             name=name,
             gpus=one.gpus,
+            borrow=one.borrow,
             usd_per_month=one.usd_per_month,
             priority=one.priority or "",
             readers=subjects(one.readers),

@@ -37,6 +37,7 @@ class Team:
 
     name: str
     gpus: int | None = None
+    borrow: int = 0  # GPUs beyond these, of other teams' quotas, while those do not use them
     usd_per_month: float | None = None
     priority: str = ""  # of jobs that name none: a word of `ebb submit --priority`; "": the platform's
     readers: Sequence[Subject] = ()
@@ -54,7 +55,12 @@ class Team:
 
     def facts(self, volumes: Sequence[Volume]) -> dict[str, Any]:
         """Its entry in `ebb-platform` (ebb/api/platform.py reads it). `volumes`: those that it has."""
-        told = {"gpus": self.gpus, "usdPerMonth": self.usd_per_month, "priority": self.priority or None}
+        told = {
+            "gpus": self.gpus,
+            "borrow": self.borrow or None,
+            "usdPerMonth": self.usd_per_month,
+            "priority": self.priority or None,
+        }
         known = {key: one for key, one in told.items() if one is not None}
         return {"name": self.name, "namespace": self.namespace, "volumes": [one.facts() for one in volumes], **known}
 
@@ -97,7 +103,7 @@ def _quota(team: Team) -> Iterator[manifest.Document]:
             "apiVersion": "v1",
             "kind": "ResourceQuota",
             "metadata": {"name": QUOTA, "namespace": team.namespace, "labels": {LABEL: team.name}},
-            "spec": {"hard": {f"requests.{TAINT_GPU}": str(team.gpus)}},
+            "spec": {"hard": {f"requests.{TAINT_GPU}": str(team.gpus + team.borrow)}},
         }
 
 

@@ -217,7 +217,9 @@ class _Play:
                 stopped = True
                 begins = [key for key in begins if key != one.key]
             placed = (
-                [] if ended else [one.key for one, why in line.all(self.platform) if why == NEXT and self._place(one, capacity)]
+                []
+                if ended
+                else [one.key for one, why, _ in line.all(self.platform) if why == NEXT and self._place(one, capacity)]
             )
             begins += placed
             changed = bool(ended or placed)

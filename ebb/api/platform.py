@@ -124,6 +124,7 @@ class Team:
     namespace: str
     volumes: tuple[Volume, ...] = ()
     gpus: int | None = None
+    borrow: int = 0  # GPUs beyond these that it may use while other teams leave them of theirs
     usd_per_month: float | None = None
     priority: str = ""  # of jobs that name none, as `ebb submit --priority` says it
 
@@ -321,6 +322,7 @@ def _team(item: _FactsReader) -> Team:
         namespace=item.text("namespace"),
         volumes=tuple(_volume(one) for one in item.objects("volumes", [])),
         gpus=item.count("gpus") if "gpus" in limits else None,
+        borrow=item.count("borrow", 0),
         usd_per_month=item.number("usdPerMonth") if "usdPerMonth" in limits else None,
         priority=item.text("priority", ""),
     )

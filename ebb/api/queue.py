@@ -8,11 +8,13 @@ It stands beside the usage record (usage.py), so that it costs no call of its ow
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypeVar
 
 from ebb.api.clock import stamp
 
 KEY = "queue.json"
+T = TypeVar("T")
 MOST = 500  # jobs that are told; how many wait in all is told too
 # Why a job waits: its machines come now, not enough are free, its sweep runs as many as it may, a quota or a rendezvous keeps it
 # out, or no node group has such machines.
@@ -35,6 +37,20 @@ class Waiting:
     older: int
     team_used: float | None  # against what the team is owed; None: it goes first, as it has waited for a day
     user_used: float | None
+    quota: int = 0  # jobs before it that are within the quota of their team, where it is not
+    borrows: int = 0  # GPUs that it needs beyond that
+    lenders: tuple[str, ...] = ()  # teams that have them to lend
+
+
+@dataclass(frozen=True, kw_only=True)
+class Borrowing:
+    """A job that runs beyond the quota of its team."""
+
+    namespace: str
+    job: str
+    user: str
+    gpus: int  # that other teams lend it
+    lenders: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,23 +60,31 @@ class WaitingLine:
     at: str
     waiting: int
     jobs: tuple[Waiting, ...]
+    loans: tuple[Borrowing, ...] = ()
 
 
-def write(jobs: Sequence[Waiting], at: float) -> str:
+def write(jobs: Sequence[Waiting], at: float, loans: Sequence[Borrowing] = ()) -> str:
     """The text of the line."""
-    told = [asdict(one) for one in jobs[:MOST]]
-    return json.dumps({"at": stamp(at), "waiting": len(jobs), "jobs": told}, separators=(",", ":"))
+    told, lent = [asdict(one) for one in jobs[:MOST]], [asdict(one) for one in loans[:MOST]]
+    root = {"at": stamp(at), "waiting": len(jobs), "jobs": told, **({"loans": lent} if lent else {})}
+    return json.dumps(root, separators=(",", ":"))
 
 
 def read(data: Mapping[str, str]) -> WaitingLine | None:
     """None where it is missing, or another version wrote it."""
     try:
         root = json.loads(data[KEY])
-        return WaitingLine(at=root["at"], waiting=int(root["waiting"]), jobs=tuple(map(_waiting, root["jobs"])))
+        return WaitingLine(
+            at=root["at"],
+            waiting=int(root["waiting"]),
+            jobs=tuple(_known(Waiting, one) for one in root["jobs"]),
+            loans=tuple(_known(Borrowing, one) for one in root.get("loans", ())),
+        )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def _waiting(value: Mapping[str, object]) -> Waiting:
-    known = Waiting.__dataclass_fields__
-    return Waiting(**{name: item for name, item in value.items() if name in known})  # type: ignore[arg-type]
+def _known(kind: type[T], value: Mapping[str, Any]) -> T:
+    """Without what only a newer version knows."""
+    found = {one.name: value[one.name] for one in fields(kind) if one.name in value}  # type: ignore[arg-type]
+    return kind(**{name: tuple(one) if isinstance(one, list) else one for name, one in found.items()})

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from ebb.api.platform import ON_DEMAND, Platform
 from ebb.client.jobs.view import FAILED_STATE, FINISHED, RECOVERING, RUNNING_STATE, JobView
-from ebb.client.queue import QueuePlace
+from ebb.client.queue import QueueLoan, QueuePlace
 from ebb.client.submission.fit import Fit, Price, price
 from ebb.client.submission.request import Request
 
@@ -39,6 +39,7 @@ NUMBERS = frozenset(
         "SAMPLES/S",
         "UP",
         "PLACE",
+        "BORROWED",
         "TEAM USED",
         "USER USED",
         "ALL-REDUCE",
@@ -95,9 +96,23 @@ def queue_table(places: Iterable[QueuePlace], width: int) -> RenderableType:
         )
         for one in found
     ]
-    head, *lines = table(heads, rows, width, gives=1).split("\n")
-    pairs = zip(lines, found, strict=True)
-    return Group(head, *(text for line, one in pairs for text in (line, *hanging(" " * 6, one.reason, width))))
+    return _explained(heads, rows, [one.reason for one in found], width)
+
+
+def loans_table(loans: Iterable[QueueLoan], width: int) -> RenderableType:
+    """`ebb list --queue`: the jobs that run beyond the quotas of their teams."""
+    found = tuple(loans)
+    rows = [(one.name, one.namespace, one.user or "-", str(one.gpus)) for one in found]
+    return _explained(("NAME", "TEAM", "USER", "BORROWED"), rows, [one.reason for one in found], width, gives=0)
+
+
+def _explained(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], reasons: Iterable[str], width: int, *, gives: int = 1
+) -> RenderableType:
+    """A table with a sentence below each line."""
+    head, *lines = table(heads, rows, width, gives=gives).split("\n")
+    pairs = zip(lines, reasons, strict=True)
+    return Group(head, *(text for line, reason in pairs for text in (line, *hanging(" " * 6, reason, width))))
 
 
 def plan(

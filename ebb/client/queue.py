@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ebb.api import queue as line
-from ebb.api.queue import Waiting
+from ebb.api.queue import Borrowing, Waiting
 from ebb.api.usage import NAME, NAMESPACE
 from ebb.client.errors import Missing
 from ebb.client.platform.connection import Ebb
@@ -26,10 +26,24 @@ class QueuePlace:
 
 
 @dataclass(frozen=True, kw_only=True)
+class QueueLoan:
+    """A job that runs with GPUs of other teams' quotas."""
+
+    name: str
+    namespace: str
+    user: str
+    gpus: int  # that it borrows
+    lenders: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class QueueReport:
-    """The jobs that wait, the next one first. `waiting`: their number, of which the first are shown; `at`: as of then."""
+    """The jobs that wait, the next one first, and those that borrow. `waiting`: the number of all that wait, of which the first
+    are shown; `at`: as of then."""
 
     queue: tuple[QueuePlace, ...]
+    borrowing: tuple[QueueLoan, ...]
     waiting: int
     at: str
 
@@ -47,7 +61,8 @@ async def queue(ebb: Ebb) -> QueueReport:
             "user may not read it. `ebb status JOB` says for what a job waits; `pulumi up` brings the platform up to date."
         )
     places = tuple(_place(number, one) for number, one in enumerate(told.jobs, 1))
-    return QueueReport(queue=places, waiting=told.waiting, at=told.at)
+    loans = tuple(_loan(one) for one in told.loans)
+    return QueueReport(queue=places, borrowing=loans, waiting=told.waiting, at=told.at)
 
 
 def _place(number: int, one: Waiting) -> QueuePlace:
@@ -64,21 +79,39 @@ def _place(number: int, one: Waiting) -> QueuePlace:
     )
 
 
+def _loan(one: Borrowing) -> QueueLoan:
+    needed = "that needs" if len(one.lenders) == 1 else "those need"
+    return QueueLoan(
+        name=one.job,
+        namespace=one.namespace,
+        user=one.user,
+        gpus=one.gpus,
+        lenders=one.lenders,
+        reason=f"runs and borrows {_count(one.gpus, 'GPU')} of {_teams(one.lenders)}; stops with a checkpoint when {needed} them",
+    )
+
+
+def _teams(names: tuple[str, ...]) -> str:
+    return f"team{'s' * (len(names) > 1)} {_joined(list(names))}" if names else "other teams"
+
+
 def reason(one: Waiting) -> str:
     """Why it waits, in a sentence."""
     machines = _count(one.gpus, "GPU") if one.gpus else f"machines for {_count(one.workers, 'worker')}"
     told = {
-        line.NEXT: f"gets {machines} now",
+        line.NEXT: f"gets {machines} now" + (f", and borrows {one.borrows} of {_teams(one.lenders)}" if one.borrows else ""),
         line.GROUP: "waits for a run of its sweep to end",
         line.REFUSED: "cannot start: `ebb status` says why",
         line.NOWHERE: f"needs {machines} of a kind that the platform does not have",
     }
     said = told.get(one.why)
-    return said or f"waits for {machines}; {_before(one)}"
+    beyond = f", {one.borrows} of them beyond its team's quota" if one.borrows else ""
+    return said or f"waits for {machines}{beyond}; {_before(one)}"
 
 
 def _before(one: Waiting) -> str:
     parts = [
+        f"{_count(one.quota, 'job')} within the quota of {'its' if one.quota == 1 else 'their'} team" if one.quota else "",
         f"{_count(one.priority, 'job')} of higher priority" if one.priority else "",
         f"{_count(one.overdue, 'job')} that waited for a day without any machine" if one.overdue else "",
         f"{_count(one.share, 'job')} of people who used less of their share" if one.share else "",
@@ -87,7 +120,7 @@ def _before(one: Waiting) -> str:
     known = list(filter(None, parts))
     if not known:
         return "it is the first"
-    number = one.priority + one.overdue + one.share + one.older
+    number = one.quota + one.priority + one.overdue + one.share + one.older
     return f"{_joined(known)} {'is' if number == 1 else 'are'} before it"
 
 

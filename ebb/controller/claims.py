@@ -156,6 +156,8 @@ class Claims:
         urgent = self._index.most_urgent
         if urgent is not None and effect is not Effect.SHRANK:
             yield from [key for key, claim in self._claims.items() if claim.located and claim.priority < urgent]
+        if effect is not Effect.SHRANK:  # what a team has lent may be wanted back
+            yield from [key for key in self.standing().borrowing(platform) if self._claims[key].located]
         if effect is Effect.CAME:
             return
         if effect is not Effect.SHRANK:

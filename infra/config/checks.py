@@ -312,6 +312,11 @@ def _teams(stack: Stack) -> Iterator[Problem]:
             yield Problem(where, f"is no name of a team; allowed are {TEAM_LENGTH} of a-z, 0-9 and -, first a letter: rename it")
         if not team.people:
             yield Problem(where, "nobody is in it: name people under researchers, leads or readers, e.g. [group:vision]", uses)
+        if team.borrow and team.gpus is None:
+            text = (
+                f"is {team.borrow}, without gpus: a team without a quota has no limit that it could go beyond; say gpus as well"
+            )
+            yield Problem(f"{where}.borrow", text)
         for role in roles:
             for one in _twice(getattr(team, role)):
                 yield Problem(f"{where}.{role}", f"{one!r} is there twice: remove one")

@@ -129,6 +129,12 @@ class TeamSettings(Section):
     """A group of people with a namespace, volumes and limits of their own. Other teams neither see nor reach what is in it."""
 
     gpus: int | None = Field(default=None, ge=0, description="GPUs of all its jobs together, at most. Default: no limit.")
+    borrow: int = Field(
+        default=0,
+        ge=0,
+        description="GPUs beyond `gpus` that its jobs may use while other teams leave them of theirs; the jobs are stopped, with "
+        "a checkpoint, when those teams need them.",
+    )
     usd_per_month: float | None = Field(
         default=None,
         gt=0,

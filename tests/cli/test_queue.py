@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from ebb.api.queue import MOST, Waiting, read, write
+from ebb.api.queue import MOST, Borrowing, Waiting, read, write
 from ebb.cli.app import app
 from ebb.client.queue import reason
 from ebb.kube import Object
@@ -23,9 +23,12 @@ def waiting(**changes: Any) -> Waiting:
     return Waiting(**(values | changes))
 
 
-def record_of(*jobs: Waiting) -> Object:
+LOAN = Borrowing(namespace="ebb-team-vision", job="large", user="ada", gpus=2, lenders=("speech", "music"))
+
+
+def record_of(*jobs: Waiting, loans: tuple[Borrowing, ...] = ()) -> Object:
     metadata = {"name": "ebb-machines", "namespace": "ebb-system"}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"queue.json": write(jobs, AT)}}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"queue.json": write(jobs, AT, loans)}}
 
 
 REASONS: dict[str, dict[str, Any]] = {
@@ -37,6 +40,12 @@ REASONS: dict[str, dict[str, Any]] = {
     "it": {"gpus": 0, "priority": 1, "share": 2},
     "waits for 4 GPUs; 2 jobs of higher priority, 1 job that waited for a day without any machine and 3 older jobs are before "
     "it": {"priority": 2, "overdue": 1, "older": 3},
+    "gets 4 GPUs now, and borrows 2 of team speech": {"why": "next", "borrows": 2, "lenders": ("speech",)},
+    "waits for 4 GPUs, 2 of them beyond its team's quota; 1 job within the quota of its team and 3 older jobs are before it": {
+        "borrows": 2,
+        "quota": 1,
+        "older": 3,
+    },
     "waits for a run of its sweep to end": {"why": "group"},
     "cannot start: `ebb status` says why": {"why": "refused"},
     "needs 4 GPUs of a kind that the platform does not have": {"why": "nowhere"},
@@ -76,9 +85,22 @@ def test_the_line_as_json() -> None:
                 "reason": "waits for 4 GPUs; 1 older job is before it", "team_used": 0.5, "user_used": 1.25,
             }
         ],
+        "borrowing": [],
         "waiting": 1,
         "at": "2026-11-18T11:06:40Z",
     }  # fmt: skip
+
+
+def test_who_borrows_of_whom() -> None:
+    result = shown(kube=FakeKube(platform_map(), record_of(loans=(LOAN,))))
+    assert result.stdout.splitlines() == [
+        "NAME  TEAM            USER BORROWED",
+        "large ebb-team-vision ada         2",
+        "      runs and borrows 2 GPUs of teams speech and music; stops with a checkpoint",
+        "      when those need them",
+    ]
+    told = json.loads(shown("-o", "json", kube=FakeKube(platform_map(), record_of(loans=(LOAN,)))).stdout)
+    assert (told["borrowing"][0]["gpus"], told["borrowing"][0]["lenders"]) == (2, ["speech", "music"])
 
 
 def test_nobody_waits_and_nobody_knows() -> None:

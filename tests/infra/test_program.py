@@ -269,7 +269,7 @@ def test_the_controllers_replicas_go_apart_where_they_can(graph: Graph) -> None:
 
 TEAMS = {
     "vision": {
-        "gpus": 16, "usdPerMonth": 4000, "priority": "elastic", "researchers": ["group:vision"],
+        "gpus": 16, "borrow": 8, "usdPerMonth": 4000, "priority": "elastic", "researchers": ["group:vision"],
         "leads": ["user:ada@lab.example"], "readers": ["user:rita"],
     },
     "speech": {"researchers": ["group:speech"]},
@@ -314,7 +314,7 @@ def test_a_team_has_all_that_jobs_have(teamed: Graph) -> None:
     labels = teamed["namespace-ebb-team-vision"].inputs["metadata"]["labels"]
     assert labels == {**teamed["namespace-elastic-job"].inputs["metadata"]["labels"], "ebb.dev/team": "vision"}
     quota = teamed["resource-quota-ebb-team-vision-team"].inputs["spec"]["hard"]
-    assert quota == {"requests.nvidia.com/gpu": "16"}
+    assert quota == {"requests.nvidia.com/gpu": "24"}, "and 8 that other teams may lend it"
 
 
 def test_a_team_s_volumes_are_folders_of_its_own_and_its_gateway_has_them(teamed: Graph) -> None:

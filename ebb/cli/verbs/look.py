@@ -26,7 +26,7 @@ from ebb.cli.options import (
     show,
 )
 from ebb.cli.pages import job_page
-from ebb.cli.render import job_table, make_console, now_local, number, queue_table, steps
+from ebb.cli.render import job_table, loans_table, make_console, now_local, number, queue_table, steps
 from ebb.client.errors import Missing
 from ebb.client.jobs.nodes import Nodes
 from ebb.client.jobs.view import FAILED_STATE, OVER, JobView
@@ -58,13 +58,15 @@ def list_jobs(
 
 
 def _queue_text(found: QueueReport) -> None:
-    if not found.queue:
-        note("No job waits for its turn.")
-        return
     console = make_console()
-    console.print(queue_table(found.queue, console.width))
+    if found.queue:
+        console.print(queue_table(found.queue, console.width))
+    else:
+        note("No job waits for its turn.")
     if found.waiting > len(found.queue):
         note(f"{found.waiting - len(found.queue)} more wait behind these.")
+    if found.borrowing:
+        console.print(loans_table(found.borrowing, console.width))
 
 
 def _jobs_json(found: tuple[str, tuple[JobView, ...]]) -> dict[str, Any]:

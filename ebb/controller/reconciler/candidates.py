@@ -39,6 +39,8 @@ class Candidate:
     capacity_type: str
     fits: tuple[tuple[NodeGroup, int], ...] = ()
     network: str = ""  # that all its machines share; "": TCP
+    namespace: str = ""  # of the job
+    gpus: int = 0  # of one worker
 
     @property
     def room(self) -> int:
@@ -111,6 +113,8 @@ def candidate_of(wish: Wish, placed: Placed, platform: Platform | None) -> Candi
         capacity_type=placed.capacity_type,
         fits=tuple(fits),
         network=placed.network,
+        namespace=wish.namespace,
+        gpus=wish.needs.gpus,
     )
 
 
@@ -226,6 +230,8 @@ def _candidate(zone: str, gpu_type: str, fits: list[tuple[NodeGroup, int]], wish
         capacity_type=", ".join(capacities),
         fits=tuple(sorted(fits, key=_price)),
         network=network.name if network else "",
+        namespace=wish.namespace,
+        gpus=wish.needs.gpus,
     )
 
 

@@ -17,9 +17,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from ebb.api.queue import Waiting
+from ebb.api.queue import Borrowing, Waiting
 from ebb.api.usage import Owner
 from ebb.controller.reconciler.capacity import Claim, Key, Share
+from ebb.controller.reconciler.lending import Loan
 
 OVERDUE_SECONDS = 24 * 3600.0
 OVERDUE: Share = (-1.0, -1.0)
@@ -53,10 +54,13 @@ def divide(used: Mapping[Owner, float], claims: Iterable[Claim], now: float) -> 
     return Shares(teams=teams, users=users, overdue=_overdue(known, now))
 
 
-def describe_line(line: Iterable[tuple[Claim, str]]) -> Iterator[Waiting]:
+def describe_line(line: Iterable[tuple[Claim, str, Loan | None]]) -> Iterator[Waiting]:
     """The jobs that wait as people see them; `line` has them in their order, each with its reason."""
-    of_priority, overdue, of_share, last = 0, 0, 0, None
-    for number, (one, why) in enumerate(line):
+    of_priority, overdue, of_share, last, owners = 0, 0, 0, None, 0
+    for place, (one, why, loan) in enumerate(line):
+        if loan and not owners:  # it, and all behind it, borrow
+            owners, last = place, None
+        number = place - owners
         if last is None or last.priority != one.priority:
             of_priority, overdue, of_share = number, 0, number
         elif last.share != one.share:
@@ -77,7 +81,16 @@ def describe_line(line: Iterable[tuple[Claim, str]]) -> Iterator[Waiting]:
             older=number - of_share,
             team_used=None if late else one.share[0],
             user_used=None if late else one.share[1],
+            quota=owners,
+            borrows=loan.gpus if loan else 0,
+            lenders=loan.lenders if loan else (),
         )
+
+
+def describe_loans(loans: Iterable[tuple[Claim, Loan]]) -> Iterator[Borrowing]:
+    """The jobs that borrow, as people see them."""
+    for one, loan in loans:
+        yield Borrowing(namespace=one.key[0], job=one.key[1], user=one.owner[1], gpus=loan.gpus, lenders=loan.lenders)
 
 
 def _ratios(used: Mapping[T, float]) -> dict[T, float]:

@@ -32,7 +32,7 @@ from ebb.controller.reconciler.relocation import (
 )
 from ebb.controller.reconciler.scheduling import gated_base
 from ebb.controller.reconciler.summary import blocked, here, strangers, summarize
-from ebb.controller.reconciler.turns import AGAIN_SECONDS, EVENTS, turns_of
+from ebb.controller.reconciler.turns import AGAIN_SECONDS, EVENTS, Displaced, turns_of
 from ebb.controller.reconciler.types import JobView, PlanBuilder
 from ebb.controller.reconciler.worker_state import Outcome
 
@@ -74,8 +74,7 @@ def _stay_or_go(view: JobView, draft: PlanBuilder, me: Claim) -> bool:
     turns, site = turns_of(view), here(view, draft.status)
     displaced = turns.displaced(view, draft, me, site)
     if displaced:
-        leave = _end_loan if displaced.loan else _stop_for
-        return leave(view, draft, displaced.by, displaced.there)
+        return _give_way(view, draft, displaced)
     stockout = stockouts.find(view, site, draft.wakes)
     if site.fits:
         stockouts.remember(view, draft, site, stockout)
@@ -120,7 +119,7 @@ def _first(view: JobView, draft: PlanBuilder, me: Claim) -> bool:
                 last_dry = partial(stockouts.seen, view, draft.status)
                 site = best(found, view.wanted, observed.cluster_capacity, last_dry)
                 owned = left is line.free or not turns.lends
-                return _settle(view, draft, site) if owned else _borrow(view, draft, line, site)
+                return _settle(view, draft, site, line.loan_words(me)) if owned else _borrow(view, draft, line, site)
     if not known:
         return _wait(view, draft, names.WAITING_FOR_ZONE, _complaint(view, observed.platform))
     roomiest = max((site for some in known for site in some), key=lambda site: (line.free.room(site), site.zone))
@@ -159,12 +158,13 @@ def _held(view: JobView) -> set[str]:
     return {(worker.pod["spec"].get("nodeSelector") or {}).get(names.LABEL_ZONE, "") for worker in alive}
 
 
-def _settle(view: JobView, draft: PlanBuilder, site: Candidate) -> bool:
+def _settle(view: JobView, draft: PlanBuilder, site: Candidate, lent: str = "") -> bool:
     placed = site.placed(stamp(view.now))
     draft.status = replace(draft.status, placement=placed)
     if placed.zone:
         _enter(view, draft, placed)
-        draft.event(names.REASON_PLACED, f"Workers go to zone {site.title}.")
+        back = f", {lent}: when that needs them, this one stops with a checkpoint." if lent else "."
+        draft.event(names.REASON_PLACED, f"Workers go to zone {site.title}{back}")
     return True
 
 
@@ -180,16 +180,20 @@ def _borrow(view: JobView, draft: PlanBuilder, line: Queue, site: Candidate) -> 
     return True
 
 
-def _end_loan(view: JobView, draft: PlanBuilder, owner: Claim, site: Candidate) -> bool:
-    """Let go of the place; the workers are stopped in the next round."""
+def _give_way(view: JobView, draft: PlanBuilder, displaced: Displaced) -> bool:
+    """Let go of the place for the job that it goes to; the workers are stopped in the next round."""
+    first, there, who = _title(displaced.by), displaced.there.title, "this one"
+    if displaced.loan:
+        who, why = "it", f"{first}, which goes first in {there}, can start now on the machines that this one had meanwhile"
+    elif displaced.quota:
+        why = f"{first} needs the GPUs of its team's quota that this one's team has borrowed"
+    else:
+        why = f"{first} has a higher priority ({displaced.by.priority}) and needs the machines in {there}"
     dismiss(draft)
     draft.status = replace(draft.status, placement=None)
-    message = (
-        f"{_title(owner)}, which goes first in {site.title}, can start now on the machines that this one had meanwhile: it is "
-        "stopped with a checkpoint, and goes on by itself when there is room."
-    )
-    draft.event(names.REASON_RELEASED, message)
-    return _wait(view, draft, names.WAITING_BEHIND, f"{_title(owner)} goes first in {site.title}.")
+    message = f"{why}: {who} is stopped with a checkpoint, and goes on by itself when there is room."
+    draft.event(names.REASON_RELEASED if displaced.loan or displaced.quota else names.REASON_PREEMPTED, message)
+    return _wait(view, draft, names.WAITING_BEHIND, f"{first} goes first in {there}.")
 
 
 def _move(view: JobView, draft: PlanBuilder, move: Move, site: Candidate) -> bool:
@@ -212,18 +216,6 @@ def _release(view: JobView, draft: PlanBuilder, first: Claim, site: Candidate) -
     return _wait(view, draft, names.WAITING_BEHIND, f"{_title(first)} goes first in {site.title}.")
 
 
-def _stop_for(view: JobView, draft: PlanBuilder, first: Claim, there: Candidate) -> bool:
-    """Let go of the place for a job of higher priority; the workers are stopped in the next round."""
-    dismiss(draft)
-    draft.status = replace(draft.status, placement=None)
-    message = (
-        f"{_title(first)} has a higher priority ({first.priority}) and needs the machines in {there.title}: this one is stopped "
-        "with a checkpoint, and goes on by itself when there is room."
-    )
-    draft.event(names.REASON_PREEMPTED, message)
-    return _wait(view, draft, names.WAITING_BEHIND, f"{_title(first)} goes first in {there.title}.")
-
-
 def _give_back(view: JobView, draft: PlanBuilder, reason: str, message: str) -> bool:
     """Let go of what a quota let in, which is less than the job needs; the workers are stopped in the next round."""
     if draft.status.placement is not None or _held(view):
@@ -236,7 +228,7 @@ def _give_back(view: JobView, draft: PlanBuilder, reason: str, message: str) -> 
 def _tell_admission(view: JobView, draft: PlanBuilder) -> None:
     """Say that Kueue lets a job have machines that waited for that until now."""
     before = draft.status.condition(names.RUNNING)
-    if view.admission.most is not None and before and before.reason == names.WAITING_FOR_KUEUE:
+    if view.job.queue and view.admission.most is not None and before and before.reason == names.WAITING_FOR_KUEUE:
         most, asked = view.admission.most, view.job.max_replicas if view.job.automatic else view.job.worker.replicas
         through = f"ClusterQueue {view.admission.cluster_queue!r}"
         draft.event(names.REASON_ADMITTED, f"Kueue admitted {min(most, asked)} of {asked} workers through {through}.")
@@ -247,6 +239,9 @@ def _enter(view: JobView, draft: PlanBuilder, placed: Placed) -> None:
 
 
 def _wait_behind(view: JobView, draft: PlanBuilder, me: Claim, line: Queue, site: Candidate) -> bool:
+    short = line.short_of_quota(me, site)
+    if short:
+        return _wait(view, draft, names.WAITING_BEHIND, short)
     first = starving(me, line, site, view.now) or line.before(me, site)
     assert first is not None, site
     return _wait(view, draft, names.WAITING_BEHIND, f"{_title(first)} goes first in {site.title}.")

@@ -26,6 +26,7 @@ from ebb.api.platform import PROVISION_SECONDS, Platform
 from ebb.api.status import Placed, Preemption, Status
 from ebb.controller.reconciler.candidates import PATIENCE_SECONDS, Candidate, candidate_of
 from ebb.controller.reconciler.capacity import Claim, ClusterCapacity
+from ebb.controller.reconciler.lending import QuotaPool, borrowers
 from ebb.controller.reconciler.queue import queue, sites_for, starving
 from ebb.controller.reconciler.scheduling import doubled, missing_base, waiting_since
 from ebb.controller.reconciler.types import JobView, PlanBuilder
@@ -121,6 +122,8 @@ def _cost(gone: Sequence[Claim]) -> tuple[int, int, int]:
 
 def _victims(first: Claim, site: Candidate, everybody: ClusterCapacity, platform: Platform, now: float) -> tuple[Claim, ...]:
     """The jobs that must stop for this one to start at that site; none where it could not even so."""
+    pool = QuotaPool.of(platform)
+    borrowing = borrowers(everybody.claims, pool) if pool else {}
 
     def suffice(gone: Sequence[Claim]) -> bool:
         return any(one == site for one in _open(first, gone, everybody, platform, now))
@@ -130,6 +133,8 @@ def _victims(first: Claim, site: Candidate, everybody: ClusterCapacity, platform
             one
             for one in everybody.claims
             if one.located and not one.elsewhere and one.priority < first.priority and _site(one, platform).overlaps(site)
+            # A job that would borrow takes nothing from another team's own: that would take it back.
+            if first.key not in borrowing or one.key in borrowing or one.key[0] == first.key[0]
         ),
         key=_price,
     )

@@ -26,7 +26,7 @@ has, or is gone.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ebb.api.needs import Wish
@@ -35,32 +35,46 @@ from ebb.api.queue import GROUP, MACHINES, NEXT, NOWHERE, REFUSED
 from ebb.api.status import Placed
 from ebb.controller.reconciler.candidates import Candidate, candidate_of, sites, ways
 from ebb.controller.reconciler.capacity import Claim, ClusterCapacity, Key, Order
+from ebb.controller.reconciler.lending import Loan, QuotaPool, borrowers, teams
 from ebb.controller.reconciler.scheduling import missing_base, waiting_since
 from ebb.controller.reconciler.types import JobView, PlanBuilder
 
+Position = tuple[int, Order]
 ROUNDING = 1e-6  # machines are shared in fractions
 
 
 class FreeCapacity:
-    """Machines of each node group that no job has."""
+    """Machines of each node group that no job has, and GPUs of the quotas that teams lend, where they do (`pool`)."""
 
-    def __init__(self, platform: Platform | None) -> None:
+    def __init__(self, platform: Platform | None, pool: QuotaPool | None = None) -> None:
         self._free = {group.name: float(group.max) for group in (platform.node_groups if platform else ())}
+        self.pool = pool
 
     def room(self, site: Candidate) -> int:
         """Workers of the job whose site it is."""
-        return sum(int(self._free[group.name] * fits + ROUNDING) for group, fits in site.fits)
+        machines = sum(int(self._free[group.name] * fits + ROUNDING) for group, fits in site.fits)
+        most = self.within_quota(site)
+        return machines if most is None else min(machines, most)
+
+    def within_quota(self, site: Candidate) -> int | None:
+        """Workers that the quotas let in; None: no limit."""
+        if self.pool is None or not site.gpus or site.namespace not in self.pool.teams:
+            return None
+        return self.pool.gpus(site.namespace) // site.gpus
 
     def take(self, site: Candidate, workers: int) -> None:
         """Let the cheapest machines have them, as the autoscaler does; as many as fit."""
+        asked = workers
         for group, fits in site.fits:
             used = min(workers / fits, self._free[group.name])
             self._free[group.name] -= used
             workers -= int(used * fits + ROUNDING)
+        if self.pool:
+            self.pool.take(site.namespace, asked * site.gpus)
 
     def copy(self) -> "FreeCapacity":
         """As it is now, whatever is taken of this one later."""
-        copied = FreeCapacity(None)
+        copied = FreeCapacity(None, self.pool.copy() if self.pool else None)
         copied._free = dict(self._free)
         return copied
 
@@ -85,6 +99,21 @@ class Queue:
     waiting: Sequence[Turn] = ()
     in_group: int = 0  # jobs of its group that run or go first
     firm: FreeCapacity | None = None  # of a job on loan: what places and the loans before its own leave
+    borrowing: Mapping[Key, int] = field(default_factory=dict)  # of all jobs beyond their team's quota: by how many GPUs
+
+    def loan_words(self, me: Claim) -> str:
+        """The GPUs of a job that other teams lend it, in words; "": none."""
+        gpus, pool = self.borrowing.get(me.key, 0), self.free.pool
+        return f"{gpus} of their GPUs lent by {teams(pool.lenders(me.key[0], gpus))}" if gpus and pool else ""
+
+    def short_of_quota(self, me: Claim, site: Candidate) -> str:
+        """The reason why a job cannot borrow what it needs, in a sentence; "" where it can."""
+        allowed, pool = self.spare.within_quota(site), self.spare.pool
+        return pool.refusal(me) if pool and allowed is not None and allowed < me.least else ""
+
+    def goes_first(self, one: Claim, me: Claim) -> bool:
+        """Return whether a job keeps what both need: within its team's quota, by priority, by age."""
+        return (one.key in self.borrowing, one.rank) < (me.key in self.borrowing, me.rank)
 
     def before(self, me: Claim, site: Candidate) -> Claim | None:
         """For whom the job waits at a site: the one right before it in the line, or the first that has machines there."""
@@ -122,46 +151,63 @@ class _Book:
 class _Walk:
     """The turns of all jobs without a place, in their order; a job sees those before its own."""
 
-    def __init__(self, claims: Iterable[Claim], platform: Platform | None) -> None:
+    def __init__(self, claims: Iterable[Claim], platform: Platform | None, me: Claim | None = None) -> None:
+        """`me`: one that is not among the claims, though its team's quota counts it."""
         known = tuple(claims)
         located, others = [claim for claim in known if claim.located], [claim for claim in known if not claim.located]
-        self._others = others
-        free, running = FreeCapacity(platform), Counter(map(_group, located))
+        self._others, self.pool = others, QuotaPool.of(platform)
+        pool = self.pool
+        self.borrowing = borrowers({one.key: one for one in (*known, *([me] if me else ()))}.values(), pool) if pool else {}
+        free, running = FreeCapacity(platform, pool), Counter(map(_group, located))
         self._holders = tuple(_places(located, platform))
         for claim, site in self._holders:
-            if not claim.loan:
+            if not self.lent(claim):
                 free.take(site, claim.holds)
         self._firm, spare = free.copy(), free.copy()
-        self._loans = sorted(((claim, site) for claim, site in self._holders if claim.loan), key=lambda pair: pair[0].order)
+        loans = (pair for pair in self._holders if self.lent(pair[0]))
+        self._loans = sorted(loans, key=lambda pair: self._position(pair[0]))
         for claim, site in self._loans:
             spare.take(site, claim.holds)
         self._running = running.copy()
-        self._started: dict[tuple[str, str], list[Order]] = {}  # of each group those that will start, in order
+        self._started: dict[tuple[str, str], list[Position]] = {}  # of each group those that will start, in order
         self._turns: list[Turn] = []
-        self._orders: list[Order] = []  # of the turns
+        self._positions: list[Position] = []  # of the turns
         # What is left before and after each that takes something.
-        self._left, self._taken = [(free.copy(), spare.copy())], list[Order]()
+        self._left, self._taken = [(free.copy(), spare.copy())], list[Position]()
         book = _Book(platform) if platform else None
         lent = {claim.key: site for claim, site in self._loans}
         line = [*others, *(claim for claim, _ in self._loans)]
-        for order, claim in sorted(((claim.order, claim) for claim in line), key=lambda pair: pair[0]):
+        for position, claim in sorted(((self._position(claim), claim) for claim in line), key=lambda pair: pair[0]):
             if claim.key in lent:
                 free.take(lent[claim.key], claim.holds)  # when its own turn comes, it is where it is
-                self._taken.append(order)
+                self._taken.append(position)
                 self._left.append((free.copy(), spare.copy()))
                 continue
             found = book.sites(claim.wish) if book else []
-            if (book and not found) or claim.refused or (claim.group and running[_group(claim)] >= claim.group_max):
+            never = (book and not found) or claim.refused or (pool and pool.beyond(claim))
+            if never or (claim.group and running[_group(claim)] >= claim.group_max):
                 continue  # it cannot start, whatever becomes free
             running[_group(claim)] += 1
-            self._started.setdefault(_group(claim), []).append(order)
+            self._started.setdefault(_group(claim), []).append(position)
             if book and found:
                 takes = id(claim.wish) not in book.spent
                 self._turns.append(book.turn(claim, found, free, spare))
-                self._orders.append(order)
+                self._positions.append(position)
                 if takes:
-                    self._taken.append(order)
+                    self._taken.append(position)
                     self._left.append((free.copy(), spare.copy()))
+
+    def lent(self, claim: Claim) -> bool:
+        """Return whether a job's place is kept for jobs before it: its machines, or its GPUs by another team's quota."""
+        return claim.loan or claim.key in self.borrowing
+
+    def _position(self, claim: Claim) -> Position:
+        """Its place among jobs without a place and those on loan. Who waits to borrow takes nothing from who borrows already."""
+        if claim.key not in self.borrowing:
+            return 0, claim.order
+        if claim.located and not claim.loan:
+            return 1, (-claim.priority, 0.0, 0.0, claim.created, claim.key)  # as Claim.rank
+        return 2, claim.order
 
     def stuck(self) -> frozenset[Key]:
         """Jobs without a place for which there is none now. Not among them: the first that is blocked, as people look at what it
@@ -174,37 +220,51 @@ class _Walk:
             if turns.get(claim.key, True) and claim.key != first and not claim.refused and len(ways(claim.wish)) == 1
         )
 
-    def all(self) -> Iterator[tuple[Claim, str]]:
+    def loan_of(self, claim: Claim) -> Loan | None:
+        """The GPUs that other teams lend a job, or will when its turn comes; None: it is within its team's quota."""
+        gpus, pool = self.borrowing.get(claim.key, 0), self._left[bisect_left(self._taken, self._position(claim))][0].pool
+        return Loan(gpus=gpus, lenders=tuple(pool.lenders(claim.key[0], gpus))) if gpus and pool else None
+
+    def loans(self) -> Iterator[tuple[Claim, Loan]]:
+        """The jobs with a place that borrow."""
+        for claim, _ in self._loans:
+            loan = self.loan_of(claim)
+            if loan:
+                yield claim, loan
+
+    def all(self) -> Iterator[tuple[Claim, str, Loan | None]]:
         """All jobs without a place in their order, and why each waits, in the words of ebb/api/queue.py."""
         turns = {turn.claim.key: turn for turn in self._turns}
-        for claim in sorted(self._others, key=lambda claim: claim.order):
+        for claim in sorted(self._others, key=self._position):
             turn = turns.get(claim.key)
             if turn is not None:
-                yield claim, MACHINES if turn.blocked and not turn.lent else NEXT
+                yield claim, MACHINES if turn.blocked and not turn.lent else NEXT, self.loan_of(claim)
             elif claim.refused:
-                yield claim, REFUSED
+                yield claim, REFUSED, None
             else:
                 full = claim.group and self._running[_group(claim)] >= claim.group_max
-                yield claim, GROUP if full else NOWHERE
+                yield claim, GROUP if full else NOWHERE, None
 
     def before(self, me: Claim) -> Queue:
         """The line as this job sees it."""
-        group, order = _group(me), me.order
-        in_group = self._running[group] + bisect_left(self._started.get(group, ()), order) if me.group else 0
-        free, spare = self._left[bisect_left(self._taken, order)]
+        group, position, lent = _group(me), self._position(me), me.located and self.lent(me)
+        in_group = self._running[group] + bisect_left(self._started.get(group, ()), position) if me.group else 0
+        free, spare = self._left[bisect_left(self._taken, position)]
         return Queue(
             free=free,
             spare=spare,
-            holders=[one for one in self._holders if one[0].key != me.key] if me.loan else self._holders,
-            waiting=self._turns[: bisect_left(self._orders, order)],
+            holders=[one for one in self._holders if one[0].key != me.key] if lent else self._holders,
+            waiting=self._turns[: bisect_left(self._positions, position)],
             in_group=in_group,
-            firm=self._firm_before(me) if me.loan else None,
+            firm=self._firm_before(position) if lent else None,
+            borrowing=self.borrowing,
         )
 
-    def _firm_before(self, me: Claim) -> FreeCapacity:
+    def _firm_before(self, position: Position) -> FreeCapacity:
         firm = self._firm.copy()
         for claim, site in self._loans:
-            if claim.order < me.order:
+            # One for which there is no room ends, and takes nothing from those behind it.
+            if self._position(claim) < position and firm.room(site) >= claim.holds:
                 firm.take(site, claim.holds)
         return firm
 
@@ -220,17 +280,27 @@ class SharedLine:
     def before(self, me: Claim, platform: Platform | None) -> Queue | None:
         """None: the job has a place, or another rank, in this line, which therefore must be walked without it."""
         own = self._claims.get(me.key, me)
-        if (me.located and not me.loan) or (own.located, own.loan, own.order) != (me.located, me.loan, me.order):
+        walk = self._walk(platform)
+        if (me.located and not walk.lent(own)) or (own.located, own.loan, own.order) != (me.located, me.loan, me.order):
             return None
-        return self._walk(platform).before(me)
+        # Of a newcomer the walk does not know whether it is within its team's quota.
+        return None if walk.pool and me.key not in self._claims else walk.before(me)
 
     def stuck(self, platform: Platform | None) -> frozenset[Key]:
         """The jobs without a place that need not be looked at whatever became free; without a stack nobody can tell."""
         return self._walk(platform).stuck() if platform else frozenset()
 
-    def all(self, platform: Platform) -> Iterator[tuple[Claim, str]]:
-        """The jobs without a place, in their order, and why each waits."""
+    def all(self, platform: Platform) -> Iterator[tuple[Claim, str, Loan | None]]:
+        """The jobs without a place, in their order, why each waits, and what other teams are to lend it."""
         return self._walk(platform).all()
+
+    def loans(self, platform: Platform) -> Iterator[tuple[Claim, Loan]]:
+        """The jobs with a place that borrow."""
+        return self._walk(platform).loans()
+
+    def borrowing(self, platform: Platform | None) -> Mapping[Key, int]:
+        """The jobs that are or would be beyond their team's quota."""
+        return self._walk(platform).borrowing
 
     def _walk(self, platform: Platform | None) -> _Walk:
         if self._walked is None or self._walked[0] is not platform:
@@ -257,7 +327,20 @@ def queue(me: Claim, cluster_capacity: ClusterCapacity, platform: Platform | Non
     shared = cluster_capacity.line.before(me, platform) if isinstance(cluster_capacity, SharedCapacity) else None
     if shared is not None:
         return shared
-    return _Walk((claim for claim in cluster_capacity.claims if claim.located or claim.order < me.order), platform).before(me)
+    others: Iterable[Claim] = cluster_capacity.claims
+    if QuotaPool.of(platform) is None:  # else some of those behind it may go first, as their own team's quota has room
+        others = (claim for claim in others if claim.located or claim.order < me.order)
+    return _Walk(others, platform, me).before(me)
+
+
+def borrows(me: Claim, cluster_capacity: ClusterCapacity, platform: Platform | None) -> bool:
+    """Return whether a job is beyond its team's quota."""
+    pool = QuotaPool.of(platform)
+    if pool is None or not pool.has(me):
+        return False
+    if isinstance(cluster_capacity, SharedCapacity):
+        return me.key in cluster_capacity.line.borrowing(platform)
+    return me.key in borrowers((*cluster_capacity.claims, me), pool)
 
 
 def _group(claim: Claim) -> tuple[str, str]:
@@ -297,7 +380,7 @@ def starving(me: Claim, line: Queue, site: Candidate, now: float) -> Claim | Non
     found = [
         claim
         for claim, place in line.holders
-        if claim.hungry_since is not None and claim.hungry_since <= latest and claim.rank < me.rank and place.overlaps(site)
+        if claim.hungry_since is not None and claim.hungry_since <= latest and line.goes_first(claim, me) and place.overlaps(site)
     ]
     return min(found, key=lambda claim: claim.rank, default=None)
 
@@ -321,4 +404,4 @@ def _kept_out(me: Claim, cluster_capacity: ClusterCapacity, alone: Queue, view: 
     with_me = queue(me, ClusterCapacity(claims=(*cluster_capacity.claims, me)), view.observed.platform)
     blocked = {turn.claim.key for turn in alone.waiting if turn.blocked}
     kept = (turn.claim for turn in with_me.waiting if turn.blocked and turn.claim.key not in blocked)
-    return next((claim for claim in kept if claim.rank < me.rank), None)
+    return next((claim for claim in kept if with_me.goes_first(claim, me)), None)

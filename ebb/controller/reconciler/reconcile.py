@@ -20,6 +20,7 @@ from ebb.controller.reconciler import (
     crash_hold,
     data_copy,
     gpu_use,
+    lending,
     money,
     quotas,
     short_lives,
@@ -34,7 +35,7 @@ from ebb.controller.reconciler.placing import place
 from ebb.controller.reconciler.pods import leave_seconds, selector
 from ebb.controller.reconciler.sizing import resize
 from ebb.controller.reconciler.summary import summarize, with_last_figures
-from ebb.controller.reconciler.types import CreateRecord, Event, JobView, Observed, Plan, PlanBuilder
+from ebb.controller.reconciler.types import Admission, CreateRecord, Event, JobView, Observed, Plan, PlanBuilder
 from ebb.controller.reconciler.worker_state import NOT_READY_SECONDS as NOT_READY
 from ebb.controller.reconciler.worker_state import Outcome, Worker, WorkerVerdict, numbered
 
@@ -47,7 +48,7 @@ def plan(job: Job, observed: Observed, now: float) -> Plan:
     """Decide what to do about one job now."""
     if job.deleting or job.spec.managed_by != names.MANAGER:
         return Plan(status=job.status)
-    admission = workload.admission_of(job, observed.kueue, has_workers=bool(observed.pods))
+    admission = _admission(job, observed, now)
     job = workload.apply(admission, job)
     view, draft = with_last_figures(JobView.of(job, observed, now, admission)), PlanBuilder(job.status)
     draft.status = replace(draft.status, observed_generation=job.generation, selector=selector(job.name))
@@ -76,6 +77,13 @@ def plan(job: Job, observed: Observed, now: float) -> Plan:
     workload.sync(view, draft)
     _hold_progress(view, draft)
     return draft.plan()
+
+
+def _admission(job: Job, observed: Observed, now: float) -> Admission:
+    """The number of workers that Kueue, or the quotas of all teams, let the job have."""
+    if job.queue:
+        return workload.admission_of(job, observed.kueue, has_workers=bool(observed.pods))
+    return Admission(most=lending.most_of(job, observed, now))
 
 
 def _stay_held(view: JobView, draft: PlanBuilder, held: Hold) -> None:
@@ -263,7 +271,9 @@ def _replace_lost(view: JobView, draft: PlanBuilder) -> None:
         draft.wakes.append(view.now + ANSWERING_SECONDS)
     if surplus:
         stopped = numbered([worker.index for worker in surplus])
-        draft.event(names.REASON_SCALED, f"Stopped {stopped}: the job was scaled to {view.wanted}.")
+        asked = view.job.automatic or view.wanted == view.job.worker.replicas
+        why = f"the job was scaled to {view.wanted}" if asked else f"its quota lets it have {view.wanted}"
+        draft.event(names.REASON_SCALED, f"Stopped {stopped}: {why}.")
 
 
 def _unknown(view: JobView, worker: Worker) -> bool:

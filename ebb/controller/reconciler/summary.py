@@ -58,7 +58,8 @@ def summarize(view: JobView, status: Status) -> Status:
         message = f"{running} of {view.wanted} workers run."
         most = view.admission.most
         if most is not None and not view.job.automatic and most < view.job.worker.replicas:
-            message += f" Kueue lets it have {most} of {view.job.worker.replicas}."
+            who = "Kueue" if view.job.queue else "Its team's quota"
+            message += f" {who} lets it have {most} of {view.job.worker.replicas}."
         return replace(status, state=names.RUNNING).with_condition(names.RUNNING, True, names.REASON_RUNNING, message, view.now)
     reason, detail = waiting_for(view, status)
     return blocked(view, status, reason, f"{running} of at least {least} workers run: {detail}")

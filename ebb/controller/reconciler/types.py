@@ -126,8 +126,8 @@ class Kueue:
 
 @dataclass(frozen=True, kw_only=True)
 class Admission:
-    """Kueue's answer to a job. `wait`: reason and sentence why it may have no workers now; else it may have `most`, None: as many
-    as it wants."""
+    """Kueue's answer to a job, or that of its team's quota. `wait`: reason and sentence why it may have no workers now; else it
+    may have `most`, None: as many as it wants."""
 
     wait: tuple[str, str] | None = None
     most: int | None = None

@@ -22,7 +22,7 @@ from ebb.api.costs import group_of
 from ebb.api.platform import Platform
 from ebb.api.usage import MachineUsage, Standing, Who, read, write
 from ebb.controller.claims import BUGS
-from ebb.controller.reconciler.fair_share import describe_line
+from ebb.controller.reconciler.fair_share import describe_line, describe_loans
 from ebb.controller.reconciler.queue import SharedLine
 from ebb.controller.usage.machine_time import Meter, Sight, resume, standing
 
@@ -133,8 +133,9 @@ class Accounts:
         meter.usage.record_days = record_days
         meter.settle(now)
         waiting = tuple(describe_line(line.all(platform))) if platform else ()
+        loans = tuple(describe_loans(line.loans(platform))) if platform else ()
         return Written(
-            data={**write(meter.usage), queue.KEY: queue.write(waiting, meter.usage.until)},
+            data={**write(meter.usage), queue.KEY: queue.write(waiting, meter.usage.until, loans)},
             until=stamp(meter.usage.until, digits=3),
             is_empty=not meter.usage.open and not waiting,
             owners=dict(meter.usage.owners),
