@@ -3,28 +3,31 @@
     played = play(month(random.Random(1)), FAIR)
     played.waits["robotics"], played.utilisation, played.fairness
 
-The line is queue.py's, the shares are those of fair_share.py out of a usage record of usage.py. Only the rest is simulated: jobs
-arrive, run for their time and end. A job that is stopped, because what it had was lent, loses RESTART_SECONDS of its work.
+The line is queue.py's, the quotas are lending.py's, the shares are those of fair_share.py out of a usage record of usage.py. Only
+the rest is simulated: jobs arrive, run for their time and end. A job that is stopped, because what it had was lent, loses
+RESTART_SECONDS of its work.
 """
 
 import heapq
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from benchmarks.queue.trace import DAY, HOUR, LONGEST, Ask
 from ebb.api.needs import Needs, Wish
-from ebb.api.platform import NodeGroup, Platform
+from ebb.api.platform import NodeGroup, Platform, Team
 from ebb.api.queue import NEXT
 from ebb.api.usage import MachineUsage, Standing, Who
 from ebb.controller.reconciler.candidates import Candidate
 from ebb.controller.reconciler.capacity import Claim, Key
 from ebb.controller.reconciler.fair_share import OVERDUE_SECONDS, divide
+from ebb.controller.reconciler.lending import QuotaPool
 from ebb.controller.reconciler.queue import FreeCapacity, SharedCapacity, SharedLine, queue, sites_for
 
 GPUS_PER_MACHINE = 8
 MACHINES = {"zone-a": 8, "zone-b": 4}
 GPUS = GPUS_PER_MACHINE * sum(MACHINES.values())
+QUOTAS = {"vision": 28, "language": 32, "biology": 16, "audio": 16, "robotics": 4}  # GPUs, of all
 EPOCH = 1_800_000_000.0  # the beginning of the month; nothing depends on it
 SHARES_SECONDS = 1800.0  # between two looks at a line in which nothing else happens
 STOP_SECONDS = 30.0  # a lent job writes its checkpoint and leaves
@@ -35,19 +38,23 @@ STARVED_SECONDS = OVERDUE_SECONDS + LONGEST + HOUR
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """An order of jobs; `lends`: machines that are kept for one are lent meanwhile."""
+    """An order of jobs; `lends`: machines that are kept for one are lent meanwhile; `borrow`: GPUs beyond QUOTAS that a team may
+    have while others leave them of theirs, None: there are no quotas."""
 
     name: str
     priority: bool
     shares: bool
     lends: bool
+    borrow: int | None = None
 
 
 FIFO = Policy(name="fifo", priority=False, shares=False, lends=False)
 PRIORITY = Policy(name="priority", priority=True, shares=False, lends=False)
 UNLENT = Policy(name="fair_share_without_loans", priority=True, shares=True, lends=False)
 FAIR = Policy(name="fair_share", priority=True, shares=True, lends=True)
-POLICIES = (FIFO, PRIORITY, UNLENT, FAIR)
+QUOTA = Policy(name="fair_share_with_quotas", priority=True, shares=True, lends=True, borrow=0)
+LENT = Policy(name="fair_share_with_lent_quotas", priority=True, shares=True, lends=True, borrow=GPUS)
+POLICIES = (FIFO, PRIORITY, UNLENT, FAIR, QUOTA, LENT)
 
 
 @dataclass(kw_only=True)
@@ -59,6 +66,9 @@ class Played:
     used: float = 0.0  # GPU-seconds within the month that were not done again
     stops: int = 0
     idle_seconds: float = 0.0  # in which machines idled that a waiting job could have used
+    never: int = 0  # jobs that are larger than their team may ever have
+    lent: float = 0.0  # GPU-seconds beyond a team's quota
+    kept_waiting: float = 0.0  # the longest time in which a job waited that its own team's quota had room for
     starved: float = 0.0  # the longest time in which somebody waited who had no machine
     received: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # by team, while somebody waited
     entitled: dict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -108,17 +118,19 @@ class _Play:
         self.policy, self.progress, self.days = policy, progress, days
         self.platform = Platform(
             cloud="local", region="local", stack="simulated", trainer_image="", jobs_namespace="", etcd_endpoint="", volumes=(),
-            node_groups=tuple(_group(zone, count) for zone, count in MACHINES.items()),
+            node_groups=tuple(_group(zone, count) for zone, count in MACHINES.items()), teams=tuple(_teams(policy.borrow)),
         )  # fmt: skip
         self.jobs: dict[Key, _Job] = {}
         self.claims: dict[Key, Claim] = {}
         self.asks = sorted(asks, key=lambda ask: ask.at, reverse=True)
         self.ends: list[tuple[float, Key, int]] = []
-        self.wishes: dict[tuple[int, int], Wish] = {}
+        self.wishes: dict[tuple[str, int, int], Wish] = {}
         self.sites: dict[int, list[Candidate]] = {}
         self.usage = MachineUsage(begun=EPOCH, until=EPOCH)
         self.now, self.played = 0.0, Played(seconds=days * DAY)
         self.idles = False
+        self.borrowing: Mapping[Key, int] = {}
+        self.owners: dict[Key, float] = {}  # jobs that wait within their team's quota, and since when
         self.without: dict[tuple[str, str], float] = {}  # owners who wait and have no machine, and since when
 
     def run(self) -> Played:
@@ -159,6 +171,9 @@ class _Play:
                 owners[one.owner] += gpus / GPUS_PER_MACHINE
             waits = waits or not one.located
         self.played.idle_seconds += self.idles * (until - self.now)
+        self.played.lent += (until - self.now) * sum(
+            gpus for key, gpus in self.borrowing.items() if key in self.claims and self.claims[key].located
+        )
         if waits:
             for team, part in max_min(GPUS, demand).items():
                 self.played.entitled[team] += part * (until - self.now)
@@ -172,17 +187,21 @@ class _Play:
 
     def _arrive(self, ask: Ask) -> None:
         key = (ask.team, ask.name)
-        self.jobs[key] = _Job(ask, ask.seconds, waits_since=self.now)
-        shape = ask.workers, ask.gpus_per_worker
+        shape = ask.team, ask.workers, ask.gpus_per_worker
         needs = Needs(gpus=ask.gpus_per_worker, cpu=0.0, memory_bytes=0.0)
         # One for all of a shape, as the controller has it.
         wish = self.wishes.setdefault(
-            shape, Wish(needs=needs, least=ask.workers, zone="single", gpu_type=None, capacity=None, namespace="")
+            shape, Wish(needs=needs, least=ask.workers, zone="single", gpu_type=None, capacity=None, namespace=ask.team)
         )
-        self.claims[key] = Claim(
+        one = Claim(
             key=key, least=ask.workers, wanted=ask.workers, placed=0, zone="", gpu_type="", capacity_type="",
             priority=int(ask.urgent and self.policy.priority), created=EPOCH + ask.at, wish=wish, owner=(ask.team, ask.user),
         )  # fmt: skip
+        pool = QuotaPool.of(self.platform)
+        if pool and pool.beyond(one):
+            self.played.never += 1
+            return
+        self.jobs[key], self.claims[key] = _Job(ask, ask.seconds, waits_since=self.now), one
 
     def _end_jobs(self) -> None:
         while self.ends and self.ends[0][0] <= self.now:
@@ -211,7 +230,12 @@ class _Play:
             line = SharedLine(self.claims.values())
             # Who is in the shared line needs no other claims.
             capacity = SharedCapacity(line=line)
-            ended = [one for one in self.claims.values() if one.loan and not self._keeps(one, capacity)]
+            lent = line.borrowing(self.platform)
+            ended = [
+                one
+                for one in self.claims.values()
+                if one.located and (one.loan or one.key in lent) and not self._keeps(one, capacity)
+            ]
             for one in ended:
                 self._stop(one.key)
                 stopped = True
@@ -230,7 +254,7 @@ class _Play:
     def _keeps(self, one: Claim, capacity: SharedCapacity) -> bool:
         """A job on loan: its place becomes its own, it stays on loan, or it must go."""
         seen, site = queue(one, capacity, self.platform), self._here(one)
-        if seen.free.room(site) >= one.least:
+        if one.loan and seen.free.room(site) >= one.least:
             self.claims[one.key] = replace(one, loan=False)
             return True
         return seen.firm is None or seen.firm.room(site) >= one.least
@@ -280,13 +304,25 @@ class _Play:
         self.without = {one.owner: self.without.get(one.owner, self.now) for one in waiting if one.owner not in served}
         self.idles = False
         self.played.starved = max([self.played.starved, *(self.now - since for since in self.without.values())])
-        free = FreeCapacity(self.platform)
+        self.borrowing = SharedLine(self.claims.values()).borrowing(self.platform)
+        if QuotaPool.of(self.platform):
+            owners = [one.key for one in waiting if one.key not in self.borrowing]
+            self.owners = {key: self.owners.get(key, self.now) for key in owners}
+            self.played.kept_waiting = max([self.played.kept_waiting, *(self.now - since for since in self.owners.values())])
+        free = FreeCapacity(self.platform, QuotaPool.of(self.platform))
         for one in self.claims.values():
             if one.located:
                 free.take(self._here(one), one.least)
         for wish in {id(one.wish): one.wish for one in waiting}.values():
             if any(free.room(site) >= wish.least for site in self._sites(wish)):
                 self.idles = True
+
+
+def _teams(borrow: int | None) -> Iterator[Team]:
+    if borrow is not None:
+        for name, gpus in QUOTAS.items():
+            yield Team(name=name, namespace=name, gpus=gpus, borrow=borrow)
+        yield Team(name="nobody", namespace="nobody", gpus=0, borrow=1)  # else quotas are not of the line
 
 
 def _group(zone: str, machines: int) -> NodeGroup:

@@ -1,11 +1,25 @@
 """The simulated month: what it promises holds for other months too, it is the same every time, and its sums are right."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from benchmarks.queue.__main__ import broken, figures, read_settings
-from benchmarks.queue.play import FAIR, FIFO, GPUS, PRIORITY, STARVED_SECONDS, STOP_SECONDS, jain, max_min, play
+from benchmarks.queue.play import (
+    FAIR,
+    FIFO,
+    GPUS,
+    LENT,
+    PRIORITY,
+    QUOTA,
+    QUOTAS,
+    STARVED_SECONDS,
+    STOP_SECONDS,
+    jain,
+    max_min,
+    play,
+)
 from benchmarks.queue.trace import HOUR, Ask, month
 
 
@@ -34,6 +48,34 @@ def test_nobody_starves_and_no_machine_idles_that_somebody_could_use(seed: int) 
     assert played.starved <= STARVED_SECONDS
     assert played.idle_seconds == 0.0
     assert play(asks, FIFO, days=4).idle_seconds > 0.0, "there was something to lend"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_with_quotas_that_teams_lend_nobody_starves_and_nothing_idles_either(seed: int) -> None:
+    rng = random.Random(f"quotas-{seed}")
+    asks = [replace(one, team=rng.choice(sorted(QUOTAS))) for one in crowd(seed)]
+    played = play(asks, LENT, days=4)
+    assert sum(map(len, played.waits.values())) == len(asks), "each job came to its end"
+    assert (played.starved <= STARVED_SECONDS, played.idle_seconds) == (True, 0.0)
+    assert played.lent > 0
+    closed = play(asks, QUOTA, days=4)
+    assert closed.lent == 0
+    assert closed.never > 0, "larger than their team's quota"
+
+
+def test_an_owner_has_its_quota_within_the_stop_of_those_that_borrow_it() -> None:
+    """`vision` has 28 GPUs of 96, and uses 64: the newest job of two stops for four machines of `language`."""
+    asks = [
+        ask("old", workers=3, hours=9),
+        ask("new", at=1, workers=5, hours=9),
+        ask("other", "biology", at=2, workers=4, hours=9),
+    ]
+    asks += [ask("owner", "language", at=3 * HOUR, workers=4, hours=2)]
+    played = play(asks, LENT)
+    starts = [(at, name) for at, name in played.starts if at > 2]
+    assert starts == [(3 * HOUR + STOP_SECONDS, "owner"), (5 * HOUR + STOP_SECONDS, "new")]
+    assert (played.stops, played.kept_waiting) == (1, 0.0)
+    assert [name for _, name in play(asks, QUOTA).starts] == ["old", "owner"], "the others are larger than their quotas"
 
 
 def test_the_same_jobs_are_played_the_same_whatever_their_order() -> None:
@@ -94,14 +136,18 @@ def test_promises_can_be_broken() -> None:
     fine = {
         "longest_hours_without_a_machine": 3.0, "hours_idle_beside_a_job_that_fits": 0.0, "fairness": 0.95, "utilisation": 0.8,
     }  # fmt: skip
-    assert broken({"fair_share": fine, "fifo": fine}) == []
+    others = {"fair_share_with_lent_quotas": fine, "fair_share_with_quotas": {**fine, "utilisation": 0.7}}
+    assert broken({"fair_share": fine, "fifo": fine, **others}) == []
     for figure, value in {
         "longest_hours_without_a_machine": 90.0,
         "hours_idle_beside_a_job_that_fits": 0.1,
         "fairness": 0.85,
         "utilisation": 0.7,
     }.items():
-        assert len(broken({"fair_share": {**fine, figure: value}, "fifo": fine})) == 1
+        assert len(broken({"fair_share": {**fine, figure: value}, "fifo": fine, **others})) == 1
+        if figure != "fairness":
+            worse = {**others, "fair_share_with_lent_quotas": {**fine, figure: value}}
+            assert len(broken({"fair_share": fine, "fifo": fine, **worse})) == 1
 
 
 def test_a_month_has_more_than_it_can_hold_at_once_and_a_bad_setting_is_refused() -> None:

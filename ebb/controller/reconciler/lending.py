@@ -24,7 +24,7 @@ ResourceQuotas hold each team to `gpus` + `borrow` in any case.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from ebb.api import contract as names
 from ebb.api.platform import Platform, Team
@@ -33,12 +33,14 @@ from ebb.controller.reconciler.capacity import Claim, Key, claim
 from ebb.controller.reconciler.types import JobView, Observed
 
 
-@dataclass
 class QuotaPool:
-    """The GPUs of all teams with a quota, and what was taken of them."""
+    """The GPUs of all teams with a quota, by namespace, and what was taken of them."""
 
-    teams: Mapping[str, Team]  # by namespace
-    used: Counter[str] = field(default_factory=Counter)
+    def __init__(self, teams: Mapping[str, Team]) -> None:
+        self.teams = teams
+        self.size = sum(map(_quota, teams.values()))
+        self.used: Counter[str] = Counter()
+        self._taken = 0
 
     @classmethod
     def of(cls, platform: Platform | None) -> "QuotaPool | None":
@@ -49,8 +51,9 @@ class QuotaPool:
         return cls({team.namespace: team for team in known if team.gpus is not None})
 
     @property
-    def size(self) -> int:
-        return sum(map(_quota, self.teams.values()))
+    def to_lend(self) -> int:
+        """GPUs that no team has."""
+        return max(0, self.size - self._taken)
 
     def has(self, one: Claim) -> bool:
         """Return whether the job's GPUs are of the pool."""
@@ -67,16 +70,19 @@ class QuotaPool:
 
     def gpus(self, namespace: str) -> int:
         """GPUs that the team may take."""
-        return max(0, min(self.left(namespace) + self.teams[namespace].borrow, self.size - self.used.total()))
+        return max(0, min(self.left(namespace) + self.teams[namespace].borrow, self.to_lend))
 
     def take(self, namespace: str, gpus: int) -> None:
         """Also where it is more than there is."""
         if namespace in self.teams:
             self.used[namespace] += gpus
+            self._taken += gpus
 
     def copy(self) -> "QuotaPool":
         """As it is now, whatever is taken of this one later."""
-        return QuotaPool(self.teams, self.used.copy())
+        copied = QuotaPool.__new__(QuotaPool)
+        copied.teams, copied.size, copied.used, copied._taken = self.teams, self.size, self.used.copy(), self._taken
+        return copied
 
     def lenders(self, namespace: str, gpus: int) -> Iterator[str]:
         """Names of the teams that leave the next so many GPUs: who leaves most comes first."""
@@ -96,7 +102,7 @@ class QuotaPool:
         )
         if used + need > _quota(team) + team.borrow:
             return f"{quota}, and the team may borrow {team.borrow}."
-        return f"{quota}, and other teams have {max(0, self.size - self.used.total())} to lend."
+        return f"{quota}, and other teams have {self.to_lend} to lend."
 
 
 @dataclass(frozen=True, kw_only=True)

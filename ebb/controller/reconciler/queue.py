@@ -166,6 +166,7 @@ class _Walk:
         self._firm, spare = free.copy(), free.copy()
         loans = (pair for pair in self._holders if self.lent(pair[0]))
         self._loans = sorted(loans, key=lambda pair: self._position(pair[0]))
+        self._loan_positions, self._firms = [self._position(claim) for claim, _ in self._loans], [self._firm]  # before each
         for claim, site in self._loans:
             spare.take(site, claim.holds)
         self._running = running.copy()
@@ -261,12 +262,14 @@ class _Walk:
         )
 
     def _firm_before(self, position: Position) -> FreeCapacity:
-        firm = self._firm.copy()
-        for claim, site in self._loans:
+        number = bisect_left(self._loan_positions, position)
+        for claim, site in self._loans[len(self._firms) - 1 : number]:
+            firm = self._firms[-1].copy()
             # One for which there is no room ends, and takes nothing from those behind it.
-            if self._position(claim) < position and firm.room(site) >= claim.holds:
+            if firm.room(site) >= claim.holds:
                 firm.take(site, claim.holds)
-        return firm
+            self._firms.append(firm)
+        return self._firms[number]
 
 
 class SharedLine:
