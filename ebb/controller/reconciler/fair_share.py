@@ -105,6 +105,6 @@ def _overdue(claims: tuple[Claim, ...], now: float) -> frozenset[Key]:
     served = {one.owner for one in claims if one.located}
     first: dict[Owner, Claim] = {}
     for one in sorted(claims, key=lambda one: one.rank):
-        if one.owner not in served and not one.refused:
+        if one.owner not in served and (not one.refused or one.quota is not None):
             first.setdefault(one.owner, one)
     return frozenset(one.key for one in first.values() if now - one.created >= OVERDUE_SECONDS)

@@ -10,6 +10,9 @@ theirs back after REFUSED_SECONDS, and try again when the ones before have their
 theirs. Newcomers behind a job that waits wait too, and nobody's elastic workers are made meanwhile; those that there are make
 room, as they do for machines, where that is enough. A job that has minReplicas workers gives none of these.
 
+As everywhere, what owners used decides who gets the next place and not who keeps one: among jobs that hold nothing the order is
+that of the line (Claim.order), and where one of two holds workers it is that of priority and age (Claim.rank).
+
 The room is reckoned from the API server's words and the other jobs' statuses. That the quota was changed, or what else it counts
 went, nobody says: a trial every now and then finds out, and what it gets in vain is given back at once. A job whose minReplicas
 is beyond what the quota allows at all waits for nobody and keeps nobody out.
@@ -129,7 +132,15 @@ def verdict(view: JobView, draft: PlanBuilder, me: Claim) -> Wait | None:
 
 def _first_of(short: Iterable[Claim], me: Claim) -> Claim | None:
     """The first of these before this one."""
-    return min((one for one in short if one.rank < me.rank), key=lambda one: one.rank, default=None)
+    before = [one for one in short if (one.rank < me.rank if one.located or me.located else one.order < me.order)]
+    return _next(before)
+
+
+def _next(short: Sequence[Claim]) -> Claim | None:
+    """The one whose turn it is."""
+    if any(one.located for one in short):
+        return min(short, key=lambda one: one.rank)
+    return min(short, key=lambda one: one.order, default=None)
 
 
 def leaves_none_for_more(view: JobView) -> bool:
@@ -141,7 +152,7 @@ def make_room(view: JobView, draft: PlanBuilder) -> None:
     """Stop as many of the workers beyond minReplicas as the first job lacks that the quota keeps out; of several jobs that have
     such workers, those behind in the order give theirs first."""
     capacity = view.observed.cluster_capacity
-    first = min(capacity.short_of_quota(view.job.namespace), key=lambda one: one.rank, default=None)
+    first = _next(capacity.short_of_quota(view.job.namespace))
     refusal = Refusal.of(first.quota.message) if first and first.quota else None
     if first is None or first.quota is None or first.quota.room is None or refusal is None:
         return

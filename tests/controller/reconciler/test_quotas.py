@@ -1,6 +1,7 @@
 """Jobs that a ResourceQuota lets in one worker at a time: single looks, and towns in which nobody may hold what helps nobody."""
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from ebb.api.platform import Team
 from ebb.api.spec import Job
 from ebb.api.status import Quota
 from ebb.controller.reconciler.capacity import Claim
+from ebb.controller.reconciler.fair_share import OVERDUE, divide
 from ebb.controller.reconciler.quotas import Refusal
 from ebb.controller.reconciler.reconcile import refused
 from ebb.controller.reconciler.types import Plan
@@ -73,6 +75,58 @@ def test_who_gives_its_workers_back(decided: Plan, gives: bool) -> None:
     assert ("MachinesReleased" in reasons(decided)) == gives
     assert (zone_of(decided) == "") == gives
     assert [word for word in done(decided) if word.startswith("-")] == []
+
+
+def waiter(**changes: Any) -> Claim:
+    """An older job of the namespace that has given its workers back."""
+    given = Quota(since=stamp(NOW), generation=1, message=words(), room=6.0, at=stamp(NOW), times=1)
+    return rival(**{"zone": "", "located": False, "placed": 0, "pods": 0, "quota": given, **changes})
+
+
+TURNS: dict[str, tuple[float, float, Claim, bool]] = {
+    # what owners used, mine and the other's, and the other one -> whether mine waits, new or after it gave its workers back
+    "an-older-one": (1.0, 1.0, waiter(), True),
+    "an-older-one-of-who-used-more": (0.5, 2.0, waiter(), False),
+    "a-younger-one-of-who-used-less": (2.0, 0.5, waiter(created=NOW + 900), True),
+    "a-younger-one-of-who-used-more": (0.5, 2.0, waiter(created=NOW + 900), False),
+    "an-older-one-of-who-used-more-that-holds-workers": (0.5, 2.0, rival(), True),
+    "a-younger-one-of-who-used-less-that-holds-workers": (2.0, 0.5, rival(created=NOW + 900, wanted=4, pods=2), False),
+    "one-of-higher-priority": (0.5, 2.0, waiter(priority=1), True),
+}
+
+
+@pytest.mark.parametrize(("mine", "others", "other", "waits"), TURNS.values(), ids=TURNS.keys())
+@pytest.mark.parametrize("new", [True, False], ids=["new", "waits"])
+def test_of_those_that_hold_nothing_the_one_whose_owner_used_less_goes_first(
+    mine: float, others: float, other: Claim, waits: bool, new: bool
+) -> None:
+    given = {"since": stamp(NOW), "generation": 1, "message": words(), "room": 20.0, "at": stamp(NOW), "times": 1}
+    job = gpu_job(low=4, replicas=4, high=4, status={} if new else {"quota": given})
+    other = replace(other, share=(others, 0.0))
+    decided = look(job, now=NOW + 7, platform=STACK, cluster_capacity=cluster_capacity(other), share=(mine, 0.0))
+    assert (zone_of(decided) == "") == waits
+    if waits:
+        assert why(decided)[0] == names.WAITING_FOR_QUOTA
+
+
+@pytest.mark.parametrize(("share", "first"), [(2.0, "a"), (0.5, "b")])
+def test_workers_beyond_the_minimum_make_room_for_the_one_whose_turn_it_is(share: float, first: str) -> None:
+    rivals = (
+        waiter(key=("elastic-job", "a"), share=(1.0, 0.0), pods=0, least=4),
+        waiter(key=("elastic-job", "b"), share=(share, 0.0), created=NOW, least=4),
+    )
+    job = placed_job(low=2, replicas=4, status={"replicas": 4})
+    decided = look_at(job, *rivals, pods=4)
+    (told,) = (event.message for event in decided.events if event.reason == names.REASON_SCALED)
+    assert f"job elastic-job/{first} needs the namespace's quota" in told
+
+
+def test_one_that_a_quota_keeps_out_goes_first_after_a_day_too() -> None:
+    used = {("elastic-job", "ada"): 900.0, ("elastic-job", "bob"): 1.0}
+    late = waiter(owner=("elastic-job", "ada"), created=NOW - 90_000)
+    assert divide(used, [late, waiter(owner=("elastic-job", "bob"))], NOW).of(late) == OVERDUE
+    hopeless = replace(late, quota=None)
+    assert divide(used, [hopeless], NOW).of(hopeless) != OVERDUE
 
 
 def test_one_with_all_that_it_needs_forgets_the_quota() -> None:
