@@ -56,6 +56,7 @@ ENV_CODE_ARCHIVE: Final = "EBB_CODE_ARCHIVE"  # where the pod finds the code tha
 ENV_CODE_SHA256: Final = "EBB_CODE_SHA256"
 ENV_LAUNCHER_PORT: Final = "EBB_LAUNCHER_PORT"  # where the launcher itself answers, whatever its program serves
 ENV_HOLD_SECONDS: Final = "EBB_HOLD_ON_FAILURE_SECONDS"  # for how long the launcher holds the machine of a program that failed
+ENV_RESTART_RULES: Final = "EBB_RESTART_RULES"  # JSON: after which failures the launcher starts the program again in its pod
 ENV_WHEELS: Final = "EBB_WHEELS"  # a folder with all that this requirements.txt asks for: no index is asked
 ENV_PACKAGES: Final = "EBB_PACKAGES"  # the folder for what a requirements.txt in that code asks for: shared, one folder a content
 ENV_RESUME_FROM: Final = "EBB_RESUME_FROM"  # another job's folder, whose newest checkpoint a new job starts from

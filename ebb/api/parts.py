@@ -17,6 +17,7 @@ SPOT_THEN_ON_DEMAND = "spot-then-on-demand"
 FALLBACK_SECONDS = 600  # a spot machine that is to be had comes within minutes (cluster-autoscaler gives up after 15)
 MANUAL, AUTOMATIC = "manual", "automatic"
 RESTART_JOB, RESTART_WORKER, IGNORE, FAIL_JOB, HOLD_JOB = "RestartJob", "RestartWorker", "Ignore", "FailJob", "HoldJob"
+RESTART_IN_PLACE, IN_PLACE_TIMES = "RestartInPlace", 3  # so often in each pod, where the rule does not say
 ANY_WORKER, ALL_WORKERS = "AnyWorker", "AllWorkers"
 MOST_WORKERS = 1000  # of one job: status.members names each, and an object of the API may have 1.5 MB
 
@@ -194,14 +195,19 @@ class FailureRule:
             "rule": "has(self.onExitCodes) || has(self.onReasons) || has(self.onMessage)",
             "message": "a rule of spec.failurePolicy has to say what it is for: give onExitCodes, onReasons or onMessage.",
         },
+        {
+            "rule": "self.action != 'RestartInPlace' || !has(self.onReasons)",
+            "message": "RestartInPlace is done inside the worker, which knows no onReasons: give onExitCodes or onMessage.",
+        },
     )
 
     action: str = described(
         "RestartJob: all workers start again, which spends one of backoffLimit, whatever restartPolicy says. RestartWorker: only "
         "those that failed do, and it spends one too. Ignore: they are replaced as after a reclaim, with pauses where they fail "
         "at once, and nothing is spent. FailJob: the job fails. HoldJob: it is stopped, and any change of the spec lets it try "
-        "again.",
-        one_of(RESTART_JOB, RESTART_WORKER, IGNORE, FAIL_JOB, HOLD_JOB),
+        "again. RestartInPlace: the program starts again in the same worker, unless its machine is at fault; there is no new "
+        "pod, and nothing is spent. For images with Ebb's trainer package; for others there is no such rule.",
+        one_of(RESTART_JOB, RESTART_WORKER, IGNORE, FAIL_JOB, HOLD_JOB, RESTART_IN_PLACE),
     )
     on_exit_codes: tuple[int, ...] = described(
         "Exit codes of the worker's container; 128 and a signal's number for one that a signal ended (SIGSEGV: 139).",
@@ -214,12 +220,16 @@ class FailureRule:
         default=(),
     )
     on_message: str | None = described(
-        "Words that the end of the worker's log has, for example DataLoader worker. Capitals count.",
+        "Words that the end of the worker's log has, for example DataLoader worker; for RestartInPlace, that the program's "
+        "exception has. Capitals count.",
         {"type": "string", "minLength": 1, "maxLength": 200},
         default=None,
     )
     times: int | None = described(
-        "The rule counts so often; after that the next one does. Default: without a limit.", count(1), default=None
+        f"The rule counts so often, RestartInPlace in each pod; after that the next one does. Default: without a limit, "
+        f"RestartInPlace {IN_PLACE_TIMES}.",
+        count(1),
+        default=None,
     )
 
 

@@ -37,6 +37,7 @@ from ebb.api.parts import (
     MANUAL,
     MOST_HOLD_SECONDS,
     MOST_WORKERS,
+    RESTART_IN_PLACE,
     Budget,
     Data,
     FailurePolicy,
@@ -337,6 +338,11 @@ def _problem(spec: JobSpec) -> str:
         if not (rule.on_exit_codes or rule.on_reasons or rule.on_message):
             problem = problem or (
                 f"spec.failurePolicy.rules[{index}] has to say what it is for: give onExitCodes, onReasons or onMessage."
+            )
+        if rule.action == RESTART_IN_PLACE and rule.on_reasons:
+            problem = problem or (
+                f"spec.failurePolicy.rules[{index}]: RestartInPlace is done inside the worker, which knows no onReasons: give "
+                "onExitCodes or onMessage."
             )
     if problem:
         return problem

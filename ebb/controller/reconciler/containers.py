@@ -13,12 +13,14 @@ For the rendezvous, what the author told the launcher counts first, then spec.rd
 etcd of the author's own is used as it is written. On a cluster that no stack of ours describes, nothing is known of any etcd.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
 from ebb.api import contract as names
+from ebb.api.parts import IN_PLACE_TIMES, RESTART_IN_PLACE
 from ebb.api.platform import Network, Platform, Volume
 from ebb.api.quantities import quantity
 from ebb.api.spec import Job
@@ -185,7 +187,9 @@ def inject(container: Object, job: Job, *, index: int, attempt: int, met: Rendez
     held = job.spec.hold_on_failure_seconds
     page = {names.ENV_LAUNCHER_PORT: str(names.LAUNCHER_PORT)} if held or container_gpus(container) else {}
     hold = {names.ENV_HOLD_SECONDS: str(held)} if held else {}
-    told = {**_about(job, index), names.ENV_PLANNED_WORKERS: str(planned), **restarts, **page, **hold}
+    rules = _restart_rules(job)
+    again = {names.ENV_RESTART_RULES: rules} if rules else {}
+    told = {**_about(job, index), names.ENV_PLANNED_WORKERS: str(planned), **restarts, **page, **hold, **again}
     values = {**dict(launch.values()), **told, **INTERFACES, **threads}
     ours: list[Object] = [{"name": name, "value": value} for name, value in values.items()]
     for name, path in ((names.ENV_LOCAL_ADDR, "status.podIP"), (names.ENV_POD_UID, "metadata.uid")):
@@ -194,6 +198,23 @@ def inject(container: Object, job: Job, *, index: int, attempt: int, met: Rendez
     request = {"resource": "requests.cpu", "divisor": "1m"}
     ours.append({"name": names.ENV_CPU_REQUEST, "valueFrom": {"resourceFieldRef": request}})
     container["env"] = [variable for variable in ours if variable["name"] not in written] + env
+
+
+def _restart_rules(job: Job) -> str:
+    """The rules of spec.failurePolicy up to the last that restarts in place, as the launcher reads them
+    (ebb/elastic/launch/restart_rules.py); "" if there is none. Those before it count first."""
+    known = [
+        {
+            "rule": number,
+            "times": (rule.times or IN_PLACE_TIMES) if rule.action == RESTART_IN_PLACE else 0,
+            "codes": rule.on_exit_codes,
+            "words": rule.on_message or "",
+        }
+        for number, rule in enumerate(job.spec.failure_policy.rules if job.spec.failure_policy else (), 1)
+        if not rule.on_reasons  # Kubernetes' words for the end of a container: inside it nobody knows them
+    ]
+    last = max((number for number, rule in enumerate(known, 1) if rule["times"]), default=0)
+    return json.dumps(known[:last], separators=(",", ":")) if last else ""
 
 
 def _shared_memory(container: Object, share_bytes: float) -> Object:

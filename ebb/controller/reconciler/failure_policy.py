@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from ebb.api import contract as names
 from ebb.api.clock import stamp, unix
-from ebb.api.parts import ALL_WORKERS, FailureRule
+from ebb.api.parts import ALL_WORKERS, RESTART_IN_PLACE, FailureRule
 from ebb.api.spec import Job
 from ebb.api.status import LEFT, PROGRAM_FAILED, RECLAIMED, HistoryEntry, Member, RuleUse, Status
 from ebb.controller.reconciler import short_lives
@@ -204,7 +204,8 @@ def matching_rule(job: Job, status: Status, worker: Worker) -> tuple[int, Failur
     policy = job.spec.failure_policy
     for number, rule in enumerate(policy.rules if policy else (), 1):
         used_up = rule.times is not None and _times(status, number) >= rule.times
-        if not used_up and _fits(rule, worker):
+        # What the launcher was to start again in its pod, and did not, or too often, is the next rule's.
+        if rule.action != RESTART_IN_PLACE and not used_up and _fits(rule, worker):
             return number, rule
     return None
 

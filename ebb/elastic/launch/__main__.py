@@ -8,6 +8,7 @@ It takes torchrun's flags and the PET_* variables, and runs any torchrun script.
   (75), or that fails while another machine is gone makes this process meet the others again.
 - A program that fails by itself ends the job at once, with its exit code and its exception in a line of this process
   (--max-restarts N allows N restarts; a worker that a signal killed is started again up to three times).
+- With $EBB_RESTART_RULES (rules of a job's failurePolicy with RestartInPlace) such failures make it start the program again here.
 - A program that is not there ends the job at once, with 78 and a sentence: no other try would find it.
 - With $EBB_HOLD_ON_FAILURE_SECONDS (`ebb submit --hold-on-failure`) it stays for so long after its program has failed, so that
   people can look into the machine.

@@ -37,6 +37,7 @@ from ebb.elastic.launch.exit_policy import ExitPolicy, Failure, may_be_peer_loss
 from ebb.elastic.launch.hardware_check import GpuTest
 from ebb.elastic.launch.logs.reader import LogPipes
 from ebb.elastic.launch.logs.specs import Piped
+from ebb.elastic.launch.restart_rules import RestartRules
 from ebb.elastic.launch.settings import is_ours, launch_config
 from ebb.elastic.launch.torch_version import accepted, keep_signal_handlers
 from ebb.elastic.launch.worker import run_module
@@ -147,7 +148,7 @@ class Agent(LocalElasticAgent):
         keep_signal_handlers(multiprocessing_api)
         self._notices, self._knows_codes, self._gpus, self._say = notices, knows_codes, gpus, say
         self._handler = spec.rdzv_handler
-        self._exit_policy = ExitPolicy(max_restarts=config.max_restarts, say=say)
+        self._exit_policy = ExitPolicy(max_restarts=config.max_restarts, say=say, rules=RestartRules.of(os.environ))
         self._told_at = self._met_at = 0.0
         self._relay = Relay.find(os.environ)
         self._places = _serve_places(self._relay)

@@ -30,6 +30,7 @@ from ebb.elastic.contract import (
     EXIT_RECLAIMED,
 )
 from ebb.elastic.faults import Fault, known_fault, may_be_programs
+from ebb.elastic.launch.restart_rules import RestartRules
 
 KILLED_LIMIT = 3  # workers that a signal killed (out of memory, a crash in C): chance, or a bug
 # Faults that only hardware can cause, of a GPU that then passes a test. The driver recovers from many memory errors by itself
@@ -106,8 +107,9 @@ def may_be_peer_loss(failures: Sequence[Failure], *, knows_codes: bool) -> bool:
 class ExitPolicy:
     """It counts failures, so it is one for the life of a launcher."""
 
-    def __init__(self, *, max_restarts: int, say: Callable[[str], None]) -> None:
+    def __init__(self, *, max_restarts: int, say: Callable[[str], None], rules: RestartRules | None = None) -> None:
         self._failures_left = max_restarts
+        self._rules = rules or RestartRules(())
         self._kills_left = KILLED_LIMIT
         self._passed_left = PASSED_LIMIT
         self._say = say
@@ -128,11 +130,15 @@ class ExitPolicy:
         if not wrong and not broken and (peer_lost or all(failure.is_membership for failure in failures)):
             return
         passes = " (this machine's GPUs pass a test)" if broken else ""
+        first = (wrong or killed or [failure for failure in failures if not failure.is_membership])[0]
+        ruled = self._rules.take(exit_code(first), first.sentence)
+        if ruled:
+            self._say(f"{_words(first)}{passes}; {ruled}")
+            return
         if not wrong and killed and self._kills_left > 0:  # those beside it have missed it
             self._kills_left -= 1
             self._say(f"{_words(killed[0])}{passes}; starting it again, {self._kills_left} more times at most")
             return
-        first = (wrong or killed or [failure for failure in failures if not failure.is_membership])[0]
         if self._failures_left > 0:
             self._failures_left -= 1
             self._say(f"{_words(first)}{passes}; restarting, {self._failures_left} more times at most")

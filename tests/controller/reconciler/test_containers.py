@@ -1,5 +1,6 @@
 """What the container that trains is given, a row for each rule, and that what its author wrote wins."""
 
+import json
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from ebb.api.platform import Volume
 from ebb.api.spec import Job
 from ebb.api.template import worker_container
 from ebb.controller.reconciler.pods import PodPlacement, worker_pod
+from ebb.elastic.launch.restart_rules import RestartRules
 from tests.builders import UID, make_job
 
 Object = dict[str, Any]
@@ -56,6 +58,25 @@ def test_the_launcher_is_told_to_hold_its_machine_where_the_job_says_so() -> Non
     told = environment(container_of(make_job(holdOnFailureSeconds=1800)))
     assert (told["EBB_HOLD_ON_FAILURE_SECONDS"], told["EBB_LAUNCHER_PORT"]) == ("1800", "9401")
     assert not {"EBB_HOLD_ON_FAILURE_SECONDS", "EBB_LAUNCHER_PORT"} & environment(container_of(make_job())).keys()
+
+
+def test_the_launcher_is_told_after_which_failures_to_start_the_program_again() -> None:
+    rules = [
+        {"action": "HoldJob", "onReasons": ["OOMKilled"]},
+        {"action": "FailJob", "onExitCodes": [3]},
+        {"action": "RestartInPlace", "onMessage": "DataLoader worker"},
+        {"action": "RestartInPlace", "onExitCodes": [139], "times": 5},
+        {"action": "RestartJob", "onExitCodes": [1]},
+    ]
+    told = environment(container_of(make_job(failurePolicy={"rules": rules})))
+    assert json.loads(told["EBB_RESTART_RULES"] or "") == [
+        {"rule": 2, "times": 0, "codes": [3], "words": ""},
+        {"rule": 3, "times": 3, "codes": [], "words": "DataLoader worker"},
+        {"rule": 4, "times": 5, "codes": [139], "words": ""},
+    ]
+    launcher = RestartRules.of({"EBB_RESTART_RULES": told["EBB_RESTART_RULES"] or ""})
+    assert [bool(launcher.take(code, "")) for code in (3, 139, 1)] == [False, True, False]
+    assert "EBB_RESTART_RULES" not in environment(container_of(make_job(failurePolicy={"rules": rules[:2]})))
 
 
 def test_a_launcher_that_is_told_by_a_variable_is_not_told_otherwise_by_an_argument() -> None:

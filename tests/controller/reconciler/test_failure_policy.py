@@ -58,6 +58,13 @@ def test_a_reclaim_is_none_of_its_business(reclaimed: Object) -> None:
     assert figures(decided) == (0, 0, 1, "Running")
 
 
+def test_what_the_launcher_did_not_start_again_in_place_is_the_next_rules() -> None:
+    in_place = {"action": "RestartInPlace", "onExitCodes": [139]}
+    assert figures(look(ruled(in_place), failed(139), make_pod(make_job(), 1))) == (1, 1, 0, "Running"), "as without a rule"
+    decided = look(ruled(in_place, {"action": "FailJob", "onExitCodes": [139]}), failed(139), make_pod(make_job(), 1))
+    assert figures(decided) == (1, 0, 0, "Failed")
+
+
 def test_only_the_worker_that_failed_is_replaced() -> None:
     job, pods = ruled(), (failed(139), make_pod(make_job(), 1))
     first = look(job, *pods)
@@ -136,3 +143,8 @@ def test_a_program_that_fails_at_once_and_is_ignored_gets_pauses_and_is_held_at_
 def test_a_rule_for_every_failure_is_none(rule: Object) -> None:
     with pytest.raises(SpecError, match=r"spec.failurePolicy.rules\[0\] has to say what it is for"):
         Job.of(ruled(rule))
+
+
+def test_inside_a_worker_nobody_knows_what_kubernetes_says_of_its_end() -> None:
+    with pytest.raises(SpecError, match="RestartInPlace is done inside the worker, which knows no onReasons: give onExitCodes"):
+        Job.of(ruled({"action": "RestartInPlace", "onReasons": ["OOMKilled"]}))

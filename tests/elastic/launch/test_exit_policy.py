@@ -1,6 +1,7 @@
 """What the ends of workers mean, and what the launcher ends with."""
 
 import contextlib
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,7 @@ from ebb.elastic.launch.exit_policy import (
     exit_code,
     may_be_peer_loss,
 )
+from ebb.elastic.launch.restart_rules import RestartRules
 
 PEER = "RuntimeError: [enforce fail at pair.cc:553] Connection closed by peer [10.1.2.3]:4242"
 DUPLICATE = (
@@ -53,6 +55,50 @@ def test_judgement(max_restarts: int, exits: list[list[Failure]], ends_at: int |
             ended = number
             break
     assert ended == ends_at
+
+
+IN_PLACE = [
+    {"rule": 1, "times": 0, "codes": [4], "words": ""},
+    {"rule": 2, "times": 2, "codes": [3, 4, 139], "words": ""},
+    {"rule": 3, "times": 1, "codes": [], "words": "DataLoader worker"},
+]
+LOADER = "RuntimeError: DataLoader worker (pid 7) is killed"
+
+
+@pytest.mark.parametrize(
+    ("exits", "ends_at"),
+    [
+        pytest.param([failures(3), failures(3), failures(3)], 2, id="as-often-as-the-rule-says"),
+        pytest.param([failures(4)], 0, id="another-rule-comes-first"),
+        pytest.param([failures(1)], 0, id="no-rule-fits"),
+        pytest.param([failures((1, LOADER)), failures((1, LOADER))], 1, id="by-words"),
+        pytest.param([failures((3, LOADER))] * 4, 3, id="the-next-rule-when-one-is-used-up"),
+        pytest.param([failures(-11)] * 6, 5, id="a-signal-as-a-shell-counts-it-and-then-as-without-rules"),
+        pytest.param([failures(138, 3), failures(75), failures(3)], None, id="changes-of-membership-use-none"),
+    ],
+)
+def test_rules_start_the_program_again_in_its_pod(exits: list[list[Failure]], ends_at: int | None) -> None:
+    said: list[str] = []
+    rules = RestartRules.of({"EBB_RESTART_RULES": json.dumps(IN_PLACE)})
+    policy, ended = ExitPolicy(max_restarts=0, say=said.append, rules=rules), None
+    for number, found in enumerate(exits):
+        try:
+            policy.apply(found)
+        except ProgramFailedError:
+            ended = number
+            break
+    assert ended == ends_at
+    if exits[0] == failures(3):
+        assert said[0] == (
+            "a worker failed with exit code 3; its last lines say why; rule 2 of spec.failurePolicy starts it again in its "
+            "place, 1 more times at most"
+        )
+
+
+def test_a_machine_at_fault_leaves_whatever_the_rules_say() -> None:
+    rules = RestartRules([{"rule": 1, "times": 9, "codes": [], "words": "CUDA"}])
+    with pytest.raises(HardwareFailedError):
+        ExitPolicy(max_restarts=0, say=lambda _: None, rules=rules).apply(failures((1, ECC)), gpu_fault="GPU 0 fails")
 
 
 @pytest.mark.parametrize(
