@@ -331,7 +331,9 @@ def queue(me: Claim, cluster_capacity: ClusterCapacity, platform: Platform | Non
     if shared is not None:
         return shared
     others: Iterable[Claim] = cluster_capacity.claims
-    if QuotaPool.of(platform) is None:  # else some of those behind it may go first, as their own team's quota has room
+    # Where teams lend their quotas, some behind it in the order may go first.
+    placed = me.located and not me.loan
+    if QuotaPool.of(platform) is None or (placed and not borrows(me, cluster_capacity, platform)):
         others = (claim for claim in others if claim.located or claim.order < me.order)
     return _Walk(others, platform, me).before(me)
 
