@@ -21,13 +21,13 @@ from ebb.api.usage import MachineUsage, Standing, Who
 from ebb.controller.reconciler.candidates import Candidate
 from ebb.controller.reconciler.capacity import Claim, Key
 from ebb.controller.reconciler.fair_share import OVERDUE_SECONDS, divide
-from ebb.controller.reconciler.lending import QuotaPool
+from ebb.controller.reconciler.lending import QuotaPool, borrowers
 from ebb.controller.reconciler.queue import FreeCapacity, SharedCapacity, SharedLine, queue, sites_for
 
 GPUS_PER_MACHINE = 8
 MACHINES = {"zone-a": 8, "zone-b": 4}
 GPUS = GPUS_PER_MACHINE * sum(MACHINES.values())
-QUOTAS = {"vision": 28, "language": 32, "biology": 16, "audio": 16, "robotics": 4}  # GPUs, of all
+QUOTAS = {"vision": 32, "language": 32, "biology": 12, "audio": 16, "robotics": 4}  # GPUs, of all
 EPOCH = 1_800_000_000.0  # the beginning of the month; nothing depends on it
 SHARES_SECONDS = 1800.0  # between two looks at a line in which nothing else happens
 STOP_SECONDS = 30.0  # a lent job writes its checkpoint and leaves
@@ -304,12 +304,13 @@ class _Play:
         self.without = {one.owner: self.without.get(one.owner, self.now) for one in waiting if one.owner not in served}
         self.idles = False
         self.played.starved = max([self.played.starved, *(self.now - since for since in self.without.values())])
-        self.borrowing = SharedLine(self.claims.values()).borrowing(self.platform)
-        if QuotaPool.of(self.platform):
+        pool = QuotaPool.of(self.platform)
+        if pool:
+            self.borrowing = borrowers(self.claims.values(), pool)
             owners = [one.key for one in waiting if one.key not in self.borrowing]
             self.owners = {key: self.owners.get(key, self.now) for key in owners}
             self.played.kept_waiting = max([self.played.kept_waiting, *(self.now - since for since in self.owners.values())])
-        free = FreeCapacity(self.platform, QuotaPool.of(self.platform))
+        free = FreeCapacity(self.platform, pool)
         for one in self.claims.values():
             if one.located:
                 free.take(self._here(one), one.least)

@@ -8,7 +8,7 @@ import pytest
 from ebb.api import contract as names
 from ebb.api import queue
 from ebb.api.usage import NAME, read
-from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS
+from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, PODS
 from tests.builders import make_job
 from tests.controller.cloud import GPU, Cloud
 from tests.fake_time import run
@@ -109,5 +109,37 @@ def test_the_line_is_written_also_where_there_is_no_machine() -> None:
             line = queue.read(record(world))
             assert line is not None
             assert line.jobs == ()
+
+    run(story())
+
+
+def test_gpus_that_teams_lend_are_written_down_and_go_back_to_their_owner() -> None:
+    async def story() -> None:
+        async with started() as world:
+            cloud = Cloud(world.api, random.Random(4))
+            teams = [{"name": "vision", "namespace": "elastic-job", "gpus": 4, "borrow": 4}]
+            cloud.open(teams=[*teams, {"name": "speech", "namespace": "ebb-team-speech", "gpus": 4}])
+            for name in ("first", "later"):
+                world.api.put(ELASTIC_JOBS, job_of("ada", name, 4))
+                await cloud.run(5)
+            await cloud.run(200)
+            assert (world.state("first"), world.state("later")) == ("Running", "Running")
+            line = queue.read(record(world))
+            assert line is not None
+            assert [(one.job, one.gpus, one.lenders) for one in line.loans] == [("later", 4, ("speech",))]
+            owner = job_of("sue", "owner", 4)
+            owner["metadata"]["namespace"] = "ebb-team-speech"
+            world.api.put(ELASTIC_JOBS, owner)
+            begun = world.api.clock()
+            while world.state("later") == "Running":
+                await cloud.run(1)
+                assert world.api.clock() < begun + 10, "within a look"
+            await cloud.run(200)
+            placed = [pod for pod in world.api.all(PODS) if pod["spec"].get("nodeName")]
+            assert sorted({pod["metadata"]["name"].partition("-worker")[0] for pod in placed}) == ["first", "owner"]
+            line = queue.read(record(world))
+            assert line is not None
+            assert [(one.job, one.why, one.borrows) for one in line.jobs] == [("later", queue.MACHINES, 4)]
+            assert line.loans == ()
 
     run(story())
