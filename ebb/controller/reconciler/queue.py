@@ -283,6 +283,8 @@ class SharedLine:
     def before(self, me: Claim, platform: Platform | None) -> Queue | None:
         """None: the job has a place, or another rank, in this line, which therefore must be walked without it."""
         own = self._claims.get(me.key, me)
+        if me.located and not me.loan and QuotaPool.of(platform) is None:
+            return None
         walk = self._walk(platform)
         if (me.located and not walk.lent(own)) or (own.located, own.loan, own.order) != (me.located, me.loan, me.order):
             return None
@@ -303,7 +305,7 @@ class SharedLine:
 
     def borrowing(self, platform: Platform | None) -> Mapping[Key, int]:
         """The jobs that are or would be beyond their team's quota."""
-        return self._walk(platform).borrowing
+        return self._walk(platform).borrowing if QuotaPool.of(platform) else {}
 
     def _walk(self, platform: Platform | None) -> _Walk:
         if self._walked is None or self._walked[0] is not platform:

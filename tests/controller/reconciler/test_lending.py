@@ -207,6 +207,15 @@ def test_of_a_team_the_newest_jobs_of_the_lowest_priority_borrow() -> None:
     assert kueue.key not in borrowers((fourth, third, second, kueue), pool), "it borrows by Kueue's rules"
 
 
+def test_where_nobody_may_borrow_no_line_is_walked_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With thousands of jobs that wait a walk costs too much for what every placed job, and every newcomer, asks."""
+    placed = of(VISION, "placed", 4)
+    line = SharedLine([placed, waiting(SPEECH, "waits", 4)])
+    monkeypatch.setattr(line, "_walk", lambda platform: pytest.fail("it was walked"))
+    assert line.before(placed, platform(borrow=0)) is None
+    assert line.borrowing(platform(borrow=0)) == {}
+
+
 def test_lenders_are_named_in_the_order_of_what_they_leave_and_once_for_each_gpu() -> None:
     teams = {
         name: Team(name=name, namespace=name, gpus=gpus, borrow=9) for name, gpus in (("a", 0), ("b", 3), ("c", 2), ("d", 0))
