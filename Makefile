@@ -161,7 +161,7 @@ bench-recovery: install  ## seconds without a step when machines change, at 5 to
 bench-goodput: install  ## goodput with a machine or process lost each minute, ours beside stock torchrun (an hour and a half)
 	@$(BIN)/python -m benchmarks.goodput
 
-bench-queue: install  ## a simulated month of five teams' jobs: waiting, utilisation and fairness beside first come, first served (about a minute)
+bench-queue: install  ## a simulated month of five teams' jobs: waiting, utilisation and fairness beside first come, first served, quotas that are lent beside closed ones (about three minutes)
 	@$(BIN)/python -m benchmarks.queue
 
 spot: install  ## a day's job on spot machines that come and go by a trace: cost and time, ours beside other ways to buy; writes build/spot.html (about 2 minutes)

@@ -27,7 +27,7 @@ Five made-up teams with different habits share {GPUS} GPUs in two zones. The sam
 
 Who is placed, lent to and stopped is decided by the controller's own code, in simulated time. The last line is one JSON object:
 of each policy the hours that a job waited in all, by team, the part of the GPUs' time in the month that was used, and Jain's
-index of what the teams had against a max-min fair part of the machines, while somebody waited. About two
+index of what the teams had against a max-min fair part of the machines, while somebody waited. About three
 minutes of processor time.
 
 exit status: 0 every promise is kept, 1 one is broken, 130 interrupted

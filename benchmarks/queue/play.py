@@ -21,13 +21,13 @@ from ebb.api.usage import MachineUsage, Standing, Who
 from ebb.controller.reconciler.candidates import Candidate
 from ebb.controller.reconciler.capacity import Claim, Key
 from ebb.controller.reconciler.fair_share import OVERDUE_SECONDS, divide
-from ebb.controller.reconciler.lending import QuotaPool, borrowers
+from ebb.controller.reconciler.lending import QuotaPool, base, borrowers
 from ebb.controller.reconciler.queue import FreeCapacity, SharedCapacity, SharedLine, queue, sites_for
 
 GPUS_PER_MACHINE = 8
 MACHINES = {"zone-a": 8, "zone-b": 4}
 GPUS = GPUS_PER_MACHINE * sum(MACHINES.values())
-QUOTAS = {"vision": 32, "language": 32, "biology": 12, "audio": 16, "robotics": 4}  # GPUs, of all
+QUOTAS = {"vision": 28, "language": 32, "biology": 16, "audio": 16, "robotics": 4}  # GPUs, of all
 EPOCH = 1_800_000_000.0  # the beginning of the month; nothing depends on it
 SHARES_SECONDS = 1800.0  # between two looks at a line in which nothing else happens
 STOP_SECONDS = 30.0  # a lent job writes its checkpoint and leaves
@@ -69,7 +69,7 @@ class Played:
     never: int = 0  # jobs that are larger than their team may ever have
     lent: float = 0.0  # GPU-seconds beyond a team's quota
     kept_waiting: float = 0.0  # the longest time in which a job waited that its own team's quota had room for
-    starved: float = 0.0  # the longest time in which somebody waited who had no machine
+    starved: float = 0.0  # the longest time in which somebody waited, with a job within a quota, who had no machine
     received: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # by team, while somebody waited
     entitled: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     seconds: float = 0.0  # of the month
@@ -301,10 +301,12 @@ class _Play:
         """Keep in mind what was promised: nobody starves, and no machine idles that somebody could use."""
         waiting = [one for one in self.claims.values() if not one.located]
         served = {one.owner for one in self.claims.values() if one.located}
-        self.without = {one.owner: self.without.get(one.owner, self.now) for one in waiting if one.owner not in served}
+        pool = QuotaPool.of(self.platform)
+        # With quotas nobody has a right to more than that: what is larger starts when others leave enough at once.
+        due = [one for one in waiting if pool is None or base(one) <= QUOTAS[one.key[0]]]
+        self.without = {one.owner: self.without.get(one.owner, self.now) for one in due if one.owner not in served}
         self.idles = False
         self.played.starved = max([self.played.starved, *(self.now - since for since in self.without.values())])
-        pool = QuotaPool.of(self.platform)
         if pool:
             self.borrowing = borrowers(self.claims.values(), pool)
             owners = [one.key for one in waiting if one.key not in self.borrowing]

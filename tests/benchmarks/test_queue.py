@@ -64,7 +64,7 @@ def test_with_quotas_that_teams_lend_nobody_starves_and_nothing_idles_either(see
 
 
 def test_an_owner_has_its_quota_within_the_stop_of_those_that_borrow_it() -> None:
-    """`vision` has 32 GPUs of 96, and uses 64: the newest job of two stops for four machines of `language`."""
+    """`vision` has 28 GPUs of 96, and uses 64: the newest job of two stops for four machines of `language`."""
     asks = [
         ask("old", workers=3, hours=9),
         ask("new", at=1, workers=5, hours=9),
