@@ -1,7 +1,7 @@
 # Everything that one does with Ebb on this machine. `make` alone prints this list.
 # Each target does its own set-up, may be run again at any time, and may be interrupted at any time.
 .DEFAULT_GOAL := help
-.PHONY: help install demo walk up down preview graph preflight costs prices leftovers rehearse bump test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week prove-exact prove-outages prove-rendezvous prove-checkpoints prove-models prove-adapters prove-interruptions prove-money prove-notice prove-karpenter prove-kueue prove-kubeconfig prove-manager prove-teams prove-logs prove-network prove-monitoring bench-recovery bench-goodput bench-queue spot bench-trainer clean
+.PHONY: help install demo walk up down preview graph preflight costs prices leftovers rehearse bump test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week chaos prove-exact prove-outages prove-rendezvous prove-checkpoints prove-models prove-adapters prove-interruptions prove-money prove-notice prove-karpenter prove-kueue prove-kubeconfig prove-manager prove-teams prove-logs prove-network prove-monitoring bench-recovery bench-goodput bench-queue spot bench-trainer clean
 export PYTHONDONTWRITEBYTECODE = 1
 # One for all checkouts: most of what mypy reads is the SDKs. It compares contents, so another checkout's entries do no harm.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ebb/mypy
@@ -172,6 +172,10 @@ bench-trainer: install  ## images/s beside the original example: make bench-trai
 
 prove-week: install  ## 300 jobs with reclaims, scales, suspensions and deletions, and a model that predicts each end (an hour)
 	@$(BIN)/python -m benchmarks.week
+
+chaos: install  ## two jobs at a time while everything under them breaks, and a judge: make chaos SECONDS=600 SEED=7; PLANT=fencing|budget|sampler breaks Ebb; JUDGE=build/chaos-7.jsonl judges again
+	@$(BIN)/python -m devcluster environment
+	@$(BIN)/python -m benchmarks.chaos $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) $(if $(PLANT),--plant $(PLANT)) $(if $(JUDGE),--judge $(JUDGE))
 
 prove-interruptions: install  ## interrupt the demo at ten points, kill -9 included, and look what is left (about 15 minutes)
 	@$(BIN)/python -m devcluster.demo.interrupted

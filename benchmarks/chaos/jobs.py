@@ -1,0 +1,63 @@
+"""The jobs of a run, drawn from its seed, and the end that each must come to whatever happens to it. Pure.
+
+plan = draw(seed=7, number=3)      # plan.name, plan.workers, plan.ends
+body = manifest(template, plan)    # template: what `ebb submit --dry-run` prints
+"""
+
+import copy
+import random
+from dataclasses import dataclass
+from typing import Any
+
+Object = dict[str, Any]
+
+SUCCEEDED, FAILED = "Succeeded", "Failed"
+FAILING_EVERY = 4  # of so many jobs one is such that its program fails
+BACKOFF_LIMIT = 2
+STEP_SECONDS = 0.2
+GLOBAL_BATCH = 64
+EPOCHS = (10, 24)  # of 24 steps each: 47 to 113 s where nothing happens
+DATA = "/mnt/data/chaos"  # of the devcluster's shared volumes, but not the one that is filled
+ARCH = "shufflenet_v2_x0_5"  # with batch norm, and small: the machines share this one's cores
+FAILING = f"{DATA}/fails.py"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobPlan:
+    """One job. `ends` is the state that it must end in."""
+
+    name: str
+    workers: int
+    epochs: int
+    ends: str
+
+
+def draw(*, seed: int, number: int) -> JobPlan:
+    """The job with this number, whatever became of those before it."""
+    rng = random.Random(f"chaos {seed} job {number}")  # noqa: S311 - to be repeated
+    workers, epochs = 1 + number % 2, rng.randint(*EPOCHS)
+    if number % FAILING_EVERY == FAILING_EVERY - 1:
+        return JobPlan(name=f"chaos-{number}", workers=1, epochs=0, ends=FAILED)
+    return JobPlan(name=f"chaos-{number}", workers=workers, epochs=epochs, ends=SUCCEEDED)
+
+
+def manifest(template: Object, plan: JobPlan, *, env: dict[str, str]) -> Object:
+    """The ElasticJob as its author would apply it."""
+    body = copy.deepcopy(template)
+    body["metadata"]["name"] = plan.name
+    spec = body["spec"]
+    spec |= {"minReplicas": 1, "maxReplicas": plan.workers, "backoffLimit": BACKOFF_LIMIT}
+    worker = spec["replicaSpecs"]["Worker"]
+    worker["replicas"] = plan.workers
+    [container] = worker["template"]["spec"]["containers"]
+    container["args"] = [FAILING] if plan.ends == FAILED else _training(plan)
+    container["env"] = [*container.get("env", ()), *({"name": name, "value": value} for name, value in env.items())]
+    return body
+
+
+def _training(plan: JobPlan) -> list[str]:
+    given = {
+        "data": "/mnt/data/digits", "arch": ARCH, "image-size": "32", "global-batch": str(GLOBAL_BATCH), "log-every": "1",
+        "epochs": str(plan.epochs), "min-step-seconds": str(STEP_SECONDS), "checkpoint-seconds": "5",
+    }  # fmt: skip
+    return ["-m", "trainer", *(word for name, value in given.items() for word in (f"--{name}", value)), "--ledger"]

@@ -1,0 +1,161 @@
+"""Eyes on the cluster, into the history: pods and jobs by list and watch, and every value that etcd's records of a job ever had.
+
+    watch = Watch(kube, history); tasks.create_task(watch.run()); await watch.changes.until(lambda: ..., seconds=30)
+
+etcd keeps the versions of a key until it is compacted, an hour later. So none is missed, however long etcd was away or we looked
+elsewhere: from the newest we go back to the last that we knew.
+"""
+
+import asyncio
+import base64
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+
+from benchmarks.chaos.history import History
+from benchmarks.chaos.judge import ENDS
+from benchmarks.week.seen import ChangeSignal, Watched, worker
+from ebb.kube import ELASTIC_JOBS, PODS, Kube
+
+Object = dict[str, Any]
+
+NAMESPACE, SYSTEM = "elastic-job", "ebb-system"
+LOOK_SECONDS = 0.5
+ANSWER_SECONDS = 2.0
+PREFIX = "/ebb/"
+RECORDS = ("/ebb/checkpoints/", "/generation")  # of all that is there, what the judge reads: a beginning, and an end
+
+
+class Watch:
+    """See the module's docstring."""
+
+    def __init__(self, kube: Kube, history: History) -> None:
+        self.changes, self._history = ChangeSignal(), history
+        self.pods = Watched(kube, PODS, changed=self.changes.notify)
+        self.jobs = Watched(kube, ELASTIC_JOBS, NAMESPACE, changed=self.changes.notify)
+        self.pods.listeners.append(self._pod)
+        self.jobs.listeners.append(self._job)
+        self._said: dict[str, Object] = {}
+        self._revisions: dict[str, int] = {}
+
+    async def run(self) -> None:
+        """Never returns."""
+        async with asyncio.TaskGroup() as tasks:
+            for watched in (self.pods, self.jobs):
+                tasks.create_task(watched.run())
+            tasks.create_task(self._look())
+
+    def state(self, name: str) -> str:
+        """Of a job, "" for one that is not there."""
+        found = next((job for job in self.jobs.objects.values() if job["metadata"]["name"] == name), {})
+        return str((found.get("status") or {}).get("state", ""))
+
+    def has_ended(self, name: str) -> bool:
+        return self.state(name) in ENDS
+
+    def nodes_of_workers(self) -> set[str]:
+        """Machines that have workers which live."""
+        found = [worker(pod) for pod in self.pods.objects.values()]
+        return {one.node for one in found if one is not None and one.node and not one.finished}
+
+    def is_ready(self, namespace: str, app: str) -> bool:
+        """There is a pod of this part of the platform that is ready."""
+        return any(_is_ready(pod) for pod in self._of(namespace, app))
+
+    def _of(self, namespace: str, app: str) -> list[Object]:
+        return [
+            pod for pod in self.pods.objects.values()
+            if pod["metadata"]["namespace"] == namespace
+            and (pod["metadata"].get("labels") or {}).get("app.kubernetes.io/name") == app
+        ]  # fmt: skip
+
+    def _pod(self, old: Object | None, new: Object | None) -> None:
+        pod = new or old
+        assert pod is not None
+        one = worker(pod)
+        if one is None:
+            return
+        facts = {
+            "uid": one.uid, "name": one.name, "job": one.job, "index": one.index, "ip": one.address, "node": one.node,
+            "phase": (pod.get("status") or {}).get("phase", ""), "leaving": one.leaving, "gone": new is None,
+        }  # fmt: skip
+        self._say("pod", one.uid, facts)
+
+    def _job(self, _: Object | None, new: Object | None) -> None:
+        if new is None:
+            return
+        status = new.get("status") or {}
+        reasons = {one["type"]: one["reason"] for one in status.get("conditions") or () if one["status"] == "True"}
+        facts = {
+            "job": new["metadata"]["name"], "uid": new["metadata"]["uid"], "state": status.get("state", ""),
+            "reason": reasons.get(status.get("state", ""), ""), "failures": status.get("failures", 0),
+            "reclaims": status.get("reclaims", 0), "restarts": status.get("restarts", 0),
+        }  # fmt: skip
+        self._say("status", new["metadata"]["uid"], facts)
+
+    def _say(self, what: str, uid: str, facts: Object) -> None:
+        """Only what is new."""
+        if self._said.get(uid) != facts:
+            self._said[uid] = facts
+            self._history.add(what, **facts)
+
+    async def _look(self) -> None:
+        while True:
+            addresses = [(pod.get("status") or {}).get("podIP") for pod in self._of(SYSTEM, "etcd")]
+            for address in filter(None, addresses):
+                for key, value, revision in await asyncio.to_thread(self._news, address):
+                    self._history.add("key", key=key, value=value, revision=revision)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _news(self, address: str) -> list[tuple[str, str, int]]:
+        """In the order in which they were written; none while etcd does not answer."""
+        found = []
+        try:
+            newest = _range(address, PREFIX, prefix=True)
+            for item in newest:
+                key = _decoded(item["key"])
+                if key.startswith(RECORDS[0]) or key.endswith(RECORDS[1]):
+                    found += self._chain(address, key, item)
+        except (OSError, ValueError, urllib.error.URLError):
+            pass  # killed, cut off or starting: the next look finds all of it
+        for key, _, revision in found:
+            self._revisions[key] = max(revision, self._revisions.get(key, 0))
+        return sorted(found, key=lambda one: one[2])
+
+    def _chain(self, address: str, key: str, item: Object) -> list[tuple[str, str, int]]:
+        found, known = [], self._revisions.get(key, 0)
+        while int(item["mod_revision"]) > known:
+            revision = int(item["mod_revision"])
+            found.append((key, _decoded(item["value"]), revision))
+            before = _range(address, key, revision=revision - 1) if int(item["version"]) > 1 else []
+            if not before:
+                break
+            item = before[0]
+        return found
+
+
+def _range(address: str, key: str, *, prefix: bool = False, revision: int = 0) -> list[Object]:
+    body: Object = {"key": _encoded(key)}
+    if prefix:
+        body["range_end"] = _encoded(key[:-1] + chr(ord(key[-1]) + 1))
+    if revision:
+        body["revision"] = revision
+    request = urllib.request.Request(f"http://{address}:2379/v3/kv/range", data=json.dumps(body).encode())
+    with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:  # noqa: S310 - http, of an address of the devcluster
+        found: list[Object] = json.load(answer).get("kvs", [])
+    return found
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _decoded(text: str) -> str:
+    return base64.b64decode(text).decode(errors="replace")
+
+
+def _is_ready(pod: Object) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return ready and "deletionTimestamp" not in pod["metadata"]
