@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 FIRST_SECONDS = 30.0  # jobs have machines by then, most of them
-GAP_SECONDS = (5.0, 13.0)  # between the beginnings of two
+GAP_SECONDS = (8.0, 18.0)  # between the beginnings of two
 LAST_SECONDS = 15.0  # before the end nothing begins any more
 
 
@@ -52,7 +52,8 @@ class Action:
 
 
 def schedule(*, seed: int, seconds: float, only: tuple[str, ...] = ()) -> list[Action]:
-    """In the order of time. Kinds are dealt like cards, so that each comes once before any comes again."""
+    """In the order of time. Kinds are dealt like cards, so that each comes once before any comes again. Where there are `only` a
+    few, each begins when the last one is over: else all machines would soon be broken in the same way."""
     rng = random.Random(f"chaos {seed}")  # noqa: S311 - to be repeated
     kinds = only or tuple(KINDS)
     deck: list[str] = []
@@ -65,7 +66,7 @@ def schedule(*, seed: int, seconds: float, only: tuple[str, ...] = ()) -> list[A
         kind = deck.pop()
         lasts = round(rng.uniform(*KINDS[kind].seconds), 1)
         found.append(Action(at=round(at, 1), kind=kind, seconds=lasts, pick=round(rng.random(), 4)))
-        at += rng.uniform(*GAP_SECONDS)
+        at += rng.uniform(*GAP_SECONDS) + (lasts if only else 0.0)
     return found
 
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -169,7 +170,7 @@ class Run:
 
     async def _look_at_platform(self) -> None:
         for name, (namespace, app) in PARTS.items():
-            well = await self._watch.changes.until(lambda n=namespace, a=app: self._watch.is_ready(n, a), seconds=BACK_SECONDS)
+            well = await self._watch.changes.until(partial(self._watch.is_ready, namespace, app), seconds=BACK_SECONDS)
             self._history.add("part", name=name, well=well)
 
     async def _settle_bill(self) -> None:

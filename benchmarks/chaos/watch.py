@@ -11,12 +11,13 @@ import base64
 import json
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from typing import Any
 
 from benchmarks.chaos.history import History
 from benchmarks.chaos.judge import ENDS
 from benchmarks.week.seen import ChangeSignal, Watched, worker
-from ebb.kube import ELASTIC_JOBS, PODS, Kube
+from ebb.kube import ELASTIC_JOBS, PODS, Kube, KubeError
 
 Object = dict[str, Any]
 
@@ -43,8 +44,15 @@ class Watch:
         """Never returns."""
         async with asyncio.TaskGroup() as tasks:
             for watched in (self.pods, self.jobs):
-                tasks.create_task(watched.run())
+                tasks.create_task(self._follow(watched))
             tasks.create_task(self._look())
+
+    async def _follow(self, watched: Watched) -> None:
+        """An API server that starts refuses what it does not know yet."""
+        while True:
+            with suppress(KubeError):
+                await watched.run()
+            await asyncio.sleep(LOOK_SECONDS)
 
     def state(self, name: str) -> str:
         """Of a job, "" for one that is not there."""
