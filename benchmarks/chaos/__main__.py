@@ -93,7 +93,8 @@ def report(verdict: Verdict, history: Path) -> int:
 def main(arguments: Sequence[str]) -> int:
     """Returns the exit status."""
     settings, judged = read_settings(arguments)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGINT):  # the second: a shell ignores it for what it runs in the background
+        signal.signal(number, signal.default_int_handler)
     try:
         if judged is None:
             run(settings)

@@ -36,7 +36,7 @@ KINDS = {
     "disk": Kind("the output volume is full", (8.0, 25.0)),
     "slow": Kind("a spot machine's link carries 2 Mb/s", (10.0, 30.0)),
     "link": Kind("a spot machine's link is broken", (4.0, 15.0)),
-    "cut": Kind("a spot machine's link is broken for longer than anybody waits for it", (55.0, 75.0)),
+    "cut": Kind("a spot machine's link is broken for longer than anybody waits for it", (80.0, 110.0)),
 }
 
 

@@ -31,7 +31,7 @@ from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, Conflict, Kube, KubeError, Objec
 
 PLACES = 2  # jobs at a time; their workers share the cores of this machine
 SHORTEST_SECONDS = 30.0  # before the end: no further job begins
-REST_SECONDS = 420.0  # after the last action: jobs end, and have waited for machines before
+REST_SECONDS = 600.0  # after the last action: jobs end, and have waited for machines before
 BACK_SECONDS = 180.0  # until all parts of the platform are ready again
 IDLE_SECONDS = 120.0  # until idle machines have left, and the usage record says so
 SAY_SECONDS = 15.0
