@@ -23,7 +23,8 @@ from ebb.kube import KubeError
 
 KEPT, BROKEN, FAILED, INTERRUPTED = 0, 1, 2, 130
 PLANTS = (*IN_WORKERS, *IN_CONTROLLERS)
-SHOWS = {"fencing": ("cut", "frozen"), "budget": ("machine", "reclaim"), "sampler": ()}  # what a planted fault needs to show
+# What a planted fault needs to show.
+SHOWS = {"fencing": ("cut", "frozen"), "budget": ("machine", "reclaim"), "sampler": ("machine", "notice")}
 HELP = f"""\
 A devcluster of its own with the local stack on it. Two jobs at a time, of one or two workers, train on CPUs with a ledger of
 every sample; of four one has a program that fails. Meanwhile things break, for a moment or for as long as the seed says:

@@ -25,7 +25,7 @@ LATE_SECONDS = 5.0  # of each end of a machine's life: the watch, the controller
 TAKE_OVER_SECONDS = 25.0  # a Lease of 15 s, one attempt at a time, and the lists of the next controller
 AWAY = ("etcd", "apiserver", "controller", "manager")  # while these last, no controller may see that a machine goes
 DEADLY = ("machine", "reclaim", "kubelet")  # the victim's workers die with it, at once
-LAST_SECONDS = 30.0  # a job that ends so soon after may have ended by itself
+LAST_SECONDS = 60.0  # a job whose end is seen so soon after may have ended before: an API server may be away
 ENDS = (SUCCEEDED, FAILED)
 COMMITS = "/ebb/checkpoints/"
 
