@@ -58,7 +58,7 @@ class Stack:
 
     @property
     def place(self) -> Path:
-        """What jobs see at DATA."""
+        """The folder that jobs see at DATA."""
         return self.box.volumes / "shared" / "data" / "chaos"
 
     @contextlib.contextmanager
@@ -142,6 +142,6 @@ class Stack:
         return {path.name: path.read_text() for path in sorted((self.place / "ledgers" / name).glob("*.jsonl"))}
 
     def crashes(self, name: str) -> int:
-        """How often the program of a job has really failed."""
+        """Count how often the program of a job has really failed."""
         path = self.place / "crashes" / name
         return path.stat().st_size if path.exists() else 0

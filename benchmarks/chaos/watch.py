@@ -1,4 +1,4 @@
-"""Eyes on the cluster, into the history: pods and jobs by list and watch, and every value that etcd's records of a job ever had.
+"""Follows the cluster into the history: pods and jobs by list and watch, and all values that etcd's records of a job ever had.
 
     watch = Watch(kube, history); tasks.create_task(watch.run()); await watch.changes.until(lambda: ..., seconds=30)
 
