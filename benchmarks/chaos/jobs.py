@@ -14,9 +14,10 @@ Object = dict[str, Any]
 SUCCEEDED, FAILED = "Succeeded", "Failed"
 FAILING_EVERY = 4  # of so many jobs one is such that its program fails
 BACKOFF_LIMIT = 2
-STEP_SECONDS = 0.2
-GLOBAL_BATCH = 64
-EPOCHS = (5, 12)  # of 24 steps each: 24 to 57 s where nothing happens and nobody else uses the cores
+STEP_SECONDS = 0.2  # at least; the cores of a busy machine make it more
+SLOW_STEP_SECONDS = 0.5
+GLOBAL_BATCH = 32
+EPOCHS = (3, 6)  # of 47 steps each: 28 to 56 s where nothing happens and nobody else uses the cores
 DATA = "/mnt/data/chaos"  # of the devcluster's shared volumes, but not the one that is filled
 ARCH = "shufflenet_v2_x0_5"  # with batch norm, and small: the machines share this one's cores
 FAILING = f"{DATA}/fails.py"
@@ -30,15 +31,16 @@ class JobPlan:
     workers: int
     epochs: int
     ends: str
+    step_seconds: float = STEP_SECONDS
 
 
-def draw(*, seed: int, number: int) -> JobPlan:
-    """The job with this number, whatever became of those before it."""
+def draw(*, seed: int, number: int, slow: bool = False) -> JobPlan:
+    """The job with this number, whatever became of those before it. A slow one is still there when a broken link is whole."""
     rng = random.Random(f"chaos {seed} job {number}")  # noqa: S311 - to be repeated
-    workers, epochs = 1 + number % 2, rng.randint(*EPOCHS)
+    workers, epochs, step = 1 + number % 2, rng.randint(*EPOCHS), SLOW_STEP_SECONDS if slow else STEP_SECONDS
     if number % FAILING_EVERY == FAILING_EVERY - 1:
         return JobPlan(name=f"chaos-{number}", workers=1, epochs=0, ends=FAILED)
-    return JobPlan(name=f"chaos-{number}", workers=workers, epochs=epochs, ends=SUCCEEDED)
+    return JobPlan(name=f"chaos-{number}", workers=workers, epochs=epochs, ends=SUCCEEDED, step_seconds=step)
 
 
 def manifest(template: Object, plan: JobPlan, *, env: dict[str, str]) -> Object:
@@ -58,6 +60,6 @@ def manifest(template: Object, plan: JobPlan, *, env: dict[str, str]) -> Object:
 def _training(plan: JobPlan) -> list[str]:
     given = {
         "data": "/mnt/data/digits", "arch": ARCH, "image-size": "32", "global-batch": str(GLOBAL_BATCH), "log-every": "1",
-        "epochs": str(plan.epochs), "min-step-seconds": str(STEP_SECONDS), "checkpoint-seconds": "5",
+        "epochs": str(plan.epochs), "min-step-seconds": str(plan.step_seconds), "checkpoint-seconds": "5", "workers": "0",
     }  # fmt: skip
     return ["-m", "trainer", *(word for name, value in given.items() for word in (f"--{name}", value)), "--ledger"]

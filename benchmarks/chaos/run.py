@@ -96,7 +96,8 @@ class Run:
     async def _place(self) -> None:
         """One job after the other, as long as there is time."""
         while self._history.seconds < self._settings.seconds - SHORTEST_SECONDS:
-            await self._job(draw(seed=self._settings.seed, number=next(self._numbers)))
+            slow = self._settings.plant == "fencing"
+            await self._job(draw(seed=self._settings.seed, number=next(self._numbers), slow=slow))
 
     async def _job(self, plan: JobPlan) -> None:
         body = manifest(self._template, plan, env=self._stack.env)
