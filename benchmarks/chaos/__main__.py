@@ -61,7 +61,7 @@ def read_settings(arguments: Sequence[str]) -> tuple[ChaosSettings, Path | None]
         if word not in KINDS:
             parser.error(f"--only {word!r} is none of {', '.join(KINDS)}")
     if given.seconds < 60:
-        parser.error(f"--seconds {given.seconds:g} must be 60 or more: the first machines take half of that")
+        parser.error(f"--seconds {given.seconds:g} must be 60 or more: less breaks next to nothing")
     name = "-".join(["chaos", str(given.seed), *([given.plant] if given.plant else [])])
     settings = ChaosSettings(
         seconds=given.seconds,

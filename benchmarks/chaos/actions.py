@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass
 from typing import NamedTuple
 
-FIRST_SECONDS = 30.0  # jobs have machines by then, most of them
+FIRST_SECONDS = 5.0
 GAP_SECONDS = (8.0, 18.0)  # between the beginnings of two
 LAST_SECONDS = 15.0  # before the end nothing begins any more
 
@@ -42,8 +42,8 @@ KINDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Action:
-    """`at`: seconds after the beginning; `seconds`: until it is healed, 0 for what is over at once; `pick`: which victim, as its
-    place among the candidates, 0 to 1."""
+    """`at`: seconds after the first jobs began to train; `seconds`: until it is healed, 0 for what is over at once; `pick`: which
+    victim, as its place among the candidates, 0 to 1."""
 
     at: float
     kind: str

@@ -31,6 +31,7 @@ from ebb.kube import CONFIG_MAPS, ELASTIC_JOBS, Conflict, Kube, KubeError, Objec
 
 PLACES = 2  # jobs at a time; their workers share the cores of this machine
 SHORTEST_SECONDS = 30.0  # before the end: no further job begins
+START_SECONDS = 300.0  # until the first jobs train; then things break in any case
 REST_SECONDS = 600.0  # after the last action: jobs end, and have waited for machines before
 BACK_SECONDS = 180.0  # until all parts of the platform are ready again
 IDLE_SECONDS = 120.0  # until idle machines have left, and the usage record says so
@@ -73,6 +74,7 @@ class Run:
         self._numbers: Iterator[int] = itertools.count()
         self._present: dict[str, JobPlan] = {}
         self._events = 0
+        self._zero: float | None = None  # when the first jobs train, by the history's clock: a busy machine takes its time
 
     async def live(self) -> None:
         """To the end. Whatever is broken is healed, also when it is cut off."""
@@ -91,11 +93,19 @@ class Run:
                 for task in background:
                     task.cancel()
 
+    def _passed(self) -> float:
+        """Seconds in which things break."""
+        return 0.0 if self._zero is None else self._history.seconds - self._zero
+
+    def _train(self) -> bool:
+        """The first jobs do."""
+        return len(self._present) == PLACES and all(map(self._watch.trains, self._present))
+
     # Jobs
 
     async def _place(self) -> None:
         """One job after the other, as long as there is time."""
-        while self._history.seconds < self._settings.seconds - SHORTEST_SECONDS:
+        while self._passed() < self._settings.seconds - SHORTEST_SECONDS:
             slow = self._settings.plant == "fencing"
             await self._job(draw(seed=self._settings.seed, number=next(self._numbers), slow=slow))
 
@@ -106,7 +116,7 @@ class Run:
         self._stack.move_ledger(plan.name, uid)
         self._history.add("job", name=plan.name, uid=uid, workers=plan.workers, ends=plan.ends, backoff=BACKOFF_LIMIT)
         self._present[plan.name] = plan
-        left = self._settings.seconds + REST_SECONDS - self._history.seconds
+        left = self._settings.seconds + REST_SECONDS - self._passed()
         if not await self._watch.changes.until(lambda: self._watch.has_ended(plan.name), seconds=left):
             say(f"{plan.name} has not ended")
         self._present.pop(plan.name)
@@ -139,10 +149,13 @@ class Run:
     # Actions
 
     async def _act(self) -> None:
+        await self._watch.changes.until(self._train, seconds=START_SECONDS)
+        self._zero = self._history.seconds
+        say(f"from now on things break, for {self._settings.seconds:.0f} s")
         actions = schedule(seed=self._settings.seed, seconds=self._settings.seconds, only=self._settings.only)
         async with asyncio.TaskGroup() as heals:
             for number, action in enumerate(actions):
-                await asyncio.sleep(max(0.0, action.at - self._history.seconds))
+                await asyncio.sleep(max(0.0, action.at - self._passed()))
                 at = round(self._history.seconds, 3)
                 try:
                     done = await self._faults.begin(action)

@@ -17,6 +17,7 @@ from typing import Any
 from benchmarks.chaos.history import History
 from benchmarks.chaos.judge import ENDS
 from benchmarks.week.seen import ChangeSignal, Watched, worker
+from ebb.api.contract import RUNNING
 from ebb.kube import ELASTIC_JOBS, PODS, Kube, KubeError
 
 Object = dict[str, Any]
@@ -61,6 +62,10 @@ class Watch:
 
     def has_ended(self, name: str) -> bool:
         return self.state(name) in ENDS
+
+    def trains(self, name: str) -> bool:
+        """A job has enough workers, and they have met."""
+        return self.state(name) == RUNNING and any(key.startswith(f"{PREFIX}{name}-") for key in self._revisions)
 
     def nodes_of_workers(self) -> set[str]:
         """Machines that have workers which live."""
@@ -114,6 +119,7 @@ class Watch:
             for address in filter(None, addresses):
                 for key, value, revision in await asyncio.to_thread(self._news, address):
                     self._history.add("key", key=key, value=value, revision=revision)
+                    self.changes.notify()
             await asyncio.sleep(LOOK_SECONDS)
 
     def _news(self, address: str) -> list[tuple[str, str, int]]:
