@@ -35,9 +35,10 @@ class JobPlan:
 
 
 def draw(*, seed: int, number: int, slow: bool = False) -> JobPlan:
-    """The job with this number, whatever became of those before it. A slow one is still there when a broken link is whole."""
+    """The job with this number, whatever became of those before it. A slow one is still there when a broken link is whole, and
+    has one worker, which trains on behind it."""
     rng = random.Random(f"chaos {seed} job {number}")  # noqa: S311 - to be repeated
-    workers, epochs, step = 1 + number % 2, rng.randint(*EPOCHS), SLOW_STEP_SECONDS if slow else STEP_SECONDS
+    workers, epochs, step = 1 if slow else 1 + number % 2, rng.randint(*EPOCHS), SLOW_STEP_SECONDS if slow else STEP_SECONDS
     if number % FAILING_EVERY == FAILING_EVERY - 1:
         return JobPlan(name=f"chaos-{number}", workers=1, epochs=0, ends=FAILED)
     return JobPlan(name=f"chaos-{number}", workers=workers, epochs=epochs, ends=SUCCEEDED, step_seconds=step)

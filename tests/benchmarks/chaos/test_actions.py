@@ -43,6 +43,7 @@ def test_jobs_are_drawn_by_their_number() -> None:
     assert [plan.workers for plan in plans] == [1, 2, 1, 1, 1, 2, 1, 1]
     assert [plan.ends for plan in plans].count(FAILED) == 2
     assert len({plan.name for plan in plans}) == 8
+    assert {draw(seed=7, number=number, slow=True).workers for number in range(8)} == {1}
 
 
 TEMPLATE = {
