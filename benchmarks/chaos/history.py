@@ -13,6 +13,7 @@ Each line has `at`, seconds since the beginning, and `what`:
     key      of etcd: key, value, revision         file     job, name, text: of its ledger and result
     crashes  job, times: its program really failed bill     at_unix, machines, cost: what the devcluster and `ebb cost` say
     part     name, well: of the platform, at the end
+    acts     acts, since: a controller renews its Lease, or none does; at the beginning one does
 """
 
 import json

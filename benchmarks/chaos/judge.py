@@ -9,6 +9,7 @@ at the end, and its bill is the devcluster's.
 """
 
 import json
+import math
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -22,8 +23,7 @@ from testing import exactness
 
 NEAR = 0.01  # of the bill, as in make prove-money
 LATE_SECONDS = 5.0  # of each end of a machine's life: the watch, the controller's round, and whole seconds
-TAKE_OVER_SECONDS = 25.0  # a Lease of 15 s, one attempt at a time, and the lists of the next controller
-AWAY = ("etcd", "apiserver", "controller", "manager")  # while these last, no controller may see that a machine goes
+LISTS_SECONDS = 10.0  # from a controller's first renewal of the Lease until it has seen everything
 DEADLY = ("machine", "reclaim", "kubelet")  # the victim's workers die with it, at once
 LAST_SECONDS = 60.0  # a job whose end is seen so soon after may have ended before: an API server may be away
 ENDS = (SUCCEEDED, FAILED)
@@ -69,6 +69,27 @@ class Seen:
     def end_of(self, job: str) -> Record | None:
         """The first record of its end."""
         return next((record for record in self.about("status", job) if record["state"] in ENDS), None)
+
+    @cached_property
+    def outages(self) -> list[tuple[float, float]]:
+        """The times in which perhaps no controller saw anything."""
+        found, since = [], None
+        for record in self.of("acts"):
+            if record["acts"] and since is not None:
+                found.append((since, record["since"] + LISTS_SECONDS))
+            since = None if record["acts"] else record["since"]
+        return found if since is None else [*found, (since, math.inf)]
+
+    def was_watched(self, since: float, until: float) -> bool:
+        """A controller acted at some moment of that time."""
+        return self.back(since) < until
+
+    def back(self, moment: float) -> float:
+        """The first moment from then on at which a controller acted."""
+        for begins, ends in self.outages:
+            if begins <= moment < ends:
+                moment = ends
+        return moment
 
     def healed(self, action: Record) -> float | None:
         return next((record["at"] for record in self.of("healed") if record["number"] == action["number"]), None)
@@ -131,16 +152,24 @@ def _of_counts(seen: Seen, plan: Record) -> Iterator[str]:
 
 
 def _lost(seen: Seen, job: str) -> set[str]:
-    """The pods that ran on a machine when it died, long before the job's end."""
+    """The pods that ran on a machine when it died, long before the job's end, and that a controller has seen there: of one that
+    came and went while none acted nobody knows."""
     end, found = seen.end_of(job), set[str]()
     for action in seen.of("action"):
         if action["kind"] not in DEADLY or (end and end["at"] < action["at"] + LAST_SECONDS):
             continue
         now: dict[str, Record] = {}
+        ran: dict[str, float] = {}
         for record in seen.about("pod", job):
             if record["at"] < action["at"]:
                 now[record["uid"]] = record
-        found |= {uid for uid, pod in now.items() if pod["node"] == action["victim"] and _runs(pod)}
+                if _runs(record):
+                    ran.setdefault(record["uid"], record["at"])
+        found |= {
+            uid
+            for uid, pod in now.items()
+            if pod["node"] == action["victim"] and _runs(pod) and seen.was_watched(ran[uid] + LATE_SECONDS, action["at"])
+        }
     return found
 
 
@@ -249,13 +278,13 @@ def _of_bill(seen: Seen) -> Iterator[str]:
         return
     bill = seen.of("bill")[-1]
     usd = allowed = 0.0
-    outages = [_outage(seen, action) for action in seen.of("action") if action["kind"] in AWAY]
     for machine in bill["machines"]:
         if machine["booted_at"] is None:
             continue
         begins, ends = machine["booted_at"], machine["gone_at"] or bill["at_unix"]
         usd += (ends - begins) / 3600 * machine["usd_per_hour"]
-        late = 2 * LATE_SECONDS + _unseen(ends - seen.begin["unix"], outages)
+        gone = ends - seen.begin["unix"]
+        late = 2 * LATE_SECONDS + min(seen.back(gone), bill["at_unix"] - seen.begin["unix"]) - gone
         allowed += late / 3600 * machine["usd_per_hour"]
     allowed += NEAR * usd
     cost = bill["cost"]
@@ -266,16 +295,3 @@ def _of_bill(seen: Seen) -> Iterator[str]:
     for name, found in sums.items():
         if abs(found - usd) > allowed:
             yield f"`ebb cost`: {name} come to {found:.4f} USD, the machines cost {usd:.4f}; {allowed:.4f} may be missing"
-
-
-def _outage(seen: Seen, action: Record) -> tuple[float, float]:
-    return action["at"], (seen.healed(action) or action["at"]) + TAKE_OVER_SECONDS
-
-
-def _unseen(moment: float, outages: list[tuple[float, float]]) -> float:
-    """For how long after that moment perhaps no controller saw what had happened: outages may follow each other."""
-    until = moment
-    for begins, ends in sorted(outages):
-        if begins <= until < ends:
-            until = ends
-    return until - moment

@@ -18,11 +18,13 @@ from benchmarks.chaos.history import History
 from benchmarks.chaos.judge import ENDS
 from benchmarks.week.seen import ChangeSignal, Watched, worker
 from ebb.api.contract import RUNNING
-from ebb.kube import ELASTIC_JOBS, PODS, Kube, KubeError
+from ebb.kube import ELASTIC_JOBS, LEASES, PODS, Kube, KubeError
 
 Object = dict[str, Any]
 
 NAMESPACE, SYSTEM = "elastic-job", "ebb-system"
+LEASE = "ebb-controller"
+ABSENT_SECONDS = 6.0  # without a renewal, of which there is one every 2 s
 LOOK_SECONDS = 0.5
 ANSWER_SECONDS = 2.0
 PREFIX = "/ebb/"
@@ -38,13 +40,16 @@ class Watch:
         self.jobs = Watched(kube, ELASTIC_JOBS, NAMESPACE, changed=self.changes.notify)
         self.pods.listeners.append(self._pod)
         self.jobs.listeners.append(self._job)
+        self._leases = Watched(kube, LEASES, SYSTEM, changed=self.changes.notify)
+        self._leases.listeners.append(self._lease)
+        self._renewed_at, self._acts = history.seconds, True
         self._said: dict[str, Object] = {}
         self._revisions: dict[str, int] = {}
 
     async def run(self) -> None:
         """Never returns."""
         async with asyncio.TaskGroup() as tasks:
-            for watched in (self.pods, self.jobs):
+            for watched in (self.pods, self.jobs, self._leases):
                 tasks.create_task(self._follow(watched))
             tasks.create_task(self._look())
 
@@ -95,6 +100,21 @@ class Watch:
         }  # fmt: skip
         self._say("pod", one.uid, facts)
 
+    def _lease(self, old: Object | None, new: Object | None) -> None:
+        """A controller that renews it acts; what else happens to the Lease says nothing."""
+        times = [(one or {}).get("spec", {}).get("renewTime") for one in (old, new)]
+        if new is None or new["metadata"]["name"] != LEASE or None in times or times[0] == times[1]:
+            return
+        self._renewed_at = self._history.seconds
+        if not self._acts:
+            self._acts = True
+            self._history.add("acts", acts=True, since=round(self._renewed_at, 3))
+
+    def _notice_absence(self) -> None:
+        if self._acts and self._history.seconds - self._renewed_at > ABSENT_SECONDS:
+            self._acts = False
+            self._history.add("acts", acts=False, since=round(self._renewed_at, 3))
+
     def _job(self, _: Object | None, new: Object | None) -> None:
         if new is None:
             return
@@ -115,6 +135,7 @@ class Watch:
 
     async def _look(self) -> None:
         while True:
+            self._notice_absence()
             addresses = [(pod.get("status") or {}).get("podIP") for pod in self._of(SYSTEM, "etcd")]
             for address in filter(None, addresses):
                 for key, value, revision in await asyncio.to_thread(self._news, address):

@@ -141,14 +141,25 @@ def test_a_history_that_is_cut_off_shows_nothing() -> None:
 
 def test_a_machine_that_goes_while_no_controller_acts_may_be_seen_late() -> None:
     records = kept()
-    away = {"at": 105.0, "what": "action", "number": 1, "kind": "apiserver", "victim": "kube-apiserver", "seconds": 40.0}
-    records[10:10] = [away]
-    records.insert(15, {"at": 150.0, "what": "healed", "number": 1})
+    records.insert(-1, {"at": 112.0, "what": "acts", "acts": False, "since": 105.0})
+    records.insert(-1, {"at": 165.0, "what": "acts", "acts": True, "since": 165.0})
     find(records, "bill")["cost"]["jobs"].update(usd=0.0240)
     find(records, "bill")["cost"]["machines"].update(usd=0.0360)
-    assert judge(records).violations == [], "for 45 s and the time that the next controller takes nobody knew that n1 was gone"
+    assert judge(records).violations == [], "for 55 s and the next controller's lists nobody knew that n1 was gone"
     find(records, "bill")["cost"]["jobs"].update(usd=0.0300)
     assert len(judge(records).violations) == 1
+
+
+@pytest.mark.parametrize(("since", "counts"), [(5.0, False), (19.0, True)])
+def test_a_worker_that_came_and_went_while_no_controller_acted_is_perhaps_not_counted(since: float, counts: bool) -> None:
+    """The pod ran from 13 s on, and its machine died at 110."""
+    records = kept()
+    for one in records:
+        if one["what"] == "status" and one["job"] == "one":
+            one["reclaims"] = 0
+    records.insert(-1, {"at": 25.0, "what": "acts", "acts": False, "since": since})
+    records.insert(-1, {"at": 150.0, "what": "acts", "acts": True, "since": 150.0})
+    assert bool(judge(records).violations) == counts
 
 
 def test_a_machine_that_dies_near_a_jobs_end_is_perhaps_no_reclaim() -> None:
