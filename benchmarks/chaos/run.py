@@ -189,6 +189,7 @@ class Run:
 
     async def _settle_bill(self) -> None:
         """When all machines have left, and a controller has written that down."""
+        self._stack.keep_idle_machines(0.0)
         await self._await(self._all_have_left)
         asked = time.time()
         await self._await(lambda: self._is_written_since(asked))

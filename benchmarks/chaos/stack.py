@@ -18,6 +18,7 @@ import yaml
 
 from benchmarks.chaos.jobs import DATA, FAILING
 from benchmarks.controller.processes import BenchmarkError
+from devcluster.cloud.verbs import DELAY_KEY
 from devcluster.cloud.volumes import FOLDER_MODE, TRAINER_UID
 from devcluster.settings import CHECKOUT, Box
 from tests.e2e.conftest import Platform
@@ -26,6 +27,9 @@ Object = dict[str, Any]
 
 STACK = "chaos"
 OUTPUT_MIB = 384
+# A machine that is cut off has no pods any more, as far as the API server knows: an autoscaler takes minutes to give it back, and
+# until then its worker trains on.
+SCALE_DOWN_SECONDS = 120.0
 IMAGES_PATH = "/opt/ebb/packages:/opt/ebb:/opt/ebb/environment"  # PYTHONPATH of the trainer's image
 CONTROLLERS_PATH = "/opt/ebb/packages"
 PLANT = Path(__file__).parent / "planted" / "sitecustomize.py"
@@ -70,6 +74,7 @@ class Stack:
             with self.platform.on_a_devcluster(), self._small_output():
                 settings = yaml.safe_load((CHECKOUT / "Pulumi.local.yaml").read_text())
                 settings["config"]["ebb:local"]["kubeconfig"] = str(self.platform.kubeconfig)
+                self.keep_idle_machines(SCALE_DOWN_SECONDS)
                 self.platform.bring_up(settings)
                 self._prepare()
                 yield self
@@ -90,6 +95,10 @@ class Stack:
             yield
         finally:
             subprocess.run(["umount", "--lazy", str(output)], check=False)  # machines that still run hold it
+
+    def keep_idle_machines(self, seconds: float) -> None:
+        """For so long."""
+        (self.box.folder / "cloud.json").write_text(json.dumps({DELAY_KEY: seconds}))
 
     def _prepare(self) -> None:
         for folder in (self.place, self.place / "ledgers", self.place / "crashes"):
