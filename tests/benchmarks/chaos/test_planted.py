@@ -48,7 +48,7 @@ def test_without_being_chosen_nothing_is_planted() -> None:
 
 
 def test_the_sampler_is_off_by_one(planted: Any) -> None:
-    facts = {"dataset_size": 8, "epochs": 1, "global_batch": 4, "seed": 1}
+    facts: dict[str, Any] = {"dataset_size": 8, "epochs": 1, "global_batch": 4, "seed": 1}
     right, wrong = order.Stream(**facts), planted("sampler", order).Stream(**facts)
     whole = right.samples(order.Piece(0, 8))
     assert right.samples(right.step(0)) == whole[:4]
