@@ -109,7 +109,7 @@ def options(
         typer.Option(metavar="NAME", help="Login to the image's registry; see `ebb secret set`.", autocompletion=secret_names),
     ] = None,
     image: Annotated[
-        str | None, typer.Option(help="Any one with Python 3.9 and torch 2.4, or newer; default: the platform's trainer image.")
+        str | None, typer.Option(help="Any one with Python 3.9 and torch 2.1, or newer; default: the platform's trainer image.")
     ] = None,
     run_as: Annotated[
         str | None, typer.Option(metavar="USER", help="Number, root, or image: the one that it names; default: 1000.")

@@ -34,7 +34,7 @@ PROPERTIES: dict[str, dict[str, Any]] = {
         "enum": list(CAPACITIES),
     },
     "image": {
-        "description": "The workers' image: any one with Python 3.9 and torch 2.4, or newer. Ebb's launcher starts in place of "
+        "description": "The workers' image: any one with Python 3.9 and torch 2.1, or newer. Ebb's launcher starts in place of "
         "its entrypoint. Default: the platform's trainer image.",
         **_TEXT,
     },

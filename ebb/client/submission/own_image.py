@@ -15,6 +15,7 @@ from typing import Any
 
 from ebb.api.platform import Platform
 from ebb.client.errors import BadRequest
+from ebb.torch_limits import COMPLETE, find_limits, find_problem, title, version_in
 
 Object = dict[str, Any]
 
@@ -34,6 +35,20 @@ _CAPABILITIES = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"]
 def brings_launcher(image: str | None, platform: Platform) -> bool:
     """Return whether workers in that image get the launcher from us; None: it is the stack's own, which has it."""
     return image is not None and bool(platform.launcher_image) and platform.is_foreign(image)
+
+
+def torch_notes(image: str | None, job: str, platform: Platform) -> list[str]:
+    """Say what the image's torch cannot do, where the image's name has its version."""
+    if image is None or not brings_launcher(image, platform):
+        return []
+    version = version_in(image)
+    if version is None:
+        return [
+            f"Which torch is in {image} is seen when it runs: if that is older than {title(COMPLETE)}, the first line of "
+            f"`ebb logs {job}` says what it cannot do."
+        ]
+    found = find_problem(version) or find_limits(version)
+    return [f"{image}, by its name: {found}."] if found else []
 
 
 def init_container(platform: Platform) -> Object:

@@ -9,6 +9,7 @@ own width come back as Python's.
 """
 
 import copy
+import functools
 import io
 import pickle
 from collections import Counter, OrderedDict, deque
@@ -40,7 +41,7 @@ def encode(value: Any, name: str = "state") -> Any:
     """Copies of containers and arrays, and the very same tensors. `name` is what an error calls the value."""
     kind = type(value)
     if kind in _PLAIN or isinstance(value, torch.Tensor):
-        return value
+        return value if kind is not bytes or _reads_bytes() else {_KIND: "bytes", "value": value.decode("latin-1")}
     if isinstance(value, (np.ndarray, np.generic)) and not isinstance(value, np.ma.MaskedArray):  # its mask would be lost
         return _encode_numpy(value, name)
     if kind in _DICTS:
@@ -100,6 +101,7 @@ def _decode_numpy(value: dict[str, Any]) -> Any:
 
 
 _DECODERS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "bytes": lambda value: value["value"].encode("latin-1"),
     "dict": lambda value: {decode(key): decode(each) for key, each in value["value"]},
     "deque": lambda value: deque(decode(value["value"]), value["maxlen"]),
     "set": lambda value: set(decode(value["value"])),
@@ -111,6 +113,12 @@ _DECODERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "timedelta": lambda value: timedelta(*value["value"]),
     "PosixPath": lambda value: Path(value["value"]),
 }
+
+
+@functools.cache
+def _reads_bytes() -> bool:
+    """False beside torch 2.1 to 2.4: Python makes a call of bytes in a pickle of that kind, and torch refuses it."""
+    return _torch_reads(b"\xff")
 
 
 def _torch_reads(value: Any) -> bool:

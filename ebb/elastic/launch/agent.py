@@ -19,10 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from torch._C._distributed_c10d import TCPStore
-from torch.distributed import DistError
 from torch.distributed.elastic.agent.server.api import RunResult, Worker, WorkerGroup, WorkerSpec, WorkerState
-from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
-from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, LogsSpecs
 from torch.distributed.elastic.multiprocessing import api as multiprocessing_api
 from torch.distributed.elastic.multiprocessing.api import MultiprocessContext
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
@@ -37,6 +34,7 @@ from ebb.elastic.launch.exit_policy import ExitPolicy, Failure, may_be_peer_loss
 from ebb.elastic.launch.hardware_check import GpuTest
 from ebb.elastic.launch.logs.reader import LogPipes
 from ebb.elastic.launch.logs.specs import Piped
+from ebb.elastic.launch.older_agent import LocalElasticAgent, LogsSpecs, give_master, logs_specs_of, master_of
 from ebb.elastic.launch.restart_rules import RestartRules
 from ebb.elastic.launch.settings import is_ours, launch_config
 from ebb.elastic.launch.torch_version import accepted, keep_signal_handlers
@@ -45,6 +43,7 @@ from ebb.elastic.notices.relay import Relay, is_running
 from ebb.elastic.rendezvous import handler as etcd3
 from ebb.elastic.rendezvous.places import SOCKET_NAME, PlaceServer, WorkerPlace
 from ebb.elastic.rendezvous.store import address_of, serve, tell_facts
+from ebb.elastic.torch_compat import STORE_ERRORS, has_keys
 
 
 @runtime_checkable
@@ -87,7 +86,10 @@ def open_handler(config: LaunchConfig, *, say: Callable[[str], None]) -> Rendezv
 
 
 # Options of torchrun for the workers alone, as far as this torch has them.
-_PASSED_ON = ("event_log_handler", "numa_options", "duplicate_stdout_filters", "duplicate_stderr_filters", "virtual_local_rank")
+_PASSED_ON = (
+    *("event_log_handler", "numa_options", "duplicate_stdout_filters", "duplicate_stderr_filters", "virtual_local_rank"),
+    *("redirects", "tee"),  # before torch 2.3
+)
 _WITHOUT_LIMIT = 10**9  # restarts as torch counts them; we count failures ourselves
 # Two times the trainer's own --leave-seconds: its default lets a worker end by itself first.
 _GRACE_SECONDS = 40
@@ -142,7 +144,7 @@ class Agent(LocalElasticAgent):
             logs_specs,
             start_method="forkserver" if callable(spec.entrypoint) else config.start_method,
             exit_barrier_timeout=_FINISH_SECONDS,
-            log_line_prefix_template=config.log_line_prefix_template,
+            log_line_prefix_template=getattr(config, "log_line_prefix_template", None),  # since torch 2.2
         )
         self._shutdown_timeout = _GRACE_SECONDS
         keep_signal_handlers(multiprocessing_api)
@@ -188,7 +190,8 @@ class Agent(LocalElasticAgent):
         host, _, port = others.record.store.rpartition(":")
         worker_group.workers = [Worker(number, rank, rank, ranks.stop, ranks.stop) for number, rank in enumerate(ranks)]
         group: Any = worker_group  # by torch's types these are None
-        group.store, group.master_addr, group.master_port = others.store, host, int(port)
+        group.store = others.store
+        give_master(group, host, int(port))
         group.group_rank, group.group_world_size = machines, machines + 1
         self._say(f"getting ready while {machines} of the job's machines train: they stop for a moment when this one is")
 
@@ -338,7 +341,7 @@ class Agent(LocalElasticAgent):
             self._handler.members_only = places.members_only(processes)
         self._meet(worker_group)
         self._beside = False
-        found = {}
+        (address, port), found = master_of(worker_group), {}
         for worker, process in zip(worker_group.workers, processes, strict=True):
             worker.id = process
             found[process] = WorkerPlace(
@@ -346,8 +349,8 @@ class Agent(LocalElasticAgent):
                 world_size=worker.world_size,
                 machine=worker_group.group_rank or 0,
                 machines=worker_group.group_world_size or 1,
-                address=str(worker_group.master_addr),
-                port=int(worker_group.master_port or 0),
+                address=address,
+                port=port,
             )
         places.give(found)
 
@@ -362,7 +365,7 @@ class Agent(LocalElasticAgent):
     def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
         """As torch's own since 2.9; older ones take no time, and close the rendezvous of a job that goes on elsewhere."""
         for name in ("_worker_watchdog", "_health_check_server"):
-            if (found := getattr(self, name)) is not None:
+            if (found := getattr(self, name, None)) is not None:
                 found.stop()
                 setattr(self, name, None)
         if self._pcontext:
@@ -375,9 +378,9 @@ class Agent(LocalElasticAgent):
         assert store is not None
         keys = [f"ebb/finished/{number}" for number in range(group.group_world_size or 1)]
         deadline = time.monotonic() + self._exit_barrier_timeout
-        with contextlib.suppress(DistError):  # rank 0's agent has the store, and has seen that all have finished
+        with contextlib.suppress(*STORE_ERRORS):  # rank 0's agent has the store, and has seen that all have finished
             store.set(keys[group.group_rank or 0], "")
-            while not store.check(keys) and time.monotonic() < deadline:
+            while not has_keys(store, keys) and time.monotonic() < deadline:
                 if self._notices.seen or self._others_are_gone():
                     return
                 time.sleep(_LOOK_SECONDS)
@@ -478,7 +481,7 @@ def build(
         **accepted(WorkerSpec, **{name: getattr(config, name, None) for name in _PASSED_ON}),
     )
     knows_codes = forked and is_ours(settings.training_script)
-    logs_specs = Piped(config.logs_specs or DefaultLogsSpecs(), pipes, forked=forked)
+    logs_specs = Piped(logs_specs_of(config), pipes, forked=forked)
     return Agent(spec, config, notices, logs_specs=logs_specs, knows_codes=knows_codes, gpus=gpus, say=say)
 
 

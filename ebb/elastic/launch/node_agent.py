@@ -28,11 +28,12 @@ from ebb.elastic.launch.logs import LogPipes
 from ebb.elastic.launch.page import LauncherPage
 from ebb.elastic.launch.reclaim import Reclaim, say
 from ebb.elastic.launch.settings import is_ours, launch_config, module_of, parse, prepare
-from ebb.elastic.launch.torch_version import find_limits, find_problem, find_version
+from ebb.elastic.launch.torch_version import find_version
 from ebb.elastic.notices.choice import choose
 from ebb.elastic.notices.relay import Relay
 from ebb.elastic.notices.watcher import Watcher, interrupt_main_thread
 from ebb.elastic.runtime import flight_recorder
+from ebb.torch_limits import find_limits, find_problem
 
 if TYPE_CHECKING:  # torch takes seconds to import; a signal must be heard before
     from ebb.elastic.launch.agent import Agent

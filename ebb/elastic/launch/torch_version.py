@@ -1,11 +1,10 @@
-"""The image's torch: old enough to lack something, or to lack too much. Known without importing it, which takes seconds.
+"""The image's torch: its version, known without importing it, which takes seconds, and calls that work beside an older one too.
 
-    if problem := find_problem(version): say(problem)       # the launcher ends
-    elif limits := find_limits(version): say(limits)        # in the first line of the log, and it goes on without
+    find_problem(find_version())             # of ebb/torch_limits.py, which knows what an older one cannot do
+    WorkerSpec(**accepted(WorkerSpec, role="default", virtual_local_rank=False))
 
-OLDEST is the first torch whose elastic agent hands out the rendezvous's own store and takes LogsSpecs, which agent.py builds on.
-What an older one lacks and this package asks for is either here, or asked for in a way that works there as well (`accepted`,
-`keep_signal_handlers`). Tried on 2.4.1 and the version that pyproject.toml names.
+What an older one lacks and this package asks for is here, in older_agent.py or in ebb/elastic/torch_compat.py, or is asked for in
+a way that works there as well (`accepted`, `keep_signal_handlers`).
 """
 
 from __future__ import annotations
@@ -13,17 +12,9 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import inspect
-import re
 import signal
 from collections.abc import Callable
 from typing import Any
-
-OLDEST = (2, 4)
-# The first version that can, and what an older one cannot.
-LIMITS = (
-    ((2, 6), "an evaluation under --compile compiles its own shapes"),
-    ((2, 7), "what --compile has compiled is not kept for the next start"),
-)
 
 
 def find_version() -> str | None:
@@ -32,21 +23,6 @@ def find_version() -> str | None:
         return importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
         return "" if importlib.util.find_spec("torch") else None
-
-
-def find_problem(version: str | None) -> str:
-    """Return why the launcher cannot run beside this torch; "" if it can."""
-    needs = f"Ebb's launcher needs {_title(OLDEST)} or newer: take an image with it, or leave out --image for the stack's trainer"
-    if version is None:
-        return f"there is no torch for this Python, and {needs}"
-    return f"the image's torch is {version}, and {needs}" if (_numbers(version) or OLDEST) < OLDEST else ""
-
-
-def find_limits(version: str) -> str:
-    """Return what this torch cannot do, as one line; "" for nothing."""
-    found = _numbers(version)
-    lacking = [text for first, text in LIMITS if found and found < first]
-    return f"torch {version} is older than {_title(LIMITS[-1][0])}, so {' and '.join(lacking)}" if lacking else ""
 
 
 def accepted(function: Callable[..., Any], **options: Any) -> dict[str, Any]:
@@ -67,12 +43,3 @@ def keep_signal_handlers(module: Any) -> None:
             found(number, frame)
 
     module._terminate_process_handler = handle
-
-
-def _numbers(version: str) -> tuple[int, int] | None:
-    found = re.match(r"(\d+)\.(\d+)", version)
-    return (int(found[1]), int(found[2])) if found else None
-
-
-def _title(version: tuple[int, int]) -> str:
-    return f"torch {version[0]}.{version[1]}" if version == OLDEST else f"{version[0]}.{version[1]}"

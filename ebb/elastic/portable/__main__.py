@@ -9,7 +9,13 @@ from pathlib import Path
 
 import ebb
 
-PARTS = ("__init__.py", "compat.py", "elastic", "metadata")  # of the package: what runs beside a training program
+PARTS = (
+    "__init__.py",
+    "compat.py",
+    "torch_limits.py",
+    "elastic",
+    "metadata",
+)  # of the package: what runs beside a training program
 PROGRAMS = ("tini-static", "busybox")  # static: they run in any image
 _IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", "contrib")  # urllib3's, for browsers and other libraries
 _MODULES = ((r"^import urllib3$", "from ebb._vendor import urllib3"), (r"^from urllib3\b", "from ebb._vendor.urllib3"))

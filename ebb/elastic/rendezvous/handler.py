@@ -23,18 +23,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch.distributed.elastic.rendezvous as torchs
 from torch._C._distributed_c10d import TCPStore
 from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.rendezvous import (
     RendezvousClosedError,
     RendezvousConnectionError,
     RendezvousHandler,
-    RendezvousInfo,
     RendezvousParameters,
-    RendezvousStoreInfo,
     RendezvousTimeoutError,
     rendezvous_handler_registry,
 )
@@ -66,6 +66,26 @@ _SETTINGS = {
     "join_timeout": "seconds to wait for the minimum of machines; 0, the default, is without a limit",
     "timeout": "not used: torch always sends it, and machines may take days to come",
 }
+
+if TYPE_CHECKING or hasattr(torchs, "RendezvousInfo"):
+    from torch.distributed.elastic.rendezvous import RendezvousInfo, RendezvousStoreInfo
+else:
+
+    class RendezvousStoreInfo(NamedTuple):
+        """Where the workers' store is, as torch 2.4 has it."""
+
+        master_addr: str
+        master_port: int
+
+    class RendezvousInfo(tuple):  # torch's own is an object with more than the three
+        """The result of a rendezvous, with torch 2.4's names; an older torch wants (store, rank, world size)."""
+
+        def __new__(cls, store: TCPStore, rank: int, world_size: int, bootstrap_store_info: RendezvousStoreInfo) -> Any:
+            found = super().__new__(cls, (store, rank, world_size))
+            found.bootstrap_store_info = bootstrap_store_info
+            return found
+
+        store, rank, world_size = (property(itemgetter(number)) for number in range(3))
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from datetime import timedelta
 from typing import Any
 
 from torch._C._distributed_c10d import TCPStore  # what torch.distributed has, with its types
-from torch.distributed import DistError
 
 from ebb.elastic.rendezvous.generation import STORE_KEY, Generation
 from ebb.elastic.rendezvous.peer_liveness import answers
 from ebb.elastic.rendezvous.state import Record
+from ebb.elastic.torch_compat import STORE_ERRORS, has_keys
 
 # All machines of a generation reach its store within this time, or meet again. They have only just said that they are ready.
 _ASSEMBLY_SECONDS = 60.0
@@ -26,6 +26,7 @@ _CONNECT_TIMEOUT = timedelta(seconds=2)
 # What torch's agents wait for each other later, in ways that a lost machine would leave hanging; torch's default is 5 minutes.
 _STORE_TIMEOUT = timedelta(seconds=60)
 _FACTS_KEY = "ebb/facts"
+_BROKEN: tuple[type[Exception], ...] = (*STORE_ERRORS, OSError)
 
 
 class AssemblyFailed(Exception):  # not an error: meet again
@@ -61,14 +62,14 @@ def assemble(record: Record, rank: int, server: TCPStore, generation: Generation
         client = _connect(record.store, check)
         client.set(here[rank], "")
         _wait(client, [STORE_KEY], check)
-    except (DistError, OSError) as error:
+    except _BROKEN as error:
         raise AssemblyFailed from error
     return client
 
 
 def tell_facts(store: TCPStore, facts: object) -> None:
     """For machines that get ready beside this generation; from rank 0's agent."""
-    with contextlib.suppress(DistError, OSError):  # they can do without
+    with contextlib.suppress(*_BROKEN):  # they can do without
         store.set(_FACTS_KEY, json.dumps(facts))
 
 
@@ -84,7 +85,9 @@ def look_up_facts(address: str, *, wait_seconds: float) -> tuple[TCPStore, Any] 
         store = _connect(address, lambda: check(_CONNECT_TIMEOUT.total_seconds()))
         _wait(store, [_FACTS_KEY], lambda: check(wait_seconds))
         return store, json.loads(store.get(_FACTS_KEY))
-    except (AssemblyFailed, DistError, OSError):
+    except AssemblyFailed:
+        return None
+    except _BROKEN:
         return None
 
 
@@ -94,7 +97,7 @@ def _connect(store: str, check: Callable[[], None]) -> TCPStore:
         check()
         try:
             client = TCPStore(host, int(port), is_master=False, wait_for_workers=False, timeout=_CONNECT_TIMEOUT)
-        except DistError as error:
+        except STORE_ERRORS as error:
             check()
             if not answers(store):  # its process is gone, or the network to it: the machines find out which when they meet again
                 raise AssemblyFailed from error
@@ -106,7 +109,7 @@ def _connect(store: str, check: Callable[[], None]) -> TCPStore:
 def _wait(store: TCPStore, keys: list[str], check: Callable[[], None]) -> None:
     """torch's own wait hears no signal, and writes two warnings each time that its limit is over."""
     seconds = 0.005
-    while keys and not store.check(keys):
+    while keys and not has_keys(store, keys):
         check()
         time.sleep(seconds)
         seconds = min(2 * seconds, 0.1)

@@ -15,7 +15,6 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import torch
-from torch.distributed.fsdp import FSDPModule
 
 from ebb.compat import Self, dataclass
 from ebb.elastic.checkpoint import Fence, ForeignCheckpointError
@@ -35,6 +34,7 @@ from ebb.elastic.runtime.members import Members
 from ebb.elastic.runtime.pod import Pod
 from ebb.elastic.runtime.process_group import Group
 from ebb.elastic.runtime.report import TimeAccount
+from ebb.elastic.runtime.sharding import FSDPModule
 from ebb.elastic.runtime.snapshots import Snapshots, find_newest, owner_of
 from ebb.elastic.runtime.start import Origin, Start, find, open_saver
 

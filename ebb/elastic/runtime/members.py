@@ -44,6 +44,7 @@ from ebb.elastic.runtime.process_group import (
     noticing_loss,
 )
 from ebb.elastic.runtime.transfer import pass_on
+from ebb.elastic.torch_compat import has_keys
 
 T = TypeVar("T")
 _LONGEST_LOOK = 0.05  # seconds between two looks whether all ranks have come, or a newer place has
@@ -260,9 +261,12 @@ class Members(Group):
 
     def _backend(self, store: PrefixStore, rank: int, size: int) -> Any:
         """Connections between ranks that have come."""
-        seconds = datetime.timedelta(seconds=MEETING_SECONDS)
+        longest = datetime.timedelta(seconds=self.longest_seconds)
+        can_change = hasattr(dist.ProcessGroupGloo, "_set_default_timeout")  # since torch 2.3
+        seconds = datetime.timedelta(seconds=MEETING_SECONDS) if can_change else longest
         backend = self._unless_over(lambda: dist.ProcessGroupGloo(PrefixStore("gloo", store), rank, size, timeout=seconds))
-        backend._set_default_timeout(datetime.timedelta(seconds=self.longest_seconds))
+        if can_change:
+            backend._set_default_timeout(longest)
         return backend
 
     def _come(self, store: PrefixStore, ranks: Iterable[int]) -> None:
@@ -270,7 +274,7 @@ class Members(Group):
         says that one of them will not come."""
         store.set(f"here/{self.rank}", "")
         missing, seconds = [f"here/{rank}" for rank in ranks], 0.002
-        while not store.check(missing):
+        while not has_keys(store, missing):
             self.raise_if_left()
             time.sleep(seconds)  # a store has no wait that a newer place could end
             seconds = min(2 * seconds, _LONGEST_LOOK)

@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 
 from ebb.elastic.faults import Fault, fault_of
 from ebb.elastic.runtime.config import RunConfig
 from ebb.elastic.runtime.plan import MicroBatch
+from ebb.elastic.torch_compat import DistError, OutOfMemoryError
 
 FILE = "micro-batch.json"
 
@@ -33,9 +33,9 @@ class NoRoomError(RuntimeError):
 def is_out_of_memory(error: BaseException | None) -> bool:
     """True if the device, or the machine, had no room for what a program computes. A collective's own is another matter: its
     other ranks have gone on."""
-    if isinstance(error, torch.OutOfMemoryError):
+    if isinstance(error, OutOfMemoryError):
         return True
-    return isinstance(error, RuntimeError) and not isinstance(error, dist.DistError) and fault_of(str(error)) is Fault.MEMORY
+    return isinstance(error, RuntimeError) and not isinstance(error, DistError) and fault_of(str(error)) is Fault.MEMORY
 
 
 def halve(micro_batches: Sequence[MicroBatch], device: torch.device, *, together: int = 1) -> int:

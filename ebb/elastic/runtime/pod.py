@@ -21,12 +21,11 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore
-from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.distributed_c10d import PrefixStore
 
 from ebb.compat import Never, Self
@@ -34,6 +33,10 @@ from ebb.elastic.contract import EXIT_PEER_LOST
 from ebb.elastic.notices.relay import is_running
 from ebb.elastic.runtime.config import Place
 from ebb.elastic.runtime.process_group import MEETING_SECONDS, PeerLostError, keep_for_ever
+from ebb.elastic.torch_compat import DistError
+
+if TYPE_CHECKING:  # before torch 2.2 it is elsewhere, and no model is sharded there
+    from torch.distributed.device_mesh import DeviceMesh
 
 T = TypeVar("T")
 _LOOK_SECONDS = 0.02  # between two looks for the others while they meet
@@ -75,6 +78,8 @@ class Pod:
         for each in (store, dist.group.WORLD):
             keep_for_ever(each)
         processes = [int(store.get(f"process/{rank}")) for rank in range(place.local_world_size)]
+        from torch.distributed.device_mesh import DeviceMesh  # noqa: PLC0415
+
         return cls(DeviceMesh(device.type, list(range(place.local_world_size))), store, place, processes, folder)
 
     def any(self, flag: bool) -> bool:
@@ -133,7 +138,7 @@ class Exchange:
         """Raises TimeoutError where it does not come in time."""
         try:
             self._store.wait([name], datetime.timedelta(seconds=seconds))
-        except dist.DistError as error:
+        except DistError as error:
             raise TimeoutError(f"no word of {name} in {seconds:.0f} s") from error
         return json.loads(self._store.get(name))
 

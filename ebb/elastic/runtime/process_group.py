@@ -30,6 +30,7 @@ from torch.distributed.rendezvous import rendezvous
 from ebb.elastic.faults import Fault, fault_of
 from ebb.elastic.runtime.config import Place
 from ebb.elastic.runtime.connections import Connections, sockets
+from ebb.elastic.torch_compat import CONNECTION_ERRORS, has_keys
 
 MEETING_SECONDS = 60  # the launchers have met already; only the start of the other processes is waited for
 _LEAVING = "leaving"
@@ -240,7 +241,7 @@ class Group:
         if self._store is None:
             return False
         with noticing_loss():
-            return bool(self._store.check([_LEAVING]))
+            return has_keys(self._store, [_LEAVING])
 
     def abandon(self) -> None:
         """Cut the connections to the other ranks, so that those who wait for this one notice too, and who waits here. The store
@@ -262,7 +263,7 @@ def noticing_loss() -> Iterator[None]:
 
 def is_loss(error: BaseException | None) -> bool:
     """True if an error, wherever in a program it was raised, says that a collective is broken."""
-    if isinstance(error, (PeerLostError, dist.DistNetworkError, dist.DistStoreError)):
+    if isinstance(error, (PeerLostError, *CONNECTION_ERRORS)):
         return True
     return isinstance(error, RuntimeError) and fault_of(str(error)) is Fault.PEER
 

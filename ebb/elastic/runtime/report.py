@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch.distributed.tensor import DTensor
 
 from ebb.compat import Self, dataclass, zip
+from ebb.elastic.checkpoint.sharded import DTensor
 from ebb.elastic.data.order import Stream
 from ebb.elastic.progress_log import take_figures, yield_to_loop
 from ebb.elastic.runtime import metrics

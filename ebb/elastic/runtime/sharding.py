@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import torch.distributed as dist
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed import fsdp
 
 from ebb.elastic.checkpoint.sharded import local
 from ebb.elastic.runtime.buckets import Buckets
@@ -33,9 +33,27 @@ from ebb.elastic.runtime.pod import Pod
 from ebb.elastic.runtime.process_group import Group, PeerLostError
 from ebb.elastic.runtime.weights import Weights, multiply
 
+__all__ = ["FSDPModule", "ShardedGradients", "check", "fsdp_modules", "shard"]
+
+if TYPE_CHECKING or hasattr(fsdp, "FSDPModule"):
+    from torch.distributed.fsdp import FSDPModule, fully_shard
+else:
+
+    class FSDPModule:
+        """Before torch 2.6: no module is one."""
+
+
+# Of a module that fully_shard() has made; torch 2.9 is the first that has all of them.
+_NEEDED = ("set_gradient_divide_factor", "set_force_sum_reduction_for_comms", "set_custom_reduce_scatter")
+
 
 def check(config: RunConfig, group: Group, options: Iterable[str]) -> None:
     """Raises ConfigError where a model cannot be sharded."""
+    if not all(hasattr(FSDPModule, name) for name in _NEEDED):
+        raise ConfigError(
+            f"run.distribute(shard=True) needs torch 2.9 or newer, and this one is {torch.__version__}: take an image with "
+            "it, or leave shard out"
+        )
     if not isinstance(group, Members):
         raise ConfigError(
             f"run.distribute(shard=True) needs recovery in memory, and --recovery is {config.recovery!r} here: set --recovery "

@@ -33,6 +33,7 @@ from ebb.elastic.runtime.micro_batch import is_out_of_memory
 from ebb.elastic.runtime.plan import MicroBatch
 from ebb.elastic.runtime.process_group import PeerLostError, noticing_loss
 from ebb.elastic.runtime.weights import check_weight, refuse_mix
+from ebb.elastic.torch_compat import GradScaler
 
 
 class Sums:
@@ -161,7 +162,7 @@ class Step:
         loss: torch.Tensor,
         *,
         weight: float | torch.Tensor | None = None,
-        scaler: torch.amp.GradScaler | None = None,
+        scaler: GradScaler | None = None,
     ) -> None:
         """The backward pass of a micro-batch. `loss` is its mean loss; `scaler` is for gradients in fp16.
 

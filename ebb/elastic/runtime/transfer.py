@@ -44,24 +44,20 @@ def pass_on(backend: Any, state: Any, *, first: bool, wait: Callable[[dist.Work]
 
 
 def outline(state: Any, tensors: dict[Any, torch.Tensor]) -> bytes:
-    """The state with tensors that have a shape and no numbers."""
-    shapes = {
-        key: torch.empty_strided(each.shape, each.stride(), dtype=each.dtype, device="meta") for key, each in tensors.items()
-    }
+    """The state with the number of each tensor in its place, and their shapes. Tensors of the device `meta` would say both, but
+    torch 2.1 reads them in no file."""
+    numbers = dict(zip(tensors, torch.arange(len(tensors)), strict=True))  # views: the file has all in one piece
+    shapes = [(list(each.shape), list(each.stride()), str(each.dtype).rpartition(".")[2]) for each in tensors.values()]
     buffer = io.BytesIO()
-    torch.save(replace_tensors(state, lambda each: shapes[memory_of(each)]), buffer)
+    torch.save({"state": replace_tensors(state, lambda each: numbers[memory_of(each)]), "shapes": shapes}, buffer)
     return buffer.getvalue()
 
 
 def allocate(content: bytes) -> tuple[Any, list[torch.Tensor]]:
     """The state of an outline, with tensors in memory of their own, and these, in the order of the source's; tied ones once."""
-    found: dict[int, torch.Tensor] = {}
-
-    def new(shape: torch.Tensor) -> torch.Tensor:
-        return found.setdefault(id(shape), torch.empty_strided(shape.shape, shape.stride(), dtype=shape.dtype))
-
-    shapes = torch.load(io.BytesIO(content), weights_only=True)
-    return replace_tensors(shapes, new), list(found.values())
+    found = torch.load(io.BytesIO(content), weights_only=True)
+    tensors = [torch.empty_strided(shape, stride, dtype=getattr(torch, kind)) for shape, stride, kind in found["shapes"]]
+    return replace_tensors(found["state"], lambda number: tensors[int(number)]), tensors
 
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:

@@ -24,6 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 from ebb.compat import dataclass
 from ebb.elastic.runtime.config import ConfigError
 from ebb.elastic.speed import compilation
+from ebb.elastic.torch_compat import GradScaler
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 COMPRESSIONS = ("none", "bf16")
@@ -122,7 +123,7 @@ class Speed:
             return contextlib.nullcontext()
         return torch.autocast(self.device_type, dtype=_SIXTEEN_BITS[self.precision])
 
-    def scaler(self) -> torch.amp.GradScaler:
+    def scaler(self) -> GradScaler:
         """Of gradients that 16 bits would lose; one that does nothing unless the precision is fp16. Its state belongs into
         checkpoints. All ranks have the same: gradients that are not finite on one are so on all once they are shared."""
         return Scaler(self.device_type, enabled=self.precision == "fp16")
@@ -145,7 +146,7 @@ class Speed:
         return eager
 
 
-class Scaler(torch.amp.GradScaler):
+class Scaler(GradScaler):
     """torch's, which also goes on from a checkpoint of machines that needed none."""
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """Jobs in images that are not the stack's: what their pods get, what they may ask for, and that it can be read back."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from ebb.client.submission.fit import find_fit
 from ebb.client.submission.jobfile import request_of
 from ebb.client.submission.manifest import manifest
 from ebb.client.submission.request import Request, check, command_of
+from ebb.client.submission.submit import prepare
 from tests.cli.world import NS, platform_map
 
 PLATFORM = replace(read_platform(platform_map()["data"]), launcher_image="localhost/ebb/controller:1")
@@ -82,6 +84,33 @@ def test_the_command_may_name_the_images_python(command: str, names: str) -> Non
     request = asked(command, image="mine:1")
     assert pod_of(request)["containers"][0]["command"][-1] == names
     assert request_of({}, {"name": "mine", "image": "mine:1"}, command_of(request).split(" -- ")[1].split(), "x") == request
+
+
+@pytest.mark.parametrize(
+    ("image", "said"),
+    [
+        (
+            "pytorch/pytorch:2.8.0-cuda12.6",
+            ["pytorch/pytorch:2.8.0-cuda12.6, by its name: torch 2.8.0 is older than 2.9, so run.dist"],
+        ),
+        (
+            "pytorch/pytorch:1.13.1-cuda11.6",
+            ["pytorch/pytorch:1.13.1-cuda11.6, by its name: the image's torch is 1.13.1, and Ebb's"],
+        ),
+        ("pytorch/pytorch:2.9.1-cuda12.8", []),
+        (
+            "mine:1",
+            ["Which torch is in mine:1 is seen when it runs: if that is older than torch 2.9, the first line of `ebb logs mine`"],
+        ),
+        ("localhost/ebb/trainer:older", []),
+        (None, []),
+    ],
+)
+def test_what_the_images_torch_cannot_do_is_said_at_submit(image: str | None, said: list[str]) -> None:
+    notes: list[str] = []
+    ebb: Any = SimpleNamespace(platform=PLATFORM, namespace=NS, owner="")
+    prepare(ebb, asked(image=image), note=notes.append)
+    assert [note[: len(begin)] for note, begin in zip(notes, said, strict=True)] == said
 
 
 USUAL = {"runAsNonRoot": True, "runAsUser": 1000, "runAsGroup": 1000}

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from ebb.elastic.checkpoint import values
 from ebb.elastic.checkpoint.values import decode, encode
 
 VALUES: dict[str, Any] = {
@@ -90,3 +91,12 @@ class Own:
 def test_what_cannot_come_back_is_refused_by_its_place(state: Any, words: str) -> None:
     with pytest.raises(TypeError, match=words):
         encode(state, "ema")
+
+
+def test_bytes_come_back_where_torch_refuses_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside torch 2.1 to 2.4."""
+    monkeypatch.setattr(values, "_reads_bytes", lambda: False)
+    state = {"buffer": bytes(range(256)), b"key": 1}
+    encoded = encode(state)
+    assert not [each for pair in encoded["value"] for each in pair if isinstance(each, bytes)]
+    assert decode(encoded) == state

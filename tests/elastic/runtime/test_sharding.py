@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from ebb.elastic.runtime import sharding
 from ebb.elastic.runtime.config import ConfigError, resolve
 from ebb.elastic.runtime.members import Members
 from ebb.elastic.runtime.process_group import Group
@@ -159,3 +160,9 @@ def test_a_sharded_model_needs_recovery_in_memory(tmp_path: Path) -> None:
     config = resolve({}, output=tmp_path, recovery="restart")
     with pytest.raises(ConfigError, match=r"--recovery is 'restart' here: set --recovery memory"):
         check(config, Group(0, 1, torch.device("cpu")), [])
+
+
+def test_a_torch_that_cannot_shard_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharding, "FSDPModule", type("Older", (), {"set_gradient_divide_factor": None}))
+    with pytest.raises(ConfigError, match=r"shard=True\) needs torch 2.9 or newer, and this one is .*leave shard out"):
+        check(resolve(FOUR, output=tmp_path), Members(3, 4, torch.device("cpu")), [])

@@ -5,10 +5,9 @@ agent then reads again ten times a second to print them: so neither keeps ranks 
 work as ever; what torch prints then reaches our file as lines of the launcher.
 """
 
-from torch.distributed.elastic.multiprocessing.api import LogsDest, LogsSpecs
-
 from ebb.elastic.launch.logs.rank import VARIABLES
 from ebb.elastic.launch.logs.reader import LogPipes
+from ebb.elastic.launch.older_agent import LogsDest, LogsSpecs
 
 _NAMES = {1: "out", 2: "err"}
 
@@ -25,7 +24,10 @@ class Piped(LogsSpecs):
 
     def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
         """Called once for each start of the workers."""
-        found = self._inner.reify(envs)
+        return self.redirect(envs, self._inner.reify(envs))
+
+    def redirect(self, envs: dict[int, dict[str, str]], found: LogsDest) -> LogsDest:
+        """Put our pipes where torch leaves a stream alone."""
         if not self._pipes.works:
             return found
         self._pipes.renew(next((int(each["WORLD_SIZE"]) for each in envs.values() if "WORLD_SIZE" in each), None))

@@ -1,0 +1,55 @@
+"""Names of newer torches that the training runtime uses, for images whose torch is 2.1 to 2.3.
+
+    from ebb.elastic.torch_compat import STORE_ERRORS, DistError, GradScaler, OutOfMemoryError
+    while not has_keys(store, ["here/1"]): ...
+
+What the launcher needs of an older elastic agent is in launch/older_agent.py. Each name is torch's own where torch has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.distributed_c10d import Store
+
+__all__ = ["CONNECTION_ERRORS", "STORE_ERRORS", "DistError", "GradScaler", "OutOfMemoryError", "has_keys"]
+
+# Of a TCPStore: torch 2.1 raises Python's own for what 2.2 and newer call a DistError.
+STORE_ERRORS: tuple[type[Exception], ...] = (dist.DistError,) if hasattr(dist, "DistError") else (RuntimeError, TimeoutError)
+# Such as only a peer's end can cause.
+CONNECTION_ERRORS: tuple[type[Exception], ...] = tuple(
+    getattr(dist, name) for name in ("DistNetworkError", "DistStoreError") if hasattr(dist, name)
+)
+_NOTHING = "no value of ours"
+
+if TYPE_CHECKING or hasattr(dist, "DistError"):
+    from torch.distributed import DistError
+else:
+    from torch.distributed import DistBackendError as DistError  # before torch 2.2
+
+if TYPE_CHECKING or hasattr(torch, "OutOfMemoryError"):
+    from torch import OutOfMemoryError
+else:
+    from torch.cuda import OutOfMemoryError  # before torch 2.5
+
+if TYPE_CHECKING or hasattr(torch.amp, "GradScaler"):
+    from torch.amp import GradScaler
+else:
+
+    class GradScaler(torch.cuda.amp.GradScaler):
+        """Before torch 2.3 CUDA had the only one, and took no name of a device."""
+
+        def __init__(self, device: str = "cuda", **options: Any) -> None:
+            super().__init__(**options)
+
+
+def has_keys(store: Store, keys: Iterable[str]) -> bool:
+    """Return whether all of them are in the store, without waiting for one."""
+    if hasattr(store, "check"):
+        return bool(store.check(list(keys)))
+    # Before torch 2.3: an exchange that no value allows. Of a key that is not there the answer is what was asked for.
+    absent = _NOTHING.encode()
+    return all(store.compare_set(key, _NOTHING, _NOTHING) != absent for key in keys)
