@@ -20,7 +20,7 @@ from ebb.torch_limits import COMPLETE, find_limits, find_problem, title, version
 Object = dict[str, Any]
 
 VOLUME = "ebb-runtime"  # and the name of the init container
-MOUNT = "/ebb"
+MOUNT = "/ebb/runtime"  # beside the code that travels (/ebb/code): nothing can be mounted in what is mounted read-only
 USER = 1000  # the trainer image's, and the owner of the shared volumes
 ROOT, IMAGE = "root", "image"
 INTERPRETERS = "python3 python"

@@ -1,6 +1,7 @@
 """Jobs in images that are not the stack's: what their pods get, what they may ask for, and that it can be read back."""
 
 from dataclasses import replace
+from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,8 @@ from ebb.api.platform import Platform
 from ebb.api.platform import parse as read_platform
 from ebb.client.errors import BadRequest
 from ebb.client.staging.clone import settings_of
+from ebb.client.staging.code import packed
+from ebb.client.staging.delivery import place_of
 from ebb.client.submission import own_image
 from ebb.client.submission.fit import find_fit
 from ebb.client.submission.jobfile import request_of
@@ -40,12 +43,24 @@ def test_the_launcher_is_brought_and_replaces_the_entrypoint() -> None:
     pod = pod_of(asked(image="nvcr.io/nvidia/pytorch:25.01-py3"))
     (bringing,), (worker,) = pod["initContainers"], pod["containers"]
     assert bringing["image"] == "localhost/ebb/controller:1"
-    assert bringing["command"] == ["cp", "-r", "/opt/ebb/portable/.", "/ebb"]
-    assert worker["command"] == ["/ebb/busybox", "sh", "/ebb/start", "python3 python"]
+    assert bringing["command"] == ["cp", "-r", "/opt/ebb/portable/.", "/ebb/runtime"]
+    assert worker["command"] == ["/ebb/runtime/busybox", "sh", "/ebb/runtime/start", "python3 python"]
     assert worker["args"] == ["train.py"]
-    assert {"name": "ebb-runtime", "mountPath": "/ebb", "readOnly": True} in worker["volumeMounts"]
+    assert {"name": "ebb-runtime", "mountPath": "/ebb/runtime", "readOnly": True} in worker["volumeMounts"]
     assert {"name": "ebb-runtime", "emptyDir": {}} in pod["volumes"]
     assert "PYTHONPATH" not in [each["name"] for each in worker["env"]]  # the image's own stays
+
+
+def test_nothing_is_mounted_in_what_is_mounted_read_only(tmp_path: Path) -> None:
+    """No runtime can make the folder for it there: each job that brought a launcher and small code failed to start."""
+    (tmp_path / "train.py").touch()
+    request = asked(image="mine:1")
+    code = place_of(packed(tmp_path), request.name, PLATFORM)
+    body = manifest(request, find_fit(request, PLATFORM), PLATFORM, NS, code)
+    (worker,) = body["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"]
+    mounts = {PurePosixPath(each["mountPath"]): each.get("readOnly", False) for each in worker["volumeMounts"]}
+    assert {PurePosixPath("/ebb/runtime"), PurePosixPath("/ebb/code")} <= mounts.keys()
+    assert not [path for path in mounts if any(mounts.get(parent) for parent in path.parents)]
 
 
 @pytest.mark.parametrize(
