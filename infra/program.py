@@ -53,7 +53,7 @@ def declare(stack: Stack, cloud: Infrastructure) -> None:
     monitoring.monitoring(cluster, watching, workers, manager, [name for name in spaces if name != SYSTEM], base)
     etcd.etcd_maintenance(cluster, images.controller, manager, [*base, *store, *meeting], people)
     # The second manager machine is for people and jobs as the first: its nodes carry the same label, and cost the same.
-    copying = platform.copy_identity(cluster, volumes, [spaces[JOBS], *limits])
+    copying = platform.copy_identity(cluster, volumes, spaces, limits)
     facts = platform.facts(
         cluster,
         volumes,

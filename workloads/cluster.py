@@ -12,7 +12,7 @@ import pulumi
 from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
 SYSTEM, JOBS = "ebb-system", "elastic-job"
-COPY_ACCOUNT = "ebb-copy"  # the ServiceAccount, in JOBS, of pods that copy buckets
+COPY_ACCOUNT = "ebb-copy"  # the ServiceAccount, in a namespace of jobs, of pods that copy buckets
 TEAMS = "ebb-team-"  # of a team's namespace, its name follows: what the policies of manifests/owners.yaml go by
 PLATFORM_PRIORITY, JOB_PRIORITY = "ebb-system", "ebb-job"
 ETCD, ETCD_PORT = "etcd", 2379
@@ -259,9 +259,10 @@ def team_folder(team: str, what: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class CopyIdentity:
-    """The cloud's identity of the pods that copy buckets. `buckets`: name -> address, those that it may read, and that jobs may
-    call by name. `annotations`: of ServiceAccount COPY_ACCOUNT, which has it. `addresses`: link-local ranges and ports where
-    these pods get its credentials, and other pods nothing. `ready`: what must be there before such a pod."""
+    """The cloud's identity of the pods that copy buckets, in one namespace of jobs. `buckets`: name -> address, those that it may
+    read, and that jobs may call by name. `annotations`: of ServiceAccount COPY_ACCOUNT, which has it. `addresses`: link-local
+    ranges and ports where these pods get its credentials, and other pods nothing. `ready`: what must be there before such a
+    pod."""
 
     buckets: Mapping[str, str]
     annotations: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)
@@ -281,6 +282,7 @@ class Storage:
     copies: CopyIdentity | None = None
     # Name of a team -> its own data and output, each a folder beside those of others, and what else its workers mount.
     teams: Mapping[str, tuple[Volume, ...]] = field(default_factory=dict)
+    team_copies: Mapping[str, CopyIdentity] = field(default_factory=dict)  # as `copies`, of teams that have buckets
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -223,7 +223,9 @@ def _etcd(labels: Mapping[str, str], of_jobs: Sequence[str]) -> NetworkPolicySpe
     )
 
 
-def copies_policy(cluster: Cluster, addresses: Sequence[tuple[str, int]], needs: Sequence[pulumi.Resource]) -> NetworkPolicy:
+def copies_policy(
+    cluster: Cluster, addresses: Sequence[tuple[str, int]], needs: Sequence[pulumi.Resource], *, namespace: str, suffix: str
+) -> NetworkPolicy:
     """Beside what every pod of the jobs may, those that copy buckets may ask for their identity's credentials. A worker may carry
     their label, as its template's labels are its own; the index is the controller's, and keeps workers out."""
     pods = [{"key": LABEL_COPY, "operator": "Exists"}, {"key": LABEL_INDEX, "operator": "DoesNotExist"}]
@@ -231,8 +233,8 @@ def copies_policy(cluster: Cluster, addresses: Sequence[tuple[str, int]], needs:
         {"to": [{"ip_block": {"cidr": cidr}}], "ports": [{"protocol": "TCP", "port": port}]} for cidr, port in addresses
     ]
     return NetworkPolicy(
-        "network-policy-copies",
-        metadata={"name": "copies", "namespace": JOBS},
+        f"network-policy-copies{suffix}",
+        metadata={"name": "copies", "namespace": namespace},
         spec=_spec({"match_expressions": pods}, ingress=[], egress=rules),  # policies add up: it takes nothing away
         opts=cluster.options(depends_on=needs),
     )

@@ -26,6 +26,7 @@ from workloads.cluster import (
     SYSTEM,
     TEAMS,
     Cluster,
+    CopyIdentity,
     Images,
     NodeGroup,
     Resources,
@@ -129,19 +130,28 @@ def _read_only(volume: Volume) -> manifest.Document:
     return {"readOnly": True} if volume.read_only else {}
 
 
-def copy_identity(cluster: Cluster, storage: Storage, needs: Sequence[pulumi.Resource]) -> Resources:
-    """The ServiceAccount of pods that copy buckets, without any right in Kubernetes, and their way to its credentials. `needs`:
-    the namespace with its limits."""
-    copies = storage.copies
-    if copies is None:
-        return []
-    account = core.v1.ServiceAccount(
-        COPY_ACCOUNT,
-        metadata={"name": COPY_ACCOUNT, "namespace": JOBS, "annotations": dict(copies.annotations)},
-        automount_service_account_token=False,
-        opts=cluster.options(depends_on=[*needs, *copies.ready]),
-    )
-    return [account, *([copies_policy(cluster, copies.addresses, needs)] if copies.addresses else [])]
+def copy_identity(
+    cluster: Cluster, storage: Storage, spaces: Mapping[str, pulumi.Resource], limits: Sequence[pulumi.Resource]
+) -> Resources:
+    """The ServiceAccounts of pods that copy buckets, without any right in Kubernetes, and their way to its credentials: one for
+    jobs without a team, and one for each team that has buckets. `spaces`: namespaces by name; `limits`: theirs."""
+    made: Resources = []
+    for team, copies in {"": storage.copies, **storage.team_copies}.items():
+        if copies is None:
+            continue
+        place, suffix = (f"{TEAMS}{team}", f"-{team}") if team else (JOBS, "")
+        needs = [spaces[place], *limits]
+        made.append(
+            core.v1.ServiceAccount(
+                f"{COPY_ACCOUNT}{suffix}",
+                metadata={"name": COPY_ACCOUNT, "namespace": place, "annotations": dict(copies.annotations)},
+                automount_service_account_token=False,
+                opts=cluster.options(depends_on=[*needs, *copies.ready]),
+            )
+        )
+        if copies.addresses:
+            made.append(copies_policy(cluster, copies.addresses, needs, namespace=place, suffix=suffix))
+    return made
 
 
 def facts(
@@ -168,10 +178,10 @@ def facts(
         "volumes": [volume.facts() for volume in storage.jobs],
         # Beside the gateway, from its image: small, and on the machine already.
         "copies": {"image": images.controller, "selector": groups[0].node_selector, **_identity(storage)},
-        "buckets": [{"name": name, "url": url} for name, url in (storage.copies.buckets if storage.copies else {}).items()],
+        "buckets": _buckets(storage.copies),
         "nodeGroups": [_group(group, images, cluster) for group in groups],
         "dashboards": dict(dashboards or {}),
-        **({"teams": [team.facts(storage.teams.get(team.name, ())) for team in teams]} if teams else {}),
+        **({"teams": [_team(team, storage) for team in teams]} if teams else {}),
     }
     return core.v1.ConfigMap(
         PLATFORM,
@@ -182,8 +192,19 @@ def facts(
 
 
 def _identity(storage: Storage) -> Mapping[str, Any]:
-    found = storage.copies
-    return {"account": COPY_ACCOUNT, "environment": dict(found.environment)} if found else {}
+    found = [one for one in (storage.copies, *storage.team_copies.values()) if one]
+    account = {"account": COPY_ACCOUNT} if storage.copies else {}
+    return {**account, "environment": dict(found[0].environment)} if found else {}
+
+
+def _buckets(copies: CopyIdentity | None) -> list[Mapping[str, str]]:
+    return [{"name": name, "url": url} for name, url in (copies.buckets if copies else {}).items()]
+
+
+def _team(team: Team, storage: Storage) -> Mapping[str, Any]:
+    copies = storage.team_copies.get(team.name)
+    reads = {"buckets": _buckets(copies), "copyAccount": COPY_ACCOUNT} if copies else {}
+    return {**team.facts(storage.teams.get(team.name, ())), **reads}
 
 
 def _group(group: NodeGroup, images: Images, cluster: Cluster) -> Mapping[str, Any]:

@@ -127,6 +127,10 @@ class Team:
     borrow: int = 0  # GPUs beyond these that it may use while other teams leave them of theirs
     usd_per_month: float | None = None
     priority: str = ""  # of jobs that name none, as `ebb submit --priority` says it
+    buckets: Mapping[str, str] = field(
+        default_factory=dict
+    )  # name -> address, those that its copies may read without credentials
+    copy_account: str = ""  # the ServiceAccount of these copies, in its namespace; "": its jobs bring credentials
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +151,7 @@ class Platform:
     copies: Copies | None = None  # None: the stack is of a version that copies no buckets
     legacy_etcd_endpoint: str = ""  # an etcd with the v2 API, for torch's own etcd backends; "": the stack has none
     teams: tuple[Team, ...] = ()
+    closed_buckets: frozenset[str] = frozenset()  # names of those of other teams; see seen_from()
 
     def team_of(self, namespace: str) -> Team | None:
         """The team whose namespace it is."""
@@ -157,13 +162,15 @@ class Platform:
         return {name: text.replace("{namespace}", namespace).replace("{job}", job) for name, text in self.dashboards.items()}
 
     def seen_from(self, namespace: str) -> "Platform":
-        """The platform as jobs in a namespace find it: in a team's, with the volumes and the gateway of that team. The identity
-        that reads the stack's buckets is not a team's: its jobs bring credentials of their own."""
+        """The platform as jobs in a namespace find it: in a team's, with the volumes, the gateway and the buckets of that team,
+        and the identity that reads these."""
         team = self.team_of(namespace)
+        own = self.buckets if team is None else team.buckets
+        closed = frozenset({*self.buckets, *(name for each in self.teams for name in each.buckets)}) - own.keys()
         if team is None:
-            return self
-        copies = replace(self.copies, account="") if self.copies else None
-        return replace(self, jobs_namespace=namespace, volumes=team.volumes, buckets={}, copies=copies)
+            return replace(self, closed_buckets=closed)
+        copies = replace(self.copies, account=team.copy_account) if self.copies else None
+        return replace(self, jobs_namespace=namespace, volumes=team.volumes, buckets=own, copies=copies, closed_buckets=closed)
 
     def is_etcd(self, endpoint: str) -> bool:
         """Return whether it is the stack's etcd that a job names, and not one of its author's."""
@@ -325,6 +332,8 @@ def _team(item: _FactsReader) -> Team:
         borrow=item.count("borrow", 0),
         usd_per_month=item.number("usdPerMonth") if "usdPerMonth" in limits else None,
         priority=item.text("priority", ""),
+        buckets={one.text("name"): one.text("url") for one in item.objects("buckets", [])},
+        copy_account=item.text("copyAccount", ""),
     )
 
 

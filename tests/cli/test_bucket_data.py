@@ -135,3 +135,16 @@ def test_a_bucket_of_the_stack_is_copied_by_its_name(said: str, url: str) -> Non
     kube = FakeKube({**platform_map(), "data": {"schema": "1", "platform.json": json.dumps(facts)}})
     result = invoke("submit", "--name", "a", "--gpus", "1", "--dry-run", "--data", said, "--", "-m", "trainer", kube=kube)
     assert yaml.safe_load(result.stdout)["spec"]["data"] == {"url": url, "path": f"/mnt/data/{folder_of(parse_url(url))}"}
+
+
+@pytest.mark.parametrize("said", ["scans", "scans/a"])
+def test_a_bucket_of_another_team_is_refused_with_what_to_do(said: str) -> None:
+    team = {"name": "vision", "namespace": "ebb-team-vision", "buckets": [{"name": "scans", "url": "s3://scans"}]}
+    facts = {**platform_json(), "teams": [{**team, "copyAccount": "ebb-copy"}]}
+    kube = FakeKube({**platform_map(), "data": {"schema": "1", "platform.json": json.dumps(facts)}})
+    wanted = ("--name", "a", "--gpus", "1", "--data", said, "--namespace", "elastic-job", "--", "-m", "trainer")
+    result = invoke("submit", "--dry-run", *wanted, kube=kube)
+    assert result.exit_code == 2
+    words = " ".join(result.stderr.split())
+    assert f"data '{said}': bucket scans of this stack is for others: ask for your team" in words
+    assert f"or write /mnt/data/{said} for a folder of that name" in words

@@ -220,8 +220,14 @@ def _code(platform: Platform, code: CodePlace) -> Mapping[str, str]:
 
 
 def _named(data: str | None, platform: Platform) -> str | None:
-    """The address of a bucket that the stack has a name for, or of a folder of it; unless it is mounted under that name."""
+    """The address of a bucket that the stack has a name for, or of a folder of it; unless it is mounted under that name. Raises
+    BadRequest for one that is for others."""
     name, _, below = (data or "").partition("/")
+    if name in platform.closed_buckets:
+        raise BadRequest(
+            f"data {data!r}: bucket {name} of this stack is for others: ask for your team in its `teams` in the stack's file, "
+            f"name the bucket's address and bring credentials (--secret), or write /mnt/data/{data} for a folder of that name."
+        )
     if name not in platform.buckets or any(volume.name == name for volume in platform.volumes):
         return data
     return f"{platform.buckets[name]}/{below}".rstrip("/")

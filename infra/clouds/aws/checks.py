@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from infra import catalog
 from infra.clouds.aws.catalog import AMI_CPU, AMI_GPU, AwsInstance
 from infra.clouds.aws.settings import Bucket, Fsx, GroupSettings, Settings, Storage
-from infra.config import NodeGroupSettings, Problem, Stack, checks, choice
+from infra.config import NodeGroupSettings, Problem, Stack, buckets, checks, choice
 from infra.config.cidrs import PRIVATE, is_private, malformed, network_of, not_public
 from workloads.cluster import CAPACITY_BLOCK, SPOT
 
@@ -384,6 +384,10 @@ def _storage(stack: Stack, settings: Settings) -> Iterator[Problem]:
             text = f"{one.name!r} is taken: rename it, the files will be at /mnt/<name>"
             yield Problem(f"aws.storage.buckets[{index}].name", text)
         taken.add(one.name)
+        if one.teams and one.mode == "mount":
+            text = "a mounted bucket is in the pods of jobs without a team: set mode: copy, or leave teams out"
+            yield Problem(f"aws.storage.buckets[{index}].mode", text, (f"aws.storage.buckets[{index}].teams",))
+    yield from buckets.check("aws.storage.buckets", storage.buckets, stack)
     if storage.fsx is not None:
         yield from _fsx(storage.fsx, settings)
         yield from _zone(storage.fsx, stack, settings)

@@ -136,6 +136,12 @@ class Bucket(Section):
 
     name: Name = Field(description="`--data <name>`; the files of a mounted one are at /mnt/<name>.", examples=["imagenet"])
     url: forms.MountedBucket = Field(description="The bucket, or a folder of it.", examples=["s3://our-data/imagenet"])
+    teams: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
+        description="Teams whose jobs may copy it, and nobody else's; none: jobs without a team may.",
+        examples=[["vision"]],
+    )
     mode: Literal["mount", "copy"] = Field(
         default="mount",
         description="mount: every job sees it as files, each read is a request of S3; copy: a job that names it copies it onto "

@@ -9,7 +9,7 @@ from ipaddress import IPv4Network
 from infra import catalog
 from infra.clouds.gcp.catalog import NOT_ON_DEMAND, GcpInstance
 from infra.clouds.gcp.settings import GroupSettings, Settings
-from infra.config import NodeGroupSettings, Problem, Stack, checks, choice
+from infra.config import NodeGroupSettings, Problem, Stack, buckets, checks, choice
 from infra.config.cidrs import is_private, malformed, network_of, not_public
 from workloads.cluster import FLEX_START, ON_DEMAND, SPOT
 
@@ -58,6 +58,7 @@ def problems(stack: Stack, settings: Settings) -> Iterator[Problem]:
         if bucket.name in taken or bucket.name in VOLUMES:
             yield Problem(f"gcp.storage.buckets[{index}].name", f"{bucket.name!r} is taken: rename it, `--data` takes the name")
         taken.add(bucket.name)
+    yield from buckets.check("gcp.storage.buckets", settings.storage.buckets, stack)
     yield from checks.images("gcp.images", settings.images, stack)
 
 

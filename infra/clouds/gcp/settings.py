@@ -172,6 +172,12 @@ class Bucket(Section):
             "gs://<bucket> or gs://<bucket>/<folder>; for another cloud's bucket a job brings credentials (`ebb submit --data`)",
         ),
     ] = Field(description="The bucket, or a folder of it.", examples=["gs://our-data/imagenet"])
+    teams: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
+        description="Teams whose jobs may copy it, and nobody else's; none: jobs without a team may.",
+        examples=[["vision"]],
+    )
 
 
 class Storage(Section):

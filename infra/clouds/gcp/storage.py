@@ -7,6 +7,7 @@ Data and output are folders of the one file share, which the platform's first Jo
 by NFS, without a driver. On the way down: claims, volumes, the file system, the network; with `data: keep` the last two stay.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,13 +20,14 @@ from pulumi_kubernetes.provider import Provider as KubernetesProvider
 from infra.clouds.gcp import pools
 from infra.clouds.gcp.cluster import account_id
 from infra.clouds.gcp.network import Network
-from infra.clouds.gcp.settings import Lustre, Settings
+from infra.clouds.gcp.settings import Bucket, Lustre, Settings
 from infra.config import Stack
+from infra.config.buckets import by_reader
 from infra.groups import manager_group
 from infra.part import Part
 from infra.volumes import Csi, Nfs, Source, Volumes
 from workloads import cluster as records
-from workloads.cluster import COPY_ACCOUNT, JOBS
+from workloads.cluster import COPY_ACCOUNT, JOBS, TEAMS
 
 ROOT_CLAIM, ROOT_PATH = "efs-claim", "/mnt/efs"  # as the step-by-step articles have them
 KEEP, PROTECT = "keep", "protect"
@@ -84,6 +86,7 @@ def declare(
     disk, zone = _etcd_disk(part, name, stack, settings), stack.manager.zone
     handle = pulumi.Output.concat(f"projects/{settings.project}/zones/{zone}/disks/", disk.name)
     etcd = Csi(driver=DISK_DRIVER, handle=handle, fs_type="ext4")
+    copies = _copies(part, name, settings)
     return Storage(
         jobs=tuple(jobs),
         root=volumes.shared(
@@ -93,38 +96,45 @@ def declare(
             "etcd", etcd, claim="etcd-data", mount_path="/var/lib/etcd", zone=zone, size_gib=settings.storage.etcd_gib
         ),
         commands=_commands(address, share, lustre),
-        copies=_copies(part, name, settings) if settings.storage.buckets else None,
+        copies=copies.pop("", None),
+        team_copies=copies,
         teams=volumes.of_teams(
             stack.teams, lambda path: folder(f"/{path}"), {"data": sizes.data_gib, "output": sizes.output_gib}
         ),
     )
 
 
-def _copies(part: Part, name: str, settings: Settings) -> records.CopyIdentity:
-    """A service account that may read the buckets and nothing else, and that the pods which copy may be."""
-    wanted = settings.storage.buckets
-    account = serviceaccount.Account(
-        "copy", account_id=account_id(name, "copy"), display_name=f"Copies of buckets for {name}", opts=part.child()
-    )
-    pods = f"serviceAccount:{settings.project}.svc.id.goog[{JOBS}/{COPY_ACCOUNT}]"
+def _copies(part: Part, name: str, settings: Settings) -> dict[str, records.CopyIdentity]:
+    """By team ("": jobs without one): a service account that may read that team's buckets and nothing else, and that the pods
+    which copy may be."""
+    return {team: _copying(part, name, settings, team, read) for team, read in by_reader(settings.storage.buckets).items()}
+
+
+def _copying(part: Part, name: str, settings: Settings, team: str, read: Sequence[Bucket]) -> records.CopyIdentity:
+    namespace, called = (f"{TEAMS}{team}", f"copy-{team}") if team else (JOBS, "copy")
+    # An account's name has 30 characters, and a team's up to 20.
+    short = f"copy-{hashlib.sha256(team.encode()).hexdigest()[:6]}" if team else called
+    title = f"Copies of buckets for {name}{', team ' * bool(team)}{team}"
+    account = serviceaccount.Account(called, account_id=account_id(name, short), display_name=title, opts=part.child())
+    pods = f"serviceAccount:{settings.project}.svc.id.goog[{namespace}/{COPY_ACCOUNT}]"
     be = serviceaccount.IAMMember(
-        "copy", service_account_id=account.name, role="roles/iam.workloadIdentityUser", member=pods, opts=part.child()
+        called, service_account_id=account.name, role="roles/iam.workloadIdentityUser", member=pods, opts=part.child()
     )
-    read = [
+    rights = [
         gcp_storage.BucketIAMMember(
-            f"copy-{bucket}",
+            f"{called}-{bucket}",
             bucket=bucket,
             role="roles/storage.objectViewer",
             member=pulumi.Output.concat("serviceAccount:", account.email),
             opts=part.child(),
         )
-        for bucket in dict.fromkeys(one.url.split("/")[2] for one in wanted)
+        for bucket in dict.fromkeys(one.url.split("/")[2] for one in read)
     ]
     return records.CopyIdentity(
-        buckets={one.name: one.url for one in wanted},
+        buckets={one.name: one.url for one in read},
         annotations={"iam.gke.io/gcp-service-account": account.email},
         addresses=METADATA,
-        ready=[be, *read],
+        ready=[be, *rights],
     )
 
 

@@ -1,5 +1,6 @@
 """Storage on AWS: what is made for EFS, for FSx and for both, what Kubernetes mounts, and what goes before what."""
 
+import json
 import re
 from types import SimpleNamespace
 from typing import Any, cast
@@ -55,7 +56,8 @@ def declare(zones: tuple[str, ...] = ZONES, teams: tuple[str, ...] = (), **secti
         )
         volumes = {one.name: {"facts": one.facts(), "binds": one.volume_name, "asks": one.size_gib, "class": one.storage_class,
                               "annotations": dict(one.annotations)} for one in (*made.jobs, made.root, made.etcd)}  # fmt: skip
-        return {"jobs": [one.name for one in made.jobs], "volumes": volumes, "commands": dict(made.commands)}
+        copies = {team: dict(one.buckets) for team, one in {"": made.copies, **made.team_copies}.items() if one}
+        return {"jobs": [one.name for one in made.jobs], "volumes": volumes, "commands": dict(made.commands), "copies": copies}
 
     return declared(all_of_it, answers=ANSWERS)
 
@@ -269,6 +271,24 @@ def test_a_bucket_that_is_copied_is_no_volume() -> None:
     link = seen.one("PodIdentityAssociation", "ebb-copy").inputs
     assert (link["namespace"], link["serviceAccount"]) == ("elastic-job", "ebb-copy")
     assert not declare(**EFS).all("PodIdentityAssociation")
+
+
+def test_a_team_reads_its_buckets_as_itself() -> None:
+    theirs = {"name": "scans", "url": "s3://scans/a", "mode": "copy", "teams": ["vision"]}
+    seen = declare(**EFS, teams=("vision",), buckets=[{"name": "words", "url": "s3://our-data/words", "mode": "copy"}, theirs])
+    links = {name: seen.one("PodIdentityAssociation", name).inputs for name in ("ebb-copy", "ebb-copy-vision")}
+    assert {name: (one["namespace"], one["serviceAccount"]) for name, one in links.items()} == {
+        "ebb-copy": ("elastic-job", "ebb-copy"),
+        "ebb-copy-vision": ("ebb-team-vision", "ebb-copy"),
+    }
+    for suffix, place, reads in (("", "elastic-job", "our-data/words"), ("-vision", "ebb-team-vision", "scans/a")):
+        role = seen.one("aws:iam/role:Role", f"{NAME}-s3-copy{suffix}").inputs
+        (trusted,) = json.loads(role["assumeRolePolicy"])["Statement"]
+        assert trusted["Condition"]["StringEquals"]["aws:RequestTag/kubernetes-namespace"] == place
+        policy = seen.one("aws:iam/rolePolicy:RolePolicy", f"{NAME}-s3-copy{suffix}").inputs["policy"]
+        assert json.loads(policy)["Statement"][1]["Resource"] == [f"arn:aws:s3:::{reads}/*"]
+    assert seen.returned["copies"] == {"": {"words": "s3://our-data/words"}, "vision": {"scans": "s3://scans/a"}}
+    assert declare(**EFS, teams=("vision",), buckets=[theirs]).returned["copies"] == {"vision": {"scans": "s3://scans/a"}}
 
 
 @pytest.mark.parametrize("section", SECTIONS)

@@ -216,7 +216,7 @@ def _add_on(  # noqa: PLR0917 - all of them say the same five
     )
 
 
-def _words(one: AddOn, settings: Settings) -> dict[str, list[str]]:
+def _words(one: AddOn, settings: Settings) -> dict[str, Any]:
     """The resources of its role, where they are the stack's to name."""
     if one.name != S3:
         return {}

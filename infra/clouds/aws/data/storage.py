@@ -26,10 +26,11 @@ from infra.clouds.aws.network import Network
 from infra.clouds.aws.settings import Bucket, Settings
 from infra.clouds.aws.settings import Storage as StorageSettings
 from infra.config import Stack
+from infra.config.buckets import by_reader
 from infra.part import Part
 from infra.volumes import SHOWN, Csi, Source, Volumes
 from workloads import cluster as records
-from workloads.cluster import COPY_ACCOUNT, JOBS, CopyIdentity, Volume
+from workloads.cluster import COPY_ACCOUNT, JOBS, TEAMS, CopyIdentity, Volume
 
 ROOT_CLAIM, ROOT_PATH = "efs-claim", "/mnt/efs"  # as the step-by-step articles have them
 NFS_OPTIONS = "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport"
@@ -82,35 +83,40 @@ def declare(
         size = wanted.fsx.size_gib
         jobs.append(volumes.shared("fsx", whole, claim="ebb-fsx", mount_path="/mnt/fsx", size_gib=size, zone=fast_zone))
     jobs += [_bucket(volumes, one) for one in mounted(wanted)]
+    copies = _copies(part, name, settings, control)
     return Storage(
         jobs=tuple(jobs),
         root=volumes.shared("efs", root, claim=ROOT_CLAIM, mount_path=ROOT_PATH, size_gib=sizes.data_gib + sizes.output_gib),
         etcd=_etcd(volumes, disk, stack.manager.zone, wanted.etcd_gib),
         commands=_commands(shared, fast, wanted),
-        copies=_copies(part, name, settings, control) if wanted.buckets else None,
+        copies=copies.pop("", None),
+        team_copies=copies,
         teams=volumes.of_teams(
             stack.teams, _team_folders(part, name, shared, fast), {"data": sizes.data_gib, "output": sizes.output_gib}, zone
         ),
     )
 
 
-def _copies(part: Part, name: str, settings: Settings, control: ControlPlane) -> CopyIdentity:
-    """The role of the pods that copy: of those buckets, too, that are mounted."""
-    buckets = settings.storage.buckets
-    link = eks.PodIdentityAssociation(
-        COPY_ACCOUNT,
-        cluster_name=control.name,
-        namespace=JOBS,
-        service_account=COPY_ACCOUNT,
-        role_arn=identity.role(part, name, "s3-copy", **bucket_words(buckets)).arn,
-        opts=part.child(depends_on=control.ready),
-    )
-    return CopyIdentity(
-        buckets={one.name: one.url for one in buckets},
-        environment={"AWS_REGION": settings.region},
-        addresses=[AGENT],
-        ready=[link],
-    )
+def _copies(part: Part, name: str, settings: Settings, control: ControlPlane) -> dict[str, CopyIdentity]:
+    """By team ("": jobs without one): the role of its pods that copy, also from buckets that are mounted."""
+    made = {}
+    for team, read in by_reader(settings.storage.buckets).items():
+        namespace, suffix = (f"{TEAMS}{team}", f"-{team}") if team else (JOBS, "")
+        link = eks.PodIdentityAssociation(
+            f"{COPY_ACCOUNT}{suffix}",
+            cluster_name=control.name,
+            namespace=namespace,
+            service_account=COPY_ACCOUNT,
+            role_arn=identity.role(part, name, "s3-copy", suffix=suffix, namespace=namespace, **bucket_words(read)).arn,
+            opts=part.child(depends_on=control.ready),
+        )
+        made[team] = CopyIdentity(
+            buckets={one.name: one.url for one in read},
+            environment={"AWS_REGION": settings.region},
+            addresses=[AGENT],
+            ready=[link],
+        )
+    return made
 
 
 def _bucket(volumes: Volumes, one: Bucket) -> Volume:

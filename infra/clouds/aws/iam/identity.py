@@ -37,31 +37,38 @@ class Role(iam.Role):
 
 
 def role(
-    part: Part, name: str, key: str, *, options: Collection[str] = (), **given: pulumi.Input[str] | Sequence[pulumi.Input[str]]
+    part: Part,
+    name: str,
+    key: str,
+    *,
+    suffix: str = "",
+    options: Collection[str] = (),
+    **given: pulumi.Input[str] | Sequence[pulumi.Input[str]],
 ) -> Role:
-    """A role of the table, with its policies. `options`: the settings that are on, of those that policies want; `given`: the
-    words in braces that the table asks for beside name and stack."""
+    """A role of the table, with its policies. `suffix`: of its name, where there are several; `options`: the settings that are
+    on, of those that policies want; `given`: the words in braces that the table asks for beside name and stack."""
     spec = ROLES[key]
     words = {"name": name, "stack": name.removeprefix("ebb-"), **given}
     assert _asked(spec) <= set(words), f"role {key!r} wants {sorted(_asked(spec) - set(words))}: give them as keyword arguments"
+    called = f"{name}-{key}{suffix}"
     made = Role(
-        f"{name}-{key}",
+        called,
         description=f"Ebb: {spec.who}",
         assume_role_policy=_text(lambda filled: [trust(spec, filled)], words),
-        tags={"Name": f"{name}-{key}"},
+        tags={"Name": called},
         opts=part.child(),
     )
     opts = pulumi.ResourceOptions(parent=made)
     attached: list[pulumi.Resource] = [
         iam.RolePolicyAttachment(
-            f"{name}-{key}-{policy.name}", role=made.name, policy_arn=f"arn:aws:iam::aws:policy/{policy.name}", opts=opts
+            f"{called}-{policy.name}", role=made.name, policy_arn=f"arn:aws:iam::aws:policy/{policy.name}", opts=opts
         )
         for policy in spec.managed
         if not policy.only_with or policy.only_with in options
     ]
     if spec.statements:
         own = _text(lambda filled: [statement(one, filled) for one in spec.statements], words)
-        attached.append(iam.RolePolicy(f"{name}-{key}", role=made.name, policy=own, opts=opts))
+        attached.append(iam.RolePolicy(called, role=made.name, policy=own, opts=opts))
     made.policies = attached
     return made
 

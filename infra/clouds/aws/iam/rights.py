@@ -12,10 +12,10 @@ drivers create, resize and delete nothing, and a mount asks for none.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from infra.config import ROOT
-from workloads.cluster import COPY_ACCOUNT, JOBS
+from workloads.cluster import COPY_ACCOUNT
 
 EVERYTHING = "*"
 # As documented in the service authorization reference: the action knows no resources, so a policy cannot name any.
@@ -115,7 +115,7 @@ class _Named(Protocol):
     def prefix(self) -> str: ...
 
 
-def bucket_words(buckets: Iterable[_Named]) -> dict[str, list[str]]:
+def bucket_words(buckets: Iterable[_Named]) -> dict[str, Any]:
     """The words in braces of the roles that read buckets."""
     named = list(buckets)
     return {
@@ -209,7 +209,7 @@ ROLES: Mapping[str, Role] = {
     ),
     "s3-copy": _of_pods(
         "pods that copy a bucket before a job's workers exist, with `aws.storage.buckets`",
-        JOBS,
+        "{namespace}",
         COPY_ACCOUNT,
         statements=_READ_BUCKETS,
     ),
