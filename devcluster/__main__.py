@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import sys
+from pathlib import Path
 
 from devcluster.control_plane import daemons
 from devcluster.machines import lifecycle, processes
@@ -57,6 +58,8 @@ def parser() -> argparse.ArgumentParser:
     status = verb("status", "what runs", _status)
     status.add_argument("-o", "--output", choices=["text", "json"], default="text")
     verb("images", "build the images only, and print their names as JSON", _images)
+    load = verb("load", "bring an image of your own to the machines, for `ebb submit --image`", _load)
+    load.add_argument("archive", type=Path, metavar="ARCHIVE", help="as `docker save` writes it")
     verb("down", "remove the devcluster and all that is on it", _down)
     reclaim = verb("reclaim", "take a machine away, as a spot market does", _reclaim)
     reclaim.add_argument("node", metavar="NODE")
@@ -104,6 +107,12 @@ def _images(arguments: argparse.Namespace) -> None:
     from devcluster.up import build_images  # noqa: PLC0415
 
     print(json.dumps(asyncio.run(build_images()), indent=2))
+
+
+def _load(arguments: argparse.Namespace) -> None:
+    from devcluster.up import load_image  # noqa: PLC0415
+
+    print(asyncio.run(load_image(arguments.box, arguments.archive)))
 
 
 def _status(arguments: argparse.Namespace) -> int:

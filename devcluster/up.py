@@ -86,6 +86,17 @@ async def build_images() -> dict[str, str]:
     return (await _images(await _programs())).references
 
 
+async def load_image(name: str, archive: Path) -> str:
+    """An image for `ebb submit --image`, on machines that run and on those to come; returns its reference."""
+    box = Box.load(name)
+    async with build.lock(EBB_HOME):
+        reference = await prepared.load(EBB_HOME, archive)
+    for machine in lifecycle.list_machines(box):
+        if machine.alive:
+            await _import(box, machine.name, reference, archive)
+    return reference
+
+
 async def _bring_images(box: Box, image_set: prepared.ImageSet) -> None:
     """New images reach machines that are already running."""
     for machine in lifecycle.list_machines(box):
@@ -94,12 +105,17 @@ async def _bring_images(box: Box, image_set: prepared.ImageSet) -> None:
 
 
 async def _bring_images_to(box: Box, machine: str, image_set: prepared.ImageSet) -> None:
-    ctr = [*lifecycle.enter(box, machine), "ctr", "--namespace", "k8s.io", "images"]
-    there = (await run(*ctr, "ls", "--quiet")).split()
     for name, reference in image_set.references.items():
-        if reference not in there:
-            say(f"machine {machine}: loading image {name}")
-            await run(*ctr, "import", build.image_of(EBB_HOME / "images", name, reference.rpartition(":")[2]).archive)
+        archive = build.image_of(EBB_HOME / "images", name, reference.rpartition(":")[2]).archive
+        await _import(box, machine, reference, archive)
+
+
+async def _import(box: Box, machine: str, reference: str, archive: Path) -> None:
+    """Unless it is there."""
+    ctr = [*lifecycle.enter(box, machine), "ctr", "--namespace", "k8s.io", "images"]
+    if reference not in (await run(*ctr, "ls", "--quiet")).split():
+        say(f"machine {machine}: loading image {reference}")
+        await run(*ctr, "import", archive)
 
 
 async def start_cloud(box: Box) -> None:

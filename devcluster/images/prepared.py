@@ -1,21 +1,26 @@
 """A containerd root with all images in it, from which every machine starts: made once per set of images, shared by all machines.
 
     image_set = await ensure(home, images)       # imports what changed
+    reference = await load(home, archive)        # an image of somebody else, for pods that name it
     clone(image_set.folder, root)                # for a new machine, in milliseconds
 
 A machine shares the unpacked layers (links) and has its own databases: a shared bolt database would block the second containerd.
 """
 
+import contextlib
 import hashlib
+import io
 import json
 import os
 import shlex
 import shutil
+import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from devcluster.commands import run, watch
 from devcluster.images.build import Image
+from devcluster.settings import BoxError
 
 CONTENT = Path("io.containerd.content.v1.content")
 SNAPSHOTS = Path("io.containerd.snapshotter.v1.overlayfs")
@@ -28,7 +33,7 @@ KEPT_VERSIONS = 3  # of an image: a running job's replacement pods need the vers
 @dataclass(frozen=True, kw_only=True)
 class ImageSet:
     """`folder` is the containerd root; `references` maps an image's name to its full reference; `older` are earlier versions that
-    are still in it, the newest first."""
+    are still in it, and images that a user has loaded, the newest first."""
 
     folder: Path
     references: dict[str, str]
@@ -56,9 +61,38 @@ async def ensure(home: Path, images: dict[str, Image]) -> ImageSet:
     references = {name: image.reference for name, image in sorted(images.items())}
     last = current(home)
     older = older_versions(references, last) if last is not None and last.folder.exists() else ()
+    return await _ensure(home, references, older, {image.reference: image.archive for image in images.values()})
+
+
+async def load(home: Path, archive: Path) -> str:
+    """Adds the image of a docker archive, and returns its reference. One that is there stays: new content needs a new tag. The
+    caller holds images.lock. Raises BoxError and CommandError."""
+    last = current(home)
+    if last is None or not last.folder.exists():
+        raise BoxError("there are no images yet to which one could be added; make them with: python -m devcluster images")
+    reference = reference_in(archive)
+    if reference not in (*last.references.values(), *last.older):
+        await _ensure(home, last.references, (reference, *last.older), {reference: archive})
+    return reference
+
+
+def reference_in(archive: Path) -> str:
+    """Raises BoxError for a file that is no docker archive with one image that has a name."""
+    try:
+        with tarfile.open(archive) as tar, contextlib.closing(tar.extractfile("manifest.json") or io.BytesIO()) as file:
+            [manifest] = json.load(file)
+            [reference] = manifest["RepoTags"]
+            return str(reference)
+    except (OSError, tarfile.TarError, KeyError, TypeError, ValueError) as error:
+        raise BoxError(
+            f"{archive} is no archive of one image with a name ({error}); make one with: docker save -o image.tar NAME:TAG"
+        ) from error
+
+
+async def _ensure(home: Path, references: dict[str, str], older: tuple[str, ...], archives: dict[str, Path]) -> ImageSet:
     folder = home / "images" / f"prepared-{hashlib.sha256(repr((references, older)).encode()).hexdigest()[:12]}"
     if not folder.exists():
-        await _prepare(folder, last, images, older)
+        await _prepare(folder, current(home), archives, {*references.values(), *older})
     part = home / "images" / "current.part"
     part.write_text(json.dumps({"folder": folder.name, "references": references, "older": older}))
     part.replace(home / "images" / "current.json")
@@ -92,17 +126,16 @@ def clone(prepared: Path, root: Path) -> None:
     (root / USED).write_text(prepared.name)
 
 
-async def _prepare(folder: Path, last: ImageSet | None, images: dict[str, Image], older: tuple[str, ...]) -> None:
+async def _prepare(folder: Path, last: ImageSet | None, archives: dict[str, Path], wanted: set[str]) -> None:
+    """From the last set and these archives, by reference: a root with what is wanted."""
     partial = folder.with_name(f".{folder.name}-partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
-    wanted = {image.reference: image.archive for image in images.values()}
     there: set[str] = set()
     if last is not None and last.folder.exists():
         await _copy(last.folder, partial)
         there = {*last.references.values(), *last.older}
-    missing, unwanted = sorted(wanted.keys() - there), sorted(there - wanted.keys() - set(older))
-    script = _script(partial, [wanted[name] for name in missing], unwanted)
+    script = _script(partial, [archives[name] for name in sorted(archives.keys() - there)], sorted(there - wanted))
     await watch("preparing images for machines", ["bash", "-c", script], log=folder.with_name("prepare.log"))
     partial.rename(folder)
 

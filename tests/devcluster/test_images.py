@@ -1,6 +1,10 @@
 """Names of images by content, and the containerd root that machines share."""
 
+import asyncio
+import io
+import json
 import os
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -9,6 +13,7 @@ from devcluster.commands import CommandError
 from devcluster.images import base, build, prepared
 from devcluster.images.build import Recipe
 from devcluster.images.prepared import CONTENT, DATABASES, METADATA, SNAPSHOTS
+from devcluster.settings import BoxError
 
 
 @pytest.fixture
@@ -155,3 +160,51 @@ async def test_a_second_checkout_downloads_no_debian(tmp_path: Path, monkeypatch
         assert (tmp_path / checkout).read_text() == "debian"
     assert made == [tmp_path / "first.tar"]
     assert len(list((tmp_path / "cache" / "ebb").iterdir())) == 1
+
+
+def archive_of(path: Path, *references: str) -> Path:
+    """A docker archive without layers."""
+    with tarfile.open(path, "w") as tar:
+        content = json.dumps([{"Config": "config.json", "RepoTags": list(references), "Layers": []}]).encode()
+        header = tarfile.TarInfo("manifest.json")
+        header.size = len(content)
+        tar.addfile(header, io.BytesIO(content))
+    return path
+
+
+def test_an_archive_names_its_image(tmp_path: Path) -> None:
+    assert prepared.reference_in(archive_of(tmp_path / "image.tar", "lab/mine:1")) == "lab/mine:1"
+
+
+@pytest.mark.parametrize("references", [(), ("lab/mine:1", "lab/mine:2")])
+def test_an_archive_of_no_one_image_is_refused_with_the_fix(tmp_path: Path, references: tuple[str, ...]) -> None:
+    archive = archive_of(tmp_path / "image.tar", *references)
+    with pytest.raises(BoxError, match=r"image\.tar is no archive of one image with a name .*docker save"):
+        prepared.reference_in(archive)
+    (tmp_path / "other.tar").write_text("no archive")
+    with pytest.raises(BoxError, match=r"other\.tar is no archive"):
+        prepared.reference_in(tmp_path / "other.tar")
+
+
+def test_a_loaded_image_is_in_the_next_sets_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepares: list[dict[str, Path]] = []
+
+    async def prepare(folder: Path, _: object, archives: dict[str, Path], wanted: set[str]) -> None:
+        prepares.append(archives)
+        assert archives.keys() <= wanted
+        folder.mkdir()
+
+    monkeypatch.setattr(prepared, "_prepare", prepare)
+    home, archive = tmp_path, archive_of(tmp_path / "image.tar", "lab/mine:1")
+    (home / "images").mkdir()
+    with pytest.raises(BoxError, match="python -m devcluster images"):
+        asyncio.run(prepared.load(home, archive))
+    pause = {"pause": build.image_of(home, "pause", "1")}
+    asyncio.run(prepared.ensure(home, pause))
+    assert asyncio.run(prepared.load(home, archive)) == "lab/mine:1"
+    assert prepares[1:] == [{"lab/mine:1": archive}]
+    assert asyncio.run(prepared.load(home, archive)) == "lab/mine:1", "it is there"
+    asyncio.run(prepared.ensure(home, pause))
+    assert len(prepares) == 2, "nothing to do"
+    newer = asyncio.run(prepared.ensure(home, {"pause": build.image_of(home, "pause", "2")}))
+    assert newer.older == ("localhost/ebb/pause:1", "lab/mine:1")
