@@ -1,6 +1,7 @@
 """Names of newer torches that the training runtime uses, for images whose torch is 2.1 to 2.3.
 
     from ebb.elastic.torch_compat import STORE_ERRORS, DistError, GradScaler, OutOfMemoryError
+    store = open_store("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     while not has_keys(store, ["here/1"]): ...
 
 What the launcher needs of an older elastic agent is in launch/older_agent.py. Each name is torch's own where torch has it.
@@ -8,14 +9,16 @@ What the launcher needs of an older elastic agent is in launch/older_agent.py. E
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import TCPStore  # what torch.distributed has, with its types
 from torch.distributed.distributed_c10d import Store
 
-__all__ = ["CONNECTION_ERRORS", "STORE_ERRORS", "DistError", "GradScaler", "OutOfMemoryError", "has_keys"]
+__all__ = ["CONNECTION_ERRORS", "STORE_ERRORS", "DistError", "GradScaler", "OutOfMemoryError", "has_keys", "open_store"]
 
 # Of a TCPStore: torch 2.1 raises Python's own for what 2.2 and newer call a DistError.
 STORE_ERRORS: tuple[type[Exception], ...] = (dist.DistError,) if hasattr(dist, "DistError") else (RuntimeError, TimeoutError)
@@ -44,6 +47,17 @@ else:
 
         def __init__(self, device: str = "cuda", **options: Any) -> None:
             super().__init__(**options)
+
+
+def open_store(host: str, port: int, **options: Any) -> TCPStore:
+    """A TCPStore, also of a build without libuv, as Debian's: there torch's own, here and in children, do without it as well."""
+    try:
+        return TCPStore(host, port, **options)
+    except RuntimeError as error:
+        if "libuv" not in str(error):
+            raise
+    os.environ["USE_LIBUV"] = "0"
+    return TCPStore(host, port, use_libuv=False, **options)
 
 
 def has_keys(store: Store, keys: Iterable[str]) -> bool:

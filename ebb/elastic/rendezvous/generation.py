@@ -64,14 +64,11 @@ def read(environment: Mapping[str, str]) -> Generation | None:
     """From the store of the agent that started this process. Blocks for a minute at most, while rank 0's agent is reached."""
     if environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         return None
-    # The launcher imports this module before torch is needed.
-    from torch._C._distributed_c10d import TCPStore  # noqa: PLC0415
-
-    from ebb.elastic.torch_compat import has_keys  # noqa: PLC0415
+    from ebb.elastic.torch_compat import has_keys, open_store  # noqa: PLC0415  # the launcher imports this module before torch is needed
 
     host, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
     timeout = timedelta(seconds=_CONNECT_SECONDS)
-    store = TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=timeout)
+    store = open_store(host, port, is_master=False, wait_for_workers=False, timeout=timeout)
     return Generation.from_json(store.get(STORE_KEY)) if has_keys(store, [STORE_KEY]) else None
 
 

@@ -18,7 +18,7 @@ from torch._C._distributed_c10d import TCPStore  # what torch.distributed has, w
 from ebb.elastic.rendezvous.generation import STORE_KEY, Generation
 from ebb.elastic.rendezvous.peer_liveness import answers
 from ebb.elastic.rendezvous.state import Record
-from ebb.elastic.torch_compat import STORE_ERRORS, has_keys
+from ebb.elastic.torch_compat import STORE_ERRORS, has_keys, open_store
 
 # All machines of a generation reach its store within this time, or meet again. They have only just said that they are ready.
 _ASSEMBLY_SECONDS = 60.0
@@ -35,7 +35,7 @@ class AssemblyFailed(Exception):  # not an error: meet again
 
 def serve(address: str) -> TCPStore:
     """A server on a free port, reached at this address."""
-    return TCPStore(address, 0, is_master=True, wait_for_workers=False, timeout=_STORE_TIMEOUT)
+    return open_store(address, 0, is_master=True, wait_for_workers=False, timeout=_STORE_TIMEOUT)
 
 
 def address_of(store: TCPStore) -> str:
@@ -96,7 +96,7 @@ def _connect(store: str, check: Callable[[], None]) -> TCPStore:
     while True:
         check()
         try:
-            client = TCPStore(host, int(port), is_master=False, wait_for_workers=False, timeout=_CONNECT_TIMEOUT)
+            client = open_store(host, int(port), is_master=False, wait_for_workers=False, timeout=_CONNECT_TIMEOUT)
         except STORE_ERRORS as error:
             check()
             if not answers(store):  # its process is gone, or the network to it: the machines find out which when they meet again

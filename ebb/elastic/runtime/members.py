@@ -25,7 +25,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import TCPStore  # what torch.distributed has, with its types
 from torch.distributed.distributed_c10d import PrefixStore
 
 from ebb.compat import Self
@@ -44,7 +43,7 @@ from ebb.elastic.runtime.process_group import (
     noticing_loss,
 )
 from ebb.elastic.runtime.transfer import pass_on
-from ebb.elastic.torch_compat import has_keys
+from ebb.elastic.torch_compat import has_keys, open_store
 
 T = TypeVar("T")
 _LONGEST_LOOK = 0.05  # seconds between two looks whether all ranks have come, or a newer place has
@@ -246,7 +245,9 @@ class Members(Group):
         MEETING_SECONDS, and when a newer generation is there already."""
         others, seconds = sockets(), datetime.timedelta(seconds=MEETING_SECONDS)
         with noticing_loss():
-            server = self._unless_over(lambda: TCPStore(address, port, is_master=False, wait_for_workers=False, timeout=seconds))
+            server = self._unless_over(
+                lambda: open_store(address, port, is_master=False, wait_for_workers=False, timeout=seconds)
+            )
             store = PrefixStore("members", server)
             self._come(store, range(self.world_size))
             world = self._backend(store, self.rank, self.world_size)

@@ -33,7 +33,7 @@ from ebb.elastic.contract import EXIT_PEER_LOST
 from ebb.elastic.notices.relay import is_running
 from ebb.elastic.runtime.config import Place
 from ebb.elastic.runtime.process_group import MEETING_SECONDS, PeerLostError, keep_for_ever
-from ebb.elastic.torch_compat import DistError
+from ebb.elastic.torch_compat import DistError, open_store
 
 if TYPE_CHECKING:  # before torch 2.2 it is elsewhere, and no model is sharded there
     from torch.distributed.device_mesh import DeviceMesh
@@ -108,7 +108,7 @@ class Pod:
 
     def exchange(self, name: str) -> Exchange:
         """For words between the ranks' threads, beside the collectives."""
-        store = TCPStore(_ADDRESS, self._store.port, is_master=False, wait_for_workers=False)
+        store = open_store(_ADDRESS, self._store.port, is_master=False, wait_for_workers=False)
         return Exchange(PrefixStore(name, keep_for_ever(store)))
 
     def part(self) -> None:
@@ -156,14 +156,14 @@ def _meet(place: Place, folder: Path, raise_if_lost: Callable[[], None]) -> TCPS
         time.sleep(_LOOK_SECONDS)  # for a process that may not have begun yet
 
     if place.local_rank == 0:
-        store = TCPStore(_ADDRESS, 0, is_master=True, wait_for_workers=False, timeout=seconds)
+        store = open_store(_ADDRESS, 0, is_master=True, wait_for_workers=False, timeout=seconds)
         temporary = file.with_name(f"{_MEETING}-{os.getpid()}")
         temporary.write_text(json.dumps([os.getpid(), store.port]))
         temporary.rename(file)
     else:
         while (port := _port(file)) is None:
             wait()
-        store = TCPStore(_ADDRESS, port, is_master=False, wait_for_workers=False, timeout=seconds)
+        store = open_store(_ADDRESS, port, is_master=False, wait_for_workers=False, timeout=seconds)
     store.set(f"process/{place.local_rank}", str(os.getpid()))
     while not store.check([f"process/{rank}" for rank in range(place.local_world_size)]):
         wait()

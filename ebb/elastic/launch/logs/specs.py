@@ -5,6 +5,8 @@ agent then reads again ten times a second to print them: so neither keeps ranks 
 work as ever; what torch prints then reaches our file as lines of the launcher.
 """
 
+import os
+
 from ebb.elastic.launch.logs.rank import VARIABLES
 from ebb.elastic.launch.logs.reader import LogPipes
 from ebb.elastic.launch.older_agent import LogsDest, LogsSpecs
@@ -24,6 +26,9 @@ class Piped(LogsSpecs):
 
     def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
         """Called once for each start of the workers."""
+        if "USE_LIBUV" in os.environ:  # of a torch without it (torch_compat.py): a worker that is forked has an older environment
+            for each in envs.values():
+                each["USE_LIBUV"] = os.environ["USE_LIBUV"]
         return self.redirect(envs, self._inner.reify(envs))
 
     def redirect(self, envs: dict[int, dict[str, str]], found: LogsDest) -> LogsDest:
