@@ -133,7 +133,10 @@ def _file_systems(mounted: Sequence[Volume]) -> dict[str, pulumi.Input[str]]:
 def _prepare_container(storage: Storage, image: pulumi.Input[str], mounted: Sequence[Volume]) -> ContainerArgsDict:
     folders = [f"{storage.root.mount_path}/{name}" for name in FOLDERS]
     of_teams = [f"{storage.root.mount_path}/{team_folder(team, name)}" for team in storage.teams for name in FOLDERS]
-    paths = [*folders, *(volume.mount_path for volume in _own_volumes(storage)), *of_teams]
+    # Each job makes its folder in one for its namespace: made by the first job, it would be closed to workers of another user.
+    of_jobs = [f"{storage.root.mount_path}/output/{JOBS}"]
+    of_jobs += [f"{storage.root.mount_path}/{team_folder(team, 'output')}/{TEAMS}{team}" for team in storage.teams]
+    paths = [*folders, *(volume.mount_path for volume in _own_volumes(storage)), *of_teams, *of_jobs]
     return {
         "name": "prepare",
         "image": image,

@@ -321,7 +321,7 @@ def test_a_team_s_volumes_are_folders_of_its_own_and_its_gateway_has_them(teamed
     folder = teamed["claim-ebb-team-vision-ebb-data"].inputs["metadata"]["annotations"]
     assert folder == {"box.ebb.dev/folder": "shared/teams/vision/data"}
     command = teamed["prepare-storage"].inputs["spec"]["template"]["spec"]["containers"][0]["command"]
-    assert {"/mnt/efs/teams/vision/data", "/mnt/efs/teams/speech/output"} <= set(command)
+    assert {"/mnt/efs/teams/vision/data", "/mnt/efs/teams/speech/output/ebb-team-speech"} <= set(command)
     assert {"claim-ebb-team-vision-ebb-data", "prepare-storage"} <= before(teamed, "deployment-ebb-team-vision-ebb-gateway")
     assert {"namespace-ebb-team-vision", "resource-quota-ebb-team-vision-team"} <= before(
         teamed, "claim-ebb-team-vision-ebb-data"

@@ -84,13 +84,14 @@ def test_the_root_has_a_claim_beside_those_that_workers_mount() -> None:
 def test_the_folders_of_data_and_output_are_made_in_the_root() -> None:
     (container,) = prepare(declare())["spec"]["containers"]
     command = ["install", "--directory", "--owner=1000", "--group=1000", "--mode=0775", "--", "/mnt/efs/data", "/mnt/efs/output"]
-    assert container["command"] == command
+    jobs = "/mnt/efs/output/elastic-job"  # a job of another user that made it would close it to all others
+    assert container["command"] == [*command, jobs]
     assert container["volumeMounts"] == [{"name": "efs", "mountPath": "/mnt/efs", "readOnly": False}]
 
 
 def test_a_file_system_of_its_own_is_prepared_too_and_a_read_only_one_is_not() -> None:
     pod = prepare(declare({"name": "fsx"}, {"name": "environment", "read_only": True}))["spec"]
-    assert pod["containers"][0]["command"][-3:] == ["/mnt/efs/data", "/mnt/efs/output", "/mnt/fsx"]
+    assert pod["containers"][0]["command"][-4:-1] == ["/mnt/efs/data", "/mnt/efs/output", "/mnt/fsx"]
     assert [one["persistentVolumeClaim"]["claimName"] for one in pod["volumes"]] == ["efs-claim", "ebb-fsx"]
 
 
