@@ -1,7 +1,7 @@
 # Everything that one does with Ebb on this machine. `make` alone prints this list.
 # Each target does its own set-up, may be run again at any time, and may be interrupted at any time.
 .DEFAULT_GOAL := help
-.PHONY: help install demo walk up down preview graph preflight costs prices leftovers rehearse bump test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week chaos prove-exact prove-outages prove-rendezvous prove-checkpoints prove-models prove-adapters prove-interruptions prove-money prove-notice prove-karpenter prove-kueue prove-kubeconfig prove-manager prove-teams prove-logs prove-network prove-monitoring bench-recovery bench-goodput bench-queue spot bench-trainer clean
+.PHONY: help install demo walk up down preview graph preflight costs prices leftovers rehearse bump test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week chaos prove-exact prove-outages prove-rendezvous prove-checkpoints prove-models prove-adapters prove-interruptions prove-money prove-notice prove-karpenter prove-kueue prove-kubeconfig prove-manager prove-teams prove-image prove-logs prove-network prove-monitoring bench-recovery bench-goodput bench-queue spot bench-trainer clean
 export PYTHONDONTWRITEBYTECODE = 1
 # One for all checkouts: most of what mypy reads is the SDKs. It compares contents, so another checkout's entries do no harm.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ebb/mypy
@@ -204,6 +204,11 @@ prove-kubeconfig: install  ## a stack on a cluster whose machines know nothing o
 	@mkdir -p build && rm -f build/kubeconfig.json
 	@EBB_FIGURES=build/kubeconfig.json $(BIN)/pytest -v -m proof tests/e2e/test_foreign_cluster.py
 	@cat build/kubeconfig.json
+
+prove-image: install  ## an image that is not ours (Debian 13's own Python and torch, no pip, no shell) as two users: a job, a notice, a kill (about 15 minutes; 5 GB)
+	@mkdir -p build && rm -f build/image.json
+	@EBB_FIGURES=build/image.json $(BIN)/pytest -v -s -m proof tests/e2e/test_own_image.py
+	@cat build/image.json
 
 prove-manager: install  ## the manager machine is killed while two jobs train, with one such machine and with two (about 12 minutes)
 	@mkdir -p build && rm -f build/manager.json

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
+from devcluster.commands import say
 from devcluster.settings import CHECKOUT, EBB_HOME
 
 Object = dict[str, Any]
@@ -36,7 +37,9 @@ BOX = box_name(STACK)
 class Platform:
     """What the tests do to the platform, each by its real command; every failure shows the command's whole output."""
 
-    def __init__(self, folder: Path, stack: str = STACK) -> None:
+    def __init__(self, folder: Path, stack: str = STACK, *, says: bool = False) -> None:
+        """`says`: a line for each command that takes long, where pytest -s shows it."""
+        self._say: Callable[[str], None] = say if says else lambda _: None
         self.folder, self.stack, self.box_name = folder, stack, box_name(stack)
         self.config = folder / f"Pulumi.{stack}.yaml"
         self.kubeconfig = EBB_HOME / "boxes" / self.box_name / "kubeconfig"
@@ -55,6 +58,7 @@ class Platform:
         return done.stdout if ok else said
 
     def box(self, *arguments: str, ok: bool = True) -> str:
+        self._say(f"python -m devcluster {' '.join(arguments)}")
         return self.run(sys.executable, "-m", "devcluster", *arguments, "--box", self.box_name, ok=ok)
 
     def ebb(self, *arguments: str, ok: bool = True) -> str:
@@ -62,6 +66,7 @@ class Platform:
 
     def pulumi(self, *arguments: str, ok: bool = True) -> str:
         """As at the shell of a user: after `source ./env`."""
+        self._say(f"pulumi {' '.join(arguments)}")
         file = [] if arguments[0] == "stack" else ["--config-file", str(self.config)]
         typed = " ".join([*arguments, "--stack", self.stack, *file, "--non-interactive", "--color", "never"])
         return self.run("bash", "-c", f"source ./env && exec pulumi {typed}", ok=ok)
