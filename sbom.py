@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent
-EXTRAS = ("train", "controller")
+EXTRAS = ("train", "data", "controller")
 NOT_HERE = "not installed here"
 LONGEST = 60  # characters: older packages have the whole text in the place of a name
 CLASSIFIER = "License :: OSI Approved :: "

@@ -71,6 +71,7 @@ def test_the_page_of_a_job_with_everything() -> None:
         "  where     spot, in local-a\n"
         "  progress  step 120 of 560 (21 %), epoch 2, loss 0.1235\n"
         "  speed     last 512.3 samples/s, mean 2 steps/s, world size 2, generation 3\n"
+        "  tracker   https://wandb.ai/team/digits/runs/5f3c\n"
         "  left      about 3 min 40 s\n"
         "  reclaims  1; back after 40 s; 41 s with too few workers to train\n"
         "  goodput   75 % of the paid machine time trained\n"

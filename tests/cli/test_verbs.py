@@ -80,7 +80,7 @@ def test_json_of_a_status_is_pinned() -> None:
                 },
             ],
             "steps_per_second": None, "eta_seconds": None, "goodput": None, "seconds_lost": 0.0, "usd_saved": None, "network": "",
-                "gpus": [], "held_worker": None, "held_until": "", "secrets": [],
+                "gpus": [], "held_worker": None, "held_until": "", "secrets": [], "tracker": "https://wandb.ai/team/digits/runs/5f3c",
         },
         "workers": [
             {

@@ -56,5 +56,5 @@ def _write(path: Path, dump: Callable[[], bytes], say: Callable[[str], None]) ->
 def _recorded() -> bytes:
     from torch._C import _distributed_c10d  # noqa: PLC0415  # the launcher imports this module before torch is needed
 
-    content: bytes = _distributed_c10d._dump_nccl_trace()  # type: ignore[attr-defined]  # of a torch with NCCL
-    return content
+    dump = getattr(_distributed_c10d, "_dump_nccl_trace", None)  # of a torch with NCCL, 2.2 or newer
+    return bytes(dump()) if dump is not None else pickle.dumps({})

@@ -32,6 +32,7 @@ from ebb.elastic.runtime.plan import MicroBatch
 from ebb.elastic.runtime.pod import Pod
 from ebb.elastic.runtime.process_group import Group, PeerLostError
 from ebb.elastic.runtime.weights import Weights, multiply
+from ebb.elastic.torch_compat import GradScaler
 
 __all__ = ["FSDPModule", "ShardedGradients", "check", "fsdp_modules", "shard"]
 
@@ -89,7 +90,7 @@ def check_state(models: Iterable[torch.nn.Module], optimizer: torch.optim.Optimi
             "new ones; make the optimizer after run.distribute(shard=True), of the parameters of the model that it returns"
         )
     for name, each in others.items():
-        if isinstance(each, torch.amp.GradScaler) and each.is_enabled():
+        if isinstance(each, GradScaler) and each.is_enabled():
             raise ConfigError(
                 f"run.register_state({name}=GradScaler) with run.distribute(shard=True): every rank would judge its own part of "
                 "the gradient alone; use bf16, which needs no scaler, or GradScaler(enabled=False)"

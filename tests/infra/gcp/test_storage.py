@@ -23,7 +23,7 @@ def test_data_and_output_are_folders_of_the_share_that_the_platform_prepares() -
         "volume-etcd": None,
     }
     prepare = usual().one("Job", "prepare-storage").inputs["spec"]["template"]["spec"]["containers"][0]
-    assert prepare["command"][-2:] == ["/mnt/efs/data", "/mnt/efs/output"]
+    assert prepare["command"][-3:] == ["/mnt/efs/data", "/mnt/efs/output", "/mnt/efs/output/elastic-job"]
     assert "--owner=1000" in prepare["command"]
 
 
