@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 LIMIT_SECONDS = 120.0
+_READY, _TRIES = b"ready to serve client requests", 5
 # All is on loopback. torch looks up each peer of a store, and a resolver that does not answer costs five seconds a generation.
 NO_DNS = {"RES_OPTIONS": "attempts:0"}
 
@@ -35,27 +36,37 @@ def until(what: str, look: Callable[[], T | None], limit_seconds: float = LIMIT_
 
 
 def start_etcd(program: Path, folder: Path, *flags: str, port: int = 0) -> tuple["subprocess.Popen[bytes]", str]:
-    """Its data stays in `folder`. Returns the process and its endpoint."""
-    client, peer = port or free_port(), free_port()
-    with (folder / "etcd.log").open("wb") as log:
-        process = subprocess.Popen(
-            [
-                *[str(program), "--data-dir", str(folder / "etcd"), "--name", "test"],
-                *["--listen-client-urls", f"http://127.0.0.1:{client}", "--advertise-client-urls", f"http://127.0.0.1:{client}"],
-                *["--listen-peer-urls", f"http://127.0.0.1:{peer}", "--initial-advertise-peer-urls", f"http://127.0.0.1:{peer}"],
-                *["--initial-cluster", f"test=http://127.0.0.1:{peer}"],
-                *flags,
-            ],
-            stdout=log,
-            stderr=log,
-        )
-
-    def listens() -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", client)) == 0
-
-    until("etcd listening", listens)
-    return process, f"127.0.0.1:{client}"
+    """Its data stays in `folder`. Returns the process and its endpoint. A port that was free may be taken by the time that etcd
+    listens, by any connection of another test: then it ends, and another try has other ports."""
+    for _ in range(_TRIES):
+        client, peer = port or free_port(), free_port()
+        log = folder / "etcd.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [
+                    *[str(program), "--data-dir", str(folder / "etcd"), "--name", "test"],
+                    *[
+                        "--listen-client-urls",
+                        f"http://127.0.0.1:{client}",
+                        "--advertise-client-urls",
+                        f"http://127.0.0.1:{client}",
+                    ],
+                    *[
+                        "--listen-peer-urls",
+                        f"http://127.0.0.1:{peer}",
+                        "--initial-advertise-peer-urls",
+                        f"http://127.0.0.1:{peer}",
+                    ],
+                    *["--initial-cluster", f"test=http://127.0.0.1:{peer}"],
+                    *flags,
+                ],
+                stdout=output,
+                stderr=output,
+            )
+        until("etcd listening", lambda: process.poll() is not None or _READY in log.read_bytes())  # noqa: B023  # at once
+        if process.poll() is None:
+            return process, f"127.0.0.1:{client}"
+    raise AssertionError(f"etcd ended {_TRIES} times: {log.read_text()[-2000:]}")
 
 
 class Job:
