@@ -8,7 +8,7 @@ import pkgutil
 import sys
 import types
 
-FAKED = ("torch", "numpy", "torchvision", "PIL")
+FAKED = ("torch", "numpy", "torchvision", "PIL", "accelerate", "lightning", "transformers")
 
 
 class Anything:
