@@ -157,7 +157,7 @@ def test_wrong_options_are_named(capsys: pytest.CaptureFixture[str], asked: list
     assert told in capsys.readouterr().err
 
 
-@pytest.mark.e2e
+@pytest.mark.proof
 def test_goodput_of_ours(tmp_path: Path) -> None:
     """Each kind of event once; the books, not the speed."""
     run = bench.Run(bench.read_settings(["--only", "ours", "--minutes", "1.25", "--every", "15"]), tmp_path)
