@@ -50,6 +50,14 @@ def derived(among: Iterable[Declaration], type_: str, changes: Mapping[str, Any]
     return replace(one, inputs={key: value for key, value in inputs.items() if value is not None}, **options)
 
 
+def check_sentences(rules: Iterable[Rule], name: str, one: Declaration, stack: Stack, words: Iterable[str]) -> None:
+    """Raises AssertionError unless the rule is broken, in sentences that name the resource and have all of these words."""
+    sentences = [text for rule in rules if rule.name == name for text in rule.broken_by(one, stack)]
+    assert sentences
+    assert all(text.startswith(f"{one.type} {one.name}: ") for text in sentences)
+    assert [word for word in words if word not in " | ".join(sentences)] == []
+
+
 def with_unknowns(one: Declaration) -> Iterator[tuple[str, Declaration]]:
     """The resource with one of its values unknown, for every value at any depth; the path of each."""
     for path in _paths(one.inputs):

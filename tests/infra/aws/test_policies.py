@@ -11,7 +11,7 @@ from infra.config import Stack
 from infra.policies.rules import UNKNOWN, Declaration
 from tests.infra.aws import stacks
 from tests.infra.aws.test_karpenter import whole
-from tests.infra.policies import broken, declarations, derived
+from tests.infra.policies import broken, check_sentences, declarations, derived
 from tests.infra.stacks import changed
 
 TEMPLATE, EFS, DISK = "LaunchTemplate", "aws:efs/fileSystem:FileSystem", "aws:ebs/volume:Volume"
@@ -84,11 +84,7 @@ def stack() -> Stack:
 def test_what_breaks_a_rule_is_named_with_its_fix(
     name: str, type_: str, changes: dict[str, Any], words: list[str], stack: Stack
 ) -> None:
-    one = derived(declarations("dev"), type_, changes)
-    sentences = [text for rule in RULES if rule.name == name for text in rule.broken_by(one, stack)]
-    assert sentences
-    assert all(text.startswith(f"{one.type} {one.name}: ") for text in sentences)
-    assert [word for word in words if word not in " | ".join(sentences)] == []
+    check_sentences(RULES, name, derived(declarations("dev"), type_, changes), stack, words)
 
 
 def test_a_private_endpoint_is_what_the_stack_asked_for() -> None:

@@ -10,7 +10,7 @@ from infra.config import Stack
 from testing.pulumi.mocks import wheel
 from tests.infra.azure import stacks
 from tests.infra.azure.case import AGENT_POOL, CLUSTER
-from tests.infra.policies import broken, declarations, derived
+from tests.infra.policies import broken, check_sentences, declarations, derived
 
 ACCOUNT, ACCESS = "azure-native:storage:StorageAccount", "apiServerAccessProfile"
 OWNER = "/subscriptions/x/providers/Microsoft.Authorization/roleDefinitions/8e3af657-a8ff-443c-a75c-2fe8c4bcb635"
@@ -57,11 +57,7 @@ def stack() -> Stack:
 def test_what_breaks_a_rule_is_named_with_its_fix(
     name: str, type_: str, changes: dict[str, Any], words: list[str], stack: Stack
 ) -> None:
-    one = derived(declarations("azure"), type_, changes)
-    sentences = [text for rule in RULES if rule.name == name for text in rule.broken_by(one, stack)]
-    assert sentences
-    assert all(text.startswith(f"{one.type} {one.name}: ") for text in sentences)
-    assert [word for word in words if word not in " | ".join(sentences)] == []
+    check_sentences(RULES, name, derived(declarations("azure"), type_, changes), stack, words)
 
 
 def test_the_list_of_what_has_tags_is_the_sdk_s() -> None:
