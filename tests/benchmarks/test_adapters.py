@@ -1,4 +1,4 @@
-"""What make prove-adapters judges, and how many lines its scripts need."""
+"""The judge of make prove-adapters, and the number of lines that its scripts need."""
 
 import json
 from pathlib import Path

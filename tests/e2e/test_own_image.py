@@ -52,7 +52,7 @@ with elastic.start(global_batch=8, epochs=20, log_every=1) as run:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """How the image is asked for, and what the program must find there."""
+    """The flags that ask for the image, and the facts that the program must find there."""
 
     options: tuple[str, ...]
     facts: Object

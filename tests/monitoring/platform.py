@@ -146,7 +146,7 @@ async def gateway(folder: Path, volume: Path) -> AsyncIterator[Program]:
 
 
 class Worker:
-    """What one worker tells: the training's own page, made by the runtime, and its launcher's, made of what NVML says."""
+    """The metrics of one worker: the training's own page, made by the runtime, and its launcher's, made of NVML's figures."""
 
     def __init__(self, first: int = 0) -> None:
         self.first, self.checkpoint, self.generation = first, 0, 1

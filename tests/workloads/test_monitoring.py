@@ -1,4 +1,4 @@
-"""What `monitoring` adds to a stack: by default nothing; then Prometheus, Grafana, exporters, and ways in for readers."""
+"""The parts that `monitoring` adds to a stack: by default none; then Prometheus, Grafana, exporters, and access for readers."""
 
 import json
 from collections.abc import Mapping

@@ -72,7 +72,7 @@ if TYPE_CHECKING or hasattr(torchs, "RendezvousInfo"):
 else:
 
     class RendezvousStoreInfo(NamedTuple):
-        """Where the workers' store is, as torch 2.4 has it."""
+        """The address of the workers' store, as torch 2.4 has it."""
 
         master_addr: str
         master_port: int

@@ -135,7 +135,7 @@ def _tagged(declaration: Declaration, stack: Stack) -> Iterator[Violation]:
 
 
 def _wildcards(declaration: Declaration, stack: Stack) -> Iterator[Violation]:
-    """Each action is named, and nobody is allowed something by being anybody."""
+    """Policies name each action, and allow nothing to every principal."""
     for key in ("policy", "assumeRolePolicy"):
         document = plain(declaration.get(key))
         if not isinstance(document, Mapping):

@@ -159,7 +159,7 @@ def test_who_waits_to_borrow_takes_nothing_from_who_borrows_unless_its_priority_
 
 
 def test_who_would_borrow_takes_nothing_from_another_teams_own_whatever_its_priority() -> None:
-    """That one would be within its quota when it waits, and take it back."""
+    """The stopped job would be within its quota while it waits, and would take the GPUs back."""
     job = mine(placed_job(name="mine", low=4, replicas=4, high=4))
     rival = waiting(SPEECH, "rival", 4, priority=9)
     decided = seen(job, of(SPEECH, "full", 4), rival, pods=tuple(scheduled(job, 0, 1, 2, 3)))

@@ -1,4 +1,4 @@
-"""What the adapters share, on one rank: it goes on, agrees, saves and leaves."""
+"""The part that all adapters share, on one rank: resuming, agreeing, saving and leaving."""
 
 import json
 from collections.abc import Iterator

@@ -79,7 +79,7 @@ def test_tied_weights_stay_tied_and_channels_stay_last() -> None:
 
 
 def test_an_outline_is_one_that_torch_2_1_can_read() -> None:
-    """That refuses tensors of the device `meta` for some types: a newcomer's start ended with an UnpicklingError."""
+    """torch 2.1 refuses to load some types of tensors of the device `meta`: a newcomer's start ended with an UnpicklingError."""
     tied = torch.randn(2, 3).t()
     state = {"random": torch.zeros(4, dtype=torch.uint8), "tied": [tied, tied], "nothing": torch.empty(0), "step": 7}
     content = outline(state, {memory_of(each): each for _, each in tensors_in(state)})
