@@ -1,6 +1,9 @@
 """Tests of the trainer share the machine's cores with each other: one thread each. And no test hears another's signals."""
 
+import contextlib
+import os
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,8 +12,17 @@ import torch
 
 from ebb.elastic.notices import notice
 from tests.elastic import images
-from tests.elastic.machines import start_etcd
+from tests.elastic.machines import NO_DNS, start_etcd
 from tests.elastic.rendezvous.servers import built
+
+# Everything is on loopback. torch looks up the name of each peer of a store, six times in a generation of two, and each lost
+# packet of DNS costs a second. A process reads the options at its first look-up. They must not stay in the environment: the box
+# of the tests of the whole platform has to find its mirrors.
+with pytest.MonkeyPatch.context() as _patch, contextlib.suppress(OSError):
+    for _name, _value in NO_DNS.items():
+        _patch.setenv(_name, _value)
+    socket.getaddrinfo("ebb.invalid", None)
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # it warns of each name that it did not find
 
 
 @pytest.fixture(autouse=True, scope="session")

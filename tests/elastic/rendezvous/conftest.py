@@ -1,22 +1,11 @@
 """One etcd of a version for many tests; what breaks or restarts its etcd starts its own."""
 
-import contextlib
 import os
-import socket
 from collections.abc import Iterator
 
 import pytest
 
 from tests.elastic.rendezvous.servers import VERSIONS, Server, built
-
-# Everything is on loopback. torch looks up the name of each peer of a store, six times in a generation of two, and each lost
-# packet of DNS costs a second. A process reads the options at its first look-up. They must not stay in the environment: the box
-# of the tests of the whole platform has to find its mirrors.
-with pytest.MonkeyPatch.context() as _patch, contextlib.suppress(OSError):
-    _patch.setenv("RES_OPTIONS", "attempts:0")
-    socket.getaddrinfo("ebb.invalid", None)
-os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # it warns of each name that it did not find
-
 
 # The platform's. Our client meets all versions in each run, and all else does in `make prove-rendezvous`, which sets this.
 PLATFORMS = "3.6"

@@ -51,7 +51,7 @@ class Held:
 
     @classmethod
     def by(cls, process: int) -> "Held":
-        settled(lambda: _count(process, "task"))
+        settled(lambda: _count(process, "task") + _count(process, "fd"))
         return cls(threads=_count(process, "task"), descriptors=_count(process, "fd"), megabytes=resident(process))
 
 
@@ -137,6 +137,7 @@ class Machine:
             self.worker.kill()
             self.worker.join()
             self.worker.close()
+        self.handler.failed = True  # as a launcher says of a killed worker: otherwise the others wait for what it may be saving
         self.handler.stop()
         self.places.close()
 
@@ -164,9 +165,7 @@ def endure(version: str, folder: Path, changes: int, tell: Callable[[str], None]
                     machines[1] = Machine(server.endpoint, folder / f"machine{1 + lost}", output)
                     until("the other one has noticed", machines[0].has_lost)
                 else:
-                    for machine in machines:
-                        machine.places.tell_change()
-                    until("a step boundary", lambda: all(machine.asks() for machine in machines))
+                    come_to_boundary(machines)
                 list(pool.map(Machine.meet, machines))
                 if count == changes // 5:
                     before = sizes(server, machines)
@@ -188,9 +187,16 @@ def endure(version: str, folder: Path, changes: int, tell: Callable[[str], None]
         server.kill()
 
 
+def come_to_boundary(machines: Sequence[Machine]) -> None:
+    for machine in machines:
+        machine.places.tell_change()
+    until("a step boundary", lambda: all(machine.asks() for machine in machines))
+
+
 def sizes(server: Server, machines: Sequence[Machine]) -> Sizes:
-    """When all train."""
+    """At a step boundary, between two generations: before it a newcomer may still be on its way into this one."""
     until("the workers", lambda: all(machine.lives() for machine in machines))
+    come_to_boundary(machines)
     gc.collect()
     return Sizes(
         worker=Held.by(machines[0].worker.pid),
