@@ -183,7 +183,9 @@ def environment() -> dict[str, str]:
     ours = ("EBB_", "PET_", "TORCHELASTIC_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     # the last two: what the launcher sets for itself before torch is loaded; in a forked one it is loaded already
-    return kept | {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+    own = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+    # and all is on loopback, where torch's look-up of a peer's name finds nothing but lost packets of DNS
+    return kept | own | {"RES_OPTIONS": "attempts:0"}
 
 
 class GivenUpError(Exception):
