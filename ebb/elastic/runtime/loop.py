@@ -55,6 +55,7 @@ class Follows(Protocol):
 
     def follow(self, loop: Loop, *, broken: bool, members_only: bool = False) -> bool: ...
     def take(self, loop: Loop, saved: dict[str, Any]) -> None: ...
+    def end(self, loop: Loop, part: Callable[[], None]) -> None: ...
 
 
 @dataclass
@@ -159,10 +160,20 @@ class Loop:
                 self.profiler.end(self.step)
             if leaves:
                 self.leave()
-        self.settle()
         self.ended = True
-        self.save_now()
+        self.end(self._settle_and_save)
         self.watchdog.rest()
+
+    def end(self, part: Callable[[], None]) -> None:
+        """What all ranks do after the last step, part by part in the same order; once more, without those that are lost."""
+        if self.follows is None or self.pod is not None:
+            part()
+        else:
+            self.follows.end(self, part)
+
+    def _settle_and_save(self) -> None:
+        self.settle()
+        self.save_now()
 
     def stop_early(self) -> None:
         """The program has left the loop, on every rank at the same step, and has not failed: that step is the last one."""
@@ -209,7 +220,7 @@ class Loop:
         """The present weights were. Those of the step under way are kept at its end."""
         self.score = float(score), {name: float(value) for name, value in metrics.items()}  # of numpy and torch too
         if self.ended:
-            self.save_now()
+            self.end(self.save_now)
         elif self._open is not None and not self._open[0].begun:
             self._save(wish=False)
 
@@ -503,12 +514,12 @@ class Loop:
 
     def save_now(self) -> None:
         """A checkpoint of the present step is on the disk when any rank returns."""
-        score, self.score = self.score, None
-        facts: dict[str, Any] = {} if score is None else {"score": score[0], "metrics": score[1]}
+        facts: dict[str, Any] = {} if self.score is None else {"score": self.score[0], "metrics": self.score[1]}
         with self.watchdog.unhurried(), self.notice.saving():
             if self._writes:
                 self.saver.save_now(self.step, self.state, **facts)
             self.group.barrier()  # nobody goes before
+        self.score = None
 
     def leave(self) -> Never:
         """At a boundary, or from an evaluation. Raises GracefulExit."""

@@ -61,6 +61,7 @@ class Inherited:
     chain: tuple[int, ...] = ()  # the source, and those that need its state; nobody where all have the same
     newcomers: bool = False
     evaluated: Evaluated = Evaluated()  # the last one that any of the ranks is through with
+    ended: int = 0  # parts of the end that any of them is through with
 
 
 def inherit(config: RunConfig, group: Members, mine: Standing) -> Inherited:
@@ -87,6 +88,7 @@ def inherit(config: RunConfig, group: Members, mine: Standing) -> Inherited:
         chain=(giver, *needy) if needy else (),
         newcomers=any(each.step < 0 for each in found),
         evaluated=max((Evaluated(*each.facts["evaluated"]) for each in found if each.step >= 0), default=Evaluated()),
+        ended=max((each.facts["ended"] for each in found if each.step >= 0), default=0),
     )
 
 
@@ -170,8 +172,10 @@ class Recovery:
     start: Start
     evaluated: Evaluated  # the last one that any rank is through with, as far as this one knows
     through: int  # evaluations that this rank has given its program
+    ended: int  # parts of the end that any rank is through with, as far as this one knows
     entered: Callable[[Inherited], None]  # the run's own numbers of the new generation
     pod: Pod | None = None
+    _ending: int = 0  # the part of the end that this rank has come to
 
     def follow(self, loop: Loop, *, broken: bool, members_only: bool = False) -> bool:
         """Into a generation in which all ranks stand at the same step: this one's, or the next, which it then takes at its step
@@ -207,6 +211,7 @@ class Recovery:
         config = self.config = _placed(self.config, self.group)
         found = inherit(config, self.group, Standing(loop.step, self._facts(loop)))
         self.start, self.evaluated = found.start, max(self.evaluated, found.evaluated)
+        self.ended = max(self.ended, found.ended)
         move_saver(loop.saver, config, found.start, found.fence, self.checkpointing.identity)
         self.entered(found)
         newer = self.group.pass_on(found.chain, give=loop.give)
@@ -244,6 +249,7 @@ class Recovery:
             "generation": loop.report.generation,
             "pod_size": 1 if self.pod is None else self.pod.size,
             "evaluated": [self.evaluated.count, self.evaluated.figures],
+            "ended": self.ended,
         }
 
     def evaluate(self, loop: Loop, once: Callable[[Callable[[], bool]], dict[str, float]]) -> dict[str, float]:
@@ -295,6 +301,18 @@ class Recovery:
             meet_again(PeerLostError("the others have gone on from the step before which the program evaluates"))
         loop.take_newer()
         loop.renew_step()
+
+    def end(self, loop: Loop, part: Callable[[], None]) -> None:
+        """See Loop.end. A part ends when all ranks have come to its end: where one is through with it, no other repeats it.
+        Raises GracefulExit."""
+        self._ending += 1
+        while self.ended < self._ending:
+            try:
+                part()
+                self.ended = self._ending
+            except (PeerLostError, Stale):
+                self.group.abandon()
+                loop.follow_group(broken=True, members_only=True)
 
     def take(self, loop: Loop, saved: dict[str, Any]) -> None:
         """The state of another rank, which is ahead, in the place of this one's."""

@@ -96,7 +96,7 @@ class Run:
         seed_everything(config.seed)
         self._summed_as: torch.dtype | None = None  # gradients; None: as they are
         self._listeners: list[Callable[[Progress], None]] = []
-        self._result_written = False
+        self._finished: tuple[int, dict[str, Any]] | None = None  # as which rank, with which figures
 
     def _give_up(self, sentence: str) -> None:
         """In the watchdog's thread."""
@@ -385,6 +385,7 @@ class Run:
             start=self._start,
             evaluated=self._inherited.evaluated if self._inherited else Evaluated(),
             through=self._inherited.evaluated.count if self._inherited else 0,
+            ended=self._inherited.ended if self._inherited else 0,
             entered=enter,
             pod=self._pod,
         )
@@ -477,7 +478,7 @@ class Run:
         }
         if self.rank == 0:
             write_json(self.output / "result.json", result)
-        self._result_written = True
+        self._finished = self.rank, figures
 
     @contextlib.contextmanager
     def rank_zero_first(self) -> Iterator[None]:
@@ -522,10 +523,11 @@ class Run:
         return self
 
     def __exit__(self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None) -> None:
+        ended = error is None
         try:
-            if error is None:
+            if ended:
                 self._end()
-        except (PeerLostError, Stale) as lost:
+        except (PeerLostError, Stale, GracefulExit) as lost:
             error = lost
         if isinstance(error, Stale) or (self.world_size > 1 and is_loss(error)):
             assert error is not None
@@ -540,6 +542,8 @@ class Run:
             self._pod.part()
         if error is None or isinstance(error, GracefulExit):
             self._group.close()
+        if ended and error is not None:
+            raise error
 
     def _repeat_smaller(self, error: BaseException, loop: Loop) -> None:
         """In the next process, if there is a launcher that starts one. Raises NoRoomError where nothing smaller is left."""
@@ -560,11 +564,17 @@ class Run:
             peer_loss.repeat_smaller(error, self._group, loop)
 
     def _end(self) -> None:
-        if self._loop is not None:
-            self._loop.stop_early()
-            self._loop.save_now()
-            if not self._result_written:
-                self.finish()
+        if self._loop is None:
+            return self._group.barrier()
+        self._loop.stop_early()
+        return self._loop.end(self._finish_together)
+
+    def _finish_together(self) -> None:
+        assert self._loop is not None
+        self._loop.save_now()
+        as_rank, figures = self._finished or (-1, {})
+        if self._finished is None or as_rank > self.rank == 0:  # the one that should have written the result is lost
+            self.finish(**figures)
         self._group.barrier()
 
 

@@ -87,6 +87,7 @@ class Program:
     dies_giving: bool = False  # rank `leaver`, in the middle of giving its state to a newcomer
     dies_taking: bool = False  # rank `leaver`, a newcomer, in the middle of taking the others' state
     dies_in: str = ""  # a part of a change (a method of Members) in which rank `leaver` dies
+    disturbed_after: str = ""  # the last step: the part of the end (ENDS) in which rank `leaver` dies, or alone sees a loss
     clock_jumps: float = 0.0  # seconds by which rank `leaver`'s clock is set in the third step
     stands_at: int | None = None  # the step after which rank `leaver` stands still (SIGSTOP), in the pause before the next one
     lag: int | None = None
@@ -153,6 +154,8 @@ def _steps(program: Program, run: elastic.Run, notice: Notice, answer: dict[str,
     _spoil(program, run, model)
     _disturb_before(program, run, "data")
     _arrange(program, run, model)
+    if run.rank == program.leaver and program.disturbed_after:
+        ENDS[program.disturbed_after]()
     if program.evaluate_first:
         answer["first"] = run.evaluate(Points(40), lambda batch: {"loss": cross_entropy(model(batch["point"]), batch["label"])})
     for step in run.steps(run.loader(Points(program.size))):
@@ -321,6 +324,42 @@ def _arrange(program: Program, run: elastic.Run, model: nn.Module) -> None:
     if program.lag is not None:
         vars(loop_setup)["Loop"] = lambda **parts: Loop(**{**parts, "lag": program.lag})
     vars(evaluation)["_LOOK_SECONDS"] = 0.0  # how far a rank comes before it hears of another one's notice
+
+
+def _at_end(kind: type, method: str, disturb: Callable[[], None], *, before: bool = True) -> Callable[[], None]:
+    """In its first call after the last step."""
+
+    def arrange() -> None:
+        whole, left = getattr(kind, method), [disturb]
+
+        def disturbed(self: Any, **more: Any) -> None:
+            ended = (self._loop if isinstance(self, elastic.Run) else self).ended
+            if ended and left and before:
+                left.pop()()
+            whole(self, **more)
+            if ended and left:
+                left.pop()()
+
+        setattr(kind, method, disturbed)
+
+    return arrange
+
+
+def _die() -> None:
+    os._exit(9)
+
+
+def _lose() -> None:
+    raise PeerLostError("deaf")
+
+
+ENDS: dict[str, Callable[[], None]] = {
+    "dies saving": _at_end(Loop, "save_now", _die),
+    "dies finishing": _at_end(elastic.Run, "finish", _die),
+    "dies in the last barrier": _at_end(elastic.Run, "finish", _die, before=False),
+    "deaf when all have saved": _at_end(Loop, "save_now", _lose, before=False),
+    "deaf when all have finished": _at_end(elastic.Run, "_finish_together", _lose, before=False),
+}
 
 
 def _guard(program: Program, step: elastic.Step) -> contextlib.AbstractContextManager[None]:

@@ -264,6 +264,20 @@ def test_a_newcomer_starts_again_when_nobody_is_left_who_has_trained(tmp_path: P
 
 
 @pytest.mark.parametrize("leaver", [0, 2])
+@pytest.mark.parametrize("part", programs.ENDS)
+def test_a_rank_that_is_lost_after_the_last_step_ends_no_other(tmp_path: Path, calm: str, part: str, leaver: int) -> None:
+    """The others save, and write the result, without it; nobody waits for those that are through."""
+    answers = survived(tmp_path, disturbed_after=part, leaver=leaver)
+    assert [answer is None for answer in answers] == [rank == leaver and part.startswith("dies") for rank in range(3)]
+    left = [answer for answer in answers if answer]
+    assert {answer["weights"] for answer in left} == {calm}
+    assert all(answer["steps"] == list(range(12)) and not answer["left"] for answer in left)
+    assert json.loads((tmp_path / "result.json").read_text())["weights_sha256"] == calm
+    assert any((tmp_path / "checkpoints").glob("*-s00000012-*.json"))
+    assert ledger.check(tmp_path).exact
+
+
+@pytest.mark.parametrize("leaver", [0, 2])
 @pytest.mark.parametrize("phase", programs.PHASES)
 def test_a_rank_that_is_lost_before_the_first_step_ends_no_other(tmp_path: Path, calm: str, phase: str, leaver: int) -> None:
     answers = survived(tmp_path, lost_before=phase, leaver=leaver)
