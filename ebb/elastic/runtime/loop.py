@@ -165,7 +165,7 @@ class Loop:
         self.watchdog.rest()
 
     def end(self, part: Callable[[], None]) -> None:
-        """What all ranks do after the last step, part by part in the same order; once more, without those that are lost."""
+        """Do a part of the end: all ranks do the same ones in the same order, and once more without those that are lost."""
         if self.follows is None or self.pod is not None:
             part()
         else:
