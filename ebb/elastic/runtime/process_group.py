@@ -13,12 +13,13 @@ torch 2.13; a peer killed in the middle of a broadcast of 800 MB shows it). So w
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import datetime
+import functools
+import gc
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -110,6 +111,7 @@ class Group:
 
     def _settle(self, others: frozenset[str]) -> None:
         """The group is there: try it, and watch its connections, which are those that are not `others`."""
+        _leave_garbage_to_this_process()
         for each in (self._store, self._world):
             keep_for_ever(each)
         self.barrier()
@@ -250,15 +252,20 @@ class Group:
         self._connections.cut()
 
 
-@contextlib.contextmanager
-def noticing_loss() -> Iterator[None]:
+class _NoticingLoss:
+    """No generator: its frames would hold the error that holds them, and so the work of a lost peer, with gloo's threads and
+    connections, until the garbage collector comes."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, RuntimeError) and is_loss(error):  # torch's DistError is one
+            raise PeerLostError(_first_line(error)) from error
+
+
+def noticing_loss() -> _NoticingLoss:
     """Turn the errors of a broken collective, in a backward pass too, into PeerLostError; others pass."""
-    try:
-        yield
-    except RuntimeError as error:  # torch's DistError is one
-        if not is_loss(error):
-            raise
-        raise PeerLostError(_first_line(error)) from error
+    return _NoticingLoss()
 
 
 def is_loss(error: BaseException | None) -> bool:
@@ -273,6 +280,17 @@ def keep_for_ever(each: _Kept) -> _Kept:
     with three ranks at the end of a run). So nothing ever drops the last reference, the end of the interpreter included."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
     return each
+
+
+@functools.cache
+def _leave_garbage_to_this_process() -> None:
+    """Processes that are forked from this one, those of loaders, collect nothing of what it has left to the garbage collector.
+
+    A part of gloo may be in it, held by an error that a program has kept. Its destructor waits there for a thread that was not
+    forked, for ever and with Python's lock (torch 2.6), so that the loader gives nothing more; and it takes descriptors out of
+    the epoll set that both processes have, on which this one is aborted.
+    """
+    os.register_at_fork(after_in_child=gc.freeze)
 
 
 def let_go(each: object) -> None:

@@ -1,10 +1,13 @@
 """What a rank does to its own connections."""
 
+import gc
+import multiprocessing
 import os
 import signal
 import socket
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -172,3 +175,52 @@ def abandon_in_a_wait(given_up: Path) -> bool:
 
 def test_who_waits_for_a_rank_wakes_when_the_group_is_abandoned(tmp_path: Path) -> None:
     assert together(abandon_in_a_wait, 2, tmp_path / "given-up") == [True, True]
+
+
+def test_the_loss_of_a_peer_leaves_nothing_to_the_garbage_collector() -> None:
+    """Its work holds gloo's threads and connections."""
+    held: list[weakref.ref[torch.Tensor]] = []
+
+    def wait() -> None:
+        work = torch.zeros(1)
+        held.append(weakref.ref(work))
+        with groups.noticing_loss():
+            raise RuntimeError("Connection reset by peer")
+
+    gc.disable()
+    try:
+        with pytest.raises(groups.PeerLostError):
+            wait()
+        assert held[0]() is None
+    finally:
+        gc.enable()
+
+
+class Garbage:
+    """Reaches itself; collecting it is written down."""
+
+    def __init__(self, collected: Path) -> None:
+        self.collected, self.itself = collected, self
+
+    def __del__(self) -> None:
+        self.collected.write_text(str(os.getpid()))
+
+
+def collect_in_a_loader(collected: Path) -> tuple[bool, bool]:
+    """True where a forked process has collected this one's garbage, and where this one has."""
+    group = Group.join(Place(rank=int(os.environ["RANK"]), world_size=2), torch.device("cpu"), longest_seconds=60)
+    collected = collected.with_name(os.environ["RANK"])
+    gc.disable()
+    Garbage(collected)
+    loader = multiprocessing.get_context("fork").Process(target=gc.collect)
+    loader.start()
+    loader.join()
+    there = collected.exists()
+    gc.collect()
+    group.barrier()
+    return there, collected.exists()
+
+
+def test_a_loader_process_leaves_the_garbage_of_its_rank_alone(tmp_path: Path) -> None:
+    """gloo's destructors would wait there for threads that it has not."""
+    assert together(collect_in_a_loader, 2, tmp_path / "collected") == [(False, True)] * 2
