@@ -9,7 +9,8 @@ them in an all-reduce of two numbers that starts before the last backward pass, 
 A generation is weighted or not, as all ranks know after its first step: a run without weights pays for one such sum a generation.
 
 Sums over thousands of tokens would overflow in fp16: so each step is divided beforehand by the power of two that is nearest to
-the weights of the step before, which all ranks of the generation know, and the first one by its samples.
+the weights of the step before, which all ranks of the generation know, and the first one by that nearest to its samples. By
+powers of two, since they change no bit of the result: a step is the same in whichever generation it comes first.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Weights:
 
     def part(self, weight: float, step_size: int) -> float:
         """A micro-batch's of the step, as far as that is known before it ends."""
-        return weight / (self._unit or step_size)
+        return weight / (self._unit or _power_near(step_size))
 
     def add(self, weight: float | None, *, last: bool) -> None:
         """Before a backward pass. `last`: the next one gives this rank's gradients to others."""
@@ -88,9 +89,13 @@ class Weights:
         self._weighted = weighted > 0
         if not self._weighted:
             return 0.0, 1.0
-        factor = (self._unit or step_size) / positive(total)
-        self._unit = 2.0 ** round(math.log2(total))
+        factor = (self._unit or _power_near(step_size)) / positive(total)
+        self._unit = _power_near(total)
         return total, factor
+
+
+def _power_near(number: float) -> float:
+    return float(2.0 ** round(math.log2(number)))
 
 
 def positive(total: float) -> float:

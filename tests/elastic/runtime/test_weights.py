@@ -275,6 +275,20 @@ def test_gradients_of_thousands_of_tokens_are_small_before_they_are_divided() ->
     assert weights.part(3000.0, 4) == 3000 / 4
 
 
+def test_a_step_has_the_same_bits_as_the_first_of_a_generation_and_after_others() -> None:
+    """Of six samples, which is no power of two."""
+    gradient = torch.rand(1000, generator=torch.Generator().manual_seed(0)) / 3
+
+    def divided(*before: float) -> torch.Tensor:
+        weights = Weights(Members(0, 1, torch.device("cpu")))
+        for each in (*before, 59.0):
+            weights.add(each, last=True)
+            part, (_, factor) = weights.part(each, 6), weights.settle(6)
+        return gradient * part * factor
+
+    assert torch.equal(divided(), divided(41.0, 1300.0))
+
+
 def test_a_step_that_begins_anew_has_no_weights_yet() -> None:
     weights = Weights(Counting(0, 2, torch.device("cpu")))
     weights.add(5.0, last=False)
