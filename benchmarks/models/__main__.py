@@ -25,7 +25,8 @@ HELP = """\
    Adam's two averages. In one pod of two ranks, and in two that load what that one has saved. The copy that is written is such a
    part without its gradient, so less than 2 and a constant: the code that torch loads, and layers that are gathered. Each of the
    eight here is an eighth of the model, and eight times its size are there in a backward pass: weights and gradients of two, and
-   the room in which they travel.
+   the room in which they travel. peak_parts_with_snapshots: the same with a snapshot of each step, for the loss of all processes:
+   two more copies like the one that is written, in memory that the launcher lends, so 1.5 parts more.
 3. streams_lost, streams_repeated: samples of WebDataset's tars, of MosaicML's MDS shards and of parquet, all written by their own
    libraries and read from a store, through 50 histories each of machines that leave, are lost in a step or throw the job back to
    a checkpoint, and join (streams_changes): those that were not trained on in an epoch, or twice. Their contents say which they
@@ -42,6 +43,7 @@ LIMITS = {
     "streams_repeated": 0,
     "killed_saves": 0,
     "peak_parts": 2.5,
+    "peak_parts_with_snapshots": 4.0,
 }
 _MEMORY = {"recovery": "memory", "checkpoint_seconds": 1e6, "checkpoint_min_seconds": 1e6}
 _POINTS = 200
@@ -105,7 +107,7 @@ def measure(folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
     found["kill_points"] = verdict["kill_points"]
     found["killed_saves"] = len(verdict["wrong"])  # type: ignore[arg-type]  # a list
     say("the memory of two ranks that load and save")
-    found["peak_parts"], found["part_mib"] = shard_memory.measure(folder / "memory")
+    found |= shard_memory.measure(folder / "memory")
     return found
 
 

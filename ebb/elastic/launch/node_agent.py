@@ -72,7 +72,6 @@ def _take_part(arguments: list[str], reclaim: Reclaim, pipes: LogPipes) -> int:
     hold = CrashHold.of(os.environ, page, say)
     relay = Relay.create(os.environ)  # before the first process is started, so that all of them know it
     atexit.register(relay.remove)
-    relay.lend_memory()
     module = module_of(arguments)
     ours = [f"{module}.__main__"] if is_ours(module) else []
     get_context("forkserver").set_forkserver_preload(["ebb.elastic.launch.preload", *ours])
@@ -99,7 +98,9 @@ def _take_part(arguments: list[str], reclaim: Reclaim, pipes: LogPipes) -> int:
     from ebb.elastic.rendezvous.handler import Etcd3Handler  # noqa: PLC0415
 
     try:
-        handler = open_handler(launch_config(settings)[0], say=say)
+        config = launch_config(settings)[0]
+        relay.lend_memory(config.nproc_per_node)
+        handler = open_handler(config, say=say)
         if checks and isinstance(handler, Etcd3Handler):  # others find their addresses by themselves
             if fault := find_fault(handler.address, os.environ, gpus=gpus is not None):
                 return _unfit(fault)

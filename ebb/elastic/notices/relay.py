@@ -2,9 +2,9 @@
 and memory that outlives a worker.
 
     relay = Relay.create(os.environ)             # the launcher, before it starts anything
-    relay.tell_deadline(time.monotonic() + 115); relay.wish_for_checkpoint(); relay.lend_memory()
+    relay.tell_deadline(time.monotonic() + 115); relay.wish_for_checkpoint(); relay.lend_memory(local_world_size)
     relay = Relay.find(os.environ)               # a worker; None without such a launcher
-    relay.deadline(); relay.wishes(); relay.begin_saving(os.getpid()); relay.end_saving(os.getpid()); relay.memory
+    relay.deadline(); relay.wishes(); relay.begin_saving(os.getpid()); relay.end_saving(os.getpid()); relay.memory(local_rank)
 
 A signal cannot carry a time, and a second signal would kill a program that does not know it; so two small files say it. A
 worker that never looks misses nothing but the hurry. Times are of CLOCK_MONOTONIC, which the processes of a machine share.
@@ -26,7 +26,7 @@ from pathlib import Path
 from ebb.compat import Self
 
 FOLDER_VARIABLE = "EBB_NOTICE_FOLDER"
-_NUM_FILES = 2  # of memory: while one is written, the other one is whole
+_NUM_FILES = 2  # of memory, for each rank: while one is written, the other one is whole
 
 
 class Relay:
@@ -55,18 +55,18 @@ class Relay:
         while self._lent:
             os.close(self._lent.pop())
 
-    def lend_memory(self) -> None:
-        """Files in this process's memory, empty so far, for workers to write to and to find again. None where there are no such
-        files."""
-        for number in range(_NUM_FILES):
-            with contextlib.suppress(AttributeError, OSError):  # no Linux; vm.memfd_noexec forbids them
-                self._lent.append(os.memfd_create("ebb-memory"))
-                (self.folder / f"memory-{number}").symlink_to(f"/proc/{os.getpid()}/fd/{self._lent[-1]}")
+    def lend_memory(self, ranks: int) -> None:
+        """Files in this process's memory, empty so far, for the machine's ranks to write to and to find again. None where there
+        are no such files."""
+        for rank in range(ranks):
+            for number in range(_NUM_FILES):
+                with contextlib.suppress(AttributeError, OSError):  # no Linux; vm.memfd_noexec forbids them
+                    self._lent.append(os.memfd_create("ebb-memory"))
+                    (self.folder / f"memory-{rank}-{number}").symlink_to(f"/proc/{os.getpid()}/fd/{self._lent[-1]}")
 
-    @property
-    def memory(self) -> list[Path]:
-        """The files that the launcher lends."""
-        return sorted(self.folder.glob("memory-*"))
+    def memory(self, local_rank: int) -> list[Path]:
+        """The files that the launcher lends to that rank of the machine."""
+        return sorted(self.folder.glob(f"memory-{local_rank}-*"))
 
     def tell_deadline(self, leave_by: float) -> None:
         temporary = self._deadline.with_suffix(".tmp")

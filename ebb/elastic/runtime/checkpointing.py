@@ -198,14 +198,13 @@ class Checkpointing:
         there must not be gone on from."""
         config, start, _ = generation()
         identity = {**kept.identity(), **_exactness(config), **identity}
-        snapshots = None  # of a sharded model: one rank of a machine would have a part alone
-        if pod is None:
-            snapshots = Snapshots.find(config, os.environ, owner=owner_of(start, identity), optimizer=kept.optimizer)
+        owner = owner_of(start, identity, pod)
+        snapshots = Snapshots.find(config, os.environ, owner=owner, optimizer=kept.optimizer, pod=pod)
         saved: dict[str, Any] = {}
 
         def look() -> dict[str, Any]:
             config, start, fence = generation()
-            if pod is None and isinstance(group, Members) and (found := find_newest(snapshots, config, start, fence, group)):
+            if isinstance(group, Members) and (found := find_newest(snapshots, config, start, fence, group, pod=pod)):
                 origin, state = found
             else:
                 origin = find(config, start, fence, identity, group)
@@ -220,7 +219,8 @@ class Checkpointing:
             live = kept.live()
             if origin.parts:
                 read(saved, origin.parts, live)
-            kept.load(cut(saved, live), settings_stay=not origin.own, same_names=origin.generation > 0)
+            put = from_local if origin.in_memory else cut
+            kept.load(put(saved, live), settings_stay=not origin.own, same_names=origin.generation > 0)
             if (differences := kept.differences(saved)) and group.rank == 0:
                 print(f"the checkpoint {differences}: they start anew, or are left out", file=sys.stderr, flush=True)
         if "random" in saved:  # the original example's file has none

@@ -124,7 +124,7 @@ class Loop:
     profiler: Profiler | None = None  # for traces that somebody asks for
     follows: Follows | None = None
     pod: Pod | None = None  # of a sharded model: it goes as one into every generation
-    snapshots: Snapshots | None = None  # where this rank makes its machine's
+    snapshots: Snapshots | None = None  # where this rank makes its machine's, or those of its part
     names: list[str] | None = None  # of the program's own sums, as rank 0 knows them
     evaluation_pending: bool = False  # one of the weights after the last step, which is under way, or was cut short
 
@@ -424,7 +424,7 @@ class Loop:
         self._go_on(leaving, change=any(answer.change for _, answer in agreed), broken=broken)
         self._save(any(answer.wish for _, answer in agreed))
         if self.snapshots is not None and any(answer.snapshot for _, answer in agreed):
-            self.snapshots.take(self.report.generation, self.step, self.state, say=self.report.say)
+            self.snapshots.take(self.report.generation, self.step, self.give, say=self.report.say)
         return False
 
     def _is_left_behind(self, agreed: list[tuple[Pending, Agreed]], seconds: float) -> bool:
@@ -508,7 +508,7 @@ class Loop:
         return self.group.rank == 0 if self.pod is None else self.group.machine == 0
 
     def give(self) -> dict[str, Any]:
-        """The state for another rank; of a sharded model this rank's part."""
+        """The state for another rank, or for a snapshot; of a sharded model this rank's part."""
         state: dict[str, Any] = to_local(self.state())
         return state
 

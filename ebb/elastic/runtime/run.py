@@ -197,7 +197,6 @@ class Run:
             if self.device.type == "cpu":
                 return_freed_memory(os.environ)
             sharding.shard(model, self._meet_pod())
-            self.log(sharding.limits(self.config))
         if speed is not None:
             model = speed.prepare(model, self.device, cache)
         if isinstance(self._group, Members):

@@ -97,14 +97,6 @@ def check_state(models: Iterable[torch.nn.Module], optimizer: torch.optim.Optimi
             )
 
 
-def limits(config: RunConfig) -> str:
-    """A sentence about the promise of recovery in memory that a sharded model does not have."""
-    return (
-        "sharded: no snapshots are taken in memory, so after the loss of all pods at once, or of the only one, the job goes back "
-        f"to the last checkpoint on storage (--checkpoint-seconds {config.checkpoint_seconds:g})"
-    )
-
-
 def shard(model: torch.nn.Module, pod: Pod) -> None:
     """In place. Weights are gathered for as long as they compute: those of each entry of a ModuleList, as the blocks of a
     transformer are, and then all that are in none. Raises ConfigError."""

@@ -4,15 +4,17 @@
 
     snapshots = Snapshots.find(config, os.environ, owner="...", optimizer=optimizer)    # None where no launcher lends memory
     snapshots.due; snapshots.take(generation, step, state)     # at a step boundary, on all machines at the same one
-    find_newest(snapshots, config, start, fence, group)        # when all processes are new: the state to go on from, or None
+    find_newest(snapshots, config, start, fence, group, pod=None)  # when all processes are new: the state to go on from, or None
 
 Every machine keeps its own. After a step all replicas hold the same state, so each has a copy of its neighbours' without any
-traffic: as long as one launcher lives the newest snapshot does, whichever machines are gone. One rank of a machine writes it.
+traffic: as long as one launcher lives the newest snapshot does, whichever machines are gone. One rank of a machine writes it; of
+a sharded model every rank its part, which is that of the same local rank of each other pod. Only a snapshot of which all parts
+are there counts, on whichever machines they are.
 
-There are two files of memory (notices/relay.py), and the one that does not hold the newest snapshot is written to: first its
-header is cleared, then come the tensors, then all that is not a tensor, then the header, which has the sizes and checksums of
-what is small. So one that was cut off in the middle is none, and the older one counts. The tensors have no checksum: it would
-take longer than the copy, and they lie in the same memory as those that are trained.
+Each of these ranks has two files of memory (notices/relay.py), and the one that does not hold the newest snapshot is written to:
+first its header is cleared, then come the tensors, then all that is not a tensor, then the header, which has the sizes and
+checksums of what is small. So one that was cut off in the middle is none, and the older one counts. The tensors have no
+checksum: it would take longer than the copy, and they lie in the same memory as those that are trained.
 
 On a GPU a stream of its own copies into the files, whose memory is pinned. What a forward pass changes goes first, and the
 computing stream waits for that; for the weights and the optimizer's state it waits before the next update. The host waits for
@@ -32,7 +34,7 @@ import threading
 import time
 import weakref
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,6 +47,7 @@ from ebb.elastic.checkpoint.values import decode
 from ebb.elastic.notices.relay import Relay
 from ebb.elastic.runtime.config import RunConfig
 from ebb.elastic.runtime.members import Members
+from ebb.elastic.runtime.pod import Pod
 from ebb.elastic.runtime.start import Origin, Start, newest_checkpoint
 from ebb.elastic.runtime.transfer import allocate, dense, outline
 
@@ -165,7 +168,8 @@ class _Copying(NamedTuple):
 
 
 class Snapshots:
-    """Of one machine. `share` is the share of the time that they may take; `owner` says whose they are (owner_of)."""
+    """Of one machine, or of one rank of a `pod`. `share` is the share of the time that they may take; `owner` says whose they are
+    (owner_of)."""
 
     def __init__(
         self,
@@ -174,11 +178,13 @@ class Snapshots:
         share: float,
         owner: str,
         optimizer: torch.optim.Optimizer,
+        pod: Pod | None = None,
         free_bytes: Callable[[], int] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._files = list(files)
         self._share, self._owner, self._optimizer, self._clock = share, owner, optimizer, clock
+        self._pod = pod
         self._free_bytes = free_bytes or free_memory
         self._reserved = 0
         self._stream: torch.cuda.Stream | None = None
@@ -192,17 +198,26 @@ class Snapshots:
 
     @classmethod
     def find(
-        cls, config: RunConfig, environment: Mapping[str, str], *, owner: str, optimizer: torch.optim.Optimizer
+        cls,
+        config: RunConfig,
+        environment: Mapping[str, str],
+        *,
+        owner: str,
+        optimizer: torch.optim.Optimizer,
+        pod: Pod | None = None,
     ) -> Self | None:
-        """None on a rank that writes none: there is no memory for it, or another one of the machine does."""
+        """None on a rank that writes none: there is no memory for it, or another one of the machine does. All ranks of a pod, or
+        none of them, have one."""
+        files: list[MemoryFile] = []
         relay = Relay.find(environment)
-        if config.recovery != "memory" or config.place.local_rank or relay is None or not config.snapshot_overhead:
+        writes = pod is not None or config.place.local_rank == 0
+        if config.recovery == "memory" and writes and relay is not None and config.snapshot_overhead:
+            with contextlib.suppress(OSError):  # its launcher is gone
+                files += [MemoryFile(path) for path in relay.memory(config.place.local_rank)]
+        lacks = len(files) < 2
+        if lacks if pod is None else pod.any(lacks):
             return None
-        try:
-            files = [MemoryFile(path) for path in relay.memory]
-        except OSError:  # its launcher is gone
-            return None
-        return cls(files, share=config.snapshot_overhead, owner=owner, optimizer=optimizer) if len(files) > 1 else None
+        return cls(files, share=config.snapshot_overhead, owner=owner, optimizer=optimizer, pod=pod)
 
     @property
     def due(self) -> float | None:
@@ -221,7 +236,11 @@ class Snapshots:
 
     def take(self, generation: int, step: int, state: Callable[[], Any], *, say: Callable[[str], None] = print) -> None:
         """Copy the state after `step` steps; on the CPU it is done when this returns. The first call, and one for a larger state,
-        only begins to take the memory, beside the training."""
+        only begins to take the memory, beside the training. All ranks of a pod call it at the same boundary: where one of them
+        has none any more, the others' parts are of no use."""
+        free = 0 if self._reserved else self._free_bytes()  # before any rank of the pod takes some of it
+        if self._pod is not None and self._pod.any(not self._files):
+            self._release()
         if self.due in (None, -math.inf) or self._copying is not None:
             return
         self._began = self._clock()
@@ -230,12 +249,14 @@ class Snapshots:
         rest, data_bytes = outline(tree, tensors), sum(_aligned(each.nbytes) for each in tensors.values())
         held = list(tensors.values())
         if (size := _HEADER_BYTES + data_bytes + len(rest)) > self._reserved:
-            self._prepare(size + _GROWTH, next((each.device for each in held if each.is_cuda), None))
+            device = next((each.device for each in held if each.is_cuda), None)
+            self._prepare(size + _GROWTH, device, free or self._free_bytes())
             return
         self._number += 1
         if self._number == _TELLING:
             apart = self.seconds / self._share
-            say(f"snapshots in memory: {_mib(size)} in {self.seconds:.4f} s, one every {apart:.1f} s at most")
+            each_rank = "" if self._pod is None else ", of each rank"
+            say(f"snapshots in memory: {_mib(size)} in {self.seconds:.4f} s, one every {apart:.1f} s at most{each_rank}")
         file = min(self._files, key=lambda each: self._order(each) or _NONE)
         file.clear()
 
@@ -250,28 +271,29 @@ class Snapshots:
         if self._copying is not None:
             torch.cuda.current_stream().wait_event(self._copying.ended)
 
-    def newest(self, *, below: int) -> SnapshotOrder | None:
-        """The newest whole one of a generation below that."""
-        found = [each for each in map(self._order, self._files) if each is not None and each.generation < below]
-        return max(found, default=None)
+    def held(self, *, below: int) -> list[SnapshotOrder]:
+        """The whole ones of generations below that."""
+        return [each for each in map(self._order, self._files) if each is not None and each.generation < below]
 
     def read(self, order: SnapshotOrder) -> Any:
-        """The state of newest(), as take() got it."""
+        """The state of one that is held, as take() got it."""
         return next(each for each in self._files if self._order(each) == order).read()
 
     def _order(self, file: MemoryFile) -> SnapshotOrder | None:
         facts = file.facts()
         return SnapshotOrder(facts["generation"], facts["step"]) if facts and facts["owner"] == self._owner else None
 
-    def _prepare(self, size: int, device: torch.device | None) -> None:
+    def _prepare(self, size: int, device: torch.device | None, free: int) -> None:
         """Take the memory of both files, so that no copy can fail for want of it, nor touch a page that is not there yet: that
         takes longer than the copy. In a thread of its own; the GPU's is told where the pages are."""
+        ranks = 1 if self._pod is None else self._pod.size
 
         def reserve() -> None:
             try:
                 wanted = sum(max(0, size - each.size) for each in self._files)
-                if wanted > (room := int(_ROOM_SHARE * self._free_bytes())):
-                    raise MemoryError(f"{_mib(wanted)} are needed, and {_mib(room)} are half of what is free")
+                if wanted > (room := int(_ROOM_SHARE * free / ranks)):
+                    whose = "half of what is free" if ranks == 1 else f"this rank's share, of {ranks}, of half of what is free"
+                    raise MemoryError(f"{_mib(wanted)} are needed, and {_mib(room)} are {whose}")
                 with torch.cuda.device(device) if device is not None else contextlib.nullcontext():
                     for each in self._files:
                         each.reserve(size, pinned=device is not None)
@@ -284,11 +306,14 @@ class Snapshots:
 
     def _give_up(self, error: Exception) -> None:
         """Once, and for the life of this process; what older processes have left would only get older."""
+        self._release()
+        print(f"no snapshots in memory: {error}. Checkpoints go on as before", file=sys.stderr, flush=True)
+
+    def _release(self) -> None:
         for each in self._files:
             with contextlib.suppress(OSError):
                 each.release()
         self._files, self._error = [], None
-        print(f"no snapshots in memory: {error}. Checkpoints go on as before", file=sys.stderr, flush=True)
 
     def _copy(self, held: list[torch.Tensor], parts: list[torch.Tensor], commit: Callable[[], None]) -> None:
         on_gpu = [each.is_cuda for each in held]
@@ -322,29 +347,51 @@ class Snapshots:
 
 
 def find_newest(
-    snapshots: Snapshots | None, config: RunConfig, start: Start, fence: Fence, group: Members
+    snapshots: Snapshots | None, config: RunConfig, start: Start, fence: Fence, group: Members, *, pod: Pod | None
 ) -> tuple[Origin, dict[str, Any]] | None:
-    """When all processes of a generation are new: the newest state that a launcher holds, on every rank. None where no snapshot
-    is newer than all checkpoints. Raises PeerLostError."""
-    mine = snapshots.newest(below=start.generation) if snapshots is not None else None
+    """When all processes of a generation are new: the newest state that launchers hold, on every rank its part of it. None where
+    no snapshot is newer than all checkpoints. Raises PeerLostError."""
+    mine = snapshots.held(below=start.generation) if snapshots is not None else []
     heard = group.all_facts([mine, newest_checkpoint(config, fence) if group.rank == 0 else None])
-    orders = [SnapshotOrder(*snapshot) if snapshot else _NONE for snapshot, _ in heard]
-    newest, checkpoint = max(orders), heard[0][1]
+    held = [{SnapshotOrder(*each) for each in orders} for orders, _ in heard]
+    size = 1 if pod is None else pod.size
+    newest, missing = choose(held, size)
+    checkpoint = heard[0][1]
+    if missing is not None and missing[0] > tuple(checkpoint or _NONE) and group.rank == 0:
+        print(
+            f"the snapshot after step {missing[0].step} of generation {missing[0].generation} lacks the part of local rank "
+            f"{missing[1]}: what is older counts",
+            file=sys.stderr,
+            flush=True,
+        )
     if newest <= tuple(checkpoint or _NONE):
         return None
-    source = orders.index(newest)
-    state = snapshots.read(newest) if snapshots is not None and group.rank == source else None
-    if group.world_size > 1:
-        given = group.pass_on([source, *(rank for rank in range(group.world_size) if rank != source)], give=lambda: state)
-        state = given if group.rank != source else state
-    words = f"resumed after step {newest.step} of generation {newest.generation}, from a snapshot in the memory of rank {source}"
+    lanes = [range(part, group.world_size, size) for part in range(size)]
+    sources = [next(rank for rank in lane if newest in held[rank]) for lane in lanes]
+    source, lane = sources[group.rank % size], lanes[group.rank % size]
+    state = snapshots.read(newest) if snapshots is not None and newest in held[group.rank] else None
+    if needy := [rank for rank in lane if newest not in held[rank]]:
+        given = group.pass_on([source, *needy], give=lambda: state)
+        state = given if state is None else state
+    where = f"rank {source}" if size == 1 else f"ranks {', '.join(map(str, sources))}"
+    words = f"resumed after step {newest.step} of generation {newest.generation}, from a snapshot in the memory of {where}"
     on_disk = checkpoint[1] if checkpoint else 0
     return Origin(step=newest.step, generation=newest.generation, words=words, checkpoint_step=on_disk), decode(state)
 
 
-def owner_of(start: Start, identity: dict[str, Any]) -> str:
-    """In a few letters: the job's folder, and what must be the same to go on from its states."""
-    return hashlib.sha256(json.dumps([start.folder, identity], sort_keys=True).encode()).hexdigest()[:32]
+def choose(held: Sequence[Set[SnapshotOrder]], size: int) -> tuple[SnapshotOrder, tuple[SnapshotOrder, int] | None]:
+    """The newest snapshot of which all parts are there, of those that each rank holds; ranks that are `size` apart hold the same
+    part. And a newer one, where there is one, with the first of its parts that is missing."""
+    parts = [frozenset[SnapshotOrder]().union(*held[part::size]) for part in range(size)]
+    newest = max(frozenset.intersection(*parts), default=_NONE)
+    seen = max(frozenset.union(*parts), default=_NONE)
+    return newest, None if seen == newest else (seen, next(number for number, part in enumerate(parts) if seen not in part))
+
+
+def owner_of(start: Start, identity: dict[str, Any], pod: Pod | None = None) -> str:
+    """In a few letters: the job's folder, and what must be the same to go on from its states; of which part they are."""
+    facts = [start.folder, identity, *([] if pod is None else [pod.rank, pod.size])]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def free_memory(cgroup: Path = Path("/sys/fs/cgroup"), meminfo: Path = Path("/proc/meminfo")) -> int:

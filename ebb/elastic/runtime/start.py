@@ -55,6 +55,11 @@ class Origin:
     parts: tuple[str, ...] = ()  # of the content: paths that each rank reads by itself
     checkpoint_step: int | None = None  # of the newest one, where the state is none's
 
+    @property
+    def in_memory(self) -> bool:
+        """True for the state of a snapshot: of a sharded model this rank's part."""
+        return self.checkpoint_step is not None
+
 
 def join(config: RunConfig, group: Group) -> tuple[Start, Fence]:
     """Raises RefusedError when the folder is another job's, ConfigError when it cannot be written."""

@@ -30,7 +30,7 @@ def launched(folder: Path, processes: int) -> Iterator["subprocess.Popen[bytes]"
         "--epochs=200",
         "--ledger",
     ]
-    program += ["--min-step-seconds=0.05", "--checkpoint-min-seconds=0.2", "--checkpoint-seconds=0.2"]
+    program += ["--min-step-seconds=0.05", "--checkpoint-min-seconds=300", "--snapshot-overhead=1000"]
     command = [sys.executable, "-m", "ebb.elastic.launch", "--standalone", f"--nproc-per-node={processes}", *program]
     with (folder / "launcher.log").open("ab") as log:
         launcher = subprocess.Popen(
@@ -51,7 +51,7 @@ def steps(folder: Path, generation: int) -> list[int]:
 
 @pytest.mark.e2e
 def test_a_launcher_starts_a_sharded_model_again_and_leaves_in_time(tmp_path: Path) -> None:
-    """Two ranks, of which one is killed, go on from the last checkpoint and end at a notice; three go on from where they were."""
+    """Two ranks, of which one is killed, go on from a snapshot and end at a notice; three go on from where they were."""
     (tmp_path / "train.bin").write_bytes(bytes(range(97)) * 20)
     (tmp_path / "val.bin").write_bytes(bytes(range(97)))
     checkpoints = tmp_path / "out" / "checkpoints"
@@ -60,10 +60,12 @@ def test_a_launcher_starts_a_sharded_model_again_and_leaves_in_time(tmp_path: Pa
         return (tmp_path / "launcher.log").read_text()
 
     with launched(tmp_path, 2) as launcher:
-        until("a checkpoint", lambda: list(checkpoints.glob("g00001-*.json")) and len(steps(tmp_path, 1)) > 3)
+        until("two snapshots", lambda: "of each rank" in log() and len(steps(tmp_path, 1)) > 3)
         os.kill(workers(launcher.pid)[1], signal.SIGKILL)
         until("the ranks that it starts in their place", lambda: len(steps(tmp_path, 2)) > 3)
-        assert steps(tmp_path, 2)[0] > 1, log()
+        assert steps(tmp_path, 1)[-1] - 2 < steps(tmp_path, 2)[0], log()
+        assert "generation 1, from a snapshot in the memory of ranks 0, 1" in log()
+        assert not list(checkpoints.glob("g00001-*.json")), "there was no checkpoint"
         os.kill(launcher.pid, signal.SIGTERM)
         assert launcher.wait(GRACE_SECONDS) == EXIT_RECLAIMED, log()
     done = steps(tmp_path, 2)[-1]

@@ -43,6 +43,7 @@ class Rank:
 class Launcher:
     folder: Path
     output: Path
+    size: int = 1  # ranks of a machine
     ranks: list[Rank] = field(default_factory=list)
     beside: list[Rank] = field(default_factory=list)
     generations: int = 0
@@ -68,7 +69,7 @@ class Launcher:
             relay = self.machines[name] = Relay(self.folder / name)
             relay.folder.mkdir()
             (relay.folder / SOCKET_NAME).symlink_to(self.folder / SOCKET_NAME)
-            relay.lend_memory()
+            relay.lend_memory(self.size)
         return self.machines[name]
 
     def lose_all_processes(self) -> None:

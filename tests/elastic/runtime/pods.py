@@ -11,7 +11,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -26,7 +26,7 @@ from torch.utils.data import Dataset
 from ebb import elastic
 from ebb.elastic.contract import EXIT_PEER_LOST
 from ebb.elastic.notices.notice import Notice
-from ebb.elastic.rendezvous.places import SOCKET_NAME, WorkerPlace
+from ebb.elastic.rendezvous.places import WorkerPlace
 from ebb.elastic.runtime.config import resolve
 from tests.elastic.runtime.generations import LIMIT_SECONDS, Launcher, Rank, set_environment
 from trainer.text.decoder import SIZES, Decoder
@@ -94,7 +94,8 @@ def _train(program: Program, run: elastic.Run, notice: Notice, answer: dict[str,
     model = run.distribute(plain, shard=program.shard)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     run.register_state(model=model, optimizer=optimizer)
-    answer["resumed"] = run._checkpointing.origin.step  # type: ignore[union-attr]
+    origin = run._checkpointing.origin  # type: ignore[union-attr]
+    answer["resumed"], answer["from"] = origin.step, origin.words
     answer["part"] = sum(each.numel() for each in map(_local, model.parameters()))
     pod, local_rank = os.environ.get(_POD, ""), int(os.environ["LOCAL_RANK"])
     step_to_die, ranks, place = program.dies.get(pod, (-1, [], ""))
@@ -166,16 +167,13 @@ def _linger(program: Program, run: elastic.Run, step: int) -> None:
 
 @dataclass
 class Pods(Launcher):
-    """A launcher of pods of `size` ranks."""
+    """A launcher of pods of `size` ranks, each on a machine that lends memory."""
 
-    size: int = 2
     of: dict[str, list[Rank]] = field(default_factory=dict)
     waiting: str = ""  # the pod that gets ready
 
     def start_pod(self, name: str, program: Program, machine: int, machines: int, port: int) -> None:
-        folder = self.folder / name
-        folder.mkdir()
-        (folder / SOCKET_NAME).symlink_to(self.folder / SOCKET_NAME)
+        folder = self.machine(name).folder
         for number in range(self.size):
             place = WorkerPlace(
                 rank=machine * self.size + number,
@@ -199,7 +197,7 @@ class Pods(Launcher):
         names = [*self.whole(), *new]
         places = {}
         for machine, name in enumerate(names):
-            for number, each in enumerate(self.of.get(name, [])):
+            for number, each in enumerate(self.of.get(name, []) if name not in new else []):
                 places[each.process.pid] = WorkerPlace(
                     rank=machine * self.size + number,
                     world_size=len(names) * self.size,
@@ -243,6 +241,17 @@ def play(program: Program, *, pods: int = 2, size: int = 2, limit_seconds: float
             return {name: [each.answer for each in ranks] for name, ranks in launcher.of.items()}
         finally:
             launcher.close()
+
+
+def answers_of(launcher: Pods, names: Sequence[str], limit_seconds: float = LIMIT_SECONDS) -> list[Any]:
+    """Of the ranks of these pods, which nothing disturbs any more."""
+    found = []
+    for each in (rank for name in names for rank in launcher.of[name]):
+        assert each.reader.poll(limit_seconds), f"no answer in {limit_seconds:.0f} s"
+        kind, answer = each.reader.recv()
+        assert kind == "answered", answer
+        found.append(answer)
+    return found
 
 
 def _follow(launcher: Pods, program: Program, limit_seconds: float) -> Iterator[None]:

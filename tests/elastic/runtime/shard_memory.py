@@ -1,4 +1,5 @@
-"""Memory of the ranks of a pod while a checkpoint is saved beside the training, and loaded: in units of a rank's part."""
+"""Memory of the ranks of a pod while a checkpoint is saved beside the training, and loaded: in units of a rank's part. With
+snapshots in memory, and without."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ def live(program: pods.Program) -> dict[str, Any]:
             optimizer.zero_grad()
             if step.number == program.stop_at:
                 break
-    return {"left": False, "part": part, "peak": resident("VmHWM") - before}
+    snapshots = run._checkpointing.snapshots  # type: ignore[union-attr]
+    return {"left": False, "part": part, "peak": resident("VmHWM") - before, "copies": snapshots._number if snapshots else 0}
 
 
 def resident(name: str) -> int:
@@ -61,14 +63,25 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
-def measure(output: Path) -> tuple[float, float]:
+def measure(output: Path) -> dict[str, float]:
     """The largest peak in parts, of a pod of two ranks, and of two such pods, which load what the first one has saved and add up
-    their gradients; and a part in MiB."""
-    settings = {"recovery": "memory", "checkpoint_seconds": 0.2, "checkpoint_min_seconds": 0.0}
+    their gradients; the same with a snapshot in each step; and a part in MiB."""
+    plain, snapped = (_peaks(output / name, overhead) for name, overhead in (("plain", 0.0), ("snapshots", 1e9)))
+    assert not any(each["copies"] for each in plain)
+    assert all(each["copies"] for each in snapped), "each rank has taken some"
+    part = max(each["part"] for each in plain)
+    return {
+        "peak_parts": round(max(each["peak"] for each in plain) / part, 2),
+        "peak_parts_with_snapshots": round(max(each["peak"] for each in snapped) / part, 2),
+        "part_mib": round(part / 2**20, 1),
+    }
+
+
+def _peaks(output: Path, overhead: float) -> list[dict[str, Any]]:
+    settings = {"recovery": "memory", "checkpoint_seconds": 0.2, "checkpoint_min_seconds": 0.0, "snapshot_overhead": overhead}
     found = []
     for count, stop_at in ((1, 2), (2, 5)):
         program = Sizes(output=output, settings=settings, stop_at=stop_at)
         answers = pods.play(program, pods=count, size=2, limit_seconds=900.0)
         found += [each for pod in answers.values() for each in pod]
-    part = max(each["part"] for each in found)
-    return round(max(each["peak"] for each in found) / part, 2), round(part / 2**20, 1)
+    return found

@@ -1,18 +1,24 @@
 """FSDP2 inside pods, and replicas across them, through losses and joins."""
 
 import json
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 import torch
 
+from ebb.elastic.notices.relay import Relay
 from ebb.elastic.runtime import sharding
 from ebb.elastic.runtime.config import ConfigError, resolve
 from ebb.elastic.runtime.members import Members
 from ebb.elastic.runtime.process_group import Group
 from ebb.elastic.runtime.sharding import check, check_kinds, check_state
+from ebb.elastic.runtime.snapshots import MemoryFile
 from testing import exactness as ledger
+from tests.elastic.machines import until
 from tests.elastic.runtime import pods
 from tests.elastic.runtime.pods import Program
 from tests.elastic.runtime.ranks import together
@@ -111,6 +117,44 @@ def test_a_rank_that_runs_out_of_memory_takes_its_pod_into_smaller_micro_batches
     assert answers[1][0]["resumed"] > 0
     found = losses(tmp_path)
     assert found == pytest.approx({step: ddp[0][step] for step in range(1, 8)}, abs=1e-5)
+
+
+def parts_in(relay: Relay, local_rank: int) -> dict[int, MemoryFile]:
+    """By step, those that are whole."""
+    return {facts["step"]: file for file in map(MemoryFile, relay.memory(local_rank)) if (facts := file.facts())}
+
+
+@pytest.mark.e2e
+def test_the_loss_of_all_pods_costs_the_steps_since_the_snapshot_in_one_machines_memory(tmp_path: Path) -> None:
+    """Machine b is gone too, and of a's newest snapshot one part is not whole. Then both parts of that rank are lost."""
+    end = {"stop_at": 11}
+    calm = pods.play(Program(output=tmp_path / "calm", settings=MEMORY, **end))["a"][0]
+    output = tmp_path / "pods"
+    program = Program(output=output, settings={**MEMORY, "snapshot_overhead": 1e9, "min_step_seconds": 0.1}, **end)
+    with TemporaryDirectory(prefix="ebb-") as folder, closing(pods.Pods(Path(folder), output, size=2)) as launcher:
+        launcher.form(program, ("a", "b"))
+        until("some steps", lambda: launcher.done() >= 4)
+        launcher.lose_all_processes()
+        done = launcher.done()
+        launcher.machines.pop("b").remove()
+        first, other = (parts_in(launcher.machines["a"], local_rank) for local_rank in (0, 1))
+        if first.keys() == other.keys() and len(other) > 1:  # unless the kill itself has cut it off
+            other[max(other)].clear()
+        saves = replace(program, settings={**program.settings, "checkpoint_seconds": 0.1, "checkpoint_min_seconds": 0.0})
+        launcher.form(saves, ("c", "a"))
+        until("a checkpoint", lambda: list((output / "checkpoints").glob("g00002-*.json")))
+        until("newer snapshots", lambda: launcher.done() >= done + 3)
+        launcher.lose_all_processes()
+        for relay in launcher.machines.values():
+            for part in parts_in(relay, 1).values():
+                part.clear()
+        launcher.form(replace(program, settings=MEMORY), ("c", "a"))
+        answers = pods.answers_of(launcher, ("c", "a"))
+    second = next(json.loads(line) for line in (output / "ledger" / "g2-r0.jsonl").read_text().splitlines())
+    assert done - 3 <= second["resumed_step"] <= done, "it went on from the one before"
+    assert {each["from"] for each in answers} == {f"resumed after step {answers[0]['resumed']} of generation 2"}, "a checkpoint"
+    assert [each["weights"] for each in answers] == [calm["weights"]] * 4
+    assert ledger.check(output, unfinished=(3, 12)).exact
 
 
 FOUR = {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "RANK": "3", "LOCAL_RANK": "1"}

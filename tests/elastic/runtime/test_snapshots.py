@@ -18,7 +18,7 @@ import torch
 from ebb.elastic.notices.relay import Relay
 from ebb.elastic.runtime import snapshots as module
 from ebb.elastic.runtime.process_group import Agreement, Group
-from ebb.elastic.runtime.snapshots import MemoryFile, SnapshotOrder, Snapshots, free_memory
+from ebb.elastic.runtime.snapshots import MemoryFile, SnapshotOrder, Snapshots, choose, find_newest, free_memory
 from testing import exactness as ledger
 from tests.elastic.machines import until
 from tests.elastic.runtime import programs
@@ -43,20 +43,29 @@ class Clock:
 @pytest.fixture
 def relay(tmp_path: Path) -> Iterator[Relay]:
     lender = Relay.create({})
-    lender.lend_memory()
+    lender.lend_memory(1)
     yield lender
     lender.remove()
 
 
-def opened(relay: Relay, *, owner: str = "me", free: int = PLENTY, share: float = 0.01, clock: Clock | None = None) -> Snapshots:
+def opened(
+    relay: Relay,
+    *,
+    owner: str = "me",
+    free: int = PLENTY,
+    share: float = 0.01,
+    clock: Clock | None = None,
+    pod: Any = None,
+) -> Snapshots:
     """As a process of the machine would."""
     return Snapshots(
-        [MemoryFile(path) for path in relay.memory],
+        [MemoryFile(path) for path in relay.memory(0)],
         share=share,
         owner=owner,
         optimizer=torch.optim.SGD([torch.zeros(1, requires_grad=True)]),
         free_bytes=lambda: free,
         clock=clock or Clock(),
+        pod=pod,
     )
 
 
@@ -67,6 +76,10 @@ def take(snapshots: Snapshots, generation: int, step: int, made: Callable[[], An
         until("memory", lambda: snapshots.due != -math.inf)
         if snapshots._number or snapshots.due is None:
             return
+
+
+def newest(snapshots: Snapshots, *, below: int) -> SnapshotOrder | None:
+    return max(snapshots.held(below=below), default=None)
 
 
 def state(step: int, *, size: int = 1000) -> dict[str, Any]:
@@ -92,7 +105,7 @@ def assert_same(found: Any, wanted: Any) -> None:
 def test_a_state_comes_back_whole_in_another_process(relay: Relay) -> None:
     take(opened(relay), 3, 7, lambda: state(7))
     later = opened(relay)
-    assert later.newest(below=4) == SnapshotOrder(3, 7)
+    assert newest(later, below=4) == SnapshotOrder(3, 7)
     found = later.read(SnapshotOrder(3, 7))
     assert_same(found, state(7))
     assert found["tensors"]["first"] is found["tensors"]["tied"]
@@ -124,7 +137,7 @@ def test_one_that_is_cut_off_in_the_middle_is_none(relay: Relay, monkeypatch: py
         with pytest.raises(KeyboardInterrupt):
             take(snapshots, 1, 3, lambda: state(3))
     later = opened(relay)
-    assert later.newest(below=9) == SnapshotOrder(1, 2)
+    assert newest(later, below=9) == SnapshotOrder(1, 2)
     assert_same(later.read(SnapshotOrder(1, 2)), state(2))
 
 
@@ -143,24 +156,24 @@ def test_a_killed_writer_leaves_a_whole_one(relay: Relay) -> None:
     for generation in range(1, 5):
         writer = context.Process(target=write_for_ever, args=(relay.folder, generation))
         writer.start()
-        until("two", lambda: (reader.newest(below=99) or SnapshotOrder(0, 0)) >= (generation, 2))  # noqa: B023
+        until("two", lambda: (newest(reader, below=99) or SnapshotOrder(0, 0)) >= (generation, 2))  # noqa: B023
         writer.kill()
         writer.join()
-        newest = reader.newest(below=99)
-        assert newest is not None
-        assert newest >= (generation, 2)
-        (numbers,) = reader.read(newest)
-        assert numbers.unique().tolist() == [newest.step]
+        last = newest(reader, below=99)
+        assert last is not None
+        assert last >= (generation, 2)
+        (numbers,) = reader.read(last)
+        assert numbers.unique().tolist() == [last.step]
 
 
 @pytest.mark.parametrize("place", [0, 20, 511], ids=["checksum", "facts", "end of the header"])
 def test_a_damaged_header_is_none(relay: Relay, place: int) -> None:
     take(opened(relay), 1, 1, lambda: state(1))
-    damaged = next(path for path in relay.memory if path.stat().st_size and MemoryFile(path).facts())
+    damaged = next(path for path in relay.memory(0) if path.stat().st_size and MemoryFile(path).facts())
     with damaged.open("r+b", buffering=0) as file:
         file.seek(place)
         file.write(b"!")
-    assert opened(relay).newest(below=9) is None
+    assert newest(opened(relay), below=9) is None
 
 
 def test_a_new_process_keeps_the_newest_until_it_has_a_newer_one(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,21 +183,21 @@ def test_a_new_process_keeps_the_newest_until_it_has_a_newer_one(relay: Relay, m
     monkeypatch.setattr(module, "_copy_all", lambda pairs: os.close(-1))
     with pytest.raises(OSError, match="Bad file descriptor"):
         take(later, 2, 4, lambda: state(4))
-    assert opened(relay).newest(below=9) == SnapshotOrder(1, 3)
+    assert newest(opened(relay), below=9) == SnapshotOrder(1, 3)
 
 
 def test_newest_is_of_the_highest_generation_below_the_present_one(relay: Relay) -> None:
     snapshots = opened(relay, share=1e9)
     take(snapshots, 2, 50, lambda: state(50))
     take(snapshots, 3, 40, lambda: state(40))
-    assert snapshots.newest(below=9) == SnapshotOrder(3, 40)
-    assert snapshots.newest(below=3) == SnapshotOrder(2, 50)
-    assert snapshots.newest(below=2) is None
+    assert newest(snapshots, below=9) == SnapshotOrder(3, 40)
+    assert newest(snapshots, below=3) == SnapshotOrder(2, 50)
+    assert newest(snapshots, below=2) is None
 
 
 def test_another_programs_state_is_not_gone_on_from(relay: Relay) -> None:
     take(opened(relay), 1, 1, lambda: state(1))
-    assert opened(relay, owner="another").newest(below=9) is None
+    assert newest(opened(relay, owner="another"), below=9) is None
 
 
 def test_the_cost_sets_the_distance(relay: Relay) -> None:
@@ -234,7 +247,95 @@ def test_where_there_is_no_room_one_line_says_so(relay: Relay, capsys: pytest.Ca
     assert snapshots.due is None
     (line,) = capsys.readouterr().err.splitlines()
     assert line == "no snapshots in memory: 8 MiB are needed, and 0 MiB are half of what is free. Checkpoints go on as before"
-    assert [path.stat().st_size for path in relay.memory] == [0, 0], "what there was has been given back"
+    assert [path.stat().st_size for path in relay.memory(0)] == [0, 0], "what there was has been given back"
+
+
+@pytest.mark.parametrize(("free", "refused"), [(36 * 2**20, False), (28 * 2**20, True)])
+def test_the_ranks_of_a_pod_share_the_room(relay: Relay, capsys: pytest.CaptureFixture[str], free: int, refused: bool) -> None:
+    """8 MiB for each of two ranks are half of 32 MiB."""
+    snapshots = opened(relay, free=free, pod=SimpleNamespace(size=2, any=lambda lacks: lacks))
+    take(snapshots, 1, 1, lambda: state(1, size=2**20))
+    assert (snapshots.due is None) is refused
+    words = "8 MiB are needed, and 7 MiB are this rank's share, of 2, of half of what is free." if refused else ""
+    assert words in capsys.readouterr().err
+
+
+def test_a_part_is_given_back_where_another_rank_of_the_pod_has_no_room(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
+    """That one says why."""
+    lacking = False
+    snapshots = opened(relay, share=1e9, pod=SimpleNamespace(size=2, any=lambda mine: mine or lacking))
+    take(snapshots, 1, 1, lambda: state(1))
+    assert newest(snapshots, below=9) == SnapshotOrder(1, 1)
+    lacking = True
+    for _ in range(2):
+        take(snapshots, 1, 2, lambda: state(2))
+    assert snapshots.due is None
+    assert [path.stat().st_size for path in relay.memory(0)] == [0, 0]
+    assert capsys.readouterr().err == ""
+
+
+A, B, C = (SnapshotOrder(1, step) for step in (7, 8, 9))
+
+
+@pytest.mark.parametrize(
+    ("held", "size", "wanted", "missing"),
+    [
+        pytest.param([{A, B}, set(), {B, C}], 1, C, None, id="not sharded"),
+        pytest.param([{A, B}, {A, B}], 2, B, None, id="one pod"),
+        pytest.param([{A, B}, {A, C}], 2, A, (C, 0), id="one that was cut off"),
+        pytest.param([{B}, set(), set(), {B}], 2, B, None, id="a part on each of two machines"),
+        pytest.param([{A, B}, set(), {B, C}, {A}], 2, A, (C, 1), id="older in one lane"),
+        pytest.param([{A, B}, set()], 2, SnapshotOrder(-1, -1), (B, 1), id="a part is lost"),
+        pytest.param([set(), set()], 2, SnapshotOrder(-1, -1), None, id="none"),
+    ],
+)
+def test_the_newest_of_which_all_parts_are_there_counts(
+    held: list[set[SnapshotOrder]], size: int, wanted: SnapshotOrder, missing: tuple[SnapshotOrder, int] | None
+) -> None:
+    assert choose(held, size) == (wanted, missing)
+
+
+def found_by(
+    rank: int, held: list[list[SnapshotOrder]], checkpoint: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> tuple[str, Any, list[int]] | None:
+    """Of two pods of two ranks: the words, the state, and the ranks between which that rank's part went."""
+    chains: list[list[int]] = []
+
+    def pass_on(chain: list[int], *, give: Callable[[], Any]) -> Any:
+        if rank in chain:
+            chains.append(chain)
+        return {"of": chain[0]} if rank in chain[1:] else give() and None
+
+    def all_facts(mine: Any) -> list[Any]:
+        assert mine == [held[rank], checkpoint if rank == 0 else None]
+        return [[each, checkpoint if number == 0 else None] for number, each in enumerate(held)]
+
+    monkeypatch.setattr(module, "newest_checkpoint", lambda *_: checkpoint)
+    snapshots: Any = SimpleNamespace(held=lambda below: held[rank] if below == 3 else [], read=lambda _order: {"of": rank})
+    group: Any = SimpleNamespace(rank=rank, world_size=4, all_facts=all_facts, pass_on=pass_on)
+    start: Any = SimpleNamespace(generation=3)
+    pod: Any = SimpleNamespace(size=2, rank=rank % 2)
+    found = find_newest(snapshots, Any, start, Any, group, pod=pod)  # type: ignore[arg-type]
+    return None if found is None else (found[0].words, found[1], *chains)  # type: ignore[return-value]
+
+
+def test_each_rank_gets_its_part_from_the_same_one_of_another_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has it needs no traffic."""
+    held = [[A, B], [], [B], [B, C]]
+    words = "resumed after step 8 of generation 1, from a snapshot in the memory of ranks 0, 3"
+    found = [found_by(rank, held, (1, 7), monkeypatch) for rank in range(4)]
+    assert found == [(words, {"of": 0}), (words, {"of": 3}, [3, 1]), (words, {"of": 2}), (words, {"of": 3}, [3, 1])]
+
+
+def test_a_checkpoint_counts_where_a_part_is_lost_and_that_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held = [[A, B], [], [B], []]
+    assert [found_by(rank, held, (1, 5), monkeypatch) for rank in range(4)] == [None] * 4
+    line = "the snapshot after step 8 of generation 1 lacks the part of local rank 1: what is older counts"
+    assert capsys.readouterr().err.splitlines() == [line]
+    assert found_by(0, held, (1, 8), monkeypatch) is None
+    assert capsys.readouterr().err == "", "nothing newer than the checkpoint is lost"
 
 
 def test_nothing_grows(relay: Relay) -> None:
@@ -243,16 +344,16 @@ def test_nothing_grows(relay: Relay) -> None:
     held = []
     for step in range(200):
         take(snapshots, 1, 10**step, lambda step=step: {**state(1, size=10**5), "step": 10**step})  # type: ignore[misc]
-        held.append((sum(1 for _ in Path("/proc/self/fd").iterdir()), [path.stat().st_size for path in relay.memory]))
+        held.append((sum(1 for _ in Path("/proc/self/fd").iterdir()), [path.stat().st_size for path in relay.memory(0)]))
     assert held[-1][0] <= held[2][0]
     assert held[-1][1] == held[2][1]
 
 
-def test_memory_goes_with_its_lender() -> None:
+def test_each_rank_has_memory_of_its_own_which_goes_with_its_lender() -> None:
     lender = Relay.create({})
-    lender.lend_memory()
-    paths = [path.readlink() for path in lender.memory]
-    assert len(paths) == 2
+    lender.lend_memory(3)
+    paths = [path.readlink() for rank in range(3) for path in lender.memory(rank)]
+    assert len(set(paths)) == 6
     lender.remove()
     assert not any(path.exists() and "ebb-memory" in str(path.readlink()) for path in paths)
 
@@ -317,7 +418,7 @@ def test_on_a_gpu_the_step_waits_for_no_copy_but_that_of_what_it_changes(relay: 
     weight = torch.tensor([1.0], requires_grad=True)
     optimizer = torch.optim.SGD([weight])
     snapshots = Snapshots(
-        [MemoryFile(path) for path in relay.memory], share=0.01, owner="me", optimizer=optimizer, free_bytes=lambda: PLENTY
+        [MemoryFile(path) for path in relay.memory(0)], share=0.01, owner="me", optimizer=optimizer, free_bytes=lambda: PLENTY
     )
     tensors = [weight.detach().as_subclass(OnGpu), torch.tensor([2.0]).as_subclass(OnGpu), torch.tensor([3.0])]
     take(snapshots, 1, 1, lambda: tensors)
@@ -328,12 +429,12 @@ def test_on_a_gpu_the_step_waits_for_no_copy_but_that_of_what_it_changes(relay: 
         "computing waits for event 1",
     ]
     assert snapshots.due == 0
-    assert snapshots.newest(below=9) is None, "it is not there yet"
+    assert newest(snapshots, below=9) is None, "it is not there yet"
     optimizer.step()
     assert cuda.calls[-1] == "computing waits for event 2"
     cuda.events[2].done = True
     assert snapshots.due == 0
-    assert snapshots.newest(below=9) == SnapshotOrder(1, 1)
+    assert newest(snapshots, below=9) == SnapshotOrder(1, 1)
     assert snapshots.seconds == 2.0
     assert snapshots.read(SnapshotOrder(1, 1)) == [torch.tensor([number]) for number in (1.0, 2.0, 3.0)]
     before = list(cuda.calls)
@@ -392,7 +493,7 @@ def first_step(answers: list[Any]) -> int:
 def cut_off_newest(launcher: Launcher) -> None:
     """As a writer that dies in the middle leaves it."""
     for relay in launcher.machines.values():
-        files = [(facts["step"], file) for file in map(MemoryFile, relay.memory) if (facts := file.facts())]
+        files = [(facts["step"], file) for file in map(MemoryFile, relay.memory(0)) if (facts := file.facts())]
         max(files, key=lambda each: each[0])[1].clear()
 
 
@@ -449,7 +550,7 @@ def test_a_newer_checkpoint_counts_more(tmp_path: Path, calm: str) -> None:
 
     def renew(launcher: Launcher) -> list[str]:
         for relay in launcher.machines.values():
-            for file in map(MemoryFile, relay.memory):
+            for file in map(MemoryFile, relay.memory(0)):
                 if facts := file.facts():
                     rest = os.pread(file._descriptor, facts["rest_bytes"], 512 + facts["data_bytes"])
                     file.commit(SnapshotOrder(0, facts["step"] + 1000), facts["owner"], rest, facts["data_bytes"])
