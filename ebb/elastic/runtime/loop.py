@@ -408,6 +408,8 @@ class Loop:
         if left_behind or (self.pod is not None and over):
             self.group.abandon()
             agreed = []
+        if self.pod is not None and over:
+            left_behind = self.pod.any(left_behind)  # the pod's other ranks skip the same collectives
         if left_behind:
             self._go_on(frozenset(), change=False, broken=True)
             return False

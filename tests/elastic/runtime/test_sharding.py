@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import torch
 from ebb.elastic.notices.relay import Relay
 from ebb.elastic.runtime import sharding
 from ebb.elastic.runtime.config import ConfigError, resolve
+from ebb.elastic.runtime.loop import Loop
 from ebb.elastic.runtime.members import Members
 from ebb.elastic.runtime.process_group import Group
 from ebb.elastic.runtime.sharding import check, check_kinds, check_state
@@ -155,6 +157,29 @@ def test_the_loss_of_all_pods_costs_the_steps_since_the_snapshot_in_one_machines
     assert {each["from"] for each in answers} == {f"resumed after step {answers[0]['resumed']} of generation 2"}, "a checkpoint"
     assert [each["weights"] for each in answers] == [calm["weights"]] * 4
     assert ledger.check(output, unfinished=(3, 12)).exact
+
+
+def test_a_rank_that_was_left_behind_takes_its_pod_past_the_save() -> None:
+    """In which the pod's ranks ask each other: one that skips it alone would answer in the next step."""
+    done: list[str] = []
+
+    def between(left_behind: bool) -> list[str]:
+        done.clear()
+        group = SimpleNamespace(is_over=False, abandon=lambda: done.append("abandoned"))
+        loop: Any = SimpleNamespace(
+            **{"_pending": [], "_lost_seconds": 0.0, "_reported": 3, "step": 3, "lag": 0, "min_step_seconds": 0.0},
+            **{"pod": SimpleNamespace(any=lambda _mine: True), "group": group, "follows": object(), "snapshots": None},
+            notice=SimpleNamespace(wait=lambda _seconds: None),
+            watchdog=SimpleNamespace(beat=lambda: None),
+            _answers=lambda _left: ["agreed"],
+            _is_left_behind=lambda _agreed, _seconds: left_behind,
+            _go_on=lambda _leaving, change, broken: done.append(f"followed, {change=}, {broken=}"),
+            _save=lambda _wish: done.append("saved"),
+        )
+        assert not Loop._between(loop, 0.0)
+        return list(done)
+
+    assert between(True) == between(False) == ["abandoned", "followed, change=False, broken=True"]
 
 
 FOUR = {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "RANK": "3", "LOCAL_RANK": "1"}
