@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from ebb.elastic.rendezvous.etcd import Etcd, EtcdError, Refused, Unreachable
 from ebb.elastic.rendezvous.membership import Verdict, Wait
 from ebb.elastic.rendezvous.participant import KEPT_SECONDS, PATIENCE_SECONDS, RETRY_SECONDS, Participant, RendezvousSettings
-from ebb.elastic.rendezvous.peer_liveness import PeerLiveness
+from ebb.elastic.rendezvous.peer_liveness import NotAsked, PeerLiveness
 from ebb.elastic.rendezvous.state import Record, View
 from ebb.elastic.rendezvous.wire import Item
 
@@ -175,7 +175,7 @@ class Member:
             self._news.wait(RETRY_SECONDS)
             self._news.clear()
             if view := self._view:
-                with contextlib.suppress(EtcdError):
+                with contextlib.suppress(EtcdError, NotAsked):  # this machine leaves, and its main thread is at its end
                     self._participant.ask(view, time.monotonic())
 
     def _keep_leases(self) -> None:

@@ -167,7 +167,8 @@ class Participant:
         return view.by_id.get(peer) if peer != self.id else None
 
     def ask(self, view: View, now: float) -> None:
-        """Find out which of the others answer, where that is in question, and say so in its key. Raises EtcdError."""
+        """Find out which of the others answer, where that is in question, and say so in its key. Raises EtcdError and
+        NotAsked."""
         self._ask(view, now)
         if (told := answers_of(view, self.id, unreached=self._list_unreached(), asked=self._asked)) is not None:
             self._transact(told)

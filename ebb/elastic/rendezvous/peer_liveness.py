@@ -27,6 +27,10 @@ _TRIES = 3  # a packet may be lost on its way
 _MOST_AT_ONCE = 64
 
 
+class NotAsked(Exception):
+    """No thread could begin to ask: the process is at its end, or there is no room for one."""
+
+
 class PeerLiveness:
     """attend and wait are for one thread."""
 
@@ -127,12 +131,16 @@ def answers(address: str) -> bool:
 
 
 def unanswered(addresses: Iterable[str]) -> set[str]:
-    """Those that do not answer, all asked at once."""
+    """Those that do not answer, all asked at once. Raises NotAsked."""
     asked = list(addresses)
     if not asked:
         return set()
     with ThreadPoolExecutor(min(len(asked), _MOST_AT_ONCE), thread_name_prefix="rendezvous_ask") as pool:
-        return {address for address, heard in zip(asked, pool.map(answers, asked), strict=True) if not heard}
+        try:
+            heard = pool.map(answers, asked)
+        except RuntimeError as error:
+            raise NotAsked(str(error)) from error
+        return {address for address, answered in zip(asked, heard, strict=True) if not answered}
 
 
 def _connect(address: str) -> socket.socket:

@@ -1,14 +1,19 @@
 """How the end of a process is noticed, and what is no end."""
 
+import concurrent.futures.thread
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from ebb.elastic.rendezvous.peer_liveness import PeerLiveness, answers, is_unreachable, refuses, unanswered
+from ebb.elastic.rendezvous.member import Member
+from ebb.elastic.rendezvous.peer_liveness import NotAsked, PeerLiveness, answers, is_unreachable, refuses, unanswered
 from tests.elastic.machines import free_port, until
 
 OTHER = """
@@ -91,3 +96,22 @@ def test_what_does_not_answer_is_unreachable(liveness: PeerLiveness) -> None:
             assert unanswered([address, liveness.address]) == {address}
     assert not is_unreachable(address), "it refuses"
     assert not answers(address), "which is no answer"
+
+
+def test_a_process_at_its_end_asks_nobody_and_prints_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread is still there when Python starts no others any more."""
+    monkeypatch.setattr(concurrent.futures.thread, "_shutdown", True)
+    with pytest.raises(NotAsked, match="cannot schedule new futures"):
+        unanswered(["127.0.0.1:1"])
+    stop, asked = threading.Event(), []
+
+    def ask(_view: object, _now: float) -> None:
+        asked.append(1)
+        if len(asked) == 2:
+            stop.set()
+        unanswered(["127.0.0.1:1"])
+
+    news = SimpleNamespace(wait=lambda _seconds: None, clear=lambda: None)
+    member: Any = SimpleNamespace(_stop=stop, _news=news, _view=object(), _participant=SimpleNamespace(ask=ask))
+    Member._ask(member)
+    assert len(asked) == 2, "it goes on as long as it may"
