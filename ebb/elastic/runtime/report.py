@@ -10,12 +10,15 @@ SampleLedger (with --ledger alone; testing/exactness.py checks it) has one file 
 ledger/g<generation>-r<rank>.jsonl: a header, then a line per step. The ids are those that came out of the loader with the batch,
 not what the order says they should be. A line is written and flushed before the step's gradients are shared: so there is no
 checkpoint that holds a step whose lines are missing, whenever a process is killed. A line may therefore belong to a step that was
-never finished; the lineage of the checkpoints says which ones count.
+never finished; the lineage of the checkpoints says which ones count. A disk that is full costs the training nothing: the
+lines wait in memory for room, and one sentence says so.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import json
 import os
 import time
@@ -243,31 +246,62 @@ class DataWaits:
         return DataWait(max(of_step), since_line.index(max(since_line)))
 
 
+_MOST_WAITING = 64 * 2**20  # bytes of a ledger that has no room: days of steps
+
+
 class SampleLedger:
     """The writer of one rank in one generation."""
 
-    def __init__(self, folder: Path, header: dict[str, Any]) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._folder, self._header = folder, header
-        path = folder / f"g{header['generation']}-r{header['rank']}.jsonl"
-        self._file = path.open("x", encoding="utf-8")
+    def __init__(self, folder: Path, header: dict[str, Any], *, say: Callable[[str], None] = metrics.complain) -> None:
+        """Raises FileExistsError where this rank has a ledger in this generation."""
+        self._folder, self._header, self._say = folder, header, say
+        self._path = folder / f"g{header['generation']}-r{header['rank']}.jsonl"
+        self._file: io.FileIO | None = None
+        self._waiting = bytearray()  # lines, perhaps the rest of one
+        self._told = False
         self._write(header)
 
     def next(self, *, generation: int, resumed_step: int, resumed_generation: int, group: Group) -> SampleLedger:
         """The one of the next generation, which goes on from memory."""
         self.close()
         present = {"generation": generation, "resumed_step": resumed_step, "resumed_generation": resumed_generation}
-        return SampleLedger(self._folder, {**self._header, **present, "rank": group.rank, "world_size": group.world_size})
+        header = {**self._header, **present, "rank": group.rank, "world_size": group.world_size}
+        following = SampleLedger(self._folder, header, say=self._say)
+        following._told |= self._told
+        return following
 
     def write(self, step: int, ids: list[int]) -> None:
         self._write({"step": step, "time": time.time(), "ids": ids})
 
     def _write(self, line: dict[str, Any]) -> None:
-        self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
-        self._file.flush()
+        if len(self._waiting) < _MOST_WAITING:
+            self._waiting += json.dumps(line, separators=(",", ":")).encode() + b"\n"
+        try:
+            self._write_waiting()
+        except FileExistsError:
+            raise
+        except OSError as error:
+            if not self._told:
+                self._say(
+                    f"{self._path} cannot be written: {error.strerror}; training goes on, and the ledger's lines wait in memory "
+                    "for room. While some are missing testing.exactness takes their samples for lost"
+                )
+            self._told = True
+
+    def _write_waiting(self) -> None:
+        """Raises OSError."""
+        if self._file is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._file = io.FileIO(self._path, "x")
+        while self._waiting:
+            del self._waiting[: self._file.write(self._waiting)]
 
     def close(self) -> None:
-        self._file.close()
+        """With what waits, if there is room now."""
+        with contextlib.suppress(OSError):
+            self._write_waiting()
+        if self._file is not None:
+            self._file.close()
 
 
 def weights_sha256(network: torch.nn.Module) -> str:
