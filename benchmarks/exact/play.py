@@ -151,7 +151,7 @@ class Play:
             # A join and a loss leave the size as it was: only the ranks tell the next generation from the one that was hit.
             return (as_wanted and len(self._ranks()) == world_size) or watch.is_finished(self.output)
 
-        if not until(due, PATIENCE_SECONDS, progress=lambda: watch.last_step(self.output)):
+        if not until(due, PATIENCE_SECONDS, progress=watch.LastStep(self.output).look):
             raise BrokenError(
                 f"{PATIENCE_SECONDS:.0f} s in vain for {event.steps} steps by {world_size} ranks; there is {self._look()}"
             )
@@ -262,7 +262,7 @@ class Play:
             self._look_after()
             return all(machine.code is not None for machine in ends)
 
-        if not until(ended, PATIENCE_SECONDS, progress=lambda: watch.last_step(self.output)):
+        if not until(ended, PATIENCE_SECONDS, progress=watch.LastStep(self.output).look):
             raise BrokenError(f"not all machines ended; there is {self._look()}")
         if not watch.is_finished(self.output):
             raise BrokenError(f"all machines ended, but the job has no result.json; there is {self._look()}")

@@ -27,14 +27,14 @@ from devcluster.settings import EBB_HOME
 from testing.exactness import LedgerError
 
 # What the processes of a machine import: torch takes seconds. Those that there are no more are passed over.
-PRELOADED: tuple[str, ...] = (
+PRELOADED = (
     "trainer.images.train",
     "trainer.text.train",
     "ebb.elastic.launch.node_agent",
     "ebb.elastic.launch.agent",
-    "ebb.elastic.launch.agent",
+    "ebb.elastic.rendezvous.handler",
+    "torch.distributed.run",
 )
-PRELOADED += ("ebb.elastic.rendezvous.handler", "torch.distributed.run")
 # Three histories of ten are played with virtual workers: they take several times as long.
 VIRTUAL = (1, 3, 6)
 VIRTUAL_OF = 10
@@ -175,7 +175,7 @@ class Proof:
         output.mkdir(parents=True)
         arguments = ["--standalone", *training(self._stage, history, epochs=epochs)]
         alone = self._stage.forked.start(arguments, job_environment(output), output / "machine.log")
-        ended = until(lambda: alone.code is not None, PATIENCE_SECONDS, progress=lambda: watch.last_step(output))
+        ended = until(lambda: alone.code is not None, PATIENCE_SECONDS, progress=watch.LastStep(output).look)
         if not ended or alone.code:
             alone.kill()
             raise BrokenError(f"the undisturbed run ended with {alone.code}; the end of {alone.log} says why")

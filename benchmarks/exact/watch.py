@@ -2,7 +2,7 @@
 
 sight = look(output)          # None before the first generation
 sight.generation, sight.world_size, sight.steps
-last_step(output)             # the last one begun; goes up as long as the job goes on
+LastStep(output).look()       # the last one begun; goes up as long as the job goes on
 ranks(output, machines)       # rank -> (machine, process) of the newest generation, of those that live
 """
 
@@ -47,12 +47,29 @@ def look(output: Path) -> Sight | None:
     return Sight(generation=newest, world_size=int(json.loads(header)["world_size"]), steps=len(lines) - 1)
 
 
-def last_step(output: Path) -> int:
-    """The highest step that a rank 0 has begun; -1 before the first."""
-    files = (output / "ledger").glob("g*-r0.jsonl")
-    return max(
-        (json.loads(whole[-1])["step"] for path in files if len(whole := path.read_bytes().split(b"\n")[1:-1])), default=-1
-    )
+class LastStep:
+    """The highest step that a rank 0 has begun. A look reads what is new: there are thirty a second, and hundreds of ledgers."""
+
+    def __init__(self, output: Path) -> None:
+        self._folder = output / "ledger"
+        self._read: dict[str, int] = {}  # bytes of whole lines, by file
+        self._step = -1
+
+    def look(self) -> int:
+        """-1 before the first."""
+        for path in self._folder.glob("g*-r0.jsonl"):
+            if path.stat().st_size > (start := self._read.get(path.name, 0)):
+                self._step = max(self._step, self._read_on(path, start))
+        return self._step
+
+    def _read_on(self, path: Path, start: int) -> int:
+        with path.open("rb") as file:
+            file.seek(start)
+            whole, newline, _ = file.read().rpartition(b"\n")
+        self._read[path.name] = start + len(whole) + len(newline)
+        lines = whole.split(b"\n") if whole else []
+        steps = lines if start else lines[1:]  # without the header
+        return int(json.loads(steps[-1])["step"]) if steps else -1
 
 
 def ranks(output: Path, machines: Sequence[Machine]) -> dict[int, Rank]:

@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from benchmarks.exact import processes, watch
 from benchmarks.exact.machines import until
 from ebb.elastic.rendezvous.participant import LEFT_BEHIND
@@ -33,16 +35,34 @@ def test_before_the_first_line_there_is_nothing(tmp_path: Path) -> None:
 
 
 def test_the_last_step_goes_up_only_as_the_job_goes_on(tmp_path: Path) -> None:
-    assert watch.last_step(tmp_path) == -1
+    last = watch.LastStep(tmp_path)
+    assert last.look() == -1
     records.write(tmp_path, generations=1)
-    assert watch.last_step(tmp_path) == 2
+    assert last.look() == 2
     with (tmp_path / "ledger" / "g2-r0.jsonl").open("w") as file:
         file.write('{"generation": 2}\n')
         file.flush()
-        assert watch.last_step(tmp_path) == 2, "another generation is no step"
+        assert last.look() == 2, "another generation is no step"
         file.write('{"step": 3, "ids": []}\n{"st')
         file.flush()
-        assert watch.last_step(tmp_path) == 3
+        assert last.look() == 3
+        file.write('ep": 4, "ids": []}\n')
+        file.flush()
+        assert last.look() == watch.LastStep(tmp_path).look() == 4
+
+
+def test_a_look_at_the_last_step_reads_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    records.write(tmp_path, generations=2)
+    last = watch.LastStep(tmp_path)
+    before, opened = last.look(), list[str]()
+    monkeypatch.setattr(watch.LastStep, "_read_on", lambda _self, path, start: opened.append(f"{path.name} {start}") or 9)
+    assert last.look() == before
+    path = tmp_path / "ledger" / "g2-r0.jsonl"
+    size = path.stat().st_size
+    with path.open("a") as file:
+        file.write('{"step": 9')
+    assert last.look() == 9
+    assert opened == [f"g2-r0.jsonl {size}"]
 
 
 def test_one_waits_on_while_there_is_progress() -> None:
