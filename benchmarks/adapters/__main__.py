@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
-import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.adapters.history import PROGRAMS, Library, play
 from benchmarks.controller.processes import BenchmarkError
 from benchmarks.exact.etcd import etcd
+from benchmarks.verdict import Say, conclude
 from devcluster.settings import CHECKOUT, EBB_HOME
 from testing.exactness import LedgerError
 
-KEPT, BROKEN, FAILED, INTERRUPTED = 0, 1, 2, 130
 HELP = """\
 For each library two machines begin to train a tiny model. One loses its power, another one comes, the first gets a notice, one
 more comes, and the two that are left train to the end. Figures, by library:
@@ -39,7 +39,7 @@ _MOST_REDONE = 1  # the step under way when the power went
 _NOT_INSTALLED = ("torch", "numpy")
 
 
-def install(say: Callable[[str], None]) -> Path:
+def install(say: Say) -> Path:
     """The folder with the libraries. Raises BenchmarkError."""
     export = [sys.executable, "-m", "uv", "export", "--frozen", "--no-emit-project", "--no-header", "--quiet"]
     export += ["--only-group=adapters", *(f"--prune={name}" for name in _NOT_INSTALLED)]
@@ -64,7 +64,7 @@ def install(say: Callable[[str], None]) -> Path:
     return packages
 
 
-def measure(names: Sequence[str], folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
+def measure(names: Sequence[str], folder: Path, say: Say) -> dict[str, Any]:
     """By library."""
     packages = install(say)
     base = folder / "base"
@@ -122,21 +122,9 @@ def main(arguments: Sequence[str]) -> int:
     names = parser.parse_args(arguments).libraries or list(LIBRARIES)
     if unknown := sorted(set(names) - set(LIBRARIES)):
         parser.error(f"there is no library {unknown[0]!r}; allowed: {', '.join(LIBRARIES)}")
-    folder = Path(tempfile.mkdtemp(prefix="ebb-adapters-"))
-    try:
-        found = measure(names, folder, lambda text: print(text, file=sys.stderr, flush=True))
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except (BenchmarkError, LedgerError, OSError, subprocess.CalledProcessError) as error:
-        print(f"error: {error}; its folders are kept in {folder}", file=sys.stderr)
-        return FAILED
-    broken = judge(found)
-    for problem in broken:
-        print(f"broken: {problem}; its folders are kept in {folder}", file=sys.stderr)
-    if not broken:
-        shutil.rmtree(folder)
-    print(json.dumps(found))
-    return BROKEN if broken else KEPT
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    failures = (BenchmarkError, LedgerError, OSError, subprocess.CalledProcessError)
+    return conclude("adapters", functools.partial(measure, names), judge, failures=failures)
 
 
 if __name__ == "__main__":

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
+import signal
 import sys
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-KEPT, BROKEN, FAILED, INTERRUPTED = 0, 1, 2, 130
+from benchmarks.verdict import Say, conclude
+
 HELP = """\
 1. fsdp_difference: 50 steps of a tiny decoder in two pods of two ranks (fully_shard inside, our sum across). A rank of one is
    lost, a pod joins, the whole other pod is lost after its update, and one more joins. The largest difference of a weight at the
@@ -51,7 +51,7 @@ _LIMIT_SECONDS = 900.0  # of a run of pods on a busy machine; seconds on an idle
 _READERS = (1, 2, 3, 6)
 
 
-def measure(folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
+def measure(folder: Path, say: Say) -> dict[str, Any]:
     """All figures. Raises AssertionError where a run does not come to its end."""
     from tests.elastic.checkpoint import kill_points  # noqa: PLC0415 - with torch, which --help does without
     from tests.elastic.data.streams import histories, written  # noqa: PLC0415
@@ -125,22 +125,9 @@ def main(arguments: Sequence[str]) -> int:
         prog="python -m benchmarks.models", description=__doc__, epilog=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.parse_args(arguments)
-    folder = Path(tempfile.mkdtemp(prefix="ebb-models-"))
     os.environ["OMP_NUM_THREADS"] = "1"
-    try:
-        found = measure(folder, lambda text: print(text, file=sys.stderr, flush=True))
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except (AssertionError, OSError) as error:
-        print(f"error: {error}; its folders are kept in {folder}", file=sys.stderr)
-        return FAILED
-    broken = judge(found)
-    for problem in broken:
-        print(f"broken: {problem}; its folders are kept in {folder}", file=sys.stderr)
-    if not broken:
-        shutil.rmtree(folder)
-    print(json.dumps(found))
-    return BROKEN if broken else KEPT
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    return conclude("models", measure, judge, failures=(AssertionError, OSError))
 
 
 if __name__ == "__main__":
