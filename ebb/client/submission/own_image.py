@@ -111,7 +111,7 @@ def check_run_as(who: str | None) -> None:
 def pod_user(who: str | None) -> Object:
     """Fields of the pod's securityContext. Without a group, files belong to that of the shared volumes."""
     if who == IMAGE:
-        return {}
+        return {"runAsGroup": USER}  # a kubelet takes the user that an image names, not its group: root's would have the files
     if who == ROOT:
         return {"runAsUser": 0, "runAsGroup": 0}
     user, _, group = (who or str(USER)).partition(":")

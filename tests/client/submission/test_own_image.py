@@ -138,7 +138,7 @@ USUAL = {"runAsNonRoot": True, "runAsUser": 1000, "runAsGroup": 1000}
         ("1234", {**USUAL, "runAsUser": 1234}, False),
         ("1234:100", {**USUAL, "runAsUser": 1234, "runAsGroup": 100}, False),
         ("root", {"runAsUser": 0, "runAsGroup": 0}, True),
-        ("image", {}, True),
+        ("image", {"runAsGroup": 1000}, True),
     ],
 )
 def test_any_user_is_one_option(who: str | None, user: dict[str, Any], added: bool) -> None:
