@@ -403,7 +403,7 @@ class Loop:
             now.seconds = seconds
         self.watchdog.beat()
         self.ended = last
-        left_behind = agreed and not last and self._is_left_behind(agreed, time.monotonic() - answered - pause)
+        left_behind = bool(agreed) and not last and self._is_left_behind(agreed, time.monotonic() - answered - pause)
         over = self.group.is_over if self.pod is None else self.pod.any(self.group.is_over)
         if left_behind or (self.pod is not None and over):
             self.group.abandon()

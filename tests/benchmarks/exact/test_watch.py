@@ -55,7 +55,12 @@ def test_a_look_at_the_last_step_reads_what_is_new(tmp_path: Path, monkeypatch: 
     records.write(tmp_path, generations=2)
     last = watch.LastStep(tmp_path)
     before, opened = last.look(), list[str]()
-    monkeypatch.setattr(watch.LastStep, "_read_on", lambda _self, path, start: opened.append(f"{path.name} {start}") or 9)
+
+    def read_on(_self: watch.LastStep, path: Path, start: int) -> int:
+        opened.append(f"{path.name} {start}")
+        return 9
+
+    monkeypatch.setattr(watch.LastStep, "_read_on", read_on)
     assert last.look() == before
     path = tmp_path / "ledger" / "g2-r0.jsonl"
     size = path.stat().st_size

@@ -129,10 +129,9 @@ def parts_in(relay: Relay, local_rank: int) -> dict[int, MemoryFile]:
 @pytest.mark.e2e
 def test_the_loss_of_all_pods_costs_the_steps_since_the_snapshot_in_one_machines_memory(tmp_path: Path) -> None:
     """Machine b is gone too, and of a's newest snapshot one part is not whole. Then both parts of that rank are lost."""
-    end = {"stop_at": 11}
-    calm = pods.play(Program(output=tmp_path / "calm", settings=MEMORY, **end))["a"][0]
+    calm = pods.play(Program(output=tmp_path / "calm", settings=MEMORY, stop_at=11))["a"][0]
     output = tmp_path / "pods"
-    program = Program(output=output, settings={**MEMORY, "snapshot_overhead": 1e9, "min_step_seconds": 0.1}, **end)
+    program = Program(output=output, settings={**MEMORY, "snapshot_overhead": 1e9, "min_step_seconds": 0.1}, stop_at=11)
     with TemporaryDirectory(prefix="ebb-") as folder, closing(pods.Pods(Path(folder), output, size=2)) as launcher:
         launcher.form(program, ("a", "b"))
         until("some steps", lambda: launcher.done() >= 4)
