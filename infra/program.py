@@ -54,12 +54,13 @@ def declare(stack: Stack, cloud: Infrastructure) -> None:
     etcd.etcd_maintenance(cluster, images.controller, manager, [*base, *store, *meeting], people)
     # The second manager machine is for people and jobs as the first: its nodes carry the same label, and cost the same.
     copying = platform.copy_identity(cluster, volumes, spaces, limits)
+    mounting = platform.sidecar_ways(cluster, volumes, spaces, limits)
     facts = platform.facts(
         cluster,
         volumes,
         images,
         [manager, *workers],
-        [spaces[SYSTEM], *helping, *copying],
+        [spaces[SYSTEM], *helping, *copying, *mounting],
         teams=people,
         dashboards=watching.addresses,
     )

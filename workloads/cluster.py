@@ -230,6 +230,22 @@ class Images:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Sidecar:
+    """A container that the cloud adds to each pod that mounts a volume and carries these annotations. `cpu`, `memory_gib`: its
+    requests, which workers leave room for. `addresses`: link-local ranges and ports where it gets its credentials. Pods of the
+    platform mount no such volume: they have no way to these."""
+
+    annotations: Mapping[str, str]
+    cpu: float
+    memory_gib: float
+    addresses: Sequence[tuple[str, int]] = ()
+
+    def facts(self) -> dict[str, Any]:
+        """Its entry in `ebb-platform`."""
+        return {"annotations": dict(self.annotations), "cpu": self.cpu, "memoryGiB": self.memory_gib}
+
+
+@dataclass(frozen=True, kw_only=True)
 class Volume:
     """A claim to be made. With `volume_name` it binds to that volume, without it the storage class makes one."""
 
@@ -245,11 +261,19 @@ class Volume:
         default_factory=dict
     )  # of the claim: what the cloud wants to know or tell
     zone: str = ""  # the only zone whose machines shall mount it; "": all may
+    sidecar: Sidecar | None = None  # None: the machine mounts it
 
     def facts(self) -> dict[str, Any]:
         """Its entry in `ebb-platform`."""
         zone = {"zone": self.zone} if self.zone else {}
-        return {"name": self.name, "claim": self.claim, "mountPath": self.mount_path, "readOnly": self.read_only, **zone}
+        sidecar = {"sidecar": self.sidecar.facts()} if self.sidecar else {}
+        own = {"name": self.name, "claim": self.claim, "mountPath": self.mount_path, "readOnly": self.read_only}
+        return {**own, **zone, **sidecar}
+
+
+def mounted_by_machines(volumes: Iterable[Volume]) -> list[Volume]:
+    """Those that pods of the platform may mount."""
+    return [volume for volume in volumes if volume.sidecar is None]
 
 
 def team_folder(team: str, what: str) -> str:

@@ -229,13 +229,35 @@ def copies_policy(
     """Beside what every pod of the jobs may, those that copy buckets may ask for their identity's credentials. A worker may carry
     their label, as its template's labels are its own; the index is the controller's, and keeps workers out."""
     pods = [{"key": LABEL_COPY, "operator": "Exists"}, {"key": LABEL_INDEX, "operator": "DoesNotExist"}]
+    return _way(cluster, "copies", pods, addresses, needs, namespace=namespace, suffix=suffix)
+
+
+def sidecars_policy(
+    cluster: Cluster, addresses: Sequence[tuple[str, int]], needs: Sequence[pulumi.Resource], *, namespace: str, suffix: str
+) -> NetworkPolicy:
+    """The same for workers, where the cloud adds to each what mounts its buckets."""
+    pods = [{"key": LABEL_INDEX, "operator": "Exists"}]
+    return _way(cluster, "sidecars", pods, addresses, needs, namespace=namespace, suffix=suffix)
+
+
+def _way(
+    cluster: Cluster,
+    name: str,
+    pods: Sequence[Mapping[str, str]],
+    addresses: Sequence[tuple[str, int]],
+    needs: Sequence[pulumi.Resource],
+    *,
+    namespace: str,
+    suffix: str,
+) -> NetworkPolicy:
+    """Policies add up: it takes nothing away."""
     rules: list[NetworkPolicyEgressRuleArgsDict] = [
         {"to": [{"ip_block": {"cidr": cidr}}], "ports": [{"protocol": "TCP", "port": port}]} for cidr, port in addresses
     ]
     return NetworkPolicy(
-        f"network-policy-copies{suffix}",
-        metadata={"name": "copies", "namespace": namespace},
-        spec=_spec({"match_expressions": pods}, ingress=[], egress=rules),  # policies add up: it takes nothing away
+        f"network-policy-{name}{suffix}",
+        metadata={"name": name, "namespace": namespace},
+        spec=_spec({"match_expressions": pods}, ingress=[], egress=rules),
         opts=cluster.options(depends_on=needs),
     )
 

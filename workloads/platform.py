@@ -32,8 +32,9 @@ from workloads.cluster import (
     Resources,
     Storage,
     Volume,
+    mounted_by_machines,
 )
-from workloads.namespaces import copies_policy
+from workloads.namespaces import copies_policy, sidecars_policy
 from workloads.teams import Team
 
 IMAGE = "ebb-controller"  # what the files say in place of an image
@@ -100,7 +101,8 @@ def gateway(
     (document,) = manifest.read("gateway.yaml")
     (container,) = document["spec"]["template"]["spec"]["containers"]
     options, made = cluster.options(depends_on=needs), list[pulumi.Resource]()
-    for namespace, volumes in {JOBS: storage.jobs, **{f"{TEAMS}{team}": held for team, held in storage.teams.items()}}.items():
+    for namespace, every in _by_namespace(storage).items():
+        volumes = mounted_by_machines(every)
         place = {
             "nodeSelector": manager.node_selector,
             "containers": [{**container, **_mounted(volumes, metrics=metrics)}],
@@ -110,6 +112,11 @@ def gateway(
         within = "" if namespace == JOBS else namespace
         made += manifest.declare(manifest.placed([here], place), options, images={IMAGE: image}, within=within)
     return made
+
+
+def _by_namespace(storage: Storage) -> dict[str, Sequence[Volume]]:
+    """The volumes of jobs in each namespace that has jobs."""
+    return {JOBS: storage.jobs, **{f"{TEAMS}{team}": held for team, held in storage.teams.items()}}
 
 
 def _mounted(volumes: Sequence[Volume], *, metrics: bool) -> manifest.Document:
@@ -151,6 +158,21 @@ def copy_identity(
         )
         if copies.addresses:
             made.append(copies_policy(cluster, copies.addresses, needs, namespace=place, suffix=suffix))
+    return made
+
+
+def sidecar_ways(
+    cluster: Cluster, storage: Storage, spaces: Mapping[str, pulumi.Resource], limits: Sequence[pulumi.Resource]
+) -> Resources:
+    """The way of workers to the credentials of what the cloud adds to them, in namespaces that have such volumes. Policies are of
+    pods: the program beside it has that way, too. `spaces`: namespaces by name; `limits`: theirs."""
+    made: Resources = []
+    for namespace, volumes in _by_namespace(storage).items():
+        addresses = dict.fromkeys(one for volume in volumes if volume.sidecar for one in volume.sidecar.addresses)
+        if addresses:
+            suffix = namespace.removeprefix(TEAMS) if namespace != JOBS else ""
+            needs = [spaces[namespace], *limits]
+            made.append(sidecars_policy(cluster, list(addresses), needs, namespace=namespace, suffix=suffix and f"-{suffix}"))
     return made
 
 

@@ -28,6 +28,7 @@ from workloads.cluster import (
     Resources,
     Storage,
     Volume,
+    mounted_by_machines,
     team_folder,
 )
 from workloads.pods import claimed, container_security, mount, pod
@@ -181,7 +182,7 @@ def datasets(
     data = next(volume for volume in storage.jobs if volume.name == DATA)
     made: Resources = []
     if digits:  # with all volumes: on some clouds one of them carries scikit-learn
-        job = _Preparation(cluster=cluster, image=image, manager=manager, volumes=storage.jobs)
+        job = _Preparation(cluster=cluster, image=image, manager=manager, volumes=mounted_by_machines(storage.jobs))
         made.append(job.declare("prepare-digits", ["trainer.digits", f"{data.mount_path}/digits"], needs))
     job = _Preparation(cluster=cluster, image=image, manager=manager, volumes=[data])
     made += [job.declare(f"dataset-{one.name}", ["trainer.datasets", *_arguments(one, data)], needs) for one in listed]

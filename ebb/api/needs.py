@@ -8,12 +8,12 @@ Taints do not matter here: the stack's machines are for jobs, so workers are giv
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ebb.api import contract as names
-from ebb.api.platform import Network, NodeGroup
+from ebb.api.platform import Network, NodeGroup, Sidecar
 from ebb.api.quantities import counted
 from ebb.api.spec import Job
 from ebb.api.template import worker_container
@@ -65,10 +65,11 @@ class Wish:
 
 
 def needs(template: Object) -> Needs:
-    """Resources that a pod of this template asks for; the sum over its containers, as the scheduler counts."""
+    """Resources that a pod of this template asks for; the sum over its containers and sidecars, as the scheduler counts."""
     spec = template["spec"]
     wanted: defaultdict[str, float] = defaultdict(float)
-    for container in spec["containers"]:
+    beside = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
+    for container in [*spec["containers"], *beside]:
         resources = container.get("resources") or {}
         for name, amount in {**(resources.get("limits") or {}), **(resources.get("requests") or {})}.items():
             wanted[name] += counted(amount)
@@ -78,6 +79,13 @@ def needs(template: Object) -> Needs:
         memory_bytes=wanted["memory"],
         selector=tuple(sorted((spec.get("nodeSelector") or {}).items())),
     )
+
+
+def with_sidecars(needed: Needs, sidecars: Iterable[Sidecar]) -> Needs:
+    """The same, and what the cloud adds to the pod once it is made."""
+    for one in sidecars:
+        needed = replace(needed, cpu=needed.cpu + one.cpu, memory_bytes=needed.memory_bytes + one.memory_gib * 2**30)
+    return needed
 
 
 def workers_per_machine(needed: Needs, group: NodeGroup) -> int:

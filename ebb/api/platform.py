@@ -38,6 +38,16 @@ class Taint:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Sidecar:
+    """A container that the cloud adds to each pod that mounts a volume and carries these annotations, and what it asks of the
+    machine beside the pod's own containers. One serves all volumes of its kind."""
+
+    annotations: tuple[tuple[str, str], ...]
+    cpu: float
+    memory_gib: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Volume:
     """A claim in the jobs' namespace and where workers see it."""
 
@@ -46,6 +56,7 @@ class Volume:
     mount_path: str
     read_only: bool
     zone: str = ""  # the only zone that has it; "": every zone does
+    sidecar: Sidecar | None = None  # None: the machine mounts it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +168,13 @@ class Platform:
         """The team whose namespace it is."""
         return next((team for team in self.teams if team.namespace == namespace), None)
 
+    def sidecars_in(self, namespace: str) -> tuple[Sidecar, ...]:
+        """The containers that the cloud adds to each worker there."""
+        team = self.team_of(namespace)
+        own = self.volumes if namespace == self.jobs_namespace else ()
+        volumes = team.volumes if team else own
+        return tuple(dict.fromkeys(volume.sidecar for volume in volumes if volume.sidecar))
+
     def dashboards_of(self, namespace: str, job: str) -> dict[str, str]:
         """The addresses of a job's dashboards, by name."""
         return {name: text.replace("{namespace}", namespace).replace("{job}", job) for name, text in self.dashboards.items()}
@@ -166,11 +184,15 @@ class Platform:
         and the identity that reads these."""
         team = self.team_of(namespace)
         own = self.buckets if team is None else team.buckets
-        closed = frozenset({*self.buckets, *(name for each in self.teams for name in each.buckets)}) - own.keys()
+        volumes = self.volumes if team is None else team.volumes
+        held = (self.volumes, *(each.volumes for each in self.teams))
+        mounted = {one.name for each in held for one in each if one.read_only}
+        every = {*self.buckets, *(name for each in self.teams for name in each.buckets), *mounted}
+        closed = frozenset(every) - own.keys() - {one.name for one in volumes}
         if team is None:
             return replace(self, closed_buckets=closed)
         copies = replace(self.copies, account=team.copy_account) if self.copies else None
-        return replace(self, jobs_namespace=namespace, volumes=team.volumes, buckets=own, copies=copies, closed_buckets=closed)
+        return replace(self, jobs_namespace=namespace, volumes=volumes, buckets=own, copies=copies, closed_buckets=closed)
 
     def is_etcd(self, endpoint: str) -> bool:
         """Return whether it is the stack's etcd that a job names, and not one of its author's."""
@@ -344,6 +366,15 @@ def _volume(item: _FactsReader) -> Volume:
         mount_path=item.text("mountPath"),
         read_only=item.flag("readOnly", False),
         zone=item.text("zone", ""),
+        sidecar=_sidecar(item.part("sidecar")),
+    )
+
+
+def _sidecar(item: _FactsReader | None) -> Sidecar | None:
+    if item is None:
+        return None
+    return Sidecar(
+        annotations=tuple(item.texts("annotations").items()), cpu=item.number("cpu"), memory_gib=item.number("memoryGiB")
     )
 
 

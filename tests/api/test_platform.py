@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ebb.api.platform import Network, NodeGroup, Platform, PlatformError, Taint, Volume, parse
+from ebb.api.platform import Network, NodeGroup, Platform, PlatformError, Sidecar, Taint, Volume, parse
 from tests.cli.world import TAINTS, node_group, platform_json, platform_map
 
 
@@ -60,6 +60,32 @@ def test_a_group_may_have_a_fast_network() -> None:
 def test_a_network_that_cannot_be_understood_is_named(said: object, complaint: str) -> None:
     with pytest.raises(PlatformError, match=re.escape(complaint)):
         platform(node_group("large", "local-a", network=said))
+
+
+def with_sidecar(said: object) -> Platform:
+    value = platform_json()
+    value["volumes"][2]["sidecar"] = said
+    return parse({"schema": "1", "platform.json": json.dumps(value)})
+
+
+def test_a_volume_may_be_served_by_a_container_that_the_cloud_adds() -> None:
+    found = with_sidecar({"annotations": {"cloud/fuse": "true"}, "cpu": 0.25, "memoryGiB": 1})
+    assert found.sidecars_in("elastic-job") == (Sidecar(annotations=(("cloud/fuse", "true"),), cpu=0.25, memory_gib=1.0),)
+    assert platform().sidecars_in("elastic-job") == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "complaint"),
+    [
+        ("fuse", "volumes[2].sidecar must be an object, found 'fuse'"),
+        ({"annotations": {"a": True}, "cpu": 1, "memoryGiB": 1}, "volumes[2].sidecar.annotations.a must be text, found True"),
+        ({"annotations": {}, "memoryGiB": 1}, "volumes[2].sidecar.cpu is missing"),
+        ({"annotations": {}, "cpu": 1, "memoryGiB": "1Gi"}, "volumes[2].sidecar.memoryGiB must be a number of at least 0"),
+    ],
+)
+def test_a_sidecar_that_cannot_be_understood_is_named(said: object, complaint: str) -> None:
+    with pytest.raises(PlatformError, match=re.escape(complaint)):
+        with_sidecar(said)
 
 
 def test_an_older_etcd_is_there_if_the_stack_says_so() -> None:

@@ -137,9 +137,32 @@ def test_a_bucket_of_the_stack_is_copied_by_its_name(said: str, url: str) -> Non
     assert yaml.safe_load(result.stdout)["spec"]["data"] == {"url": url, "path": f"/mnt/data/{folder_of(parse_url(url))}"}
 
 
+def test_a_worker_leaves_room_for_what_the_cloud_adds_to_mount_a_bucket() -> None:
+    facts, wanted = platform_json(), ("submit", "--name", "a", "--gpus", "1", "--dry-run", "--", "-m", "trainer")
+    asked = []
+    for more in (
+        [],
+        [{"name": "shards", "claim": "ebb-shards", "mountPath": "/mnt/shards", "readOnly": True, "sidecar": SIDECAR}],
+    ):
+        facts["volumes"] += more
+        kube = FakeKube({**platform_map(), "data": {"schema": "1", "platform.json": json.dumps(facts)}})
+        body = yaml.safe_load(invoke(*wanted, kube=kube).stdout)
+        (container,) = body["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"]
+        asked.append(container["resources"]["requests"])
+    assert [one["cpu"] for one in asked] == ["3600m", "3350m"]
+    assert [one["memory"] for one in asked] == ["12288Mi", "11264Mi"]
+
+
+SIDECAR = {"annotations": {"cloud/fuse": "true"}, "cpu": 0.25, "memoryGiB": 1}
+SCANS = {"name": "scans", "claim": "ebb-scans", "mountPath": "/mnt/scans", "readOnly": True}
+
+
 @pytest.mark.parametrize("said", ["scans", "scans/a"])
-def test_a_bucket_of_another_team_is_refused_with_what_to_do(said: str) -> None:
-    team = {"name": "vision", "namespace": "ebb-team-vision", "buckets": [{"name": "scans", "url": "s3://scans"}]}
+@pytest.mark.parametrize(
+    "own", [{"buckets": [{"name": "scans", "url": "s3://scans"}]}, {"volumes": [SCANS]}], ids=["copy", "mount"]
+)
+def test_a_bucket_of_another_team_is_refused_with_what_to_do(said: str, own: Object) -> None:
+    team = {"name": "vision", "namespace": "ebb-team-vision", **own}
     facts = {**platform_json(), "teams": [{**team, "copyAccount": "ebb-copy"}]}
     kube = FakeKube({**platform_map(), "data": {"schema": "1", "platform.json": json.dumps(facts)}})
     wanted = ("--name", "a", "--gpus", "1", "--data", said, "--namespace", "elastic-job", "--", "-m", "trainer")

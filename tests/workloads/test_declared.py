@@ -19,7 +19,7 @@ from tests.builders import make_job
 from tests.infra.declared import Declared, Registered
 from tests.pod_security import violations
 from tests.workloads.world import Elsewhere, Object, objects, pod_template, stack
-from workloads.cluster import Cluster, CopyIdentity, Helpers
+from workloads.cluster import Cluster, CopyIdentity, Helpers, Sidecar
 from workloads.platform import RESEARCHERS_OWN
 
 
@@ -385,6 +385,37 @@ def test_a_read_only_volume_is_so_in_the_gateway(monkeypatch: pytest.MonkeyPatch
     assert container["args"][-1] == "--read-only=fsx=/mnt/fsx"
     assert [one["name"] for one in container["volumeMounts"] if one.get("readOnly")] == ["fsx"]
     assert [one["name"] for one in pod["volumes"] if one["persistentVolumeClaim"].get("readOnly")] == ["fsx"]
+
+
+def test_what_a_sidecar_serves_is_in_workers_alone_and_they_have_a_way_to_its_credentials(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The platform's pods have no such way, and no room for it."""
+    usual = Elsewhere.storage
+    sidecar = Sidecar(annotations={"cloud/fuse": "true"}, cpu=0.25, memory_gib=1.0, addresses=[("169.254.169.254/32", 80)])
+
+    def last_with_sidecar(*given: Any) -> Any:
+        made = usual(*given)
+        return replace(made, jobs=(*made.jobs[:-1], replace(made.jobs[-1], read_only=True, sidecar=sidecar)))
+
+    monkeypatch.setattr(Elsewhere, "storage", last_with_sidecar)
+    found = stack()
+    mounting = {name for name, pod in pods(found).items() if "ebb-fsx" in str(pod.get("volumes"))}
+    assert mounting == set()
+    assert "claim-ebb-fsx" in found.named("PersistentVolumeClaim")
+    facts = found.one("ConfigMap", "ebb-platform")
+    (told,) = parse(facts.inputs["data"]).sidecars_in("elastic-job")
+    assert (told.annotations, told.cpu, told.memory_gib) == ((("cloud/fuse", "true"),), 0.25, 1.0)
+    assert "network-policy-sidecars" in before(found, facts), "a worker that came before could not mount"
+    policy = spec(found, "NetworkPolicy", "network-policy-sidecars")
+    assert selects(policy["podSelector"], worker_labels("digits", 0))
+    assert not selects(policy["podSelector"], {"app.kubernetes.io/name": "ebb-gateway"})
+    ports = [{"protocol": "TCP", "port": 80}]
+    assert policy["egress"] == [{"to": [{"ipBlock": {"cidr": "169.254.169.254/32"}}], "ports": ports}]
+
+
+def test_without_sidecars_workers_have_no_such_way(world: Declared) -> None:
+    assert "network-policy-sidecars" not in world.named("NetworkPolicy")
 
 
 def test_the_gateway_goes_before_the_claims_and_comes_after_their_folders(world: Declared) -> None:

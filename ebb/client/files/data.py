@@ -86,7 +86,13 @@ def place(platform: Platform, text: str) -> str:
     pure = PurePosixPath(check_text(text))
     if ".." in pure.parts:
         raise BadRequest(f"path {text!r} is refused: it may not hold `..`.")
-    known = {volume.name: PurePosixPath(volume.mount_path) for volume in platform.volumes}
+    known = {volume.name: PurePosixPath(volume.mount_path) for volume in platform.volumes if not volume.sidecar}
+    for volume in platform.volumes:
+        if volume.sidecar and (pure.is_relative_to(volume.mount_path) or pure.parts[:1] == (volume.name,)):
+            raise BadRequest(
+                f"path {text!r} is in bucket {volume.name}, which this platform mounts in workers alone: read it in a job, or by "
+                f"the cloud's own tools. Here are {' and '.join(known)}."
+            )
     for mount in known.values():
         if pure.is_relative_to(mount):
             return str(pure)

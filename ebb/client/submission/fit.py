@@ -73,7 +73,10 @@ def find_fit(request: Request, platform: Platform) -> Fit:
     _check_room(request, groups, size)
     max_workers = (request.max_gpus or request.gpus) // size
     check_worker_name(request.name, max_workers)
+    beside = platform.sidecars_in(platform.jobs_namespace)
     memory_mib = min(int(size / group.gpus_per_node * _usable_gib(group) * 1024) for group in groups)
+    memory_mib -= int(sum(one.memory_gib for one in beside) * 1024)
+    cpu_millis = min(int(size / group.gpus_per_node * group.cpu * (1 - CPU_RESERVE) * 1000) for group in groups)
     return Fit(
         groups=groups,
         gpu_type=groups[0].gpu_type,
@@ -82,7 +85,7 @@ def find_fit(request: Request, platform: Platform) -> Fit:
         workers=request.gpus // size,
         min_workers=(request.min_gpus or size) // size,
         max_workers=max_workers,
-        cpu_millis=min(int(size / group.gpus_per_node * group.cpu * (1 - CPU_RESERVE) * 1000) for group in groups),
+        cpu_millis=cpu_millis - int(sum(one.cpu for one in beside) * 1000),
         memory_mib=memory_mib,
         shm_mib=_shm_mib(request.shm, memory_mib),
         network=network,

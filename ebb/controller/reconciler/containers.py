@@ -153,6 +153,13 @@ def mount(spec: Object, container: Object, *, volumes: Sequence[Volume], share_b
         container["volumeMounts"] = mounts
 
 
+def sidecar_annotations(spec: Object, volumes: Sequence[Volume]) -> dict[str, str]:
+    """The annotations by which the cloud adds what serves those of the platform's volumes that the pod mounts."""
+    claims = {(volume.get("persistentVolumeClaim") or {}).get("claimName") for volume in spec.get("volumes") or ()}
+    wanted = [volume.sidecar for volume in volumes if volume.sidecar and volume.claim in claims]
+    return {name: value for sidecar in wanted for name, value in sidecar.annotations}
+
+
 def connect(spec: Object, container: Object, network: Network) -> None:
     """Give the container the interfaces of its machine's fast network, and tell NCCL's plugin to use them."""
     spec["nodeSelector"] = {**network.selector, **(spec.get("nodeSelector") or {})}

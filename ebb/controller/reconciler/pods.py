@@ -16,7 +16,14 @@ from ebb.api import contract as names
 from ebb.api.platform import Network, Taint, Volume
 from ebb.api.spec import Job
 from ebb.api.template import worker_container
-from ebb.controller.reconciler.containers import Rendezvous, connect, inject, mount, rendezvous
+from ebb.controller.reconciler.containers import (
+    Rendezvous,
+    connect,
+    inject,
+    mount,
+    rendezvous,
+    sidecar_annotations,
+)
 from ebb.controller.reconciler.spec_changes import spec_hash, without_nulls
 from ebb.controller.reconciler.types import CreateService, DeleteService, JobView, PlanBuilder
 
@@ -125,6 +132,7 @@ def worker_pod(job: Job, *, index: int, attempt: int, pod_placement: PodPlacemen
     _harden(spec)
     container = worker_container(spec["containers"])
     mount(spec, container, volumes=pod_placement.volumes, share_bytes=pod_placement.memory_bytes)
+    metadata["annotations"] = {**sidecar_annotations(spec, pod_placement.volumes), **metadata["annotations"]}
     if pod_placement.network:
         connect(spec, container, pod_placement.network)
     met = pod_placement.met or rendezvous(job, container, None)

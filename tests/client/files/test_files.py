@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from ebb.api.platform import Sidecar, Volume
 from ebb.client.errors import BadRequest, ClientError, Missing, NoPlatform
 from ebb.client.files import data
 from ebb.client.files.transfer import Files, gateway
 from ebb.kube import Unreachable
+from tests.builders import make_platform
 from tests.reached import Reached, ebb_of, gateway_pod, reached
 
 CONTENT = os.urandom(3_000_000)
@@ -288,6 +290,15 @@ async def test_where_a_folder_cannot_go(tmp_path: Path, target: str, words: str)
         (tmp_path / "data" / "file").write_text("x")
         with pytest.raises(BadRequest, match=words):
             await data.put(ebb_of(kube), tmp_path / "local", target)
+
+
+@pytest.mark.parametrize("said", ["shards", "shards/a.tar", "/mnt/shards/a.tar"])
+def test_a_bucket_that_workers_alone_mount_is_not_in_the_gateway(said: str) -> None:
+    sidecar = Sidecar(annotations=(), cpu=0.25, memory_gib=1.0)
+    volumes = [Volume(name="data", claim="ebb-data", mount_path="/mnt/data", read_only=False)]
+    volumes.append(Volume(name="shards", claim="ebb-shards", mount_path="/mnt/shards", read_only=True, sidecar=sidecar))
+    with pytest.raises(BadRequest, match=f"path '{said}' is in bucket shards, .* mounts in workers alone: read it in a job"):
+        data.place(make_platform(volumes=tuple(volumes)), said)
 
 
 async def test_the_first_error_of_a_folder_ends_it(tmp_path: Path) -> None:
