@@ -1,10 +1,11 @@
 """Readers of the stack's buckets: jobs without a team read those that name no team, a team reads those that name it.
 
 by_reader(settings.storage.buckets)       # {"": [...], "vision": [...]}: an identity of its own for each
-yield from check("aws.storage.buckets", settings.storage.buckets, stack)
+mounted(settings.storage.buckets)          # those that jobs have as files; the others are copied
+yield from check("aws.storage.buckets", settings.storage.buckets, stack, taken=VOLUMES)
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from infra.config.model import Stack
@@ -20,7 +21,19 @@ class Named(Protocol):
     def teams(self) -> tuple[str, ...]: ...
 
 
+class Moded(Named, Protocol):
+    """One that a stack may have mounted or copied."""
+
+    @property
+    def mode(self) -> str: ...
+
+
 B = TypeVar("B", bound=Named)
+M = TypeVar("M", bound=Moded)
+
+
+def mounted(buckets: Sequence[M]) -> tuple[M, ...]:
+    return tuple(one for one in buckets if one.mode == "mount")
 
 
 def by_reader(buckets: Sequence[B]) -> dict[str, list[B]]:
@@ -31,8 +44,14 @@ def by_reader(buckets: Sequence[B]) -> dict[str, list[B]]:
     return found
 
 
-def check(where: str, buckets: Sequence[Named], stack: Stack) -> Iterator[Problem]:
+def check(where: str, buckets: Sequence[Named], stack: Stack, *, taken: Collection[str]) -> Iterator[Problem]:
+    """`taken`: names of the stack's volumes."""
+    known = set(taken)
     for index, one in enumerate(buckets):
+        if one.name in known:
+            text = f"{one.name!r} is taken: rename it, as `--data` takes the name and a mounted one is at /mnt/<name>"
+            yield Problem(f"{where}[{index}].name", text)
+        known.add(one.name)
         for team in dict.fromkeys(one.teams):
             if team not in stack.teams:
                 allowed = f"allowed are {', '.join(sorted(stack.teams))}" if stack.teams else "the stack has no teams"

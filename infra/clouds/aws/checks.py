@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from infra import catalog
 from infra.clouds.aws.catalog import AMI_CPU, AMI_GPU, AwsInstance
-from infra.clouds.aws.settings import Bucket, Fsx, GroupSettings, Settings, Storage
+from infra.clouds.aws.settings import Fsx, GroupSettings, Settings
 from infra.config import NodeGroupSettings, Problem, Stack, buckets, checks, choice
 from infra.config.cidrs import PRIVATE, is_private, malformed, network_of, not_public
 from workloads.cluster import CAPACITY_BLOCK, SPOT
@@ -182,15 +182,15 @@ def _subnets(stack: Stack, settings: Settings) -> Iterator[Problem]:
 SOURCES = ("aws.storage.efs", "aws.storage.fsx", "aws.storage.buckets")
 
 
-def mounted(storage: Storage) -> tuple[Bucket, ...]:
-    """The buckets that every job has as files; the others are copied."""
-    return tuple(one for one in storage.buckets if one.mode == "mount")
-
-
 def needed_add_ons(settings: Settings, *, managed: bool = False) -> tuple[str, ...]:
     """The EKS add-ons of the stack, each of which is pinned. `managed`: it has `monitoring.managed`."""
     storage = settings.storage
-    wanted = {EFS_ADD_ON: storage.efs, FSX_ADD_ON: storage.fsx, S3_ADD_ON: mounted(storage), INSIGHTS_ADD_ON: managed}
+    wanted = {
+        EFS_ADD_ON: storage.efs,
+        FSX_ADD_ON: storage.fsx,
+        S3_ADD_ON: buckets.mounted(storage.buckets),
+        INSIGHTS_ADD_ON: managed,
+    }
     return (*ADD_ONS, *(name for name, used in wanted.items() if used))
 
 
@@ -378,16 +378,11 @@ def _storage(stack: Stack, settings: Settings) -> Iterator[Problem]:
         elif client.endswith("/0"):
             text = f"found {client!r}, everybody: name the network that researchers' machines are in"
             yield Problem("aws.storage.clients", text)
-    taken = set(VOLUMES)
     for index, one in enumerate(storage.buckets):
-        if one.name in taken:
-            text = f"{one.name!r} is taken: rename it, the files will be at /mnt/<name>"
-            yield Problem(f"aws.storage.buckets[{index}].name", text)
-        taken.add(one.name)
         if one.teams and one.mode == "mount":
             text = "a mounted bucket is in the pods of jobs without a team: set mode: copy, or leave teams out"
             yield Problem(f"aws.storage.buckets[{index}].mode", text, (f"aws.storage.buckets[{index}].teams",))
-    yield from buckets.check("aws.storage.buckets", storage.buckets, stack)
+    yield from buckets.check("aws.storage.buckets", storage.buckets, stack, taken=VOLUMES)
     if storage.fsx is not None:
         yield from _fsx(storage.fsx, settings)
         yield from _zone(storage.fsx, stack, settings)

@@ -20,6 +20,9 @@ OLDEST_FLEX, OLDEST_PREEMPTIBLE = 7 * 24, 24  # hours; kubernetes-engine/docs/co
 LONG_GRACE = (1, 35, 0, 1171000)  # the first version that can: kubernetes-engine/docs/concepts/spot-vms
 # GKE hands out interfaces from 1.34.1-gke.1829001 on (.../how-to/allocate-network-resources-dra); any patch of 1.35 does.
 DRANET = (1, 35)
+# Any patch of it has Cloud Storage FUSE as a native sidecar, from 1.29.3-gke.1093000 on, and takes `bucket:name` as a handle
+# (github.com/GoogleCloudPlatform/gcs-fuse-csi-driver, docs/releases.md and pull request 559 of April 2025, read 2026-11-26).
+FUSE = (1, 34)
 TCPX = "a3-highgpu-8g"
 LONGEST_WITHOUT_UPGRADES = 30  # days, of scope all: .../concepts/maintenance-windows-and-exclusions
 RANGES = 100  # authorized networks where machines are private: an older copy of kubernetes-engine/docs/how-to/authorized-networks
@@ -33,7 +36,7 @@ EXISTING = {"subnet": "subnet", "pods_range": "podsRange", "services_range": "se
 OWN = {"cidr": "cidr", "pods_cidr": "podsCidr", "services_cidr": "servicesCidr"}
 
 
-VOLUMES = ("data", "output", "efs", "lustre", "etcd", "environment")
+VOLUMES = ("data", "output", "efs", "lustre", "etcd", "environment")  # names that are taken
 
 
 def problems(stack: Stack, settings: Settings) -> Iterator[Problem]:
@@ -53,13 +56,20 @@ def problems(stack: Stack, settings: Settings) -> Iterator[Problem]:
         yield from _group(f"nodeGroups[{index}]", line, stack)
     yield from _grace(stack, settings)
     yield from _storage(stack, settings)
-    taken = set[str]()
-    for index, bucket in enumerate(settings.storage.buckets):
-        if bucket.name in taken or bucket.name in VOLUMES:
-            yield Problem(f"gcp.storage.buckets[{index}].name", f"{bucket.name!r} is taken: rename it, `--data` takes the name")
-        taken.add(bucket.name)
-    yield from buckets.check("gcp.storage.buckets", settings.storage.buckets, stack)
+    yield from buckets.check("gcp.storage.buckets", settings.storage.buckets, stack, taken=VOLUMES)
+    yield from _sidecars(settings)
     yield from checks.images("gcp.images", settings.images, stack)
+
+
+def _sidecars(settings: Settings) -> Iterator[Problem]:
+    version = settings.cluster.min_version
+    found = buckets.mounted(settings.storage.buckets)
+    if found and version_of(version) < FUSE:
+        text = (
+            f"found {version!r}; gcp.storage.buckets has {found[0].name}, which is mounted, and that needs '1.34' or higher: "
+            "raise it, or set mode: copy"
+        )
+        yield Problem("gcp.cluster.minVersion", text, ("gcp.storage.buckets",))
 
 
 def version_of(text: str) -> tuple[int, ...]:

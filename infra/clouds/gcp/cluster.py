@@ -21,6 +21,7 @@ from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
 from infra.clouds.gcp.network import Network
 from infra.clouds.gcp.settings import Cluster, Exclusion, Settings
+from infra.config.buckets import mounted
 from infra.part import Part
 
 # The least that GKE asks for machines' accounts
@@ -126,6 +127,7 @@ def _cluster(  # noqa: PLR0917 - one of each thing that exists before the cluste
             "http_load_balancing": {"disabled": True},  # nothing here is served to the world
             "dns_cache_config": {"enabled": False},  # it answers at a link-local address, which jobs may not reach
             "lustre_csi_driver_config": {"enabled": settings.storage.lustre is not None},
+            "gcs_fuse_csi_driver_config": {"enabled": bool(mounted(settings.storage.buckets))},
         },
         monitoring_config=_monitoring(figures) if figures else None,
         deletion_protection=wanted.deletion_protection,

@@ -162,9 +162,9 @@ class Lustre(Section):
 
 
 class Bucket(Section):
-    """An existing bucket of Cloud Storage that jobs may copy without credentials of their own."""
+    """An existing bucket of Cloud Storage that jobs may read without credentials of their own."""
 
-    name: Name = Field(description="`--data <name>`.", examples=["imagenet"])
+    name: Name = Field(description="`--data <name>`; the files of a mounted one are at /mnt/<name>.", examples=["imagenet"])
     url: Annotated[
         str,
         Form(
@@ -175,9 +175,24 @@ class Bucket(Section):
     teams: tuple[str, ...] = Field(
         default=(),
         strict=False,
-        description="Teams whose jobs may copy it, and nobody else's; none: jobs without a team may.",
+        description="Teams whose jobs may read it, and nobody else's; none: jobs without a team may.",
         examples=[["vision"]],
     )
+    mode: Literal["mount", "copy"] = Field(
+        default="mount",
+        description="mount: every job of these teams sees it as files, each read is a request of Cloud Storage; copy: a job that "
+        "names it copies it onto the data volume first, once.",
+    )
+
+    @property
+    def bucket(self) -> str:
+        """The bucket's own name."""
+        return self.url.removeprefix("gs://").partition("/")[0]
+
+    @property
+    def prefix(self) -> str:
+        """The folder; "" for the whole bucket."""
+        return self.url.removeprefix("gs://").partition("/")[2]
 
 
 class Storage(Section):
@@ -191,7 +206,7 @@ class Storage(Section):
         "at once; delete deletes. Lustre always goes.",
     )
     buckets: tuple[Bucket, ...] = Field(
-        default=(), strict=False, description="Buckets that a job which names one copies onto the data volume first, once."
+        default=(), strict=False, description="Buckets that are mounted read-only, by Cloud Storage FUSE, or copied."
     )
     clients: tuple[Cidr, ...] = Field(
         default=(),

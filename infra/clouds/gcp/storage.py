@@ -7,34 +7,26 @@ Data and output are folders of the one file share, which the platform's first Jo
 by NFS, without a driver. On the way down: claims, volumes, the file system, the network; with `data: keep` the last two stay.
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
-from pulumi_gcp import compute, filestore, serviceaccount, servicenetworking
+from pulumi_gcp import compute, filestore, servicenetworking
 from pulumi_gcp import lustre as gcp_lustre
-from pulumi_gcp import storage as gcp_storage
 from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
-from infra.clouds.gcp import pools
-from infra.clouds.gcp.cluster import account_id
+from infra.clouds.gcp import buckets, pools
 from infra.clouds.gcp.network import Network
-from infra.clouds.gcp.settings import Bucket, Lustre, Settings
+from infra.clouds.gcp.settings import Lustre, Settings
 from infra.config import Stack
-from infra.config.buckets import by_reader
 from infra.groups import manager_group
 from infra.part import Part
 from infra.volumes import Csi, Nfs, Source, Volumes
 from workloads import cluster as records
-from workloads.cluster import COPY_ACCOUNT, JOBS, TEAMS
 
 ROOT_CLAIM, ROOT_PATH = "efs-claim", "/mnt/efs"  # as the step-by-step articles have them
 KEEP, PROTECT = "keep", "protect"
 SNAPSHOTS_KEPT_DAYS = 7
-# GKE's metadata server, which knows each pod's identity: with Dataplane V2 at the first address, else at the second
-# (.../kubernetes-engine/docs/how-to/workload-identity, the paragraph on network policies, as remembered: it could not be read).
-METADATA = (("169.254.169.254/32", 80), ("169.254.169.252/32", 988))
 DISK_DRIVER, LUSTRE_DRIVER = "pd.csi.storage.gke.io", "lustre.csi.storage.gke.io"
 # hard: what writes to a file system that is away waits, and does not lose what it writes. The sizes and the two connections are
 # those of Google's page filestore/docs/mounting-fileshares as remembered: it could not be read.
@@ -83,10 +75,12 @@ def declare(
             zone=own.zone,
         )
         jobs.append(fast)
+    files = buckets.mounts(part, name, settings, kubernetes_provider, add_ons)
+    jobs += files.pop("", [])
     disk, zone = _etcd_disk(part, name, stack, settings), stack.manager.zone
     handle = pulumi.Output.concat(f"projects/{settings.project}/zones/{zone}/disks/", disk.name)
     etcd = Csi(driver=DISK_DRIVER, handle=handle, fs_type="ext4")
-    copies = _copies(part, name, settings)
+    copies = buckets.copies(part, name, settings)
     return Storage(
         jobs=tuple(jobs),
         root=volumes.shared(
@@ -98,43 +92,12 @@ def declare(
         commands=_commands(address, share, lustre),
         copies=copies.pop("", None),
         team_copies=copies,
-        teams=volumes.of_teams(
-            stack.teams, lambda path: folder(f"/{path}"), {"data": sizes.data_gib, "output": sizes.output_gib}
-        ),
-    )
-
-
-def _copies(part: Part, name: str, settings: Settings) -> dict[str, records.CopyIdentity]:
-    """By team ("": jobs without one): a service account that may read that team's buckets and nothing else, and that the pods
-    which copy may be."""
-    return {team: _copying(part, name, settings, team, read) for team, read in by_reader(settings.storage.buckets).items()}
-
-
-def _copying(part: Part, name: str, settings: Settings, team: str, read: Sequence[Bucket]) -> records.CopyIdentity:
-    namespace, called = (f"{TEAMS}{team}", f"copy-{team}") if team else (JOBS, "copy")
-    # An account's name has 30 characters, and a team's up to 20.
-    short = f"copy-{hashlib.sha256(team.encode()).hexdigest()[:6]}" if team else called
-    title = f"Copies of buckets for {name}{', team ' * bool(team)}{team}"
-    account = serviceaccount.Account(called, account_id=account_id(name, short), display_name=title, opts=part.child())
-    pods = f"serviceAccount:{settings.project}.svc.id.goog[{namespace}/{COPY_ACCOUNT}]"
-    be = serviceaccount.IAMMember(
-        called, service_account_id=account.name, role="roles/iam.workloadIdentityUser", member=pods, opts=part.child()
-    )
-    rights = [
-        gcp_storage.BucketIAMMember(
-            f"{called}-{bucket}",
-            bucket=bucket,
-            role="roles/storage.objectViewer",
-            member=pulumi.Output.concat("serviceAccount:", account.email),
-            opts=part.child(),
-        )
-        for bucket in dict.fromkeys(one.url.split("/")[2] for one in read)
-    ]
-    return records.CopyIdentity(
-        buckets={one.name: one.url for one in read},
-        annotations={"iam.gke.io/gcp-service-account": account.email},
-        addresses=METADATA,
-        ready=[be, *rights],
+        teams={
+            team: (*held, *files.get(team, ()))
+            for team, held in volumes.of_teams(
+                stack.teams, lambda path: folder(f"/{path}"), {"data": sizes.data_gib, "output": sizes.output_gib}
+            ).items()
+        },
     )
 
 

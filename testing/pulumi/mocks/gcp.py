@@ -12,6 +12,8 @@ from testing.pulumi.mocks.rows import Reviewed
 from testing.pulumi.mocks.tabled import Tabled
 from testing.pulumi.mocks.tables.gcp import ROWS
 
+PROJECT = "gcp:organizations/getProject:getProject"
+
 
 class Gcp(Tabled):
     """One configured provider: its project, region and default labels go into every answer."""
@@ -20,7 +22,7 @@ class Gcp(Tabled):
     known_in_preview = ("effectiveLabels", "pulumiLabels", "project", "region")
 
     def __init__(self) -> None:
-        super().__init__("gcp", {row.token: row for row in ROWS})
+        super().__init__("gcp", {row.token: row for row in ROWS}, {PROJECT: _project})
 
     def further_changes(self, outputs: Object, new: Object, changes: Mapping[str, str]) -> Mapping[str, Any]:
         """The provider's default labels have changed."""
@@ -39,6 +41,12 @@ class Gcp(Tabled):
     def _all_labels(self, given: Object) -> Any:
         labels, default = given.get("labels") or {}, self.settings.get("defaultLabels") or {}
         return {**default, **labels} if isinstance(labels, dict) and isinstance(default, dict) else labels
+
+
+def _project(arguments: Object) -> Object:
+    """The number, which is a project's own for ever."""
+    project = str(arguments["projectId"])
+    return {"id": f"projects/{project}", "number": "123456789012", "projectId": project}
 
 
 def package() -> Gcp:

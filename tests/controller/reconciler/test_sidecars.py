@@ -1,4 +1,4 @@
-"""Volumes that a container in the worker's own pod serves, which the cloud adds: annotations, room for it, and the worker's end."""
+"""Volumes that a container in the worker's own pod serves, which the cloud adds: annotations, room for it, a worker's end."""
 
 from dataclasses import replace
 from typing import Any
@@ -101,6 +101,7 @@ def test_what_the_cloud_added_counts_in_a_pod_that_is_there() -> None:
     before = needs({"spec": {"containers": [ASKS], "initContainers": [ends]}})
     after = needs({"spec": {"containers": [ASKS], "initContainers": [stays, ends]}})
     assert (before.cpu, before.memory_bytes) == (2.0, 5 * 2**30)
+    assert (after.cpu, after.memory_bytes) == (2.5, 7 * 2**30)
     assert after == with_sidecars(before, [FUSE])
 
 

@@ -24,6 +24,7 @@ ANSWERS: Mapping[str, Answer] = {
     "gcp:projects/serviceIdentity:ServiceIdentity": lambda name, inputs: {
         "member": "serviceAccount:service-1@container-engine-robot.iam.gserviceaccount.com",
     },
+    "gcp:organizations/getProject:getProject": lambda name, inputs: {"number": "123456789012"},
     "gcp:compute/network:Network": lambda name, inputs: {"name": name},
     "gcp:compute/disk:Disk": lambda name, inputs: {"name": name},
     "gcp:compute/router:Router": lambda name, inputs: {"name": name},

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from ebb.api.platform import parse
 from tests.infra.declared import Declared, Registered
 from tests.infra.gcp.stacks import EXISTING, outputs, usual, world
 
@@ -80,53 +79,6 @@ def test_lustre_is_a_third_volume_in_its_zone() -> None:
     told = json.loads(made.one("ConfigMap", "ebb-platform").inputs["data"]["platform.json"])
     assert {"name": "lustre", "zone": "us-central1-b"}.items() <= told["volumes"][2].items()
     assert outputs({"gcp.storage.lustre": {"zone": "us-central1-b"}})["mountLustre"].endswith("10.1.0.2@tcp:/ebb /mnt/lustre")
-
-
-BUCKETS = [{"name": "imagenet", "url": "gs://our-data/imagenet"}, {"name": "words", "url": "gs://our-data/words"}]
-
-
-def test_copies_may_read_the_buckets_of_the_file_and_nothing_else() -> None:
-    made = world({"gcp.storage.buckets": BUCKETS})
-    rights = [one for one in made.all("gcp:storage/bucketIAMMember:BucketIAMMember") if one.name.startswith("copy")]
-    (right,) = rights  # one for each bucket, however often it is named
-    assert (right.inputs["bucket"], right.inputs["role"]) == ("our-data", "roles/storage.objectViewer")
-    be = made.one("gcp:serviceaccount/iAMMember:IAMMember", "copy").inputs
-    assert be["role"] == "roles/iam.workloadIdentityUser"
-    assert be["member"] == "serviceAccount:my-project-123.svc.id.goog[elastic-job/ebb-copy]"
-    account = made.one("ServiceAccount", "ebb-copy")
-    assert list(account.inputs["metadata"]["annotations"]) == ["iam.gke.io/gcp-service-account"]
-    assert right.key in made.before(account)
-    enabled = {one.inputs["service"] for one in made.all("gcp:projects/service:Service")}
-    assert {"iamcredentials.googleapis.com", "storage.googleapis.com"} <= enabled
-    assert "ebb-copy" not in usual().named("ServiceAccount")
-
-
-def test_a_team_reads_its_buckets_as_itself() -> None:
-    shared = {"name": "scans", "url": "gs://scans/a", "teams": ["vision", "speech"]}
-    people = {f"teams.{team}": {"researchers": [f"user:{team}@lab.example"]} for team in ("vision", "speech", "text")}
-    made = world({"gcp.storage.buckets": [*BUCKETS, shared], **people})
-    for team in ("vision", "speech"):
-        be = made.one("gcp:serviceaccount/iAMMember:IAMMember", f"copy-{team}").inputs
-        assert be["member"] == f"serviceAccount:my-project-123.svc.id.goog[ebb-team-{team}/ebb-copy]"
-        right = made.one("gcp:storage/bucketIAMMember:BucketIAMMember", f"copy-{team}-scans")
-        account = made.one("ServiceAccount", f"ebb-copy-{team}")
-        assert account.inputs["metadata"]["name"] == "ebb-copy"
-        assert account.inputs["metadata"]["namespace"] == f"ebb-team-{team}"
-        assert right.key in made.before(account)
-        assert made.one("NetworkPolicy", f"network-policy-copies-{team}").inputs["metadata"]["namespace"] == f"ebb-team-{team}"
-    identities = [
-        one.inputs["accountId"] for one in made.all("gcp:serviceaccount/account:Account") if one.name.startswith("copy")
-    ]
-    assert len(set(identities)) == 3
-    assert max(len(one) for one in identities) <= 30
-    assert "ebb-copy-text" not in made.named("ServiceAccount")
-    platform = parse(made.one("ConfigMap", "ebb-platform").inputs["data"])
-    assert {name: seen.buckets for name in ("vision", "text") for seen in [platform.seen_from(f"ebb-team-{name}")]} == {
-        "vision": {"scans": "gs://scans/a"},
-        "text": {},
-    }
-    accounts = [platform.seen_from(place).copies for place in ("elastic-job", "ebb-team-vision", "ebb-team-text")]
-    assert [one.account for one in accounts if one] == ["ebb-copy", "ebb-copy", ""]
 
 
 def test_a_team_has_folders_of_its_own() -> None:

@@ -21,10 +21,10 @@ from pulumi_aws import cloudwatch, eks
 from pulumi_kubernetes.apps.v1 import DaemonSetPatch
 from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
-from infra.clouds.aws.checks import mounted
 from infra.clouds.aws.iam import identity
 from infra.clouds.aws.iam.rights import bucket_words
 from infra.clouds.aws.settings import Settings
+from infra.config.buckets import mounted
 from infra.part import Part
 from workloads.cluster import LABEL_CAPACITY, LABEL_NODE_GROUP, MANAGER, TAINT_GPU
 from workloads.monitoring import Managed
@@ -151,7 +151,7 @@ _INSIGHTS: Mapping[str, Any] = {
 
 def used(settings: Settings) -> list[AddOn]:
     """The add-ons of a stack: a file system's driver only where there is such a file system."""
-    absent = {EFS: settings.storage.efs is None, FSX: settings.storage.fsx is None, S3: not mounted(settings.storage)}
+    absent = {EFS: settings.storage.efs is None, FSX: settings.storage.fsx is None, S3: not mounted(settings.storage.buckets)}
     return [one for one in (*FIRST, *THEN) if not absent.get(one.name)]
 
 
@@ -220,7 +220,7 @@ def _words(one: AddOn, settings: Settings) -> dict[str, Any]:
     """The resources of its role, where they are the stack's to name."""
     if one.name != S3:
         return {}
-    return bucket_words(mounted(settings.storage))
+    return bucket_words(mounted(settings.storage.buckets))
 
 
 def _patch(part: Part, name: str, driver: pulumi.Resource, kubernetes: KubernetesProvider) -> DaemonSetPatch:

@@ -15,7 +15,6 @@ import pulumi
 from pulumi_aws import dlm, ebs, eks
 from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
-from infra.clouds.aws.checks import mounted
 from infra.clouds.aws.control.cluster import ControlPlane
 from infra.clouds.aws.data import efs, fsx
 from infra.clouds.aws.data.clients import clients
@@ -26,7 +25,7 @@ from infra.clouds.aws.network import Network
 from infra.clouds.aws.settings import Bucket, Settings
 from infra.clouds.aws.settings import Storage as StorageSettings
 from infra.config import Stack
-from infra.config.buckets import by_reader
+from infra.config.buckets import by_reader, mounted
 from infra.part import Part
 from infra.volumes import SHOWN, Csi, Source, Volumes
 from workloads import cluster as records
@@ -82,7 +81,7 @@ def declare(
         whole = lustre_source(fast.id, fast.dns_name, fast.mount_name)
         size = wanted.fsx.size_gib
         jobs.append(volumes.shared("fsx", whole, claim="ebb-fsx", mount_path="/mnt/fsx", size_gib=size, zone=fast_zone))
-    jobs += [_bucket(volumes, one) for one in mounted(wanted)]
+    jobs += [_bucket(volumes, one) for one in mounted(wanted.buckets)]
     copies = _copies(part, name, settings, control)
     return Storage(
         jobs=tuple(jobs),
