@@ -25,7 +25,7 @@ _DIFFERENCES = {
     "autoscaler": f"AKS's own, spot first; it gives a machine {settings.Autoscaler().provision_minutes} minutes to come",
     "GPU driver": "installed by AKS; device plugin by the stack",
     "between machines": "TCP; InfiniBand of the ND sizes, device plugin by the stack",
-    "data and output": "Azure Files over NFS, premium, paid by size; a blob container to read from",
+    "data and output": "Azure Files over NFS, premium, paid by size; blob containers to read from",
     "etcd's disk": "zonal Premium SSD, without snapshots",
     "images": "ACR; its quick tasks or local Docker",
     "who reaches the API": "authorized ranges, or the network alone",

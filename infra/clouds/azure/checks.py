@@ -8,11 +8,12 @@ from infra import catalog
 from infra.clouds.azure import names
 from infra.clouds.azure.catalog import AzureInstance
 from infra.clouds.azure.settings import GroupSettings, Settings
-from infra.config import NodeGroupSettings, Problem, Stack, checks, cidrs
+from infra.config import NodeGroupSettings, Problem, Stack, buckets, checks, cidrs
 from workloads.cluster import DEFAULT_IMAGE
 
 # Azure allows 50 on a resource, and AKS adds some (https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources)
 TAGS = 40
+VOLUMES = ("data", "output", "efs", "etcd", "environment")  # names that are taken
 WIDEST, NARROWEST = 16, 22
 RESERVED = 5  # addresses that Azure keeps in each subnet; pods have addresses of their own network
 # Of pods and of services: networks of their own, which nothing else may overlap.
@@ -38,6 +39,7 @@ def problems(stack: Stack, settings: Settings) -> Iterator[Problem]:
         if line.max < 1:
             yield Problem(f"nodeGroups[{index}].max", f"found {line.max}; AKS allows 1 to 1000: raise it, or remove the line")
     yield from _storage(stack, settings)
+    yield from buckets.check("azure.storage.buckets", settings.storage.buckets, stack, taken=VOLUMES)
     yield from checks.images("azure.images", settings.images, stack)
 
 

@@ -56,12 +56,13 @@ _TIMEOUTS = pulumi.CustomTimeouts(create="45m", update="2h", delete="1h")
 @dataclass(frozen=True, kw_only=True)
 class ControlPlane:
     """Facts of the cluster for machines, storage and workloads. `identity`: who the control plane is in Azure; `kubelet`: who its
-    machines are, when they pull images and read blobs (object id, client id)."""
+    machines are, when they pull images; `issuer`: by whose word pods are identities of their own."""
 
     name: pulumi.Output[str]
     id: pulumi.Output[str]
     identity: pulumi.Output[str]
-    kubelet: tuple[pulumi.Output[str], pulumi.Output[str]]
+    kubelet: pulumi.Output[str]
+    issuer: pulumi.Output[str]
     kubernetes: KubernetesProvider
     kubeconfig: pulumi.Output[str]
     resource: ManagedCluster
@@ -96,7 +97,8 @@ def declare(base: Base, network: Network, manager: NodeGroup) -> ControlPlane:
         name=made.name,
         id=made.id,
         identity=identity.principal_id,
-        kubelet=(kubelet.apply(lambda one: str(one.object_id)), kubelet.apply(lambda one: str(one.client_id))),
+        kubelet=kubelet.apply(lambda one: str(one.object_id)),
+        issuer=made.oidc_issuer_profile.apply(lambda profile: str(profile.issuer_url) if profile else ""),
         kubernetes=KubernetesProvider(
             "cluster",
             kubeconfig=told,
@@ -155,7 +157,7 @@ def _cluster(  # noqa: PLR0917 - all that a cluster is made of
         storage_profile={
             "disk_csi_driver": {"enabled": True},
             "file_csi_driver": {"enabled": True},
-            "blob_csi_driver": {"enabled": base.settings.storage.blob is not None},
+            "blob_csi_driver": {"enabled": bool(base.settings.storage.buckets)},
             "snapshot_controller": {"enabled": False},
         },
         azure_monitor_profile={"metrics": {"enabled": True}} if base.stack.monitoring.managed else None,  # prometheus.py

@@ -68,7 +68,7 @@ def _registry(base: Base, part: Part, control: ControlPlane) -> Registry:
         tags=base.tags,
         opts=part.child(),
     )
-    base.allow(part, "pull", "AcrPull", control.kubelet[0], registry.id)
+    base.allow(part, "pull", "AcrPull", control.kubelet, registry.id)
     return registry
 
 

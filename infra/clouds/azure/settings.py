@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from infra.config import Form, Section
+from infra.config import Form, Name, Section
 
 # Minor version of Kubernetes -> when AKS ends its support
 # (https://learn.microsoft.com/azure/aks/supported-kubernetes-versions, as of 2026-08).
@@ -48,6 +48,7 @@ ContainerId = Annotated[
         "a blob container's id, /subscriptions/.../storageAccounts/<account>/blobServices/default/containers/<container>",
     ),
 ]
+Folder = Annotated[str, Form(r"[^\s/,]+(/[^\s/,]+)*", "a path such as imagenet/train, without / at its ends, blanks and commas")]
 ImageReference = Annotated[
     str, Form(r"[a-z0-9.-]+(:\d+)?/[a-z0-9._/-]+(@sha256:[0-9a-f]{64}|:[\w.-]+)", "an image such as example.org/ebb/trainer:1")
 ]
@@ -122,9 +123,10 @@ class Files(Section):
     )
 
 
-class Blob(Section):
-    """An existing blob container, which jobs read at /mnt/blob."""
+class Bucket(Section):
+    """An existing container of Azure Blob Storage that jobs may read without credentials of their own."""
 
+    name: Name = Field(description="`--data <name>`; its files are at /mnt/<name>.", examples=["imagenet"])
     container_id: ContainerId = Field(
         description="Its id.",
         examples=[
@@ -132,13 +134,22 @@ class Blob(Section):
             "/storageAccounts/ourdata/blobServices/default/containers/imagenet"
         ],
     )
+    folder: Folder | None = Field(default=None, description="A folder of it. Default: all of it.", examples=["train"])
+    teams: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
+        description="Teams whose jobs may read it, and nobody else's; none: jobs without a team may.",
+        examples=[["vision"]],
+    )
 
 
 class Storage(Section):
     """The places of data and output."""
 
     files: Files = Field(default=Files(), description="The share with /mnt/data and /mnt/output.")
-    blob: Blob | None = Field(default=None, description="A blob container to read from, at /mnt/blob.")
+    buckets: tuple[Bucket, ...] = Field(
+        default=(), strict=False, description="Blob containers that are mounted read-only, by blobfuse."
+    )
     data: Literal["keep", "protect", "delete"] = Field(
         default="keep",
         description="What `pulumi destroy` does to the share: keep leaves it there, protect stops at once, delete deletes.",

@@ -1,4 +1,4 @@
-"""The stack's storage: an Azure Files share over NFS for the jobs, a blob container to read from, a disk for etcd.
+"""The stack's storage: an Azure Files share over NFS for the jobs, blob containers to read from, a disk for etcd.
 
     declared = storage.declare(base, network, control, kubernetes_provider)
     declared.commands                                  # what a researcher types to mount the share: for the stack's outputs
@@ -12,7 +12,7 @@ encrypted, and does not leave the network.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pulumi
 from pulumi_azure_native.compute import Disk
@@ -22,16 +22,15 @@ from pulumi_azure_native.resources import ResourceGroup
 from pulumi_azure_native.storage import FileShare, StorageAccount
 from pulumi_kubernetes.provider import Provider as KubernetesProvider
 
-from infra.clouds.azure import names
+from infra.clouds.azure import buckets, names
 from infra.clouds.azure.base import Base, only_new
 from infra.clouds.azure.cluster import ControlPlane
 from infra.clouds.azure.network import Network
 from infra.part import Part
 from infra.volumes import Csi, Volumes
 from workloads import cluster as records
-from workloads.cluster import Volume
 
-FILES, BLOBS, DISKS = "file.csi.azure.com", "blob.csi.azure.com", "disk.csi.azure.com"
+FILES, DISKS = "file.csi.azure.com", "disk.csi.azure.com"
 DOMAIN, PRIVATE_DOMAIN = "file.core.windows.net", "privatelink.file.core.windows.net"
 SHARE = "ebb"
 KEEP, PROTECT = "keep", "protect"
@@ -73,8 +72,8 @@ def declare(base: Base, network: Network, control: ControlPlane, kubernetes_prov
             "output", _folder(share, "output"), claim="ebb-output", mount_path="/mnt/output", size_gib=sizes.output_gib
         ),
     ]
-    if wanted.blob:
-        jobs.append(_blob(base, part, volumes, control, wanted.blob.container_id))
+    files = buckets.mounts(base, part, control, kubernetes_provider)
+    jobs += files.pop("", [])
     whole = sizes.data_gib + sizes.output_gib
     return Storage(
         jobs=tuple(jobs),
@@ -88,9 +87,12 @@ def declare(base: Base, network: Network, control: ControlPlane, kubernetes_prov
             size_gib=wanted.etcd_gib,
         ),
         commands=_commands(share),
-        teams=volumes.of_teams(
-            base.stack.teams, lambda path: _folder(share, path), {"data": sizes.data_gib, "output": sizes.output_gib}
-        ),
+        teams={
+            team: (*held, *files.get(team, ()))
+            for team, held in volumes.of_teams(
+                base.stack.teams, lambda path: _folder(share, path), {"data": sizes.data_gib, "output": sizes.output_gib}
+            ).items()
+        },
     )
 
 
@@ -221,28 +223,6 @@ def _folder(share: Share, folder: str = "") -> Csi:
         attributes["folderName"] = folder
     handle = pulumi.Output.concat(share.account, "#", share.name, "#", folder or "root")
     return Csi(driver=FILES, handle=handle, attributes=attributes, mount_options=MOUNT_OPTIONS)
-
-
-def _blob(base: Base, part: Part, volumes: Volumes, control: ControlPlane, container_id: str) -> Volume:
-    """Read as a file system, by the machines' identity. What is written there is written by others."""
-    words = container_id.split("/")
-    account, container = words[words.index("storageAccounts") + 1], words[-1]
-    object_id, client_id = control.kubelet
-    base.allow(part, "blobs", "Storage Blob Data Reader", object_id, container_id)
-    source = Csi(
-        driver=BLOBS,
-        handle=pulumi.Output.concat(account, "#", container),
-        attributes={
-            "protocol": "fuse2",
-            "storageAccount": account,
-            "containerName": container,
-            "AzureStorageAuthType": "msi",
-            "AzureStorageIdentityClientID": client_id,
-        },
-        mount_options=("-o allow_other", "--file-cache-timeout-in-seconds=120"),
-    )
-    made = volumes.shared("blob", source, claim="ebb-blob", mount_path="/mnt/blob", size_gib=1)
-    return replace(made, read_only=True)
 
 
 def _etcd_disk(base: Base, part: Part, control: ControlPlane) -> tuple[Disk, pulumi.Resource]:

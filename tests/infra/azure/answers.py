@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from tests.infra.declared import Answer
 
-IDENTITY, KUBELET, CLIENT = "id-control-plane", "id-kubelet", "client-kubelet"
+IDENTITY, KUBELET = "id-control-plane", "id-kubelet"
+ISSUER = "https://westus2.oic.prod-aks.azure.com/one/"
 KUBECONFIG = {
     "clusters": [{"name": "c", "cluster": {"server": "https://ebb-dev.hcp.azmk8s.io:443", "certificate-authority-data": "Q0E="}}],
     "users": [{"name": "clusterUser", "user": {"token": "secret"}}],
@@ -30,7 +31,11 @@ ANSWERS: Mapping[str, Answer] = {
         }.items()
     },
     "azure-native:network:PublicIPAddress": lambda name, inputs: {"name": name, "ipAddress": "203.0.113.9"},
-    "azure-native:managedidentity:UserAssignedIdentity": lambda name, inputs: {"principalId": IDENTITY, "clientId": "client"},
+    "azure-native:managedidentity:UserAssignedIdentity": lambda name, inputs: {
+        "name": inputs["resourceName"],
+        "principalId": IDENTITY if name.endswith("control-plane") else f"id-{name}",
+        "clientId": f"client-{name}",
+    },
     "azure-native:network:PrivateEndpoint": lambda name, inputs: {
         "name": inputs["privateEndpointName"],
         "customDnsConfigs": [],  # as soon as a zone group is attached: see testing/pulumi/mocks/tables/azure.py
@@ -43,7 +48,8 @@ ANSWERS: Mapping[str, Answer] = {
     },
     "azure-native:containerservice:ManagedCluster": lambda name, inputs: {
         "name": inputs["resourceName"],
-        "identityProfile": {"kubeletidentity": {"objectId": KUBELET, "clientId": CLIENT}},
+        "identityProfile": {"kubeletidentity": {"objectId": KUBELET, "clientId": "client-kubelet"}},
+        "oidcIssuerProfile": {"enabled": True, "issuerURL": ISSUER},
         # A list on the way in, a map on the way out: so Azure has it, and the SDK's types.
         "identity": {
             "type": "UserAssigned",

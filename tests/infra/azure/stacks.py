@@ -13,6 +13,7 @@ EXISTING = {"subnetId": f"{GROUP}/machines", "endpointSubnetId": f"{GROUP}/endpo
 ACCOUNT = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/ebb-old-data/providers/Microsoft.Storage/storageAccounts/ebbold1a2b3c4d"
 SHARE = f"{ACCOUNT}/fileServices/default/shares/ebb"
 CONTAINER = f"{ACCOUNT}/blobServices/default/containers/imagenet"
+BUCKET = {"name": "imagenet", "containerId": CONTAINER}
 
 
 def values() -> dict[str, Any]:

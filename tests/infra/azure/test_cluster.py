@@ -44,8 +44,8 @@ def test_workload_identity_and_the_drivers_are_on() -> None:
     assert made["oidcIssuerProfile"]["enabled"] is made["securityProfile"]["workloadIdentity"]["enabled"] is True
     on = {name: driver["enabled"] for name, driver in made["storageProfile"].items()}
     assert on == {"diskCSIDriver": True, "fileCSIDriver": True, "blobCSIDriver": False, "snapshotController": False}
-    with_blob = cluster(world(stacks.stack(storage={"files": {}, "blob": {"containerId": stacks.CONTAINER}})))
-    assert with_blob["storageProfile"]["blobCSIDriver"]["enabled"] is True
+    with_buckets = cluster(world(stacks.stack(storage={"files": {}, "buckets": [stacks.BUCKET]})))
+    assert with_buckets["storageProfile"]["blobCSIDriver"]["enabled"] is True
 
 
 def test_azure_replaces_no_machines_by_itself() -> None:

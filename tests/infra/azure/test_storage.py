@@ -1,4 +1,4 @@
-"""The share, etcd's disk and the blob container: where they are, who may reach them, and what a destroy leaves."""
+"""The share and etcd's disk: where they are, who may reach them, and what a destroy leaves."""
 
 from typing import Any
 
@@ -6,7 +6,6 @@ import pytest
 
 from infra.clouds.azure import names
 from tests.infra.azure import stacks
-from tests.infra.azure.answers import CLIENT
 from tests.infra.azure.world import inputs, world
 from tests.infra.declared import Declared
 
@@ -127,19 +126,6 @@ def test_a_share_that_was_kept_is_taken_back() -> None:
     assert (attributes["storageAccount"], attributes["shareName"]) == ("ebbold1a2b3c4d", "ebb")
     endpoint = inputs(found, "PrivateEndpoint")["privateLinkServiceConnections"][0]
     assert endpoint["privateLinkServiceId"] == stacks.ACCOUNT, "its address went with the stack that had it"
-
-
-def test_a_blob_container_is_read_only_and_needs_one_right() -> None:
-    found = world(stacks.stack(storage={"files": {}, "blob": {"containerId": stacks.CONTAINER}}))
-    source = volumes(found)["ebb-dev-blob"]["csi"]
-    assert (source["driver"], source["volumeAttributes"]["containerName"]) == ("blob.csi.azure.com", "imagenet")
-    assert source["volumeAttributes"]["AzureStorageIdentityClientID"] == CLIENT
-    given = found.one("RoleAssignment", "ebb-dev-blobs").inputs
-    assert (given["principalId"], given["scope"]) == ("id-kubelet", stacks.CONTAINER)
-    claims = {one.inputs["metadata"]["name"] for one in found.all("PersistentVolumeClaim")}
-    assert "ebb-blob" in claims
-    prepare = found.one("Job", "prepare-storage").inputs["spec"]["template"]["spec"]
-    assert "/mnt/blob" not in str(prepare), "nothing is made in what is read only"
 
 
 def test_the_outputs_say_how_to_mount_from_elsewhere() -> None:

@@ -218,6 +218,14 @@ ROWS: tuple[AzureRow, ...] = (
         fixed=("location",),
         outputs={"principalId": "{uuid}", "clientId": "{uuid}", "tenantId": "{uuid}"},
     ),
+    # Its own properties were not read: the API updates a credential in place, by a put of its whole.
+    _row(
+        "managedidentity:FederatedIdentityCredential",
+        GROUP
+        + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/{resourceName}/federatedIdentityCredentials"
+        + "/{federatedIdentityCredentialResourceName}",
+        "federatedIdentityCredentialResourceName",
+    ),
     _row(
         "authorization:RoleAssignment",
         "{scope}/providers/Microsoft.Authorization/roleAssignments/{roleAssignmentName}",
