@@ -1,6 +1,6 @@
 """Pages of status, events, top, check and sweep: views -> text of at most the terminal's width. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from statistics import median
 
@@ -24,7 +24,9 @@ from ebb.client.jobs.view import (
     duration,
     mean_utilization,
 )
+from ebb.client.scaling import ScalingPlan, ScalingReport
 from ebb.client.submission.fit import Fit, price
+from ebb.client.submission.submit import Prepared
 from ebb.client.sweep import RunView, SweepPlan, SweepView
 from ebb.client.sweep.view import count_states
 from ebb.client.timeline.timeline import Entry, of_reclaim
@@ -149,6 +151,38 @@ def network_page(found: NetworkReport, width: int) -> RenderableType:
         *(Text(line.plain, level) for line in verdict),
         *hanging(" " * 22 + "-> ", found.finding.fix, width),
     )
+
+
+def scaling_plan(plan: ScalingPlan, sizes: Mapping[int, Prepared]) -> str:
+    """The jobs of `ebb bench scaling` and their prices, before they start."""
+    hourly = []
+    for gpus, item in sizes.items():
+        assert item.fit is not None
+        hourly.append(f"${price(item.fit, item.fit.workers).usd_per_hour:.2f} on {gpus} GPU" + "s" * (gpus != 1))
+    jobs = "1 job" if len(hourly) == 1 else f"{len(hourly)} jobs, one after the other"
+    return f"{plan.name}: {jobs}, each one epoch of {plan.title}. Per hour: {', '.join(hourly)}."
+
+
+def scaling_page(found: ScalingReport, width: int) -> RenderableType:
+    """`ebb bench scaling`."""
+    rows = [
+        (
+            str(size.gpus),
+            size.state if size.epoch_seconds is None else duration(size.epoch_seconds),
+            number(size.samples_per_second),
+            "-" if size.speed_up is None else f"{size.speed_up:.2f}",
+            f"{size.ideal:g}",
+            "-" if size.efficiency is None else f"{size.efficiency:.0%}",
+            str(size.reclaims),
+            "-" if size.usd is None else f"{size.usd:.2f}",
+        )
+        for size in found.sizes
+    ]
+    heads = ("GPUS", "EPOCH", "SAMPLES/S", "SPEED-UP", "IDEAL", "EFFICIENCY", "RECLAIMS", "$")
+    lines: list[RenderableType] = [table(heads, rows, width, gives=1)]
+    for text in found.notes:
+        lines += hanging("", text, width)
+    return Group(*lines)
 
 
 def seconds_text(seconds: float) -> str:

@@ -29,6 +29,7 @@ from ebb.client.local_run.plan import LocalRun
 from ebb.client.local_run.process import LocalResult
 from ebb.client.queue import QueueReport
 from ebb.client.report import RunReport, SweepReport
+from ebb.client.scaling import ScalingReport
 from ebb.client.secrets.store import SecretView
 from ebb.client.submission.fit import Price
 from ebb.client.submission.outlook import Outlook
@@ -91,6 +92,7 @@ DOCUMENTS: Mapping[str, tuple[str, Any]] = {
     "wait": ("ebb wait JOB...", {"job": JobView, **JOBS}),
     "check": ("ebb check", {"findings": tuple[Finding, ...]}),
     "check-network": ("ebb check network", {"network": NetworkReport}),
+    "bench-scaling": ("ebb bench scaling", {"scaling": ScalingReport}),
     "init": ("ebb init", {"file": str, "next": str}),
     "submit": ("ebb submit", {"job": JobView, "price": Price | None, "outlook": Outlook | None, "code": str}),
     "scale": ("ebb scale JOB GPUS", {"job": JobView}),

@@ -64,6 +64,7 @@ SIZES = {
     "tiny": DecoderConfig(layers=2, heads=2, kv_heads=1, width=64, hidden=192, context=64),  # 0.1 million: tests, one core
     "10m": DecoderConfig(layers=6, heads=6, kv_heads=2, width=384, hidden=1024, context=256),  # 9.5 million: a GPU for minutes
     "100m": DecoderConfig(layers=16, heads=12, kv_heads=4, width=768, hidden=2048, context=1024),  # 101 million
+    "200m": DecoderConfig(layers=18, heads=16, kv_heads=4, width=1024, hidden=2816, context=1024),  # 203 million
     # 974 million: the shape of Llama 3.2 1B
     "1b": DecoderConfig(layers=16, heads=32, kv_heads=8, width=2048, hidden=8192, context=2048),
     # 6.5 billion: the shape of Llama 2 7B

@@ -213,7 +213,8 @@ def _plot(chart: Chart) -> str:
         for kind, side, along in (("x-tick", "left", x), ("y-tick", "bottom", y))
         for index, (tick, text) in enumerate(along.ticks)
     )
-    facts = f'data-x="{x.low:g} {x.high:.10g} {x.kind}" data-y="{y.low:g} {y.high:.10g} {y.kind}{" log" if y.log else ""}"'
+    ends = [f"{along.low:g} {along.high:.10g} {along.kind}{' log' if along.log else ''}" for along in (x, y)]
+    facts = f'data-x="{ends[0]}" data-y="{ends[1]}"'
     return (
         f'<div class="plot" {facts}><svg viewBox="0 0 {WIDE} {HIGH}" preserveAspectRatio="none" role="img" '
         f'aria-label="{escape(f"{chart.title}. {chart.says}")}">{drawn}</svg>{words}</div>'

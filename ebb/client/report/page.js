@@ -18,9 +18,9 @@ function showValues(plot) {
   const tip = document.createElement("div"), rule = document.createElement("div");
   tip.className = "tip"; rule.className = "rule"; tip.hidden = rule.hidden = true; plot.append(rule, tip);
   const show = share => {
-    const [x0, x1, xKind] = plot.dataset.x.split(" "), [y0, y1, yKind, log] = plot.dataset.y.split(" ");
-    const toX = at => +x0 + (x1 - x0) * at / box.width;
-    const toY = at => { const up = 1 - at / box.height; return log ? y0 * (y1 / y0) ** up : +y0 + (y1 - y0) * up; };
+    const [[x0, x1, xKind, xLog], [y0, y1, yKind, yLog]] = [plot.dataset.x, plot.dataset.y].map(facts => facts.split(" "));
+    const along = (low, high, log, part) => log ? low * (high / low) ** part : +low + (high - low) * part;
+    const toX = at => along(x0, x1, xLog, at / box.width), toY = at => along(y0, y1, yLog, 1 - at / box.height);
     const at = share * box.width, lines = [];
     let where = at;
     for (const { name, steps, points } of curvesOf(plot)) {

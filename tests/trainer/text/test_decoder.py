@@ -87,7 +87,10 @@ def test_shorter_windows_are_taken_and_longer_ones_are_not() -> None:
         network()(torch.zeros(1, 17, dtype=torch.uint8))
 
 
-@pytest.mark.parametrize(("size", "millions"), [("tiny", 0.12), ("10m", 9.54), ("100m", 100.89), ("1b", 973.67), ("7b", 6478.37)])
+@pytest.mark.parametrize(
+    ("size", "millions"),
+    [("tiny", 0.12), ("10m", 9.54), ("100m", 100.89), ("200m", 203.20), ("1b", 973.67), ("7b", 6478.37)],
+)
 def test_sizes(size: str, millions: float) -> None:
     with torch.device("meta"):
         model = Decoder(SIZES[size])
