@@ -1,7 +1,7 @@
 # Everything that one does with Ebb on this machine. `make` alone prints this list.
 # Each target does its own set-up, may be run again at any time, and may be interrupted at any time.
 .DEFAULT_GOAL := help
-.PHONY: help install demo walk up down preview graph preflight costs prices leftovers rehearse bump test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week chaos prove-exact prove-outages prove-rendezvous prove-checkpoints prove-models prove-adapters prove-interruptions prove-money prove-notice prove-karpenter prove-kueue prove-kubeconfig prove-manager prove-teams prove-image prove-logs prove-network prove-monitoring bench-recovery bench-goodput bench-queue spot bench-trainer clean
+.PHONY: help install demo walk up down preview graph preflight costs prices leftovers rehearse bump test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week chaos prove-exact prove-outages prove-rendezvous prove-checkpoints prove-models prove-adapters prove-interruptions prove-money prove-notice prove-karpenter prove-kueue prove-kubeconfig prove-manager prove-teams prove-image prove-logs prove-network prove-monitoring bench-recovery bench-goodput bench-queue spot scaling bench-trainer clean
 export PYTHONDONTWRITEBYTECODE = 1
 # One for all checkouts: most of what mypy reads is the SDKs. It compares contents, so another checkout's entries do no harm.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ebb/mypy
@@ -166,6 +166,10 @@ bench-queue: install  ## a simulated month of five teams' jobs: waiting, utilisa
 
 spot: install  ## a day's job on spot machines that come and go by a trace: cost and time, ours beside other ways to buy; writes build/spot.html (about 2 minutes)
 	@$(BIN)/python -m benchmarks.spot $(if $(TRACES),--traces $(TRACES))
+
+scaling: install  ## an epoch on 1 to 4 ranks of this machine, and a model up to 64 GPUs beside the articles' curves; writes build/scaling.html (about 4 minutes)
+	@$(BIN)/python -m devcluster environment
+	@$(BIN)/python -m benchmarks.scaling
 
 bench-trainer: install  ## images/s beside the original example: make bench-trainer UPSTREAM=path/to/main.py
 	@$(BIN)/python -m benchmarks.trainer $(if $(UPSTREAM),--upstream $(UPSTREAM))

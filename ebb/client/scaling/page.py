@@ -10,7 +10,7 @@ from ebb.client.report.chart import Axis, Chart, Curve, axis, duration, figure, 
 from ebb.client.report.page import Tile, html_page, notes_list, page_head, section, tile_list
 from ebb.client.scaling.figures import ScalingReport, SizeFigures, extremes
 
-OWN, IDEAL = 0, 7  # colours of page.css
+OWN, IDEAL = 0, 15  # colours of page.css; the second is dashed
 EXPLAINED = (
     "An epoch's time is that of its steps: machines that boot, the start of the program, its validation and what a reclaim "
     "costs are not in it. The cost is the job's whole bill, in which they are. The global batch grows with the number of GPUs "
@@ -22,14 +22,15 @@ def scaling_html(report: ScalingReport, *, made: str) -> str:
     """`made`: when, RFC 3339."""
     missing = [f"{size.gpus} GPUs: {size.state}" for size in report.sizes if size.epoch_seconds is None]
     body = [
-        page_head(f"Scaling of {report.name}", "", about(report), ""),
+        page_head(report.name, "", about(report), ""),
         notes_list([*missing, *report.notes]),
         tile_list(_tiles(report)),
         section("By number of GPUs", f'<div class="charts">{"".join(map(figure, _charts(report)))}</div>'),
         section("All figures", table(_HEAD, [_row(size) for size in report.sizes])),
-        f"<p>{escape(EXPLAINED)}</p>",
+        section("How it was measured", f"<p>{escape(EXPLAINED)}</p>"),
     ]
-    footer = f"Made by <code>ebb bench scaling</code> from the jobs in {escape(report.namespace)}, {escape(made[:16])} UTC."
+    moment = f"{made[:10]} {made[11:16]} UTC"
+    footer = f"Made by <code>ebb bench scaling</code> from the jobs in {escape(report.namespace)}, {escape(moment)}."
     return html_page(f"{report.name}: scaling", filter(None, body), footer)
 
 

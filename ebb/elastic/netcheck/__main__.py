@@ -14,6 +14,7 @@ import os
 import socket
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +40,11 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m ebb.elastic.netcheck", description=__doc__)
     parser.add_argument("--adapters", choices=CHOICES, default="all", help="how many fast adapters of a machine NCCL may use")
     parser.add_argument("--largest", type=int, metavar="BYTES", default=LARGEST, help="the last size (default: %(default)d)")
+    parser.add_argument("--operation", choices=OPERATIONS, help="measure this one alone")
     asked = parser.parse_args(arguments)
     install().leave_within(_LEAVE_SECONDS, EXIT_RECLAIMED)
     try:
-        check(asked.adapters, asked.largest)
+        check(asked.adapters, asked.largest, (asked.operation,) if asked.operation else OPERATIONS)
     except Exception as error:  # whatever torch raises
         print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
         codes = {Fault.PEER: EXIT_PEER_LOST, Fault.HARDWARE: EXIT_HARDWARE}
@@ -50,7 +52,7 @@ def main(arguments: list[str]) -> int:
     return EXIT_FINISHED
 
 
-def check(choice: str, largest: int) -> None:
+def check(choice: str, largest: int, operations: Sequence[str] = OPERATIONS) -> None:
     """Measure all of it, together with the other ranks."""
     adapters = find_adapters()
     choose(choice, adapters, os.environ)
@@ -86,7 +88,7 @@ def check(choice: str, largest: int) -> None:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
     say = _tell if ranks.rank == 0 else _keep_quiet
     say("start", ranks=ranks.size, device=device.type, gpu=name, adapters=choice, machines=machines)
-    for operation in OPERATIONS:
+    for operation in operations:
         before: tuple[int, float] | None = None
         for size in sizes_of(operation, largest):
             if reason := reason_to_skip(size, before=before, free_bytes=free):

@@ -8,7 +8,10 @@ import pytest
 import torch
 
 from ebb.client.diagnostics.network import NetworkReading
+from ebb.elastic.netcheck import __main__ as program
+from ebb.elastic.netcheck.bandwidth import OPERATIONS
 from ebb.elastic.netcheck.measure import _holds
+from ebb.elastic.notices.notice import Notice
 
 
 def test_a_result_is_right_only_in_all_of_its_numbers() -> None:
@@ -17,6 +20,14 @@ def test_a_result_is_right_only_in_all_of_its_numbers() -> None:
     for wrong in (2.0, 4.0, float("nan")):
         numbers[999] = wrong
         assert not _holds(numbers, 3.0)
+
+
+def test_one_operation_may_be_asked_for_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(program, "check", lambda _, __, operations: asked.append(operations))
+    monkeypatch.setattr(program, "install", Notice)
+    assert program.main([]) == program.main(["--operation", "all-reduce"]) == 0
+    assert asked == [OPERATIONS, ("all-reduce",)]
 
 
 @pytest.mark.e2e
