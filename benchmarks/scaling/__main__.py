@@ -1,4 +1,4 @@
-"""How training scales, on ranks of this machine and by a model up to 64 GPUs: `python -m benchmarks.scaling`."""
+"""The scaling of training, on ranks of this machine and by a model up to 64 GPUs: `python -m benchmarks.scaling`."""
 
 import argparse
 import json

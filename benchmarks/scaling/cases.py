@@ -7,7 +7,7 @@ Kubernetes" (2021), and AWS, "Distributed training with Amazon EKS and Torch Dis
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from benchmarks.scaling.model import Network, Work, network_of, step_seconds
+from benchmarks.scaling.model import Ring, Work, network_of, step_seconds
 from ebb.client.diagnostics.network import ARTICLE as ALL_REDUCES
 
 SIZES = (4, 8, 16, 32, 64)
@@ -23,36 +23,36 @@ _GB = 1e9
 _EFA, _ONE_EFA, _SOCKETS = (
     network_of(row.most_gb_s * _GB, row.average_gb_s * _GB, ranks=_RANKS, sizes=_SIZES) for row in ALL_REDUCES
 )
-NVLINK = Network(hop_seconds=2e-6, bytes_per_second=230e9)
-TEN_GIGABIT = Network(hop_seconds=_SOCKETS.hop_seconds, bytes_per_second=0.95 * 1.25e9)
+NVLINK = Ring(hop_seconds=2e-6, bytes_per_second=230e9)
+TEN_GIGABIT = Ring(hop_seconds=_SOCKETS.hop_seconds, bytes_per_second=0.95 * 1.25e9)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Machines:
-    """Machines of one kind. A ring that leaves a machine is as fast as the network between two of them."""
+class MachineKind:
+    """MachineKind of one kind. A ring that leaves a machine is as fast as the network between two of them."""
 
     title: str
     gpu: str
     gpus_each: int
-    inside: Network
-    between: Network
+    inside: Ring
+    between: Ring
 
     def all_reduce(self, size: float, ranks: int) -> float:
         return (self.inside if ranks <= self.gpus_each else self.between).all_reduce(size, ranks)
 
 
-MACHINES: Mapping[str, Machines] = {
-    "p4d_efa": Machines(title="p4d.24xlarge, 4 EFA", gpu="A100", gpus_each=8, inside=NVLINK, between=_EFA),
-    "p4d_one_efa": Machines(title="p4d.24xlarge, 1 EFA", gpu="A100", gpus_each=8, inside=NVLINK, between=_ONE_EFA),
-    "p4d_sockets": Machines(title="p4d.24xlarge, TCP", gpu="A100", gpus_each=8, inside=NVLINK, between=_SOCKETS),
-    "p3_small": Machines(title="p3.2xlarge, 10 Gb/s", gpu="V100", gpus_each=1, inside=TEN_GIGABIT, between=TEN_GIGABIT),
+MACHINES: Mapping[str, MachineKind] = {
+    "p4d_efa": MachineKind(title="p4d.24xlarge, 4 EFA", gpu="A100", gpus_each=8, inside=NVLINK, between=_EFA),
+    "p4d_one_efa": MachineKind(title="p4d.24xlarge, 1 EFA", gpu="A100", gpus_each=8, inside=NVLINK, between=_ONE_EFA),
+    "p4d_sockets": MachineKind(title="p4d.24xlarge, TCP", gpu="A100", gpus_each=8, inside=NVLINK, between=_SOCKETS),
+    "p3_small": MachineKind(title="p3.2xlarge, 10 Gb/s", gpu="V100", gpus_each=1, inside=TEN_GIGABIT, between=TEN_GIGABIT),
 }
 
 PEAKS = {"A100": 312e12, "V100": 125e12}  # FLOP/s in 16 bits, by NVIDIA's data sheets
 
 
 @dataclass(frozen=True, kw_only=True)
-class Preset:
+class ModelledPreset:
     """A model as `ebb bench scaling` has it. `flops`: of a step's samples, forward and backward; `share`: of a GPU's peak.
     `least_seconds`: below which no step is, however few samples it has, since kernels have to be started."""
 
@@ -73,14 +73,14 @@ class Preset:
 
 TEXT_TOKENS = 1024
 TEXT_FLOPS = 6 * 203.2e6 + 12 * 18 * 1024 * TEXT_TOKENS  # of a token: trainer/text/flops.py
-PRESETS: Mapping[str, Preset] = {
-    "resnet50": Preset(title="ResNet-50, batch 64", parameters=25.6e6, batch=64, flops=3 * 8.2e9, share=0.2),
-    "efficientnet_b7": Preset(title="EfficientNet-B7, batch 8", parameters=66.3e6, batch=8, flops=3 * 74e9, share=0.05),
-    "text_200m": Preset(
+PRESETS: Mapping[str, ModelledPreset] = {
+    "resnet50": ModelledPreset(title="ResNet-50, batch 64", parameters=25.6e6, batch=64, flops=3 * 8.2e9, share=0.2),
+    "efficientnet_b7": ModelledPreset(title="EfficientNet-B7, batch 8", parameters=66.3e6, batch=8, flops=3 * 74e9, share=0.05),
+    "text_200m": ModelledPreset(
         title="text, 200 million, batch 16", parameters=203.2e6, batch=16, flops=TEXT_FLOPS * TEXT_TOKENS, share=0.4
     ),
 }
-BATCH_1 = Preset(
+BATCH_1 = ModelledPreset(
     title="EfficientNet-B7, batch 1", parameters=66.3e6, batch=1, flops=3 * 74e9, share=0.05, least_seconds=0.1
 )  # fmt: skip
 
@@ -100,11 +100,11 @@ ASSUMPTIONS = (
 )
 
 
-def step(preset: Preset, machines: Machines, gpus: int) -> float:
+def step(preset: ModelledPreset, machines: MachineKind, gpus: int) -> float:
     return step_seconds(preset.work(machines.gpu), machines.all_reduce, gpus)
 
 
-def speed_up(preset: Preset, machines: Machines, gpus: int, *, of: int = FIRST) -> float:
+def speed_up(preset: ModelledPreset, machines: MachineKind, gpus: int, *, of: int = FIRST) -> float:
     """Samples per second in those of `of` GPUs."""
     return gpus / of * step(preset, machines, of) / step(preset, machines, gpus)
 

@@ -19,7 +19,7 @@ from benchmarks.scaling.cases import (
     worth,
 )
 from benchmarks.scaling.measured import FROM_BYTES, PARAMETERS, SIZE, Epoch
-from benchmarks.scaling.model import Network, Point, Work, fit, step_seconds
+from benchmarks.scaling.model import Point, Ring, Work, fit, step_seconds
 
 NEAR_MEASURED = 0.25  # of the measured time of a step, with as many ranks as there are cores
 LEAST_EFFICIENCY = 0.6  # of as many ranks as cores, on gloo, whose threads want the cores too
@@ -51,7 +51,7 @@ def here(epochs: Sequence[Epoch], points: Sequence[Point], *, cores: int) -> Fig
     return {"cores": cores, "ranks": ranks}
 
 
-def network_here(points: Sequence[Point], ranks: int) -> Network | None:
+def network_here(points: Sequence[Point], ranks: int) -> Ring | None:
     """Fitted to the large sizes between so many ranks; None for one rank."""
     own = [point for point in points if point[0] == ranks and point[1] >= FROM_BYTES]
     return fit(own) if own else None

@@ -25,7 +25,7 @@ Point = tuple[int, int, float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Network:
+class Ring:
     """`hop_seconds`: from one rank of the ring to the next, however little it sends."""
 
     hop_seconds: float
@@ -75,7 +75,7 @@ def efficiency(step: Callable[[int], float], ranks: int, *, of: int = 1) -> floa
     return step(of) / step(ranks)
 
 
-def fit(points: Sequence[Point]) -> Network:
+def fit(points: Sequence[Point]) -> Ring:
     """The network whose times are nearest to the measured ones: the least squares of relative errors."""
     rows = [(2 * (ranks - 1) / seconds, 2 * (ranks - 1) * size / ranks / seconds) for ranks, size, seconds in points if ranks > 1]
     if len(rows) < 2:
@@ -87,10 +87,10 @@ def fit(points: Sequence[Point]) -> Network:
     per_byte = (b * aa - a * ab) / determinant if determinant else 0.0
     if hop <= 0.0 or per_byte <= 0.0:  # one of both explains it all
         hop, per_byte = 0.0, b / bb
-    return Network(hop_seconds=hop, bytes_per_second=1 / per_byte)
+    return Ring(hop_seconds=hop, bytes_per_second=1 / per_byte)
 
 
-def network_of(most: float, average: float, *, ranks: int, sizes: Sequence[int]) -> Network:
+def network_of(most: float, average: float, *, ranks: int, sizes: Sequence[int]) -> Ring:
     """The network of nccl-tests' two last figures: the best bus bandwidth and the mean of all sizes, in bytes per second.
 
     The hop is sought between nothing and what the mean leaves.
@@ -99,7 +99,7 @@ def network_of(most: float, average: float, *, ranks: int, sizes: Sequence[int])
     def means(hop: float) -> tuple[float, float]:
         largest = max(sizes)
         moved = 2 * (ranks - 1) / ranks * largest
-        network = Network(hop_seconds=hop, bytes_per_second=moved / (moved / most - 2 * (ranks - 1) * hop))
+        network = Ring(hop_seconds=hop, bytes_per_second=moved / (moved / most - 2 * (ranks - 1) * hop))
         rates = [2 * (ranks - 1) / ranks * size / network.all_reduce(size, ranks) for size in sizes]
         return sum(rates) / len(rates), network.bytes_per_second
 
@@ -107,4 +107,4 @@ def network_of(most: float, average: float, *, ranks: int, sizes: Sequence[int])
     for _ in range(100):
         middle = (low + high) / 2
         low, high = (middle, high) if means(middle)[0] > average else (low, middle)
-    return Network(hop_seconds=low, bytes_per_second=means(low)[1])
+    return Ring(hop_seconds=low, bytes_per_second=means(low)[1])

@@ -60,7 +60,7 @@ SECTIONS: dict[str, dict[str, Verb]] = {
         "platform": Verb("platform:platform", "The platforms you use: add, list, use, remove."),
         "gpus": Verb("gpus:gpus", "GPUs on the platform: which are free, where, and at what price."),
         "check": Verb("check:check", "Check the platform; each problem comes with its fix."),
-        "bench": Verb("bench:bench", "How much faster more GPUs are: ebb bench scaling --gpus 4,8,16"),
+        "bench": Verb("bench:bench", "Speed and cost by number of GPUs: ebb bench scaling --gpus 4,8,16"),
         "cost": Verb("cost:cost", "Costs by job, user or day; with --gpus, an estimate for a job."),
         "completion": Verb("completion:completion", 'Complete job names: eval "$(ebb completion bash)" in ~/.bashrc'),
     },

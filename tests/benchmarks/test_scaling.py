@@ -10,7 +10,7 @@ from benchmarks.controller.processes import BenchmarkError
 from benchmarks.scaling import cases, figures, measured, model
 from benchmarks.scaling.cases import MACHINES, PRESETS, SIZES, seconds_for, speed_up, worth
 from benchmarks.scaling.measured import Epoch, epoch_of
-from benchmarks.scaling.model import Network, Point, Work, efficiency, fit, network_of, step_seconds
+from benchmarks.scaling.model import Point, Ring, Work, efficiency, fit, network_of, step_seconds
 from benchmarks.scaling.page import page
 from ebb.client.scaling import PRESETS as MEASURED_PRESETS
 from ebb.elastic.runtime.buckets import BUCKET_BYTES
@@ -18,7 +18,7 @@ from tests.client.report.html import read
 from trainer.text.decoder import SIZES as DECODERS
 from trainer.text.flops import PEAKS, flops_per_token
 
-NETWORK = Network(hop_seconds=1e-4, bytes_per_second=1e9)
+NETWORK = Ring(hop_seconds=1e-4, bytes_per_second=1e9)
 WORK = Work(name="a", parameters=50e6, seconds=0.5)
 RANKS = (1, 2, 3, 4, 8, 16, 64)
 
@@ -43,7 +43,7 @@ def test_a_step_is_never_shorter_on_more_ranks_nor_with_more_bytes(overlap: bool
 
 @pytest.mark.parametrize("overlap", [True, False])
 def test_a_network_without_limits_costs_nothing(overlap: bool) -> None:
-    endless = Network(hop_seconds=0.0, bytes_per_second=math.inf)
+    endless = Ring(hop_seconds=0.0, bytes_per_second=math.inf)
     for ranks in RANKS:
         assert efficiency(lambda n: step_seconds(WORK, endless.all_reduce, n, overlap=overlap), ranks) == pytest.approx(1.0)
 
@@ -51,10 +51,10 @@ def test_a_network_without_limits_costs_nothing(overlap: bool) -> None:
 def test_what_is_sent_beside_the_backward_pass_costs_the_last_bucket_alone() -> None:
     """Unless the network is slower than the pass: then it is the network's time that counts."""
     buckets = math.ceil(WORK.gradient_bytes / model.BUCKET_BYTES)
-    fast = Network(hop_seconds=0.0, bytes_per_second=10e9)
+    fast = Ring(hop_seconds=0.0, bytes_per_second=10e9)
     each = fast.all_reduce(WORK.gradient_bytes / buckets, 4)
     assert step_seconds(WORK, fast.all_reduce, 4) == pytest.approx(WORK.seconds + each)
-    slow = Network(hop_seconds=0.0, bytes_per_second=1e7)
+    slow = Ring(hop_seconds=0.0, bytes_per_second=1e7)
     first = WORK.seconds * (1 - model.BACKWARD + model.BACKWARD / buckets)
     assert step_seconds(WORK, slow.all_reduce, 4) == pytest.approx(first + slow.all_reduce(WORK.gradient_bytes, 4))
     assert step_seconds(WORK, slow.all_reduce, 4, overlap=False) > step_seconds(WORK, slow.all_reduce, 4)

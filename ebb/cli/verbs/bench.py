@@ -25,7 +25,7 @@ DEFAULT_SIZES = "4,8,16,32,64"
 
 @bench.callback()
 def main() -> None:
-    """How much faster more GPUs are: ebb bench scaling --gpus 4,8,16"""
+    """Speed and cost by number of GPUs: ebb bench scaling --gpus 4,8,16"""
 
 
 @bench.command()
