@@ -62,20 +62,21 @@ def read_settings(arguments: Sequence[str]) -> Settings:
 
 def run(settings: Settings) -> int:
     """All of it; returns the exit status."""
+    cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
     epochs, points = measure(settings)
-    cores = len(os.sched_getaffinity(0))
     found, model = here(epochs, points, cores=cores), modelled()
     wrong = broken(found, model)
     about = (
         f"Measured on {cores} cores with gloo: {STEPS} steps of {BATCH} windows of {CONTEXT} tokens, model {SIZE}, the best of "
-        f"{settings.rounds}. Beyond that machine it is a model, whose assumptions are below."
+        f"{settings.rounds} rounds, with a load of {load:.1f} before. Beyond that machine it is a model, whose assumptions are "
+        "below."
     )
     settings.page.parent.mkdir(parents=True, exist_ok=True)
     settings.page.write_text(page(found, points, model, about=about, command="make scaling"))
     say(f"the page: {settings.page}")
     for sentence in wrong:
         say(f"BROKEN {sentence}")
-    print(json.dumps({"here": found, "model": model, "broken": wrong}), flush=True)
+    print(json.dumps({"here": {"load": round(load, 1), **found}, "model": model, "broken": wrong}), flush=True)
     return BROKEN if wrong else KEPT
 
 

@@ -16,27 +16,32 @@ from ebb.kube import Object
 from tests.cli.world import FakeKube, elastic_job, node_group, platform_map, session
 
 MANY = node_group("spot-t4-many", "local-a", max=64)
+SECONDS = {4: 400.0, 8: 210.0, 16: 125.0}
 HEAD = "bench scaling --gpus 4,8,16 --data imagenet"
 
 
 class Cluster(FakeKube):
-    """A job takes `seconds` of steps for each number of GPUs, and `failing` fails; only one is there that is not over."""
+    """A job ends when somebody looks at it: after SECONDS of steps for its number of GPUs, or in failure for `failing`. The next
+    one must not come before that."""
 
-    def __init__(self, *objects: Object, seconds: dict[int, float] | None = None, failing: int = 0) -> None:
-        super().__init__(platform_map(MANY), *objects)
-        self.seconds = seconds or {4: 400.0, 8: 210.0, 16: 125.0}
+    def __init__(self, *, failing: int = 0) -> None:
+        super().__init__(platform_map(MANY))
         self.failing = failing
         self.sizes: list[int] = []
 
     def _create(self, path: str, body: Object) -> Object:
         made = super()._create(path, body)
-        if made["kind"] != "ElasticJob":
-            return made
-        assert not [one for one in jobs(self) if "status" not in one and one["metadata"]["name"] != made["metadata"]["name"]]
-        gpus = made["spec"]["maxReplicas"]
-        self.sizes.append(gpus)
-        self.put({**made, "status": ended(self.seconds[gpus], gpus, SUCCEEDED if gpus != self.failing else FAILED)})
+        if made["kind"] == "ElasticJob":
+            assert [job for job in jobs(self) if "status" not in job] == [made]
+            self.sizes.append(made["spec"]["maxReplicas"])
         return made
+
+    async def request(self, method: str, path: str, **rest: Any) -> Object:
+        if method == "GET" and path.endswith("/elasticjobs"):
+            for job in [job for job in jobs(self) if "status" not in job]:
+                gpus = job["spec"]["maxReplicas"]
+                self.put({**job, "status": ended(SECONDS[gpus], gpus, FAILED if gpus == self.failing else SUCCEEDED)})
+        return await super().request(method, path, **rest)
 
 
 def ended(seconds: float, gpus: int, state: str = SUCCEEDED) -> Object:
