@@ -119,7 +119,13 @@ def line(step: int, seconds: float, **rest: Any) -> dict[str, Any]:
 def test_an_epoch_is_its_median_step_without_the_first() -> None:
     found = epoch_of(2, [line(1, 9.0), line(2, 0.5), line(3, 0.7)])
     assert (found.steps, found.step_seconds, found.seconds) == (3, pytest.approx(0.6), pytest.approx(1.8))
-    for lines in ([], [line(1, 1.0)], [line(1, 1.0), line(2, 1.0)], [line(1, 1.0), line(3, 1.0, world_size=1)]):
+    cut: list[list[dict[str, Any]]] = [
+        [],
+        [line(1, 1.0)],
+        [line(1, 1.0), line(2, 1.0)],
+        [line(1, 1.0), line(3, 1.0, world_size=1)],
+    ]
+    for lines in cut:
         with pytest.raises(BenchmarkError, match="was not finished"):
             epoch_of(2, lines)
 

@@ -10,6 +10,7 @@ goes on where another process stopped, and a job that has finished is not run ag
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from ebb.client import report as reports
@@ -132,7 +133,7 @@ async def measure(
             continue
         if names[gpus] not in there:
             await submit(ebb, item.body, code=item.code, note=note)
-        ended = await wait(ebb, names[gpus], say=lambda job, gpus=gpus: say(gpus, job), note=note)  # type: ignore[misc]
+        ended = await wait(ebb, names[gpus], say=partial(say, gpus), note=note)
         if ended.state == FAILED_STATE:
             raise ClientError(f"{_failed(ended.name, ended.detail)} Larger sizes were not started.")
         found[gpus] = await _report(ebb, names[gpus], open_files)
