@@ -16,7 +16,8 @@ from benchmarks.scaling.cases import (
     SIZES,
     SPEED_UPS_64,
 )
-from benchmarks.scaling.figures import FROM_BYTES, network_here
+from benchmarks.scaling.figures import network_here
+from benchmarks.scaling.measured import FROM_BYTES
 from benchmarks.scaling.model import Point
 from ebb.client.report.chart import Axis, Chart, Curve, figure, log_axis, percent, short, table
 from ebb.client.report.page import Tile, html_page, page_head, section, tile_list
