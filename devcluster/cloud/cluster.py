@@ -25,6 +25,8 @@ from ebb.kube import (
     CLAIMS,
     CONFIG_MAPS,
     EVENTS,
+    NAMESPACES,
+    NETWORK_POLICIES,
     NODE_GROUPS,
     NODES,
     PODS,
@@ -138,7 +140,7 @@ class ClusterWriter:
                     raise
 
 
-WATCHED = (NODE_GROUPS, NODES, PODS, CLAIMS, VOLUMES)
+WATCHED = (NODE_GROUPS, NODES, PODS, CLAIMS, VOLUMES, NETWORK_POLICIES, NAMESPACES)
 
 
 class View:

@@ -23,14 +23,15 @@ from typing import TextIO
 from devcluster.cloud.charges import Charges
 from devcluster.cloud.cluster import STORAGE_CLASSES, Attempts, ClusterWriter, View
 from devcluster.cloud.fleet import Fleet, Leaving
+from devcluster.cloud.network_policies import Enforcer
 from devcluster.cloud.records import GPU, PODS_PER_MACHINE, Node, NodeGroupObject, Object, Pod, RecordError, node, node_group, pod
 from devcluster.cloud.scaling import NOT_TRIGGERED, Decision, World, decide, group_status, status_text
 from devcluster.cloud.verbs import Knobs
 from devcluster.cloud.volumes import STORAGE_CLASS, Provisioner, storage_class
-from devcluster.machines import lifecycle
+from devcluster.machines import lifecycle, network
 from devcluster.machines.lifecycle import MachineRecord, MachineSpec
 from devcluster.settings import Box
-from ebb.kube import CLAIMS, NODE_GROUPS, NODES, PODS, VOLUMES, Kube, KubeconfigError
+from ebb.kube import CLAIMS, NAMESPACES, NETWORK_POLICIES, NODE_GROUPS, NODES, PODS, VOLUMES, Kube, KubeconfigError
 
 log = logging.getLogger("box")
 
@@ -65,6 +66,7 @@ class Daemon:
     fleet: Fleet
     leaving: Leaving
     provisioner: Provisioner
+    enforcer: Enforcer
     attempt: Attempts
     knobs: Knobs
     host: Mapping[str, int]
@@ -74,6 +76,7 @@ class Daemon:
 
     async def tick(self, now: float) -> float:
         """Returns the seconds after which to come again if nothing changes."""
+        await self._enforce()  # first: until then a new pod is let in nowhere
         groups = {group.name: group for group in self._groups()}
         nodes = {one.name: one for one in map(node, self.view.of(NODES))}
         pods = [pod(item) for item in self.view.of(PODS)]
@@ -87,6 +90,10 @@ class Daemon:
         await self.provisioner.step(self.view.of(CLAIMS), self.view.of(VOLUMES), now)
         await self._publish(replace(world, machines=self.fleet.machines(nodes), idle_since=decision.idle_since))
         return min(TICK_SECONDS, wake, decision.next_wake_seconds, self.fleet.next_wake_seconds(groups, now))
+
+    async def _enforce(self) -> None:
+        policies, namespaces, pods = map(self.view.of, (NETWORK_POLICIES, NAMESPACES, PODS))
+        await self.enforcer.step(self.fleet.records(), policies, namespaces, pods)
 
     def _groups(self) -> Iterator[NodeGroupObject]:
         for item in self.view.of(NODE_GROUPS):
@@ -178,6 +185,10 @@ async def _serve(box: Box) -> None:
             fleet=fleet,
             leaving=Leaving(cluster, fleet, attempt),
             provisioner=Provisioner(cluster, attempt, box.volumes, box.folder / "environment"),
+            enforcer=Enforcer(
+                lambda name, rules: attempt(f"machine {name}: network policies", network.filter_packets(box, name, rules)),
+                lambda index: str(box.machine_pods(index)),
+            ),
             attempt=attempt,
             knobs=Knobs(box.folder, attempt),
             host=host_resources(),

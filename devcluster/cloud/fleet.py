@@ -89,6 +89,10 @@ class Fleet:
         """The boots and kills under way."""
         return list(self._tasks.values())
 
+    def records(self) -> Sequence[MachineRecord]:
+        """The machines themselves."""
+        return self._machines.list()
+
     def machines(self, nodes: Mapping[str, Node]) -> list[Machine]:
         """All that exist or are to boot, as scaling sees them."""
         return [

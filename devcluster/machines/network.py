@@ -79,6 +79,11 @@ async def detach(box: Box, machine: str, index: int) -> None:
     await remove_namespace(box.machine_netns(machine))
 
 
+async def filter_packets(box: Box, machine: str, rules: str) -> None:
+    """Replace nftables tables of the machine by those of a text, in one step. Raises CommandError."""
+    await run("nsenter", f"--net={NETNS / box.machine_netns(machine)}", "--", "nft", "--file", "-", stdin=rules)
+
+
 async def remove_namespace(netns: str) -> None:
     if (NETNS / netns).exists():
         # A kill between making the file and mounting on it leaves a plain file, which `ip netns del` removes with a complaint.
@@ -121,8 +126,9 @@ async def _batch(netns: str, commands: list[str]) -> None:
 
 
 async def _forward(netns: str) -> None:
-    # send_redirects off: the router sends packets out where they came in, which is meant.
-    settings = {"ip_forward": 1, "conf/all/send_redirects": 0, "conf/default/send_redirects": 0}
+    # send_redirects off: the router sends packets out where they came in, which is meant. No limit for what it tells, or whoever
+    # is refused by a network policy (cloud/network_policies.py) a tenth time would not hear of it.
+    settings = {"ip_forward": 1, "conf/all/send_redirects": 0, "conf/default/send_redirects": 0, "icmp_ratelimit": 0}
     script = "; ".join(f"echo {value} > /proc/sys/net/ipv4/{key}" for key, value in settings.items())
     await run("nsenter", f"--net={NETNS / netns}", "--", "sh", "-ec", script)
 

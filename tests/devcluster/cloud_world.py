@@ -16,6 +16,7 @@ from devcluster.cloud.charges import Charge, Charges, read_charges
 from devcluster.cloud.cluster import Attempts, ClusterWriter, View
 from devcluster.cloud.daemon import Daemon
 from devcluster.cloud.fleet import Fleet, Leaving
+from devcluster.cloud.network_policies import Enforcer
 from devcluster.cloud.verbs import Knobs
 from devcluster.cloud.volumes import Provisioner
 from devcluster.machines.lifecycle import MachineRecord, MachineSpec
@@ -124,6 +125,7 @@ class CloudWorld:
         self.folder, self.now = folder, 1000.0
         self.api = FakeApi()
         self.machines = FakeMachines(self.api)
+        self.rules: dict[str, str] = {}
         self.restart()
 
     def restart(self) -> None:
@@ -136,6 +138,7 @@ class CloudWorld:
             fleet=self.fleet,
             leaving=Leaving(cluster, self.fleet, attempt),
             provisioner=Provisioner(cluster, attempt, self.folder / "volumes", self.folder / "environment"),
+            enforcer=Enforcer(self.filter, lambda index: f"10.210.{index}.0/24"),
             attempt=attempt,
             knobs=Knobs(self.folder, attempt),
             host={},
@@ -149,6 +152,10 @@ class CloudWorld:
             await asyncio.wait(tasks)
             await asyncio.sleep(0)
         return wake
+
+    async def filter(self, machine: str, rules: str) -> bool:
+        self.rules[machine] = rules
+        return True
 
     @property
     def charges(self) -> list[Charge]:
