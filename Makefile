@@ -1,7 +1,7 @@
 # Everything that one does with Ebb on this machine. `make` alone prints this list.
 # Each target does its own set-up, may be run again at any time, and may be interrupted at any time.
 .DEFAULT_GOAL := help
-.PHONY: help install demo walk up down preview graph preflight costs prices leftovers rehearse bump test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week chaos prove-exact prove-outages prove-rendezvous prove-checkpoints prove-models prove-adapters prove-interruptions prove-money prove-notice prove-karpenter prove-kueue prove-kubeconfig prove-manager prove-teams prove-image prove-logs prove-network prove-monitoring bench-recovery bench-goodput bench-queue spot scaling bench-trainer clean
+.PHONY: help install demo walk up down preview graph preflight costs prices leftovers rehearse bump test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week chaos prove-exact prove-outages prove-rendezvous prove-checkpoints prove-models prove-adapters prove-interruptions prove-money prove-notice prove-karpenter prove-kueue prove-kubeconfig prove-manager prove-security prove-teams prove-image prove-logs prove-network prove-monitoring bench-recovery bench-goodput bench-queue spot scaling bench-trainer clean
 export PYTHONDONTWRITEBYTECODE = 1
 # One for all checkouts: most of what mypy reads is the SDKs. It compares contents, so another checkout's entries do no harm.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ebb/mypy
@@ -218,6 +218,11 @@ prove-manager: install  ## the manager machine is killed while two jobs train, w
 	@mkdir -p build && rm -f build/manager.json
 	@EBB_FIGURES=build/manager.json $(BIN)/pytest -v -m proof tests/e2e/test_manager_lost.py
 	@cat build/manager.json
+
+prove-security: install  ## pods of a job, a gateway and a stranger try to break in where a rule is missing and where it is not; network policies are enforced (about 6 minutes)
+	@mkdir -p build && rm -f build/security.json
+	@EBB_FIGURES=build/security.json $(BIN)/pytest -v -s -m proof tests/e2e/test_break_in.py
+	@cat build/security.json
 
 prove-teams: install  ## a stack with two teams by the real engine: 49 ways of misuse, a team that leaves while it trains, destroy (about 2 minutes)
 	@$(BIN)/pytest -v -m proof tests/workloads/test_teams_up.py

@@ -104,7 +104,7 @@ def metadata(box: Box, story: Story) -> Iterator[Region]:
         subprocess.run(["ip", "-n", box.netns, "addr", "del", *own], check=True)
 
 
-def listen(netns: str) -> socket.socket:
+def listen(netns: str, address: str = ADDRESS) -> socket.socket:
     """A socket in another network namespace: it stays there when the thread that made it is gone."""
     made: list[socket.socket] = []
 
@@ -112,7 +112,7 @@ def listen(netns: str) -> socket.socket:
         with Path("/run/netns", netns).open() as file:
             if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), CLONE_NEWNET):
                 raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-        made.append(socket.create_server((ADDRESS, 80)))
+        made.append(socket.create_server((address, 80)))
 
     thread = threading.Thread(target=make)
     thread.start()
