@@ -100,6 +100,11 @@ class _Ruleset:
             for direction, found in jumps.items()
             if found
         ]
+        if self.networks:
+            known = _set([one.address for one in self.everywhere])
+            maps.append(f"  set pods {{\n    type ipv4_addr\n    elements = {known}\n  }}\n")
+            networks = _set(self.networks)
+            maps.append(f"  set networks {{\n    type ipv4_addr\n    flags interval\n    elements = {networks}\n  }}\n")
         out = ["ip saddr vmap @egress"] if jumps[EGRESS] else []
         into = ["ip daddr vmap @ingress"] if jumps[INGRESS] else []
         hooks = [_hook("forward", [*out, *into]), _hook("input", out)]
@@ -117,9 +122,8 @@ class _Ruleset:
             for rule in policy["spec"].get(direction.lower()) or []:
                 allowed = self._in(pod, rule, meta["namespace"]) if direction == INGRESS else self._out(rule, meta["namespace"])
                 lines += [f'{" ".join([*one, "return"])} comment "{meta["namespace"]}/{meta["name"]}"' for one in allowed]
-        if direction == INGRESS and self.networks:  # of a pod that is not known yet
-            known = [one.address for one in self.everywhere]
-            lines.append(" ".join([*_addresses("saddr", self.networks), "ip saddr !=", _set(known), "drop"]))
+        if direction == INGRESS and self.networks:
+            lines.append("ip saddr @networks ip saddr != @pods drop")  # of a pod that is not known yet
         body = "".join(f"    {line}\n" for line in [*dict.fromkeys(lines), f'{REFUSE} comment "{pod.namespace}/{pod.name}"'])
         return f"  chain {name} {{\n{body}  }}\n"
 

@@ -163,8 +163,9 @@ def test_an_address_that_is_used_again_is_the_younger_pods() -> None:
 
 def test_what_a_pod_sends_before_it_is_known_is_lost_and_not_refused() -> None:
     text = ruleset("m1", [policy({"ingress": []})], SPACES, PODS_HERE[:2], ["10.0.0.0/24", "10.0.1.0/24"])
-    unknown = "ip saddr { 10.0.0.0/24, 10.0.1.0/24 } ip saddr != { 10.0.0.1, 10.0.0.2 } drop"
-    assert chain(text, "ingress-10.0.0.1") == [unknown, REFUSED]
+    assert chain(text, "ingress-10.0.0.1") == ["ip saddr @networks ip saddr != @pods drop", REFUSED]
+    assert "elements = { 10.0.0.1, 10.0.0.2 }" in text
+    assert "elements = { 10.0.0.0/24, 10.0.1.0/24 }" in text
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ ATTEMPTS = (
     Attempt("a worker without a team", WORKER, tcp("$plain", PORT), PLAIN_JOBS),
     # node ports: somebody else's Service for a pod of blue
     Attempt("blue's worker, by a node port of the own machine", WORKER, tcp("$machine", NODE_PORT), BLUE_JOBS),
-    Attempt("the same by another machine, which speaks in its own name", WORKER, tcp("$other_machine", NODE_PORT), BLUE_JOBS),
+    Attempt("the same by a third machine, which sends it on as its own", WORKER, tcp("$other_machine", NODE_PORT), BLUE_JOBS),
     Attempt("blue's worker, by a node port", STRANGER, tcp("$machine", NODE_PORT), BLUE_JOBS),
     # gateways, as if they listened
     Attempt("red's gateway", WORKER, tcp("$gateway", PORT), RED_GATEWAY),
@@ -118,7 +118,8 @@ ATTEMPTS = (
     Attempt("red's worker", GATEWAY, tcp("$red", PORT), RED_GATEWAY),
     Attempt("red's etcd", GATEWAY, tcp("$etcd_red", ETCD), RED_GATEWAY),
     Attempt("the API server's port", GATEWAY, ("tcp", "$api_host", "$api_port"), RED_GATEWAY),
-    Attempt("the kubelet's port", GATEWAY, tcp("$machine", KUBELET), RED_GATEWAY),
+    Attempt("the kubelet's port of another machine", GATEWAY, tcp("$machine", KUBELET), RED_GATEWAY),
+    Attempt("that of its own", GATEWAY, tcp("$manager", KUBELET), RED_GATEWAY),
     # the machine's identity
     Attempt("the metadata service", WORKER, tcp(METADATA, 80), RED_JOBS),
     Attempt("the identity agent's address", WORKER, tcp(AGENT, 80), RED_JOBS),

@@ -6,6 +6,7 @@ machines enforce them, and rights in Kubernetes that nobody has given.
 """
 
 import contextlib
+import errno
 import json
 import os
 import subprocess
@@ -146,7 +147,7 @@ def fill(platform: Platform) -> Place:
     jobs = ((RED_JOB, RED, 2), (BLUE_JOB, BLUE, 1), (PLAIN_JOB, JOBS, 1))
     apply(platform, *(job(name, space, image, workers) for name, space, workers in jobs))
     (red, red_too), (blue,), (plain,) = (pods(platform, space, f"job-name={name}", workers) for name, space, workers in jobs)
-    machine, other = red["spec"]["nodeName"], blue["spec"]["nodeName"]
+    machine, third = red["spec"]["nodeName"], plain["spec"]["nodeName"]  # each has one: their GPU is all that a machine has
     apply(
         platform,
         plain_pod("beside", BLUE, image, machine),
@@ -173,7 +174,8 @@ def fill(platform: Platform) -> Place:
     places = {name: str(one["status"]["podIP"]) for name, one in known.items()}
     places |= {"blue_beside": address(platform, *BESIDE[0]), "api": box.api_url}
     places |= {"api_host": str(server.hostname), "api_port": str(server.port)}
-    places |= {"machine": node_ip(box, machine), "other_machine": node_ip(box, other)}
+    places |= {"machine": node_ip(box, machine), "other_machine": node_ip(box, third)}
+    places["manager"] = node_ip(box, gateway["spec"]["nodeName"])
     places["blue_name"] = f"{blue['spec']['hostname']}.{blue['spec']['subdomain']}.{BLUE}.svc.cluster.local"
     attackers = {
         table.WORKER: red, table.OTHER: blue, table.PLAIN: plain, table.GATEWAY: gateway, table.PLATFORM: controller,
@@ -216,7 +218,12 @@ def answers(platform: Platform, place: Place, tried: Sequence[Attempt]) -> dict[
 
 def wrong(told: Mapping[Attempt, str], away: frozenset[str]) -> dict[Attempt, str]:
     """Attempts that did not end as they have to while these rules are away."""
-    return {attempt: said for attempt, said in told.items() if (said == OPEN) != (attempt.rules <= away)}
+    return {one: said for one, said in told.items() if not (said == OPEN if one.rules <= away else is_refusal(one, said))}
+
+
+def is_refusal(attempt: Attempt, said: str) -> bool:
+    """A rule's own answer: nobody who is not there, no lost packet and no unknown name is taken for one."""
+    return said in ("401", "403") if attempt.ask[0] == "http" else f"[Errno {errno.EHOSTUNREACH}]" in said
 
 
 def settle(platform: Platform, place: Place, away: frozenset[str]) -> dict[Attempt, str]:
