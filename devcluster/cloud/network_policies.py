@@ -10,7 +10,8 @@ As on clouds, a pod speaks freely for the second until its address is known; whe
 until then is lost, so that its first connection comes late and does not fail.
 
 Kubernetes: networking.k8s.io/v1 (API reference). An answer belongs to its connection, and a connection stays that was let in.
-What is refused is told so (`EHOSTUNREACH`), which is neither what a closed port says nor what is lost. IPv4 alone: so is the box.
+What is refused is told so (`EHOSTUNREACH`), which is neither what a closed port says nor what is lost. IPv4 alone: so is the
+devcluster.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -115,7 +116,7 @@ class _Ruleset:
         return own and selects(policy["spec"].get("podSelector") or {}, pod.labels)
 
     def _chain(self, name: str, pod: Endpoint, direction: str, policies: Iterable[Object]) -> str:
-        """What one pod may: any rule of any policy lets a packet through, and what none lets through is refused."""
+        """The rules of one pod: any rule of any policy lets a packet through, and what none lets through is refused."""
         lines = []
         for policy in policies:
             meta = policy["metadata"]

@@ -126,8 +126,8 @@ async def _batch(netns: str, commands: list[str]) -> None:
 
 
 async def _forward(netns: str) -> None:
-    # send_redirects off: the router sends packets out where they came in, which is meant. No limit for what it tells, or whoever
-    # is refused by a network policy (cloud/network_policies.py) a tenth time would not hear of it.
+    # send_redirects off: the router sends packets out where they came in, which is meant. No limit for its answers, or whoever is
+    # refused by a network policy (cloud/network_policies.py) a tenth time would wait for one.
     settings = {"ip_forward": 1, "conf/all/send_redirects": 0, "conf/default/send_redirects": 0, "icmp_ratelimit": 0}
     script = "; ".join(f"echo {value} > /proc/sys/net/ipv4/{key}" for key, value in settings.items())
     await run("nsenter", f"--net={NETNS / netns}", "--", "sh", "-ec", script)

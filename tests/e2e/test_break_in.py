@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from string import Template
@@ -245,24 +244,29 @@ SUBJECTS = {
 }
 
 
-@contextlib.contextmanager
-def without(platform: Platform, rules: frozenset[str]) -> Iterator[None]:
-    """These rules are away: a policy is deleted, a right that is not there is given. Afterwards all is as before."""
-    saved = []
+def policies(platform: Platform) -> dict[str, Object]:
+    """All of the cluster by the table's names, as they are applied again."""
+    found = {}
+    for one in platform.get("networkpolicies", "-A")["items"]:
+        meta = {key: value for key, value in one["metadata"].items() if key in ("name", "namespace", "labels", "annotations")}
+        found[table.policy(meta["namespace"], meta["name"])] = {**one, "metadata": meta}
+    return found
+
+
+def take_away(platform: Platform, saved: Mapping[str, Object], rules: frozenset[str]) -> None:
+    """Delete policies; give a right that is not there."""
     for rule in sorted(rules & SUBJECTS.keys()):
-        saved.append(partial(platform.kubectl, "delete", "clusterrolebinding", "break-in", "--wait=true"))
         apply(platform, {**BINDING, "metadata": {"name": "break-in"}, "roleRef": ADMIN, "subjects": [SUBJECTS[rule]]})
     for rule in sorted(rules - SUBJECTS.keys()):
-        namespace, _, name = rule.removeprefix("NetworkPolicy ").partition("/")
-        found = platform.get("networkpolicy", name, "-n", namespace)
-        kept = {key: value for key, value in found["metadata"].items() if key in ("name", "namespace", "labels", "annotations")}
-        saved.append(partial(apply, platform, {**found, "metadata": kept}))
-        platform.kubectl("delete", "networkpolicy", name, "-n", namespace)
-    try:
-        yield
-    finally:
-        for restore in saved:
-            restore()
+        meta = saved[rule]["metadata"]
+        platform.kubectl("delete", "networkpolicy", meta["name"], "-n", meta["namespace"])
+
+
+def put_back(platform: Platform, saved: Mapping[str, Object], rules: frozenset[str]) -> None:
+    if rules & SUBJECTS.keys():
+        platform.kubectl("delete", "clusterrolebinding", "break-in")
+    if lost := [saved[rule] for rule in sorted(rules - SUBJECTS.keys())]:
+        apply(platform, *lost)
 
 
 @pytest.fixture
@@ -277,18 +281,21 @@ def test_pods_break_in_where_a_rule_is_missing_and_nowhere_else(stack: Platform)
     began = time.monotonic()
     say("the workers, and what they attack")
     place = fill(stack)
-    opened: set[Attempt] = set()
+    saved, away, opened = policies(stack), frozenset[str](), set[Attempt]()
+    groups = list(dict.fromkeys(one.rules for one in ATTEMPTS))
     with metadata(Box.load(stack.box_name)):
-        told = settle(stack, place, frozenset())
+        told = settle(stack, place, away)
         for one in ATTEMPTS:
             say(f"refused: {one.by} -> {one.name}: {told[one]}")
-        for number, rules in enumerate(groups := list(dict.fromkeys(one.rules for one in ATTEMPTS)), 1):
-            with without(stack, rules):
-                told = settle(stack, place, rules)
-                mine = [one for one in ATTEMPTS if one.rules == rules]
-                opened |= {one for one in mine if told[one] == OPEN}
-            settle(stack, place, frozenset())
-            say(f"{number} of {len(groups)}: without {' and '.join(sorted(rules))}, {len(mine)} open; with it, none")
+        for number, rules in enumerate([*groups, frozenset[str]()]):
+            put_back(stack, saved, away - rules)
+            take_away(stack, saved, rules - away)
+            told, away = settle(stack, place, rules), rules
+            mine = {one for one in ATTEMPTS if one.rules == rules and told[one] == OPEN}
+            opened |= mine
+            if rules:
+                say(f"{number + 1} of {len(groups)}: without {' and '.join(sorted(rules))} {len(mine)} are open; the rest is not")
+        say("with all rules again: all refused")
     figures = {
         "attempts": len(ATTEMPTS),
         "refused": len(ATTEMPTS),  # settle() ends with nothing else
