@@ -9,15 +9,12 @@ import contextlib
 import errno
 import json
 import os
-import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from string import Template
-from threading import Thread
 from urllib.parse import urlsplit
 
 import pytest
@@ -25,19 +22,28 @@ import yaml
 
 from devcluster.commands import say
 from devcluster.machines.lifecycle import node_ip
-from devcluster.settings import CHECKOUT, Box
+from devcluster.settings import CHECKOUT, EBB_HOME, Box
+from devcluster.tools import folder_of
 from tests.e2e import attempts as table
 from tests.e2e.attempts import ALLOWED, ATTEMPTS, BLUE, JOBS, LISTENER, OPEN, PORT, PROGRAM, RED, SYSTEM, Attempt
 from tests.e2e.conftest import Object, Platform
-from tests.e2e.test_notices import listen
-from tests.e2e.test_platform import facts
+from tests.e2e.link_local import served
 
 pytestmark = pytest.mark.proof
 USER = "ebb-box-admin"  # whoever gets into a worker has to be its owner
 SETTLED_SECONDS = 30.0
 RED_JOB, BLUE_JOB, PLAIN_JOB = "attacker", "victim", "teamless"
 
+KUBECTL = folder_of("kubernetes", EBB_HOME) / "kubectl"
+
 # ---------------------------------------------------------------------------------------------------------------- the place
+
+
+class Attacked(Platform):
+    """Asked by kubectl itself: the users' starts Python before it, which a few hundred times is most of the test."""
+
+    def kubectl(self, *arguments: str, ok: bool = True) -> str:
+        return self.run(str(KUBECTL), *arguments, ok=ok)
 
 
 def settings(platform: Platform) -> Object:
@@ -96,23 +102,10 @@ def apply(platform: Platform, *objects: Object) -> None:
 def metadata(box: Box) -> Iterator[None]:
     """Who answers at the addresses where clouds give out a machine's identity; the devcluster's router has them."""
 
-    class Answer(BaseHTTPRequestHandler):
-        def log_message(self, *_: object) -> None: ...
-
-    servers = []
-    for address in (table.METADATA, table.AGENT):
-        subprocess.run(["ip", "-n", box.netns, "addr", "replace", f"{address}/32", "dev", "bridge"], check=True)
-        server = ThreadingHTTPServer((address, 80), Answer, bind_and_activate=False)
-        server.socket.close()
-        server.socket = listen(box.netns, address)
-        Thread(target=server.serve_forever, daemon=True).start()
-        servers.append(server)
-    try:
-        yield
-    finally:
-        for server in servers:
-            server.shutdown()
-            server.server_close()
+    with contextlib.ExitStack() as at_last:
+        for address in (table.METADATA, table.AGENT):
+            at_last.enter_context(at_last.enter_context(served(box, address)))
+        yield  # the kernel takes connections, and that is all that is asked for
 
 
 # ----------------------------------------------------------------------------------------------------------------- the pods
@@ -142,7 +135,7 @@ def pods(platform: Platform, namespace: str, selector: str, number: int = 1) -> 
 
 def fill(platform: Platform) -> Place:
     """Everything that the attempts need, and where it is."""
-    image = facts(platform)["trainerImage"]
+    image = json.loads(platform.get("configmap", "ebb-platform", "-n", SYSTEM)["data"]["platform.json"])["trainerImage"]
     jobs = ((RED_JOB, RED, 2), (BLUE_JOB, BLUE, 1), (PLAIN_JOB, JOBS, 1))
     apply(platform, *(job(name, space, image, workers) for name, space, workers in jobs))
     (red, red_too), (blue,), (plain,) = (pods(platform, space, f"job-name={name}", workers) for name, space, workers in jobs)
@@ -271,7 +264,7 @@ def put_back(platform: Platform, saved: Mapping[str, Object], rules: frozenset[s
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Iterator[Platform]:
-    it = Platform(tmp_path, "breakin", says=True)
+    it = Attacked(tmp_path, "breakin", says=True)
     with it.on_a_devcluster():
         it.bring_up(settings(it))
         yield it

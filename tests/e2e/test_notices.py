@@ -4,12 +4,8 @@ A metadata service answers at 169.254.169.254 in the devcluster's network, in th
 The agents are the DaemonSet that a cloud's stack has, with its account and its policy. `make prove-notice` shows the seconds.
 """
 
-import ctypes
 import json
 import os
-import socket
-import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,12 +21,12 @@ from devcluster.settings import CHECKOUT, Box
 from ebb.api import reclaim
 from ebb.api.contract import EXIT_RECLAIMED
 from tests.e2e.conftest import BOX, Object, Platform
+from tests.e2e.link_local import served
 from tests.e2e.test_platform import NAMESPACE, job
 from tests.metadata.clouds import AwsMetadata, AzureMetadata, Fake, GcpMetadata, Region, serve
 
 pytestmark = pytest.mark.e2e
 ADDRESS, AGENT, NAME = "169.254.169.254", "ebb-notices", "noticed"
-CLONE_NEWNET = 0x40000000  # <linux/sched.h>
 NOBODY = 1000  # the images' user, and the owner of the shared volumes
 HANG_SECONDS = 20.0
 FIGURES = os.environ.get("EBB_FIGURES")  # where `make prove-notice` wants them
@@ -95,29 +91,8 @@ seconds: dict[str, dict[str, float]] = {}
 @contextmanager
 def metadata(box: Box, story: Story) -> Iterator[Region]:
     """The cloud's service at its own address, which the devcluster's router has."""
-    own = [f"{ADDRESS}/32", "dev", "bridge"]
-    subprocess.run(["ip", "-n", box.netns, "addr", "replace", *own], check=True)
-    try:
-        with serve(Region(story.service), listen(box.netns)) as region:
-            yield region
-    finally:
-        subprocess.run(["ip", "-n", box.netns, "addr", "del", *own], check=True)
-
-
-def listen(netns: str, address: str = ADDRESS) -> socket.socket:
-    """A socket in another network namespace: it stays there when the thread that made it is gone."""
-    made: list[socket.socket] = []
-
-    def make() -> None:
-        with Path("/run/netns", netns).open() as file:
-            if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), CLONE_NEWNET):
-                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-        made.append(socket.create_server((address, 80)))
-
-    thread = threading.Thread(target=make)
-    thread.start()
-    thread.join()
-    return made[0]
+    with served(box, ADDRESS) as listening, serve(Region(story.service), listening) as region:
+        yield region
 
 
 @contextmanager
