@@ -116,7 +116,8 @@ def kubelet(plan: MachineRecipe) -> dict[str, Any]:
             "x509": {"clientCAFile": str(plan.folder / "authority.crt")},
             "webhook": {"enabled": True},
         },
-        "authorization": {"mode": "Webhook"},
+        # By default a right that is taken away is remembered for five minutes, and one that is missing for half of one.
+        "authorization": {"mode": "Webhook", "webhook": {"cacheAuthorizedTTL": "1s", "cacheUnauthorizedTTL": "1s"}},
         "tlsCertFile": str(plan.folder / "kubelet.pem"),
         "tlsPrivateKeyFile": str(plan.folder / "kubelet.pem"),
         "containerRuntimeEndpoint": f"unix://{SOCKET}",

@@ -280,14 +280,15 @@ def test_pods_break_in_where_a_rule_is_missing_and_nowhere_else(stack: Platform)
         told = settle(stack, place, away)
         for one in ATTEMPTS:
             say(f"refused: {one.by} -> {one.name}: {told[one]}")
-        for number, rules in enumerate([*groups, frozenset[str]()]):
+        for number, rules in enumerate([*groups, frozenset[str]()], 1):
             put_back(stack, saved, away - rules)
             take_away(stack, saved, rules - away)
             told, away = settle(stack, place, rules), rules
             mine = {one for one in ATTEMPTS if one.rules == rules and told[one] == OPEN}
             opened |= mine
             if rules:
-                say(f"{number + 1} of {len(groups)}: without {' and '.join(sorted(rules))} {len(mine)} are open; the rest is not")
+                reached = sum(told[one] == OPEN for one in ATTEMPTS)
+                say(f"{number} of {len(groups)}: away is {' and '.join(sorted(rules))}; open are {reached} of {len(ATTEMPTS)}")
         say("with all rules again: all refused")
     figures = {
         "attempts": len(ATTEMPTS),
