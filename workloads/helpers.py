@@ -165,7 +165,8 @@ def _autoscaler_pod(record: Autoscaler, manager: NodeGroup) -> PodSpecArgsDict:
         "env": [{"name": name, "value": value} for name, value in sorted(record.environment.items())],
         "ports": [{"name": "metrics", "container_port": PORT}],
         # It says itself when its loop stands still (10 min) or only fails (15 min); the API server's start is not its fault.
-        "liveness_probe": {**health, "period_seconds": 20, "failure_threshold": 6, "initial_delay_seconds": 60},
+        "startup_probe": {**health, "period_seconds": 5, "failure_threshold": 60},
+        "liveness_probe": {**health, "period_seconds": 20, "failure_threshold": 6},
         "readiness_probe": {**health, "period_seconds": 5},
         # Upstream's example; it keeps all pods and nodes in memory.
         "resources": {"requests": {"cpu": "100m", "memory": "600Mi"}, "limits": {"memory": "1Gi"}},

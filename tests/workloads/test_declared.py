@@ -18,6 +18,7 @@ from ebb.gateway.__main__ import read_settings
 from tests.builders import make_job
 from tests.infra.declared import Declared, Registered
 from tests.pod_security import violations
+from tests.probes import impatient
 from tests.workloads.world import Elsewhere, Object, objects, pod_template, stack
 from workloads.cluster import Cluster, CopyIdentity, Helpers, Sidecar
 from workloads.platform import RESEARCHERS_OWN
@@ -73,6 +74,12 @@ def test_pods_of_the_platform_are_on_the_manager_machine(world: Declared, name: 
     assert pod["priorityClassName"] == ("ebb-job" if name in IN_THE_JOBS_NAMESPACE else "ebb-system")
     assert all(one["securityContext"]["readOnlyRootFilesystem"] is True for one in pod["containers"])
     assert all(one["resources"]["requests"] and one["resources"]["limits"] for one in pod["containers"])
+
+
+def test_no_container_is_killed_before_it_could_answer_on_a_busy_machine(world: Declared) -> None:
+    found = pods(world)
+    assert {name: why for name, pod in found.items() if (why := impatient(pod))} == {}
+    assert "livenessProbe" in found["cluster-autoscaler"]["containers"][0]
 
 
 @pytest.mark.parametrize("name", ["ebb-controller", "ebb-gateway", "cluster-autoscaler"])

@@ -65,7 +65,7 @@ def test_old_revisions_are_dropped_after_an_hour(seen: Declared) -> None:
     assert (flags(seen)["auto-compaction-mode"], flags(seen)["auto-compaction-retention"]) == ("periodic", "1h")
 
 
-@pytest.mark.parametrize("probe", ["readinessProbe", "livenessProbe"])
+@pytest.mark.parametrize("probe", ["startupProbe", "readinessProbe", "livenessProbe"])
 def test_an_alarm_neither_restarts_etcd_nor_hides_it(seen: Declared, probe: str) -> None:
     (container,) = pods(seen)["etcd"]["containers"]
     path = container[probe]["httpGet"]["path"]

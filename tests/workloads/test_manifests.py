@@ -15,6 +15,7 @@ from ebb.api.usage import NAME as MACHINE_USAGE
 from ebb.controller.__main__ import LEASE, read_settings
 from ebb.gateway import probe as gateway_probe
 from tests.pod_security import violations
+from tests.probes import impatient
 
 ROOT = Path(__file__).parents[2]
 MANIFESTS = ROOT / "workloads" / "manifests"
@@ -122,6 +123,18 @@ def test_etcds_data_is_on_a_volume_of_the_default_class() -> None:
     assert claim["spec"] == {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}
     (volume,) = pods()["etcd"]["volumes"]
     assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+
+
+def test_no_container_is_killed_before_it_could_answer_on_a_busy_machine() -> None:
+    """At a load of 90 the controller was killed again and again while it started."""
+    probed = set()
+    for path in MANIFESTS.rglob("*.yaml"):
+        for item in yaml.safe_load_all(path.read_text()):
+            pod = ((item.get("spec") or {}).get("template") or {}).get("spec") if item else None
+            if pod and "containers" in pod:
+                assert impatient(pod) == [], path
+                probed |= {container["name"] for container in pod["containers"] if "livenessProbe" in container}
+    assert probed == {"controller", "etcd", "gateway", "prometheus", "grafana"}
 
 
 def test_liveness_and_readiness_ask_different_questions() -> None:
