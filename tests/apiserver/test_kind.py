@@ -56,6 +56,10 @@ REFUSED: dict[str, tuple[Object, str]] = {
         {"failurePolicy": {"rules": [{"action": "Retry", "onExitCodes": [1]}]}},
         'supported values: "RestartJob", "RestartWorker", "Ignore", "FailJob", "HoldJob"',
     ),
+    "a program started again in place for what it cannot know": (
+        {"failurePolicy": {"rules": [{"action": "RestartInPlace", "onReasons": ["OOMKilled"], "onExitCodes": [3]}]}},
+        "RestartInPlace is done inside the worker, which knows no onReasons: give onExitCodes or onMessage.",
+    ),
     "an unknown way of scaling": ({"scaling": "wild"}, 'supported values: "manual", "automatic"'),
 }
 
@@ -78,6 +82,11 @@ STARTED_WITH: tuple[tuple[str, Object], ...] = (
 @pytest.mark.parametrize(("changes", "sentence"), REFUSED.values(), ids=REFUSED)
 async def test_the_api_server_refuses(place: Place, changes: Object, sentence: str) -> None:
     assert sentence in await place.refusal(**changes)
+
+
+@pytest.mark.parametrize("rule", [{"onExitCodes": [3], "times": 1}, {"onMessage": "DataLoader worker"}], ids=str)
+async def test_a_program_may_start_again_in_place_for_what_it_knows(place: Place, rule: Object) -> None:
+    assert await place.refusal(failurePolicy={"rules": [{"action": "RestartInPlace", **rule}]}) == ""
 
 
 async def test_a_name_too_long_for_its_workers_is_refused_with_the_limit(place: Place) -> None:
