@@ -105,6 +105,26 @@ def price(fit: Fit, workers: int) -> Price:
     )
 
 
+def quota_notes(fit: Fit, namespace: str, platform: Platform) -> list[str]:
+    """Say where a job needs more GPUs to start than its team has a right to."""
+    team = next((team for team in platform.teams if team.namespace == namespace), None)
+    need = fit.min_workers * fit.gpus_per_worker
+    if team is None or team.gpus is None or need <= team.gpus:
+        return []
+    quota, fewer = f"the quota of team {team.name!r} is {team.gpus}", f"--min {team.gpus} or fewer"
+    if need > min(team.gpus + team.borrow, sum(one.gpus or 0 for one in platform.teams)):
+        beyond = f", beyond which it may borrow {team.borrow}" if team.borrow else ""
+        return [
+            f"This job needs {need} GPUs to start, and {quota}{beyond}: it can never start. "
+            f"Use {fewer}, or have the quota raised."
+        ]
+    return [
+        f"This job needs {need} GPUs to start, and {quota}: it has no right to the rest, and starts when other teams leave "
+        "enough, or after a day without any machine, when what becomes free is kept for it. With "
+        f"{fewer} it starts within the quota."
+    ]
+
+
 def memory_bytes(quantity: str) -> int:
     """Bytes of a Kubernetes quantity such as 512Mi, 1.5Gi or 2G. Raises ValueError."""
     match = _QUANTITY.fullmatch(quantity)

@@ -20,7 +20,7 @@ from ebb.client.staging.code import Code, packed
 from ebb.client.staging.delivery import CodePlace, Delivery, DeliveryFiles, deliver, find_output, place_of
 from ebb.client.staging.wheels import fetch, wheels_for
 from ebb.client.submission import own_image
-from ebb.client.submission.fit import Fit, find_fit
+from ebb.client.submission.fit import Fit, find_fit, quota_notes
 from ebb.client.submission.manifest import manifest
 from ebb.client.submission.request import Request
 from ebb.kube import ELASTIC_JOBS, Conflict, KubeError, NotFound, Object, Unreachable
@@ -43,7 +43,8 @@ def prepare(ebb: Ebb, request: Request, code: Code | None = None, note: Callable
         code = packed(Path(request.code), note)
     if code is not None and request.image is not None and not ebb.platform.launcher_image:  # a stack of an older Ebb
         note(f"image {request.image} must start Ebb's launcher (python -m ebb.elastic.launch): that unpacks the code.")
-    for text in own_image.torch_notes(request.image, request.name, ebb.platform):
+    notes = quota_notes(fit, ebb.namespace, ebb.platform)
+    for text in (*notes, *own_image.torch_notes(request.image, request.name, ebb.platform)):
         note(text)
     place = place_of(code, request.name, ebb.platform) if code else None
     if code and place and request.image is None and find_output(ebb.platform):  # wheels fit the Python of our own image
