@@ -26,9 +26,9 @@ Five made-up teams with different habits share {GPUS} GPUs in two zones. The sam
   fair_share_with_lent_quotas  the same, and teams lend what they do not use: `borrow` of a team
 
 Who is placed, lent to and stopped is decided by the controller's own code, in simulated time. The last line is one JSON object:
-of each policy the hours that a job waited in all, by team, the part of the GPUs' time in the month that was used, and Jain's
-index of what the teams had against a max-min fair part of the machines, while somebody waited. About three
-minutes of processor time.
+of each policy the hours that a job waited in all, by team and by size, the part of the GPUs' time in the month that was used, and
+Jain's index of what the teams had against a max-min fair part of the machines, while somebody waited. About three minutes of
+processor time.
 
 exit status: 0 every promise is kept, 1 one is broken, 130 interrupted
 """
@@ -61,9 +61,12 @@ def read_settings(arguments: Sequence[str]) -> Settings:
 def figures(played: Played) -> dict[str, Any]:
     """One policy's, for the last line."""
     waits = {team: [seconds / HOUR for seconds in found] for team, found in sorted(played.waits.items())}
+    sizes = {str(gpus): [seconds / HOUR for seconds in found] for gpus, found in sorted(played.by_size.items())}
     return {
         "wait_median_hours": {team: round(percentile(found, 50), 2) for team, found in waits.items()},
         "wait_p95_hours": {team: round(percentile(found, 95), 2) for team, found in waits.items()},
+        "wait_median_hours_by_gpus": {gpus: round(percentile(found, 50), 2) for gpus, found in sizes.items()},
+        "wait_p95_hours_by_gpus": {gpus: round(percentile(found, 95), 2) for gpus, found in sizes.items()},
         "utilisation": round(played.utilisation, 3),
         "fairness": round(played.fairness, 3),
         "longest_hours_without_a_machine": round(played.starved / HOUR, 1),

@@ -19,9 +19,9 @@ from ebb.api.platform import NodeGroup, Platform, Team
 from ebb.api.queue import NEXT
 from ebb.api.usage import MachineUsage, Standing, Who
 from ebb.controller.reconciler.candidates import Candidate
-from ebb.controller.reconciler.capacity import Claim, Key
-from ebb.controller.reconciler.fair_share import OVERDUE_SECONDS, divide
-from ebb.controller.reconciler.lending import QuotaPool, base, borrowers
+from ebb.controller.reconciler.capacity import OVERDUE_SECONDS, TURN_SECONDS, Claim, Key
+from ebb.controller.reconciler.fair_share import divide
+from ebb.controller.reconciler.lending import QuotaPool, borrowers
 from ebb.controller.reconciler.queue import FreeCapacity, SharedCapacity, SharedLine, queue, sites_for
 
 GPUS_PER_MACHINE = 8
@@ -62,6 +62,7 @@ class Played:
     """The outcome. Times are in seconds."""
 
     waits: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))  # by team, of each job in all
+    by_size: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))  # the same, by GPUs
     starts: list[tuple[float, str]] = field(default_factory=list)  # each start, also after a stop
     used: float = 0.0  # GPU-seconds within the month that were not done again
     stops: int = 0
@@ -69,7 +70,7 @@ class Played:
     never: int = 0  # jobs that are larger than their team may ever have
     lent: float = 0.0  # GPU-seconds beyond a team's quota
     kept_waiting: float = 0.0  # the longest time in which a job waited that its own team's quota had room for
-    starved: float = 0.0  # the longest time in which somebody waited, with a job within a quota, who had no machine
+    starved: float = 0.0  # the longest time in which somebody waited who had no machine
     received: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # by team, while somebody waited
     entitled: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     seconds: float = 0.0  # of the month
@@ -111,6 +112,7 @@ class _Job:
     waits_since: float = 0.0
     waited: float = 0.0
     tries: int = 0  # an end that was foreseen before it was stopped is none
+    turn_until: float | None = None  # of its turn beyond its team's quota
 
 
 class _Play:
@@ -211,6 +213,7 @@ class _Play:
                 del self.claims[end[1]]
                 self._count_work(job)
                 self.played.waits[job.ask.team].append(job.waited)
+                self.played.by_size[job.ask.gpus].append(job.waited)
 
     def _count_work(self, job: _Job) -> None:
         assert job.began is not None
@@ -224,6 +227,13 @@ class _Play:
             for key, one in self.claims.items():
                 if (one.loan or not one.located) and one.share != shares.of(one):
                     self.claims[key] = replace(one, share=shares.of(one))
+        if self.policy.borrow is not None:
+            for key, one in self.claims.items():
+                until = self.jobs[key].turn_until
+                turn = until is not None and self.now < until
+                rested = self.now - (self.jobs[key].ask.at if until is None else until) >= OVERDUE_SECONDS
+                if (one.turn, one.rested) != (turn, rested):
+                    self.claims[key] = replace(one, turn=turn, rested=rested)
         begins: list[Key] = []
         stopped, changed = False, True
         while changed:
@@ -269,12 +279,15 @@ class _Play:
 
     def _place(self, one: Claim, capacity: SharedCapacity) -> bool:
         seen = queue(one, capacity, self.platform)
+        turn = seen.turn == one.key
         for left, loan in ((seen.free, False), *([(seen.spare, True)] if self.policy.lends else [])):
             for site in self._sites(one.wish):
                 if left.room(site) >= one.least:
+                    if turn and not one.turn:
+                        self.jobs[one.key].turn_until = self.now + TURN_SECONDS
                     self.claims[one.key] = replace(
                         one, located=True, zone=site.zone, gpu_type=site.gpu_type, capacity_type=site.capacity_type,
-                        placed=one.least, loan=loan,
+                        placed=one.least, loan=loan, turn=turn,
                     )  # fmt: skip
                     return True
         return False
@@ -302,9 +315,7 @@ class _Play:
         waiting = [one for one in self.claims.values() if not one.located]
         served = {one.owner for one in self.claims.values() if one.located}
         pool = QuotaPool.of(self.platform)
-        # With quotas nobody has a right to more than that: what is larger starts when others leave enough at once.
-        due = [one for one in waiting if pool is None or base(one) <= QUOTAS[one.key[0]]]
-        self.without = {one.owner: self.without.get(one.owner, self.now) for one in due if one.owner not in served}
+        self.without = {one.owner: self.without.get(one.owner, self.now) for one in waiting if one.owner not in served}
         self.idles = False
         self.played.starved = max([self.played.starved, *(self.now - since for since in self.without.values())])
         if pool:

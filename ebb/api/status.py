@@ -309,6 +309,9 @@ class Status:
     )
     last_failure_time: str | None = described("When the program last failed; the next start waits a little.", TIME, default=None)
     waiting_since: str | None = described("Since when fewer than minReplicas workers run.", TIME, default=None)
+    turn_until: str | None = described(
+        "Until when a job that is larger than its team's quota keeps what other teams lend it.", TIME, default=None
+    )
     seconds_lost: float = described(
         "Time after the first start in which fewer than minReplicas workers ran, until waitingSince.", NUMBER, default=0.0
     )

@@ -106,11 +106,15 @@ def reason(one: Waiting) -> str:
     }
     said = told.get(one.why)
     beyond = f", {one.borrows} of them beyond its team's quota" if one.borrows else ""
-    return said or f"waits for {machines}{beyond}; {_before(one)}"
+    before = "what becomes free is kept for it, since it has waited for a day" if one.has_turn else _before(one)
+    return said or f"waits for {machines}{beyond}; {before}"
 
 
 def _before(one: Waiting) -> str:
     parts = [
+        f"{_count(one.turn, 'job')} larger than {'its' if one.turn == 1 else 'their'} team's quota that waited for a day"
+        if one.turn
+        else "",
         f"{_count(one.quota, 'job')} within the quota of {'its' if one.quota == 1 else 'their'} team" if one.quota else "",
         f"{_count(one.priority, 'job')} of higher priority" if one.priority else "",
         f"{_count(one.overdue, 'job')} that waited for a day without any machine" if one.overdue else "",
@@ -120,7 +124,7 @@ def _before(one: Waiting) -> str:
     known = list(filter(None, parts))
     if not known:
         return "it is the first"
-    number = one.quota + one.priority + one.overdue + one.share + one.older
+    number = one.turn + one.quota + one.priority + one.overdue + one.share + one.older
     return f"{_joined(known)} {'is' if number == 1 else 'are'} before it"
 
 

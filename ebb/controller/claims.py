@@ -137,7 +137,8 @@ class Claims:
 
     def line(self, platform: Platform | None) -> tuple[Waiting, ...]:
         """The jobs that wait for their turn, as people are told of them."""
-        return tuple(describe_line(self.standing().all(platform))) if platform else ()
+        line = self.standing()
+        return tuple(describe_line(line.all(platform), line.turn(platform))) if platform else ()
 
     def standing(self) -> SharedLine:
         """The line as it is; what changes is in the next one."""

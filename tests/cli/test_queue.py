@@ -46,6 +46,14 @@ REASONS: dict[str, dict[str, Any]] = {
         "quota": 1,
         "older": 3,
     },
+    "waits for 4 GPUs, 2 of them beyond its team's quota; what becomes free is kept for it, since it has waited for a day": {
+        "borrows": 2,
+        "has_turn": True,
+    },
+    "waits for 4 GPUs; 1 job larger than its team's quota that waited for a day and 1 older job are before it": {
+        "turn": 1,
+        "older": 1,
+    },
     "waits for a run of its sweep to end": {"why": "group"},
     "cannot start: `ebb status` says why": {"why": "refused"},
     "needs 4 GPUs of a kind that the platform does not have": {"why": "nowhere"},

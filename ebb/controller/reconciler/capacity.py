@@ -26,8 +26,11 @@ REFUSED = (
     names.REASON_CREATE_REFUSED,
     names.WAITING_FOR_RENDEZVOUS,
 )
+OVERDUE_SECONDS = 24 * 3600.0  # who has waited for so long without a machine goes first
+TURN_SECONDS = 24 * 3600.0  # for which a job keeps what it has beyond its team's quota when its turn has come (lending.py)
 Key = tuple[str, str]  # namespace and name of a job
 Share = tuple[float, float]  # what a job's team, and its user, used against what they are owed (fair_share.py)
+OVERDUE: Share = (-1.0, -1.0)
 Order = tuple[int, float, float, float, Key]
 
 
@@ -62,6 +65,8 @@ class Claim:
     share: Share = (0.0, 0.0)
     elsewhere: bool = False  # it is in a queue of Kueue's, which alone makes it stop
     loan: bool = False  # its place is kept for jobs before it, which cannot start yet
+    turn: bool = False  # it has its turn beyond its team's quota
+    rested: bool = False  # it has had no such turn for a day
 
     @property
     def waits(self) -> bool:
@@ -140,7 +145,7 @@ def survey(jobs: Iterable[Job], priorities: Mapping[str, int], now: float, *, bu
 def claim(job: Job, priorities: Mapping[str, int], now: float) -> Claim:
     """One job's claim. Where it names no PriorityClass, the one under "" counts: that of pods that name none."""
     placed, template, quota = job.status.placement, job.worker.template["spec"], job.status.quota
-    running, wish = job.status.condition(names.RUNNING), _one(Wish.of(job))
+    running, wish, turn = job.status.condition(names.RUNNING), _one(Wish.of(job)), unix(job.status.turn_until)
     recent = [entry for entry in job.status.history if entry.what == RECLAIMED and now - (unix(entry.at) or 0) < RECENT_SECONDS]
     return Claim(
         key=(job.namespace, job.name),
@@ -167,6 +172,8 @@ def claim(job: Job, priorities: Mapping[str, int], now: float) -> Claim:
         owner=owner_of(job),
         elsewhere=bool(job.queue),
         loan=placed is not None and placed.on_loan,
+        turn=turn is not None and now < turn,
+        rested=now - (turn or job.created) >= OVERDUE_SECONDS,
     )
 
 

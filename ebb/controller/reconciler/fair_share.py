@@ -19,11 +19,9 @@ from typing import TypeVar
 
 from ebb.api.queue import Borrowing, Waiting
 from ebb.api.usage import Owner
-from ebb.controller.reconciler.capacity import Claim, Key, Share
+from ebb.controller.reconciler.capacity import OVERDUE, OVERDUE_SECONDS, Claim, Key, Share
 from ebb.controller.reconciler.lending import Loan
 
-OVERDUE_SECONDS = 24 * 3600.0
-OVERDUE: Share = (-1.0, -1.0)
 T = TypeVar("T")
 
 
@@ -54,20 +52,22 @@ def divide(used: Mapping[Owner, float], claims: Iterable[Claim], now: float) -> 
     return Shares(teams=teams, users=users, overdue=_overdue(known, now))
 
 
-def describe_line(line: Iterable[tuple[Claim, str, Loan | None]]) -> Iterator[Waiting]:
-    """The jobs that wait as people see them; `line` has them in their order, each with its reason."""
-    of_priority, overdue, of_share, last, owners = 0, 0, 0, None, 0
+def describe_line(line: Iterable[tuple[Claim, str, Loan | None]], turn: Key | None = None) -> Iterator[Waiting]:
+    """The jobs that wait as people see them; `line` has them in their order, each with its reason. `turn`: of those that borrow
+    the one that goes before owners (lending.py)."""
+    of_priority, overdue, of_share, last, owners, first = 0, 0, 0, None, 0, 0
     for place, (one, why, loan) in enumerate(line):
-        if loan and not owners:  # it, and all behind it, borrow
-            owners, last = place, None
-        number = place - owners
+        mine = one.key == turn
+        if loan and not owners and not mine:  # it, and all behind it, borrow
+            owners, last = place - first, None
+        number = place - first - owners
         if last is None or last.priority != one.priority:
             of_priority, overdue, of_share = number, 0, number
         elif last.share != one.share:
             of_share = number
         if last is not None and last.priority == one.priority and last.share == OVERDUE != one.share:
             overdue = number - of_priority
-        late, last = one.share == OVERDUE, one
+        late, last, first = one.share == OVERDUE, None if mine else one, first + mine
         yield Waiting(
             namespace=one.key[0],
             job=one.key[1],
@@ -82,6 +82,8 @@ def describe_line(line: Iterable[tuple[Claim, str, Loan | None]]) -> Iterator[Wa
             team_used=None if late else one.share[0],
             user_used=None if late else one.share[1],
             quota=owners,
+            turn=first - mine,
+            has_turn=mine,
             borrows=loan.gpus if loan else 0,
             lenders=loan.lenders if loan else (),
         )

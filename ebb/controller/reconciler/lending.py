@@ -3,6 +3,7 @@
     pool = QuotaPool.of(platform)               # None: no team may borrow, and the ResourceQuotas alone say what a team gets
     pool.room(namespace, gpus)                  # workers of so many GPUs for which a team has room beside all that was taken
     found = borrowers(claims, pool)             # of the jobs that have machines or wait: those beyond their team's quota
+    whose_turn(claims, found, pool)             # the job beyond its team's quota for which owners wait, too
     most_of(job, observed, now)                 # workers that a job may have beside the others; None: no limit
 
 The quotas (`gpus`) of all teams that have one are a pool. A team's jobs may have what is in its own quota at any time, and up to
@@ -15,6 +16,12 @@ whatever the priorities, as if those were not there. It is placed at its first l
 will do of those that borrow stop with a checkpoint: of the lowest priority first, of these the newest. So an owner waits for the
 grace of some workers, and no longer. Those that wait to borrow take turns as all jobs do, and none makes another one stop that
 borrows already, unless its priority is higher.
+
+A job that needs more than its team's whole quota has no right to the rest, and would wait for as long as the others use their
+own. So one such job at a time has a turn: the first whose owner has had no machine for a day (fair_share.py). It goes before all
+that wait, owners too, and nobody who is within its quota stops for it. What becomes free is kept for it, on loan to all others
+until it starts, so owners still begin at their first look. Then it keeps its place for TURN_SECONDS, in which owners wait for
+what it has of theirs. After these it is a job that borrows, and has no other turn for a day.
 
 Workers beyond minReplicas never stand in the way of anybody's first ones. What is left is theirs: first each team's own part,
 then the rest, both in the order of rank. Jobs in queues of Kueue's have their part, and lend and borrow by Kueue's rules alone.
@@ -29,8 +36,10 @@ from dataclasses import dataclass, replace
 from ebb.api import contract as names
 from ebb.api.platform import Platform, Team
 from ebb.api.spec import Job
-from ebb.controller.reconciler.capacity import Claim, Key, claim
+from ebb.controller.reconciler.capacity import OVERDUE, Claim, Key, claim
 from ebb.controller.reconciler.types import JobView, Observed
+
+LARGER = "It is larger than its team's quota: what becomes free is kept for it when it has waited for a day without any machine."
 
 
 class QuotaPool:
@@ -102,7 +111,8 @@ class QuotaPool:
         )
         if used + need > _quota(team) + team.borrow:
             return f"{quota}, and the team may borrow {team.borrow}."
-        return f"{quota}, and other teams have {self.to_lend} to lend."
+        refused = f"{quota}, and other teams have {self.to_lend} to lend."
+        return f"{refused} {LARGER}" if need > _quota(team) else refused
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +144,21 @@ def borrowers(claims: Iterable[Claim], pool: QuotaPool) -> dict[Key, int]:
             found[one.key] = min(gpus, used[name] + gpus - _quota(pool.teams[name]))
         used[name] += gpus if one.located or one.key not in found else 0
     return found
+
+
+def whose_turn(claims: Iterable[Claim], borrowing: Mapping[Key, int], pool: QuotaPool) -> Key | None:
+    """The one job beyond its team's quota that goes before all that wait; None: no such job has waited for long enough."""
+    ours = [one for one in claims if one.key in borrowing]
+    having = [one for one in ours if one.turn]
+    if having:
+        return min(having, key=lambda one: (not one.located, one.rank)).key
+    due = [
+        one
+        for one in ours
+        if one.rested and one.share == OVERDUE and not one.located and not one.refused
+        if base(one) > _quota(pool.teams[one.key[0]]) and not pool.beyond(one)
+    ]
+    return min(due, key=lambda one: one.order).key if due else None
 
 
 def verdict(view: JobView, me: Claim) -> tuple[str, str] | None:

@@ -17,7 +17,7 @@ from ebb.api.status import PLACED, HistoryEntry, Placed
 from ebb.api.template import worker_container
 from ebb.controller.reconciler import stockouts, sweep
 from ebb.controller.reconciler.candidates import Candidate, best, candidate_of, complaint, sites, unplaced, ways
-from ebb.controller.reconciler.capacity import Claim, claim
+from ebb.controller.reconciler.capacity import TURN_SECONDS, Claim, claim
 from ebb.controller.reconciler.containers import rendezvous
 from ebb.controller.reconciler.failure_policy import dismiss, stop
 from ebb.controller.reconciler.preemption import kept_off
@@ -119,7 +119,7 @@ def _first(view: JobView, draft: PlanBuilder, me: Claim) -> bool:
                 last_dry = partial(stockouts.seen, view, draft.status)
                 site = best(found, view.wanted, observed.cluster_capacity, last_dry)
                 owned = left is line.free or not turns.lends
-                return _settle(view, draft, site, line.loan_words(me)) if owned else _borrow(view, draft, line, site)
+                return _settle(view, draft, me, line, site) if owned else _borrow(view, draft, line, site)
     if not known:
         return _wait(view, draft, names.WAITING_FOR_ZONE, _complaint(view, observed.platform))
     roomiest = max((site for some in known for site in some), key=lambda site: (line.free.room(site), site.zone))
@@ -134,7 +134,7 @@ def _first_without_stack(view: JobView, draft: PlanBuilder, me: Claim, line: Que
         return _wait(view, draft, names.WAITING_BEHIND, f"{_title(above)} goes first in {site.title}.")
     if starving(me, line, site, view.now) and not _held(view):
         return _wait_behind(view, draft, me, line, site)
-    return _settle(view, draft, site)
+    return _settle(view, draft, me, line, site)
 
 
 def _candidates(view: JobView, platform: Platform, wakes: list[float]) -> list[list[Candidate]]:
@@ -158,12 +158,15 @@ def _held(view: JobView) -> set[str]:
     return {(worker.pod["spec"].get("nodeSelector") or {}).get(names.LABEL_ZONE, "") for worker in alive}
 
 
-def _settle(view: JobView, draft: PlanBuilder, site: Candidate, lent: str = "") -> bool:
+def _settle(view: JobView, draft: PlanBuilder, me: Claim, line: Queue, site: Candidate) -> bool:
     placed = site.placed(stamp(view.now))
-    draft.status = replace(draft.status, placement=placed)
+    turn = line.turn == me.key
+    until = stamp(view.now + TURN_SECONDS) if turn and not me.turn else draft.status.turn_until
+    draft.status = replace(draft.status, placement=placed, turn_until=until)
     if placed.zone:
         _enter(view, draft, placed)
-        back = f", {lent}: when that needs them, this one stops with a checkpoint." if lent else "."
+        lent, after = line.loan_words(me), f"after {until}, " if turn else ""
+        back = f", {lent}: {after}when that needs them, this one stops with a checkpoint." if lent else "."
         draft.event(names.REASON_PLACED, f"Workers go to zone {site.title}{back}")
     return True
 
@@ -185,6 +188,8 @@ def _give_way(view: JobView, draft: PlanBuilder, displaced: Displaced) -> bool:
     first, there, who = _title(displaced.by), displaced.there.title, "this one"
     if displaced.loan:
         who, why = "it", f"{first}, which goes first in {there}, can start now on the machines that this one had meanwhile"
+    elif displaced.turn:
+        why = f"{first} is larger than its team's quota, has waited for a day, and can start now"
     elif displaced.quota:
         why = f"{first} needs the GPUs of its team's quota that this one's team has borrowed"
     else:
@@ -192,7 +197,8 @@ def _give_way(view: JobView, draft: PlanBuilder, displaced: Displaced) -> bool:
     dismiss(draft)
     draft.status = replace(draft.status, placement=None)
     message = f"{why}: {who} is stopped with a checkpoint, and goes on by itself when there is room."
-    draft.event(names.REASON_RELEASED if displaced.loan or displaced.quota else names.REASON_PREEMPTED, message)
+    lent = displaced.loan or displaced.quota or displaced.turn
+    draft.event(names.REASON_RELEASED if lent else names.REASON_PREEMPTED, message)
     return _wait(view, draft, names.WAITING_BEHIND, f"{first} goes first in {there}.")
 
 
@@ -239,6 +245,9 @@ def _enter(view: JobView, draft: PlanBuilder, placed: Placed) -> None:
 
 
 def _wait_behind(view: JobView, draft: PlanBuilder, me: Claim, line: Queue, site: Candidate) -> bool:
+    if line.turn == me.key:
+        kept = f"This job is larger than its team's quota and has waited for a day: machines in {site.title} are kept for it."
+        return _wait(view, draft, names.WAITING_BEHIND, kept)
     short = line.short_of_quota(me, site)
     if short:
         return _wait(view, draft, names.WAITING_BEHIND, short)

@@ -18,6 +18,9 @@ walk, so those are placed when they would have been without it; and as soon as o
 both, the loan ends: its job stops with a checkpoint and waits for its turn. So the job before it waits for that stop, of a
 worker's grace at most, and for nothing else. A loan becomes a place as any other when the job's own turn comes.
 
+Where teams lend their quotas (lending.py), owners go before those that borrow, and what these have is spare to them. Before them
+all goes the one job whose turn it is though it is larger than its team's quota.
+
 Shares decide only who gets the next place, not who keeps one: for who lets go of machines the order is that of priority and age,
 which never changes (Claim.rank). Two jobs that each hold half of what both need would wait for ever. By that order the first that
 waits at a site keeps what it has, and those behind let go one after the other until it has minReplicas. They come back when it
@@ -26,7 +29,7 @@ has, or is gone.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ebb.api.needs import Wish
@@ -35,11 +38,13 @@ from ebb.api.queue import GROUP, MACHINES, NEXT, NOWHERE, REFUSED
 from ebb.api.status import Placed
 from ebb.controller.reconciler.candidates import Candidate, candidate_of, sites, ways
 from ebb.controller.reconciler.capacity import Claim, ClusterCapacity, Key, Order
-from ebb.controller.reconciler.lending import Loan, QuotaPool, borrowers, teams
+from ebb.controller.reconciler.lending import Loan, QuotaPool, borrowers, teams, whose_turn
 from ebb.controller.reconciler.scheduling import missing_base, waiting_since
 from ebb.controller.reconciler.types import JobView, PlanBuilder
 
 Position = tuple[int, Order]
+# Before it: the job that has its turn, and owners, to whom what others borrow is spare.
+FIRST_TO_BORROW: Position = 1, (-(2**63), 0.0, 0.0, 0.0, ("", ""))
 ROUNDING = 1e-6  # machines are shared in fractions
 
 
@@ -100,6 +105,11 @@ class Queue:
     in_group: int = 0  # jobs of its group that run or go first
     firm: FreeCapacity | None = None  # of a job on loan: what places and the loans before its own leave
     borrowing: Mapping[Key, int] = field(default_factory=dict)  # of all jobs beyond their team's quota: by how many GPUs
+    turn: Key | None = None  # of these the one that goes before owners
+
+    def borrows(self, one: Claim) -> bool:
+        """Return whether a job gives way to owners."""
+        return one.key in self.borrowing and one.key != self.turn
 
     def loan_words(self, me: Claim) -> str:
         """The GPUs of a job that other teams lend it, in words; "": none."""
@@ -113,7 +123,7 @@ class Queue:
 
     def goes_first(self, one: Claim, me: Claim) -> bool:
         """Return whether a job keeps what both need: within its team's quota, by priority, by age."""
-        return (one.key in self.borrowing, one.rank) < (me.key in self.borrowing, me.rank)
+        return (self.borrows(one), one.rank) < (self.borrows(me), me.rank)
 
     def before(self, me: Claim, site: Candidate) -> Claim | None:
         """For whom the job waits at a site: the one right before it in the line, or the first that has machines there."""
@@ -137,9 +147,9 @@ class _Book:
             self.known[id(wish)] = sites_for(wish, self.platform)
         return self.known[id(wish)]
 
-    def turn(self, claim: Claim, found: list[Candidate], free: FreeCapacity, spare: FreeCapacity) -> Turn:
+    def turn(self, claim: Claim, free: FreeCapacity, spare: FreeCapacity) -> Turn:
         """Take what a waiting job will have; where nothing is left for such a job, nothing is left for the next."""
-        spent = self.spent.get(id(claim.wish))
+        spent, found = self.spent.get(id(claim.wish)), self.sites(claim.wish)
         if spent is not None:
             return Turn(claim=claim, site=spent, blocked=True)
         turn = _reserve(claim, found, free, spare)
@@ -156,47 +166,78 @@ class _Walk:
         known = tuple(claims)
         located, others = [claim for claim in known if claim.located], [claim for claim in known if not claim.located]
         self._others, self.pool = others, QuotaPool.of(platform)
-        pool = self.pool
-        self.borrowing = borrowers({one.key: one for one in (*known, *([me] if me else ()))}.values(), pool) if pool else {}
-        free, running = FreeCapacity(platform, pool), Counter(map(_group, located))
+        self._book = _Book(platform) if platform else None
+        free, running = FreeCapacity(platform, self.pool), Counter(map(_group, located))
+        everybody = {one.key: one for one in (*known, *([me] if me else ()))}
+        self.borrowing, self.turn = self._beyond_quotas(everybody.values(), running)
         self._holders = tuple(_places(located, platform))
         for claim, site in self._holders:
             if not self.lent(claim):
                 free.take(site, claim.holds)
-        self._firm, spare = free.copy(), free.copy()
+        self._firm, spare, for_owners = free.copy(), free.copy(), free.copy()
         loans = (pair for pair in self._holders if self.lent(pair[0]))
         self._loans = sorted(loans, key=lambda pair: self._position(pair[0]))
         self._loan_positions, self._firms = [self._position(claim) for claim, _ in self._loans], [self._firm]  # before each
         for claim, site in self._loans:
             spare.take(site, claim.holds)
+            if self._position(claim) < FIRST_TO_BORROW:
+                for_owners.take(site, claim.holds)
         self._running = running.copy()
         self._started: dict[tuple[str, str], list[Position]] = {}  # of each group those that will start, in order
         self._turns: list[Turn] = []
         self._positions: list[Position] = []  # of the turns
         # What is left before and after each that takes something.
-        self._left, self._taken = [(free.copy(), spare.copy())], list[Position]()
-        book = _Book(platform) if platform else None
+        self._left, self._taken = [(free.copy(), for_owners.copy())], list[Position]()
+        self._take_turns(free, for_owners, spare, running)
+
+    def _take_turns(
+        self, free: FreeCapacity, for_owners: FreeCapacity, spare: FreeCapacity, running: Counter[tuple[str, str]]
+    ) -> None:
+        """Give each job what it takes, when all before it have theirs."""
         lent = {claim.key: site for claim, site in self._loans}
-        line = [*others, *(claim for claim, _ in self._loans)]
-        for position, claim in sorted(((self._position(claim), claim) for claim in line), key=lambda pair: pair[0]):
-            if claim.key in lent:
-                free.take(lent[claim.key], claim.holds)  # when its own turn comes, it is where it is
-                self._taken.append(position)
+        line = [(self._position(claim), claim) for claim in (*self._others, *(claim for claim, _ in self._loans))]
+        line.sort(key=lambda pair: pair[0])
+        first = bisect_left(line, FIRST_TO_BORROW, key=lambda pair: pair[0])
+        for loans_of, part in ((for_owners, line[:first]), (spare, line[first:])):
+            if loans_of is spare:
+                self._taken.append(FIRST_TO_BORROW)
                 self._left.append((free.copy(), spare.copy()))
-                continue
-            found = book.sites(claim.wish) if book else []
-            never = (book and not found) or claim.refused or (pool and pool.beyond(claim))
-            if never or (claim.group and running[_group(claim)] >= claim.group_max):
-                continue  # it cannot start, whatever becomes free
-            running[_group(claim)] += 1
-            self._started.setdefault(_group(claim), []).append(position)
-            if book and found:
-                takes = id(claim.wish) not in book.spent
-                self._turns.append(book.turn(claim, found, free, spare))
-                self._positions.append(position)
-                if takes:
+            for position, claim in part:
+                if claim.key in lent:
+                    free.take(lent[claim.key], claim.holds)  # when its own turn comes, it is where it is
                     self._taken.append(position)
-                    self._left.append((free.copy(), spare.copy()))
+                    self._left.append((free.copy(), loans_of.copy()))
+                    continue
+                if self._never(claim, running):
+                    continue
+                running[_group(claim)] += 1
+                self._started.setdefault(_group(claim), []).append(position)
+                if self._book:
+                    takes = id(claim.wish) not in self._book.spent
+                    turn = self._book.turn(claim, free, loans_of)
+                    self._turns.append(turn)
+                    self._positions.append(position)
+                    if takes:
+                        if loans_of is not spare and (turn.lent or not turn.blocked):
+                            spare.take(turn.lent or turn.site, claim.least)
+                        self._taken.append(position)
+                        self._left.append((free.copy(), loans_of.copy()))
+
+    def _beyond_quotas(
+        self, claims: Collection[Claim], running: Mapping[tuple[str, str], int]
+    ) -> tuple[Mapping[Key, int], Key | None]:
+        """The jobs beyond their team's quota, and the one that goes before owners all the same."""
+        if self.pool is None:
+            return {}, None
+        found = borrowers(claims, self.pool)
+        able = (one for one in claims if one.key in found and (one.located or not self._never(one, running)))
+        return found, whose_turn(able, found, self.pool)
+
+    def _never(self, claim: Claim, running: Mapping[tuple[str, str], int]) -> bool:
+        """Return whether a job cannot start, whatever becomes free."""
+        full = claim.group and running[_group(claim)] >= claim.group_max
+        nowhere = self._book and not self._book.sites(claim.wish)
+        return bool(full or nowhere or claim.refused or (self.pool and self.pool.beyond(claim)))
 
     def lent(self, claim: Claim) -> bool:
         """Return whether a job's place is kept for jobs before it: its machines, or its GPUs by another team's quota."""
@@ -204,6 +245,8 @@ class _Walk:
 
     def _position(self, claim: Claim) -> Position:
         """Its place among jobs without a place and those on loan. Who waits to borrow takes nothing from who borrows already."""
+        if claim.key == self.turn:
+            return -1, claim.order
         if claim.key not in self.borrowing:
             return 0, claim.order
         if claim.located and not claim.loan:
@@ -259,6 +302,7 @@ class _Walk:
             in_group=in_group,
             firm=self._firm_before(position) if lent else None,
             borrowing=self.borrowing,
+            turn=self.turn,
         )
 
     def _firm_before(self, position: Position) -> FreeCapacity:
@@ -302,6 +346,10 @@ class SharedLine:
     def loans(self, platform: Platform) -> Iterator[tuple[Claim, Loan]]:
         """The jobs with a place that borrow."""
         return self._walk(platform).loans()
+
+    def turn(self, platform: Platform) -> Key | None:
+        """The job larger than its team's quota that goes before owners."""
+        return self._walk(platform).turn
 
     def borrowing(self, platform: Platform | None) -> Mapping[Key, int]:
         """The jobs that are or would be beyond their team's quota."""

@@ -30,12 +30,13 @@ Wait = tuple[str, str]
 @dataclass(frozen=True, kw_only=True)
 class Displaced:
     """A job's place goes to another one. `loan`: it was that one's from the beginning; `quota`: that one's team has lent it of
-    its quota; else that one's priority is higher."""
+    its quota; `turn`: that one has its turn beyond its team's quota; else that one's priority is higher."""
 
     by: Claim
     there: Candidate
     loan: bool = False
     quota: bool = False
+    turn: bool = False
 
 
 class Turns(Protocol):
@@ -88,9 +89,10 @@ class OwnQueue:
             return None
         allowed = line.firm.within_quota(site)
         quota = allowed is not None and allowed < me.least
-        found = [one for one, place in line.holders if (one.key not in line.borrowing if quota else place.overlaps(site))]
+        found = [one for one, place in line.holders if (not line.borrows(one) if quota else place.overlaps(site))]
         by = min(found, key=lambda one: (not one.waits, one.loan, -one.created if quota else 0.0, one.order), default=None)
-        return Displaced(by=by, there=site, loan=not quota, quota=quota) if by else None
+        turn = by is not None and by.key == line.turn
+        return Displaced(by=by, there=site, loan=not quota and not turn, quota=quota and not turn, turn=turn) if by else None
 
 
 class KueueQueue:

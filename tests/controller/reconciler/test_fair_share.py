@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ebb.api.spec import Job
-from ebb.controller.reconciler.capacity import Claim
+from ebb.controller.reconciler.capacity import OVERDUE, OVERDUE_SECONDS, Claim
 from ebb.controller.reconciler.capacity import claim as claim_of
-from ebb.controller.reconciler.fair_share import OVERDUE, OVERDUE_SECONDS, describe_line, divide
+from ebb.controller.reconciler.fair_share import describe_line, divide
 from ebb.controller.reconciler.preemption import preempted_by
 from ebb.controller.reconciler.queue import SharedLine, queue
 from ebb.controller.reconciler.types import JobView, Observed

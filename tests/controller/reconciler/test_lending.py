@@ -11,9 +11,9 @@ from ebb.api.clock import stamp
 from ebb.api.platform import Platform, Team
 from ebb.controller.claims import Claims, Effect
 from ebb.controller.reconciler.candidates import sites
-from ebb.controller.reconciler.capacity import Claim, ClusterCapacity, Key
+from ebb.controller.reconciler.capacity import OVERDUE, OVERDUE_SECONDS, TURN_SECONDS, Claim, ClusterCapacity, Key
 from ebb.controller.reconciler.fair_share import describe_line, describe_loans
-from ebb.controller.reconciler.lending import QuotaPool, base, borrowers
+from ebb.controller.reconciler.lending import LARGER, QuotaPool, base, borrowers
 from ebb.controller.reconciler.queue import SharedCapacity, SharedLine, queue
 from ebb.controller.reconciler.types import Plan
 from tests.builders import NOW, make_group, make_platform
@@ -281,6 +281,171 @@ def test_people_are_told_who_borrows_of_whom_and_who_goes_before() -> None:
     assert [(one.job, one.gpus, one.lenders) for one in describe_loans(line.loans(on))] == [("loan", 1, ("speech",))]
 
 
+# --- The turn of a job that is larger than its team's quota ---------------------------------------------------------------------
+
+DUE: Object = {"rested": True, "share": OVERDUE, "created": NOW - 2 * OVERDUE_SECONDS}
+BIG = waiting(VISION, "big", 6, **DUE)
+STARTED = replace(BIG, zone="local-a", gpu_type="T4", capacity_type="spot", located=True, turn=True, waits_behind=False, placed=6)
+TURNS: dict[str, tuple[tuple[Claim, ...], str]] = {
+    "it has waited for a day without a machine": ((BIG,), "big"),
+    "not yet": ((replace(BIG, rested=False),), ""),
+    "its owner has machines": ((replace(BIG, share=(0.0, 0.0)),), ""),
+    "it fits into the quota, which others of its team use": ((of(VISION, "own", 4), replace(BIG, least=4)), ""),
+    "it is larger than it may ever be": ((replace(BIG, least=9),), ""),
+    "it cannot start": ((replace(BIG, refused=True),), ""),
+    "an older one waits": ((BIG, waiting(SPEECH, "older", 5, **{**DUE, "created": NOW - 9e5})), "older"),
+    "one of higher priority waits": ((BIG, waiting(SPEECH, "urgent", 5, **DUE, priority=5)), "urgent"),
+    "another one has it": ((BIG, replace(STARTED, key=(SPEECH, "runs"), least=5, placed=5)), "runs"),
+    "another one has had it": ((BIG, replace(STARTED, key=(SPEECH, "runs"), least=5, placed=5, turn=False)), "big"),
+    "it lost its machines in it": ((BIG, replace(STARTED, key=(SPEECH, "moves"), least=5, zone="", located=False)), "moves"),
+}
+
+
+@pytest.mark.parametrize(("claims", "name"), TURNS.values(), ids=TURNS)
+def test_one_job_at_a_time_has_its_turn_beyond_its_teams_quota(claims: tuple[Claim, ...], name: str) -> None:
+    for some in (claims, claims[::-1]):
+        turn = SharedLine(some).turn(platform())
+        assert (turn or ("", ""))[1] == name
+
+
+def big_job(**status: Any) -> Object:
+    job = mine(gpu_job("big", low=6, replicas=6, high=6))
+    job["metadata"]["creationTimestamp"] = stamp(BIG.created)
+    placement = {"zone": "local-a", "capacityType": "spot", "gpuType": "T4", "since": "2027-01-15T07:58:00Z"}
+    return {**job, "status": {"placement": placement, **status}} if status else job
+
+
+def test_a_job_that_waits_for_its_turn_says_when_it_comes_and_then_that_it_has_come() -> None:
+    others = (of(SPEECH, "own", 3),)
+    job = big_job()
+    job["metadata"]["creationTimestamp"] = stamp(NOW)
+    assert why(seen(job, *others))[1] == (
+        f"{QUOTA}: its jobs have 0, minReplicas 6 needs 6, and other teams have 5 to lend. {LARGER}"
+    )
+    assert why(seen(big_job(), *others, share=OVERDUE))[1] == (
+        "This job is larger than its team's quota and has waited for a day: machines in local-a (spot T4) are kept for it."
+    )
+
+
+def test_what_is_kept_for_it_is_on_loan_to_owners_at_their_first_look() -> None:
+    owner, own = mine(gpu_job("late", low=1, replicas=1, high=1), SPEECH), of(SPEECH, "own", 3)
+    for big, lent in ((BIG, True), (replace(BIG, rested=False), False)):
+        placement = seen(owner, own, big).status.placement
+        assert placement is not None
+        assert placement.on_loan is lent
+
+
+def test_an_owner_has_that_loan_though_all_machines_are_in_use_by_jobs_that_borrow() -> None:
+    owner, borrowed = mine(gpu_job("late", low=1, replicas=1, high=1), SPEECH), of(VISION, "borrowed", 5, created=NOW - 500)
+    placement = seen(owner, of(SPEECH, "own", 3), borrowed, BIG).status.placement
+    assert placement is not None
+    assert placement.on_loan
+    late = of(SPEECH, "late", 1, loan=True)
+    job = mine(placed_job(name="borrowed", low=5, replicas=5, high=5))
+    decided = seen(job, of(SPEECH, "own", 3), BIG, late, pods=tuple(scheduled(job, *range(5))))
+    assert zone_of(decided) == "", "it borrows, and stops for one that does not"
+
+
+def test_nobody_within_its_quota_stops_for_it() -> None:
+    job = mine(placed_job(name="own", low=3, replicas=3, high=3), SPEECH)
+    assert zone_of(seen(job, BIG, pods=tuple(scheduled(job, 0, 1, 2)))) == "local-a"
+
+
+def test_when_it_starts_it_says_for_how_long_and_loans_end() -> None:
+    decided = seen(big_job(), of(SPEECH, "late", 3, loan=True), waiting(SPEECH, "next", 1), share=OVERDUE)
+    until = stamp(NOW + TURN_SECONDS)
+    assert (zone_of(decided), decided.status.turn_until) == ("local-a", until)
+    (told,) = (event.message for event in decided.events if event.reason == "Placed")
+    assert told == (
+        f"Workers go to zone local-a (spot T4), 2 of their GPUs lent by team speech: after {until}, when that needs them, this "
+        "one stops with a checkpoint."
+    )
+    job = mine(placed_job(name="late", low=3, replicas=3, high=3), SPEECH)
+    job["status"]["placement"]["onLoan"] = True
+    ended = seen(job, STARTED, pods=tuple(scheduled(job, 0, 1, 2)))
+    (said,) = (event.message for event in ended.events if event.reason == names.REASON_RELEASED)
+    assert said == (
+        "job ebb-team-vision/big is larger than its team's quota, has waited for a day, and can start now: this one is stopped "
+        "with a checkpoint, and goes on by itself when there is room."
+    )
+
+
+def test_owners_wait_for_it_for_a_day_and_no_longer() -> None:
+    job = big_job(turnUntil=stamp(NOW + 60))
+    pods = tuple(scheduled(job, *range(6)))
+    assert zone_of(seen(job, waiting(SPEECH, "owner", 4), pods=pods)) == "local-a"
+    owner = mine(gpu_job("owner", low=4, replicas=4, high=4), SPEECH)
+    assert zone_of(seen(owner, STARTED)) == ""
+    assert zone_of(seen(owner, replace(STARTED, turn=False))) == "local-a"
+    placed = replace(of(SPEECH, "owner", 4), placed=0)
+    assert zone_of(seen(job, placed, pods=pods, now=NOW + 61)) == ""
+
+
+def test_after_its_turn_it_has_no_other_one_for_a_day() -> None:
+    for since, due in ((OVERDUE_SECONDS - 1, False), (OVERDUE_SECONDS, True)):
+        job = big_job()
+        job["status"] = {"turnUntil": stamp(NOW - since)}
+        decided = seen(job, of(SPEECH, "own", 3), share=OVERDUE)
+        assert ("are kept for it" in why(decided)[1]) == due
+
+
+def test_people_are_told_of_the_turn() -> None:
+    line = SharedLine([of(SPEECH, "own", 3), BIG, waiting(SPEECH, "owner", 1), waiting(VISION, "more", 5, created=NOW)])
+    told = {one.job: (one.has_turn, one.turn, one.quota) for one in describe_line(line.all(platform()), line.turn(platform()))}
+    assert told == {"big": (True, 0, 0), "owner": (False, 1, 0), "more": (False, 1, 1)}
+
+
+TICKS = 20
+
+
+def want_all(claims: dict[Key, Claim], tick: int, rng: random.Random) -> None:
+    """Jobs of two other teams, more than fit into their quotas."""
+    for team in (VISION, MUSIC):
+        while sum(base(one) for key, one in claims.items() if key[0] == team) < TEAMS[team][0] + 3:
+            one = waiting(team, f"{tick}-{len(claims)}", rng.randint(1, 2), created=NOW + tick)
+            claims[one.key] = one
+
+
+def settle_and_judge(claims: dict[Key, Claim], big: Claim, rng: random.Random) -> None:
+    """What must hold before the large job has started, while it runs, and when it starts."""
+    before, was = dict(claims), borrowers(claims.values(), quotas())
+    for key in settle(claims, rng, ONE_ZONE):
+        assert key not in before or key in was or before[key].loan, "who is within its quota is never stopped"
+    assert sum(used(claims).values()) <= 15
+    if not claims.get(big.key, big).located:
+        found = borrowers(claims.values(), quotas())
+        assert all(one.located or key in found for key, one in claims.items()), "owners begin at their first look"
+
+
+def pressed(seed: int, *, rested: bool) -> tuple[int | None, int]:
+    """Ticks until a job of 10 GPUs starts while others want all of theirs, for 8 ticks at most, and ticks that it has then."""
+    rng = random.Random(f"pressed-{seed}")
+    claims: dict[Key, Claim] = {}
+    ends: dict[Key, int] = {}
+    big = waiting(SPEECH, "big", 10, **{**DUE, "rested": rested})
+    began, kept = None, 0
+    for tick in range(TICKS):
+        want_all(claims, tick, rng)
+        claims |= {big.key: big} if tick == 3 else {}
+        settle_and_judge(claims, big, rng)
+        located = [key for key, one in claims.items() if one.located]
+        if big.key in located:
+            began, kept = tick - 3 if began is None else began, kept + 1
+        for key in located:
+            if key != big.key and ends.setdefault(key, tick + rng.randint(1, 8)) <= tick + 1:
+                del claims[key]
+    return began, kept
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_job_larger_than_its_quota_starts_when_those_before_it_have_ended_and_stays(seed: int) -> None:
+    began, kept = pressed(seed, rested=True)
+    assert began is not None
+    assert began <= 8, "all that were within their quotas when its turn came have ended"
+    assert kept == TICKS - 3 - began
+    assert pressed(seed, rested=False)[1] < kept, "without a turn owners take theirs back"
+
+
 # --- Many teams, in any state ---------------------------------------------------------------------------------------------------
 
 TEAMS = {VISION: (6, 4), SPEECH: (5, 9), MUSIC: (4, 0)}
@@ -315,7 +480,7 @@ def take_turn(me: Claim, claims: list[Claim], on: Platform) -> Claim:
             if left.room(site) >= me.least and not QuotaPool(quotas().teams).beyond(me):
                 return replace(
                     me, located=True, zone=site.zone, gpu_type="T4", capacity_type="spot", loan=left is seen.spare,
-                    placed=me.least, waits_behind=False,
+                    placed=me.least, waits_behind=False, turn=seen.turn == me.key and left is seen.free,
                 )  # fmt: skip
     return me
 

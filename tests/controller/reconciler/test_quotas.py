@@ -11,8 +11,8 @@ from ebb.api.clock import stamp
 from ebb.api.platform import Team
 from ebb.api.spec import Job
 from ebb.api.status import Quota
-from ebb.controller.reconciler.capacity import Claim
-from ebb.controller.reconciler.fair_share import OVERDUE, divide
+from ebb.controller.reconciler.capacity import OVERDUE, Claim
+from ebb.controller.reconciler.fair_share import divide
 from ebb.controller.reconciler.quotas import Refusal
 from ebb.controller.reconciler.reconcile import refused
 from ebb.controller.reconciler.types import Plan
