@@ -2,13 +2,16 @@
 
     python -m trainer.datasets DIR --url URL --sha256 SUM             ->  DIR/train/<class>/* and DIR/val/<class>/*
     python -m trainer.datasets DIR --url URL --md5 SUM --kind tiny-imagenet
+    python -m trainer.datasets DIR --url FOLDER --kind imagenet       # of the three archives (imagenet.py), whose MD5s are known
 
 The folder appears under its name when it is complete, with a note of the checksum in it; a run that sees that note does nothing.
 Until then everything is in a work folder beside it. A run that was killed is taken up again: the download where it stood, the
-unpacking from its beginning. It never removes a folder that it did not make, and it fetches by https and http only.
+unpacking from its beginning, or ImageNet's at the class where it was. It never removes a folder that it did not make, and it
+fetches by https and http only: what is in a bucket is copied before, by `python -m ebb.buckets` into `.preparing-<name>/source`.
 """
 
 import argparse
+import errno
 import fcntl
 import json
 import os
@@ -23,9 +26,13 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
-from trainer.download import DownloadError, DownloadProgress, download, say, verify
+from trainer import imagenet
+from trainer.download import DownloadError, DownloadProgress, download, megabytes, say, verify
 
+IMAGENET = "imagenet"
+BUCKETS = ("s3://", "gs://", "az://")  # whose objects another program copies
 NOTE = ".ebb-dataset.json"
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _WRITERS = 16  # a network file system answers one small file in milliseconds, and many at once in the same time
 _Item = TypeVar("_Item")
 
@@ -35,14 +42,26 @@ class DatasetError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dataset:
-    """An archive to fetch. `checksum` is the archive's, in hexadecimal, by `algorithm`."""
+class Archive:
+    """An archive to fetch. `checksum` is in hexadecimal, by `algorithm`."""
 
-    target: Path
     url: str
     algorithm: str
     checksum: str
+
+    @property
+    def name(self) -> str:
+        """The last part of its address."""
+        return self.url.rpartition("/")[2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """A folder to make, and what from."""
+
+    target: Path
     kind: str
+    archives: tuple[Archive, ...]
 
     @property
     def work(self) -> Path:
@@ -50,14 +69,21 @@ class Dataset:
         return self.target.with_name(f".preparing-{self.target.name}")
 
     @property
-    def archive(self) -> Path:
-        """Named after the checksum: what is there of another archive is not taken up."""
-        return self.work / f"archive-{self.checksum[:16].lower()}"
+    def source(self) -> Path:
+        """The folder of archives that were copied from a bucket."""
+        return self.work / "source"
+
+    def file(self, archive: Archive) -> Path:
+        """Of a download named after the checksum: what is there of another archive is not taken up."""
+        if archive.url.startswith(BUCKETS):
+            return self.source / archive.name
+        return self.work / f"archive-{archive.checksum[:16].lower()}"
 
     @property
     def note(self) -> dict[str, str]:
         """The facts in the finished folder."""
-        return {"schema": "1", self.algorithm: self.checksum, "kind": self.kind}
+        sums = {} if self.kind == IMAGENET else {one.algorithm: one.checksum for one in self.archives}
+        return {"schema": "1", **sums, "kind": self.kind}
 
 
 def fetch(dataset: Dataset) -> bool:
@@ -67,21 +93,50 @@ def fetch(dataset: Dataset) -> bool:
         if _complete(dataset):
             shutil.rmtree(dataset.work, ignore_errors=True)
             return False
-        download(dataset.url, dataset.archive)
-        verify(dataset.archive, dataset.algorithm, dataset.checksum)
-        unpacked = dataset.work / "unpacked"
-        shutil.rmtree(unpacked, ignore_errors=True)  # of a killed run: nobody knows what is missing in it
-        unpacked.mkdir()
-        _unpack(dataset.archive, unpacked)
-        root = _root(unpacked)
-        if dataset.kind == "tiny-imagenet":
-            arrange_validation(root)
+        for archive in dataset.archives:
+            _have(dataset, archive)
+        root = _unpacked(dataset)
         _check(root)
         (root / NOTE).write_text(json.dumps(dataset.note))
         os.sync()  # or a machine that dies now could leave a complete folder of empty files
         root.rename(dataset.target)
         shutil.rmtree(dataset.work, ignore_errors=True)
     return True
+
+
+def _have(dataset: Dataset, archive: Archive) -> None:
+    """Have the archive, whole and checked. A large one takes long to check, so that is done once."""
+    file, checked = dataset.file(archive), dataset.work / f"checked-{archive.checksum[:16].lower()}"
+    if checked.exists() and file.exists():
+        return
+    if not archive.url.startswith(BUCKETS):
+        download(archive.url, file)
+    elif not file.exists():
+        raise DatasetError(
+            f"{archive.url} is not in {dataset.source}: check that the bucket has it; "
+            f"`python -m ebb.buckets {archive.url.rpartition('/')[0]} {dataset.source}` copies it"
+        )
+    try:
+        verify(file, archive.algorithm, archive.checksum)
+    except DownloadError:
+        shutil.rmtree(dataset.source, ignore_errors=True)  # or its next copy would find itself complete
+        raise
+    checked.touch()
+
+
+def _unpacked(dataset: Dataset) -> Path:
+    """The image folder, in the work folder."""
+    unpacked = dataset.work / "unpacked"
+    if dataset.kind == IMAGENET:
+        imagenet.unpack({one.name: dataset.file(one) for one in dataset.archives}, unpacked, dataset.work / "parts")
+        return unpacked
+    shutil.rmtree(unpacked, ignore_errors=True)  # of a killed run: nobody knows what is missing in it
+    unpacked.mkdir()
+    _unpack(dataset.file(dataset.archives[0]), unpacked)
+    root = _root(unpacked)
+    if dataset.kind == "tiny-imagenet":
+        arrange_validation(root)
+    return root
 
 
 @contextmanager
@@ -200,27 +255,48 @@ def main(arguments: list[str]) -> int:
         prog="python -m trainer.datasets", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("folder", type=Path, help="where the data set shall be")
-    parser.add_argument("--url", required=True, help="its archive, a zip or tar")
-    parser.add_argument("--kind", choices=("image-folder", "tiny-imagenet"), default="image-folder")
-    checksum = parser.add_mutually_exclusive_group(required=True)
+    parser.add_argument("--url", required=True, help="its archive, a zip or tar; of imagenet the folder of its archives")
+    parser.add_argument("--kind", choices=("image-folder", "tiny-imagenet", IMAGENET), default="image-folder")
+    checksum = parser.add_mutually_exclusive_group()
     checksum.add_argument("--sha256", help="the archive's checksum")
     checksum.add_argument("--md5", help="the archive's checksum, where no other is published")
     given = parser.parse_args(arguments)
-    if not given.url.startswith(("https://", "http://")):
+    if not given.url.startswith(("https://", "http://", *BUCKETS)):
+        parser.error(f"--url {given.url!r}: only {', '.join(('https://', 'http://', *BUCKETS))} can be fetched")
+    if bool(given.sha256 or given.md5) == (given.kind == IMAGENET):
         parser.error(
-            f"--url {given.url!r}: only https:// and http:// can be fetched; give a file of a bucket as a signed address"
+            "--kind imagenet: its checksums are known, leave --sha256 and --md5 out"
+            if given.kind == IMAGENET
+            else "--sha256 or --md5 is missing: without a checksum a broken download would be trained on"
         )
-    algorithm = "sha256" if given.sha256 else "md5"
-    dataset = Dataset(
-        target=given.folder, url=given.url, algorithm=algorithm, checksum=given.sha256 or given.md5, kind=given.kind
-    )
+    dataset = Dataset(target=given.folder, kind=given.kind, archives=_archives(given))
     try:
         fresh = fetch(dataset)
-    except (DatasetError, DownloadError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
+    except (DatasetError, DownloadError, imagenet.LayoutError, OSError) as error:
+        print(f"error: {_sentence(error, given.folder)}", file=sys.stderr, flush=True)
         return 1
     say(f"{given.folder} is complete" + ("" if fresh else ", and was before"))
     return 0
+
+
+def _archives(given: argparse.Namespace) -> tuple[Archive, ...]:
+    if given.kind == IMAGENET:  # the smallest first: what is wrong with the address is seen before hours
+        return tuple(
+            Archive(url=f"{given.url.rstrip('/')}/{name}", algorithm="md5", checksum=checksum)
+            for name, checksum in imagenet.MD5.items()
+        )
+    algorithm = "sha256" if given.sha256 else "md5"
+    return (Archive(url=given.url, algorithm=algorithm, checksum=given.sha256 or given.md5),)
+
+
+def _sentence(error: Exception, folder: Path) -> str:
+    if not isinstance(error, OSError) or error.errno not in _FULL:
+        return str(error)
+    free = megabytes(shutil.disk_usage(folder.parent).free)
+    return (
+        f"the volume is full: {folder} does not fit ({free} are free). Remove data with `ebb data rm`, or have the volume made "
+        "larger; what is there is kept, and another run goes on from there"
+    )
 
 
 if __name__ == "__main__":

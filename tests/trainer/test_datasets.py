@@ -285,4 +285,4 @@ def test_what_is_not_tiny_imagenet_is_refused(
 def test_only_addresses_of_the_web_are_fetched(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         datasets.main([str(folder), "--url", "file:///etc/passwd", "--md5", "0"])
-    assert "only https:// and http:// can be fetched" in capsys.readouterr().err
+    assert "only https://, http://, s3://, gs://, az:// can be fetched" in capsys.readouterr().err

@@ -1,17 +1,17 @@
-"""A web server on this machine that serves one file, and can be told to misbehave."""
+"""A web server on this machine that serves files, or one under every name, and can be told to misbehave."""
 
 import contextlib
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Web:
     """`break_after`: how many bytes each of the next answers gets before its connection breaks."""
 
-    def __init__(self, content: bytes) -> None:
-        self.content = content
+    def __init__(self, content: bytes, files: Mapping[str, bytes]) -> None:
+        self.content, self.files = content, files
         self.ranges = True  # whether it can start in the middle
         self.status: list[int] = []  # of the next answers, instead of the file
         self.break_after: list[int] = []
@@ -21,8 +21,8 @@ class Web:
 
 
 @contextlib.contextmanager
-def serve(content: bytes) -> Iterator[Web]:
-    web, over = Web(content), threading.Event()
+def serve(content: bytes = b"", files: Mapping[str, bytes] | None = None) -> Iterator[Web]:
+    web, over = Web(content, files or {}), threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -31,13 +31,14 @@ def serve(content: bytes) -> Iterator[Web]:
             if web.status:
                 self.send_error(web.status.pop(0))
                 return
+            content = web.files.get(self.path.strip("/"), web.content)
             start = int(re.findall(r"bytes=(\d+)-", wanted)[0]) if wanted and web.ranges else 0
-            if start >= len(web.content) and start:
+            if start >= len(content) and start:
                 self.send_response(416)
-                self.send_header("Content-Range", f"bytes */{len(web.content)}")
+                self.send_header("Content-Range", f"bytes */{len(content)}")
                 self.end_headers()
                 return
-            body = web.content[start:]
+            body = content[start:]
             self.send_response(206 if start else 200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
