@@ -10,7 +10,7 @@ import pulumi
 from infra import clouds, config, groups
 from infra.cloud import Infrastructure
 from infra.config import Stack
-from workloads import etcd, helpers, monitoring, namespaces, platform, storage, teams
+from workloads import datasets, etcd, helpers, monitoring, namespaces, platform, storage, teams
 from workloads.cluster import ETCD_ENDPOINT, JOBS, SYSTEM
 
 
@@ -70,8 +70,14 @@ def declare(stack: Stack, cloud: Infrastructure) -> None:
     controller = platform.controller(cluster, images.controller, manager, needs, owners=bool(people))
     access = namespaces.access(cluster, [*spaces.values()])
     teams.access(cluster, people, [*spaces.values(), *controller])
-    data = storage.datasets(
-        cluster, volumes, images.trainer, manager, [*base, *claims, *prepared], digits=stack.digits, listed=stack.datasets
+    data = datasets.datasets(
+        cluster,
+        volumes,
+        images,
+        [manager, *workers],
+        [*base, *claims, *prepared, *copying, *machines.values()],
+        digits=stack.digits,
+        listed=stack.datasets,
     )
     platform.jobs(cluster, stack.jobs, images, [*controller, *data, *helping, *access, *machines.values()])
 

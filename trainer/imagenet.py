@@ -118,8 +118,8 @@ def _check_classes(classes: Mapping[str, object], labels: Sequence[str]) -> None
     one_sided = classes.keys() ^ set(labels)
     if one_sided:
         raise LayoutError(
-            f"{len(one_sided)} classes are in only one of {TRAIN} and the ground truth, e.g. {min(one_sided)}: these are archives "
-            "of two different data sets"
+            f"{len(one_sided)} classes are in only one of {TRAIN} and the ground truth, e.g. {min(one_sided)}: these are "
+            "archives of two data sets"
         )
 
 

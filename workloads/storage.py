@@ -1,20 +1,14 @@
-"""The claims that jobs mount, the Job that makes their folders, and the data sets that the stack puts on them.
+"""The claims that jobs mount, and the Job that makes their folders.
 
 The Job that makes folders runs as root, which namespace `elastic-job` allows (Pod Security `baseline`), with three capabilities
 and nothing else. It may run again at any time: folders that are right stay as they are, and it never looks at what is in them.
-
-A data set is written by a Job that stays when it has finished; for Pulumi that Job is done when its data is there, so what
-depends on it waits for the data. The programs (trainer/digits.py, trainer/datasets.py) see finished work and do nothing: another
-trainer image replaces the Jobs, and no data moves. A data set that leaves the stack's file stays on the volume: removing data is
-for people.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 import pulumi
 from pulumi_kubernetes import batch, core
-from pulumi_kubernetes.core.v1 import ContainerArgsDict, PersistentVolumeClaimSpecArgsDict, PodSpecArgsDict, VolumeArgsDict
+from pulumi_kubernetes.core.v1 import ContainerArgsDict, PersistentVolumeClaimSpecArgsDict, PodSpecArgsDict
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 
 from workloads.cluster import (
@@ -28,7 +22,6 @@ from workloads.cluster import (
     Resources,
     Storage,
     Volume,
-    mounted_by_machines,
     team_folder,
 )
 from workloads.pods import claimed, container_security, mount, pod
@@ -36,28 +29,6 @@ from workloads.pods import claimed, container_security, mount, pod
 PREPARE = "prepare-storage"
 FOLDERS = ("data", "output")  # volumes of these names are folders of Storage.root
 MODE = "0775"
-DATA = "data"  # the volume's name
-# ImageNet's 150 GB at 50 MB/s take an hour, and its 1.3 million files two more on a network file system.
-LONGEST = pulumi.CustomTimeouts(create="12h", update="12h")
-
-
-class Archive(Protocol):
-    """An archive to fetch, to check and to unpack."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def url(self) -> str: ...
-
-    @property
-    def kind(self) -> str: ...
-
-    @property
-    def sha256(self) -> str | None: ...
-
-    @property
-    def md5(self) -> str | None: ...
 
 
 def claims(
@@ -162,67 +133,3 @@ def _root_pod(container: ContainerArgsDict, mounted: Sequence[Volume], manager: 
         "seccomp_profile": {"type": "RuntimeDefault"},
     }
     return spec
-
-
-# ------------------------------------------------------------------------------------------------------------ data sets
-
-
-def datasets(
-    cluster: Cluster,
-    storage: Storage,
-    image: pulumi.Input[str],
-    manager: NodeGroup,
-    needs: Sequence[pulumi.Resource],
-    *,
-    digits: bool,
-    listed: Sequence[Archive],
-) -> Resources:
-    """One Job for each data set: the archives that the stack's file lists, and scikit-learn's digits, which need no download. All
-    jobs of the stack depend on all of them. `needs`: claims with their folders."""
-    data = next(volume for volume in storage.jobs if volume.name == DATA)
-    made: Resources = []
-    if digits:  # with all volumes: on some clouds one of them carries scikit-learn
-        job = _Preparation(cluster=cluster, image=image, manager=manager, volumes=mounted_by_machines(storage.jobs))
-        made.append(job.declare("prepare-digits", ["trainer.digits", f"{data.mount_path}/digits"], needs))
-    job = _Preparation(cluster=cluster, image=image, manager=manager, volumes=[data])
-    made += [job.declare(f"dataset-{one.name}", ["trainer.datasets", *_arguments(one, data)], needs) for one in listed]
-    return made
-
-
-def _arguments(dataset: Archive, data: Volume) -> list[str]:
-    checksum = ["--sha256", dataset.sha256] if dataset.sha256 else ["--md5", dataset.md5 or ""]
-    return [f"{data.mount_path}/{dataset.name}", "--url", dataset.url, "--kind", dataset.kind, *checksum]
-
-
-class _Preparation:
-    """The common part of the Jobs: where they run, from which image, with which volumes."""
-
-    def __init__(self, *, cluster: Cluster, image: pulumi.Input[str], manager: NodeGroup, volumes: Sequence[Volume]) -> None:
-        self._cluster, self._image, self._manager, self._volumes = cluster, image, manager, volumes
-
-    def declare(self, name: str, module: Sequence[str], needs: Sequence[pulumi.Resource]) -> pulumi.Resource:
-        container: ContainerArgsDict = {
-            "name": "prepare",
-            "image": self._image,
-            "image_pull_policy": "IfNotPresent",
-            "command": ["tini", "--", "python3", "-m", *module],
-            "env": [{"name": "TMPDIR", "value": "/tmp"}],  # noqa: S108 - an emptyDir of this pod
-            "resources": {"requests": {"cpu": "200m", "memory": "512Mi"}, "limits": {"memory": "2Gi"}},
-            "volume_mounts": [{"name": "tmp", "mount_path": "/tmp"}, *map(mount, self._volumes)],  # noqa: S108
-            "security_context": container_security(),
-        }
-        volumes: list[VolumeArgsDict] = [{"name": "tmp", "empty_dir": {}}, *map(claimed, self._volumes)]
-        options = self._cluster.options(depends_on=needs)
-        return batch.v1.Job(
-            name,
-            metadata={"name": name, "namespace": JOBS},
-            spec={
-                "backoff_limit": 3,
-                "pod_replacement_policy": "Failed",  # never two at once on the same folder
-                "template": {
-                    "metadata": {"labels": {NAME_LABEL: name}},
-                    "spec": pod(container, volumes, self._manager, restart_policy="Never", priority=JOB_PRIORITY),
-                },
-            },
-            opts=pulumi.ResourceOptions.merge(options, pulumi.ResourceOptions(custom_timeouts=LONGEST)),
-        )

@@ -23,7 +23,11 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m ebb.buckets", description="Copy a bucket into a folder, once.")
     parser.add_argument("url", help="s3://bucket/prefix, gs://... or az://container/prefix")
     parser.add_argument("folder", type=Path, help="where the files shall be")
+    parser.add_argument("--unless", type=Path, metavar="FOLDER", help="there is nothing to do where this one exists")
     given = parser.parse_args(arguments)
+    if given.unless and given.unless.exists():
+        say(f"{given.unless} is there: nothing to copy")
+        return 0
     os.umask(SHARED)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))  # threads in requests would hold it up
     try:

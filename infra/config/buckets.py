@@ -3,6 +3,7 @@
 by_reader(settings.storage.buckets)       # {"": [...], "vision": [...]}: an identity of its own for each
 mounted(settings.storage.buckets)          # those that jobs have as files; the others are copied
 yield from check("aws.storage.buckets", settings.storage.buckets, stack, taken=VOLUMES)
+yield from uncovered(stack)               # data sets in other buckets
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -17,6 +18,8 @@ class Named(Protocol):
 
     @property
     def name(self) -> str: ...
+    @property
+    def url(self) -> str: ...
     @property
     def teams(self) -> tuple[str, ...]: ...
 
@@ -57,3 +60,20 @@ def check(where: str, buckets: Sequence[Named], stack: Stack, *, taken: Collecti
                 allowed = f"allowed are {', '.join(sorted(stack.teams))}" if stack.teams else "the stack has no teams"
                 text = f"{team!r} is no team of this stack; {allowed}: add it under teams, or take it out here"
                 yield Problem(f"{where}[{index}].teams", text, ("teams",))
+
+
+def uncovered(stack: Stack) -> Iterator[Problem]:
+    """Data sets in buckets that nobody may read."""
+    where = f"{stack.cloud}.storage.buckets"
+    buckets: Sequence[Named] | None = getattr(getattr(stack.settings, "storage", None), "buckets", None)
+    readable = [one.url.rstrip("/") for one in buckets or () if not one.teams]
+    for index, one in enumerate(stack.datasets):
+        has_credentials = one.secrets or one.environment  # a public bucket needs no secret, but a variable
+        if one.url.startswith("https://") or has_credentials or any(f"{one.url}/".startswith(f"{url}/") for url in readable):
+            continue
+        add = "" if buckets is None else f"add it to {where}, without teams, or "
+        text = (
+            f"nothing says with whose credentials {one.url} is read: {add}name the secrets that have them, as in "
+            "secrets: [aws-access-key-id, aws-secret-access-key]; of a public one environment: {AWS_SKIP_SIGNATURE: 'true'}"
+        )
+        yield Problem(f"datasets[{index}].url", text, (where,))

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from infra import catalog, clouds
+from infra.config import buckets
 from infra.config.model import NodeGroupSettings, Stack
 from infra.config.section import Problem, choice
 from workloads.cluster import DEFAULT_IMAGE, InstanceType
@@ -33,6 +34,7 @@ def problems(stack: Stack) -> Iterator[Problem]:
             yield Problem(f"{where}.max", text, (f"{where}.min",))
     yield from _trainers(stack)
     yield from _datasets(stack)
+    yield from buckets.uncovered(stack)
     yield from _jobs(stack)
     yield from _teams(stack)
     yield from _monitoring(stack)
@@ -272,6 +274,11 @@ def _datasets(stack: Stack) -> Iterator[Problem]:
             yield Problem(f"{where}.name", f"{one.name!r} is taken: rename it, the folder is called so")
         names.add(one.name)
         sums = {"sha256": (one.sha256, 64), "md5": (one.md5, 32)}
+        if one.kind == "imagenet":
+            for key, (value, _) in sums.items():
+                if value is not None:
+                    yield Problem(f"{where}.{key}", "kind imagenet has three archives, whose checksums are known: remove it")
+            continue
         if not one.sha256 and not one.md5:
             text = (
                 "sha256 or md5 is missing: without a checksum a broken download would be trained on; take it from the publisher"

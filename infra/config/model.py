@@ -99,17 +99,35 @@ class Trainer(Section):
 
 
 class Dataset(Section):
-    """A data set that a re-runnable Job fetches, checks and unpacks onto the data volume."""
+    """A data set that a re-runnable Job fetches, checks and unpacks onto the data volume. The Job runs on spot machines without
+    GPUs where nodeGroups has some, else on the manager machine."""
 
     name: Name = Field(description="Its folder in the data volume: /mnt/data/<name>.", examples=["tiny-imagenet-200"])
-    url: Annotated[str, Form(r"https://\S+", "an address that begins with https://")] = Field(
-        description="The archive.", examples=["https://example.org/data.zip"]
+    url: Annotated[
+        str, Form(r"https://\S+|(s3|gs|az)://[^\s/]+/\S+", "an address that begins with https://, s3://, gs:// or az://")
+    ] = Field(
+        description="The archive, a zip or tar; of kind imagenet the folder of its three archives.",
+        examples=["https://example.org/data.zip"],
     )
     sha256: Hexadecimal | None = Field(default=None, description="The archive's SHA-256. It, or md5, is needed.")
     md5: Hexadecimal | None = Field(default=None, description="The archive's MD5, where no SHA-256 is published.")
-    kind: Literal["tiny-imagenet", "image-folder"] = Field(
+    kind: Literal["tiny-imagenet", "imagenet", "image-folder"] = Field(
         default="image-folder",
-        description="tiny-imagenet: its validation images are moved into folders by class; image-folder: as in the archive.",
+        description="imagenet: ILSVRC2012_img_train.tar, ILSVRC2012_img_val.tar and ILSVRC2012_devkit_t12.tar.gz as published, "
+        "whose checksums are known; tiny-imagenet: its archive; in both the validation images get into folders by class. "
+        "image-folder: as in the archive.",
+    )
+    secrets: tuple[Name, ...] = Field(
+        default=(),
+        strict=False,
+        description="Names of `ebb secret set` with credentials for its bucket, where storage.buckets of the cloud does not name "
+        "it; each becomes the variable that is called so.",
+        examples=[["aws-access-key-id", "aws-secret-access-key"]],
+    )
+    environment: dict[str, str] = Field(
+        default_factory=dict,
+        description="Variables for reading its bucket.",
+        examples=[{"AWS_REGION": "eu-west-1", "AWS_ENDPOINT_URL": "https://store.example.org"}],
     )
 
 

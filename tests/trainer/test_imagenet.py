@@ -1,4 +1,4 @@
-"""ImageNet as published, made up small: the devkit by scipy's writer, kills at every point, archives that do not belong together."""
+"""ImageNet as published, made up small: kills at every point, full volumes, archives that do not belong together."""
 
 import hashlib
 import io
