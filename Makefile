@@ -1,7 +1,7 @@
 # Everything that one does with Ebb on this machine. `make` alone prints this list.
 # Each target does its own set-up, may be run again at any time, and may be interrupted at any time.
 .DEFAULT_GOAL := help
-.PHONY: help install demo walk up down preview graph preflight costs prices leftovers rehearse bump test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week chaos prove-exact prove-outages prove-rendezvous prove-checkpoints prove-models prove-adapters prove-interruptions prove-money prove-notice prove-karpenter prove-kueue prove-kubeconfig prove-manager prove-security prove-teams prove-image prove-logs prove-network prove-monitoring bench-recovery bench-goodput bench-queue spot scaling bench-trainer clean
+.PHONY: help install demo walk up down preview graph preflight costs prices leftovers rehearse bump test test-all check dist manifests prove-install bench-cli bench-controller prove-controller prove-week chaos prove-exact prove-outages prove-rendezvous prove-checkpoints prove-models prove-adapters prove-interruptions prove-money prove-notice prove-karpenter prove-kueue prove-kubeconfig prove-manager prove-security prove-teams prove-image prove-logs prove-network prove-data prove-monitoring bench-recovery bench-goodput bench-queue spot scaling bench-trainer clean
 export PYTHONDONTWRITEBYTECODE = 1
 # One for all checkouts: most of what mypy reads is the SDKs. It compares contents, so another checkout's entries do no harm.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ebb/mypy
@@ -150,6 +150,9 @@ prove-logs: install  ## 4 ranks that write 1,000 lines/s, two pods lost: every l
 prove-network: install  ## `ebb check network`'s program over links shaped to 1, 5 and 10 Gb/s: within 10 % of the shape (about 5 minutes)
 	@$(BIN)/python -m devcluster environment
 	@$(BIN)/python -m benchmarks.network
+
+prove-data: install  ## 100,000 files from a bucket, and as many in ImageNet's archives, by programs killed 20 times: the same trees (about 10 minutes)
+	@$(BIN)/python -m benchmarks.data
 
 prove-monitoring: install  ## Prometheus itself: each alert fires and clears, panels answer and are drawn to build/monitoring.html, a job is scraped through a reclaim (about 3 minutes; the first builds it, some 5)
 	@mkdir -p build && rm -f build/monitoring.json
