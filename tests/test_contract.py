@@ -33,6 +33,7 @@ def test_a_held_machine_is_entered_where_its_launcher_says() -> None:
 
 def test_figures_of_a_network_check_are_known_by_one_word() -> None:
     assert trainer.NETWORK_LINE == workloads.NETWORK_LINE
+    assert trainer.STORAGE_LINE == workloads.STORAGE_LINE
 
 
 def test_last_figures_are_where_the_controller_looks() -> None:

@@ -218,10 +218,10 @@ def main(arguments: Sequence[str]) -> int:
         parser.error("--files must be 500 or more, and --kills 1 or more")
     try:
         with tempfile.TemporaryDirectory(prefix="ebb-data-") as folder:
-            found = {
-                "imagenet": prepare(Path(folder), given.files, given.kills),
-                "bucket": copy(Path(folder), given.files, given.kills),
-            }
+            found = dict[str, dict[str, Any]]()
+            for name, act in {"imagenet": prepare, "bucket": copy}.items():
+                found[name] = act(Path(folder), given.files, given.kills)
+                say(f"{name}: {json.dumps(found[name])}")
     except DataError as error:
         say(f"data: {error}")
         return FAILED

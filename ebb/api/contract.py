@@ -76,6 +76,7 @@ LAUNCHER_PORT: Final = 9401  # the same, of its launcher, which is there before 
 LAST_FIGURES: Final = "ebb"  # the key under which a finished run's last figures are in its pod's termination message
 HOLD_SCRIPT: Final = "ebb-hold/enter"
 NETWORK_LINE: Final = "ebb-network"  # before each line of JSON that rank 0 of a network check prints
+STORAGE_LINE: Final = "ebb-storage"  # the same of a storage check
 
 # --- The gateway ----------------------------------------------------------------------------------------------------------------
 GATEWAY: Final = "ebb-gateway"  # its pod's label app.kubernetes.io/name, in the jobs' namespace

@@ -8,7 +8,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ebb.cli.render import STYLES, age, clock, facts, hanging, number, short, table
-from ebb.client.diagnostics.network import TABLE_FROM, NetworkEstimate, NetworkReport, size_text
+from ebb.client.diagnostics.check_job import CheckEstimate
+from ebb.client.diagnostics.network import TABLE_FROM, NetworkReport, size_text
+from ebb.client.diagnostics.storage import StorageReport, rate_text
 from ebb.client.diagnostics.symptoms import OK, PROBLEM, UNSEEN, WARNING, Finding
 from ebb.client.jobs.reclaims import Reclaim
 from ebb.client.jobs.top import Top, TopJob, TopMachine
@@ -101,8 +103,8 @@ def check_page(findings: Sequence[Finding], width: int) -> RenderableType:
     return Group(*lines, Text(), Text(", ".join(said) or "Everything that can be seen is in order."))
 
 
-def network_estimate(job: str, fit: Fit, found: NetworkEstimate) -> str:
-    """The price of a network check, before it starts."""
+def check_estimate(job: str, fit: Fit, found: CheckEstimate) -> str:
+    """The price of a check that is a job, before it starts."""
     machines = "1 machine" if found.machines == 1 else f"{found.machines} machines"
     network = f" with {fit.network}" if fit.network else ""
     return (
@@ -137,8 +139,6 @@ def network_page(found: NetworkReport, width: int) -> RenderableType:
         for row in found.article
     ]
     compared = [(name, f"{most:.2f}", f"{average:.2f}") for name, most, average in (mine, *theirs)]
-    level = LEVELS.get(found.finding.level, "")
-    verdict = hanging(f"{found.finding.level:<8} {found.finding.name:<12} ", found.finding.text, width)
     return Group(
         Text(f"{where} on {len(found.machines)} machines; times, and bandwidths in GB/s as nccl-tests reckons them", "bold"),
         table(heads, rows, width),
@@ -148,8 +148,7 @@ def network_page(found: NetworkReport, width: int) -> RenderableType:
         table(("ALL-REDUCE, 8 B TO 1 GB, BUS", "MOST", "AVERAGE"), compared, width),
         Text("article: 16 A100 on two p4d.24xlarge, by nccl-tests"),
         Text(),
-        *(Text(line.plain, level) for line in verdict),
-        *hanging(" " * 22 + "-> ", found.finding.fix, width),
+        *_verdict(found.finding, width),
     )
 
 
@@ -183,6 +182,27 @@ def scaling_page(found: ScalingReport, width: int) -> RenderableType:
     for text in found.notes:
         lines += hanging("", text, width)
     return Group(*lines)
+
+
+def storage_page(found: StorageReport, width: int) -> RenderableType:
+    """`ebb check storage`."""
+    machines = "1 machine" if found.machines == 1 else f"{found.machines} machines at once"
+    rows = [
+        (one.operation, rate_text(one.bytes_per_second), f"{one.per_second:,.0f}", rate_text(one.least_bytes_per_second))
+        for one in found.figures
+    ]
+    return Group(
+        Text(f"{found.path} from {machines}", "bold"),
+        table(("ACCESS", "TOGETHER", "PER SECOND", "SLOWEST MACHINE"), rows, width),
+        Text(),
+        *_verdict(found.finding, width),
+    )
+
+
+def _verdict(finding: Finding, width: int) -> list[Text]:
+    level = LEVELS.get(finding.level, "")
+    lines = hanging(f"{finding.level:<8} {finding.name:<12} ", finding.text, width)
+    return [*(Text(line.plain, level) for line in lines), *hanging(" " * 22 + "-> ", finding.fix, width)]
 
 
 def seconds_text(seconds: float) -> str:

@@ -17,6 +17,7 @@ from ebb.cli.verbs.platform import PlatformView
 from ebb.cli.verbs.ssh import SshHost
 from ebb.client.costs import CostReport, Estimate
 from ebb.client.diagnostics.network import NetworkReport
+from ebb.client.diagnostics.storage import StorageReport
 from ebb.client.diagnostics.symptoms import Finding
 from ebb.client.files.data import Listing, Transfer
 from ebb.client.files.profiles import Trace
@@ -93,6 +94,7 @@ DOCUMENTS: Mapping[str, tuple[str, Any]] = {
     "check": ("ebb check", {"findings": tuple[Finding, ...]}),
     "check-network": ("ebb check network", {"network": NetworkReport}),
     "bench-scaling": ("ebb bench scaling", {"scaling": ScalingReport}),
+    "check-storage": ("ebb check storage", {"storage": StorageReport}),
     "init": ("ebb init", {"file": str, "next": str}),
     "submit": ("ebb submit", {"job": JobView, "price": Price | None, "outlook": Outlook | None, "code": str}),
     "scale": ("ebb scale JOB GPUS", {"job": JobView}),

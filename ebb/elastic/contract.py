@@ -37,6 +37,7 @@ ENV_RESTART_RULES: Final = "EBB_RESTART_RULES"
 LAST_FIGURES: Final = "ebb"
 HOLD_SCRIPT: Final = "ebb-hold/enter"
 NETWORK_LINE: Final = "ebb-network"  # before each line of JSON that rank 0 of a network check prints
+STORAGE_LINE: Final = "ebb-storage"  # the same of a storage check
 
 METRIC_STEP: Final = "ebb_step"
 METRIC_TOTAL_STEPS: Final = "ebb_total_steps"

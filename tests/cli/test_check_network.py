@@ -92,10 +92,10 @@ def test_the_table_stands_beside_the_articles_and_the_job_is_gone() -> None:
     assert result.stderr.splitlines() == [
         f"{name}: 2 machines with EFA (g4dn.xlarge, spot) for about 5 min, about $1.64; it ends after 30 min at the latest, "
         "$9.84.",
-        "starting (0 of 52 sizes are measured)",
-        "all-reduce (1 of 52 sizes are measured)",
-        "all-gather (4 of 52 sizes are measured)",
-        "send-receive (7 of 52 sizes are measured)",
+        "starting (0 of 52 figures are measured)",
+        "all-reduce (1 of 52 figures are measured)",
+        "all-gather (4 of 52 figures are measured)",
+        "send-receive (7 of 52 figures are measured)",
     ]
     assert [line.rstrip() for line in result.stdout.splitlines()] == [
         "16 x NVIDIA A100-SXM4-40GB on 2 machines; times, and bandwidths in GB/s as",

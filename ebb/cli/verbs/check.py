@@ -1,20 +1,31 @@
-"""`ebb check`: platform, network. `platform` is what is meant where none of them is named."""
+"""`ebb check`: platform, network, storage. `platform` is what is meant where none of them is named."""
 
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import typer
+from rich.console import RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from typer.core import TyperGroup
 
 from ebb.cli.exits import Exit
-from ebb.cli.options import Format, Namespace, Output, Session, note, print_json, record, run, session_of
-from ebb.cli.pages import check_page, network_estimate, network_page
+from ebb.cli.options import Format, Namespace, Output, note, print_json, record, run, session_of
+from ebb.cli.pages import check_estimate, check_page, network_page, storage_page
 from ebb.cli.render import make_console
 from ebb.cli.terminal import confirm, is_interactive
+from ebb.client.diagnostics import network as networks
+from ebb.client.diagnostics import storage as volumes
 from ebb.client.diagnostics.check import check as examine
-from ebb.client.diagnostics.network import FIGURES, NetworkOptions, NetworkReport, check_network, estimate, prepare_check
-from ebb.client.diagnostics.symptoms import PROBLEM
+from ebb.client.diagnostics.check_job import Show, estimate
+from ebb.client.diagnostics.network import NetworkOptions
+from ebb.client.diagnostics.storage import SAMPLE_BYTES, StorageNeed, StorageOptions
+from ebb.client.diagnostics.symptoms import PROBLEM, Finding
+from ebb.client.errors import BadRequest
+from ebb.client.jobs.watch import status
+from ebb.client.platform.connection import Ebb
+from ebb.client.submission.submit import Prepared
 
 PLATFORM = "platform"
 
@@ -42,7 +53,7 @@ check = typer.Typer(cls=_Checks)
 def main() -> None:
     """Check the platform; each problem comes with its fix.
 
-    `platform` may be left out. `ebb check network` measures the network between GPUs with a small job.
+    `platform` may be left out. `network` and `storage` measure with a small job.
     """
 
 
@@ -96,45 +107,130 @@ def network(
     Exit code 1: EFA or RDMA was there and not used, or a result was wrong; the last line says what to do.
     """
     asked = NetworkOptions(gpus=gpus, adapters=adapters.value, gpu=gpu, zone=zone, capacity=capacity, image=image)
+
+    async def measure(ebb: Ebb, start: _Start) -> networks.NetworkReport | None:
+        shown = start(networks.prepare_check(ebb, asked), networks.FIGURES)
+        return shown and await networks.check_network(ebb, shown.prepared, note=shown.note, show=shown.show)
+
+    found = _measured(ctx, namespace, measure, ask=output is Output.TEXT and not yes)
+    _tell(output, {"network": record(found)}, lambda width: network_page(found, width), found.finding)
+
+
+@check.command("storage")
+def storage(
+    ctx: typer.Context,
+    *,
+    gpus: Annotated[int, typer.Option("--gpus", metavar="N", help="GPUs whose machines measure, all at once.")] = 1,
+    volume: Annotated[str, typer.Option("--volume", metavar="NAME", help="data, output or another of `ebb check`.")] = "data",
+    job: Annotated[str | None, typer.Option("--job", metavar="JOB", help="A running job, whose samples/s are needed.")] = None,
+    samples: Annotated[float | None, typer.Option("--samples", metavar="N", help="Samples per second that are needed.")] = None,
+    sample_bytes: Annotated[int, typer.Option("--sample-bytes", metavar="N", help="Bytes of a sample's file.")] = SAMPLE_BYTES,
+    gpu: Annotated[str | None, typer.Option("--gpu", metavar="TYPE", help="GPU type; default: the only one.")] = None,
+    zone: Annotated[str | None, typer.Option("--zone", help="Zone; default: the platform picks one.")] = None,
+    capacity: Annotated[
+        str | None, typer.Option("--capacity", metavar="KIND", help="spot or on-demand; default: as submit's.")
+    ] = None,
+    image: Annotated[str | None, typer.Option("--image", help="Image to run; default: the platform's.")] = None,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Start it without asking for confirmation.")] = False,
+    namespace: Namespace = None,
+    output: Format = Output.TEXT,
+) -> None:
+    """Measure a volume: ebb check storage --gpus 16 --job digits
+
+    A job of a few minutes writes and reads large and small files from all its machines at once, and is deleted with them.
+    Exit code 1: the volume is too slow for --job or --samples; the last line says what to do.
+    """
+    asked = StorageOptions(
+        gpus=gpus, volume=volume, sample_bytes=sample_bytes, gpu=gpu, zone=zone, capacity=capacity, image=image
+    )
+
+    async def measure(ebb: Ebb, start: _Start) -> volumes.StorageReport | None:
+        need = await _need(ebb, job, samples, sample_bytes)
+        shown = start(volumes.prepare_check(ebb, asked), volumes.FIGURES)
+        return shown and await volumes.check_storage(ebb, shown.prepared, need, note=shown.note, show=shown.show)
+
+    found = _measured(ctx, namespace, measure, ask=output is Output.TEXT and not yes)
+    _tell(output, {"storage": record(found)}, lambda width: storage_page(found, width), found.finding)
+
+
+async def _need(ebb: Ebb, job: str | None, samples: float | None, sample_bytes: int) -> StorageNeed | None:
+    """Raises BadRequest, Missing."""
+    if job is not None and samples is not None:
+        raise BadRequest("--job and --samples both say what is needed: give one of them.")
+    if samples is not None and samples <= 0:
+        raise BadRequest(f"samples {samples:g} is too few: use --samples with a number above 0.")
+    if job is not None:
+        samples = (await status(ebb, job)).job.samples_per_second
+        if samples is None:
+            raise BadRequest(f"job {job!r} has no speed yet: wait until it trains, or use --samples.")
+    return None if samples is None else StorageNeed(samples_per_second=samples, sample_bytes=sample_bytes, job=job or "")
+
+
+# ----------------------------------------------------------------------------------------------- what checks by jobs share
+
+
+class _Shown(NamedTuple):
+    """A check that was agreed to, and where its progress is shown."""
+
+    prepared: Prepared
+    note: Callable[[str], None]
+    show: Show
+
+
+_Start = Callable[[Prepared, int], _Shown | None]  # None where the estimate was declined
+T = TypeVar("T")
+
+
+def _measured(
+    ctx: typer.Context, namespace: str | None, measure: Callable[[Ebb, _Start], Awaitable[T | None]], *, ask: bool
+) -> T:
+    """Run a check with its estimate, its question and its progress; it ends the program where there is no result."""
+
+    async def run_it() -> T | None:
+        async with session_of(ctx).open(namespace) as ebb:
+            with ExitStack() as stack:
+                return await measure(ebb, lambda prepared, total: _started(stack, prepared, total, ask=ask))
+
     try:
-        found = run(_measure(session_of(ctx), namespace, asked, ask=output is Output.TEXT and not yes))
+        found = run(run_it())
     except KeyboardInterrupt:
         note("\nebb: stopped; the job of the check is deleted.")
         raise typer.Exit(Exit.INTERRUPTED) from None
     if found is None:
         note("Nothing was sent.")
         raise typer.Exit(Exit.FAILED)
+    return found
+
+
+def _started(stack: ExitStack, prepared: Prepared, total: int, *, ask: bool) -> _Shown | None:
+    assert prepared.fit is not None
+    note(check_estimate(prepared.body["metadata"]["name"], prepared.fit, estimate(prepared)))
+    if ask and is_interactive() and not confirm("Start it?"):
+        return None
+    console = make_console(stderr=True)
+    if not console.is_terminal:
+        return _Shown(prepared, note, _note_operations())
+    columns = (TextColumn("{task.description:<22}"), BarColumn(30), MofNCompleteColumn(), TimeElapsedColumn())
+    progress = stack.enter_context(Progress(*columns, console=console, transient=True))
+    task = progress.add_task("waiting for machines", total=total)
+
+    def show(done: int, total: int, text: str) -> None:
+        progress.update(task, completed=done, total=total, description=text)
+
+    return _Shown(prepared, progress.console.print, show)
+
+
+def _tell(output: Output, found: dict[str, Any], page: Callable[[int], RenderableType], finding: Finding) -> None:
     if output is Output.JSON:
-        print_json({"network": record(found)})
+        print_json(found)
     else:
         console = make_console()
-        console.print(network_page(found, console.width))
-    if found.finding.level == PROBLEM:
+        console.print(page(console.width))
+    if finding.level == PROBLEM:
         raise typer.Exit(Exit.FAILED)
 
 
-async def _measure(session: Session, namespace: str | None, asked: NetworkOptions, *, ask: bool) -> NetworkReport | None:
-    """None where the estimate was declined."""
-    async with session.open(namespace) as ebb:
-        prepared = prepare_check(ebb, asked)
-        assert prepared.fit is not None
-        note(network_estimate(prepared.body["metadata"]["name"], prepared.fit, estimate(prepared)))
-        if ask and is_interactive() and not confirm("Start it?"):
-            return None
-        console = make_console(stderr=True)
-        if not console.is_terminal:
-            return await check_network(ebb, prepared, note=note, show=_note_operations())
-        columns = (TextColumn("{task.description:<22}"), BarColumn(30), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=console, transient=True) as progress:
-            task = progress.add_task("waiting for machines", total=FIGURES)
-
-            def show(done: int, total: int, text: str) -> None:
-                progress.update(task, completed=done, total=total, description=text)
-
-            return await check_network(ebb, prepared, note=progress.console.print, show=show)
-
-
-def _note_operations() -> Any:
+def _note_operations() -> Show:
     """A line for each operation that begins: for a pipe, and the log of a build."""
     seen: set[str] = set()
 
@@ -142,6 +238,6 @@ def _note_operations() -> Any:
         operation = text.partition(" of ")[0]
         if operation not in seen:
             seen.add(operation)
-            note(f"{operation} ({done} of {total} sizes are measured)")
+            note(f"{operation} ({done} of {total} figures are measured)")
 
     return show

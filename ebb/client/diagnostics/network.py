@@ -4,34 +4,25 @@
     report = await check_network(ebb, prepared, note=print, show=show)       # the job is deleted, whatever happens
     report.finding.level, report.finding.text, report.finding.fix
 
-The job runs ebb/elastic/netcheck and prints its figures; this reads them as they come. It ends by itself after LIMIT_SECONDS, and
-Kubernetes deletes it ten minutes later if this process has ended before it could.
+The job runs ebb/elastic/netcheck; check_job.py sends, follows and deletes it.
 """
 
-import json
 import secrets
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from ebb.api.contract import NETWORK_LINE
+from ebb.client.diagnostics.check_job import Show, fields_of, prepare_check_job, run_check_job
 from ebb.client.diagnostics.symptoms import Finding, ok, problem, warning
-from ebb.client.errors import BadRequest, ClientError
-from ebb.client.jobs.view import FINISHED, JobView
-from ebb.client.logs import Line, follow_logs
+from ebb.client.errors import BadRequest
 from ebb.client.platform.connection import Ebb
-from ebb.client.submission.fit import Fit, price
+from ebb.client.submission.fit import Fit
 from ebb.client.submission.request import Request
-from ebb.client.submission.submit import Prepared, prepare, submit
-from ebb.kube import ELASTIC_JOBS, KubeError, NotFound
+from ebb.client.submission.submit import Prepared
 
 PROGRAM = ("-m", "ebb.elastic.netcheck")
 ADAPTERS = ("0", "1", "all")
-LIMIT_SECONDS = 1800  # from its first worker on; machines that boot are in it
-USUAL_SECONDS = 300  # with the start of its workers
-_KEEP_SECONDS = 600
-_LAST_LINES = 12
 FIGURES = 28 + 12 + 12
 """Lines that the program prints about sizes: of an all-reduce, an all-gather and a send-receive."""
 
@@ -68,17 +59,6 @@ class NetworkOptions:
     zone: str | None = None
     capacity: str | None = None
     image: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class NetworkEstimate:
-    """USD: of the usual time, and of all the time that the job may take."""
-
-    machines: int
-    usd: float
-    usd_at_most: float
-    seconds: int = USUAL_SECONDS
-    seconds_at_most: int = LIMIT_SECONDS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,17 +125,7 @@ def prepare_check(ebb: Ebb, asked: NetworkOptions) -> Prepared:
         capacity=asked.capacity,
         image=asked.image,
     )
-    prepared = prepare(ebb, request)
-    limits = {"activeDeadlineSeconds": LIMIT_SECONDS, "ttlSecondsAfterFinished": _KEEP_SECONDS, "backoffLimit": 0}
-    prepared.body["spec"].update(limits)
-    return prepared
-
-
-def estimate(prepared: Prepared) -> NetworkEstimate:
-    assert prepared.fit is not None
-    found = price(prepared.fit, prepared.fit.workers)
-    hourly = found.usd_per_hour / 3600
-    return NetworkEstimate(machines=found.machines, usd=hourly * USUAL_SECONDS, usd_at_most=hourly * LIMIT_SECONDS)
+    return prepare_check_job(ebb, request)
 
 
 class NetworkReading:
@@ -169,12 +139,8 @@ class NetworkReading:
 
     def feed(self, text: str) -> bool:
         """Return whether the line is one of them."""
-        _, mark, rest = text.partition(f"{NETWORK_LINE} {{")
-        try:
-            said = json.loads(f"{{{rest}") if mark else None
-        except ValueError:
-            return False
-        if not isinstance(said, dict):
+        said = fields_of(text, NETWORK_LINE)
+        if said is None:
             return False
         kind = said.pop("kind", "")
         if kind == "start":
@@ -191,6 +157,14 @@ class NetworkReading:
     @property
     def done(self) -> int:
         return len(self.figures) + len(self.skipped)
+
+    @property
+    def total(self) -> int:
+        return FIGURES
+
+    @property
+    def newest(self) -> str:
+        return f"{self.figures[-1].operation} of {size_text(self.figures[-1].bytes)}" if self.figures else "starting"
 
     def machines(self) -> tuple[NetworkMachine, ...]:
         return tuple(
@@ -295,54 +269,12 @@ RDMA_PLUGIN = (
 )
 
 
-Show = Callable[[int, int, str], None]
-
-
-class _Sink:
-    """The job's log: figures are read, other lines kept for the case that it fails."""
-
-    def __init__(self, reading: NetworkReading, note: Callable[[str], None], show: Show) -> None:
-        self.reading, self.note, self._show = reading, note, show
-        self.last: list[str] = []
-
-    def line(self, worker: int, line: Line) -> None:
-        if not self.reading.feed(line.text):
-            self.last = [*self.last[1 - _LAST_LINES :], f"w{worker} | {line.text}"]
-            return
-        newest = self.reading.figures[-1:]
-        text = f"{newest[0].operation} of {size_text(newest[0].bytes)}" if newest else "starting"
-        self._show(self.reading.done, FIGURES, text)
-
-
 async def check_network(ebb: Ebb, prepared: Prepared, *, note: Callable[[str], None], show: Show) -> NetworkReport:
     """Run the job to its end and delete it, also when this is cancelled. Raises ClientError where it has no result, KubeError."""
     assert prepared.fit is not None
     reading = NetworkReading()
-    sink = _Sink(reading, note, show)
-    name = prepared.body["metadata"]["name"]
-    try:
-        job = await submit(ebb, prepared.body, note=note)
-        ended = await follow_logs(ebb.kube, job.namespace, name, sink)
-    finally:
-        await _remove(ebb, name, note)
-    if ended.state != FINISHED or not reading.is_complete:
-        raise ClientError(_failure(ended, sink.last))
-    return report_of(name, reading, prepared.fit)
-
-
-async def _remove(ebb: Ebb, name: str, note: Callable[[str], None]) -> None:
-    """Its name is known to nobody else, and it may be there although its submission was not answered."""
-    try:
-        with suppress(NotFound):
-            await ebb.kube.delete(ELASTIC_JOBS, ebb.namespace, name)
-    except KubeError as error:
-        minutes = (LIMIT_SECONDS + _KEEP_SECONDS) // 60
-        note(f"{name} could not be deleted ({error}): `ebb delete {name}` does; by itself it is gone after {minutes} min.")
-
-
-def _failure(ended: JobView, last: list[str]) -> str:
-    lines = "".join(f"\n{line}" for line in last)
-    return f"the check has no result: its job {ended.name} is {ended.state}{f', {ended.detail}' if ended.detail else ''}.{lines}"
+    await run_check_job(ebb, prepared, reading, note=note, show=show)
+    return report_of(prepared.body["metadata"]["name"], reading, prepared.fit)
 
 
 def size_text(size: int) -> str:
