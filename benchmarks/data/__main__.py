@@ -25,9 +25,9 @@ from moto.server import ThreadedMotoServer
 from scipy.io import savemat
 
 from devcluster.commands import say
-from trainer.imagenet import DEVKIT, TRAIN, VAL
 
 KEPT, BROKEN, FAILED, INTERRUPTED = 0, 1, 2, 130
+TRAIN, VAL, DEVKIT = "ILSVRC2012_img_train.tar", "ILSVRC2012_img_val.tar", "ILSVRC2012_devkit_t12.tar.gz"
 BUCKET, REGION = "images", "eu-central-1"
 LARGE, PART = 3, 8 * 2**20  # objects of several parts, and a part
 LIMIT_SECONDS = 3600.0
@@ -59,7 +59,7 @@ def killed(command: Sequence[str], given: Mapping[str, str], share: Callable[[],
         process = _start(command, given)
         while process.poll() is None and share() < number / (kills + 1):
             _check_time(began)
-            time.sleep(0.001)  # the file system alone tells how far another process is
+            time.sleep(0.001)  # how far another process is, only the file system shows
         if process.poll() is None:
             process.send_signal(signal.SIGKILL)
             done += 1

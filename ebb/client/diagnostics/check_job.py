@@ -41,7 +41,7 @@ class CheckEstimate:
     seconds_at_most: int = LIMIT_SECONDS
 
 
-class Reading(Protocol):
+class CheckReading(Protocol):
     """Figures, from the lines of the job's log."""
 
     @property
@@ -88,7 +88,7 @@ def estimate(prepared: Prepared) -> CheckEstimate:
 class _Sink:
     """The job's log: figures are read, other lines kept for the case that it fails."""
 
-    def __init__(self, reading: Reading, note: Callable[[str], None], show: Show) -> None:
+    def __init__(self, reading: CheckReading, note: Callable[[str], None], show: Show) -> None:
         self.reading, self.note, self._show = reading, note, show
         self.last: list[str] = []
 
@@ -99,7 +99,7 @@ class _Sink:
         self._show(self.reading.done, self.reading.total, self.reading.newest)
 
 
-async def run_check_job(ebb: Ebb, prepared: Prepared, reading: Reading, *, note: Callable[[str], None], show: Show) -> None:
+async def run_check_job(ebb: Ebb, prepared: Prepared, reading: CheckReading, *, note: Callable[[str], None], show: Show) -> None:
     """Run the job to its end and delete it, also when this is cancelled. Raises ClientError where it has no result, KubeError."""
     sink = _Sink(reading, note, show)
     name = prepared.body["metadata"]["name"]

@@ -54,7 +54,7 @@ class StorageFigure:
 
 @dataclass(frozen=True, kw_only=True)
 class StorageNeed:
-    """What a job asks of the volume. `job`: whose speed that is, "" where it was given."""
+    """The speed that a job asks of the volume. `job`: whose speed that is, "" where it was given."""
 
     samples_per_second: float
     sample_bytes: int

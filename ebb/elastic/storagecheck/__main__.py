@@ -22,7 +22,7 @@ from typing import Any
 from ebb.elastic.contract import EXIT_FINISHED, EXIT_PEER_LOST, EXIT_PROGRAM_FAILED, EXIT_RECLAIMED, STORAGE_LINE
 from ebb.elastic.faults import Fault, fault_of
 from ebb.elastic.notices.notice import install
-from ebb.elastic.storagecheck.measure import OPERATIONS, SECONDS, Done, Files, run
+from ebb.elastic.storagecheck.measure import OPERATIONS, SECONDS, Done, MachineFiles, run
 
 _LEAVE_SECONDS = 2.0  # after a notice: there is nothing to save
 _PREFIX, _OLD_SECONDS = ".ebb-storage-check-", 7200.0  # of a folder, and of one that nobody writes to any more
@@ -56,10 +56,12 @@ def check(path: Path, sample_bytes: int, seconds: float) -> None:
     measures = os.environ.get("LOCAL_RANK", "0") == "0"
     places = [rank for rank, one in enumerate(ranks.gather(measures)) if one]
     folder = ranks.gather(str(path / f"{_PREFIX}{socket.gethostname()}-{os.getpid()}"))[0]
-    mine = theirs = Files(Path(folder), sample_bytes=sample_bytes)
+    mine = theirs = MachineFiles(Path(folder), sample_bytes=sample_bytes)
     if measures:
         number = places.index(ranks.rank)
-        mine, theirs = (Files(Path(folder, str(one % len(places))), sample_bytes=sample_bytes) for one in (number, number + 1))
+        mine, theirs = (
+            MachineFiles(Path(folder, str(one % len(places))), sample_bytes=sample_bytes) for one in (number, number + 1)
+        )
     say = _tell if ranks.rank == 0 else _keep_quiet
     try:
         if ranks.rank == 0:

@@ -1,6 +1,6 @@
 """Writes and reads of one machine on a volume, by many threads, for some seconds.
 
-    mine, theirs = Files(folder / "0", sample_bytes=110_000), Files(folder / "1", sample_bytes=110_000)
+    mine, theirs = MachineFiles(folder / "0", sample_bytes=110_000), MachineFiles(folder / "1", sample_bytes=110_000)
     run("write", mine, theirs, seconds=8.0)              # the machines write files of their own,
     run("read", mine, theirs, seconds=8.0)               # and read those of the next one, which no cache of theirs has seen
 
@@ -31,14 +31,14 @@ SECONDS = 8.0  # of each operation
 
 
 class Done(NamedTuple):
-    """What a machine did."""
+    """The work of one machine."""
 
     bytes: int
     operations: int
     seconds: float
 
 
-class Files:
+class MachineFiles:
     """A machine's files on the volume."""
 
     def __init__(self, folder: Path, *, sample_bytes: int) -> None:
@@ -57,12 +57,12 @@ class Files:
         return large, sum(1 for _ in self.folder.glob("small-*"))
 
 
-def run(operation: str, mine: Files, theirs: Files, *, seconds: float = SECONDS) -> Done:
+def run(operation: str, mine: MachineFiles, theirs: MachineFiles, *, seconds: float = SECONDS) -> Done:
     """Do it until the time is over or there is nothing left to do. Raises OSError."""
     return _race(_tasks(operation, mine, theirs), seconds)
 
 
-def _tasks(operation: str, mine: Files, theirs: Files) -> Iterator[Callable[[], int]]:
+def _tasks(operation: str, mine: MachineFiles, theirs: MachineFiles) -> Iterator[Callable[[], int]]:
     if operation == WRITE:
         content = os.urandom(BLOCK)  # which no volume can compress
         return (_task(_write_block, *mine.block(number), content) for number in range(MOST_BLOCKS))
@@ -74,11 +74,11 @@ def _tasks(operation: str, mine: Files, theirs: Files) -> Iterator[Callable[[], 
         _forget(path)
     if operation == READ:
         return (_task(_read, *theirs.block(number), BLOCK) for number in range(blocks))
-    dice = random.Random(str(mine.folder))  # noqa: S311 - places to read at
+    rng = random.Random(str(mine.folder))  # noqa: S311 - places to read at
     if operation == SMALL_READ:
-        order = dice.sample(range(samples), samples)
+        order = rng.sample(range(samples), samples)
         return (_task(_read, theirs.sample(number), 0, theirs.sample_bytes) for number in order)
-    places = ((dice.randrange(blocks), dice.randrange(BLOCK // PAGE)) for _ in range(MOST_READS if blocks else 0))
+    places = ((rng.randrange(blocks), rng.randrange(BLOCK // PAGE)) for _ in range(MOST_READS if blocks else 0))
     return (_task(_read_page, theirs, block, page) for block, page in places)
 
 
@@ -124,7 +124,7 @@ def _read(path: Path, start: int, size: int) -> int:
         os.close(handle)
 
 
-def _read_page(files: Files, block: int, page: int) -> int:
+def _read_page(files: MachineFiles, block: int, page: int) -> int:
     path, start = files.block(block)
     return _read(path, start + page * PAGE, PAGE)
 

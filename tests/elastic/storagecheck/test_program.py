@@ -11,7 +11,7 @@ from ebb.client.diagnostics.storage import FIGURES, StorageReading
 from ebb.elastic.netcheck.measure import Ranks
 from ebb.elastic.storagecheck import __main__ as program
 from ebb.elastic.storagecheck import measure
-from ebb.elastic.storagecheck.measure import OPERATIONS, RANDOM_READ, READ, SMALL_READ, SMALL_WRITE, WRITE, Files, run
+from ebb.elastic.storagecheck.measure import OPERATIONS, RANDOM_READ, READ, SMALL_READ, SMALL_WRITE, WRITE, MachineFiles, run
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_machine_writes_files_of_its_own_and_reads_all_of_anothers(tmp_path: Path) -> None:
-    one, two = (Files(tmp_path / name, sample_bytes=100) for name in ("0", "1"))
+    one, two = (MachineFiles(tmp_path / name, sample_bytes=100) for name in ("0", "1"))
     for machine in (one, two):
         machine.folder.mkdir()
         assert run(WRITE, machine, machine, seconds=60)[:2] == (7 * 8192, 7)
@@ -39,12 +39,12 @@ def test_it_ends_with_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(measure, "MOST_FILES", 10**9)
     clock = iter(range(10**6))
     monkeypatch.setattr(measure.time, "perf_counter", lambda: float(next(clock)))
-    mine = Files(tmp_path, sample_bytes=10)
+    mine = MachineFiles(tmp_path, sample_bytes=10)
     assert 0 < run(SMALL_WRITE, mine, mine, seconds=50.0).operations < 60
 
 
 def test_what_the_volume_refuses_is_an_error(tmp_path: Path) -> None:
-    mine = Files(tmp_path / "missing", sample_bytes=10)
+    mine = MachineFiles(tmp_path / "missing", sample_bytes=10)
     with pytest.raises(FileNotFoundError):
         run(WRITE, mine, mine)
 
@@ -87,7 +87,7 @@ def test_two_machines_measure_at_once_and_leave_nothing(
     monkeypatch.setattr(Ranks, "meet", meet)
     pairs: list[tuple[str, str, str]] = []
 
-    def watched(operation: str, mine: Files, theirs: Files, *, seconds: float) -> Any:
+    def watched(operation: str, mine: MachineFiles, theirs: MachineFiles, *, seconds: float) -> Any:
         pairs.append((operation, mine.folder.name, theirs.folder.name))
         return run(operation, mine, theirs, seconds=seconds)
 
