@@ -168,7 +168,9 @@ class _Preparation:
         labels = {NAME_LABEL: name}
         rules: list[Any] = [{"action": "Ignore", "on_pod_conditions": [{"type": "DisruptionTarget", "status": "True"}]}]
         if copied:
-            spec = {**spec, "init_containers": [copied], **({"service_account_name": account} if account else {})}
+            spec["init_containers"] = [copied]
+            if account:
+                spec["service_account_name"] = account
             labels[LABEL_COPY] = name  # the way to the credentials of the identity is open to pods with it
             refused = {"container_name": COPY, "operator": "In", "values": [EXIT_COPY_REFUSED]}
             rules = [{"action": "FailJob", "on_exit_codes": refused}, *rules]

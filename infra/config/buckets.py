@@ -19,9 +19,14 @@ class Named(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def url(self) -> str: ...
-    @property
     def teams(self) -> tuple[str, ...]: ...
+
+
+class Located(Named, Protocol):
+    """One that copies read."""
+
+    @property
+    def url(self) -> str: ...
 
 
 class Moded(Named, Protocol):
@@ -65,7 +70,7 @@ def check(where: str, buckets: Sequence[Named], stack: Stack, *, taken: Collecti
 def uncovered(stack: Stack) -> Iterator[Problem]:
     """Data sets in buckets that nobody may read."""
     where = f"{stack.cloud}.storage.buckets"
-    buckets: Sequence[Named] | None = getattr(getattr(stack.settings, "storage", None), "buckets", None)
+    buckets: Sequence[Located] | None = getattr(getattr(stack.settings, "storage", None), "copied", None)
     readable = [one.url.rstrip("/") for one in buckets or () if not one.teams]
     for index, one in enumerate(stack.datasets):
         has_credentials = one.secrets or one.environment  # a public bucket needs no secret, but a variable

@@ -215,6 +215,11 @@ class Storage(Section):
     )
     etcd_gib: int = Field(default=10, ge=10, le=16384, description="The volume of etcd, which holds the jobs' rendezvous.")
 
+    @property
+    def copied(self) -> tuple[Bucket, ...]:
+        """Those that copies may read: all, as each may be copied too."""
+        return self.buckets
+
 
 class Images(Section):
     """docker and cloudbuild build the images within `up`; with none, `controller` and `trainers` name images that exist."""

@@ -333,7 +333,8 @@ def _at_end(kind: type, method: str, disturb: Callable[[], None], *, before: boo
         whole, left = getattr(kind, method), [disturb]
 
         def disturbed(self: Any, **more: Any) -> None:
-            ended = (self._loop if isinstance(self, elastic.Run) else self).ended
+            loop = self._loop if isinstance(self, elastic.Run) else self
+            ended = loop is not None and loop.ended
             if ended and left and before:
                 left.pop()()
             whole(self, **more)

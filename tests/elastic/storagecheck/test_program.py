@@ -2,12 +2,14 @@
 
 import os
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ebb.client.diagnostics.storage import FIGURES, StorageReading
+from ebb.elastic.contract import EXIT_PEER_LOST
 from ebb.elastic.netcheck.measure import Ranks
 from ebb.elastic.storagecheck import __main__ as program
 from ebb.elastic.storagecheck import measure
@@ -38,7 +40,7 @@ def test_a_machine_writes_files_of_its_own_and_reads_all_of_anothers(tmp_path: P
 def test_it_ends_with_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "MOST_FILES", 10**9)
     clock = iter(range(10**6))
-    monkeypatch.setattr(measure.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(clock)))
     mine = MachineFiles(tmp_path, sample_bytes=10)
     assert 0 < run(SMALL_WRITE, mine, mine, seconds=50.0).operations < 60
 
@@ -67,7 +69,7 @@ class Together:
                 return told
 
             def agree(one, value: float) -> float:
-                return max(one.gather(value))
+                return max(map(float, one.gather(value)))
 
         made = One()
         made.rank = rank  # type: ignore[attr-defined]
@@ -134,5 +136,5 @@ def test_errors_become_exit_codes(
 
     monkeypatch.setattr(program, "check", refuse)
     monkeypatch.setattr(program, "install", Notice)
-    assert program.main([str(tmp_path)]) == (program.EXIT_PEER_LOST if code is None else code)
+    assert program.main([str(tmp_path)]) == (EXIT_PEER_LOST if code is None else code)
     assert str(error) in capsys.readouterr().err
