@@ -22,6 +22,7 @@ import numpy as np
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
 from moto.server import ThreadedMotoServer
+from moto.utilities.utils import get_partition
 from scipy.io import savemat
 
 from devcluster.commands import say
@@ -110,7 +111,7 @@ def serving(files: int) -> Iterator[tuple[str, dict[str, str]]]:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
-    store = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
+    store = s3_backends[DEFAULT_ACCOUNT_ID][get_partition(REGION)]
     store.create_bucket(BUCKET, REGION)
     expected = {}
     try:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from ebb.api.buckets import BucketUrl, UrlError, parse_url
+from ebb.api.buckets import CREDENTIALS, BucketUrl, UrlError, parse_url
 
 T = TypeVar("T")
 # obstore's own tries of one request. A copy that gives up starts again as a new pod, so it need not try for long.
@@ -27,11 +27,6 @@ _RETRIES: Mapping[str, Any] = {"max_retries": 5, "retry_timeout": timedelta(seco
 _NO_CREDENTIALS = ("169.254.169.254", "metadata.google.internal", "instance metadata", "credentials")
 _REDIRECTED = ("PermanentRedirect", "AuthorizationHeaderMalformed", "region")
 _ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT")  # of stores that are no cloud's
-_USUAL = {
-    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
-    "gs": "GOOGLE_SERVICE_ACCOUNT_KEY",
-    "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
-}
 
 
 class BucketError(Exception):
@@ -150,8 +145,8 @@ class Bucket:
 
     def _fix(self) -> str:
         return (
-            f"Give the job {_USUAL[self.url.scheme]} by `ebb secret set` and --secret, or ask whoever runs the platform to let "
-            "it read the bucket."
+            f"Give the job {CREDENTIALS[self.url.scheme]} by `ebb secret set` and --secret, or ask whoever runs the platform to "
+            "let it read the bucket."
         )
 
     def _where(self) -> str:
@@ -185,7 +180,7 @@ def open_bucket(text: str) -> Bucket:
     try:
         made = kinds[url.scheme](url.bucket, client_options=client, retry_config=_RETRIES)
     except (exceptions.BaseError, ValueError) as error:
-        raise BucketError(f"{url} cannot be opened: {_short(str(error))}. Give the job {_USUAL[url.scheme]}.") from error
+        raise BucketError(f"{url} cannot be opened: {_short(str(error))}. Give the job {CREDENTIALS[url.scheme]}.") from error
     return Bucket(url, made)
 
 

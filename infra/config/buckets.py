@@ -9,6 +9,7 @@ yield from uncovered(stack)               # data sets in other buckets
 from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol, TypeVar
 
+from ebb.api.buckets import CREDENTIALS
 from infra.config.model import Stack
 from infra.config.section import Problem
 
@@ -35,13 +36,6 @@ class Moded(Named, Protocol):
     @property
     def mode(self) -> str: ...
 
-
-# By scheme of a bucket's address: the first word of the store's variables (ebb/buckets/stores.py), and the names of secrets.
-_CREDENTIALS = {
-    "s3": ("AWS", "aws-access-key-id, aws-secret-access-key"),
-    "gs": ("GOOGLE", "google-service-account-key"),
-    "az": ("AZURE", "azure-storage-account-name, azure-storage-account-key"),
-}
 
 B = TypeVar("B", bound=Named)
 M = TypeVar("M", bound=Moded)
@@ -83,10 +77,10 @@ def uncovered(stack: Stack) -> Iterator[Problem]:
         has_credentials = one.secrets or one.environment  # a public bucket needs no secret, but a variable
         if one.url.startswith("https://") or has_credentials or any(f"{one.url}/".startswith(f"{url}/") for url in readable):
             continue
-        store, names = _CREDENTIALS[one.url.partition("://")[0]]
+        variables = CREDENTIALS[one.url.partition("://")[0]]
         add = "" if buckets is None else f"add it to {where}, without teams, or "
         text = (
-            f"nothing says with whose credentials {one.url} is read: {add}name the secrets that have them, as in "
-            f"secrets: [{names}]; of a public one environment: {{{store}_SKIP_SIGNATURE: 'true'}}"
+            f"nothing says with whose credentials {one.url} is read: {add}under secrets name those that become "
+            f"{variables} (a secret a-b becomes A_B); docs/data.md has other ways, and public ones"
         )
         yield Problem(f"datasets[{index}].url", text, (where,))

@@ -121,13 +121,11 @@ class Dataset(Section):
         default=(),
         strict=False,
         description="Names of `ebb secret set` with credentials for its bucket, where storage.buckets of the cloud does not name "
-        "it; each becomes the variable that is called so.",
-        examples=[["aws-access-key-id", "aws-secret-access-key"]],
+        "it; each becomes the variable that is called so: a-b becomes A_B. docs/data.md has their names by store.",
     )
     environment: dict[str, str] = Field(
         default_factory=dict,
-        description="Variables for reading its bucket.",
-        examples=[{"AWS_REGION": "eu-west-1", "AWS_ENDPOINT_URL": "https://store.example.org"}],
+        description="Variables for reading its bucket, as docs/data.md has them.",
     )
 
 

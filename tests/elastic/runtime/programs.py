@@ -326,7 +326,7 @@ def _arrange(program: Program, run: elastic.Run, model: nn.Module) -> None:
     vars(evaluation)["_LOOK_SECONDS"] = 0.0  # how far a rank comes before it hears of another one's notice
 
 
-def _at_end(kind: type, method: str, disturb: Callable[[], None], *, before: bool = True) -> Callable[[], None]:
+def _at_end(kind: type, method: str, disturb: Callable[[Any], None], *, before: bool = True) -> Callable[[], None]:
     """In its first call after the last step."""
 
     def arrange() -> None:
@@ -336,21 +336,29 @@ def _at_end(kind: type, method: str, disturb: Callable[[], None], *, before: boo
             loop = self._loop if isinstance(self, elastic.Run) else self
             ended = loop is not None and loop.ended
             if ended and left and before:
-                left.pop()()
+                left.pop()(self)
             whole(self, **more)
             if ended and left:
-                left.pop()()
+                left.pop()(self)
 
         setattr(kind, method, disturbed)
 
     return arrange
 
 
-def _die() -> None:
+def _die(_: object) -> None:
     os._exit(9)
 
 
-def _lose() -> None:
+def _lose(_: object) -> None:
+    raise PeerLostError("deaf")
+
+
+def _lose_when_alone(run: elastic.Run) -> None:
+    """Not before the others are through: where this one is sooner, it cuts them off."""
+    assert isinstance(run._group, Members)
+    while not run._group.is_left:
+        time.sleep(0.01)
     raise PeerLostError("deaf")
 
 
@@ -359,7 +367,7 @@ ENDS: dict[str, Callable[[], None]] = {
     "dies finishing": _at_end(elastic.Run, "finish", _die),
     "dies in the last barrier": _at_end(elastic.Run, "finish", _die, before=False),
     "deaf when all have saved": _at_end(Loop, "save_now", _lose, before=False),
-    "deaf when all have finished": _at_end(elastic.Run, "_finish_together", _lose, before=False),
+    "deaf when all have finished": _at_end(elastic.Run, "_finish_together", _lose_when_alone, before=False),
 }
 
 

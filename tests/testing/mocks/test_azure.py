@@ -26,6 +26,7 @@ IDENTITIES = {
     "privatedns:PrivateZone": "privateZoneName resourceGroupName",
     "privatedns:VirtualNetworkLink": "privateZoneName resourceGroupName virtualNetworkLinkName",
     "managedidentity:UserAssignedIdentity": "resourceGroupName resourceName",
+    "managedidentity:FederatedIdentityCredential": "federatedIdentityCredentialResourceName resourceGroupName resourceName",
     "authorization:RoleAssignment": "roleAssignmentName",
     "containerservice:ManagedCluster": "resourceGroupName resourceName",
     "containerservice:AgentPool": "agentPoolName resourceGroupName resourceName",

@@ -140,7 +140,7 @@ def test_it_is_validated_after_the_epochs_that_one_asks_for_and_at_the_end(
     ("more", "words"),
     [
         pytest.param(["--data", "/nowhere"], "cannot read the text /nowhere/train.bin", id="no-data"),
-        pytest.param(["--size", "huge"], "--size is 'huge'; allowed: tiny, 10m, 100m, 1b, 7b", id="size"),
+        pytest.param(["--size", "huge"], "--size is 'huge'; allowed: tiny, 10m, 100m, 200m, 1b, 7b", id="size"),
         pytest.param(["--context", "65"], "--context is 65; --size tiny takes 64 at most", id="context"),
         pytest.param(["--lora", "4"], "--lora is given without --weights", id="lora"),
         pytest.param(["--weights", "/nowhere"], "--size tiny and --weights are given", id="both"),
