@@ -174,7 +174,7 @@ def _container(request: Request, fit: Fit, platform: Platform, code: CodePlace |
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": not request.writable_root,
-            "capabilities": own_image.capabilities(request.run_as),
+            **own_image.worker_user(request.run_as),
         },
         "volumeMounts": [
             {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - a mount point in the pod

@@ -111,16 +111,19 @@ def check_run_as(who: str | None) -> None:
 def pod_user(who: str | None) -> Object:
     """Fields of the pod's securityContext. Without a group, files belong to that of the shared volumes."""
     if who == IMAGE:
-        return {"runAsGroup": USER}  # a kubelet takes the user that an image names, not its group: root's would have the files
+        return {}
     if who == ROOT:
         return {"runAsUser": 0, "runAsGroup": 0}
     user, _, group = (who or str(USER)).partition(":")
     return {"runAsNonRoot": True, "runAsUser": int(user), "runAsGroup": int(group or USER)}
 
 
-def capabilities(who: str | None) -> Object:
-    """Of the worker. An image's own user may be root."""
-    return {"drop": ["ALL"], **({"add": _CAPABILITIES} if who in (ROOT, IMAGE) else {})}
+def worker_user(who: str | None) -> Object:
+    """Fields of the worker's securityContext. An image's own user may be root."""
+    capabilities = {"drop": ["ALL"], **({"add": _CAPABILITIES} if who in (ROOT, IMAGE) else {})}
+    # Of the image's USER a kubelet takes the user alone: root's group would have the files. Of the pod containerd takes no group
+    # without a user.
+    return {"capabilities": capabilities, **({"runAsGroup": USER} if who == IMAGE else {})}
 
 
 def run_as_of(pod: Mapping[str, Any]) -> str | None:
