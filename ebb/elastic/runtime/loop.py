@@ -423,7 +423,9 @@ class Loop:
         if leaving and (self.follows is None or len(leaving) == self.group.machines):
             return True
         broken = self.group.is_over if self.pod is None else over
-        self._go_on(leaving, change=any(answer.change for _, answer in agreed), broken=broken)
+        # After the last step they would do alone what programs leave out at their end where they have trained.
+        through = self.step >= self.stream.total_steps
+        self._go_on(leaving, change=not through and any(answer.change for _, answer in agreed), broken=broken)
         self._save(any(answer.wish for _, answer in agreed))
         if self.snapshots is not None and any(answer.snapshot for _, answer in agreed):
             self.snapshots.take(self.report.generation, self.step, self.give, say=self.report.say)
@@ -459,7 +461,7 @@ class Loop:
             self.report.say(f"left after step {self.step}; the other machines go on with its state")
             raise GracefulExit
         if leaving or change or broken:
-            self.follow_group(broken=broken)
+            self.follow_group(broken=broken, members_only=self.step >= self.stream.total_steps)
             self.take_newer()  # where this process stood still, and the others went on
 
     def _taken(self, left: int) -> list[Pending]:
